@@ -1,0 +1,57 @@
+# Every figure from its training runs, checkpoints, averages, quantizations and evaluations.
+# What is built is in config/, how in workflow/ptq_dynamics/; the rules only connect the two.
+import os
+import sys
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+from snakemake.utils import min_version
+
+from ptq_dynamics.config import load
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.problem import Problem
+from ptq_dynamics.warm import client as warm
+
+min_version("9.27")
+
+
+configfile: "config/config.yaml"
+
+
+# Jobs run in the environment that Snakemake runs in, activated or not.
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+
+try:
+    plan = Plan(load(config, Path(os.path.relpath(workflow.basedir)) / "config"))
+except Problem as problem:
+    raise WorkflowError(str(problem)) from None
+
+
+onstart:
+    warm.start(plan.config.scale.warm)
+
+
+wildcard_constraints:
+    run="|".join(plan.config.runs.runs),
+    average="|".join(plan.config.runs.averages),
+    trajectory="|".join([*plan.config.runs.runs, *plan.config.runs.averages]),
+    quantizer="|".join(plan.config.quantizers),
+    method="|".join([*plan.config.quantizers, "fp"]),
+    figure="|".join(plan.config.figures),
+    shard="[a-z0-9-]+",
+
+
+localrules:
+    figures,
+
+
+rule figures:
+    default_target: True
+    input:
+        plan.targets(),
+
+
+include: "workflow/rules/train.smk"
+include: "workflow/rules/quantize.smk"
+include: "workflow/rules/measure.smk"
+include: "workflow/rules/figures.smk"

@@ -1,0 +1,15 @@
+"""All measurements of a scale in one table, for people and other tools."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ptq_dynamics import measurements
+from ptq_dynamics.stage import Context
+
+
+def run(context: Context) -> Mapping[str, Any]:
+    """Write measurements.csv from every trajectory's own."""
+    paths = [manifest.file("measurements.csv") for manifest in context.inputs["measurements"]]
+    frame = measurements.read(paths).sort_values(measurements.KEY, kind="stable")
+    measurements.write(frame, context.out / "measurements.csv")
+    return {"rows": len(frame)}

@@ -1,0 +1,180 @@
+"""The embedded corpus: text that every installation has, as token files.
+
+Documents are the docstrings (and, where a scale asks for it, the source files) of pinned pure-Python
+distributions, read from the files that their wheels installed and checked against the wheels' own
+digests; so the corpus depends on the versions of those distributions alone, not on the machine or
+the Python version. Documents are deduplicated, ordered by digest, and dealt to the splits
+validation, calibration and probe until each has enough; train has the rest. A byte-level BPE is
+trained on the train documents.
+"""
+
+import ast
+import base64
+import hashlib
+import importlib.metadata
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from ptq_dynamics.manifest import sha256
+from ptq_dynamics.problem import Problem
+from ptq_dynamics.stage import Context
+
+END = "<|endoftext|>"
+HELD_OUT = ("validation", "calibration", "probe")
+SPLITS = ("train", *HELD_OUT)
+
+
+def run(context: Context) -> Mapping[str, Any]:
+    """Write tokenizer/ and one token file a split; facts: sizes and digests."""
+    config = context.config
+    documents = collect(config["packages"], config["source_code"], config["shortest_document"])
+    context.progress.say(f"{len(documents):,} documents, {sum(map(len, documents)):,} characters")
+    sizes = {name: config[name] for name in HELD_OUT}
+    dealt = deal(documents, {n: s * config["characters_per_token"] for n, s in sizes.items()})
+    tokenizer = train_tokenizer(dealt["train"], config["vocabulary"])
+    splits = {"train": np.concatenate(list(encode(tokenizer, dealt["train"], end=True)))}
+    for name, size in sizes.items():
+        splits[name] = np.concatenate(list(encode(tokenizer, dealt[name], end=False)))[:size]
+    for name, tokens in splits.items():
+        if len(tokens) < config[name]:
+            raise Problem(
+                f"the corpus has {len(tokens):,} {name} tokens, {config[name]:,} are asked for: add "
+                f"packages to corpus.packages or lower corpus.{name} in the scale's file"
+            )
+    save_tokenizer(tokenizer, context.out / "tokenizer")
+    for name, tokens in splits.items():
+        tokens.astype("<u2").tofile(context.out / f"{name}.bin")
+    return {
+        "documents": len(documents),
+        "characters": sum(map(len, documents)),
+        "tokens": {name: len(tokens) for name, tokens in splits.items()},
+        "packages": {name: importlib.metadata.version(name) for name in config["packages"]},
+        "digest": hashlib.sha256(
+            "".join(sha256(context.out / f"{name}.bin") for name in SPLITS).encode()
+        ).hexdigest(),
+    }
+
+
+def collect(packages: Sequence[str], source_code: bool, shortest: int) -> list[str]:
+    """Distinct documents of at least `shortest` characters, ordered by their sha256."""
+    files = [file for package in packages for file in installed_files(package)]
+    # Largest first, so that no worker ends with a long one; the order of documents is set below.
+    files.sort(key=lambda item: -item.stat().st_size)
+    workers = max(1, int(os.environ.get("OMP_NUM_THREADS", 1)))
+    read = _documents_with_source if source_code else _docstrings
+    if workers == 1:
+        found = [read(file) for file in files]
+    else:
+        with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
+            found = list(pool.map(read, files, chunksize=16))
+    distinct = {text for texts in found for text in texts if len(text) >= shortest}
+    return sorted(distinct, key=lambda text: hashlib.sha256(text.encode()).digest())
+
+
+def installed_files(package: str) -> list[Path]:
+    """The Python files of a distribution, each still as its wheel brought it.
+
+    Raises `Problem` for a distribution that is absent, has compiled parts (its files may differ
+    between machines), or was altered after its installation.
+    """
+    try:
+        distribution = importlib.metadata.distribution(package)
+    except importlib.metadata.PackageNotFoundError:
+        raise Problem(
+            f"corpus.packages names {package!r}, which is not installed; install it or remove it "
+            "from the scale's file under config/scales"
+        ) from None
+    if "-none-any" not in (distribution.read_text("WHEEL") or ""):
+        raise Problem(f"corpus.packages names {package!r}, which is not a pure-Python wheel")
+    paths = []
+    for file in distribution.files or []:
+        if file.suffix != ".py" or file.hash is None:
+            continue
+        path = Path(str(file.locate()))
+        digest = hashlib.new(file.hash.mode, path.read_bytes()).digest()
+        if base64.urlsafe_b64encode(digest).decode().rstrip("=") != file.hash.value:
+            raise Problem(f"{path.name} of {package} was altered; reinstall {package}")
+        paths.append(path)
+    return paths
+
+
+def _docstrings(path: Path) -> list[str]:
+    text = path.read_text(encoding="utf-8")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # invalid escapes in other people's strings
+        # A file that one Python version reads and another does not would change the corpus, so a
+        # syntax error is not passed over.
+        tree = ast.parse(text, filename=path.name)
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = [node for node in ast.walk(tree) if isinstance(node, kinds)]
+    raw = [ast.get_docstring(node, clean=False) for node in nodes]
+    return [dedent(text) for text in raw if text]
+
+
+def _documents_with_source(path: Path) -> list[str]:
+    return [*_docstrings(path), path.read_text(encoding="utf-8")]
+
+
+def dedent(docstring: str) -> str:
+    """A docstring without the indentation of the code around it.
+
+    Like inspect.cleandoc, which is not used because it differs between Python versions.
+    """
+    lines = docstring.expandtabs().split("\n")
+    margins = [len(line) - len(line.lstrip(" ")) for line in lines[1:] if line.strip(" ")]
+    margin = min(margins, default=0)
+    return "\n".join([lines[0].lstrip(" "), *(line[margin:] for line in lines[1:])]).strip("\n ")
+
+
+def deal(documents: Sequence[str], characters: Mapping[str, float]) -> dict[str, list[str]]:
+    """Whole documents to each held-out split in turn until it has its characters, the rest to
+    train."""
+    splits: dict[str, list[str]] = {name: [] for name in SPLITS}
+    counts = dict.fromkeys(SPLITS, 0)
+    for text in documents:
+        name = next((n for n in HELD_OUT if counts[n] < characters[n]), "train")
+        splits[name].append(text)
+        counts[name] += len(text)
+    return splits
+
+
+def train_tokenizer(documents: Iterable[str], vocabulary: int) -> Tokenizer:
+    """Byte-level BPE with `vocabulary` entries, the end-of-document token first."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=[END],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(documents, trainer)
+    return tokenizer
+
+
+def encode(tokenizer: Tokenizer, documents: Sequence[str], end: bool) -> Iterator[np.ndarray]:
+    """Tokens of each document, uint16; with `end`, the end-of-document token after each.
+
+    Held-out text has no special tokens (section 2).
+    """
+    last = [tokenizer.token_to_id(END)] if end else []
+    for start in range(0, len(documents), 1000):
+        batch = tokenizer.encode_batch(documents[start : start + 1000], add_special_tokens=False)
+        for encoding in batch:
+            yield np.asarray(encoding.ids + last, dtype=np.uint16)
+
+
+def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
+    """Write the tokenizer as any Hugging Face tool reads it."""
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=END, bos_token=END)
+    fast.save_pretrained(folder)

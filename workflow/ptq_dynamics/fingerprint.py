@@ -1,0 +1,129 @@
+"""Fingerprints of the code and of the libraries that a stage's result depends on.
+
+The code of a stage is its module and the local modules that it imports, transitively. Comments,
+docstrings, layout and the Python version do not count. Its libraries are the distributions that
+those modules import, with their installed versions.
+"""
+
+import ast
+import hashlib
+import importlib.metadata
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from ptq_dynamics.problem import Problem
+
+PACKAGE = "ptq_dynamics"
+ROOT = Path(__file__).resolve().parent.parent
+
+# Distributions whose name is not that of the module they install.
+DISTRIBUTION = {"yaml": "PyYAML", "mpl_toolkits": "matplotlib"}
+
+Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def code(module: str, root: Path = ROOT) -> dict[str, str]:
+    """Digest of every local module that `module` needs, by module name."""
+    return {name: _digest(path) for name, path in sorted(_closure(module, root).items())}
+
+
+def environment(module: str, root: Path = ROOT) -> dict[str, str]:
+    """Installed version of every distribution that `module` and its local imports need."""
+    roots: set[str] = set()
+    for path in _closure(module, root).values():
+        roots |= {name.split(".")[0] for name in _imports(path)}
+    names = {
+        DISTRIBUTION.get(name, name)
+        for name in roots
+        if name != PACKAGE and name not in sys.stdlib_module_names
+    }
+    return {name: _version(name) for name in sorted(names)}
+
+
+@cache
+def _version(distribution: str) -> str:
+    try:
+        # A build tag (+cpu, +cu130) names the same release, so results may move between machines.
+        return importlib.metadata.version(distribution).split("+")[0]
+    except importlib.metadata.PackageNotFoundError:
+        return "absent"
+
+
+def _closure(module: str, root: Path) -> dict[str, Path]:
+    if _locate(module, root) is None:
+        raise Problem(f"there is no module {module}; write workflow/{module.replace('.', '/')}.py")
+    found: dict[str, Path] = {}
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        path = _locate(name, root)
+        if path is None or name in found:
+            continue
+        found[name] = path
+        if "." in name:
+            waiting.append(name.rpartition(".")[0])
+        waiting += [name for name in _imports(path) if name.split(".")[0] == PACKAGE]
+    return found
+
+
+def _locate(module: str, root: Path) -> Path | None:
+    base = root.joinpath(*module.split("."))
+    for path in (base.with_suffix(".py"), base / "__init__.py"):
+        if path.is_file():
+            return path
+    return None
+
+
+def _imports(path: Path) -> Iterator[str]:
+    yield from _parsed(path, path.stat().st_mtime_ns)[0]
+
+
+def _digest(path: Path) -> str:
+    return _parsed(path, path.stat().st_mtime_ns)[1]
+
+
+@cache
+def _parsed(path: Path, _modified: int) -> tuple[tuple[str, ...], str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    imports: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imports += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            imports.append(node.module)
+            imports += [f"{node.module}.{alias.name}" for alias in node.names]
+    text = "".join(_canonical(tree))
+    return tuple(imports), hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _canonical(node: object) -> Iterator[str]:
+    # Not ast.dump: its output differs between Python versions (new, empty fields).
+    if isinstance(node, ast.AST):
+        yield type(node).__name__ + "("
+        for name, value in ast.iter_fields(node):
+            if name == "body" and isinstance(node, Definition) and _is_docstring(value):
+                value = value[1:]
+            if value is None or value == []:
+                continue
+            yield name + "="
+            yield from _canonical(value)
+        yield ")"
+    elif isinstance(node, list):
+        yield "["
+        for item in node:
+            yield from _canonical(item)
+            yield ","
+        yield "]"
+    else:
+        yield repr(node)
+
+
+def _is_docstring(body: list[ast.stmt]) -> bool:
+    first = body[0] if body else None
+    return (
+        isinstance(first, ast.Expr)
+        and isinstance(first.value, ast.Constant)
+        and isinstance(first.value.value, str)
+    )

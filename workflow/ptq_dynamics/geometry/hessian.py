@@ -1,0 +1,252 @@
+"""Curvature of a causal language model's loss: sharpness, spectrum, trace.
+
+The estimators see the Hessian only as a function v -> Hv on flat vectors: no P x P matrix is ever
+formed, and a known matrix can stand in for a model. Source: paper, figures 9 and 26 (power
+iteration, Hutchinson), after PyHessian (Yao et al. 2020, arXiv 1912.07145).
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from transformers import PreTrainedModel
+
+Matvec = Callable[[Tensor], Tensor]
+
+# ARPACK's default subspace is max(2k + 1, 20): a start that by bad luck is nearly orthogonal to the
+# dominant eigenvector needs about that many products before the eigenvector shows at all.
+_KRYLOV_FLOOR = 20
+
+
+@dataclass(frozen=True)
+class Eigenpair:
+    """Dominant eigenpair found by power iteration.
+
+    value: eigenvalue of largest magnitude, with its sign (nats per squared parameter unit).
+    vector: [P], unit norm, whose Rayleigh quotient `value` is.
+    iterations: Hessian-vector products used. residual: |Hv - value v| / |value|.
+    converged: whether the residual reached the tolerance.
+    """
+
+    value: float
+    vector: Tensor
+    iterations: int
+    residual: float
+    converged: bool
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Leading eigenvalues found by Lanczos.
+
+    values: [k] float64, signed, by falling magnitude.
+    residuals: [k] float64, |Hv - value v| / |value|.
+    iterations: Hessian-vector products used.
+    converged: whether every residual reached the tolerance.
+    """
+
+    values: Tensor
+    residuals: Tensor
+    iterations: int
+    converged: bool
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Hutchinson estimate of a trace: mean and standard error of samples ([s] float64)."""
+
+    mean: float
+    standard_error: float
+    samples: Tensor
+
+
+class LossHessian:
+    """Hessian of the mean next-token cross-entropy over all probe tokens; call it with v for H v.
+
+    model: causal LM in evaluation mode, eager attention (fused attention has no double backward).
+    probes: [n, context] int64; n (context - 1) predictions. batch_size: probes per micro-batch.
+    keep_graph: hold the gradient's graph of every micro-batch between products, which spares their
+    forward and backward passes; memory grows with n. Without it memory is one micro-batch's.
+    `dim` is P, the number of trainable parameters, in the order of `plane.flatten` (sorted names),
+    so that eigenvectors and loss planes share coordinates. `loss` is the mean (nats per token).
+    ValueError: training mode, another attention, or a loss that is not finite (divergence).
+    """
+
+    def __init__(
+        self, model: PreTrainedModel, probes: Tensor, batch_size: int, *, keep_graph: bool = True
+    ) -> None:
+        if model.training:
+            raise ValueError("the Hessian needs model.eval(): dropout would redraw the loss")
+        attention = model.config._attn_implementation
+        if attention != "eager":
+            raise ValueError(f"attention {attention!r} has no double backward; load with 'eager'")
+        self._model = model
+        self._batches = torch.split(probes, batch_size)
+        self._tokens = probes.shape[0] * (probes.shape[1] - 1)
+        named = sorted(model.named_parameters())
+        self._parameters = [parameter for _, parameter in named if parameter.requires_grad]
+        self._sizes = [parameter.numel() for parameter in self._parameters]
+        self.dim = sum(self._sizes)
+        self.dtype = self._parameters[0].dtype
+        self.device = self._parameters[0].device
+        with torch.no_grad():
+            self.loss = sum(self._batch_loss(batch).item() for batch in self._batches)
+        if not math.isfinite(self.loss):
+            raise ValueError(f"loss on the probes is {self.loss}: the model has no curvature")
+        self._graphs = list(self._gradients()) if keep_graph else None
+
+    def __call__(self, v: Tensor) -> Tensor:
+        """H v, exact mean over all tokens; v and result [P] of `dtype` on `device`."""
+        shaped = [
+            part.view_as(parameter)
+            for part, parameter in zip(
+                v.split_with_sizes(self._sizes), self._parameters, strict=True
+            )
+        ]
+        product = torch.zeros_like(v)
+        for gradient in self._graphs or self._gradients():
+            parts = torch.autograd.grad(
+                gradient, self._parameters, shaped, retain_graph=self._graphs is not None
+            )
+            product += torch.cat([part.reshape(-1) for part in parts])
+        return product
+
+    def _batch_loss(self, batch: Tensor) -> Tensor:
+        batch = batch.to(self.device)
+        logits = self._model(input_ids=batch[:, :-1], use_cache=False).logits
+        total = functional.cross_entropy(
+            logits.flatten(0, 1), batch[:, 1:].flatten(), reduction="sum"
+        )
+        return total / self._tokens
+
+    def _gradients(self) -> Iterator[tuple[Tensor, ...]]:
+        for batch in self._batches:
+            yield torch.autograd.grad(self._batch_loss(batch), self._parameters, create_graph=True)
+
+
+def top_eigenvalue(
+    matvec: Matvec,
+    dim: int,
+    *,
+    tolerance: float,
+    max_iterations: int,
+    generator: torch.Generator,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str = "cpu",
+) -> Eigenpair:
+    """Sharpness: eigenvalue of largest magnitude by power iteration from a Gaussian start.
+
+    Stops when |Hv - value v| <= tolerance |value|: some eigenvalue then lies that close to the
+    result. PyHessian's rule (relative change of the quotient below 1e-3) bounds nothing. Neither
+    rule shows that the eigenvalue is the largest: a start nearly orthogonal to the dominant
+    eigenvector can settle on the next one; `top_spectrum` with k = 1 is safer.
+    A negative value means that the most negative curvature outweighs the most positive. Eigenvalues
+    of equal magnitude and opposite sign never converge, and `converged` says so.
+    generator: on the CPU: every device sees the same start. dtype, device: those of `matvec`.
+    ValueError: max_iterations < 1.
+    """
+    v = _gaussian(dim, generator, dtype, device)
+    for iteration in range(1, max_iterations + 1):
+        product = matvec(v)
+        value = _dot(v, product)
+        error = torch.linalg.vector_norm(product - value * v).item()
+        residual = error / abs(value) if value else math.inf
+        if residual <= tolerance or iteration == max_iterations:
+            return Eigenpair(value, v, iteration, residual, residual <= tolerance)
+        v = product / torch.linalg.vector_norm(product)
+    raise ValueError(f"max_iterations must be positive, not {max_iterations}")
+
+
+def top_spectrum(
+    matvec: Matvec,
+    dim: int,
+    k: int,
+    *,
+    tolerance: float,
+    max_iterations: int,
+    generator: torch.Generator,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str = "cpu",
+) -> Spectrum:
+    """The k eigenvalues of largest magnitude by Lanczos with full reorthogonalisation.
+
+    Stops when all k residuals |Hv - value v| / |value| are within tolerance, and no sooner than
+    after max(2k + 1, 20) products (or dim). Holds one vector [P] per product. The recurrence gives
+    the residuals; scipy's eigsh takes k products more for them, and a fifth more by restarting.
+    generator, dtype, device: as for `top_eigenvalue`. ValueError: k > max_iterations or k > dim.
+    Source: Saad, Numerical Methods for Large Eigenvalue Problems (2011), sections 6.6 and 6.7.
+    """
+    steps = min(max_iterations, dim)
+    if not 1 <= k <= steps:
+        raise ValueError(f"k = {k} eigenvalues need 1 <= k <= {steps} (iterations or dimension)")
+    basis = [_gaussian(dim, generator, dtype, device)]
+    tridiagonal = torch.zeros(steps + 1, steps + 1, dtype=torch.float64)
+    for step in range(1, steps + 1):
+        product = matvec(basis[-1])
+        tridiagonal[step - 1, step - 1] = _dot(basis[-1], product)
+        scale = torch.linalg.vector_norm(product).item()
+        rest = _orthogonal(product, basis)
+        beta = torch.linalg.vector_norm(rest).item()
+        exhausted = beta <= 10 * torch.finfo(dtype).eps * scale
+        if exhausted:
+            beta = 0.0
+        values, vectors = torch.linalg.eigh(tridiagonal[:step, :step])
+        order = values.abs().argsort(descending=True)[:k]
+        values, last = values[order], vectors[-1, order].abs()
+        residuals = torch.where(last * beta > 0, last * beta / values.abs(), 0.0)
+        converged = step >= k and bool((residuals <= tolerance).all())
+        if step == steps or (converged and step >= max(2 * k + 1, _KRYLOV_FLOOR)):
+            break
+        if exhausted:  # an invariant subspace: what it leaves out needs a fresh direction
+            rest = _orthogonal(_gaussian(dim, generator, dtype, device), basis)
+        basis.append(rest / torch.linalg.vector_norm(rest))
+        tridiagonal[step, step - 1] = tridiagonal[step - 1, step] = beta
+    return Spectrum(values, residuals, step, converged)
+
+
+def trace(
+    matvec: Matvec,
+    dim: int,
+    *,
+    samples: int,
+    generator: torch.Generator,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str = "cpu",
+) -> Trace:
+    """Trace by Hutchinson's estimator, the mean of z'Hz over Rademacher vectors z.
+
+    samples: products, at least 2 (else ValueError: one sample has no standard error).
+    generator, dtype, device: as for `top_eigenvalue`. Source: Hutchinson (1990); PyHessian.
+    """
+    if samples < 2:
+        raise ValueError(f"a standard error needs at least 2 samples, not {samples}")
+    draws = []
+    for _ in range(samples):
+        bits = torch.randint(0, 2, (dim,), generator=generator, dtype=torch.int8)
+        z = (2 * bits - 1).to(device, dtype)
+        draws.append(_dot(z, matvec(z)))
+    values = torch.tensor(draws, dtype=torch.float64)
+    return Trace(values.mean().item(), values.std().item() / math.sqrt(samples), values)
+
+
+def _gaussian(
+    dim: int, generator: torch.Generator, dtype: torch.dtype, device: torch.device | str
+) -> Tensor:
+    draw = torch.randn(dim, generator=generator, dtype=torch.float32).to(device, dtype)
+    return functional.normalize(draw, dim=0)
+
+
+def _dot(a: Tensor, b: Tensor) -> float:
+    return float((a * b).sum(dtype=torch.float64))
+
+
+def _orthogonal(vector: Tensor, basis: list[Tensor]) -> Tensor:
+    """`vector` less its components along `basis`, in two passes (Kahan's "twice is enough")."""
+    vector = vector.clone()
+    for _ in range(2):
+        for direction in basis:
+            vector -= torch.dot(direction, vector) * direction
+    return vector

@@ -1,0 +1,130 @@
+"""Flat parameter vectors, the plane through three checkpoints, and PCA of a trajectory."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+# Sine of the angle below which three float32 checkpoints lie on a line up to their rounding.
+_COLLINEAR = 1e-6
+_PCA_COLUMNS = 1 << 22
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Plane through a final checkpoint, an earlier one and the quantized final one (figures 8, 25).
+
+    origin: [P] float64, the final checkpoint. u, v: [P] float64, orthonormal.
+    points: [3, 2] float64, final (0, 0), earlier (a, 0), quantized (b, c), with a and c positive.
+    training_distance, quantization_distance: |final - earlier| and |final - quantized|, L2.
+    """
+
+    origin: Tensor
+    u: Tensor
+    v: Tensor
+    points: Tensor
+    training_distance: float
+    quantization_distance: float
+
+
+def flatten(state: Mapping[str, Tensor]) -> Tensor:
+    """Floating-point tensors of a state as one vector [P], by sorted name; others are left out.
+
+    Give it `dict(model.named_parameters())` to leave out buffers and to count tied weights once.
+    """
+    return torch.cat([tensor.detach().reshape(-1) for _, tensor in _floating(state)])
+
+
+def unflatten(vector: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Inverse of `flatten`: [P] to the names, shapes, dtypes and devices of `like`.
+
+    ValueError: the vector is not as long as the floating-point tensors of `like` together.
+    """
+    entries = _floating(like)
+    sizes = [tensor.numel() for _, tensor in entries]
+    if vector.shape != (sum(sizes),):
+        raise ValueError(f"vector of shape {tuple(vector.shape)} for {sum(sizes)} parameters")
+    return {
+        name: part.reshape(tensor.shape).to(tensor.device, tensor.dtype)
+        for (name, tensor), part in zip(entries, vector.split_with_sizes(sizes), strict=True)
+    }
+
+
+def plane(theta_k: Tensor, theta_prev: Tensor, theta_q: Tensor) -> Plane:
+    """Plane through final, earlier and quantized parameters, each [P] floating point.
+
+    u points from the final checkpoint to the earlier one, v to the side of the quantized one:
+    Gram-Schmidt in float64. ValueError: the points are collinear, coincide or are not finite.
+    Source: paper, figure 8.
+    """
+    origin = theta_k.double()
+    earlier, quantized = theta_prev.double() - origin, theta_q.double() - origin
+    training, quantization = (torch.linalg.vector_norm(d).item() for d in (earlier, quantized))
+    u = earlier / training
+    along = torch.dot(u, quantized)
+    rest = quantized - along * u
+    rest = rest - torch.dot(u, rest) * u  # again: the first pass leaves rounding along u
+    height = torch.linalg.vector_norm(rest).item()
+    if not (training > 0 and height > _COLLINEAR * quantization):
+        raise ValueError(
+            f"no plane: the quantized checkpoint is {height:.3g} off the line through the final "
+            f"and the earlier one; from the final to these: {quantization:.3g} and {training:.3g}"
+        )
+    points = torch.tensor(
+        [[0.0, 0.0], [training, 0.0], [along.item(), height]], dtype=torch.float64
+    )
+    return Plane(origin, u, rest / height, points, training, quantization)
+
+
+def grid(points: Tensor, side: int, margin: float) -> Tensor:
+    """Regular grid over the bounding box of `points` ([m, 2]), widened by `margin` extents a side.
+
+    Returns [side, side, 2] float64; [i, j] is (x_j, y_i), both rising, as contour plots take it.
+    ValueError: side < 2 or margin < 0.
+    """
+    if side < 2 or margin < 0:
+        raise ValueError(f"a grid needs side >= 2 and margin >= 0, not {side} and {margin}")
+    low, high = points.double().amin(dim=0), points.double().amax(dim=0)
+    pad = margin * (high - low)
+    ramp = torch.linspace(0, 1, side, dtype=torch.float64)
+    x, y = (torch.lerp(a, b, ramp) for a, b in zip(low - pad, high + pad, strict=True))
+    return torch.stack(torch.meshgrid(x, y, indexing="xy"), dim=-1)
+
+
+def point(plane: Plane, x: float, y: float) -> Tensor:
+    """Parameters [P], float64, at coordinates (x, y) of a plane."""
+    return plane.origin + x * plane.u + y * plane.v
+
+
+def interpolate(a: Tensor, b: Tensor, t: float) -> Tensor:
+    """Parameters [P] on the line from a (t = 0) to b (t = 1), exact at both ends."""
+    return torch.lerp(a, b, t)
+
+
+def pca(trajectory: Tensor, components: int) -> tuple[Tensor, Tensor]:
+    """Principal components of n checkpoints ([n, P]) through their n x n Gram matrix in float64.
+
+    Returns scores [n, components] (parameter units; each column's largest entry is positive) and
+    the explained variance ratio [components], falling, both float64.
+    ValueError: components outside 1..n-1, or all checkpoints equal or not finite.
+    """
+    n = trajectory.shape[0]
+    if not 1 <= components < n:
+        raise ValueError(f"{n} checkpoints have 1..{n - 1} components, not {components}")
+    gram = torch.zeros(n, n, dtype=torch.float64, device=trajectory.device)
+    for block in torch.split(trajectory, _PCA_COLUMNS, dim=1):
+        centred = block.double() - block.double().mean(dim=0)
+        gram += centred @ centred.T
+    total = gram.trace().item()
+    if not 0 < total < float("inf"):
+        raise ValueError(f"trajectory has total variance {total}")
+    values, vectors = torch.linalg.eigh(gram)
+    values, vectors = values.flip(0)[:components].clamp(min=0), vectors.flip(1)[:, :components]
+    scores = vectors * values.sqrt()
+    largest = scores.gather(0, scores.abs().argmax(dim=0, keepdim=True))
+    return scores * torch.where(largest < 0, -1.0, 1.0), values / total
+
+
+def _floating(state: Mapping[str, Tensor]) -> list[tuple[str, Tensor]]:
+    return [(name, state[name]) for name in sorted(state) if state[name].is_floating_point()]

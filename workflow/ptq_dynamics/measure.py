@@ -1,0 +1,71 @@
+"""The tidy measurements of one trajectory under one method."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from safetensors.numpy import load_file
+
+from ptq_dynamics import measurements, trajectory
+from ptq_dynamics.manifest import Manifest
+from ptq_dynamics.stage import Context
+
+MEASUREMENTS = "measurements.csv"
+
+
+def run(context: Context) -> Mapping[str, Any]:
+    """Join the evaluations of all shards, paired block by block with those in full precision."""
+    reference = _losses(context.inputs.get("full_precision", []))
+    layers = _layer_errors(context.inputs.get("quantized", []))
+    rows = [
+        {**context.config["columns"], **row}
+        for manifest in context.inputs["evaluations"]
+        for row in _rows(manifest, reference, layers)
+    ]
+    measurements.write(measurements.table(rows), context.out / MEASUREMENTS)
+    return {"rows": len(rows)}
+
+
+def _rows(
+    manifest: Manifest, reference: Mapping[str, np.ndarray], layers: Mapping[int, pd.Series]
+) -> Iterator[dict[str, Any]]:
+    losses = _losses([manifest])
+    for checkpoint in trajectory.checkpoints(manifest):
+        found = losses[checkpoint.folder]
+        metrics = {"loss": measurements.mean_and_error(found)}
+        if reference:
+            full = reference[checkpoint.folder]
+            metrics["loss_increase"] = measurements.increase(full, found)
+            metrics["quantization_error"] = measurements.relative_increase(full, found)
+        if layers:
+            errors = layers[checkpoint.step]
+            metrics |= {name: (float(errors[name]), None) for name in ("weight_mse", "output_mse")}
+        for metric, (value, stderr) in metrics.items():
+            yield {
+                "phase": checkpoint.phase,
+                "step": checkpoint.step,
+                "tokens": checkpoint.tokens,
+                "lr": checkpoint.lr,
+                "seed": manifest.facts["seed"],
+                "metric": metric,
+                "value": value,
+                "stderr": stderr,
+                "checkpoint": manifest.facts["digests"][checkpoint.folder],
+            }
+
+
+def _losses(manifests: list[Manifest]) -> dict[str, np.ndarray]:
+    losses: dict[str, np.ndarray] = {}
+    for manifest in manifests:
+        losses |= load_file(manifest.file("losses.safetensors"))
+    return losses
+
+
+def _layer_errors(manifests: list[Manifest]) -> dict[int, pd.Series]:
+    """Mean over layers of the errors of every step."""
+    if not manifests:
+        return {}
+    frames = [pd.read_csv(manifest.file("layers.csv")) for manifest in manifests]
+    means = pd.concat(frames).groupby("step").mean(numeric_only=True)
+    return {int(step): row for step, row in means.iterrows()}  # type: ignore[call-overload]

@@ -1,0 +1,80 @@
+"""GPTQ (arXiv 2210.17323) through llm-compressor."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from llmcompressor import oneshot, reset_session
+from llmcompressor.modifiers.gptq import GPTQModifier
+from loguru import logger
+
+from ptq_dynamics import models
+from ptq_dynamics.problem import Problem
+from ptq_dynamics.quantize.job import Calibration, Quantized, run_method
+from ptq_dynamics.quantize.layers import check_groups
+from ptq_dynamics.stage import Context
+
+
+def run(context: Context) -> Mapping[str, Any]:
+    """Stage: quantize a trajectory's checkpoints with GPTQ."""
+    return run_method(context, quantize)
+
+
+def quantize(
+    folders: Sequence[Path], calibration: Calibration, settings: Mapping[str, Any]
+) -> Iterator[Quantized]:
+    """Settings: bits, group_size, symmetric, activation_order ("static" or null), damping (share
+    of the Hessian's mean diagonal), block_size (columns)."""
+    for package in ("llmcompressor", "compressed_tensors"):
+        logger.disable(package)
+    dataset = _dataset(calibration)
+    for folder in folders:
+        model = models.load(folder)
+        check_groups(model, settings["group_size"])
+        names = list(models.linear_layers(model))
+        modifier = _modifier(settings, names)
+        reset_session()
+        oneshot(
+            model=model,
+            dataset=dataset,
+            recipe=modifier,
+            batch_size=calibration.batch_size,
+            num_calibration_samples=len(calibration.tokens),
+            max_seq_length=calibration.tokens.shape[1],
+            shuffle_calibration_samples=False,
+            pipeline="sequential",
+            log_dir=None,
+        )
+        if modifier._rtn_fallback_module_names:
+            raise Problem(
+                f"the Hessian of {modifier._rtn_fallback_module_names} in {folder} cannot be "
+                "inverted; raise damping or calibration_sequences"
+            )
+        layers = models.linear_layers(model)
+        yield Quantized({name: layers[name].weight.detach() for name in names})
+
+
+def _dataset(calibration: Calibration) -> Dataset:
+    tokens = calibration.tokens
+    columns = {"input_ids": tokens.numpy(), "attention_mask": torch.ones_like(tokens).numpy()}
+    return Dataset.from_dict({name: list(values) for name, values in columns.items()})
+
+
+def _modifier(settings: Mapping[str, Any], layers: Sequence[str]) -> GPTQModifier:
+    weights = {
+        "num_bits": settings["bits"],
+        "type": "int",
+        "symmetric": settings["symmetric"],
+        "strategy": "group",
+        "group_size": settings["group_size"],
+        "observer": "memoryless_minmax",
+    }
+    return GPTQModifier(
+        config_groups={"blocks": {"targets": list(layers), "weights": weights}},
+        actorder=settings["activation_order"],
+        dampening_frac=settings["damping"],
+        block_size=settings["block_size"],
+        batched_quantization=None,
+    )

@@ -1,0 +1,95 @@
+"""The part of a quantization job that is the same for every method.
+
+A method takes checkpoint folders of one shape and yields, checkpoint by checkpoint, the dequantized
+weights of the layers it quantized. The job saves each as a checkpoint folder that any Hugging Face
+tool can load, and the error of every layer.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from ptq_dynamics import models, tokens, trajectory
+from ptq_dynamics.quantize.layers import check_groups, gram_matrices, layer_errors
+from ptq_dynamics.stage import Context
+
+LAYERS = "layers.csv"
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """One quantized checkpoint: the dequantized weights by layer, and the model that runs them
+    where that is more than the original with these weights."""
+
+    weights: Mapping[str, Tensor]
+    model: PreTrainedModel | None = None
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The calibration set, int64 [sequences, context], and how many sequences go at once."""
+
+    tokens: Tensor
+    batch_size: int
+
+
+# Checkpoint folders, calibration set, settings of the quantizer → one result a checkpoint.
+Method = Callable[[Sequence[Path], Calibration, Mapping[str, Any]], Iterator[Quantized]]
+
+
+def run_method(context: Context, method: Method) -> Mapping[str, Any]:
+    """Quantize the job's checkpoints of its input trajectory."""
+    config = context.config
+    source = context.input("trajectory")
+    calibration = Calibration(
+        tokens.blocks(
+            context.input("corpus").file("calibration.bin"),
+            config["context"],
+            config["calibration_sequences"],
+        ),
+        config["calibration_batch"],
+    )
+    chosen = trajectory.at_steps(source, config["steps"])
+    folders = [source.subfolder(checkpoint.folder) for checkpoint in chosen]
+    rows = []
+    results = method(folders, calibration, config["settings"])
+    for checkpoint, folder, quantized in zip(chosen, folders, results, strict=True):
+        model = models.load(folder).to(models.device())
+        if config["settings"].get("group_size"):
+            check_groups(model, config["settings"]["group_size"])
+        before = {name: layer.weight for name, layer in models.linear_layers(model).items()}
+        grams = gram_matrices(model, calibration.tokens, calibration.batch_size)
+        errors = layer_errors(before, quantized.weights, grams)
+        rows += [{"step": checkpoint.step, "layer": n, **asdict(e)} for n, e in errors.items()]
+        _save(context.out / checkpoint.folder, folder, model, quantized)
+        context.progress.maybe(f"{len(rows) // len(errors)} of {len(chosen)} checkpoints")
+    pd.DataFrame(rows).to_csv(context.out / LAYERS, index=False)
+    facts = {k: v for k, v in source.facts.items() if k in ("parameters", "seed")}
+    return trajectory.facts(
+        chosen, quantized_layers=sorted({row["layer"] for row in rows}), **facts
+    )
+
+
+def _save(target: Path, source: Path, model: PreTrainedModel, quantized: Quantized) -> None:
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.safetensors*"))
+    if quantized.model is not None:
+        quantized.model.save_pretrained(target)
+        return
+    for name, layer in models.linear_layers(model).items():
+        layer.weight.data.copy_(quantized.weights[name])
+    model.save_pretrained(target)
+
+
+def dequantized(folder: Path) -> dict[str, Tensor]:
+    """The plain state dict, float32 on the CPU, of a checkpoint that a quantization job saved."""
+    model = models.load(folder)
+    convert = getattr(model, "dequantize", None)
+    if getattr(model, "hf_quantizer", None) is not None and convert is not None:
+        model = convert()
+    return {name: value.float().cpu() for name, value in model.state_dict().items()}

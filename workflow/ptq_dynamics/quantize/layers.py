@@ -1,0 +1,103 @@
+"""What all weight quantizers share: the grid, round-to-nearest on it, and the error of layers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from ptq_dynamics.models import linear_layers
+from ptq_dynamics.problem import Problem
+
+
+@dataclass(frozen=True)
+class LayerError:
+    """Mean squared error of one quantized layer's weights and outputs, and both as a share of the
+    mean square of the weights and outputs themselves."""
+
+    weight_mse: float
+    weight_relative: float
+    output_mse: float
+    output_relative: float
+
+
+def check_groups(model: nn.Module, group_size: int) -> None:
+    """Raise `Problem` when a layer's width is not a multiple of the group size."""
+    for name, layer in linear_layers(model).items():
+        if layer.in_features % group_size:
+            raise Problem(
+                f"group_size {group_size} does not divide the {layer.in_features} input columns "
+                f"of {name}; choose a divisor in config/quantizers.yaml"
+            )
+
+
+def symmetric_scales(weight: Tensor, bits: int, group_size: int) -> Tensor:
+    """Step of the symmetric grid of every group of columns, [out, in / group_size].
+
+    The grid has 2**bits levels from -2**(bits-1) to 2**(bits-1) - 1; the largest magnitude of a
+    group maps to half the number of its steps, (2**bits - 1) / 2, as in llm-compressor.
+    """
+    groups = weight.unflatten(1, (-1, group_size))
+    largest = groups.abs().amax(dim=2)
+    step = largest / ((2**bits - 1) / 2)
+    return torch.where(step > 0, step, torch.ones_like(step))
+
+
+def round_to_nearest(weight: Tensor, bits: int, group_size: int) -> tuple[Tensor, Tensor]:
+    """Codes (int8, [out, in]) and scales ([out, groups]) of the nearest grid points."""
+    scales = symmetric_scales(weight, bits, group_size)
+    wide = scales.repeat_interleave(group_size, dim=1)
+    codes = torch.round(weight / wide).clamp(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return codes.to(torch.int8), scales
+
+
+def gram_matrices(model: nn.Module, calibration: Tensor, batch_size: int) -> dict[str, Tensor]:
+    """Mean over calibration tokens of x xᵀ for the input x of every quantized layer, float32
+    [in, in]; the layers' inputs are those of the full-precision model.
+
+    `calibration` is int64 [sequences, context].
+    """
+    layers = linear_layers(model)
+    sums = {
+        name: torch.zeros(layer.in_features, layer.in_features, device=layer.weight.device)
+        for name, layer in layers.items()
+    }
+
+    def hook(name: str):  # noqa: ANN202
+        def add(_module: nn.Module, inputs: tuple[Tensor, ...], _output: Tensor) -> None:
+            x = inputs[0].reshape(-1, inputs[0].shape[-1]).float()
+            sums[name].addmm_(x.T, x)
+
+        return add
+
+    handles = [layer.register_forward_hook(hook(name)) for name, layer in layers.items()]
+    device = next(model.parameters()).device
+    with torch.no_grad():
+        for batch in calibration.split(batch_size):
+            model(batch.to(device), use_cache=False)
+    for handle in handles:
+        handle.remove()
+    return {name: total / calibration.numel() for name, total in sums.items()}
+
+
+def layer_errors(
+    weights: Mapping[str, Tensor], quantized: Mapping[str, Tensor], grams: Mapping[str, Tensor]
+) -> dict[str, LayerError]:
+    """Errors of every layer: of its weights, ‖W−Ŵ‖², and of its outputs on the calibration set
+    without their bias, tr((W−Ŵ) G (W−Ŵ)ᵀ), with the grams G of `gram_matrices`."""
+    errors = {}
+    for name, gram in grams.items():
+        weight = weights[name].to(gram)
+        difference = weight - quantized[name].to(gram)
+        in_weights, in_outputs = difference.square().sum(), _energy(difference, gram)
+        errors[name] = LayerError(
+            weight_mse=float(in_weights / weight.numel()),
+            weight_relative=float(in_weights / weight.square().sum()),
+            output_mse=float(in_outputs / len(weight)),
+            output_relative=float(in_outputs / _energy(weight, gram)),
+        )
+    return errors
+
+
+def _energy(weight: Tensor, gram: Tensor) -> Tensor:
+    return ((weight @ gram) * weight).sum()

@@ -1,0 +1,31 @@
+"""Round-to-nearest: the data-free baseline, on the same symmetric grid as GPTQ."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ptq_dynamics import models
+from ptq_dynamics.quantize.job import Calibration, Quantized, run_method
+from ptq_dynamics.quantize.layers import check_groups, round_to_nearest
+from ptq_dynamics.stage import Context
+
+
+def run(context: Context) -> Mapping[str, Any]:
+    """Stage: quantize a trajectory's checkpoints by rounding."""
+    return run_method(context, quantize)
+
+
+def quantize(
+    folders: Sequence[Path], _calibration: Calibration, settings: Mapping[str, Any]
+) -> Iterator[Quantized]:
+    """Settings: bits, group_size."""
+    for folder in folders:
+        model = models.load(folder).to(models.device())
+        check_groups(model, settings["group_size"])
+        weights = {}
+        for name, layer in models.linear_layers(model).items():
+            codes, scales = round_to_nearest(
+                layer.weight.detach(), settings["bits"], settings["group_size"]
+            )
+            weights[name] = codes * scales.repeat_interleave(settings["group_size"], dim=1)
+        yield Quantized(weights)

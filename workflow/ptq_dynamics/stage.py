@@ -1,0 +1,63 @@
+"""What a stage is given: its configuration, its inputs, and a folder to write to."""
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TextIO
+
+from ptq_dynamics.manifest import Manifest
+
+
+@dataclass
+class Progress:
+    """Plain progress lines, on the terminal and in the job's log, at most one every few seconds."""
+
+    name: str
+    log: TextIO | None = None
+    interval: float = 5.0
+    _last: float = field(default_factory=time.monotonic)
+
+    def say(self, text: str) -> None:
+        """Print one line now."""
+        self._last = time.monotonic()
+        for stream in filter(None, (sys.stderr, self.log)):
+            print(f"{self.name}: {text}", file=stream, flush=True)
+
+    def maybe(self, text: str) -> None:
+        """Print one line unless another was printed a moment ago."""
+        if time.monotonic() - self._last >= self.interval:
+            self.say(text)
+
+
+@dataclass
+class Context:
+    """One job as its stage sees it.
+
+    `inputs` maps a label to the manifests under it; `out` is an empty folder (or, for a stage that
+    resumes, what an interrupted try left there) whose files become the result; `scratch` is for
+    state that survives an interruption and is deleted afterwards.
+    """
+
+    name: str
+    config: Mapping[str, Any]
+    inputs: Mapping[str, list[Manifest]]
+    out: Path
+    scratch: Path
+    progress: Progress
+
+    def input(self, label: str) -> Manifest:
+        """The only manifest under `label`."""
+        (manifest,) = self.inputs[label]
+        return manifest
+
+
+class Stage(Protocol):
+    """What a stage's module offers.
+
+    A module may also set `RESUMABLE = True`: its `out` and `scratch` then survive an interruption.
+    """
+
+    def run(self, context: Context) -> Mapping[str, Any]:
+        """Write the result's files below `context.out` and return the facts about them."""

@@ -1,0 +1,286 @@
+"""Train one run of the paper's controlled experiments (section 4), or branch one from its trunk.
+
+The run's folder receives a checkpoint folder every `checkpoint_every` steps, the whole training
+state every `state_every` steps (where other runs may branch off) and the training curve. Nothing in
+a step is random but the initial weights and the data order, and both follow from the seed; so a
+state is weights, optimizer moments and the step, and an interrupted run goes on to the same bits.
+"""
+
+import json
+import math
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from ptq_dynamics import models, optimizers, schedules, trajectory
+from ptq_dynamics.problem import Problem
+from ptq_dynamics.stage import Context, Progress
+from ptq_dynamics.tokens import TrainingData
+from ptq_dynamics.trajectory import Checkpoint
+
+RESUMABLE = True
+CURVE = "curve.csv"
+COLUMNS = ("step", "tokens", "loss", "lr", "gradient_norm", "weight_norm")
+
+
+def run(context: Context) -> Mapping[str, Any]:
+    """Train from the last saved state, or the trunk's, or from nothing, to the run's last step."""
+    config = context.config
+    corpus = context.input("corpus")
+    data = TrainingData(
+        corpus.file("train.bin"), config["model"]["context"], config["batch"], config["seed"]
+    )
+    trainer = Trainer(config, context.out, corpus.subfolder("tokenizer"))
+    saved = latest_state(context.scratch, trainer)
+    if saved is not None:
+        trainer.load(saved)
+        context.progress.say(f"going on from step {trainer.step}")
+    elif "trunk" in context.inputs:
+        trainer.load(context.input("trunk").file(state_name(config["first"])))
+    train(trainer, data, context.scratch, context.progress)
+    return trajectory.facts(
+        [trainer.checkpoint(step) for step in trainer.checkpoint_steps()],
+        parameters=sum(p.numel() for p in trainer.model.parameters()),
+        seed=config["seed"],
+        tokens_processed=(config["last"] - config["first"]) * trainer.tokens_per_step,
+        schedule=config["schedule"],
+    )
+
+
+def train(trainer: "Trainer", data: TrainingData, scratch: Path, progress: Progress) -> None:
+    """The training loop: update, log, save."""
+    first, last = trainer.step, trainer.config["last"]
+    pace = Pace()
+    trainer.open_curve()
+    trainer.save_due()
+    while trainer.step < last:
+        loss, gradient_norm = trainer.update(data.at(trainer.step))
+        if trainer.at_log():
+            trainer.log(loss, gradient_norm)
+            rate = (trainer.step - first) * trainer.tokens_per_step / pace.elapsed()
+            ahead = (last - trainer.step) * trainer.tokens_per_step / rate
+            progress.maybe(
+                f"step {trainer.step}/{last}  loss {float(loss):.3f}  lr {trainer.rate():.2e}  "
+                f"{rate:,.0f} tokens/s  {ahead:.0f} s to go"
+            )
+        trainer.save_due(loss)
+        if pace.state_is_due():
+            with pace.saving():
+                trainer.require_finite(loss)
+                trainer.save(scratch / state_name(trainer.step))
+                drop_older_states(scratch)
+    trainer.close_curve()
+
+
+class Trainer:
+    """Model, optimizer and position of a run, and how they are saved."""
+
+    def __init__(self, config: Mapping[str, Any], out: Path, tokenizer: Path) -> None:
+        self.config, self.out, self._tokenizer = config, out, tokenizer
+        self.step: int = config["first"]
+        self.tokens_per_step: int = config["batch"] * config["model"]["context"]
+        self._device = models.device()
+        self.model = models.create(config["model"], config["seed"]).to(self._device).train()
+        self._forward: nn.Module = self.model
+        if config["compile"]:
+            self._forward = torch.compile(self.model)  # type: ignore[assignment]
+        self._optimizer = optimizers.make(self.model, config["optimizer"])
+        self._curve: Any = None
+        self._due_checkpoints = set(self.checkpoint_steps())
+        self._due_states = set(self.state_steps())
+
+    def rate(self) -> float:
+        """Learning rate of the next update."""
+        return schedules.learning_rate(self.config["schedule"], self.step)
+
+    def update(self, batch: Tensor) -> tuple[Tensor, Tensor]:
+        """One optimizer step on int64 [batch, context + 1]; mean loss and gradient norm before
+        clipping, both 0-dimensional."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = self.rate()
+        parts = batch.split(self.config["micro_batch"] or len(batch))
+        total = torch.zeros((), device=self._device)
+        for part in parts:
+            part = part.to(self._device, non_blocking=True)
+            with self._autocast():
+                losses = models.token_losses(self._forward, part[:, :-1], part[:, 1:])
+            loss = losses.sum() / batch[:, 1:].numel()
+            loss.backward()
+            total += loss.detach()
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.config["optimizer"]["clip"])
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+        return total, norm
+
+    def _autocast(self) -> torch.autocast:
+        mixed = self.config["precision"] == "bfloat16"
+        return torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=mixed)
+
+    # Training curve
+
+    def at_log(self) -> bool:
+        """Whether the update just done is logged."""
+        return self.step % self.config["log_every"] == 0 or self.step == self.config["last"]
+
+    def open_curve(self) -> None:
+        """Go on with the curve of an interrupted run, without the rows after its saved state."""
+        path = self.out / CURVE
+        rows = path.read_text().splitlines()[1:] if path.exists() else []
+        kept = [row for row in rows if row.count(",") == len(COLUMNS) - 1]
+        kept = [row for row in kept if int(row.split(",")[0]) <= self.step]
+        self._curve = path.open("w", encoding="utf-8")
+        self._curve.writelines(line + "\n" for line in [",".join(COLUMNS), *kept])
+
+    def log(self, loss: Tensor, gradient_norm: Tensor) -> None:
+        """Add a row: the loss, rate and norms of the update that led to this step."""
+        norms = torch.stack([p.detach().norm() for p in self.model.parameters()])
+        lr = schedules.learning_rate(self.config["schedule"], self.step - 1)
+        values = [float(loss), lr, float(gradient_norm), float(norms.norm())]
+        row = [self.step, self.step * self.tokens_per_step, *(repr(value) for value in values)]
+        self._curve.write(",".join(map(str, row)) + "\n")
+        self._curve.flush()
+        self.require_finite(loss)
+
+    def close_curve(self) -> None:
+        """The curve is complete."""
+        self._curve.close()
+
+    def require_finite(self, loss: Tensor) -> None:
+        """Raise `Problem` when the run has diverged."""
+        if not math.isfinite(float(loss)):
+            raise Problem(
+                f"diverged: the loss is {float(loss)} at step {self.step} (lr {self.rate():.2e}); "
+                f"lower peak_lr in config/runs.yaml; the curve so far is {self.out / CURVE}"
+            )
+
+    # Checkpoints and states
+
+    def checkpoint_steps(self) -> list[int]:
+        """Steps at which the run saves a checkpoint."""
+        return trajectory.grid(
+            self.config["first"], self.config["last"], self.config["checkpoint_every"]
+        )
+
+    def checkpoint(self, step: int) -> Checkpoint:
+        """The run's checkpoint after `step` updates."""
+        schedule = self.config["schedule"]
+        return Checkpoint(
+            folder=trajectory.folder_name(step),
+            step=step,
+            tokens=step * self.tokens_per_step,
+            lr=schedules.learning_rate(schedule, step),
+            phase=schedules.phase(schedule, step),
+        )
+
+    def state_steps(self) -> list[int]:
+        """Steps at which the run keeps its whole state for others to branch off."""
+        every = self.config["state_every"]
+        return list(range(every, self.config["last"] + 1, every)) if every else []
+
+    def save_due(self, loss: Tensor | None = None) -> None:
+        """Save what is due at this step."""
+        if self.step in self._due_checkpoints:
+            if loss is not None:
+                self.require_finite(loss)
+            self._save_checkpoint()
+        if self.step in self._due_states:
+            self.save(self.out / state_name(self.step))
+
+    def _save_checkpoint(self) -> None:
+        folder = self.out / trajectory.folder_name(self.step)
+        partial = self.out / f".partial-{folder.name}"
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.copytree(self._tokenizer, partial)
+        self.model.save_pretrained(partial)
+        shutil.rmtree(folder, ignore_errors=True)
+        partial.replace(folder)
+
+    def save(self, path: Path) -> None:
+        """Write the whole state to one file, whole or not at all."""
+        tensors = {f"model.{name}": value for name, value in self._weights().items()}
+        moments = optimizers.state_tensors(self._optimizer)
+        tensors |= {f"optimizer.{name}": value for name, value in moments.items()}
+        partial = path.with_name(f".partial-{path.name}")
+        save_file(tensors, partial, metadata={"step": json.dumps(self.step)})
+        with partial.open("rb+") as file:
+            os.fsync(file.fileno())
+        partial.replace(path)
+
+    def _weights(self) -> dict[str, Tensor]:
+        return {name: value.contiguous() for name, value in self.model.state_dict().items()}
+
+    def load(self, path: Path) -> None:
+        """Take up the state that `save` wrote; `Problem` when the file is damaged."""
+        groups: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}}
+        try:
+            with safe_open(path, framework="pt", device=str(self._device)) as file:
+                self.step = json.loads(file.metadata()["step"])
+                for name in file.keys():
+                    group, _, rest = name.partition(".")
+                    groups[group][rest] = file.get_tensor(name)
+        except (SafetensorError, OSError) as error:
+            raise Problem(f"{path} is no readable training state ({error}); remove it") from error
+        self.model.load_state_dict(groups["model"])
+        optimizers.load_state_tensors(self._optimizer, groups["optimizer"])
+
+
+class Pace:
+    """When to save the state: so often that saving takes about 2 % of the time."""
+
+    def __init__(self) -> None:
+        self._start = self._last = time.monotonic()
+        self._cost = 0.0
+
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return max(time.monotonic() - self._start, 1e-9)
+
+    def state_is_due(self) -> bool:
+        """Whether enough time has passed since the last save."""
+        return time.monotonic() - self._last >= max(5.0, 50 * self._cost)
+
+    def saving(self) -> "Pace":
+        """Context manager around a save, to learn its cost."""
+        return self
+
+    def __enter__(self) -> None:
+        self._last = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        now = time.monotonic()
+        self._cost, self._last = now - self._last, now
+
+
+def state_name(step: int) -> str:
+    """File of the whole state after `step` updates."""
+    return f"state-{step:07d}.safetensors"
+
+
+def latest_state(scratch: Path, trainer: Trainer) -> Path | None:
+    """The newest state of an interrupted run, if the checkpoints before it are all there."""
+    for path in reversed(list(_states(scratch))):
+        step = int(path.stem.removeprefix("state-"))
+        due = [trainer.out / trajectory.folder_name(s) for s in trainer.checkpoint_steps()]
+        due += [trainer.out / state_name(s) for s in trainer.state_steps()]
+        if all(item.exists() for item in due if int(item.stem.split("-")[1]) <= step):
+            return path
+    return None
+
+
+def drop_older_states(scratch: Path) -> None:
+    """Keep the newest state alone."""
+    for path in list(_states(scratch))[:-1]:
+        path.unlink()
+
+
+def _states(scratch: Path) -> Iterator[Path]:
+    return iter(sorted(scratch.glob("state-*.safetensors")))

@@ -1,0 +1,45 @@
+"""Find the process that has imported the big libraries, and hand a job to it (see `server`)."""
+
+import json
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from subprocess import PIPE, Popen
+from typing import Any
+
+VARIABLE = "PTQ_DYNAMICS_WARM"
+
+_servers: list[Popen[bytes]] = []
+
+
+def start(modules: Sequence[str]) -> None:
+    """Start a server for this process and its children; it ends when this process ends."""
+    folder = Path(tempfile.mkdtemp(prefix="ptq-dynamics-"))
+    command = [sys.executable, "-m", "ptq_dynamics.warm.server", str(folder / "socket"), *modules]
+    # The pipe stays open until the kernel closes it with this process, whatever ends it.
+    _servers.append(Popen(command, stdin=PIPE))
+    os.environ[VARIABLE] = str(folder / "socket")
+
+
+def delegate(job: Mapping[str, Any]) -> int | None:
+    """Exit status of the job, run by the warm process; None where there is no such process."""
+    address = os.environ.get(VARIABLE)
+    if not address:
+        return None
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.connect(address)
+    except OSError:
+        return None
+    request = {"job": job, "environment": dict(os.environ), "directory": os.getcwd()}
+    with connection:
+        socket.send_fds(connection, [b"!"], [1, 2])
+        connection.sendall(json.dumps(request).encode())
+        connection.shutdown(socket.SHUT_WR)
+        # An interrupted client closes the connection, which ends the child.
+        answer = connection.recv(16)
+    return int(answer) if answer else 1
+

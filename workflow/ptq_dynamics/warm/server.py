@@ -1,0 +1,99 @@
+"""A process that has imported the big libraries already and forks one child per job.
+
+Importing torch and transformers costs seconds, a small job less. While Snakemake runs on one
+machine, the Snakefile keeps one such process (`python -m ptq_dynamics.warm.server SOCKET MODULE
+...`); a job finds it through the environment variable `PTQ_DYNAMICS_WARM`, hands over its
+specification, environment and standard streams, and waits for the exit status. Local modules that
+compute are never imported ahead, so that a job runs the code as it stands. Where there is no such
+process (other machines, a job run by hand), jobs import what they need themselves, with the same
+results.
+"""
+
+import contextlib
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from ptq_dynamics.run import QUIET, execute
+
+
+def serve(address: Path, modules: Sequence[str]) -> None:
+    """Listen at once, import `modules`, then fork a child for every connection until stdin ends."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(address))
+    listener.listen(1024)
+    for module in modules:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.set_blocking(sys.stdin.fileno(), False)
+    listener.settimeout(0.5)
+    try:
+        while os.getppid() != 1 and not _ended(sys.stdin.fileno()):
+            try:
+                connection, _ = listener.accept()
+            except TimeoutError:
+                continue
+            if os.fork() == 0:
+                listener.close()
+                os._exit(_serve_one(connection))
+            connection.close()
+    finally:
+        address.unlink(missing_ok=True)
+        address.parent.rmdir()
+
+
+def _ended(descriptor: int) -> bool:
+    try:
+        return os.read(descriptor, 1) == b""
+    except BlockingIOError:
+        return False
+
+
+def _serve_one(connection: socket.socket) -> int:
+    connection.setblocking(True)
+    _, descriptors, _, _ = socket.recv_fds(connection, 1, 2)
+    for target, descriptor in enumerate(descriptors, start=1):
+        os.dup2(descriptor, target)
+        os.close(descriptor)
+    request = json.loads(b"".join(iter(lambda: connection.recv(65536), b"")))
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["directory"])
+    threading.Thread(target=_end_with_client, args=(connection,), daemon=True).start()
+    status = 1
+    try:
+        threads = os.environ.get("OMP_NUM_THREADS")
+        if threads and "torch" in sys.modules:
+            sys.modules["torch"].set_num_threads(int(threads))
+        status = execute(request["job"])
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        with contextlib.suppress(OSError):
+            connection.sendall(str(status).encode())
+    return status
+
+
+def _end_with_client(connection: socket.socket) -> None:
+    # The request has been read to its end, so what comes next is the client's going away. A
+    # half-closed peer looks the same to recv, hence the poll for a hang-up.
+    poll = select.poll()
+    poll.register(connection, 0)
+    poll.poll()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    os.environ.update(QUIET)
+    serve(Path(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,27 @@
+# Figures, and a target of its own for each: snakemake fig04
+
+
+rule figure:
+    input:
+        lambda w: plan.figure(w.figure).needs,
+    output:
+        f"{plan.pictures}/{{figure}}.pdf",
+        f"{plan.pictures}/{{figure}}.png",
+        f"{plan.pictures}/{{figure}}.csv",
+        f"{plan.pictures}/{{figure}}.manifest.json",
+        f"{plan.pictures}/{{figure}}.record.json",
+    params:
+        job=lambda w: plan.figure(w.figure).spec(),
+    priority: 20
+    shell:
+        "python -m ptq_dynamics.run --job {params.job:q}"
+
+
+for name in plan.config.figures:
+
+    rule:
+        name:
+            name
+        localrule: True
+        input:
+            plan.figure(name).outputs,

@@ -1,0 +1,14 @@
+# Quantized checkpoints, one job for every trajectory, quantizer and shard.
+
+
+rule quantize:
+    input:
+        lambda w: plan.quantize(w.trajectory, w.quantizer, w.shard).needs,
+    output:
+        f"{plan.results}/quantize/{{trajectory}}/{{quantizer}}/{{shard}}/manifest.json",
+        f"{plan.results}/quantize/{{trajectory}}/{{quantizer}}/{{shard}}/record.json",
+    params:
+        job=lambda w: plan.quantize(w.trajectory, w.quantizer, w.shard).spec(),
+    threads: plan.config.scale.threads
+    shell:
+        "python -m ptq_dynamics.run --job {params.job:q}"
