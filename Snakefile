@@ -28,7 +28,8 @@ except Problem as problem:
 
 
 onstart:
-    warm.start(plan.config.scale.warm)
+    if plan.config.scale.warm:
+        warm.start()
 
 
 wildcard_constraints:

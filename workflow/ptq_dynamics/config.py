@@ -185,7 +185,7 @@ class Scale(Strict):
     calibration: CalibrationSet
     shard: Count | None
     threads: Count
-    warm: list[str]
+    warm: bool
 
 
 # config/runs.yaml

@@ -16,9 +16,9 @@ from transformers import PreTrainedModel
 
 Matvec = Callable[[Tensor], Tensor]
 
-# ARPACK's default subspace is max(2k + 1, 20): a start that by bad luck is nearly orthogonal to the
-# dominant eigenvector needs about that many products before the eigenvector shows at all.
-_KRYLOV_FLOOR = 20
+# A start that by bad luck is nearly orthogonal to the dominant eigenvector first settles on the next
+# one with a small residual: seen after 8 products and gone by 14 on a model of 0.17M parameters.
+_KRYLOV_FLOOR = 16
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ def top_spectrum(
     """The k eigenvalues of largest magnitude by Lanczos with full reorthogonalisation.
 
     Stops when all k residuals |Hv - value v| / |value| are within tolerance, and no sooner than
-    after max(2k + 1, 20) products (or dim). Holds one vector [P] per product. The recurrence gives
+    after max(2k + 1, 16) products (or dim). Holds one vector [P] per product. The recurrence gives
     the residuals; scipy's eigsh takes k products more for them, and a fifth more by restarting.
     generator, dtype, device: as for `top_eigenvalue`. ValueError: k > max_iterations or k > dim.
     Source: Saad, Numerical Methods for Large Eigenvalue Problems (2011), sections 6.6 and 6.7.

@@ -87,7 +87,7 @@ def layer_errors(
     without their bias, tr((W−Ŵ) G (W−Ŵ)ᵀ), with the grams G of `gram_matrices`."""
     errors = {}
     for name, gram in grams.items():
-        weight = weights[name].to(gram)
+        weight = weights[name].detach().to(gram)
         difference = weight - quantized[name].to(gram)
         in_weights, in_outputs = difference.square().sum(), _energy(difference, gram)
         errors[name] = LayerError(

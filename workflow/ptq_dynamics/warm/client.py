@@ -5,7 +5,7 @@ import os
 import socket
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any
@@ -15,10 +15,10 @@ VARIABLE = "PTQ_DYNAMICS_WARM"
 _servers: list[Popen[bytes]] = []
 
 
-def start(modules: Sequence[str]) -> None:
+def start() -> None:
     """Start a server for this process and its children; it ends when this process ends."""
     folder = Path(tempfile.mkdtemp(prefix="ptq-dynamics-"))
-    command = [sys.executable, "-m", "ptq_dynamics.warm.server", str(folder / "socket"), *modules]
+    command = [sys.executable, "-m", "ptq_dynamics.warm.server", str(folder / "socket")]
     # The pipe stays open until the kernel closes it with this process, whatever ends it.
     _servers.append(Popen(command, stdin=PIPE))
     os.environ[VARIABLE] = str(folder / "socket")

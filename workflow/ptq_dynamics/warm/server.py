@@ -1,8 +1,8 @@
 """A process that has imported the big libraries already and forks one child per job.
 
 Importing torch and transformers costs seconds, a small job less. While Snakemake runs on one
-machine, the Snakefile keeps one such process (`python -m ptq_dynamics.warm.server SOCKET MODULE
-...`); a job finds it through the environment variable `PTQ_DYNAMICS_WARM`, hands over its
+machine, the Snakefile keeps one such process (`python -m ptq_dynamics.warm.server SOCKET`); a job
+finds it through the environment variable `PTQ_DYNAMICS_WARM`, hands over its
 specification, environment and standard streams, and waits for the exit status. Local modules that
 compute are never imported ahead, so that a job runs the code as it stands. Where there is no such
 process (other machines, a job run by hand), jobs import what they need themselves, with the same
@@ -10,7 +10,6 @@ results.
 """
 
 import contextlib
-import importlib
 import json
 import os
 import select
@@ -18,20 +17,20 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 
 from ptq_dynamics.run import QUIET, execute
 
 
-def serve(address: Path, modules: Sequence[str]) -> None:
-    """Listen at once, import `modules`, then fork a child for every connection until stdin ends."""
+def serve(address: Path) -> None:
+    """Listen at once, prime, then fork a child for every connection until stdin ends."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(address))
     listener.listen(1024)
-    for module in modules:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(module)
+    os.environ.update(QUIET)
+    from ptq_dynamics.warm.prime import prime
+
+    prime()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.set_blocking(sys.stdin.fileno(), False)
@@ -95,5 +94,4 @@ def _end_with_client(connection: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    os.environ.update(QUIET)
-    serve(Path(sys.argv[1]), sys.argv[2:])
+    serve(Path(sys.argv[1]))

@@ -64,7 +64,9 @@ class AutoGPTQBackend:
         check_calibration(job.calibration, config)
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config)
-        check_widths(block_layers(model, model_class(config.model_type)), job.settings)
+        described = model_class(config.model_type)
+        names = {name for group in described.inside_layer_modules for name in group}
+        check_widths(model, described.layers_block_name, names, job.settings)
 
     def quantize(self, source: Path, job: Job) -> tuple[dict[str, Layer], dict[str, Any]]:
         """Load in float32, quantize, and read the packed layers."""
@@ -155,23 +157,6 @@ def read_config(source: Path) -> Any:
         entries["rope_scaling"] = rope
     model_class(model_type)
     return CONFIG_MAPPING[model_type](**entries)
-
-
-def block_layers(model: torch.nn.Module, description: Any) -> dict[str, tuple[int, int]]:
-    """Path: (out, in) of the layers that the library's model description will quantize."""
-    from transformers.pytorch_utils import Conv1D
-
-    names = [name for group in description.inside_layer_modules for name in group]
-    found = {}
-    for index, block in enumerate(model.get_submodule(description.layers_block_name)):
-        for name, module in block.named_modules():
-            if name in names:
-                shape = tuple(module.weight.shape)
-                # GPT-2's Conv1D keeps its weight as [in, out].
-                found[f"{description.layers_block_name}.{index}.{name}"] = (
-                    shape[::-1] if isinstance(module, Conv1D) else shape
-                )
-    return found
 
 
 def read_layer(module: Any) -> Layer:

@@ -40,6 +40,7 @@ class GPTQModelBackend:
 
     def __init__(self, job: Job) -> None:
         import gptqmodel
+        from gptqmodel.models.auto import MODEL_MAP
         from gptqmodel.nn_modules.qlinear.torch import TorchLinear
 
         if job.device == "cuda" and not torch.cuda.is_available():
@@ -47,20 +48,25 @@ class GPTQModelBackend:
         groups = TorchLinear.SUPPORTS_GROUP_SIZE
         if job.settings.group_size not in groups:
             raise JobError(f"setting group_size: {job.settings.group_size} is not one of {groups}")
+        # OLMo-1, which the library has no definition of, has the layers of llama by name and order.
+        MODEL_MAP.setdefault("olmo", MODEL_MAP["llama"])
         self.version = gptqmodel.__version__
         quantize_config(job)
 
     def check(self, source: Path, job: Job) -> None:
-        """Check calibration and layer widths on a model without weights."""
+        """Check architecture, calibration and layer widths on a model without weights."""
         from gptqmodel.models.auto import check_and_get_model_definition
         from transformers import AutoConfig, AutoModelForCausalLM
 
         config = AutoConfig.from_pretrained(source)
-        check_calibration(job.calibration, config)
         definition = check_and_get_model_definition(str(source), False)
+        if definition.module_tree is None:
+            # It would take the layers in the order of its own search, not of the computation.
+            raise JobError(f"architecture: the library has no definition of {config.model_type}")
+        check_calibration(job.calibration, config)
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config)
-        check_widths(block_linears(model, definition, config), job.settings)
+        check_blocks(model, definition, job)
 
     def quantize(self, source: Path, job: Job) -> tuple[dict[str, Layer], dict[str, Any]]:
         """Load in float32, quantize, and read the packed layers."""
@@ -74,7 +80,7 @@ class GPTQModelBackend:
             dtype=torch.float32,
         )
         # Again on the loaded model: the library splits fused experts into linear layers.
-        check_widths(block_linears(wrapped.model, wrapped, wrapped.model.config), job.settings)
+        check_blocks(wrapped.model, wrapped, job)
         ones = torch.ones(job.calibration.shape[1], dtype=torch.long)
         log = wrapped.quantize(
             calibration=[
@@ -138,19 +144,12 @@ def quantize_config(job: Job) -> Any:
     )
 
 
-def block_linears(
-    model: torch.nn.Module, definition: Any, config: Any
-) -> dict[str, tuple[int, int]]:
-    """Path: (out, in) of the linear layers that the library's model definition will quantize."""
-    groups = definition.simple_layer_modules(config, None)
-    names = tuple(name for group in groups for name in group)
-    found = {}
+def check_blocks(model: torch.nn.Module, definition: Any, job: Job) -> None:
+    """check_widths of the layers that the library's model definition names."""
+    groups = definition.simple_layer_modules(model.config, None)
+    names = {name for group in groups for name in group}
     for blocks in definition.extract_layers_node():
-        for index, block in enumerate(model.get_submodule(blocks)):
-            for name, module in block.named_modules():
-                if name in names and isinstance(module, torch.nn.Linear):
-                    found[f"{blocks}.{index}.{name}"] = tuple(module.weight.shape)
-    return found
+        check_widths(model, blocks, names, job.settings)
 
 
 def read_layer(module: Any) -> Layer:

@@ -10,7 +10,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol, TextIO
@@ -76,7 +76,6 @@ class Backend(Protocol):
     version: str
 
     def check(self, source: Path, job: Job) -> None: ...
-
     def quantize(self, source: Path, job: Job) -> tuple[dict[str, Layer], dict[str, Any]]: ...
 
 
@@ -91,17 +90,27 @@ def unpack(words: np.ndarray, bits: int) -> np.ndarray:
     return np.packbits(values, axis=2, bitorder="little")[:, :, 0]
 
 
-def check_widths(shapes: Mapping[str, tuple[int, int]], settings: Settings) -> None:
-    """Refuse layers, given as path: (out, in), that the groups or the packed words do not fit."""
-    if not shapes:
-        raise JobError("architecture: the library names no linear layer of this model's blocks")
-    for path, (outputs, inputs) in shapes.items():
-        group = inputs if settings.group_size == -1 else settings.group_size
-        if group <= 0 or inputs % group:
-            raise JobError(f"group_size {group} does not divide the input width {inputs} of {path}")
-        for side, width in (("input", inputs), ("output", outputs)):
-            if width % WORD:
-                raise JobError(f"{path}: {side} width {width} is not a multiple of {WORD}")
+def check_widths(model: Any, blocks: str, names: Collection[str], settings: Settings) -> int:
+    """Refuse widths that the groups or the packed words do not fit; the number of layers.
+
+    `model` may be without weights; `blocks` is the path of its list of blocks, `names` are the
+    layers of a block.
+    """
+    layers = 0
+    for index, block in enumerate(model.get_submodule(blocks)):
+        found = ((name, module) for name, module in block.named_modules() if name in names)
+        for layers, (name, module) in enumerate(found, start=layers + 1):
+            # GPT-2's Conv1D is the one layer that keeps its weight as [in, out].
+            transposed = type(module).__name__ == "Conv1D"
+            outputs, inputs = module.weight.shape[:: -1 if transposed else 1]
+            path = f"{blocks}.{index}.{name}"
+            group = inputs if settings.group_size == -1 else settings.group_size
+            if group <= 0 or inputs % group:
+                raise JobError(f"group_size {group} does not divide the width {inputs} of {path}")
+            for side, width in (("input", inputs), ("output", outputs)):
+                if width % WORD:
+                    raise JobError(f"{path}: {side} width {width} is not a multiple of {WORD}")
+    return layers
 
 
 def check_calibration(tokens: np.ndarray, config: Any) -> None:
@@ -127,7 +136,7 @@ def read_job(path: Path) -> Job:
     if given["bits"] not in PACKABLE_BITS:
         raise JobError(f"setting bits: {given['bits']} is not one of {PACKABLE_BITS}")
     if given["batch_size"] < 1:
-        raise JobError(f"setting batch_size: {given['batch_size']} is not positive")
+        raise JobError("setting batch_size: it must be positive")
     if request["device"] not in ("cpu", "cuda"):
         raise JobError(f"device: {request['device']!r} is neither cpu nor cuda")
     tokens = np.load(request["calibration"])

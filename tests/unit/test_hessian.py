@@ -1,0 +1,277 @@
+"""Hessian estimators against dense Hessians of a model small enough to form them, and known matrices."""
+
+import copy
+import math
+
+import pytest
+import torch
+from ptq_dynamics.geometry.hessian import LossHessian, top_eigenvalue, top_spectrum, trace
+from ptq_dynamics.geometry.plane import flatten, unflatten
+from torch import Tensor
+from torch.func import functional_call, hessian
+from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
+
+N, CONTEXT, VOCAB = 5, 10, 16
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def tiny(attention="eager"):
+    config = GPTNeoXConfig(
+        vocab_size=VOCAB,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=CONTEXT,
+        attn_implementation=attention,
+    )
+    model = GPTNeoXForCausalLM(config).double().eval()
+    generator = seeded(1)
+    with torch.no_grad():
+        for _, parameter in sorted(model.named_parameters()):
+            noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+            parameter.add_(0.3 * noise)
+    return model
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny()
+
+
+@pytest.fixture(scope="module")
+def probes():
+    return torch.randint(VOCAB, (N, CONTEXT), generator=seeded(2))
+
+
+def loss_of(model, probes, vector):
+    """Mean next-token loss as a function of flat parameters, written apart from the code."""
+    state = unflatten(vector, dict(model.named_parameters()))
+    logits = functional_call(model, state, (probes,), {"use_cache": False}).logits
+    log_p = logits[:, :-1].log_softmax(dim=-1)
+    return -log_p.gather(-1, probes[:, 1:, None]).mean()
+
+
+@pytest.fixture(scope="module")
+def dense(model, probes):
+    vector = flatten(dict(model.named_parameters()))
+    matrix = hessian(lambda theta: loss_of(model, probes, theta))(vector).detach()
+    assert (matrix - matrix.T).abs().max() < 1e-12
+    return matrix
+
+
+def eigenvalues(matrix: Tensor, k: int) -> Tensor:
+    values = torch.linalg.eigvalsh(matrix)
+    return values[values.abs().argsort(descending=True)][:k]
+
+
+def symmetric(values, seed=3):
+    """A matrix with these eigenvalues in random directions, its product and its dimension."""
+    values = torch.as_tensor(values, dtype=torch.float64)
+    noise = torch.randn(len(values), len(values), generator=seeded(seed), dtype=torch.float64)
+    basis = torch.linalg.qr(noise).Q
+    return basis @ torch.diag(values) @ basis.T
+
+
+def kwargs(seed=0, **more):
+    return {"generator": seeded(seed), "dtype": torch.float64, **more}
+
+
+@pytest.mark.parametrize("keep_graph", [True, False])
+@pytest.mark.parametrize("batch_size", [1, 2, 3, N])
+def test_matvec_is_the_dense_hessian(model, probes, dense, batch_size, keep_graph):
+    product = LossHessian(model, probes, batch_size, keep_graph=keep_graph)
+    assert product.dim == dense.shape[0]
+    assert product.dtype == torch.float64
+    for seed in range(3):
+        v = torch.randn(product.dim, generator=seeded(seed), dtype=torch.float64)
+        expected = dense @ v
+        error = ((product(v) - expected).norm() / expected.norm()).item()
+        assert error < 1e-9, f"relative error {error:.3g} at seed {seed}"
+
+
+def test_loss_is_the_mean_over_tokens(model, probes):
+    expected = loss_of(model, probes, flatten(dict(model.named_parameters()))).item()
+    assert LossHessian(model, probes, 2).loss == pytest.approx(expected, rel=1e-12)
+
+
+def test_leaves_the_model_as_it_was(model, probes):
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    product = LossHessian(model, probes, N)
+    product(torch.ones(product.dim, dtype=torch.float64))
+    changed = [name for name, value in model.state_dict().items() if not value.equal(before[name])]
+    graded = [name for name, value in model.named_parameters() if value.grad is not None]
+    assert (changed, graded) == ([], [])
+
+
+def test_frozen_parameters_are_left_out(probes, dense):
+    model = tiny()
+    frozen = "gpt_neox.embed_in.weight"
+    model.get_parameter(frozen).requires_grad_(False)
+    named = sorted(model.named_parameters())
+    free = torch.cat([torch.full((value.numel(),), name != frozen) for name, value in named])
+    product = LossHessian(model, probes, N)
+    block = dense[free][:, free]
+    v = torch.randn(len(block), generator=seeded(), dtype=torch.float64)
+    assert product.dim == len(block)
+    assert (product(v) - block @ v).norm() < 1e-9 * (block @ v).norm()
+
+
+def test_model_curvature(model, probes, dense):
+    product = LossHessian(model, probes, N)
+    exact = eigenvalues(dense, 25)
+    top = top_eigenvalue(product, product.dim, **kwargs(tolerance=1e-6, max_iterations=500))
+    assert top.converged, f"residual {top.residual} after {top.iterations}"
+    assert top.value == pytest.approx(exact[0].item(), rel=1e-9)
+    spectrum = top_spectrum(product, product.dim, 25, **kwargs(tolerance=1e-6, max_iterations=300))
+    assert spectrum.converged, f"residuals {spectrum.residuals} after {spectrum.iterations}"
+    torch.testing.assert_close(spectrum.values, exact, rtol=1e-9, atol=0)
+    estimate = trace(product, product.dim, **kwargs(samples=64))
+    error, bound = estimate.mean - dense.trace().item(), 4 * estimate.standard_error
+    assert abs(error) < bound, f"trace is off by {error}, four standard errors are {bound}"
+    assert bound < 0.5 * dense.trace().item(), f"four standard errors are {bound}: no test"
+
+
+def test_single_precision_agrees(probes, dense):
+    product = LossHessian(tiny().float(), probes, 2)
+    spectrum = top_spectrum(
+        product, product.dim, 5, tolerance=1e-3, max_iterations=300, generator=seeded()
+    )
+    assert product.dtype == torch.float32
+    torch.testing.assert_close(spectrum.values, eigenvalues(dense, 5), rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("estimator", ["top_eigenvalue", "top_spectrum", "trace"])
+def test_generator_decides_everything(estimator):
+    matrix = symmetric(torch.linspace(-1, 5, 40))
+
+    def run(seed):
+        if estimator == "top_eigenvalue":
+            more = kwargs(seed, tolerance=0.1, max_iterations=50)
+            return top_eigenvalue(matrix.mv, 40, **more).vector
+        if estimator == "top_spectrum":
+            more = kwargs(seed, tolerance=1e-2, max_iterations=30)
+            return top_spectrum(matrix.mv, 40, 2, **more).residuals
+        return trace(matrix.mv, 40, **kwargs(seed, samples=4)).samples
+
+    assert run(7).equal(run(7))
+    assert not run(7).equal(run(8))
+
+
+def test_dominant_negative_eigenvalue_keeps_its_sign():
+    matrix = symmetric([-5.0, 3.0, 2.0, 1.0, 0.5, 0.0])
+    top = top_eigenvalue(matrix.mv, 6, **kwargs(tolerance=1e-8, max_iterations=200))
+    assert top.converged
+    assert top.value == pytest.approx(-5, rel=1e-12)
+    error = (matrix @ top.vector - top.value * top.vector).norm().item() / 5
+    assert top.residual == pytest.approx(error, rel=1e-6)
+    spectrum = top_spectrum(matrix.mv, 6, 3, **kwargs(tolerance=1e-8, max_iterations=6))
+    expected = torch.tensor([-5.0, 3.0, 2.0], dtype=torch.float64)
+    torch.testing.assert_close(spectrum.values, expected)
+
+
+def test_opposite_eigenvalues_do_not_pass_for_converged():
+    matrix = symmetric([4.0, -4.0, 1.0])
+    top = top_eigenvalue(matrix.mv, 3, **kwargs(tolerance=1e-3, max_iterations=100))
+    assert (top.converged, top.iterations) == (False, 100), top
+    assert top.residual > 1e-3
+    spectrum = top_spectrum(matrix.mv, 3, 2, **kwargs(tolerance=1e-3, max_iterations=100))
+    assert sorted(spectrum.values.tolist()) == pytest.approx([-4, 4])
+
+
+def test_stops_at_the_tolerance_and_not_later():
+    matrix = symmetric([10.0, 5.0, 2.0, 1.0])
+    loose, tight = (
+        top_eigenvalue(matrix.mv, 4, **kwargs(tolerance=tolerance, max_iterations=100))
+        for tolerance in (1e-1, 1e-6)
+    )
+    assert tight.residual <= 1e-6 < loose.residual <= 1e-1
+    cut = top_eigenvalue(
+        matrix.mv, 4, **kwargs(tolerance=1e-6, max_iterations=tight.iterations - 1)
+    )
+    assert not cut.converged
+    assert cut.iterations == tight.iterations - 1
+    with pytest.raises(ValueError, match="max_iterations"):
+        top_eigenvalue(matrix.mv, 4, **kwargs(tolerance=1e-6, max_iterations=0))
+
+
+def test_unlucky_start_traps_power_iteration_but_not_lanczos():
+    dim, overlap = 60, 1e-3
+    noise = torch.randn(dim, dim, generator=seeded(5), dtype=torch.float64)
+    start = torch.randn(dim, generator=seeded(), dtype=torch.float32).double()
+    start = start / start.norm()
+    across = noise[:, 0] - start * torch.dot(start, noise[:, 0])
+    noise[:, 0] = overlap * start + across / across.norm()
+    basis = torch.linalg.qr(noise).Q
+    values = torch.cat([torch.tensor([10.0, 9.0]), torch.linspace(-1, 5, dim - 2)]).double()
+    matrix = basis @ torch.diag(values) @ basis.T
+    trapped = top_eigenvalue(matrix.mv, dim, **kwargs(tolerance=1e-2, max_iterations=100))
+    assert trapped.converged
+    assert trapped.value < 9.1, trapped.value
+    found = top_spectrum(matrix.mv, dim, 1, **kwargs(tolerance=1e-2, max_iterations=100))
+    assert found.values[0].item() == pytest.approx(10, rel=1e-2)
+
+
+def test_spectrum_residuals_are_true():
+    matrix = symmetric(torch.linspace(0.1, 6, 80).square())
+    spectrum = top_spectrum(matrix.mv, 80, 6, **kwargs(tolerance=1e-12, max_iterations=18))
+    exact = torch.linalg.eigvalsh(matrix)
+    distance = (spectrum.values[:, None] - exact).abs().amin(dim=1) / spectrum.values.abs()
+    assert (spectrum.converged, spectrum.iterations) == (False, 18)
+    assert (distance <= spectrum.residuals).all(), (distance, spectrum.residuals)
+    assert spectrum.residuals.max() > 1e-3, spectrum.residuals
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[4.0, 4.0, 4.0, -3.0, 1.0, 1.0, 1.0], [2.0] * 7, [0.0] * 7],
+    ids=["repeated", "identity", "zero"],
+)
+def test_spectrum_sees_repeated_eigenvalues(values):
+    matrix = symmetric(values)
+    spectrum = top_spectrum(matrix.mv, 7, 5, **kwargs(tolerance=1e-9, max_iterations=50))
+    expected = torch.tensor(values[:5], dtype=torch.float64)
+    torch.testing.assert_close(spectrum.values, expected)
+
+
+@pytest.mark.parametrize(("k", "max_iterations"), [(0, 9), (5, 9), (3, 2)])
+def test_spectrum_rejects_more_than_there_is(k, max_iterations):
+    with pytest.raises(ValueError, match=f"k = {k}"):
+        top_spectrum(
+            torch.eye(4).mv, 4, k, tolerance=0.1, max_iterations=max_iterations, generator=seeded()
+        )
+
+
+def test_trace_of_a_diagonal_is_exact():
+    diagonal = torch.arange(-3.0, 9.0)
+    estimate = trace(lambda v: diagonal * v, 12, samples=5, generator=seeded())
+    assert (estimate.mean, estimate.standard_error) == (diagonal.sum().item(), 0.0)
+
+
+def test_trace_standard_error_is_honest():
+    matrix = symmetric(torch.linspace(-2, 7, 30))
+    estimate = trace(matrix.mv, 30, **kwargs(samples=4000))
+    # Var z'Az = 2 sum over i != j of A_ij^2 for Rademacher z.
+    off = matrix - torch.diag(matrix.diagonal())
+    expected = math.sqrt(2 * off.square().sum().item() / 4000)
+    assert estimate.standard_error == pytest.approx(expected, rel=0.06)
+    error = estimate.mean - matrix.trace().item()
+    assert abs(error) < 4 * expected, f"{error} against standard error {expected}"
+    assert estimate.mean == pytest.approx(estimate.samples.mean().item(), rel=1e-12)
+    with pytest.raises(ValueError, match="at least 2"):
+        trace(matrix.mv, 30, **kwargs(samples=1))
+
+
+def test_rejects_what_has_no_hessian(model, probes):
+    with pytest.raises(ValueError, match="sdpa"):
+        LossHessian(tiny("sdpa"), probes, N)
+    broken = copy.deepcopy(model)
+    with pytest.raises(ValueError, match="eval"):
+        LossHessian(broken.train(), probes, N)
+    with torch.no_grad():
+        broken.eval().embed_out.weight[0, 0] = math.nan
+    with pytest.raises(ValueError, match="nan"):
+        LossHessian(broken, probes, N)

@@ -1,0 +1,161 @@
+"""Loss planes, flat parameter vectors and PCA against their definitions."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from ptq_dynamics.geometry import plane as module
+from ptq_dynamics.geometry.plane import flatten, grid, interpolate, pca, plane, point, unflatten
+
+seeds = st.integers(0, 2**32 - 1)
+scales = st.floats(-4, 4).map(lambda power: 10.0**power)
+
+
+def normal(seed, *shape):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+@settings(deadline=None)
+@given(seeds, st.integers(2, 300), scales, scales, st.booleans())
+def test_plane_passes_through_its_points(seed, size, training, quantization, single):
+    origin, step, error = normal(seed, 3, size)
+    thetas = torch.stack([origin, origin + training * step, origin + quantization * error])
+    if single:
+        thetas = thetas.float()
+    offsets = thetas.double()[1:] - thetas.double()[0]
+    cosine = torch.nn.functional.cosine_similarity(offsets[0], offsets[1], dim=0).item()
+    assume(offsets.norm(dim=1).min() > 0 and abs(cosine) < 0.999)
+    found = plane(*thetas)
+    gram = torch.stack([found.u, found.v]) @ torch.stack([found.u, found.v]).T
+    assert (gram - torch.eye(2)).abs().max() < 1e-12, gram
+    for theta, (x, y) in zip(thetas.double(), found.points.tolist(), strict=True):
+        gap = (point(found, x, y) - theta).norm().item()
+        assert gap < 1e-10 * max(1.0, theta.norm().item()), f"{gap} off at ({x}, {y})"
+    lengths = [found.training_distance, found.quantization_distance]
+    assert lengths == pytest.approx(offsets.norm(dim=1).tolist(), rel=1e-12)
+    (x0, y0), (x1, y1), (x2, y2) = found.points.tolist()
+    assert (x0, y0, y1) == (0, 0, 0)
+    assert x1 == pytest.approx(lengths[0])
+    assert y2 > 0
+    assert x2 == pytest.approx(cosine * lengths[1], abs=1e-9 * lengths[1])
+
+
+def test_small_quantization_error_beside_a_long_step_keeps_the_basis_orthogonal():
+    origin, step, noise = normal(0, 3, 1000)
+    found = plane(origin, origin + 1e4 * step, origin + step + 1e-4 * noise)
+    assert abs(torch.dot(found.u, found.v).item()) < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("along", "across"),
+    [(0.5, 0.0), (-2.0, 0.0), (0.0, 0.0), (1.0, 1e-9)],
+    ids=["between", "beyond", "coincident", "nearly"],
+)
+def test_collinear_points_span_no_plane(along, across):
+    origin, step, noise = normal(1, 3, 50)
+    with pytest.raises(ValueError, match="no plane"):
+        plane(origin, origin + step, origin + along * step + across * noise)
+
+
+def test_equal_checkpoints_and_diverged_ones_span_no_plane():
+    origin, step, noise = normal(2, 3, 50)
+    for thetas in [(origin, origin, origin + noise), (origin, origin + step, noise * torch.nan)]:
+        with pytest.raises(ValueError, match="no plane"):
+            plane(*thetas)
+
+
+@settings(deadline=None)
+@given(seeds, scales, st.integers(2, 40), st.floats(0, 2))
+def test_grid_covers_the_points_with_margin(seed, scale, side, margin):
+    points = scale * normal(seed, 3, 2)
+    found = grid(points, side, margin)
+    assert found.shape == (side, side, 2)
+    low, high = points.amin(dim=0), points.amax(dim=0)
+    extent = high - low
+    torch.testing.assert_close(found[0, 0], low - margin * extent, rtol=1e-9, atol=1e-9 * scale)
+    torch.testing.assert_close(found[-1, -1], high + margin * extent, rtol=1e-9, atol=1e-9 * scale)
+    for axis, (along, across) in enumerate([(1, 0), (0, 1)]):
+        steps = found[..., axis].diff(dim=along)
+        assert (found[..., axis].diff(dim=across) == 0).all()
+        expected = torch.full_like(steps, (1 + 2 * margin) * extent[axis] / (side - 1))
+        torch.testing.assert_close(steps, expected, rtol=1e-9, atol=1e-9 * scale)
+
+
+@pytest.mark.parametrize(("side", "margin"), [(1, 0.1), (5, -0.1)])
+def test_grid_rejects(side, margin):
+    with pytest.raises(ValueError, match=f"not {side} and {margin}"):
+        grid(torch.zeros(3, 2), side, margin)
+
+
+def test_flat_order_is_by_name_and_not_by_insertion():
+    state = {
+        "b": torch.tensor([[3.0, 4.0], [5.0, 6.0]]),
+        "count": torch.tensor([9]),
+        "a": torch.tensor([1.0, 2.0]),
+    }
+    for given_state in (state, dict(reversed(state.items()))):
+        assert flatten(given_state).tolist() == [1, 2, 3, 4, 5, 6]
+
+
+@settings(deadline=None)
+@given(seeds, st.lists(st.lists(st.integers(0, 4), max_size=3), min_size=1, max_size=6))
+def test_unflatten_inverts_flatten(seed, shapes):
+    state = {
+        f"w{(7 * i) % 11}": normal(seed, *shape).to((torch.float32, torch.float16)[i % 2])
+        for i, shape in enumerate(shapes)
+    }
+    back = unflatten(flatten(state).double(), state)
+    assert set(back) == set(state)
+    for name, tensor in state.items():
+        assert back[name].dtype == tensor.dtype
+        assert back[name].shape == tensor.shape
+        assert back[name].equal(tensor), name
+    with pytest.raises(ValueError, match="parameters"):
+        unflatten(torch.zeros(flatten(state).numel() + 1), state)
+
+
+@given(seeds, st.floats(0, 1))
+def test_interpolation_is_a_line_exact_at_its_ends(seed, t):
+    a, b = normal(seed, 2, 20).float()
+    assert interpolate(a, b, 0.0).equal(a)
+    assert interpolate(a, b, 1.0).equal(b)
+    expected = (1 - t) * a.double() + t * b.double()
+    torch.testing.assert_close(interpolate(a, b, t).double(), expected, rtol=1e-5, atol=1e-6)
+
+
+@settings(deadline=None)
+@given(seeds, st.integers(3, 12), st.integers(12, 60), scales, st.data())
+def test_pca_is_the_svd(seed, n, size, scale, data):
+    components = data.draw(st.integers(1, n - 1))
+    trajectory = scale * normal(seed, n, size).cumsum(dim=0)
+    scores, ratio = pca(trajectory, components)
+    centred = trajectory.numpy() - trajectory.numpy().mean(axis=0)
+    left, singular, _ = np.linalg.svd(centred, full_matrices=False)
+    expected = (left * singular)[:, :components]
+    signs = np.sign((expected * scores.numpy()).sum(axis=0))
+    gap = np.abs(scores.numpy() - signs * expected).max()
+    assert gap < 1e-6 * singular[0], f"scores differ by {gap}"
+    shares = (singular**2 / (singular**2).sum())[:components]
+    np.testing.assert_allclose(ratio.numpy(), shares, atol=1e-10)
+    peak = scores.gather(0, scores.abs().argmax(dim=0, keepdim=True))
+    assert (peak > 0).all(), peak
+
+
+def test_pca_keeps_distances_and_needs_no_float64_input(monkeypatch):
+    trajectory = normal(3, 6, 50).float()
+    scores, ratio = pca(trajectory, 5)
+    torch.testing.assert_close(torch.cdist(scores, scores), torch.cdist(*[trajectory.double()] * 2))
+    assert ratio.sum().item() == pytest.approx(1)
+    monkeypatch.setattr(module, "_PCA_COLUMNS", 7)
+    torch.testing.assert_close(pca(trajectory, 5)[0], scores)
+
+
+def test_pca_rejects():
+    for components in (0, 4):
+        with pytest.raises(ValueError, match=f"not {components}"):
+            pca(normal(4, 4, 9), components)
+    for trajectory in (torch.zeros(4, 9), torch.full((4, 9), torch.nan)):
+        with pytest.raises(ValueError, match="variance"):
+            pca(trajectory, 2)
