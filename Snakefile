@@ -19,7 +19,7 @@ configfile: "config/config.yaml"
 
 
 # Jobs run in the environment that Snakemake runs in, activated or not.
-os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+shell.prefix(f"PATH={Path(sys.executable).parent}:$PATH; ")
 
 try:
     plan = Plan(load(config, Path(os.path.relpath(workflow.basedir)) / "config"))

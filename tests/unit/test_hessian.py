@@ -1,4 +1,4 @@
-"""Hessian estimators against dense Hessians of a model small enough to form them, and known matrices."""
+"""Hessian estimators against the dense Hessian of a tiny model and against known matrices."""
 
 import copy
 import math
@@ -8,8 +8,10 @@ import torch
 from ptq_dynamics.geometry.hessian import LossHessian, top_eigenvalue, top_spectrum, trace
 from ptq_dynamics.geometry.plane import flatten, unflatten
 from torch import Tensor
-from torch.func import functional_call, hessian
+from torch.autograd.functional import hessian
+from torch.func import functional_call, grad, jvp
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
+from transformers.models.gpt_neox import modeling_gpt_neox
 
 N, CONTEXT, VOCAB = 5, 10, 16
 
@@ -18,7 +20,21 @@ def seeded(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
+def exact_attention(module, query, key, value, attention_mask, scaling, **_):
+    weights = (query @ key.transpose(2, 3) * scaling + attention_mask).softmax(dim=-1)
+    return (weights @ value).transpose(1, 2).contiguous(), weights
+
+
+@pytest.fixture(scope="module", autouse=True)
+def double_softmax():
+    """GPT-NeoX takes its softmax in float32, which would leave 1e-8 in every comparison."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(modeling_gpt_neox, "eager_attention_forward", exact_attention)
+        yield
+
+
 def tiny(attention="eager"):
+    torch.manual_seed(0)
     config = GPTNeoXConfig(
         vocab_size=VOCAB,
         hidden_size=8,
@@ -29,11 +45,9 @@ def tiny(attention="eager"):
         attn_implementation=attention,
     )
     model = GPTNeoXForCausalLM(config).double().eval()
-    generator = seeded(1)
     with torch.no_grad():
-        for _, parameter in sorted(model.named_parameters()):
-            noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-            parameter.add_(0.3 * noise)
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
     return model
 
 
@@ -58,8 +72,10 @@ def loss_of(model, probes, vector):
 @pytest.fixture(scope="module")
 def dense(model, probes):
     vector = flatten(dict(model.named_parameters()))
-    matrix = hessian(lambda theta: loss_of(model, probes, theta))(vector).detach()
-    assert (matrix - matrix.T).abs().max() < 1e-12
+    # Row by row: vectorized, as torch.func.hessian is, layer norm has a wrong second derivative.
+    matrix = hessian(lambda theta: loss_of(model, probes, theta), vector)
+    asymmetry = (matrix - matrix.T).abs().max() / matrix.abs().max()
+    assert asymmetry < 1e-12, f"asymmetry {asymmetry}"
     return matrix
 
 
@@ -69,7 +85,7 @@ def eigenvalues(matrix: Tensor, k: int) -> Tensor:
 
 
 def symmetric(values, seed=3):
-    """A matrix with these eigenvalues in random directions, its product and its dimension."""
+    """A matrix with these eigenvalues in random directions."""
     values = torch.as_tensor(values, dtype=torch.float64)
     noise = torch.randn(len(values), len(values), generator=seeded(seed), dtype=torch.float64)
     basis = torch.linalg.qr(noise).Q
@@ -91,6 +107,15 @@ def test_matvec_is_the_dense_hessian(model, probes, dense, batch_size, keep_grap
         expected = dense @ v
         error = ((product(v) - expected).norm() / expected.norm()).item()
         assert error < 1e-9, f"relative error {error:.3g} at seed {seed}"
+
+
+def test_matvec_is_forward_over_reverse_differentiation(model, probes):
+    product = LossHessian(model, probes, 2)
+    theta = flatten(dict(model.named_parameters()))
+    v = torch.randn(product.dim, generator=seeded(), dtype=torch.float64)
+    expected = jvp(grad(lambda at: loss_of(model, probes, at)), (theta,), (v,))[1].detach()
+    error = ((product(v) - expected).norm() / expected.norm()).item()
+    assert error < 1e-9, f"relative error {error:.3g}"
 
 
 def test_loss_is_the_mean_over_tokens(model, probes):
@@ -129,10 +154,10 @@ def test_model_curvature(model, probes, dense):
     spectrum = top_spectrum(product, product.dim, 25, **kwargs(tolerance=1e-6, max_iterations=300))
     assert spectrum.converged, f"residuals {spectrum.residuals} after {spectrum.iterations}"
     torch.testing.assert_close(spectrum.values, exact, rtol=1e-9, atol=0)
-    estimate = trace(product, product.dim, **kwargs(samples=64))
+    estimate = trace(product, product.dim, **kwargs(samples=256))
     error, bound = estimate.mean - dense.trace().item(), 4 * estimate.standard_error
     assert abs(error) < bound, f"trace is off by {error}, four standard errors are {bound}"
-    assert bound < 0.5 * dense.trace().item(), f"four standard errors are {bound}: no test"
+    assert bound < 0.1 * torch.linalg.eigvalsh(dense).abs().sum(), f"{bound} tests nothing"
 
 
 def test_single_precision_agrees(probes, dense):
@@ -272,6 +297,6 @@ def test_rejects_what_has_no_hessian(model, probes):
     with pytest.raises(ValueError, match="eval"):
         LossHessian(broken.train(), probes, N)
     with torch.no_grad():
-        broken.eval().embed_out.weight[0, 0] = math.nan
+        broken.eval().get_output_embeddings().weight[0, 0] = math.nan
     with pytest.raises(ValueError, match="nan"):
         LossHessian(broken, probes, N)

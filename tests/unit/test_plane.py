@@ -14,7 +14,7 @@ scales = st.floats(-4, 4).map(lambda power: 10.0**power)
 
 def normal(seed, *shape):
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
 
 
 @settings(deadline=None)

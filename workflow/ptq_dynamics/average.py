@@ -23,7 +23,8 @@ def run(context: Context) -> Mapping[str, Any]:
     results = []
     for step in config["steps"]:
         members = [
-            (source, step - config["every"] * back, 1.0) for back in reversed(range(config["window"]))
+            (source, step - config["every"] * back, 1.0)
+            for back in reversed(range(config["window"]))
         ]
         results.append(_average(context.out, step, members))
         context.progress.maybe(f"{len(results)} of {len(config['steps'])} averages")
@@ -31,9 +32,7 @@ def run(context: Context) -> Mapping[str, Any]:
     return trajectory.facts(results, **facts)
 
 
-def _average(
-    out: Path, step: int, members: Sequence[tuple[Manifest, int, float]]
-) -> Checkpoint:
+def _average(out: Path, step: int, members: Sequence[tuple[Manifest, int, float]]) -> Checkpoint:
     found = [(manifest, trajectory.at_steps(manifest, [at])[0]) for manifest, at, _ in members]
     folders = [manifest.subfolder(checkpoint.folder) for manifest, checkpoint in found]
     folder = out / trajectory.folder_name(step)

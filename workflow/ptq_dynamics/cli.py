@@ -26,7 +26,9 @@ def main() -> int:
             case "schema":
                 print(config.schema(), end="")
     except Problem as problem:
-        Console(stderr=True, soft_wrap=True, highlight=False).print(f"error: {problem}", markup=False)
+        Console(stderr=True, soft_wrap=True, highlight=False).print(
+            f"error: {problem}", markup=False
+        )
         return 1
     return 0
 
@@ -35,7 +37,9 @@ def _print_config(scale: str | None) -> None:
     folder = Path("config")
     choice = config.read_yaml(folder / "config.yaml")
     resolved = config.load(choice | ({"scale": scale} if scale else {}), folder)
-    yaml.safe_dump(resolved.model_dump(mode="json"), sys.stdout, sort_keys=False, allow_unicode=True)
+    yaml.safe_dump(
+        resolved.model_dump(mode="json"), sys.stdout, sort_keys=False, allow_unicode=True
+    )
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ def run(context: Context) -> Mapping[str, Any]:
     chosen = trajectory.at_steps(source, config["steps"])
     losses = {}
     for checkpoint in chosen:
-        model = models.load(source.subfolder(checkpoint.folder), dtype).to(models.device())
+        model = models.load(source.subfolder(checkpoint.folder), dtype)
         losses[checkpoint.folder] = block_losses(model, validation, config["batch"])
         mean = float(losses[checkpoint.folder].mean())
         context.progress.maybe(f"step {checkpoint.step}  loss {mean:.4f}")

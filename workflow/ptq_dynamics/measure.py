@@ -33,7 +33,9 @@ def _rows(
     losses = _losses([manifest])
     for checkpoint in trajectory.checkpoints(manifest):
         found = losses[checkpoint.folder]
-        metrics = {"loss": measurements.mean_and_error(found)}
+        metrics: dict[str, tuple[float, float | None]] = {
+            "loss": measurements.mean_and_error(found)
+        }
         if reference:
             full = reference[checkpoint.folder]
             metrics["loss_increase"] = measurements.increase(full, found)

@@ -39,7 +39,7 @@ def increase(full: np.ndarray, quantized: np.ndarray) -> tuple[float, float]:
 
 def relative_increase(full: np.ndarray, quantized: np.ndarray) -> tuple[float, float]:
     """Quantization error CE(Ŵ)/CE(W) − 1 (section 2) from the losses of the same blocks [n], and
-    its standard error to first order: that of the mean of (qᵢ − r fᵢ) / mean(f) with r the ratio."""
+    its standard error to first order: that of the mean of (qᵢ − r fᵢ) / mean(f), r the ratio."""
     full, quantized = full.astype(np.float64), quantized.astype(np.float64)
     ratio = quantized.mean() / full.mean()
     _, error = mean_and_error((quantized - ratio * full) / full.mean())
@@ -48,7 +48,7 @@ def relative_increase(full: np.ndarray, quantized: np.ndarray) -> tuple[float, f
 
 def table(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """Rows as a table with the schema's columns, in the schema's order."""
-    frame = pd.DataFrame(rows, columns=list(COLUMNS))
+    frame = pd.DataFrame([dict(row) for row in rows], columns=list(COLUMNS))
     return frame.astype({"bits": "Int64", "group_size": "Int64", "seed": "Int64"}).sort_values(
         KEY, kind="stable", ignore_index=True
     )

@@ -17,6 +17,11 @@ def device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
+def place(model: nn.Module) -> None:
+    """Move a model to `device()`."""
+    nn.Module.to(model, device())
+
+
 def create(shape: Mapping[str, Any], seed: int) -> GPTNeoXForCausalLM:
     """A freshly initialised GPT-NeoX in float32 (section 4: untied, parallel residual)."""
     torch.manual_seed(seed)
@@ -45,7 +50,7 @@ def create(shape: Mapping[str, Any], seed: int) -> GPTNeoXForCausalLM:
 
 
 def load(folder: Path, dtype: torch.dtype | None = None, **options: Any) -> PreTrainedModel:
-    """The model saved in `folder`, in its own dtype unless told, in evaluation mode.
+    """The model saved in `folder`, in its own dtype unless told, for evaluation, on `device()`.
 
     Raises `Problem` when the folder does not hold a whole model.
     """
@@ -56,6 +61,7 @@ def load(folder: Path, dtype: torch.dtype | None = None, **options: Any) -> PreT
     except (OSError, ValueError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise Problem(f"{folder} holds no readable checkpoint ({reason}); rebuild it") from error
+    place(model)
     return model.eval()
 
 

@@ -1,76 +1,18 @@
-"""From configuration to jobs: which result needs which, where it lies, and what it depends on.
+"""From configuration to jobs: which result needs which, and where it lies.
 
-Pure functions of the configuration. The rules ask for a job by the wildcards of its output; the
-job's specification (`Job.spec`) holds everything that its result depends on.
+Pure functions of the configuration. The rules ask for a job by the wildcards of its output.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
-from ptq_dynamics import fingerprint, trajectory
-from ptq_dynamics.config import AtMost, Branch, Config, Lawa, Whole
-from ptq_dynamics.manifest import canonical
-from ptq_dynamics.problem import Problem
+from ptq_dynamics.checks import check
+from ptq_dynamics.config import AtMost, Branch, Config
+from ptq_dynamics.job import Job
+from ptq_dynamics.timeline import Timeline
 
 FULL_PRECISION = "fp"
-
-
-@dataclass(frozen=True)
-class Job:
-    """One job: its stage's module, its folder (and the stem of its files, where it shares the
-    folder), the manifests it reads by label, and its slice of the configuration."""
-
-    stage: str
-    name: str
-    folder: str
-    inputs: Mapping[str, list[str]]
-    config: Mapping[str, Any]
-    stem: str | None = None
-    files: tuple[str, ...] = field(default=())
-
-    @property
-    def manifest(self) -> str:
-        """Path of the job's manifest."""
-        return f"{self.folder}/{self.stem + '.' if self.stem else ''}manifest.json"
-
-    @property
-    def outputs(self) -> list[str]:
-        """Paths of the files that the job is for: those named, or else its manifest."""
-        return [f"{self.folder}/{name}" for name in self.files] or [self.manifest]
-
-    @property
-    def needs(self) -> list[str]:
-        """Paths of all manifests that the job reads."""
-        return list(chain.from_iterable(self.inputs.values()))
-
-    def spec(self) -> str:
-        """The job specification: canonical JSON, with the fingerprints of code and libraries."""
-        module = f"{fingerprint.PACKAGE}.{self.stage}"
-        return canonical(
-            {
-                "stage": self.stage,
-                "name": self.name,
-                "folder": self.folder,
-                "stem": self.stem,
-                "inputs": self.inputs,
-                "config": self.config,
-                "code": _code(module),
-                "environment": _environment(module),
-            }
-        )
-
-
-@cache
-def _code(module: str) -> dict[str, str]:
-    return fingerprint.code(module)
-
-
-@cache
-def _environment(module: str) -> dict[str, str]:
-    return fingerprint.environment(module)
 
 
 class Plan:
@@ -78,9 +20,10 @@ class Plan:
 
     def __init__(self, config: Config) -> None:
         self.config = config
+        self.timeline = Timeline(config)
         self.results = f"results/{config.choice.scale}"
         self.pictures = f"figures/{config.choice.scale}"
-        self._check()
+        check(self.timeline)
 
     # Names
 
@@ -89,62 +32,6 @@ class Plan:
         """Names of the chosen figures."""
         chosen = self.config.choice.figures
         return list(self.config.figures) if chosen == "all" else list(chosen)
-
-    def _run(self, name: str) -> Whole | Branch:
-        return self.config.runs.runs[name]
-
-    def _trunk(self, name: str) -> Whole:
-        """The run itself, or the one it branches from."""
-        run = self._run(name)
-        whole = self._run(run.trunk) if isinstance(run, Branch) else run
-        assert isinstance(whole, Whole)
-        return whole
-
-    def _base(self, name: str) -> str:
-        """The run behind a trajectory."""
-        average = self.config.runs.averages.get(name)
-        return average.trajectory if average else name
-
-    # Steps
-
-    def steps(self, share: Any) -> int:
-        """A share of the budget in whole steps, at least one."""
-        return max(1, round(share * self.config.scale.budget))
-
-    def _ends(self, name: str) -> tuple[int, int]:
-        run = self._run(name)
-        if isinstance(run, Branch):
-            first = self.steps(run.at)
-            return first, first + self.steps(run.cooldown)
-        return 0, self.steps(run.length)
-
-    def _checkpoint_every(self, name: str) -> int:
-        run = self._run(name)
-        return self.steps(run.checkpoint_every or self.config.runs.defaults.checkpoint_every)
-
-    def _grid(self, name: str) -> list[int]:
-        return trajectory.grid(*self._ends(name), self._checkpoint_every(name))
-
-    def measured_steps(self, name: str) -> list[int]:
-        """Steps of a trajectory that are quantized and evaluated: one every `measure.*_every`
-        along its grid, its first and its last."""
-        average = self.config.runs.averages.get(name)
-        if average is not None:
-            reach = self.steps(average.every) * average.window
-            return [s for s in self.measured_steps(average.trajectory) if s >= reach]
-        grid, (first, _) = self._grid(name), self._ends(name)
-        measure = self.config.scale.measure
-        branch = isinstance(self._run(name), Branch)
-        every = self.steps(measure.cooldown_every if branch else measure.trunk_every)
-        return [s for s in grid if (s - first) % every == 0 or s in (grid[0], grid[-1])]
-
-    def shards(self, name: str) -> dict[str, list[int]]:
-        """The measured steps of a trajectory by shard: one job each."""
-        steps, size = self.measured_steps(name), self.config.scale.shard
-        if size is None:
-            return {"all": steps}
-        parts = [steps[start : start + size] for start in range(0, len(steps), size)]
-        return {trajectory.folder_name(part[0]): part for part in parts}
 
     # Jobs
 
@@ -161,13 +48,13 @@ class Plan:
 
     def train(self, run: str) -> Job:
         """Training of one run."""
-        this, whole, scale = self._run(run), self._trunk(run), self.config.scale
+        this, whole, scale = self.timeline.run(run), self.timeline.trunk(run), self.config.scale
         defaults = self.config.runs.defaults
-        first, last = self._ends(run)
+        first, last = self.timeline.ends(run)
         schedule: dict[str, Any] = {
             "kind": whole.schedule,
             "peak": whole.peak_lr,
-            "warmup": self.steps(whole.warmup or defaults.warmup),
+            "warmup": self.timeline.steps(whole.warmup or defaults.warmup),
             "floor": this.floor * whole.peak_lr,
         }
         inputs = {"corpus": [self.corpus().manifest]}
@@ -190,25 +77,22 @@ class Plan:
             "schedule": schedule,
             "first": first,
             "last": last,
-            "checkpoint_every": self._checkpoint_every(run),
-            "state_every": self.steps(state_every) if state_every else None,
+            "checkpoint_every": self.timeline.checkpoint_every(run),
+            "state_every": self.timeline.steps(state_every) if state_every else None,
             "log_every": scale.log_every,
         }
         return Job("train", run, f"{self.results}/train/{run}", inputs, config)
 
     def average(self, average: str) -> Job:
         """Averages of checkpoints along a run."""
-        lawa = self._average(average)
+        lawa = self.config.runs.averages[average]
         config = {
-            "steps": self.measured_steps(average),
-            "every": self.steps(lawa.every),
+            "steps": self.timeline.measured_steps(average),
+            "every": self.timeline.steps(lawa.every),
             "window": lawa.window,
         }
         inputs = {"trajectory": [self.trajectory(lawa.trajectory).manifest]}
         return Job("average", average, f"{self.results}/average/{average}", inputs, config)
-
-    def _average(self, name: str) -> Lawa:
-        return self.config.runs.averages[name]
 
     def trajectory(self, name: str) -> Job:
         """The job that makes a trajectory, whatever its kind."""
@@ -227,23 +111,20 @@ class Plan:
                 "trajectory": [self.trajectory(trajectory).manifest],
             },
             {
-                "steps": self.shards(trajectory)[shard],
-                "context": self._shape(trajectory).context,
+                "steps": self.timeline.shards(trajectory)[shard],
+                "context": self.timeline.shape(trajectory).context,
                 "calibration_sequences": calibration.sequences,
                 "calibration_batch": calibration.batch,
                 "settings": settings,
             },
         )
 
-    def _shape(self, trajectory: str) -> Any:
-        return self.config.scale.models[self._trunk(self._base(trajectory)).model]
-
     def _quantizer(self, quantizer: str, trajectory: str) -> dict[str, Any]:
         """Settings of a quantizer for a trajectory's model, the group size resolved."""
         settings = self.config.quantizers[quantizer]
         resolved = settings.model_dump(mode="json")
         size = getattr(settings, "group_size", None)
-        shape = self._shape(trajectory)
+        shape = self.timeline.shape(trajectory)
         if isinstance(size, AtMost):
             fits = [
                 g
@@ -265,8 +146,8 @@ class Plan:
             f"{self.results}/evaluate/{trajectory}/{method}/{shard}",
             {"corpus": [self.corpus().manifest], "checkpoints": [source.manifest]},
             {
-                "steps": self.shards(trajectory)[shard],
-                "context": self._shape(trajectory).context,
+                "steps": self.timeline.shards(trajectory)[shard],
+                "context": self.timeline.shape(trajectory).context,
                 "full_precision": full,
                 **self.config.scale.evaluation.model_dump(),
             },
@@ -274,7 +155,7 @@ class Plan:
 
     def measure(self, trajectory: str, method: str) -> Job:
         """Tidy measurements of a trajectory under a quantizer, or in full precision."""
-        shards = self.shards(trajectory)
+        shards = self.timeline.shards(trajectory)
 
         def evaluations(method: str) -> list[str]:
             return [self.evaluate(trajectory, method, shard).manifest for shard in shards]
@@ -311,16 +192,17 @@ class Plan:
         methods = [FULL_PRECISION, *settings.quantizers]
         measured = [self.measure(name, method) for name in names for method in methods]
         runs = [name for name in names if name in self.config.runs.runs]
-        main = self._shape(names[0])
+        main = self.timeline.shape(names[0])
         config = {
             "title": settings.title,
             "caption": settings.caption,
-            "curves": settings.curves,
-            "quantizers": {q: self._quantizer(q, names[0]) for q in settings.quantizers},
+            # Pairs, not mappings: their order is that of the figure's legend and panels.
+            "curves": list(settings.curves.items()),
+            "quantizers": [[q, self._quantizer(q, names[0])] for q in settings.quantizers],
             "branches": {
-                name: [run.trunk, self.steps(run.at)]
+                name: [run.trunk, self.timeline.steps(run.at)]
                 for name in runs
-                if isinstance(run := self._run(name), Branch)
+                if isinstance(run := self.timeline.run(name), Branch)
             },
             "scale": self.config.scale.description,
             "tokens": self.config.scale.budget * main.batch * main.context,
@@ -339,81 +221,3 @@ class Plan:
         if self.config.choice.figures == "all":
             jobs.append(self.collect())
         return list(chain.from_iterable(job.outputs for job in jobs))
-
-    # Checks across files
-
-    def _check(self) -> None:
-        self._check_names()
-        for name, run in self.config.runs.runs.items():
-            if isinstance(run, Branch):
-                self._check_branch(name, run)
-        for name, lawa in self.config.runs.averages.items():
-            self._check_average(name, lawa)
-        for name, quantizer in self.config.quantizers.items():
-            size = getattr(quantizer, "group_size", None)
-            for model, shape in self.config.scale.models.items():
-                for width in (shape.width, shape.feedforward):
-                    if isinstance(size, int) and width % size:
-                        raise Problem(
-                            f"config/quantizers.yaml: {name}.group_size is {size}, which does not "
-                            f"divide the layer width {width} of model {model!r} at "
-                            f"{self.config.scale.description}; choose a divisor, or {{at_most: N}}"
-                        )
-
-    def _check_names(self) -> None:
-        config = self.config
-        runs, averages = config.runs.runs, config.runs.averages
-        both = sorted(set(runs) & set(averages))
-        if both:
-            raise Problem(f"config/runs.yaml: {both[0]!r} is the name of a run and of an average")
-        known = {"figure": config.figures, "quantizer": config.quantizers}
-        known |= {"trajectory": {**runs, **averages}, "model": config.scale.models}
-        wanted = [("config/config.yaml: figures", "figure", name) for name in self.figures]
-        for name, figure in config.figures.items():
-            place = f"config/figures.yaml: {name}"
-            members = chain.from_iterable(figure.curves.values())
-            wanted += [(f"{place}.curves", "trajectory", member) for member in members]
-            wanted += [(f"{place}.quantizers", "quantizer", q) for q in figure.quantizers]
-        for name, run in runs.items():
-            if isinstance(run, Whole):
-                wanted.append((f"config/runs.yaml: runs.{name}.model", "model", run.model))
-        for place, kind, name in wanted:
-            if name not in known[kind]:
-                allowed = ", ".join(known[kind])
-                raise Problem(f"{place} names no known {kind}: {name!r} (known: {allowed})")
-
-    def _check_branch(self, name: str, run: Branch) -> None:
-        place = f"config/runs.yaml: runs.{name}"
-        trunk = self.config.runs.runs.get(run.trunk)
-        if not isinstance(trunk, Whole):
-            whole = [n for n, r in self.config.runs.runs.items() if isinstance(r, Whole)]
-            raise Problem(f"{place}.trunk is {run.trunk!r}; it must be one of {', '.join(whole)}")
-        if run.at > trunk.length:
-            raise Problem(
-                f"{place}.at is {run.at}, after the end of its trunk {run.trunk} at {trunk.length}"
-            )
-        every = self.steps(trunk.state_every) if trunk.state_every else None
-        if every is None or self.steps(run.at) % every:
-            kept = f"every {every} steps" if every else "nowhere"
-            raise Problem(
-                f"{place}.at is step {self.steps(run.at)}, where its trunk {run.trunk} keeps no "
-                f"state (it does {kept}); change at, or state_every of the trunk"
-            )
-
-    def _check_average(self, name: str, lawa: Lawa) -> None:
-        place = f"config/runs.yaml: averages.{name}"
-        if lawa.trajectory not in self.config.runs.runs:
-            known = ", ".join(self.config.runs.runs)
-            raise Problem(f"{place}.trajectory is {lawa.trajectory!r}; known runs: {known}")
-        every, grid = self.steps(lawa.every), self._checkpoint_every(lawa.trajectory)
-        if every % grid:
-            raise Problem(
-                f"{place}.every is {every} steps, not a multiple of the {grid} steps between "
-                f"checkpoints of {lawa.trajectory}; change it, or checkpoint_every of the run"
-            )
-        available = len(self._grid(lawa.trajectory)) * grid // every
-        if lawa.window > available:
-            raise Problem(
-                f"{place}.window is {lawa.window}, but {lawa.trajectory} has only {available} "
-                f"checkpoints {every} steps apart; lower window or every"
-            )

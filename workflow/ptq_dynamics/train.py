@@ -88,7 +88,8 @@ class Trainer:
         self.step: int = config["first"]
         self.tokens_per_step: int = config["batch"] * config["model"]["context"]
         self._device = models.device()
-        self.model = models.create(config["model"], config["seed"]).to(self._device).train()
+        self.model = models.create(config["model"], config["seed"]).train()
+        models.place(self.model)
         self._forward: nn.Module = self.model
         if config["compile"]:
             self._forward = torch.compile(self.model)  # type: ignore[assignment]
@@ -224,7 +225,7 @@ class Trainer:
         try:
             with safe_open(path, framework="pt", device=str(self._device)) as file:
                 self.step = json.loads(file.metadata()["step"])
-                for name in file.keys():
+                for name in file.keys():  # noqa: SIM118 (no mapping)
                     group, _, rest = name.partition(".")
                     groups[group][rest] = file.get_tensor(name)
         except (SafetensorError, OSError) as error:

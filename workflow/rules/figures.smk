@@ -10,9 +10,13 @@ rule figure:
         f"{plan.pictures}/{{figure}}.csv",
         f"{plan.pictures}/{{figure}}.manifest.json",
         f"{plan.pictures}/{{figure}}.record.json",
+    log:
+        f"{plan.pictures}/.{{figure}}.log",
+    priority: 20
+    conda:
+        "../../envs/main.yaml"
     params:
         job=lambda w: plan.figure(w.figure).spec(),
-    priority: 20
     shell:
         "python -m ptq_dynamics.run --job {params.job:q}"
 
@@ -22,6 +26,6 @@ for name in plan.config.figures:
     rule:
         name:
             name
-        localrule: True
         input:
             plan.figure(name).outputs,
+        localrule: True

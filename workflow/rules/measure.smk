@@ -7,9 +7,13 @@ rule evaluate:
     output:
         f"{plan.results}/evaluate/{{trajectory}}/{{method}}/{{shard}}/manifest.json",
         f"{plan.results}/evaluate/{{trajectory}}/{{method}}/{{shard}}/record.json",
+    log:
+        f"{plan.results}/evaluate/{{trajectory}}/{{method}}/{{shard}}/.log",
+    conda:
+        "../../envs/main.yaml"
+    threads: plan.config.scale.threads
     params:
         job=lambda w: plan.evaluate(w.trajectory, w.method, w.shard).spec(),
-    threads: plan.config.scale.threads
     shell:
         "python -m ptq_dynamics.run --job {params.job:q}"
 
@@ -20,6 +24,10 @@ rule measure:
     output:
         f"{plan.results}/measure/{{trajectory}}/{{method}}/manifest.json",
         f"{plan.results}/measure/{{trajectory}}/{{method}}/record.json",
+    log:
+        f"{plan.results}/measure/{{trajectory}}/{{method}}/.log",
+    conda:
+        "../../envs/main.yaml"
     params:
         job=lambda w: plan.measure(w.trajectory, w.method).spec(),
     shell:
@@ -33,6 +41,10 @@ rule collect:
         f"{plan.results}/measurements.csv",
         f"{plan.results}/measurements.manifest.json",
         f"{plan.results}/measurements.record.json",
+    log:
+        f"{plan.results}/.measurements.log",
+    conda:
+        "../../envs/main.yaml"
     params:
         job=plan.collect().spec(),
     shell:

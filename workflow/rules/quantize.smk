@@ -7,8 +7,12 @@ rule quantize:
     output:
         f"{plan.results}/quantize/{{trajectory}}/{{quantizer}}/{{shard}}/manifest.json",
         f"{plan.results}/quantize/{{trajectory}}/{{quantizer}}/{{shard}}/record.json",
+    log:
+        f"{plan.results}/quantize/{{trajectory}}/{{quantizer}}/{{shard}}/.log",
+    conda:
+        "../../envs/main.yaml"
+    threads: plan.config.scale.threads
     params:
         job=lambda w: plan.quantize(w.trajectory, w.quantizer, w.shard).spec(),
-    threads: plan.config.scale.threads
     shell:
         "python -m ptq_dynamics.run --job {params.job:q}"

@@ -5,9 +5,13 @@ rule corpus:
     output:
         f"{plan.results}/corpus/manifest.json",
         f"{plan.results}/corpus/record.json",
+    log:
+        f"{plan.results}/corpus/.log",
+    conda:
+        "../../envs/main.yaml"
+    threads: workflow.cores
     params:
         job=plan.corpus().spec(),
-    threads: workflow.cores
     shell:
         "python -m ptq_dynamics.run --job {params.job:q}"
 
@@ -18,10 +22,14 @@ rule train:
     output:
         f"{plan.results}/train/{{run}}/manifest.json",
         f"{plan.results}/train/{{run}}/record.json",
+    log:
+        f"{plan.results}/train/{{run}}/.log",
+    priority: 10
+    conda:
+        "../../envs/main.yaml"
+    threads: plan.config.scale.threads
     params:
         job=lambda w: plan.train(w.run).spec(),
-    priority: 10
-    threads: plan.config.scale.threads
     shell:
         "python -m ptq_dynamics.run --job {params.job:q}"
 
@@ -32,8 +40,12 @@ rule average:
     output:
         f"{plan.results}/average/{{average}}/manifest.json",
         f"{plan.results}/average/{{average}}/record.json",
+    log:
+        f"{plan.results}/average/{{average}}/.log",
+    conda:
+        "../../envs/main.yaml"
+    threads: plan.config.scale.threads
     params:
         job=lambda w: plan.average(w.average).spec(),
-    threads: plan.config.scale.threads
     shell:
         "python -m ptq_dynamics.run --job {params.job:q}"

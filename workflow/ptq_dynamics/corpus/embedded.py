@@ -1,8 +1,8 @@
 """The embedded corpus: text that every installation has, as token files.
 
-Documents are the docstrings (and, where a scale asks for it, the source files) of pinned pure-Python
-distributions, read from the files that their wheels installed and checked against the wheels' own
-digests; so the corpus depends on the versions of those distributions alone, not on the machine or
+Documents are the docstrings (and, where a scale asks for it, the source files) of pinned, purely
+Python distributions, read from the files that their wheels installed and checked against the
+wheels' own digests; so the corpus depends on the versions of those distributions alone, not on the machine or
 the Python version. Documents are deduplicated, ordered by digest, and dealt to the splits
 validation, calibration and probe until each has enough; train has the rest. A byte-level BPE is
 trained on the train documents.
@@ -24,13 +24,11 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from ptq_dynamics.manifest import sha256
+from ptq_dynamics.corpus import splits
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.stage import Context
 
 END = "<|endoftext|>"
-HELD_OUT = ("validation", "calibration", "probe")
-SPLITS = ("train", *HELD_OUT)
 
 
 def run(context: Context) -> Mapping[str, Any]:
@@ -38,29 +36,22 @@ def run(context: Context) -> Mapping[str, Any]:
     config = context.config
     documents = collect(config["packages"], config["source_code"], config["shortest_document"])
     context.progress.say(f"{len(documents):,} documents, {sum(map(len, documents)):,} characters")
-    sizes = {name: config[name] for name in HELD_OUT}
-    dealt = deal(documents, {n: s * config["characters_per_token"] for n, s in sizes.items()})
+    factor = config["characters_per_token"]
+    dealt = deal(documents, {name: config[name] * factor for name in splits.HELD_OUT})
     tokenizer = train_tokenizer(dealt["train"], config["vocabulary"])
-    splits = {"train": np.concatenate(list(encode(tokenizer, dealt["train"], end=True)))}
-    for name, size in sizes.items():
-        splits[name] = np.concatenate(list(encode(tokenizer, dealt[name], end=False)))[:size]
-    for name, tokens in splits.items():
-        if len(tokens) < config[name]:
-            raise Problem(
-                f"the corpus has {len(tokens):,} {name} tokens, {config[name]:,} are asked for: add "
-                f"packages to corpus.packages or lower corpus.{name} in the scale's file"
-            )
     save_tokenizer(tokenizer, context.out / "tokenizer")
-    for name, tokens in splits.items():
-        tokens.astype("<u2").tofile(context.out / f"{name}.bin")
+    counts = {}
+    for name, texts in dealt.items():
+        train = name == "train"
+        tokens = encode(tokenizer, texts, end=train)
+        path = context.out / f"{name}.bin"
+        counts[name] = splits.write(path, tokens, config[name], whole=train)
     return {
         "documents": len(documents),
         "characters": sum(map(len, documents)),
-        "tokens": {name: len(tokens) for name, tokens in splits.items()},
+        "tokens": counts,
         "packages": {name: importlib.metadata.version(name) for name in config["packages"]},
-        "digest": hashlib.sha256(
-            "".join(sha256(context.out / f"{name}.bin") for name in SPLITS).encode()
-        ).hexdigest(),
+        "digest": splits.digest(context.out),
     }
 
 
@@ -138,13 +129,13 @@ def dedent(docstring: str) -> str:
 def deal(documents: Sequence[str], characters: Mapping[str, float]) -> dict[str, list[str]]:
     """Whole documents to each held-out split in turn until it has its characters, the rest to
     train."""
-    splits: dict[str, list[str]] = {name: [] for name in SPLITS}
-    counts = dict.fromkeys(SPLITS, 0)
+    dealt: dict[str, list[str]] = {name: [] for name in splits.SPLITS}
+    counts = dict.fromkeys(splits.SPLITS, 0)
     for text in documents:
-        name = next((n for n in HELD_OUT if counts[n] < characters[n]), "train")
-        splits[name].append(text)
+        name = next((n for n in splits.HELD_OUT if counts[n] < characters[n]), "train")
+        dealt[name].append(text)
         counts[name] += len(text)
-    return splits
+    return dealt
 
 
 def train_tokenizer(documents: Iterable[str], vocabulary: int) -> Tokenizer:

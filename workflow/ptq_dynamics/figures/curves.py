@@ -19,7 +19,9 @@ class Curves:
         paths = [manifest.file("measurements.csv") for manifest in context.inputs["measurements"]]
         self._table = measurements.read(paths)
         self._runs = {manifest.folder.name: manifest for manifest in context.inputs["runs"]}
-        self.labels = list(self._config["curves"])
+        self._curves: dict[str, list[str]] = dict(self._config["curves"])
+        self.quantizers: dict[str, Any] = dict(self._config["quantizers"])
+        self.labels = list(self._curves)
 
     def against_tokens(
         self, panel: str, metric: str, quantizer: str | None, *, lineage: bool = False
@@ -51,7 +53,7 @@ class Curves:
     def _segments(self, lineage: bool) -> Iterator[tuple[str, str, int | None]]:
         """Curve, trajectory and, with `lineage`, the step at which another trajectory of the curve
         takes over from it."""
-        for curve, names in self._config["curves"].items():
+        for curve, names in self._curves.items():
             branches = [self._config["branches"].get(name, [None, None]) for name in names]
             ends: dict[str, Any] = {trunk: at for trunk, at in branches if lineage}
             for name in names:
@@ -61,7 +63,7 @@ class Curves:
         table = self._table[self._table.metric == metric]
         if quantizer is None:
             return table[table.method == "fp"]
-        settings = self._config["quantizers"][quantizer]
+        settings = self.quantizers[quantizer]
         chosen = (table.method == settings["method"]) & (table.bits == settings.get("bits"))
         return table[chosen.fillna(False)]
 

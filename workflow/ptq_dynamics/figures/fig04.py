@@ -13,13 +13,12 @@ from ptq_dynamics.stage import Context
 def run(context: Context) -> Mapping[str, Any]:
     """Stage: draw the figure."""
     curves = Curves(context)
-    (quantizer,) = context.config["quantizers"]
-    tokens = {"x": "Training tokens", "tokens_x": True, "right": "Learning rate"}
-    bits = context.config["quantizers"][quantizer]["bits"]
+    ((quantizer, settings),) = curves.quantizers.items()
+    bits = settings["bits"]
     error = f"{bits}-bit quantization error"
     panels = [
-        Panel("a", f"(a) {error}", y=f"{error} (%)", percent_y=True, **tokens),
-        Panel("b", "(b) Validation loss", y="Validation loss (nats/token)", **tokens),
+        Panel.over_tokens("a", f"(a) {error}", f"{error} (%)", percent_y=True),
+        Panel.over_tokens("b", "(b) Validation loss", "Validation loss (nats/token)"),
     ]
     table = pd.concat(
         [

@@ -13,20 +13,10 @@ from ptq_dynamics.stage import Context
 def run(context: Context) -> Mapping[str, Any]:
     """Stage: draw the figure; the first quantizer is that of panel (a)."""
     curves = Curves(context)
-    quantizers = context.config["quantizers"]
+    quantizers = curves.quantizers
     first = next(iter(quantizers))
     error = f"{quantizers[first]['bits']}-bit quantization error"
-    panels = [
-        Panel(
-            "a",
-            f"(a) {error}",
-            x="Training tokens",
-            y=f"{error} (%)",
-            right="Learning rate",
-            tokens_x=True,
-            percent_y=True,
-        )
-    ]
+    panels = [Panel.over_tokens("a", f"(a) {error}", f"{error} (%)", percent_y=True)]
     parts = [
         curves.against_tokens("a", "quantization_error", first, lineage=True),
         curves.learning_rates("a", lineage=True),

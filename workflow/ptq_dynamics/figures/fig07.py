@@ -13,19 +13,13 @@ from ptq_dynamics.stage import Context
 def run(context: Context) -> Mapping[str, Any]:
     """Stage: draw the figure."""
     curves = Curves(context)
-    (quantizer,) = context.config["quantizers"]
-    bits = f"{context.config['quantizers'][quantizer]['bits']}-bit"
-    tokens = {"x": "Training tokens", "tokens_x": True, "right": "Learning rate"}
+    ((quantizer, settings),) = curves.quantizers.items()
+    bits = f"{settings['bits']}-bit"
+    error = f"{bits} quantization error"
     panels = [
-        Panel("a", "(a) Full-precision loss", y="Validation loss (nats/token)", **tokens),
-        Panel("b", f"(b) {bits} loss", y=f"Validation loss, {bits} (nats/token)", **tokens),
-        Panel(
-            "c",
-            f"(c) {bits} quantization error",
-            y=f"{bits} quantization error (%)",
-            percent_y=True,
-            **tokens,
-        ),
+        Panel.over_tokens("a", "(a) Full-precision loss", "Validation loss (nats/token)"),
+        Panel.over_tokens("b", f"(b) {bits} loss", f"Validation loss, {bits} (nats/token)"),
+        Panel.over_tokens("c", f"(c) {error}", f"{error} (%)", percent_y=True),
     ]
     table = pd.concat(
         [

@@ -35,6 +35,13 @@ class Panel:
     percent_y: bool = False
     diagonal: bool = False
 
+    @classmethod
+    def over_tokens(cls, name: str, title: str, y: str, *, percent_y: bool = False) -> "Panel":
+        """A panel against training tokens, with the learning rate on the right axis."""
+        return cls(
+            name, title, "Training tokens", y, "Learning rate", tokens_x=True, percent_y=percent_y
+        )
+
 
 def draw(
     table: pd.DataFrame, panels: Sequence[Panel], curves: Sequence[str], footer: str

@@ -12,8 +12,8 @@ from loguru import logger
 
 from ptq_dynamics import models
 from ptq_dynamics.problem import Problem
-from ptq_dynamics.quantize.job import Calibration, Quantized, run_method
 from ptq_dynamics.quantize.layers import check_groups
+from ptq_dynamics.quantize.method import Calibration, Quantized, run_method
 from ptq_dynamics.stage import Context
 
 

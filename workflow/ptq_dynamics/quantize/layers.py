@@ -1,6 +1,6 @@
 """What all weight quantizers share: the grid, round-to-nearest on it, and the error of layers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -63,7 +63,7 @@ def gram_matrices(model: nn.Module, calibration: Tensor, batch_size: int) -> dic
         for name, layer in layers.items()
     }
 
-    def hook(name: str):  # noqa: ANN202
+    def hook(name: str) -> Callable[..., None]:
         def add(_module: nn.Module, inputs: tuple[Tensor, ...], _output: Tensor) -> None:
             x = inputs[0].reshape(-1, inputs[0].shape[-1]).float()
             sums[name].addmm_(x.T, x)

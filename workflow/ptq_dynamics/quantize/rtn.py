@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from ptq_dynamics import models
-from ptq_dynamics.quantize.job import Calibration, Quantized, run_method
 from ptq_dynamics.quantize.layers import check_groups, round_to_nearest
+from ptq_dynamics.quantize.method import Calibration, Quantized, run_method
 from ptq_dynamics.stage import Context
 
 
@@ -20,7 +20,7 @@ def quantize(
 ) -> Iterator[Quantized]:
     """Settings: bits, group_size."""
     for folder in folders:
-        model = models.load(folder).to(models.device())
+        model = models.load(folder)
         check_groups(model, settings["group_size"])
         weights = {}
         for name, layer in models.linear_layers(model).items():

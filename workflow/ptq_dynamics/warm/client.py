@@ -42,4 +42,3 @@ def delegate(job: Mapping[str, Any]) -> int | None:
         # An interrupted client closes the connection, which ends the child.
         answer = connection.recv(16)
     return int(answer) if answer else 1
-

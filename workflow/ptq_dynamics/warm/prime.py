@@ -9,11 +9,7 @@ import torch
 def prime() -> None:
     """Import what jobs import, and save and load a tiny model, whose first time is slow."""
     import datasets  # noqa: F401
-    import llmcompressor.modifiers.gptq
-    import llmcompressor.modifiers.transform
-    import matplotlib.pyplot
     import pandas  # noqa: F401
-    import safetensors.torch
     import seaborn  # noqa: F401
     from loguru import logger
     from transformers import AutoModelForCausalLM, GPTNeoXConfig, GPTNeoXForCausalLM

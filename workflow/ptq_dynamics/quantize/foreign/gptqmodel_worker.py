@@ -40,7 +40,7 @@ class GPTQModelBackend:
 
     def __init__(self, job: Job) -> None:
         import gptqmodel
-        from gptqmodel.models.auto import MODEL_MAP
+        from gptqmodel.models.auto import MODEL_MAP, SUPPORTED_MODELS
         from gptqmodel.nn_modules.qlinear.torch import TorchLinear
 
         if job.device == "cuda" and not torch.cuda.is_available():
@@ -49,7 +49,8 @@ class GPTQModelBackend:
         if job.settings.group_size not in groups:
             raise JobError(f"setting group_size: {job.settings.group_size} is not one of {groups}")
         # OLMo-1, which the library has no definition of, has the layers of llama by name and order.
-        MODEL_MAP.setdefault("olmo", MODEL_MAP["llama"])
+        MODEL_MAP["olmo"] = MODEL_MAP["llama"]
+        SUPPORTED_MODELS.append("olmo")
         self.version = gptqmodel.__version__
         quantize_config(job)
 
@@ -145,7 +146,7 @@ def quantize_config(job: Job) -> Any:
 
 
 def check_blocks(model: torch.nn.Module, definition: Any, job: Job) -> None:
-    """check_widths of the layers that the library's model definition names."""
+    """Check the widths of the layers that the library's model definition names."""
     groups = definition.simple_layer_modules(model.config, None)
     names = {name for group in groups for name in group}
     for blocks in definition.extract_layers_node():

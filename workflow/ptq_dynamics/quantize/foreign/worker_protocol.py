@@ -90,27 +90,20 @@ def unpack(words: np.ndarray, bits: int) -> np.ndarray:
     return np.packbits(values, axis=2, bitorder="little")[:, :, 0]
 
 
-def check_widths(model: Any, blocks: str, names: Collection[str], settings: Settings) -> int:
-    """Refuse widths that the groups or the packed words do not fit; the number of layers.
-
-    `model` may be without weights; `blocks` is the path of its list of blocks, `names` are the
-    layers of a block.
-    """
-    layers = 0
-    for index, block in enumerate(model.get_submodule(blocks)):
-        found = ((name, module) for name, module in block.named_modules() if name in names)
-        for layers, (name, module) in enumerate(found, start=layers + 1):
-            # GPT-2's Conv1D is the one layer that keeps its weight as [in, out].
-            transposed = type(module).__name__ == "Conv1D"
-            outputs, inputs = module.weight.shape[:: -1 if transposed else 1]
-            path = f"{blocks}.{index}.{name}"
-            group = inputs if settings.group_size == -1 else settings.group_size
-            if group <= 0 or inputs % group:
-                raise JobError(f"group_size {group} does not divide the width {inputs} of {path}")
-            for side, width in (("input", inputs), ("output", outputs)):
-                if width % WORD:
-                    raise JobError(f"{path}: {side} width {width} is not a multiple of {WORD}")
-    return layers
+def check_widths(model: Any, blocks: str, names: Collection[str], settings: Settings) -> None:
+    """Refuse layers, `names` in every block, that the groups or the packed words do not fit."""
+    for path, module in model.get_submodule(blocks).named_modules():
+        if path.partition(".")[2] not in names:
+            continue
+        # GPT-2's Conv1D is the one layer that keeps its weight as [in, out].
+        transposed = type(module).__name__ == "Conv1D"
+        outputs, inputs = module.weight.shape[:: -1 if transposed else 1]
+        group, name = settings.group_size, f"{blocks}.{path}"
+        if group != -1 and (group <= 0 or inputs % group):
+            raise JobError(f"group_size {group} does not divide the input width {inputs} of {name}")
+        for side, width in (("input", inputs), ("output", outputs)):
+            if width % WORD:
+                raise JobError(f"{name}: {side} width {width} is not a multiple of {WORD}")
 
 
 def check_calibration(tokens: np.ndarray, config: Any) -> None:
@@ -146,10 +139,8 @@ def read_job(path: Path) -> Job:
         )
     pairs = tuple((Path(pair["source"]), Path(pair["target"])) for pair in request["checkpoints"])
     for source, target in pairs:
-        if not (source / "config.json").is_file():
-            raise JobError(f"source {source} has no config.json")
-        if not target.is_dir() or any(target.iterdir()):
-            raise JobError(f"target {target} is not an empty folder")
+        if not (source / "config.json").is_file() or not target.is_dir() or any(target.iterdir()):
+            raise JobError(f"{source} has no config.json, or {target} is not an empty folder")
     return Job(pairs, tokens, request["device"], Settings(**given))
 
 
@@ -162,9 +153,8 @@ def write_result(
         for path, layer in layers.items()
         for part in ("weight", "codes", "scales", "zeros", "g_idx")
     }
-    for name, tensor in tensors.items():
-        if not np.isfinite(tensor).all():
-            raise JobError(f"{name}: the library returned values that are not finite")
+    if not tensors or not all(np.isfinite(tensor).all() for tensor in tensors.values()):
+        raise JobError("the library returned no layer, or weights that are not finite")
     save_file(tensors, target / "weights.safetensors")
     about = {"library": backend.library, "version": backend.version, "layers": list(layers)}
     text = json.dumps(about | {"settings": settings}, indent=2, sort_keys=True)
@@ -196,11 +186,10 @@ def main(load: Callable[[Job], Backend]) -> int:
             where, start = f"{source.name}: ", time.monotonic()
             layers, settings = backend.quantize(source, job)
             write_result(target, backend, layers, settings)
-            print(
-                f"{backend.library} {backend.version}: checkpoint {number}/{len(job.checkpoints)} "
-                f"({source.name}), {len(layers)} layers, {time.monotonic() - start:.1f} s",
-                file=stderr,
-            )
+            seconds = time.monotonic() - start
+            count = f"checkpoint {number}/{len(job.checkpoints)} ({source.name})"
+            line = f"{count}, {len(layers)} layers, {seconds:.1f} s"
+            print(f"{backend.library} {backend.version}: {line}", file=stderr)
     except Exception as error:
         if verbose:
             raise

@@ -60,7 +60,7 @@ def run_method(context: Context, method: Method) -> Mapping[str, Any]:
     rows = []
     results = method(folders, calibration, config["settings"])
     for checkpoint, folder, quantized in zip(chosen, folders, results, strict=True):
-        model = models.load(folder).to(models.device())
+        model = models.load(folder)
         if config["settings"].get("group_size"):
             check_groups(model, config["settings"]["group_size"])
         before = {name: layer.weight for name, layer in models.linear_layers(model).items()}

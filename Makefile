@@ -1,0 +1,44 @@
+# `make` prints what there is.
+SCALE ?= laptop
+FIGURES ?= all
+PYTHON ?= python3
+VENV := .venv
+SNAKEMAKE := $(VENV)/bin/snakemake
+INSTALLED := $(VENV)/.installed
+
+.PHONY: help figures test test-fast lint bench unlock clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
+	@echo "  SCALE=smoke|laptop|gpu|paper (now $(SCALE)), FIGURES=\"fig04 fig06\" (now $(FIGURES))"
+
+figures: $(INSTALLED)  ## build the figures: what is missing or out of date, nothing else
+	@$(SNAKEMAKE) --config scale=$(SCALE) figures="$(FIGURES)"
+
+test: test-fast  ## all tests: the fast ones, then the whole graph at scale smoke
+	@$(VENV)/bin/pytest tests/workflow
+
+test-fast: $(INSTALLED) lint  ## style, types and unit tests, in about a minute
+	@$(VENV)/bin/pytest tests/unit
+
+lint: $(INSTALLED)
+	@$(VENV)/bin/ruff check -q . && $(VENV)/bin/ruff format -q --check .
+	@$(VENV)/bin/snakefmt --check Snakefile workflow/rules
+	@$(VENV)/bin/mypy
+
+bench: $(INSTALLED)  ## measure training, quantization, evaluation, planning and overhead
+	@$(VENV)/bin/python -m ptq_dynamics.bench --scale $(SCALE)
+
+unlock: $(INSTALLED)  ## after a killed build: remove Snakemake's lock
+	@$(SNAKEMAKE) --unlock
+
+clean:  ## remove everything built at SCALE
+	rm -rf results/$(SCALE) figures/$(SCALE)
+
+$(INSTALLED): pyproject.toml envs/main.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "error: $(PYTHON) is older than 3.11; set PYTHON=python3.x" >&2; exit 1; }
+	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing the locked environment into $(VENV) (minutes, once)"
+	@$(VENV)/bin/pip install -q -c envs/main.txt -e '.[test]'
+	@touch $@

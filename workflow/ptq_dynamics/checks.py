@@ -1,0 +1,105 @@
+"""Checks of the configuration that concern more than one file or key."""
+
+from collections.abc import Iterable, Mapping
+from itertools import chain
+from typing import Any
+
+from ptq_dynamics.config import Branch, Config, Lawa, Whole
+from ptq_dynamics.problem import Problem
+from ptq_dynamics.timeline import Timeline
+
+
+def check(timeline: Timeline) -> None:
+    """Raise `Problem`, naming file and key, when parts of the configuration do not fit together."""
+    config = timeline.config
+    _check_names(config)
+    for name, run in config.runs.runs.items():
+        if isinstance(run, Branch):
+            _check_branch(timeline, name, run)
+    for name, lawa in config.runs.averages.items():
+        _check_average(timeline, name, lawa)
+    _check_group_sizes(config)
+
+
+def _check_names(config: Config) -> None:
+    runs, averages = config.runs.runs, config.runs.averages
+    both = sorted(set(runs) & set(averages))
+    if both:
+        raise Problem(f"config/runs.yaml: {both[0]!r} is the name of a run and of an average")
+    chosen = config.choice.figures
+    _require(
+        "config/config.yaml: figures", "figure", [] if chosen == "all" else chosen, config.figures
+    )
+    trajectories = {**runs, **averages}
+    for name, figure in config.figures.items():
+        place = f"config/figures.yaml: {name}"
+        members = chain.from_iterable(figure.curves.values())
+        _require(f"{place}.curves", "trajectory", members, trajectories)
+        _require(f"{place}.quantizers", "quantizer", figure.quantizers, config.quantizers)
+    for name, run in runs.items():
+        if isinstance(run, Whole):
+            _require(
+                f"config/runs.yaml: runs.{name}.model", "model", [run.model], config.scale.models
+            )
+
+
+def _require(place: str, kind: str, names: Iterable[str], known: Mapping[str, Any]) -> None:
+    for name in names:
+        if name not in known:
+            raise Problem(f"{place} names no known {kind}: {name!r} (known: {', '.join(known)})")
+
+
+def _check_branch(timeline: Timeline, name: str, run: Branch) -> None:
+    place = f"config/runs.yaml: runs.{name}"
+    runs = timeline.config.runs.runs
+    trunk = runs.get(run.trunk)
+    if not isinstance(trunk, Whole):
+        whole = [other for other, r in runs.items() if isinstance(r, Whole)]
+        raise Problem(f"{place}.trunk is {run.trunk!r}; it must be one of {', '.join(whole)}")
+    if run.at > trunk.length:
+        raise Problem(
+            f"{place}.at is {run.at}, after the end of its trunk {run.trunk} at {trunk.length}; "
+            "branch earlier, or make the trunk longer"
+        )
+    step = timeline.steps(run.at)
+    every = timeline.steps(trunk.state_every) if trunk.state_every else None
+    if every is None or step % every:
+        kept = f"one every {every} steps" if every else "none"
+        raise Problem(
+            f"{place}.at is step {step}, where its trunk {run.trunk} keeps no state to branch from "
+            f"(it keeps {kept}); change at, or state_every of the trunk"
+        )
+
+
+def _check_average(timeline: Timeline, name: str, lawa: Lawa) -> None:
+    place = f"config/runs.yaml: averages.{name}"
+    _require(f"{place}.trajectory", "run", [lawa.trajectory], timeline.config.runs.runs)
+    every = timeline.steps(lawa.every)
+    grid = timeline.checkpoint_every(lawa.trajectory)
+    if every % grid:
+        raise Problem(
+            f"{place}.every is {every} steps, not a multiple of the {grid} steps between the "
+            f"checkpoints of {lawa.trajectory}; change it, or checkpoint_every of the run"
+        )
+    available = len(timeline.grid(lawa.trajectory)) * grid // every
+    if lawa.window > available:
+        raise Problem(
+            f"{place}.window is {lawa.window}, but {lawa.trajectory} has only {available} "
+            f"checkpoints {every} steps apart; lower window or every"
+        )
+
+
+def _check_group_sizes(config: Config) -> None:
+    models = config.scale.models.items()
+    widths = [
+        (model, width) for model, shape in models for width in (shape.width, shape.feedforward)
+    ]
+    for name, quantizer in config.quantizers.items():
+        size = getattr(quantizer, "group_size", None)
+        for model, width in widths:
+            if isinstance(size, int) and width % size:
+                raise Problem(
+                    f"config/quantizers.yaml: {name}.group_size is {size}, which does not divide the "
+                    f"layer width {width} of model {model!r} at {config.scale.description}; choose a "
+                    "divisor, or {at_most: N}"
+                )

@@ -1,0 +1,65 @@
+"""Jobs: what one process builds, and the specification that names all its result depends on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import chain
+from typing import Any
+
+from ptq_dynamics import fingerprint
+from ptq_dynamics.manifest import canonical
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job: its stage's module, its folder (and the stem of its files, where it shares the
+    folder), the manifests it reads by label, and its slice of the configuration."""
+
+    stage: str
+    name: str
+    folder: str
+    inputs: Mapping[str, list[str]]
+    config: Mapping[str, Any]
+    stem: str | None = None
+    files: tuple[str, ...] = field(default=())
+
+    @property
+    def manifest(self) -> str:
+        """Path of the job's manifest."""
+        return f"{self.folder}/{self.stem + '.' if self.stem else ''}manifest.json"
+
+    @property
+    def outputs(self) -> list[str]:
+        """Paths of the files that the job is for: those named, or else its manifest."""
+        return [f"{self.folder}/{name}" for name in self.files] or [self.manifest]
+
+    @property
+    def needs(self) -> list[str]:
+        """Paths of all manifests that the job reads."""
+        return list(chain.from_iterable(self.inputs.values()))
+
+    def spec(self) -> str:
+        """The job specification: canonical JSON, with the fingerprints of code and libraries."""
+        module = f"{fingerprint.PACKAGE}.{self.stage}"
+        return canonical(
+            {
+                "stage": self.stage,
+                "name": self.name,
+                "folder": self.folder,
+                "stem": self.stem,
+                "inputs": self.inputs,
+                "config": self.config,
+                "code": _code(module),
+                "environment": _environment(module),
+            }
+        )
+
+
+@cache
+def _code(module: str) -> dict[str, str]:
+    return fingerprint.code(module)
+
+
+@cache
+def _environment(module: str) -> dict[str, str]:
+    return fingerprint.environment(module)

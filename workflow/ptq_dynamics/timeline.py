@@ -1,0 +1,75 @@
+"""When things happen in a run: its steps, checkpoints and measurements, from the configuration."""
+
+from typing import Any
+
+from ptq_dynamics import trajectory
+from ptq_dynamics.config import Branch, Config, ModelShape, Whole
+
+
+class Timeline:
+    """Runs and averages of a configuration in whole steps."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    def run(self, name: str) -> Whole | Branch:
+        """A run as it is configured."""
+        return self.config.runs.runs[name]
+
+    def trunk(self, name: str) -> Whole:
+        """The run that a trajectory starts with: itself, or the one it branches from."""
+        run = self.run(self.base(name))
+        whole = self.run(run.trunk) if isinstance(run, Branch) else run
+        assert isinstance(whole, Whole)
+        return whole
+
+    def base(self, name: str) -> str:
+        """The run behind a trajectory."""
+        average = self.config.runs.averages.get(name)
+        return average.trajectory if average else name
+
+    def steps(self, share: Any) -> int:
+        """A share of the budget in whole steps, at least one."""
+        return max(1, round(share * self.config.scale.budget))
+
+    def ends(self, name: str) -> tuple[int, int]:
+        """First and last step of a run."""
+        run = self.run(name)
+        if isinstance(run, Branch):
+            first = self.steps(run.at)
+            return first, first + self.steps(run.cooldown)
+        return 0, self.steps(run.length)
+
+    def checkpoint_every(self, name: str) -> int:
+        """Steps between the checkpoints of a run."""
+        run = self.run(name)
+        return self.steps(run.checkpoint_every or self.config.runs.defaults.checkpoint_every)
+
+    def grid(self, name: str) -> list[int]:
+        """Steps of the checkpoints of a run."""
+        return trajectory.grid(*self.ends(name), self.checkpoint_every(name))
+
+    def measured_steps(self, name: str) -> list[int]:
+        """Steps of a trajectory that are quantized and evaluated: one every `measure.*_every`
+        along its grid, its first and its last."""
+        average = self.config.runs.averages.get(name)
+        if average is not None:
+            reach = self.steps(average.every) * average.window
+            return [s for s in self.measured_steps(average.trajectory) if s >= reach]
+        grid, (first, _) = self.grid(name), self.ends(name)
+        measure = self.config.scale.measure
+        branch = isinstance(self.run(name), Branch)
+        every = self.steps(measure.cooldown_every if branch else measure.trunk_every)
+        return [s for s in grid if (s - first) % every == 0 or s in (grid[0], grid[-1])]
+
+    def shards(self, name: str) -> dict[str, list[int]]:
+        """The measured steps of a trajectory by shard: one job each."""
+        steps, size = self.measured_steps(name), self.config.scale.shard
+        if size is None:
+            return {"all": steps}
+        parts = [steps[start : start + size] for start in range(0, len(steps), size)]
+        return {trajectory.folder_name(part[0]): part for part in parts}
+
+    def shape(self, name: str) -> ModelShape:
+        """Shape of a trajectory's model."""
+        return self.config.scale.models[self.trunk(name).model]
