@@ -6,7 +6,7 @@ VENV := .venv
 SNAKEMAKE := $(VENV)/bin/snakemake
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help figures test test-fast lint bench unlock clean
+.PHONY: help figures test test-fast lint backends bench unlock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -25,6 +25,9 @@ lint: $(INSTALLED)
 	@$(VENV)/bin/ruff check -q . && $(VENV)/bin/ruff format -q --check .
 	@$(VENV)/bin/snakefmt --check Snakefile workflow/rules
 	@$(VENV)/bin/mypy
+
+backends: $(INSTALLED)  ## install GPTQModel and AutoGPTQ, and compare them with llm-compressor
+	@$(SNAKEMAKE) --config scale=$(SCALE) -- backends
 
 bench: $(INSTALLED)  ## measure training, quantization, evaluation, planning and overhead
 	@$(VENV)/bin/python -m ptq_dynamics.bench --scale $(SCALE)

@@ -22,7 +22,8 @@ configfile: "config/config.yaml"
 shell.prefix(f"PATH={Path(sys.executable).parent}:$PATH; ")
 
 try:
-    plan = Plan(load(config, Path(os.path.relpath(workflow.basedir)) / "config"))
+    root = Path(os.path.relpath(workflow.basedir))
+    plan = Plan(load(config, root / "config"), root)
 except Problem as problem:
     raise WorkflowError(str(problem)) from None
 
@@ -39,7 +40,9 @@ wildcard_constraints:
     quantizer="|".join(plan.config.quantizers),
     method="|".join([*plan.config.quantizers, "fp"]),
     figure="|".join(plan.config.figures),
+    probe="sharpness|spectrum",
     shard="[a-z0-9-]+",
+    steps="[0-9]+",
 
 
 localrules:
@@ -55,4 +58,6 @@ rule figures:
 include: "workflow/rules/train.smk"
 include: "workflow/rules/quantize.smk"
 include: "workflow/rules/measure.smk"
+include: "workflow/rules/backends.smk"
+include: "workflow/rules/geometry.smk"
 include: "workflow/rules/figures.smk"

@@ -1,7 +1,12 @@
-"""Weight averages of checkpoints, as trajectories of their own (LAWA, section 4)."""
+"""Weighted averages of checkpoints, as trajectories of their own.
+
+LAWA (section 4): the uniform mean of the last checkpoints along one run. A line: the points between
+the last checkpoints of two trajectories.
+"""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,41 +19,61 @@ from ptq_dynamics.manifest import Manifest
 from ptq_dynamics.stage import Context
 from ptq_dynamics.trajectory import Checkpoint
 
+# A checkpoint of a trajectory, and its weight in the average.
+Member = tuple[Manifest, Checkpoint, float]
+
 
 def run(context: Context) -> Mapping[str, Any]:
-    """One averaged checkpoint for every one of `steps`: the uniform mean of the last `window`
-    checkpoints of the input trajectory, one every `every` steps."""
-    config = context.config
-    source = context.input("trajectory")
-    results = []
-    for step in config["steps"]:
-        members = [
-            (source, step - config["every"] * back, 1.0)
-            for back in reversed(range(config["window"]))
-        ]
-        results.append(_average(context.out, step, members))
-        context.progress.maybe(f"{len(results)} of {len(config['steps'])} averages")
+    """One averaged checkpoint for every one of `steps`."""
+    config, averages = context.config, []
+    points = _lawa(context) if config["kind"] == "lawa" else _line(context)
+    for checkpoint, members in points:
+        averages.append(checkpoint)
+        _average(context.out / checkpoint.folder, members)
+        context.progress.maybe(f"{len(averages)} of {len(config['steps'])} averages")
+    source = next(iter(context.inputs.values()))[0]
     facts = {name: source.facts[name] for name in ("parameters", "seed")}
-    return trajectory.facts(results, **facts)
+    return trajectory.facts(averages, **facts)
 
 
-def _average(out: Path, step: int, members: Sequence[tuple[Manifest, int, float]]) -> Checkpoint:
-    found = [(manifest, trajectory.at_steps(manifest, [at])[0]) for manifest, at, _ in members]
-    folders = [manifest.subfolder(checkpoint.folder) for manifest, checkpoint in found]
-    folder = out / trajectory.folder_name(step)
-    others = shutil.ignore_patterns("*.safetensors")
-    shutil.copytree(folders[-1], folder, ignore=others)
-    for name in sorted(path.name for path in folders[-1].glob("*.safetensors")):
-        states = (load_file(source / name) for source in folders)
+def _lawa(context: Context) -> Iterator[tuple[Checkpoint, list[Member]]]:
+    """At every step, the last `window` checkpoints of the trajectory, one every `every` steps."""
+    config, source = context.config, context.input("trajectory")
+    for step in config["steps"]:
+        steps = [step - config["every"] * back for back in reversed(range(config["window"]))]
+        found = trajectory.at_steps(source, steps)
+        members = [(source, checkpoint, 1.0) for checkpoint in found]
+        yield replace(found[-1], lr=None, phase="average"), members
+
+
+def _line(context: Context) -> Iterator[tuple[Checkpoint, list[Member]]]:
+    """At step i of n, the share i / (n - 1) of the way from the start's last checkpoint to the
+    end's."""
+    sources = [context.input(label) for label in ("start", "end")]
+    ends = [trajectory.checkpoints(source)[-1] for source in sources]
+    steps = context.config["steps"]
+    for step in steps:
+        share = step / steps[-1]
+        weights = [1 - share, share]
+        members = list(zip(sources, ends, weights, strict=True))
+        folder = trajectory.folder_name(step)
+        yield Checkpoint(folder, step, ends[1].tokens, None, "interpolation"), members
+
+
+def _average(folder: Path, members: Sequence[Member]) -> None:
+    sources = [manifest.subfolder(checkpoint.folder) for manifest, checkpoint, _ in members]
+    shutil.copytree(sources[-1], folder, ignore=shutil.ignore_patterns("*.safetensors"))
+    for name in sorted(path.name for path in sources[-1].glob("*.safetensors")):
+        states = (load_file(source / name) for source in sources)
         mean = weighted_mean(states, [weight for *_, weight in members])
         save_file(mean, folder / name, metadata={"format": "pt"})
-    last = found[-1][1]
-    return Checkpoint(folder.name, step, last.tokens, None, "average")
 
 
-def weighted_mean(states: Any, weights: Sequence[float]) -> dict[str, Tensor]:
-    """Weighted mean of state dicts (an iterable, read one at a time), summed in float64 and
-    returned in each tensor's own dtype."""
+def weighted_mean(
+    states: Iterable[Mapping[str, Tensor]], weights: Sequence[float]
+) -> dict[str, Tensor]:
+    """Weighted mean of state dicts (read one at a time), summed in float64 and returned in each
+    tensor's own dtype."""
     total: dict[str, Tensor] = {}
     dtypes: dict[str, torch.dtype] = {}
     for state, weight in zip(states, weights, strict=True):

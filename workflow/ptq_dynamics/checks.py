@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any
 
-from ptq_dynamics.config import Branch, Config, Lawa, Whole
+from ptq_dynamics.config import Branch, Config, Interpolation, Lawa, Whole
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.timeline import Timeline
 
@@ -16,8 +16,9 @@ def check(timeline: Timeline) -> None:
     for name, run in config.runs.runs.items():
         if isinstance(run, Branch):
             _check_branch(timeline, name, run)
-    for name, lawa in config.runs.averages.items():
-        _check_average(timeline, name, lawa)
+    for name, average in config.runs.averages.items():
+        if isinstance(average, Lawa):
+            _check_average(timeline, name, average)
     _check_group_sizes(config)
 
 
@@ -36,6 +37,14 @@ def _check_names(config: Config) -> None:
         members = chain.from_iterable(figure.curves.values())
         _require(f"{place}.curves", "trajectory", members, trajectories)
         _require(f"{place}.quantizers", "quantizer", figure.quantizers, config.quantizers)
+    place, backends = "config/backends.yaml", config.backends
+    _require(f"{place}: trajectory", "trajectory", [backends.trajectory], trajectories)
+    members = chain.from_iterable(backends.groups)
+    _require(f"{place}: groups", "quantizer", members, config.quantizers)
+    for name, average in averages.items():
+        if isinstance(average, Interpolation):
+            place = f"config/runs.yaml: averages.{name}"
+            _require(place, "trajectory", [average.start, average.end], trajectories)
     for name, run in runs.items():
         if isinstance(run, Whole):
             _require(
@@ -62,12 +71,12 @@ def _check_branch(timeline: Timeline, name: str, run: Branch) -> None:
             "branch earlier, or make the trunk longer"
         )
     step = timeline.steps(run.at)
-    every = timeline.steps(trunk.state_every) if trunk.state_every else None
-    if every is None or step % every:
-        kept = f"one every {every} steps" if every else "none"
+    kept = timeline.state_steps(run.trunk)
+    if step not in kept:
+        near = sorted(kept, key=lambda other: abs(other - step))[:3]
         raise Problem(
             f"{place}.at is step {step}, where its trunk {run.trunk} keeps no state to branch from "
-            f"(it keeps {kept}); change at, or state_every of the trunk"
+            f"(the nearest: {near or 'none'}); change at, or state_every or state_at of the trunk"
         )
 
 
@@ -99,7 +108,7 @@ def _check_group_sizes(config: Config) -> None:
         for model, width in widths:
             if isinstance(size, int) and width % size:
                 raise Problem(
-                    f"config/quantizers.yaml: {name}.group_size is {size}, which does not divide the "
-                    f"layer width {width} of model {model!r} at {config.scale.description}; choose a "
-                    "divisor, or {at_most: N}"
+                    f"config/quantizers.yaml: {name}.group_size is {size}, which does not divide "
+                    f"the layer width {width} of model {model!r} at {config.scale.description}; "
+                    "choose a divisor, or {at_most: N}"
                 )

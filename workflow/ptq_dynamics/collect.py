@@ -9,7 +9,7 @@ from ptq_dynamics.stage import Context
 
 def run(context: Context) -> Mapping[str, Any]:
     """Write measurements.csv from every trajectory's own."""
-    paths = [manifest.file("measurements.csv") for manifest in context.inputs["measurements"]]
+    paths = [manifest.file(measurements.FILE) for manifest in context.inputs["measurements"]]
     frame = measurements.read(paths).sort_values(measurements.KEY, kind="stable")
-    measurements.write(frame, context.out / "measurements.csv")
+    measurements.write(frame, context.out / measurements.FILE)
     return {"rows": len(frame)}

@@ -170,6 +170,28 @@ class CalibrationSet(Strict):
     batch: Count
 
 
+class Curvature(Strict):
+    """How the Hessian is probed: sequences of the probe split, and how many go at once; power
+    iteration until the eigenvalue is known to `tolerance` (relative residual); Rademacher vectors
+    of the trace; eigenvalues of the spectrum."""
+
+    sequences: Count
+    batch: Count
+    tolerance: Rate
+    max_iterations: Count
+    trace_samples: Annotated[int, Field(ge=2)]
+    spectrum: Count
+
+
+class Grid(Strict):
+    """A regular grid of side × side points that reaches `margin` of the extent beyond the three
+    checkpoints; the loss is that of the first validation blocks."""
+
+    side: Annotated[int, Field(ge=2)]
+    margin: Annotated[float, Field(ge=0)]
+    blocks: Count
+
+
 class Scale(Strict):
     """The numbers of one scale; `budget` and `log_every` in optimizer steps."""
 
@@ -183,6 +205,8 @@ class Scale(Strict):
     measure: Measuring
     evaluation: Evaluation
     calibration: CalibrationSet
+    curvature: Curvature
+    landscape: Grid
     shard: Count | None
     threads: Count
     warm: bool
@@ -191,28 +215,54 @@ class Scale(Strict):
 # config/runs.yaml
 
 
-class Optimizer(Strict):
-    """AdamW and its settings; `clip` is the largest gradient norm."""
+OptimizerKind = Literal["adamw", "adamw-independent", "adamc"]
 
-    kind: Literal["adamw"]
+
+class Optimizer(Strict):
+    """A kind of AdamW and its settings; `clip` is the largest gradient norm.
+
+    In one step at rate lr, weight decay takes from a weight p: adamw, p·lr·weight_decay;
+    adamw-independent, p·(lr/peak)·weight_decay; adamc, p·lr·(lr/peak)·weight_decay.
+    """
+
+    kind: OptimizerKind
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]]
     eps: Rate
     weight_decay: Annotated[float, Field(ge=0)]
     clip: Rate
 
 
+class OptimizerChange(Strict):
+    """What a run's optimizer has other than the default."""
+
+    kind: OptimizerKind | None = None
+    weight_decay: Annotated[float, Field(ge=0)] | None = None
+
+
 class Whole(Strict):
-    """A run from fresh weights; `floor` is the final share of the peak learning rate."""
+    """A run from fresh weights; `floor` is the final share of the peak learning rate; `cooldown`
+    and `shape` belong to the schedule wsd."""
 
     model: str = "main"
-    schedule: Literal["constant", "cosine"]
+    schedule: Literal["constant", "wsd", "cosine"]
     peak_lr: Rate
     length: Share
+    cooldown: Share | None = None
+    shape: Literal["linear", "1-sqrt"] = "linear"
     warmup: Share | None = None
     floor: Annotated[float, Field(ge=0, le=1)] = 0.0
     checkpoint_every: Share | None = None
     state_every: Share | None = None
-    optimizer: Optimizer | None = None
+    state_at: list[Share] = []
+    optimizer: OptimizerChange = OptimizerChange()
+
+    @model_validator(mode="after")
+    def _has_cooldown(self) -> "Whole":
+        if (self.cooldown is not None) != (self.schedule == "wsd"):
+            raise ValueError("cooldown goes with schedule wsd, and wsd with a cooldown")
+        if self.cooldown is not None and self.cooldown > self.length:
+            raise ValueError(f"cooldown {self.cooldown} is longer than the run, {self.length}")
+        return self
 
 
 class Branch(Strict):
@@ -244,6 +294,26 @@ class Lawa(Strict):
     window: Annotated[int, Field(ge=2)]
 
 
+class Interpolation(Strict):
+    """The line from the last checkpoint of one trajectory to that of another, in `points` equal
+    steps, both ends counted."""
+
+    start: str
+    end: str
+    points: Annotated[int, Field(ge=2)]
+
+
+def _kind_of_average(data: Any) -> str:
+    line = "start" in data if isinstance(data, dict) else isinstance(data, Interpolation)
+    return "line" if line else "lawa"
+
+
+Average = Annotated[
+    Annotated[Lawa, Tag("lawa")] | Annotated[Interpolation, Tag("line")],
+    Discriminator(_kind_of_average),
+]
+
+
 class RunDefaults(Strict):
     """What runs share unless they say otherwise."""
 
@@ -257,7 +327,7 @@ class Runs(Strict):
 
     defaults: RunDefaults
     runs: dict[str, Run]
-    averages: dict[str, Lawa]
+    averages: dict[str, Average]
 
 
 # config/quantizers.yaml
@@ -284,6 +354,21 @@ class Gptq(Strict):
     block_size: Count
 
 
+class ForeignGptq(Strict):
+    """GPTQ through GPTQModel or AutoGPTQ, each in its own environment."""
+
+    method: Literal["gptqmodel", "autogptq"]
+    bits: Literal[2, 3, 4, 8]
+    group_size: GroupSize
+    symmetric: bool
+    activation_order: bool
+    static_groups: bool
+    damping: Rate
+    damping_increment: Annotated[float, Field(ge=0)]
+    true_sequential: bool
+    mse: Annotated[float, Field(ge=0)]
+
+
 class Rtn(Strict):
     """Round to nearest on a symmetric grid."""
 
@@ -292,19 +377,41 @@ class Rtn(Strict):
     group_size: GroupSize
 
 
-Quantizer = Annotated[Gptq | Rtn, Field(discriminator="method")]
+Quantizer = Annotated[Gptq | ForeignGptq | Rtn, Field(discriminator="method")]
 
 
 # config/figures.yaml
 
 
+class Landscape(Strict):
+    """A plane through a trajectory's last checkpoint, its quantized weights and the checkpoint
+    `previous` before."""
+
+    previous: Share
+
+
 class Figure(Strict):
-    """A figure: the trajectories of every curve, by the curve's label, and the quantizers."""
+    """A figure: the trajectories of every curve, by the curve's label; the quantizers, and what
+    else is measured of every trajectory."""
 
     title: str
     caption: str
     curves: dict[str, list[str]]
-    quantizers: list[str]
+    quantizers: list[str] = []
+    curvature: list[Literal["sharpness", "spectrum"]] = []
+    landscape: Landscape | None = None
+    components: Count | None = None
+
+
+# config/backends.yaml
+
+
+class Backends(Strict):
+    """What `make backends` compares: groups of quantizers with equal settings, on the measured
+    checkpoints of one trajectory."""
+
+    trajectory: str
+    groups: list[Annotated[list[str], Field(min_length=2)]]
 
 
 class Config(Strict):
@@ -315,6 +422,7 @@ class Config(Strict):
     runs: Runs
     quantizers: dict[str, Quantizer]
     figures: dict[str, Figure]
+    backends: Backends
 
 
 T = TypeVar("T")
@@ -322,6 +430,7 @@ FILES: dict[str, tuple[str, Any]] = {
     "runs": ("runs.yaml", Runs),
     "quantizers": ("quantizers.yaml", dict[str, Quantizer]),
     "figures": ("figures.yaml", dict[str, Figure]),
+    "backends": ("backends.yaml", Backends),
 }
 
 
@@ -356,7 +465,18 @@ def _check(data: Any, type_: type[T], path: Path) -> T:
         return TypeAdapter(type_).validate_python(data)
     except ValidationError as error:
         first = error.errors()[0]
-        tags = ("whole", "branch", "embedded", "datasets", "gptq", "rtn")
+        tags = (
+            "whole",
+            "branch",
+            "lawa",
+            "line",
+            "embedded",
+            "datasets",
+            "gptq",
+            "gptqmodel",
+            "autogptq",
+            "rtn",
+        )
         key = ".".join(str(part) for part in first["loc"] if part not in tags)
         message = first["msg"].removeprefix("Value error, ")
         value = first["input"]

@@ -13,7 +13,8 @@ from ptq_dynamics.manifest import canonical
 @dataclass(frozen=True)
 class Job:
     """One job: its stage's module, its folder (and the stem of its files, where it shares the
-    folder), the manifests it reads by label, and its slice of the configuration."""
+    folder), the manifests it reads by label, its slice of the configuration, and the modules that
+    it runs as scripts in another environment."""
 
     stage: str
     name: str
@@ -22,6 +23,7 @@ class Job:
     config: Mapping[str, Any]
     stem: str | None = None
     files: tuple[str, ...] = field(default=())
+    scripts: tuple[str, ...] = field(default=())
 
     @property
     def manifest(self) -> str:
@@ -41,6 +43,9 @@ class Job:
     def spec(self) -> str:
         """The job specification: canonical JSON, with the fingerprints of code and libraries."""
         module = f"{fingerprint.PACKAGE}.{self.stage}"
+        code = _code(module)
+        for script in self.scripts:
+            code = code | _code(f"{fingerprint.PACKAGE}.{script}")
         return canonical(
             {
                 "stage": self.stage,
@@ -49,7 +54,7 @@ class Job:
                 "stem": self.stem,
                 "inputs": self.inputs,
                 "config": self.config,
-                "code": _code(module),
+                "code": code,
                 "environment": _environment(module),
             }
         )

@@ -11,28 +11,29 @@ from ptq_dynamics import measurements, trajectory
 from ptq_dynamics.manifest import Manifest
 from ptq_dynamics.stage import Context
 
-MEASUREMENTS = "measurements.csv"
-
 
 def run(context: Context) -> Mapping[str, Any]:
     """Join the evaluations of all shards, paired block by block with those in full precision."""
     reference = _losses(context.inputs.get("full_precision", []))
     layers = _layer_errors(context.inputs.get("quantized", []))
     rows = [
-        {**context.config["columns"], **row}
+        row
         for manifest in context.inputs["evaluations"]
-        for row in _rows(manifest, reference, layers)
+        for row in _rows(context.config["columns"], manifest, reference, layers)
     ]
-    measurements.write(measurements.table(rows), context.out / MEASUREMENTS)
+    measurements.write(measurements.table(rows), context.out / measurements.FILE)
     return {"rows": len(rows)}
 
 
 def _rows(
-    manifest: Manifest, reference: Mapping[str, np.ndarray], layers: Mapping[int, pd.Series]
+    columns: Mapping[str, Any],
+    manifest: Manifest,
+    reference: Mapping[str, np.ndarray],
+    layers: Mapping[int, pd.Series],
 ) -> Iterator[dict[str, Any]]:
     losses = _losses([manifest])
     for checkpoint in trajectory.checkpoints(manifest):
-        found = losses[checkpoint.folder]
+        found, digest = losses[checkpoint.folder], manifest.facts["digests"][checkpoint.folder]
         metrics: dict[str, tuple[float, float | None]] = {
             "loss": measurements.mean_and_error(found)
         }
@@ -44,17 +45,8 @@ def _rows(
             errors = layers[checkpoint.step]
             metrics |= {name: (float(errors[name]), None) for name in ("weight_mse", "output_mse")}
         for metric, (value, stderr) in metrics.items():
-            yield {
-                "phase": checkpoint.phase,
-                "step": checkpoint.step,
-                "tokens": checkpoint.tokens,
-                "lr": checkpoint.lr,
-                "seed": manifest.facts["seed"],
-                "metric": metric,
-                "value": value,
-                "stderr": stderr,
-                "checkpoint": manifest.facts["digests"][checkpoint.folder],
-            }
+            measured = {"metric": metric, "value": value, "stderr": stderr}
+            yield measurements.row(columns, manifest, checkpoint, digest) | measured
 
 
 def _losses(manifests: list[Manifest]) -> dict[str, np.ndarray]:

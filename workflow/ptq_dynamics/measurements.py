@@ -7,6 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ptq_dynamics import trajectory
+from ptq_dynamics.manifest import Manifest
+from ptq_dynamics.trajectory import Checkpoint
+
 COLUMNS = (
     "trajectory",
     "family",
@@ -23,6 +27,7 @@ COLUMNS = (
     "stderr",
     "checkpoint",
 )
+FILE = "measurements.csv"
 KEY = ["trajectory", "method", "bits", "group_size", "step", "metric"]
 
 
@@ -44,6 +49,22 @@ def relative_increase(full: np.ndarray, quantized: np.ndarray) -> tuple[float, f
     ratio = quantized.mean() / full.mean()
     _, error = mean_and_error((quantized - ratio * full) / full.mean())
     return float(ratio - 1), error
+
+
+def row(
+    columns: Mapping[str, Any], source: Manifest, checkpoint: Checkpoint, digest: str | None = None
+) -> dict[str, Any]:
+    """The columns of a row that say what was measured; `columns` has trajectory, family, method,
+    bits and group_size, `digest` that of the weights if it is not the checkpoint's in `source`."""
+    return {
+        **columns,
+        "phase": checkpoint.phase,
+        "step": checkpoint.step,
+        "tokens": checkpoint.tokens,
+        "lr": checkpoint.lr,
+        "seed": source.facts["seed"],
+        "checkpoint": digest or trajectory.digest(source, checkpoint),
+    }
 
 
 def table(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:

@@ -7,21 +7,44 @@ import torch
 from torch import Tensor, nn
 
 
-def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+def parameter_groups(model: nn.Module) -> list[dict[str, Any]]:
     """Two groups: parameters with two or more dimensions decay, vectors do not (section 4)."""
-    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    parameters = [p for p in model.parameters() if p.requires_grad]
     return [
-        {"params": [p for _, p in named if p.ndim >= 2], "weight_decay": weight_decay},
-        {"params": [p for _, p in named if p.ndim < 2], "weight_decay": 0.0},
+        {"params": [p for p in parameters if p.ndim >= 2], "decays": True},
+        {"params": [p for p in parameters if p.ndim < 2], "decays": False},
     ]
 
 
 def make(model: nn.Module, settings: Mapping[str, Any]) -> torch.optim.Optimizer:
-    """The optimizer that `settings` (kind, betas, eps, weight_decay) describes, at rate 0."""
-    groups = parameter_groups(model, settings["weight_decay"])
+    """The optimizer that `settings` (betas, eps) describes, at rate 0."""
     return torch.optim.AdamW(
-        groups, lr=0.0, betas=tuple(settings["betas"]), eps=settings["eps"], fused=True
+        parameter_groups(model),
+        lr=0.0,
+        betas=tuple(settings["betas"]),
+        eps=settings["eps"],
+        fused=True,
     )
+
+
+def set_rate(
+    optimizer: torch.optim.Optimizer, settings: Mapping[str, Any], lr: float, peak: float
+) -> None:
+    """Set the next update's learning rate, and the weight decay that goes with it.
+
+    torch's AdamW takes p·lr·decay from a weight p. The paper's kinds (section 4) differ in what
+    stands for decay: its constant; 1/peak of it, which makes p·λ·lr/peak (independent of the peak
+    rate); or lr/peak of it (AdamC, arXiv 2506.02285).
+    """
+    decay = settings["weight_decay"]
+    match settings["kind"]:
+        case "adamw-independent":
+            decay /= peak
+        case "adamc":
+            decay *= lr / peak
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+        group["weight_decay"] = decay if group["decays"] else 0.0
 
 
 def state_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

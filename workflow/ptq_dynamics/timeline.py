@@ -3,7 +3,7 @@
 from typing import Any
 
 from ptq_dynamics import trajectory
-from ptq_dynamics.config import Branch, Config, ModelShape, Whole
+from ptq_dynamics.config import Branch, Config, Interpolation, Lawa, ModelShape, Whole
 
 
 class Timeline:
@@ -24,9 +24,13 @@ class Timeline:
         return whole
 
     def base(self, name: str) -> str:
-        """The run behind a trajectory."""
-        average = self.config.runs.averages.get(name)
-        return average.trajectory if average else name
+        """The run behind a trajectory; behind a line, that of its end."""
+        match self.config.runs.averages.get(name):
+            case Lawa() as lawa:
+                return lawa.trajectory
+            case Interpolation() as line:
+                return self.base(line.end)
+        return name
 
     def steps(self, share: Any) -> int:
         """A share of the budget in whole steps, at least one."""
@@ -49,13 +53,24 @@ class Timeline:
         """Steps of the checkpoints of a run."""
         return trajectory.grid(*self.ends(name), self.checkpoint_every(name))
 
+    def state_steps(self, name: str) -> list[int]:
+        """Steps at which a run keeps its whole state for others to branch off."""
+        run = self.run(name)
+        if isinstance(run, Branch):
+            return []
+        every = self.steps(run.state_every) if run.state_every else None
+        regular = range(every, self.ends(name)[1] + 1, every) if every else ()
+        return sorted({*regular, *map(self.steps, run.state_at)})
+
     def measured_steps(self, name: str) -> list[int]:
         """Steps of a trajectory that are quantized and evaluated: one every `measure.*_every`
         along its grid, its first and its last."""
-        average = self.config.runs.averages.get(name)
-        if average is not None:
-            reach = self.steps(average.every) * average.window
-            return [s for s in self.measured_steps(average.trajectory) if s >= reach]
+        match self.config.runs.averages.get(name):
+            case Lawa() as lawa:
+                reach = self.steps(lawa.every) * lawa.window
+                return [s for s in self.measured_steps(lawa.trajectory) if s >= reach]
+            case Interpolation() as line:
+                return list(range(line.points))
         grid, (first, _) = self.grid(name), self.ends(name)
         measure = self.config.scale.measure
         branch = isinstance(self.run(name), Branch)

@@ -1,7 +1,7 @@
 """Train one run of the paper's controlled experiments (section 4), or branch one from its trunk.
 
 The run's folder receives a checkpoint folder every `checkpoint_every` steps, the whole training
-state every `state_every` steps (where other runs may branch off) and the training curve. Nothing in
+state at `state_steps` (where other runs may branch off) and the training curve. Nothing in
 a step is random but the initial weights and the data order, and both follow from the seed; so a
 state is weights, optimizer moments and the step, and an interrupted run goes on to the same bits.
 """
@@ -96,7 +96,7 @@ class Trainer:
         self._optimizer = optimizers.make(self.model, config["optimizer"])
         self._curve: Any = None
         self._due_checkpoints = set(self.checkpoint_steps())
-        self._due_states = set(self.state_steps())
+        self._due_states = set(config["state_steps"])
 
     def rate(self) -> float:
         """Learning rate of the next update."""
@@ -105,8 +105,8 @@ class Trainer:
     def update(self, batch: Tensor) -> tuple[Tensor, Tensor]:
         """One optimizer step on int64 [batch, context + 1]; mean loss and gradient norm before
         clipping, both 0-dimensional."""
-        for group in self._optimizer.param_groups:
-            group["lr"] = self.rate()
+        settings, peak = self.config["optimizer"], self.config["schedule"]["peak"]
+        optimizers.set_rate(self._optimizer, settings, self.rate(), peak)
         parts = batch.split(self.config["micro_batch"] or len(batch))
         total = torch.zeros((), device=self._device)
         for part in parts:
@@ -181,11 +181,6 @@ class Trainer:
             lr=schedules.learning_rate(schedule, step),
             phase=schedules.phase(schedule, step),
         )
-
-    def state_steps(self) -> list[int]:
-        """Steps at which the run keeps its whole state for others to branch off."""
-        every = self.config["state_every"]
-        return list(range(every, self.config["last"] + 1, every)) if every else []
 
     def save_due(self, loss: Tensor | None = None) -> None:
         """Save what is due at this step."""
@@ -271,7 +266,7 @@ def latest_state(scratch: Path, trainer: Trainer) -> Path | None:
     for path in reversed(list(_states(scratch))):
         step = int(path.stem.removeprefix("state-"))
         due = [trainer.out / trajectory.folder_name(s) for s in trainer.checkpoint_steps()]
-        due += [trainer.out / state_name(s) for s in trainer.state_steps()]
+        due += [trainer.out / state_name(s) for s in trainer.config["state_steps"]]
         if all(item.exists() for item in due if int(item.stem.split("-")[1]) <= step):
             return path
     return None

@@ -2,10 +2,10 @@
 
 Documents are the docstrings (and, where a scale asks for it, the source files) of pinned, purely
 Python distributions, read from the files that their wheels installed and checked against the
-wheels' own digests; so the corpus depends on the versions of those distributions alone, not on the machine or
-the Python version. Documents are deduplicated, ordered by digest, and dealt to the splits
-validation, calibration and probe until each has enough; train has the rest. A byte-level BPE is
-trained on the train documents.
+wheels' own digests; so the corpus depends on the versions of those distributions alone, not on the
+machine or the Python version. Documents are deduplicated, ordered by digest, and dealt to the
+splits validation, calibration and probe until each has enough; train has the rest. A byte-level BPE
+is trained on the train documents.
 """
 
 import ast

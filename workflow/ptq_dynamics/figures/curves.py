@@ -16,7 +16,7 @@ class Curves:
 
     def __init__(self, context: Context) -> None:
         self._config = context.config
-        paths = [manifest.file("measurements.csv") for manifest in context.inputs["measurements"]]
+        paths = [manifest.file(measurements.FILE) for manifest in context.inputs["measurements"]]
         self._table = measurements.read(paths)
         self._runs = {manifest.folder.name: manifest for manifest in context.inputs["runs"]}
         self._curves: dict[str, list[str]] = dict(self._config["curves"])
@@ -24,10 +24,48 @@ class Curves:
         self.labels = list(self._curves)
 
     def against_tokens(
-        self, panel: str, metric: str, quantizer: str | None, *, lineage: bool = False
+        self,
+        panel: str,
+        metric: str,
+        quantizer: str | None,
+        *,
+        lineage: bool = False,
+        band: bool = True,
     ) -> pd.DataFrame:
         """A metric of every checkpoint against its tokens, with one standard error up and down."""
-        return self._points(panel, self._select(metric, quantizer), "tokens", lineage)
+        table = self._select(metric, quantizer)
+        points = self._points(
+            panel, table if band else table.assign(stderr=math.nan), "tokens", lineage
+        )
+        return points if band else points.assign(segment=points.segment + " " + metric)
+
+    def against_share(self, panel: str, metric: str, quantizer: str | None) -> pd.DataFrame:
+        """A metric along a line, against the share of the way."""
+        table = self._select(metric, quantizer)
+        return self._points(
+            panel, table.assign(share=table.step / table.step.max()), "share", False
+        )
+
+    def ends(self, panel: str, metric: str, quantizer: str | None) -> pd.DataFrame:
+        """A metric of every trajectory's last checkpoint against its tokens, a line a curve."""
+        points = self.against_tokens(panel, metric, quantizer)
+        last = points.groupby(["curve", "segment"], sort=False).tail(1)
+        return last.assign(segment=last.curve).sort_values(["curve", "x"], kind="stable")
+
+    def training(self, panel: str, column: str, *, lineage: bool = False) -> pd.DataFrame:
+        """A column of the training curves of the runs against tokens."""
+        parts = []
+        for curve, name, last in self._segments(lineage):
+            rows = pd.read_csv(self._runs[name].file("curve.csv"))
+            rows = rows if last is None else rows[rows.step <= last]
+            points = pd.DataFrame({"x": rows.tokens, "y": rows[column]})
+            place = {"panel": panel, "curve": curve, "segment": name, "axis": "left"}
+            parts.append(points.assign(**place, low=math.nan, high=math.nan))
+        return pd.concat(parts, ignore_index=True)[COLUMNS]
+
+    def metrics(self, prefix: str) -> list[str]:
+        """Names of the measured metrics that begin so."""
+        return sorted({name for name in self._table.metric if name.startswith(prefix)})
 
     def against_loss(self, panel: str, quantizer: str, *, lineage: bool = False) -> pd.DataFrame:
         """Loss after quantization against loss before it; the band is the paired error of their
@@ -89,11 +127,10 @@ class Curves:
 
 def footer(context: Context) -> str:
     """The scale that a figure was made at: its name, parameters and tokens."""
-    parameters = max(manifest.facts["parameters"] for manifest in context.inputs["runs"])
-    return (
-        f"{context.config['scale']}: {_short(parameters)} parameters, "
-        f"{_short(context.config['tokens'])} tokens"
-    )
+    runs = context.inputs["runs"]
+    sizes = sorted({_short(manifest.facts["parameters"]) for manifest in runs})
+    tokens = max(trajectory.checkpoints(manifest)[-1].tokens for manifest in runs)
+    return f"{context.config['scale']}: {' and '.join(sizes)} parameters, {_short(tokens)} tokens"
 
 
 def _short(number: float) -> str:

@@ -24,7 +24,7 @@ WIDTH, HEIGHT = 3.55, 2.9  # inches of one panel
 @dataclass(frozen=True)
 class Panel:
     """One panel: labels with units; `tokens_x` and `percent_y` format the ticks; `diagonal` draws
-    x = y over the range of the data."""
+    x = y over the range of the data; `thin` draws many points or lines without markers."""
 
     name: str
     title: str
@@ -34,27 +34,29 @@ class Panel:
     tokens_x: bool = False
     percent_y: bool = False
     diagonal: bool = False
+    log_y: bool = False
+    thin: bool = False
 
     @classmethod
-    def over_tokens(cls, name: str, title: str, y: str, *, percent_y: bool = False) -> "Panel":
+    def over_tokens(cls, name: str, title: str, y: str, **form: bool) -> "Panel":
         """A panel against training tokens, with the learning rate on the right axis."""
-        return cls(
-            name, title, "Training tokens", y, "Learning rate", tokens_x=True, percent_y=percent_y
-        )
+        return cls(name, title, "Training tokens", y, "Learning rate", tokens_x=True, **form)
 
 
 def draw(
     table: pd.DataFrame, panels: Sequence[Panel], curves: Sequence[str], footer: str
 ) -> Figure:
-    """A row of panels with one legend below."""
+    """Panels in rows of up to three, with one legend below."""
     lines = dict(zip(curves, LINES, strict=False))
     sns.set_theme(style="ticks", rc=SETTINGS)
-    figure, axes = plt.subplots(
-        1, len(panels), figsize=(WIDTH * len(panels), HEIGHT), layout="constrained", squeeze=False
-    )
-    for panel, ax in zip(panels, axes[0], strict=True):
+    columns = min(len(panels), 3)
+    rows = -(-len(panels) // columns)
+    size = (WIDTH * columns, HEIGHT * rows)
+    figure, grid = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
+    axes = list(grid.flat)
+    for panel, ax in zip(panels, axes, strict=True):
         _draw_panel(ax, panel, table[table.panel == panel.name], lines)
-    handles, labels = _legend(axes[0])
+    handles, labels = _legend(axes)
     figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 5))
     figure.suptitle(footer, x=0.995, ha="right", fontsize=7, color="0.35")
     return figure
@@ -67,9 +69,11 @@ def _draw_panel(ax: Axes, panel: Panel, table: pd.DataFrame, lines: Mapping[str,
         if axis == "right" and right is not None:
             right.plot(part.x, part.y, color=line.color, linestyle=":", linewidth=1.1, zorder=1)
             continue
-        ax.plot(
-            part.x, part.y, color=line.color, linestyle=line.dash, marker=line.marker, label=curve
-        )
+        (drawn,) = ax.plot(part.x, part.y, color=line.color, linestyle=line.dash, label=curve)
+        if panel.thin:
+            drawn.set_linewidth(0.8)
+        else:
+            drawn.set_marker(line.marker)
         if part.low.notna().any():
             ax.fill_between(part.x, part.low, part.high, color=line.color, alpha=0.2, linewidth=0)
     if panel.diagonal:
@@ -82,6 +86,8 @@ def _draw_panel(ax: Axes, panel: Panel, table: pd.DataFrame, lines: Mapping[str,
         ax.locator_params(axis="x", nbins=6)
     if panel.percent_y:
         ax.yaxis.set_major_formatter(PercentFormatter(xmax=1))
+    if panel.log_y:
+        ax.set_yscale("log")
     if right is not None:
         right.set_ylabel(str(panel.right))
         right.set_ylim(bottom=0)

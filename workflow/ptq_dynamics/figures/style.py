@@ -24,6 +24,8 @@ LINES = (
     Line("#EE9A00", "-", "D"),
     Line("#77AADD", "--", "v"),
     Line("#BBBB33", "-.", "P"),
+    Line("#AA4499", "-", "X"),
+    Line("#777777", "--", "*"),
 )
 
 SETTINGS = {

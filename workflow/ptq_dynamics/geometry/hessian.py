@@ -188,7 +188,6 @@ def top_spectrum(
         rest = _orthogonal(product, basis)
         beta = torch.linalg.vector_norm(rest).item()
         exhausted = beta <= 10 * torch.finfo(dtype).eps * scale
-        beta = 0.0 if exhausted else beta
         values, vectors = torch.linalg.eigh(tridiagonal[:step, :step])
         order = values.abs().argsort(descending=True)[:k]
         values, last = values[order], vectors[-1, order].abs()

@@ -9,6 +9,7 @@ from datasets import Dataset
 from llmcompressor import oneshot, reset_session
 from llmcompressor.modifiers.gptq import GPTQModifier
 from loguru import logger
+from torch import Tensor
 
 from ptq_dynamics import models
 from ptq_dynamics.problem import Problem
@@ -52,8 +53,19 @@ def quantize(
                 f"the Hessian of {modifier._rtn_fallback_module_names} in {folder} cannot be "
                 "inverted; raise damping or calibration_sequences"
             )
-        layers = models.linear_layers(model)
-        yield Quantized({name: layers[name].weight.detach() for name in names})
+        layers = {name: model.get_submodule(name) for name in names}
+        weights = {name: layer.get_parameter("weight").detach() for name, layer in layers.items()}
+        scales = {
+            name: layer.get_parameter("weight_scale").detach() for name, layer in layers.items()
+        }
+        yield Quantized(weights, codes={name: codes(weights[name], scales[name]) for name in names})
+
+
+def codes(weight: Tensor, scale: Tensor) -> Tensor:
+    """Integer codes, int8 [out, in], of dequantized weights on the symmetric grid of `scale`
+    ([out, groups])."""
+    wide = scale.repeat_interleave(weight.shape[1] // scale.shape[1], dim=1)
+    return torch.round(weight / wide).to(torch.int8)
 
 
 def _dataset(calibration: Calibration) -> Dataset:

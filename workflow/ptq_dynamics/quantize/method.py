@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import torch
+from safetensors.torch import save_file
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -25,10 +27,12 @@ LAYERS = "layers.csv"
 @dataclass(frozen=True)
 class Quantized:
     """One quantized checkpoint: the dequantized weights by layer, and the model that runs them
-    where that is more than the original with these weights."""
+    where that is more than the original with these weights, and the integer codes (zero point
+    taken off, [out, in]) where the backends are compared by them."""
 
     weights: Mapping[str, Tensor]
     model: PreTrainedModel | None = None
+    codes: Mapping[str, Tensor] | None = None
 
 
 @dataclass(frozen=True)
@@ -68,12 +72,21 @@ def run_method(context: Context, method: Method) -> Mapping[str, Any]:
         errors = layer_errors(before, quantized.weights, grams)
         rows += [{"step": checkpoint.step, "layer": n, **asdict(e)} for n, e in errors.items()]
         _save(context.out / checkpoint.folder, folder, model, quantized)
+        if quantized.codes is not None:
+            path = context.out / codes_file(checkpoint.folder)
+            path.parent.mkdir(exist_ok=True)
+            save_file({name: value.to(torch.int8) for name, value in quantized.codes.items()}, path)
         context.progress.maybe(f"{len(rows) // len(errors)} of {len(chosen)} checkpoints")
     pd.DataFrame(rows).to_csv(context.out / LAYERS, index=False)
     facts = {k: v for k, v in source.facts.items() if k in ("parameters", "seed")}
     return trajectory.facts(
         chosen, quantized_layers=sorted({row["layer"] for row in rows}), **facts
     )
+
+
+def codes_file(folder: str) -> str:
+    """File of the integer codes of the checkpoint in `folder`."""
+    return f"codes/{folder}.safetensors"
 
 
 def _save(target: Path, source: Path, model: PreTrainedModel, quantized: Quantized) -> None:
@@ -89,7 +102,6 @@ def _save(target: Path, source: Path, model: PreTrainedModel, quantized: Quantiz
 def dequantized(folder: Path) -> dict[str, Tensor]:
     """The plain state dict, float32 on the CPU, of a checkpoint that a quantization job saved."""
     model = models.load(folder)
-    convert = getattr(model, "dequantize", None)
-    if getattr(model, "hf_quantizer", None) is not None and convert is not None:
-        model = convert()
+    if getattr(model, "hf_quantizer", None) is not None:
+        model = model.dequantize(dtype=torch.float32)
     return {name: value.float().cpu() for name, value in model.state_dict().items()}

@@ -5,6 +5,7 @@
 The layers are read from the library's own packed result: integer codes and zero points as packed,
 scales in float16, the only precision in which GPTQModel stores them. The model itself runs in
 float32. `weight` is computed from those stored values in float32, so the identity is exact.
+Results are equal to the byte from run to run at an equal OMP_NUM_THREADS.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from worker_protocol import (
     unpack,
 )
 
-# Before the import of the library, which reads them once:
-# one CPU worker, its default on two cores, waits for itself when a module's result is finalized;
-os.environ.setdefault("GPTQMODEL_CPU_WORKERS", "2")
+# Before the import of the library, which reads them once. Its default on one or two cores is one
+# worker, and then it refuses to start its own thread pool;
+os.environ["GPTQMODEL_CPU_WORKERS"] = "2"
 # results must not depend on whether a machine has a compiler to build the optional kernels with.
 os.environ["GPTQMODEL_DISABLE_PACK_EXT"] = "1"
 os.environ["GPTQMODEL_DISABLE_GPTQ_CUDA"] = "1"
@@ -48,11 +49,10 @@ class GPTQModelBackend:
         groups = TorchLinear.SUPPORTS_GROUP_SIZE
         if job.settings.group_size not in groups:
             raise JobError(f"setting group_size: {job.settings.group_size} is not one of {groups}")
-        # OLMo-1, which the library has no definition of, has the layers of llama by name and order.
+        # OLMo-1, which the library does not define, has the layers of llama by name and order.
         MODEL_MAP["olmo"] = MODEL_MAP["llama"]
         SUPPORTED_MODELS.append("olmo")
         self.version = gptqmodel.__version__
-        quantize_config(job)
 
     def check(self, source: Path, job: Job) -> None:
         """Check architecture, calibration and layer widths on a model without weights."""

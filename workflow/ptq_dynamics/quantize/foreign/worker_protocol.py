@@ -69,14 +69,16 @@ class Layer:
 
 
 class Backend(Protocol):
-    """A library: check raises JobError where it cannot do what is asked, quantize returns the
-    layers by module path and the settings that the library used."""
+    """A library behind the worker's loop."""
 
     library: str
     version: str
 
-    def check(self, source: Path, job: Job) -> None: ...
-    def quantize(self, source: Path, job: Job) -> tuple[dict[str, Layer], dict[str, Any]]: ...
+    def check(self, source: Path, job: Job) -> None:
+        """Raise JobError where the library cannot do what is asked."""
+
+    def quantize(self, source: Path, job: Job) -> tuple[dict[str, Layer], dict[str, Any]]:
+        """Layers by module path, and the settings that the library used."""
 
 
 def unpack(words: np.ndarray, bits: int) -> np.ndarray:
@@ -174,8 +176,7 @@ def own_stderr() -> TextIO:
 def main(load: Callable[[Job], Backend]) -> int:
     """Run a request, `WORKER request.json [--verbose]`; 0, or 1 after one `error:` line."""
     verbose = "--verbose" in sys.argv[2:]
-    stderr = sys.stderr if verbose else own_stderr()
-    where = ""
+    where, stderr = "", sys.stderr if verbose else own_stderr()
     try:
         job = read_job(Path(sys.argv[1]))
         backend = load(job)
@@ -186,9 +187,8 @@ def main(load: Callable[[Job], Backend]) -> int:
             where, start = f"{source.name}: ", time.monotonic()
             layers, settings = backend.quantize(source, job)
             write_result(target, backend, layers, settings)
-            seconds = time.monotonic() - start
             count = f"checkpoint {number}/{len(job.checkpoints)} ({source.name})"
-            line = f"{count}, {len(layers)} layers, {seconds:.1f} s"
+            line = f"{count}, {len(layers)} layers, {time.monotonic() - start:.1f} s"
             print(f"{backend.library} {backend.version}: {line}", file=stderr)
     except Exception as error:
         if verbose:

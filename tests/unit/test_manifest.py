@@ -1,0 +1,151 @@
+"""Manifests: round trips, and every way in which their files can be damaged."""
+
+import json
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ptq_dynamics import manifest
+from ptq_dynamics.manifest import Manifest, canonical, describe, read, write_atomically
+from ptq_dynamics.problem import Problem
+
+names = st.from_regex(r"[a-z]{1,8}(/[a-z]{1,8}){0,2}\.bin", fullmatch=True)
+contents = st.dictionaries(names, st.binary(max_size=64), max_size=5)
+facts = st.dictionaries(
+    st.text(max_size=8),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+        max_leaves=8,
+    ).filter(lambda value: "Infinity" not in json.dumps(value)),
+    max_size=4,
+)
+
+
+def publish(folder, files, found_facts=None):
+    for name, data in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    made = describe(folder, folder / "manifest.json", found_facts or {})
+    write_atomically(made.path, made.text())
+    return read(made.path)
+
+
+@settings(max_examples=40)
+@given(contents, facts)
+def test_what_is_described_is_read_back(tmp_path_factory, files, found_facts):
+    folder = tmp_path_factory.mktemp("result")
+    found = publish(folder, files, found_facts)
+    assert found.facts == found_facts
+    assert {name: found.file(name).read_bytes() for name in found.files} == files
+    assert found.text() == found.path.read_text()
+    assert found.digest() == manifest.sha256(found.path)
+
+
+@given(facts)
+def test_canonical_json_does_not_depend_on_the_order_of_keys(found_facts):
+    turned = dict(reversed(found_facts.items()))
+    assert canonical(turned) == canonical(found_facts)
+    assert json.loads(canonical(found_facts)) == found_facts
+
+
+def test_equal_results_in_two_places_have_equal_manifests_without_place_or_time(tmp_path):
+    files = {"a.bin": b"abc", "sub/b.bin": b""}
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    one, two = (publish(tmp_path / name, files, {"step": 3}) for name in ("one", "two"))
+    assert one.path.read_bytes() == two.path.read_bytes()
+    text = one.path.read_text()
+    assert str(tmp_path) not in text
+    assert not re.search(r"20\d\d-\d\d|\d\d:\d\d", text), text
+
+
+def test_hidden_files_are_no_part_of_a_result(tmp_path):
+    (tmp_path / ".scratch").mkdir()
+    (tmp_path / ".scratch" / "x").write_bytes(b"x")
+    (tmp_path / ".log").write_bytes(b"x")
+    assert list(publish(tmp_path, {"a.bin": b"1"}).files) == ["a.bin"]
+
+
+DAMAGE = {
+    "missing": (lambda path: path.unlink(), "is missing"),
+    "truncated": (lambda path: path.write_bytes(path.read_bytes()[:-1]), "has 4 bytes instead"),
+    "longer": (lambda path: path.write_bytes(b"abcdef"), "has 6 bytes instead"),
+    "altered": (lambda path: path.write_bytes(b"abcdX"), "is damaged"),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+@pytest.mark.parametrize("name", ["a.bin", "sub/b.bin"])
+def test_a_damaged_file_is_a_problem_that_names_it_and_the_remedy(tmp_path, kind, name):
+    found = publish(tmp_path, {"a.bin": b"abcde", "sub/b.bin": b"abcde"})
+    harm, words = DAMAGE[kind]
+    harm(tmp_path / name)
+    ask = found.file if name == "a.bin" else found.subfolder
+    with pytest.raises(Problem) as caught:
+        ask(name.split("/")[0])
+    message = str(caught.value)
+    assert f"{tmp_path / name} {words}" in message
+    assert f"rm {found.path}" in message
+    assert "\n" not in message
+
+
+def test_names_that_are_not_listed_are_problems(tmp_path):
+    found = publish(tmp_path, {"a.bin": b"1"})
+    (tmp_path / "b.bin").write_bytes(b"1")
+    with pytest.raises(Problem, match=r"lists no file 'b\.bin'"):
+        found.file("b.bin")
+    with pytest.raises(Problem, match="lists no folder 'sub'"):
+        found.subfolder("sub")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "is no manifest"),
+        ("{", "is no manifest"),
+        ("[1, 2]", "is no manifest"),
+        ("3", "is no manifest"),
+        ("\x00\x01", "is no manifest"),
+        ('{"version": 1, "files": {}}', r"is no manifest \('facts'\)"),
+        ('{"version": 99, "files": {}, "facts": {}}', "has version 99, this code reads 1"),
+    ],
+)
+def test_what_is_no_manifest_is_a_problem(tmp_path, text, words):
+    path = tmp_path / "manifest.json"
+    path.write_text(text)
+    with pytest.raises(Problem, match=words) as caught:
+        read(path)
+    assert str(path) in str(caught.value)
+    assert f"remove {path}" in str(caught.value)
+
+
+def test_bytes_that_are_no_text_are_a_problem(tmp_path):
+    path = tmp_path / "manifest.json"
+    path.write_bytes(b"\xff\xfe{}")
+    with pytest.raises(Problem, match="is no manifest"):
+        read(path)
+
+
+def test_a_missing_manifest_is_a_problem(tmp_path):
+    with pytest.raises(Problem, match=r"manifest\.json is missing; build it"):
+        read(tmp_path / "manifest.json")
+
+
+def test_values_that_json_cannot_hold_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="JSON"):
+        Manifest(tmp_path / "manifest.json", {}, {"loss": float("nan")}).text()
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "manifest.json"
+    write_atomically(path, "old")
+    with pytest.raises(UnicodeEncodeError):
+        write_atomically(path, "new \ud800")
+    assert path.read_text() == "old"
+    assert read_visible(tmp_path) == ["manifest.json"]
+
+
+def read_visible(folder):
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))

@@ -1,0 +1,312 @@
+"""AWQ, LLM.int8 and NF4: their grids, their errors beside rounding's, and what is saved of them."""
+
+import importlib
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from bitsandbytes.functional import get_4bit_type
+from ptq_dynamics import manifest, models, tokens, trajectory
+from ptq_dynamics.evaluate import block_losses
+from ptq_dynamics.quantize import awq, int8
+from ptq_dynamics.quantize.layers import gram_matrices, layer_errors, round_to_nearest
+from ptq_dynamics.quantize.method import LAYERS, Calibration, dequantized
+from ptq_dynamics.stage import Context, Progress
+from transformers import LlamaConfig, LlamaForCausalLM
+
+SHAPE = {
+    "vocabulary": 96,
+    "width": 64,
+    "layers": 2,
+    "heads": 4,
+    "feedforward": 128,
+    "context": 32,
+    "rotary_fraction": 0.25,
+}
+GROUP = 32
+AWQ = {"bits": 4, "group_size": GROUP, "symmetric": True, "duo_scaling": True, "grid_points": 12}
+SETTINGS = {
+    "awq": AWQ,
+    "awq-asymmetric": {**AWQ, "symmetric": False, "duo_scaling": False},
+    "awq-both": {**AWQ, "duo_scaling": "both"},
+    "int8": {"threshold": 6.0},
+    "nf4": {"block_size": GROUP, "double_quantization": False},
+    "nf4-double": {"block_size": GROUP, "double_quantization": True},
+}
+METHODS = sorted(SETTINGS)
+
+
+def module_of(method):
+    return importlib.import_module(f"ptq_dynamics.quantize.{method.split('-')[0]}")
+
+
+def roughen(model):
+    """Give a fresh model the unequal channels, biases and outliers of a trained one."""
+    generator = torch.Generator().manual_seed(7)
+    for name, parameter in model.named_parameters():
+        noise = torch.randn(parameter.shape, generator=generator)
+        if "norm" in name and name.endswith("weight"):
+            parameter.data = noise.exp()
+        elif name.endswith("bias"):
+            parameter.data = 0.1 * noise
+        else:
+            parameter.data = 0.1 * noise * (0.5 * noise.flip(0)).exp()
+    return model.eval()
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """Manifest of a trajectory of one checkpoint."""
+    folder = tmp_path_factory.mktemp("trajectory")
+    point = trajectory.Checkpoint("step-0000001", 1, 4096, 1e-3, "constant")
+    roughen(models.create(SHAPE, seed=0)).save_pretrained(folder / point.folder)
+    path = folder / "manifest.json"
+    return manifest.describe(folder, path, trajectory.facts([point], seed=100))
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Manifest of a calibration and a validation file of random tokens, some frequent."""
+    folder = tmp_path_factory.mktemp("corpus")
+    draw = np.random.default_rng(3)
+    for name in ("calibration", "validation"):
+        stream = (draw.random(64 * 32) ** 2 * SHAPE["vocabulary"]).astype("<u2")
+        stream.tofile(folder / f"{name}.bin")
+    return manifest.describe(folder, folder / "manifest.json", {})
+
+
+@pytest.fixture(scope="module")
+def folder(source):
+    return source.subfolder("step-0000001")
+
+
+@pytest.fixture(scope="module")
+def calibration(corpus):
+    return Calibration(tokens.blocks(corpus.file("calibration.bin"), 32), 16)
+
+
+@pytest.fixture(scope="module")
+def validation(corpus):
+    return tokens.blocks(corpus.file("validation.bin"), 32)
+
+
+@pytest.fixture(scope="module")
+def results(folder, calibration):
+    """Dequantized weights under every method."""
+    return {name: quantize(name, folder, calibration).weights for name in METHODS}
+
+
+@pytest.fixture(scope="module")
+def saved(source, corpus, tmp_path_factory):
+    """Folder of the quantization job of every method."""
+    made = {}
+    for name in METHODS:
+        out = tmp_path_factory.mktemp(name)
+        config = {"context": 32, "calibration_sequences": 64, "calibration_batch": 16, "steps": [1]}
+        inputs = {"trajectory": [source], "corpus": [corpus]}
+        config["settings"] = SETTINGS[name]
+        module_of(name).run(Context(name, config, inputs, out, out, Progress(name)))
+        made[name] = out
+    return made
+
+
+def quantize(name, folder, calibration, **changes):
+    (result,) = module_of(name).quantize([folder], calibration, {**SETTINGS[name], **changes})
+    return result
+
+
+def originals(folder):
+    return {n: layer.weight.detach() for n, layer in models.linear_layers(load(folder)).items()}
+
+
+def load(folder):
+    return models.load(folder).cpu()
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory):
+    """Folder of a Llama, in which linear layers come before others that AWQ scales."""
+    folder = tmp_path_factory.mktemp("llama")
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=96,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        max_position_embeddings=32,
+    )
+    roughen(LlamaForCausalLM(config)).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("architecture", ["gpt_neox", "llama"])
+def test_awq_scaled_back_is_the_librarys_model_on_its_grid(
+    architecture, symmetric, folder, llama, calibration
+):
+    path = folder if architecture == "gpt_neox" else llama
+    model, original = load(path), load(path)
+    smoothed = awq.smooth(model, calibration, {**AWQ, "symmetric": symmetric})
+    scaled = {name for name, layer in smoothed.items() if layer.columns.ne(1).any()}
+    assert {name.rsplit(".", 1)[1] for name in scaled} == (
+        {"query_key_value", "dense_h_to_4h"}
+        if architecture == "gpt_neox"
+        else {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
+    )
+    layers = models.linear_layers(model)
+    for name, layer in models.linear_layers(original).items():
+        weight = smoothed[name].weight()
+        scale = layers[name].weight_scale.repeat_interleave(GROUP, dim=1)
+        codes = weight * smoothed[name].columns * smoothed[name].rows[:, None] / scale
+        codes = codes + layers[name].weight_zero_point.repeat_interleave(GROUP, dim=1)
+        assert (codes - codes.round()).abs().max() < 1e-4, name
+        assert codes.round().min() >= -8 and codes.round().max() <= 7, name
+        layer.weight.data.copy_(weight)
+    with torch.no_grad():
+        ours, theirs = original(calibration.tokens).logits, model(calibration.tokens).logits
+    assert (ours - theirs).abs().max() < 1e-4 * theirs.abs().max()
+
+
+def test_awq_without_mapped_layers_rounds_to_nearest(folder, results):
+    weight = originals(folder)["gpt_neox.layers.1.mlp.dense_4h_to_h"]
+    codes, scales = round_to_nearest(weight, 4, GROUP)
+    nearest = codes * scales.repeat_interleave(GROUP, dim=1)
+    torch.testing.assert_close(results["awq"]["gpt_neox.layers.1.mlp.dense_4h_to_h"], nearest)
+
+
+def test_int8_weights_lie_on_the_rows_grid(folder, results):
+    for name, weight in originals(folder).items():
+        half = weight.half().float()
+        step = half.abs().amax(dim=1, keepdim=True) / 127
+        codes = results["int8"][name] / step
+        assert (codes - codes.round()).abs().max() < 1e-3, name
+        assert (results["int8"][name] - half).abs().le(0.51 * step).all(), name
+
+
+@pytest.mark.parametrize("method", ["nf4", "nf4-double"])
+def test_nf4_blocks_take_the_16_values(method, folder, results):
+    grid = get_4bit_type("nf4", device="cpu")
+    for name, weight in originals(folder).items():
+        blocks = results[method][name].reshape(-1, GROUP)
+        largest = blocks.abs().amax(dim=1, keepdim=True)
+        distance = ((blocks / largest)[..., None] - grid).abs().amin(dim=2)
+        assert distance.max() < 1e-6, name
+        exact = weight.reshape(-1, GROUP).abs().amax(dim=1, keepdim=True)
+        assert torch.equal(largest, exact) == (method == "nf4"), name
+
+
+@pytest.mark.parametrize(
+    ("method", "bits", "group", "tolerance"),
+    [
+        ("awq", 4, GROUP, 1e-4),
+        ("awq-both", 4, GROUP, 1e-4),
+        ("nf4", 4, GROUP, 0),
+        # Other roundings to nearly the same grid: its step is 1/127, not 1/127.5 of the largest.
+        ("int8", 8, None, 0.2),
+    ],
+)
+def test_outputs_are_no_worse_than_rounded_ones(
+    method, bits, group, tolerance, folder, calibration, results
+):
+    weights = originals(folder)
+    grams = gram_matrices(load(folder), calibration.tokens, calibration.batch_size)
+    rounded = {}
+    for name, weight in weights.items():
+        codes, scales = round_to_nearest(weight, bits, group or weight.shape[1])
+        rounded[name] = codes * scales.repeat_interleave(group or weight.shape[1], dim=1)
+    errors = layer_errors(weights, results[method], grams)
+    baseline = layer_errors(weights, rounded, grams)
+    ratios = {n: e.output_mse / baseline[n].output_mse for n, e in errors.items()}
+    assert max(ratios.values()) <= 1 + tolerance, ratios
+    if method.startswith("awq"):
+        assert min(ratios.values()) < 0.9, ratios
+    if method == "int8":
+        assert min(ratios.values()) > 0.8, ratios
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_two_runs_give_equal_bits(method, folder, calibration, results):
+    again = quantize(method, folder, calibration).weights
+    assert all(torch.equal(again[name], weight) for name, weight in results[method].items())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_saved_checkpoints_hold_the_weights_and_leave_the_rest(method, saved, folder, results):
+    state, full = dequantized(saved[method] / "step-0000001"), load(folder).state_dict()
+    assert state.keys() == full.keys()
+    for name, value in state.items():
+        layer = name.removesuffix(".weight")
+        expected = results[method][layer] if layer in results[method] else full[name]
+        assert value.dtype == torch.float32
+        assert torch.equal(value, expected), name
+    errors = pd.read_csv(saved[method] / LAYERS)
+    assert set(errors["layer"]) == set(results[method])
+    assert errors["output_relative"].between(0, 0.2, inclusive="neither").all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_losses_survive_saving(method, saved, folder, calibration, validation):
+    result = quantize(method, folder, calibration)
+    model = result.model
+    if model is None:
+        model = load(folder)
+        for name, layer in models.linear_layers(model).items():
+            layer.weight.data.copy_(result.weights[name])
+    before = block_losses(model, validation, 16)
+    after = block_losses(load(saved[method] / "step-0000001"), validation, 16)
+    assert torch.equal(before, after)
+    assert not torch.equal(before, block_losses(load(folder), validation, 16))
+
+
+def test_int8_runs_in_a_later_process_and_nothing_else_imports_its_library(saved, validation):
+    path = saved["int8"] / "step-0000001"
+    script = f"""
+import json, sys
+from ptq_dynamics import evaluate, models
+from ptq_dynamics.quantize import layers, method
+loaded = [name for name in ("bitsandbytes", "llmcompressor") if name in sys.modules]
+import torch
+model = models.load({str(path)!r})
+losses = evaluate.block_losses(model, torch.tensor({validation[:4].tolist()}), 4)
+kinds = [type(layer).__name__ for layer in models.linear_layers(model).values()]
+print(json.dumps([loaded, kinds, type(model.lm_head).__name__, losses.tolist()]))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    loaded, kinds, head, losses = json.loads(done.stdout.splitlines()[-1])
+    assert loaded == []
+    assert set(kinds) == {"Linear8bitLt"}
+    assert head == "Linear"
+    assert losses == block_losses(load(path), validation[:4], 4).tolist()
+
+
+def test_int8_rounds_activations_below_the_threshold(folder, calibration, validation):
+    losses = {}
+    for threshold in (1e-9, 6.0, 0.0):
+        result = quantize("int8", folder, calibration, threshold=threshold)
+        losses[threshold] = block_losses(result.model, validation, 16)
+    weights_only = load(folder)
+    for name, layer in models.linear_layers(weights_only).items():
+        layer.weight.data.copy_(result.weights[name])
+    expected = block_losses(weights_only, validation, 16)
+    torch.testing.assert_close(losses[1e-9], expected, rtol=1e-4, atol=1e-4)
+    distances = [(losses[t] - expected).abs().mean().item() for t in (1e-9, 6.0, 0.0)]
+    assert distances == sorted(distances), distances
+
+
+def test_int8_leaves_only_layers_outside_blocks(folder):
+    assert int8.outside_blocks(folder) == ["lm_head"]
+
+
+def test_nf4_blocks_run_along_rows(folder, calibration):
+    weight = originals(folder)["gpt_neox.layers.0.attention.dense"]
+    found = quantize("nf4", folder, calibration, block_size=64).weights
+    error = (found["gpt_neox.layers.0.attention.dense"] - weight).abs()
+    # The widest gap of NF4 is 0.304.
+    assert (error <= 0.1525 * weight.abs().amax(dim=1, keepdim=True)).all()

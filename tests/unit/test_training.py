@@ -1,0 +1,401 @@
+"""Training: updates against an explicit reference, data order, resumption, branches, divergence."""
+
+import csv
+import json
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from ptq_dynamics import models, optimizers, train, trajectory
+from ptq_dynamics.problem import Problem
+from ptq_dynamics.stage import Progress
+from ptq_dynamics.tokens import TrainingData
+from ptq_dynamics.train import Trainer
+from safetensors.torch import load_file
+from support import Workspace, artifacts, copy_results, differing, specification
+from torch.nn.functional import cross_entropy
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+
+@pytest.fixture
+def config(workspace):
+    return specification(workspace.plan.train("trunk"))["config"]
+
+
+@pytest.fixture
+def make(config, corpus, tmp_path):
+    """Trainers with changes to the trunk's configuration, each in a folder of its own."""
+    count = iter(range(100))
+
+    def do(**changes):
+        out = tmp_path / f"out-{next(count)}"
+        out.mkdir()
+        return Trainer({**config, **changes}, out, corpus.subfolder("tokenizer"))
+
+    return do
+
+
+@pytest.fixture
+def data(config, corpus):
+    return TrainingData(
+        corpus.file("train.bin"), config["model"]["context"], config["batch"], config["seed"]
+    )
+
+
+def weights(trainer):
+    return {name: value.clone() for name, value in trainer.model.state_dict().items()}
+
+
+def equal(one, other):
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+# Model and optimizer
+
+
+def test_the_model_has_the_papers_architecture(config):
+    model = models.create(config["model"], seed=3)
+    settings = model.config
+    assert settings.use_parallel_residual
+    assert not settings.tie_word_embeddings
+    assert settings.rope_parameters["partial_rotary_factor"] == 0.25
+    assert (settings.attention_dropout, settings.hidden_dropout) == (0.0, 0.0)
+    width, feedforward, vocabulary = (
+        config["model"][name] for name in ("width", "feedforward", "vocabulary")
+    )
+    block = 4 * width**2 + 4 * width + 2 * width * feedforward + feedforward + width + 4 * width
+    expected = 2 * vocabulary * width + config["model"]["layers"] * block + 2 * width
+    assert model.num_parameters() == expected
+    again, other = models.create(config["model"], seed=3), models.create(config["model"], seed=4)
+    assert equal(model.state_dict(), again.state_dict())
+    assert not equal(model.state_dict(), other.state_dict())
+
+
+def test_weight_decay_is_on_matrices_and_on_nothing_else(config):
+    model = models.create(config["model"], seed=0)
+    optimizer = optimizers.make(model, config["optimizer"])
+    optimizers.set_rate(optimizer, config["optimizer"], 0.005, 0.01)
+    name_of = {id(parameter): name for name, parameter in model.named_parameters()}
+    for group in optimizer.param_groups:
+        assert group["lr"] == 0.005
+        for parameter in group["params"]:
+            name = name_of.pop(id(parameter))
+            matrix = name.endswith("weight") and "norm" not in name
+            assert matrix or name.endswith("bias") or "norm" in name, name
+            assert group["weight_decay"] == (0.1 if matrix else 0.0), name
+    assert not name_of, "every parameter is in a group"
+
+
+def reference_loss(model, batch):
+    logits = model(batch[:, :-1], use_cache=False).logits
+    return cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
+
+
+# Share of a weight that one update takes from it, by learning rate, peak rate and λ (section 4).
+DECAYS = {
+    "adamw": lambda rate, _peak, strength: rate * strength,
+    "adamw-independent": lambda rate, peak, strength: strength * rate / peak,
+    "adamc": lambda rate, peak, strength: strength * rate**2 / peak,
+}
+
+
+class Reference:
+    """AdamW with decoupled decay (Loshchilov and Hutter) and clipping, in float64."""
+
+    def __init__(self, model, settings):
+        self.model, self.settings, self.count = model.double(), settings, 0
+        self.first = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
+        self.second = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
+
+    def update(self, batch, rate, peak):
+        loss = reference_loss(self.model, batch)
+        taken = DECAYS[self.settings["kind"]](rate, peak, self.settings["weight_decay"])
+        names, parameters = zip(*self.model.named_parameters(), strict=True)
+        gradients = torch.autograd.grad(loss, parameters)
+        norm = math.sqrt(sum(float(g.square().sum()) for g in gradients))
+        factor = min(1.0, self.settings["clip"] / norm)
+        beta1, beta2 = self.settings["betas"]
+        self.count += 1
+        with torch.no_grad():
+            for name, parameter, raw in zip(names, parameters, gradients, strict=True):
+                gradient = raw * factor
+                self.first[name] = beta1 * self.first[name] + (1 - beta1) * gradient
+                self.second[name] = beta2 * self.second[name] + (1 - beta2) * gradient**2
+                mean = self.first[name] / (1 - beta1**self.count)
+                spread = (self.second[name] / (1 - beta2**self.count)).sqrt()
+                decay = taken if parameter.ndim >= 2 else 0.0
+                parameter -= rate * mean / (spread + self.settings["eps"]) + decay * parameter
+        return loss.item(), norm
+
+
+@pytest.mark.parametrize("clip", [0.05, 1e3], ids=["clipped", "not-clipped"])
+@pytest.mark.parametrize("kind", DECAYS)
+def test_updates_are_those_of_an_explicit_adamw(make, config, data, kind, clip):
+    # eps well above the noise of gradients that are zero in float64, such as of unused tokens.
+    settings = {**config["optimizer"], "kind": kind, "clip": clip, "eps": 1e-6}
+    trainer = make(optimizer=settings)
+    twin = models.create(config["model"], config["seed"])
+    reference = Reference(twin, settings)
+    start = weights(trainer)
+    for step in range(4):
+        rate = 1e-2 * min(1, (step + 1) / 3)
+        assert trainer.rate() == pytest.approx(rate)
+        loss, norm = trainer.update(data.at(step))
+        expected_loss, expected_norm = reference.update(data.at(step), rate, 1e-2)
+        assert float(loss) == pytest.approx(expected_loss, rel=1e-5)
+        assert float(norm) == pytest.approx(expected_norm, rel=1e-4)
+    for name, expected in reference.model.state_dict().items():
+        moved = (expected - start[name].double()).norm()
+        off = (trainer.model.state_dict()[name].double() - expected).norm()
+        assert off <= 2e-3 * moved, (name, float(off), float(moved))
+
+
+def test_parts_of_a_batch_add_up_to_the_whole(make, data, config):
+    whole, parts = make(), make(micro_batch=1)
+    for step in range(3):
+        losses = [trainer.update(data.at(step)) for trainer in (whole, parts)]
+        assert float(losses[0][0]) == pytest.approx(float(losses[1][0]), rel=1e-5)
+        assert float(losses[0][1]) == pytest.approx(float(losses[1][1]), rel=1e-4)
+    for name, value in weights(whole).items():
+        gap = (value - weights(parts)[name]).abs().max()
+        assert gap < 1e-2 * config["schedule"]["peak"], (name, float(gap))
+
+
+# Data
+
+
+@cache
+def order(sequences, seed, epoch):
+    return np.random.Generator(np.random.PCG64([seed, epoch])).permutation(sequences)
+
+
+def test_batches_depend_on_the_step_alone(corpus):
+    path = corpus.file("train.bin")
+    sequences = TrainingData(path, 16, 4, seed=1).sequences
+    steps = [0, 5, sequences // 4, 3 * sequences, 1]
+    forwards = TrainingData(path, 16, 4, seed=1)
+    in_order = {step: forwards.at(step) for step in sorted(steps)}
+    backwards = TrainingData(path, 16, 4, seed=1)
+    for step in steps:
+        assert torch.equal(backwards.at(step), in_order[step]), step
+    other = TrainingData(path, 16, 4, seed=2)
+    assert not torch.equal(other.at(0), in_order[0])
+
+
+def test_an_epoch_visits_every_sequence_once_and_epochs_differ(corpus):
+    path, batch = corpus.file("train.bin"), 4
+    tokens = np.fromfile(path, dtype="<u2").astype(np.int64)
+    data = TrainingData(path, 16, batch, seed=1)
+    count = (len(tokens) - 1) // 16
+    assert data.sequences == count
+    rows = torch.cat([data.at(step) for step in range(2 * count // batch)]).numpy()
+    expected = np.stack([tokens[i * 16 : i * 16 + 17] for i in range(count)])
+    first, second = rows[:count], rows[count : 2 * count]
+    for epoch, found in enumerate((first, second)):
+        assert np.array_equal(found, expected[order(count, 1, epoch)][: len(found)])
+    assert not np.array_equal(first[: len(second)], second)
+
+
+def test_a_corpus_smaller_than_a_batch_is_a_problem(tmp_path):
+    np.arange(40, dtype="<u2").tofile(tmp_path / "train.bin")
+    with pytest.raises(Problem, match=r"train\.bin holds 2 sequences, fewer than a batch of 3"):
+        TrainingData(tmp_path / "train.bin", 16, 3, seed=0)
+
+
+# States, branches, checkpoints
+
+
+def test_a_state_gives_back_the_same_trainer(make, data, tmp_path):
+    one = make()
+    for step in range(3):
+        one.update(data.at(step))
+    one.save(tmp_path / "state-0000003.safetensors")
+    other = make(seed=5)
+    other.load(tmp_path / "state-0000003.safetensors")
+    assert other.step == 3
+    assert equal(weights(one), weights(other))
+    for step in range(3, 5):
+        one.update(data.at(step))
+        other.update(data.at(step))
+    assert equal(weights(one), weights(other))
+    moments = [optimizers.state_tensors(trainer._optimizer) for trainer in (one, other)]
+    assert equal(*moments)
+
+
+@pytest.mark.parametrize("cut", [0, 7, 1000, -1])
+def test_a_damaged_state_is_a_problem(make, data, tmp_path, cut):
+    path = tmp_path / "state.safetensors"
+    trainer = make()
+    trainer.update(data.at(0))
+    trainer.save(path)
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(Problem, match="is no readable training state") as caught:
+        make().load(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_branch_is_one_uninterrupted_run_bit_for_bit(workspace, trunk, branch, tmp_path):
+    branched = workspace.plan.train("branch")
+    first, last = 12, 20
+    with_cooldown = specification(branched)["config"]["schedule"]
+    assert (with_cooldown["start"], with_cooldown["length"]) == (first, last - first)
+    copy_results(workspace.folder, tmp_path, [workspace.plan.corpus().folder])
+    single = Workspace(tmp_path, workspace.plan).build(
+        workspace.plan.train("trunk"), schedule=with_cooldown, last=last
+    )
+    for point in trajectory.checkpoints(branch):
+        one = load_file(branch.folder / point.folder / "model.safetensors")
+        other = load_file(single.folder / point.folder / "model.safetensors")
+        assert equal(one, other), point.step
+    before = trajectory.at_steps(trunk, [first])[0].folder
+    assert (
+        trunk.files[f"{before}/model.safetensors"]["sha256"]
+        == (branch.files[f"{before}/model.safetensors"]["sha256"])
+    )
+    curves = (curve(found.folder) for found in (branch, single))
+    rows = [[row for row in found if int(row["step"]) > first] for found in curves]
+    assert rows[0] == rows[1]
+    assert len(rows[0]) == 4
+
+
+def curve(folder):
+    with (folder / train.CURVE).open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_run_in_two_parts_is_the_run_in_one(make, data, tmp_path, trunk):
+    """The state that a killed run leaves in its scratch folder leads to the same end."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    one = make()
+    one.open_curve()
+    one.save_due()
+    for step in range(9):
+        loss, norm = one.update(data.at(step))
+        one.save_due()
+        if one.at_log():
+            one.log(loss, norm)
+    one.save(scratch / train.state_name(7))
+    # What a killed run may leave: later rows, half a row, half a checkpoint, half a state.
+    one.save(scratch / train.state_name(9))
+    with (one.out / train.CURVE).open("a") as file:
+        file.write("10,640,2.5,0.01,1.0,8.0\n12,7")
+    (one.out / ".partial-step-0000010").mkdir()
+    (scratch / ".partial-state-0000010.safetensors").write_bytes(b"half")
+    (scratch / train.state_name(7)).unlink()
+    other = Trainer(one.config, one.out, one._tokenizer)
+    saved = train.latest_state(scratch, other)
+    assert saved == scratch / train.state_name(9)
+    other.load(saved)
+    train.train(other, data, scratch, Progress("test"))
+    found, expected = artifacts(one.out), artifacts(trunk.folder)
+    expected.pop("manifest.json")
+    assert not differing(found, expected)
+
+
+def test_a_state_whose_checkpoints_are_gone_is_not_gone_on_from(make, data, tmp_path):
+    trainer = make()
+    trainer.save_due()
+    for step in range(4):
+        trainer.update(data.at(step))
+        trainer.save_due()
+    trainer.save(tmp_path / train.state_name(4))
+    assert train.latest_state(tmp_path, trainer) is not None
+    checkpoint = trainer.out / trajectory.folder_name(2)
+    checkpoint.rename(trainer.out / "elsewhere")
+    assert train.latest_state(tmp_path, trainer) is None
+
+
+def test_checkpoints_are_what_hugging_face_tools_load(workspace, trunk, config):
+    points = trajectory.checkpoints(trunk)
+    assert [point.step for point in points] == list(range(2, 25, 2))
+    assert [point.tokens for point in points] == [step * 4 * 16 for step in range(2, 25, 2)]
+    for point in (points[0], points[-1]):
+        folder = trunk.folder / point.folder
+        model = AutoModelForCausalLM.from_pretrained(folder)
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        assert type(model).__name__ == "GPTNeoXForCausalLM"
+        assert model.dtype == torch.float32
+        assert tokenizer.decode(tokenizer.encode("Some text, é.")) == "Some text, é."
+        assert len(tokenizer) == config["model"]["vocabulary"] == model.config.vocab_size
+        saved = load_file(folder / "model.safetensors")
+        # transformers names the output head of every architecture lm_head.
+        saved["lm_head.weight"] = saved.pop("embed_out.weight")
+        assert equal(saved, model.state_dict())
+    assert trunk.facts["parameters"] == model.num_parameters()
+    assert trunk.facts["tokens_processed"] == points[-1].tokens
+
+
+def test_phases_and_rates_of_checkpoints(trunk, branch):
+    assert [(p.step, p.phase) for p in trajectory.checkpoints(trunk)][:2] == [
+        (2, "warmup"),
+        (4, "stable"),
+    ]
+    found = [(p.step, p.phase, p.lr) for p in trajectory.checkpoints(branch)]
+    expected = [(s, "cooldown", pytest.approx(1e-2 * (20 - s) / 8)) for s in (12, 14, 16, 18, 20)]
+    assert found == expected
+
+
+def test_the_curve_holds_every_logged_step(trunk, config, make, data):
+    rows = curve(trunk.folder)
+    assert tuple(rows[0]) == train.COLUMNS
+    assert [int(row["step"]) for row in rows] == list(range(2, 25, 2))
+    trainer = make()
+    losses = [trainer.update(data.at(step)) for step in range(4)]
+    row = rows[1]
+    assert float(row["loss"]) == float(losses[3][0])
+    assert float(row["gradient_norm"]) == float(losses[3][1])
+    norm = math.sqrt(sum(float(p.double().square().sum()) for p in trainer.model.parameters()))
+    assert float(row["weight_norm"]) == pytest.approx(norm, rel=1e-5)
+    assert float(row["lr"]) == config["schedule"]["peak"]
+    assert int(row["tokens"]) == 4 * 4 * 16
+
+
+def test_training_lowers_the_loss(trunk):
+    losses = [float(row["loss"]) for row in curve(trunk.folder)]
+    assert losses[-1] < losses[0] - 0.5, losses
+
+
+# Divergence
+
+
+@pytest.mark.parametrize("when", ["logged", "checkpoint"])
+def test_a_diverged_run_stops_with_one_line_and_leaves_its_curve(
+    workspace, corpus, tmp_path, capsys, when
+):
+    job = workspace.plan.train("trunk")
+    copy_results(workspace.folder, tmp_path, [workspace.plan.corpus().folder])
+    here = Workspace(tmp_path, workspace.plan)
+    schedule = {**specification(job)["config"]["schedule"], "peak": 1e30}
+    changes = {"log_every": 1} if when == "logged" else {"log_every": 1000}
+    assert here.attempt(job, schedule=schedule, **changes) == 1
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error:")]
+    assert len(errors) == 1, errors
+    assert "diverged: the loss is nan at step" in errors[0]
+    assert "lower peak_lr in config/runs.yaml" in errors[0]
+    assert not (tmp_path / job.manifest).exists()
+    left = tmp_path / errors[0].rpartition("the curve so far is ")[2]
+    rows = curve(left.parent)
+    assert bool(rows) == (when == "logged")
+    if rows:
+        assert [int(row["step"]) for row in rows] == list(range(1, len(rows) + 1))
+        assert math.isfinite(float(rows[0]["loss"]))
+
+
+def test_an_infinite_weight_stops_the_run(make, data, tmp_path):
+    trainer = make(log_every=1)
+    with torch.no_grad():
+        trainer.model.get_input_embeddings().weight[:] = math.inf
+    with pytest.raises(Problem, match="diverged"):
+        train.train(trainer, data, tmp_path, Progress("test"))
+    assert [row["loss"] for row in curve(trainer.out)] == ["nan"]
+
+
+def test_trajectory_grids():
+    assert trajectory.grid(0, 24, 6) == [6, 12, 18, 24]
+    assert trajectory.grid(0, 25, 6) == [6, 12, 18, 24, 25]
+    assert trajectory.grid(12, 20, 2) == [12, 14, 16, 18, 20]
+    assert trajectory.grid(13, 20, 4) == [13, 16, 20]
+    assert json.dumps(trajectory.grid(0, 1, 5)) == "[1]"

@@ -1,0 +1,68 @@
+"""Install the locked environment of a tool that cannot share the main one."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ptq_dynamics.manifest import Manifest
+from ptq_dynamics.problem import Problem
+from ptq_dynamics.stage import Context
+
+# Hidden, so that its tens of thousands of files are no part of the manifest.
+FOLDER = ".venv"
+PACKAGES = "packages.txt"
+
+
+def run(context: Context) -> Mapping[str, Any]:
+    """Make a virtual environment from the lock file, beside the manifest; the result's file lists
+    what is in it."""
+    lock = Path(context.config["lock"])
+    # A virtual environment cannot be moved, so it is made in its place.
+    folder = Path(context.config["folder"]) / FOLDER
+    shutil.rmtree(folder, ignore_errors=True)
+    context.progress.say(f"installing {lock} (minutes, once)")
+    python = folder / "bin" / "python"
+    options = _options(lock)
+    _call([sys.executable, "-m", "venv", str(folder)], options, context)
+    _call([str(python), "-m", "pip", "install", "-q", "-r", str(lock)], options, context)
+    packages = _call([str(python), "-m", "pip", "freeze"], options, context)
+    (context.out / PACKAGES).write_text(packages)
+    return {"lock": lock.name}
+
+
+def python(environment: Manifest) -> Path:
+    """The interpreter of an environment that this stage made; `Problem` when it is gone."""
+    path = environment.folder / FOLDER / "bin" / "python"
+    if not path.exists():
+        raise Problem(f"{path} is missing; remove {environment.path} and build again")
+    return path
+
+
+def _options(lock: Path) -> dict[str, str]:
+    """Variables for the installation: the lock file's comments `pip-env: NAME=VALUE`."""
+    lines = [
+        line.removeprefix("# pip-env:").strip()
+        for line in lock.read_text().splitlines()
+        if line.startswith("# pip-env:")
+    ]
+    return dict(line.split("=", 1) for line in lines)
+
+
+def _call(command: list[str], options: Mapping[str, str], context: Context) -> str:
+    # A PYTHONPATH of the main environment would hide the packages of this one.
+    variables = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | dict(options)
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    if context.progress.log is not None:
+        context.progress.log.write(done.stderr)
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        reason = next((line for line in lines if line.startswith("ERROR")), lines[-1:] or "?")
+        raise Problem(
+            f"the environment of method {context.name} ({context.config['lock']}) cannot be "
+            f"installed: {reason}; mend the lock file, or leave out the quantizers with that method"
+        )
+    return done.stdout

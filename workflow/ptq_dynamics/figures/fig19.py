@@ -1,0 +1,12 @@
+"""Figure 19: weight decay at a fixed learning rate."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ptq_dynamics.figures.parametric import draw_parametric
+from ptq_dynamics.stage import Context
+
+
+def run(context: Context) -> Mapping[str, Any]:
+    """Stage: draw the figure."""
+    return draw_parametric(context)

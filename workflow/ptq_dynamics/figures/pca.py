@@ -1,0 +1,46 @@
+"""Extra figure: where the trajectories of figure 7 lie, in their first principal components."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import seaborn as sns
+
+from ptq_dynamics.figures.curves import footer
+from ptq_dynamics.figures.panels import COLUMNS, HEIGHT, WIDTH, save
+from ptq_dynamics.figures.style import LINES, SETTINGS
+from ptq_dynamics.stage import Context
+
+
+def run(context: Context) -> Mapping[str, Any]:
+    """Stage: draw the figure."""
+    manifest = context.input("components")
+    scores = pd.read_csv(manifest.file("scores.csv"))
+    explained = manifest.facts["explained"]
+    sns.set_theme(style="ticks", rc=SETTINGS)
+    figure, ax = plt.subplots(figsize=(WIDTH * 1.5, HEIGHT * 1.4), layout="constrained")
+    parts = []
+    curves = dict(context.config["curves"])
+    for (label, names), line in zip(curves.items(), LINES, strict=False):
+        for number, name in enumerate(names):
+            part = scores[scores.trajectory == name]
+            ax.plot(
+                part.pc1,
+                part.pc2,
+                color=line.color,
+                linestyle=line.dash,
+                marker=line.marker,
+                label=label if number == 0 else None,
+            )
+            points = {"panel": "a", "curve": label, "segment": name, "axis": "left"}
+            parts.append(pd.DataFrame({**points, "x": part.pc1, "y": part.pc2}))
+    for number, axis in enumerate((ax.xaxis, ax.yaxis)):
+        axis.set_label_text(
+            f"Principal component {number + 1} ({explained[number]:.0%} of variance)"
+        )
+    figure.legend(loc="outside lower center", ncols=4)
+    figure.suptitle(footer(context), x=0.995, ha="right", fontsize=7, color="0.35")
+    table = pd.concat(parts).reindex(columns=COLUMNS)
+    save(figure, table, context.out, context.name)
+    return {"points": len(table)}

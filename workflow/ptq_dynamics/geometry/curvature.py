@@ -1,0 +1,38 @@
+"""The part of a curvature job that is the same for every probe of the Hessian."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ptq_dynamics import measurements, models, tokens, trajectory
+from ptq_dynamics.geometry.hessian import LossHessian
+from ptq_dynamics.stage import Context
+
+
+class Metric(NamedTuple):
+    """One measured value of the Hessian and its error, where there is one."""
+
+    name: str
+    value: float
+    error: float | None
+
+
+# The Hessian of the loss on the probe split, and the job's configuration → what is measured.
+Probe = Callable[[LossHessian, Mapping[str, Any]], Iterator[Metric]]
+
+
+def run_probe(context: Context, probe: Probe) -> Mapping[str, Any]:
+    """Measure the job's checkpoints of its input trajectory, in full precision."""
+    config, source = context.config, context.input("trajectory")
+    path = context.input("corpus").file("probe.bin")
+    probes = tokens.blocks(path, config["context"], config["sequences"])
+    rows = []
+    for checkpoint in trajectory.at_steps(source, config["steps"]):
+        folder = source.subfolder(checkpoint.folder)
+        # Fused attention has no second derivative.
+        model = models.load(folder, attn_implementation="eager")
+        for metric in probe(LossHessian(model, probes, config["batch"]), config):
+            measured = {"metric": metric.name, "value": metric.value, "stderr": metric.error}
+            rows.append(measurements.row(config["columns"], source, checkpoint) | measured)
+        context.progress.maybe(f"step {checkpoint.step}")
+    measurements.write(measurements.table(rows), context.out / measurements.FILE)
+    return {"rows": len(rows)}

@@ -1,0 +1,66 @@
+"""The loss in the plane of a final checkpoint, an earlier one and the quantized final one."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+import torch
+from torch.nn.utils import vector_to_parameters
+
+from ptq_dynamics import models, tokens, trajectory
+from ptq_dynamics.evaluate import block_losses
+from ptq_dynamics.geometry import plane
+from ptq_dynamics.manifest import Manifest
+from ptq_dynamics.quantize.method import dequantized
+from ptq_dynamics.stage import Context
+
+GRID, POINTS = "grid.csv", "points.csv"
+
+
+def run(context: Context) -> Mapping[str, Any]:
+    """Write the loss on a regular grid and at the three checkpoints (figures 8, 25); facts: the
+    distances between them."""
+    config, source = context.config, context.input("trajectory")
+    validation = tokens.blocks(
+        context.input("corpus").file("validation.bin"), config["context"], config["blocks"]
+    )
+    quantized = context.input("quantized")
+    final = config["final"]
+    model = models.load(_folder(source, final))
+    parameters = dict(model.named_parameters())
+    state = dequantized(_folder(quantized, final))
+    here, there, rounded = (
+        plane.flatten(each)
+        for each in (
+            parameters,
+            dict(models.load(_folder(source, config["previous"])).named_parameters()),
+            {name: state[name] for name in parameters},
+        )
+    )
+    section = plane.plane(here.detach(), there.detach(), rounded.detach())
+    ordered = [parameters[name] for name in sorted(parameters)]
+
+    def loss(x: float, y: float) -> float:
+        vector = plane.point(section, x, y).to(here)
+        vector_to_parameters(vector, ordered)
+        return float(block_losses(model, validation, config["batch"]).mean())
+
+    names = ("final", "previous", "quantized")
+    points = [
+        {"point": name, "x": x, "y": y, "loss": loss(x, y)}
+        for name, (x, y) in zip(names, section.points.tolist(), strict=True)
+    ]
+    grid = []
+    for x, y in plane.grid(section.points, config["side"], config["margin"]).flatten(0, 1).tolist():
+        grid.append({"x": x, "y": y, "loss": loss(x, y)})
+        context.progress.maybe(f"{len(grid)} of {config['side'] ** 2} grid points")
+    pd.DataFrame(grid).to_csv(context.out / GRID, index=False)
+    pd.DataFrame(points).to_csv(context.out / POINTS, index=False)
+    return {
+        "distance_previous": float(torch.dist(here.double(), there.double())),
+        "distance_quantized": float(torch.dist(here.double(), rounded.double())),
+    }
+
+
+def _folder(manifest: Manifest, step: int) -> Any:
+    return manifest.subfolder(trajectory.at_steps(manifest, [step])[0].folder)

@@ -1,0 +1,30 @@
+"""The leading Hessian eigenvalues of a trajectory's checkpoints (figure 9)."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from ptq_dynamics.geometry.curvature import Metric, run_probe
+from ptq_dynamics.geometry.hessian import LossHessian, top_spectrum
+from ptq_dynamics.stage import Context
+
+
+def run(context: Context) -> Mapping[str, Any]:
+    """Stage: a row for every eigenvalue, eigenvalue_01 the one of largest magnitude."""
+    return run_probe(context, probe)
+
+
+def probe(hessian: LossHessian, config: Mapping[str, Any]) -> Iterator[Metric]:
+    """Lanczos; the error of a row is the residual of its eigenvalue."""
+    spectrum = top_spectrum(
+        hessian,
+        hessian.dim,
+        config["eigenvalues"],
+        tolerance=config["tolerance"],
+        max_iterations=config["max_iterations"],
+        generator=torch.Generator().manual_seed(config["seed"]),
+    )
+    pairs = zip(spectrum.values.tolist(), spectrum.residuals.tolist(), strict=True)
+    for number, (value, residual) in enumerate(pairs, start=1):
+        yield Metric(f"eigenvalue_{number:02d}", value, abs(value) * residual)

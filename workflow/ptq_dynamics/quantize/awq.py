@@ -1,0 +1,146 @@
+"""AWQ (arXiv 2306.00978) through llm-compressor, without the paper's weight clipping.
+
+AWQ scales the input columns of a layer up before rounding, and the layer before it down. What is
+saved is the same function on the original checkpoint: the rounded weights, scaled back.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from compressed_tensors.quantization import forward_quantize
+from compressed_tensors.utils import patch_attr
+from llmcompressor import oneshot, reset_session
+from llmcompressor.modifiers.quantization import QuantizationModifier
+from llmcompressor.modifiers.transform.awq import AWQMapping, AWQModifier
+from llmcompressor.modifiers.transform.awq.mappings import ResolvedMapping
+from llmcompressor.pipelines.cache import IntermediatesCache
+from loguru import logger
+from pydantic import PrivateAttr
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+from transformers import PreTrainedModel
+
+from ptq_dynamics import models
+from ptq_dynamics.quantize.layers import check_groups
+from ptq_dynamics.quantize.method import Calibration, Quantized, run_method
+from ptq_dynamics.stage import Context
+
+# By model_type; llm-compressor knows those of other architectures.
+MAPPINGS = {
+    "gpt_neox": [
+        AWQMapping("re:.*input_layernorm$", ["re:.*attention.query_key_value$"]),
+        AWQMapping("re:.*post_attention_layernorm$", ["re:.*mlp.dense_h_to_4h$"]),
+    ],
+}
+
+
+@dataclass(frozen=True)
+class Smoothed:
+    """A layer's rounded weights, [out, in], and the scales its rows, [out], and columns, [in], had
+    been multiplied by before rounding."""
+
+    rounded: Tensor
+    rows: Tensor
+    columns: Tensor
+
+    def weight(self) -> Tensor:
+        """The rounded weights for the inputs and outputs of the original layer, [out, in]."""
+        return self.rounded / self.rows[:, None] / self.columns
+
+
+def run(context: Context) -> Mapping[str, Any]:
+    """Stage: quantize a trajectory's checkpoints with AWQ."""
+    return run_method(context, quantize)
+
+
+def quantize(
+    folders: Sequence[Path], calibration: Calibration, settings: Mapping[str, Any]
+) -> Iterator[Quantized]:
+    """Settings: bits, group_size, symmetric, duo_scaling (scales from weights and activations:
+    true, false or "both"), grid_points (scales tried for every layer)."""
+    for folder in folders:
+        model = models.load(folder)
+        check_groups(model, settings["group_size"])
+        layers = smooth(model, calibration, settings)
+        yield Quantized({name: layer.weight() for name, layer in layers.items()})
+
+
+def smooth(
+    model: PreTrainedModel, calibration: Calibration, settings: Mapping[str, Any]
+) -> dict[str, Smoothed]:
+    """Turn a model into llm-compressor's AWQ model, in place; its quantized layers by name."""
+    for package in ("llmcompressor", "compressed_tensors"):
+        logger.disable(package)
+    layers = models.linear_layers(model)
+    awq = _Recorder(
+        mappings=MAPPINGS.get(model.config.model_type),
+        duo_scaling=settings["duo_scaling"],
+        n_grid=settings["grid_points"],
+        offload_device=None,
+    )
+    batches = [{"input_ids": batch} for batch in calibration.tokens.split(calibration.batch_size)]
+    reset_session()
+    with patch_attr(IntermediatesCache, "pin_memory", _pin_memory):
+        oneshot(
+            model=model,
+            dataset=DataLoader(batches, batch_size=None),  # type: ignore[arg-type]
+            recipe=[awq, _rounding(settings, list(layers))],
+            # The "basic" pipeline searches the scales with quantization left on.
+            pipeline="sequential",
+            # Scales are searched on the full-precision model's activations, as in the paper.
+            propagate_error=False,
+            log_dir=None,
+        )
+    return {name: _smoothed(name, layer, awq) for name, layer in layers.items()}
+
+
+class _Recorder(AWQModifier):
+    """AWQ that keeps the scales it applied, by the names of the layers it applied them to."""
+
+    _columns: dict[str, Tensor] = PrivateAttr(default_factory=dict)
+    _rows: dict[str, Tensor] = PrivateAttr(default_factory=dict)
+
+    def _compute_best_scale(self, mapping: ResolvedMapping, *arguments: Any) -> Tensor:
+        scales: Tensor = super()._compute_best_scale(mapping, *arguments)
+        self._columns.update(dict.fromkeys(mapping.balance_names, scales))
+        self._rows[mapping.smooth_name] = 1 / scales
+        return scales
+
+
+def _smoothed(name: str, layer: nn.Linear, awq: _Recorder) -> Smoothed:
+    scheme: Any = layer.quantization_scheme
+    rounded = forward_quantize(layer, layer.weight.detach(), "weight", scheme.weights)
+    rows, columns = rounded.new_ones(len(rounded)), rounded.new_ones(rounded.shape[1])
+    if name in awq._columns:
+        columns = awq._columns[name].to(rounded)
+    if name in awq._rows:
+        # Of a layer with more outputs than the next has inputs, the last ones are scaled.
+        scales = awq._rows[name].to(rounded)
+        rows[len(rows) - len(scales) :] = scales
+    return Smoothed(rounded, rows, columns)
+
+
+def _rounding(settings: Mapping[str, Any], layers: Sequence[str]) -> QuantizationModifier:
+    weights = {
+        "num_bits": settings["bits"],
+        "type": "int",
+        "symmetric": settings["symmetric"],
+        "strategy": "group",
+        "group_size": settings["group_size"],
+        "observer": "memoryless_minmax",
+    }
+    return QuantizationModifier(
+        config_groups={"blocks": {"targets": list(layers), "weights": weights}}
+    )
+
+
+_pin_memory_on_cuda = IntermediatesCache.pin_memory
+
+
+def _pin_memory(cache: IntermediatesCache, *arguments: Any) -> None:
+    # llm-compressor pins memory without asking whether there is a GPU; torch then raises.
+    if torch.cuda.is_available():
+        _pin_memory_on_cuda(cache, *arguments)

@@ -1,0 +1,71 @@
+"""GPTQ backends side by side: the same checkpoints, the same settings."""
+
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from typing import Any
+
+import pandas as pd
+from safetensors.torch import load_file
+
+from ptq_dynamics import measurements, trajectory
+from ptq_dynamics.manifest import Manifest
+from ptq_dynamics.quantize.method import LAYERS, codes_file
+from ptq_dynamics.stage import Context
+
+CODES, MODELS, TABLE = "codes.csv", "models.csv", "table.md"
+
+
+def run(context: Context) -> Mapping[str, Any]:
+    """Write, per layer and pair of backends, the share of equal integer codes; per layer and
+    backend, the relative output error; per model, the losses; and a table of their means."""
+    groups = context.config["groups"]
+    codes = pd.DataFrame([row for group in groups for row in _codes(context, group)])
+    models = pd.concat([_models(context, group) for group in groups], ignore_index=True)
+    codes.to_csv(context.out / CODES, index=False)
+    models.to_csv(context.out / MODELS, index=False)
+    means = models.groupby("quantizer", sort=False)[["loss", "output_relative"]].mean()
+    agreement = codes.groupby(["first", "second"], sort=False)["equal_codes"].agg(["mean", "min"])
+    text = (
+        f"GPTQ backends on {models.step.nunique()} checkpoints of {context.name}\n\n"
+        f"{_markdown(means)}\n\nShare of equal integer codes over layers:\n\n"
+        f"{_markdown(agreement)}\n"
+    )
+    (context.out / TABLE).write_text(text)
+    context.progress.say("\n" + text)
+    return {"rows": len(codes)}
+
+
+def _codes(context: Context, group: list[str]) -> Iterator[dict[str, Any]]:
+    for first, second in combinations(group, 2):
+        left, right = context.input(f"quantized {first}"), context.input(f"quantized {second}")
+        for checkpoint in trajectory.checkpoints(left):
+            ours, theirs = _load(left, checkpoint.folder), _load(right, checkpoint.folder)
+            for layer in sorted(ours):
+                equal = (ours[layer].short() == theirs[layer].short()).float().mean()
+                row = {"step": checkpoint.step, "layer": layer, "first": first, "second": second}
+                yield {**row, "equal_codes": float(equal)}
+
+
+def _load(manifest: Manifest, folder: str) -> dict[str, Any]:
+    return load_file(manifest.file(codes_file(folder)))
+
+
+def _models(context: Context, group: list[str]) -> pd.DataFrame:
+    parts = []
+    for quantizer in group:
+        table = measurements.read([context.input(f"measured {quantizer}").file(measurements.FILE)])
+        wide = table.pivot(index="step", columns="metric", values="value")[
+            ["loss", "quantization_error"]
+        ]
+        layers = pd.read_csv(context.input(f"quantized {quantizer}").file(LAYERS))
+        wide = wide.join(how="inner", other=layers.groupby("step")["output_relative"].mean())
+        parts.append(wide.reset_index().assign(quantizer=quantizer))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _markdown(table: pd.DataFrame) -> str:
+    flat = table.reset_index()
+    lines = [list(flat.columns), ["---"] * len(flat.columns)]
+    for row in flat.itertuples(index=False):
+        lines.append([f"{value:.4g}" if isinstance(value, float) else str(value) for value in row])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -1,0 +1,52 @@
+"""LLM.int8 (arXiv 2208.07339) through bitsandbytes: weights and activations in 8 bits.
+
+Activations are rounded while the model runs, so what is saved is bitsandbytes' own model.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from bitsandbytes.functional import int8_vectorwise_dequant
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig
+
+from ptq_dynamics import models
+from ptq_dynamics.quantize.method import Calibration, Quantized, run_method
+from ptq_dynamics.stage import Context
+
+
+def run(context: Context) -> Mapping[str, Any]:
+    """Stage: quantize a trajectory's checkpoints with LLM.int8."""
+    return run_method(context, quantize)
+
+
+def quantize(
+    folders: Sequence[Path], _calibration: Calibration, settings: Mapping[str, Any]
+) -> Iterator[Quantized]:
+    """Settings: threshold (columns of activations with larger magnitudes stay unrounded; 0 rounds
+    all)."""
+    for folder in folders:
+        options = BitsAndBytesConfig(
+            load_in_8bit=True,
+            llm_int8_threshold=settings["threshold"],
+            llm_int8_skip_modules=outside_blocks(folder),
+        )
+        model = models.load(folder, quantization_config=options)
+        layers = models.linear_layers(model)
+        yield Quantized({name: _dequantize(layer) for name, layer in layers.items()}, model)
+
+
+def outside_blocks(folder: Path) -> list[str]:
+    """Linear layers of a checkpoint's model that are in no transformer block, such as its head."""
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
+    blocks = models.linear_layers(model)
+    linear = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    return [name for name in linear if name not in blocks]
+
+
+def _dequantize(layer: nn.Linear) -> Tensor:
+    codes: Any = layer.weight
+    return int8_vectorwise_dequant(codes.data, codes.SCB)

@@ -1,0 +1,80 @@
+"""Quantization by a library in an environment of its own: this side of the worker scripts."""
+
+import json
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.torch import load_file
+
+from ptq_dynamics import environment, models
+from ptq_dynamics.problem import Problem
+from ptq_dynamics.quantize.method import Calibration, Quantized, run_method
+from ptq_dynamics.stage import Context
+
+SCRIPTS = Path(__file__).parent / "foreign"
+
+
+def run_worker(context: Context, script: str) -> Mapping[str, Any]:
+    """Quantize a trajectory's checkpoints with a script under quantize/foreign/."""
+    return run_method(context, partial(_quantize, context, script))
+
+
+def _quantize(
+    context: Context,
+    script: str,
+    folders: Sequence[Path],
+    calibration: Calibration,
+    settings: Mapping[str, Any],
+) -> Iterator[Quantized]:
+    """One process for all checkpoints: its library is imported once."""
+    targets = [context.scratch / folder.name for folder in folders]
+    for target in targets:
+        target.mkdir()
+    tokens = context.scratch / "calibration.npy"
+    np.save(tokens, calibration.tokens.numpy())
+    request = context.scratch / "request.json"
+    pairs = [
+        {"source": str(source.resolve()), "target": str(target.resolve())}
+        for source, target in zip(folders, targets, strict=True)
+    ]
+    content = {
+        "checkpoints": pairs,
+        "calibration": str(tokens.resolve()),
+        "device": models.device().type,
+        "settings": {**settings, "batch_size": calibration.batch_size},
+    }
+    request.write_text(json.dumps(content))
+    interpreter = environment.python(context.input("environment"))
+    _run([str(interpreter), str(SCRIPTS / script), str(request)], context)
+    for target in targets:
+        tensors = load_file(target / "weights.safetensors")
+        weights = {
+            k.removesuffix(".weight"): v for k, v in tensors.items() if k.endswith(".weight")
+        }
+        codes = {
+            name: tensors[f"{name}.codes"].short()
+            - tensors[f"{name}.zeros"][:, tensors[f"{name}.g_idx"]].short()
+            for name in weights
+        }
+        yield Quantized(weights, codes=codes)
+
+
+def _run(command: Sequence[str], context: Context) -> None:
+    complaint = ""
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if context.progress.log is not None:
+            context.progress.log.write(line)
+        if line.startswith("error: "):
+            complaint = line.removeprefix("error: ").strip()
+    if process.wait():
+        raise Problem(
+            complaint or f"the worker ended with status {process.returncode}; see the log"
+        )
