@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,38 +21,26 @@ from ptq_dynamics.run import execute
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Scale smoke, smaller still.
+# What the tiny configuration has besides everything under config/: scale smoke with a smaller model
+# and other text, and runs of a few steps.
 SCALE: dict[str, Any] = yaml.safe_load((ROOT / "config/scales/smoke.yaml").read_text())
-SCALE |= {"description": "tiny scale", "budget": 24, "log_every": 2, "warm": False}
+SCALE |= {"description": "tiny scale", "budget": 190, "log_every": 2, "warm": False}
 SCALE["models"]["main"] |= {"layers": 2, "width": 32, "heads": 2, "feedforward": 64}
 SCALE["models"]["main"] |= {"context": 16, "batch": 4}
 SCALE["corpus"] |= {"packages": ["click", "jinja2"], "vocabulary": 300, "train": 10000}
 SCALE["corpus"] |= {"validation": 1024, "calibration": 512, "probe": 512}
-SCALE["measure"] |= {"trunk_every": "1/2", "cooldown_every": "1/6"}
+SCALE["measure"] |= {"trunk_every": "12/190", "cooldown_every": "4/190"}
 SCALE["evaluation"] |= {"blocks": 32, "batch": 8}
 SCALE["calibration"] |= {"sequences": 32, "batch": 8}
 
+TRUNK = {"schedule": "constant", "peak_lr": 1e-2, "length": "24/190", "warmup": "3/190"}
 RUNS: dict[str, Any] = {
-    "defaults": {
-        "optimizer": {
-            "kind": "adamw",
-            "betas": [0.9, 0.95],
-            "eps": 1e-8,
-            "weight_decay": 0.1,
-            "clip": 1.0,
-        },
-        "warmup": "1/8",
-        "checkpoint_every": "1/12",
-    },
-    "runs": {
-        "trunk": {"schedule": "constant", "peak_lr": 1e-2, "length": 1, "state_every": "1/4"},
-        "branch": {"trunk": "trunk", "at": "1/2", "cooldown": "1/3"},
-        "cosine": {"schedule": "cosine", "peak_lr": 1e-2, "length": "1/2", "floor": 0.1},
-    },
-    "averages": {"lawa": {"trajectory": "trunk", "every": "1/12", "window": 3}},
+    "trunk": {**TRUNK, "checkpoint_every": "2/190", "state_every": "6/190"},
+    "branch": {"trunk": "trunk", "at": "12/190", "cooldown": "8/190", "checkpoint_every": "2/190"},
 }
+AVERAGES: dict[str, Any] = {"lawa": {"trajectory": "trunk", "every": "2/190", "window": 3}}
 
-GPTQ = {
+GPTQ: dict[str, Any] = {
     "method": "gptq",
     "group_size": {"at_most": 16},
     "symmetric": True,
@@ -60,30 +48,28 @@ GPTQ = {
     "damping": 0.05,
     "block_size": 128,
 }
-
 QUANTIZERS: dict[str, Any] = {
-    "gptq-4bit": {**GPTQ, "bits": 4},
-    "gptq-3bit": {**GPTQ, "bits": 3},
-    "rtn-3bit": {"method": "rtn", "bits": 3, "group_size": {"at_most": 16}},
+    "gptq4": {**GPTQ, "bits": 4},
+    "gptq3": {**GPTQ, "bits": 3},
+    "rtn3": {"method": "rtn", "bits": 3, "group_size": {"at_most": 16}},
 }
 
-FIGURES: dict[str, Any] = {
-    "fig04": {
-        "title": "A title",
-        "caption": "A caption.",
-        "curves": {"Stable": ["trunk"], "Decay": ["branch"]},
-        "quantizers": ["gptq-4bit"],
-    }
-}
+
+def edit_yaml(path: Path, change: Callable[[Any], None]) -> None:
+    """Change the content of a YAML file."""
+    content = yaml.safe_load(path.read_text())
+    change(content)
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
 
 
 def tiny_config(folder: Path) -> Path:
     """Write the tiny configuration, as scale smoke, to `folder`/config."""
     config = folder / "config"
-    (config / "scales").mkdir(parents=True)
-    files = {"runs": RUNS, "quantizers": QUANTIZERS, "figures": FIGURES, "scales/smoke": SCALE}
-    for name, content in files.items():
-        (config / f"{name}.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    shutil.copytree(ROOT / "config", config)
+    (config / "scales/smoke.yaml").write_text(yaml.safe_dump(SCALE, sort_keys=False))
+    edit_yaml(config / "quantizers.yaml", lambda found: found.update(QUANTIZERS))
+    edit_yaml(config / "runs.yaml", lambda found: found["runs"].update(RUNS))
+    edit_yaml(config / "runs.yaml", lambda found: found["averages"].update(AVERAGES))
     return config
 
 
@@ -147,11 +133,14 @@ def differing(one: Mapping[str, bytes], other: Mapping[str, bytes]) -> list[str]
 
 
 def python(
-    arguments: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None
+    arguments: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+    prefix: Sequence[str] = (),
 ) -> CompletedProcess[str]:
-    """Run this Python in a process of its own in `folder`."""
+    """Run this Python in a process of its own in `folder`, under the command `prefix` if any."""
     return run(
-        [sys.executable, *arguments],
+        [*prefix, sys.executable, *arguments],
         cwd=folder,
         env={**os.environ, **(environment or {})},
         capture_output=True,

@@ -49,10 +49,10 @@ def average(workspace: Workspace, trunk: Manifest) -> Manifest:
 @pytest.fixture(scope="session")
 def rtn(workspace: Workspace, trunk: Manifest) -> Manifest:
     """The trunk rounded to 3 bits."""
-    return workspace.build(workspace.plan.quantize("trunk", "rtn-3bit", "all"))
+    return workspace.build(workspace.plan.quantize("trunk", "rtn3", "all"))
 
 
 @pytest.fixture(scope="session")
 def gptq(workspace: Workspace, trunk: Manifest) -> Manifest:
     """The trunk under 3-bit GPTQ."""
-    return workspace.build(workspace.plan.quantize("trunk", "gptq-3bit", "all"))
+    return workspace.build(workspace.plan.quantize("trunk", "gptq3", "all"))

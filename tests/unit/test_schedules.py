@@ -1,6 +1,7 @@
 """Learning-rate schedules against properties and closed forms."""
 
 import math
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -52,7 +53,7 @@ def test_rates_stay_between_zero_and_peak_and_fall_after_the_warmup(schedule):
     after = found[warmup:]
     assert min(after) >= schedule["floor"] * (1 - 1e-15), (min(after), schedule)
     assert min(found[:warmup]) > 0
-    rises = [i for i, (a, b) in enumerate(zip(after, after[1:], strict=False)) if b > a]
+    rises = [i for i, (a, b) in enumerate(pairwise(after)) if b > a]
     assert not rises, f"rises after step {warmup + rises[0]}"
 
 
@@ -112,7 +113,7 @@ def test_rates_change_by_small_steps(schedule):
         schedule.get("shape", ""), math.pi / 2 / length
     )
     limit = peak * max(1 / warmup, steepest) * (1 + 1e-9)
-    jumps = [abs(b - a) for a, b in zip(found, found[1:], strict=False)]
+    jumps = [abs(b - a) for a, b in pairwise(found)]
     assert max(jumps) <= limit, (jumps.index(max(jumps)), max(jumps), limit)
 
 

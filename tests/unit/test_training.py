@@ -347,7 +347,7 @@ def test_the_curve_holds_every_logged_step(trunk, config, make, data):
     row = rows[1]
     assert float(row["loss"]) == float(losses[3][0])
     assert float(row["gradient_norm"]) == float(losses[3][1])
-    norm = math.sqrt(sum(float(p.double().square().sum()) for p in trainer.model.parameters()))
+    norm = math.sqrt(sum(p.double().square().sum().item() for p in trainer.model.parameters()))
     assert float(row["weight_norm"]) == pytest.approx(norm, rel=1e-5)
     assert float(row["lr"]) == config["schedule"]["peak"]
     assert int(row["tokens"]) == 4 * 4 * 16

@@ -1,5 +1,6 @@
 """Models: fresh ones of the paper's architecture, and saved ones from a checkpoint folder."""
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,9 @@ from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM, GPTNeoXConfig, GPTNeoXForCausalLM, PreTrainedModel
 
 from ptq_dynamics.problem import Problem
+
+# bitsandbytes logs a line per layer call: inputs are cast to float16 to be rounded.
+logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
 
 
 def device() -> torch.device:

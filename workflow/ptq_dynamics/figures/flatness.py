@@ -10,7 +10,7 @@ import seaborn as sns
 from scipy.stats import bootstrap, spearmanr
 
 from ptq_dynamics.figures.curves import Curves, footer
-from ptq_dynamics.figures.panels import HEIGHT, WIDTH, save
+from ptq_dynamics.figures.panels import HEIGHT, WIDTH, plain_log_ticks, save
 from ptq_dynamics.figures.style import LINES, SETTINGS
 from ptq_dynamics.stage import Context
 
@@ -43,6 +43,7 @@ def run(context: Context) -> Mapping[str, Any]:
             look = {"color": line.color, "marker": line.marker, "elinewidth": 0.6}
             ax.errorbar(part.x, part.y, yerr=spread, linestyle="none", label=name, **look)
         ax.set_xscale("log")
+        plain_log_ticks(ax.xaxis)
         ax.yaxis.set_major_formatter("{x:.2%}")
         ax.set(xlabel=label, ylabel=f"{settings['bits']}-bit quantization error (%)")
         ax.set_title(f"Spearman ρ = {rho:.2f} [{low:.2f}, {high:.2f}], n = {len(table)}")

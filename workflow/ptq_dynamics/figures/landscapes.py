@@ -1,5 +1,6 @@
 """Loss landscapes in the plane of a final checkpoint, an earlier one and its quantized weights."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -68,11 +69,12 @@ def _draw_panel(
         )
     distances = [manifest.facts[f"distance_{name}"] for name in ("previous", "quantized")]
     ax.set_title(
-        f"{label}   ‖Θ$_K$−Θ$_{{K-1}}$‖ = {distances[0]:.2f}   ‖Θ$_K$−Θ̂$_K$‖ = {distances[1]:.2f}",
+        f"{label}   ‖Θ$_K$−Θ$_{{K-1}}$‖ = {distances[0]:.2g}   ‖Θ$_K$−Θ̂$_K$‖ = {distances[1]:.2g}",
         fontsize=8,
     )
     ax.set(xlabel="Distance along Θ$_{K-1}$ − Θ$_K$", ylabel="Distance across")
     ax.grid(False)
-    bar = ax.figure.colorbar(filled, ax=ax, format="%.2f")
+    digits = max(2, 1 - math.floor(math.log10(grid.loss.max() - grid.loss.min())))
+    bar = ax.figure.colorbar(filled, ax=ax, format=f"%.{digits}f")
     bar.set_label("Validation loss (nats/token)", fontsize=7)
     bar.ax.tick_params(labelsize=7)

@@ -12,8 +12,9 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, PercentFormatter
+from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter, PercentFormatter
 
 from ptq_dynamics.figures.style import LINES, SETTINGS, Line
 
@@ -88,6 +89,7 @@ def _draw_panel(ax: Axes, panel: Panel, table: pd.DataFrame, lines: Mapping[str,
         ax.yaxis.set_major_formatter(PercentFormatter(xmax=1))
     if panel.log_y:
         ax.set_yscale("log")
+        plain_log_ticks(ax.yaxis)
     if right is not None:
         right.set_ylabel(str(panel.right))
         right.set_ylim(bottom=0)
@@ -95,6 +97,13 @@ def _draw_panel(ax: Axes, panel: Panel, table: pd.DataFrame, lines: Mapping[str,
         right.grid(False)
         ax.set_zorder(right.get_zorder() + 1)
         ax.patch.set_visible(False)
+
+
+def plain_log_ticks(axis: Axis) -> None:
+    """Label a logarithmic axis at 1, 2 and 5 times the powers of ten, and nowhere else."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _legend(axes: Sequence[Axes]) -> tuple[list, list[str]]:

@@ -33,7 +33,7 @@ SETTINGS = {
     "savefig.dpi": 200,
     "font.size": 9,
     "axes.titlesize": 9,
-    "axes.labelsize": 9,
+    "axes.labelsize": 8,
     "legend.fontsize": 8,
     "xtick.labelsize": 8,
     "ytick.labelsize": 8,

@@ -30,7 +30,8 @@ def run_probe(context: Context, probe: Probe) -> Mapping[str, Any]:
         folder = source.subfolder(checkpoint.folder)
         # Fused attention has no second derivative.
         model = models.load(folder, attn_implementation="eager")
-        for metric in probe(LossHessian(model, probes, config["batch"]), config):
+        hessian = LossHessian(model, probes, config["batch"], keep_graph=config["keep_graph"])
+        for metric in probe(hessian, config):
             measured = {"metric": metric.name, "value": metric.value, "stderr": metric.error}
             rows.append(measurements.row(config["columns"], source, checkpoint) | measured)
         context.progress.maybe(f"step {checkpoint.step}")

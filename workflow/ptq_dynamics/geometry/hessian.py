@@ -46,12 +46,14 @@ class Spectrum:
     residuals: [k] float64, |Hv - value v| / |value|.
     iterations: Hessian-vector products used.
     converged: whether every residual reached the tolerance.
+    top: [P], unit norm, the Ritz vector of the first value.
     """
 
     values: Tensor
     residuals: Tensor
     iterations: int
     converged: bool
+    top: Tensor
 
 
 @dataclass(frozen=True)
@@ -131,21 +133,23 @@ def top_eigenvalue(
     tolerance: float,
     max_iterations: int,
     generator: torch.Generator,
+    start: Tensor | None = None,
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
 ) -> Eigenpair:
-    """Sharpness: eigenvalue of largest magnitude by power iteration from a Gaussian start.
+    """Sharpness: eigenvalue of largest magnitude by power iteration, from a Gaussian start or from
+    the unit vector `start` ([dim]).
 
     Stops when |Hv - value v| <= tolerance |value|: some eigenvalue then lies that close to the
     result. PyHessian's rule (relative change of the quotient below 1e-3) bounds nothing. Neither
     rule shows that the eigenvalue is the largest: a start nearly orthogonal to the dominant
-    eigenvector can settle on the next one; `top_spectrum` with k = 1 is safer.
+    eigenvector can settle on the next one; `top_spectrum` gives a start that is not.
     A negative value means that the most negative curvature outweighs the most positive. Eigenvalues
     of equal magnitude and opposite sign never converge, and `converged` says so.
     generator: on the CPU: every device sees the same start. dtype, device: those of `matvec`.
     ValueError: max_iterations < 1.
     """
-    v = _gaussian(dim, generator, dtype, device)
+    v = _gaussian(dim, generator, dtype, device) if start is None else start
     for iteration in range(1, max_iterations + 1):
         product = matvec(v)
         value = _dot(v, product)
@@ -199,7 +203,9 @@ def top_spectrum(
             rest = _orthogonal(_gaussian(dim, generator, dtype, device), basis)
         basis.append(rest / torch.linalg.vector_norm(rest))
         tridiagonal[step, step - 1] = tridiagonal[step - 1, step] = beta
-    return Spectrum(values, residuals, step, converged)
+    ritz = vectors[:, order[0]].to(dtype).tolist()
+    top = sum((c * q for c, q in zip(ritz, basis, strict=True)), torch.zeros_like(basis[0]))
+    return Spectrum(values, residuals, step, converged, functional.normalize(top, dim=0))
 
 
 def trace(

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
-import torch
 from torch.nn.utils import vector_to_parameters
 
 from ptq_dynamics import models, tokens, trajectory
@@ -57,8 +56,8 @@ def run(context: Context) -> Mapping[str, Any]:
     pd.DataFrame(grid).to_csv(context.out / GRID, index=False)
     pd.DataFrame(points).to_csv(context.out / POINTS, index=False)
     return {
-        "distance_previous": float(torch.dist(here.double(), there.double())),
-        "distance_quantized": float(torch.dist(here.double(), rounded.double())),
+        "distance_previous": section.training_distance,
+        "distance_quantized": section.quantization_distance,
     }
 
 

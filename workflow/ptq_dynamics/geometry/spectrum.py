@@ -24,6 +24,8 @@ def probe(hessian: LossHessian, config: Mapping[str, Any]) -> Iterator[Metric]:
         tolerance=config["tolerance"],
         max_iterations=config["max_iterations"],
         generator=torch.Generator().manual_seed(config["seed"]),
+        dtype=hessian.dtype,
+        device=hessian.device,
     )
     pairs = zip(spectrum.values.tolist(), spectrum.residuals.tolist(), strict=True)
     for number, (value, residual) in enumerate(pairs, start=1):

@@ -86,6 +86,8 @@ def smooth(
     with patch_attr(IntermediatesCache, "pin_memory", _pin_memory):
         oneshot(
             model=model,
+            # Nothing is tokenized, but without a processor oneshot looks for one in the checkpoint.
+            processor=object(),  # type: ignore[arg-type]
             dataset=DataLoader(batches, batch_size=None),  # type: ignore[arg-type]
             recipe=[awq, _rounding(settings, list(layers))],
             # The "basic" pipeline searches the scales with quantization left on.

@@ -41,6 +41,7 @@ def quantize(
             model=model,
             dataset=dataset,
             recipe=modifier,
+            processor=object(),  # none is needed: the data set is tokens
             batch_size=calibration.batch_size,
             num_calibration_samples=len(calibration.tokens),
             max_seq_length=calibration.tokens.shape[1],

@@ -1,0 +1,297 @@
+"""GPTQ against a float64 reference written here, rounding against llm-compressor's, layer errors."""
+
+import copy
+
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from llmcompressor import oneshot, reset_session
+from llmcompressor.modifiers.quantization import QuantizationModifier
+from ptq_dynamics import models, tokens, trajectory
+from ptq_dynamics.problem import Problem
+from ptq_dynamics.quantize import gptq as gptq_stage
+from ptq_dynamics.quantize import rtn as rtn_stage
+from ptq_dynamics.quantize.layers import (
+    check_groups,
+    gram_matrices,
+    layer_errors,
+    round_to_nearest,
+    symmetric_scales,
+)
+from ptq_dynamics.quantize.method import LAYERS, Calibration
+from safetensors.torch import load_file
+from support import Workspace, artifacts, copy_results, differing
+
+# The share of codes that may differ from the reference: float32 ties that fall the other way.
+TIES = 0.005
+SETTINGS = {"symmetric": True, "activation_order": "static", "damping": 0.05, "block_size": 128}
+
+
+@pytest.fixture(scope="module")
+def folder(trunk):
+    return trunk.folder / trajectory.checkpoints(trunk)[-1].folder
+
+
+@pytest.fixture(scope="module")
+def calibration(corpus):
+    return Calibration(tokens.blocks(corpus.file("calibration.bin"), 16, 32), 8)
+
+
+@pytest.fixture(scope="module")
+def original(folder):
+    return models.linear_layers(models.load(folder))
+
+
+def quantized(folder, calibration, bits, group, **changes):
+    settings = {**SETTINGS, "bits": bits, "group_size": group, **changes}
+    (result,) = gptq_stage.quantize([folder], calibration, settings)
+    return result.weights
+
+
+# The reference: Frantar et al., arXiv 2210.17323, algorithm 1, in float64.
+
+
+def grid_steps(weight, bits, group):
+    """Step of every weight's grid: half the steps of the grid reach the group's largest weight."""
+    parts = weight.reshape(len(weight), -1, group)
+    largest = parts.abs().amax(dim=2)
+    return (largest * 2 / (2**bits - 1)).repeat_interleave(group, dim=1)
+
+
+def nearest(value, step, bits):
+    return torch.round(value / step).clamp(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+def reference_gptq(weight, hessian, bits, group, damping, ordered):
+    """Codes of one layer [out, in], columns in descending order of the Hessian's diagonal."""
+    columns = weight.shape[1]
+    step = grid_steps(weight, bits, group)
+    diagonal = hessian.diagonal()
+    order = diagonal.argsort(descending=True) if ordered else torch.arange(columns)
+    weight, step = weight[:, order].clone(), step[:, order]
+    hessian = hessian[order][:, order].clone()
+    hessian += torch.eye(columns, dtype=torch.float64) * damping * diagonal.mean()
+    upper = torch.linalg.cholesky(torch.linalg.inv(hessian)).T
+    codes = torch.zeros_like(weight)
+    for i in range(columns):
+        codes[:, i] = nearest(weight[:, i], step[:, i], bits)
+        error = (weight[:, i] - codes[:, i] * step[:, i]) / upper[i, i]
+        weight[:, i:] -= torch.outer(error, upper[i, i:])
+    return codes[:, order.argsort()]
+
+
+def block_inputs(model, block, batch):
+    """Input of every linear layer of one block, [tokens, in]."""
+    found, handles = {}, []
+    for name, layer in models.linear_layers(model).items():
+        if f".layers.{block}." in name:
+            handles.append(
+                layer.register_forward_hook(
+                    lambda _m, x, _y, name=name: found.__setitem__(name, x[0].flatten(0, 1))
+                )
+            )
+    with torch.no_grad():
+        model(batch, use_cache=False)
+    for handle in handles:
+        handle.remove()
+    return found
+
+
+def reference_model(folder, calibration, bits, group, damping=0.05, ordered=True):
+    """Codes and dequantized weights of all layers: block by block, each on the outputs of the
+    quantized blocks before it."""
+    model = models.load(folder).double()
+    layers = models.linear_layers(model)
+    codes = {}
+    for block in range(model.config.num_hidden_layers):
+        for name, x in block_inputs(model, block, calibration.tokens).items():
+            weight = layers[name].weight.detach()
+            hessian = 2 * x.T @ x / len(x)
+            found = reference_gptq(weight, hessian, bits, group, damping, ordered)
+            codes[name] = found, grid_steps(weight, bits, group)
+        for name, (found, step) in codes.items():
+            layers[name].weight.data = found * step
+    return codes
+
+
+@pytest.mark.parametrize(("bits", "group"), [(3, 16), (4, 16), (4, 8), (3, 32)])
+def test_gptq_gives_the_codes_of_the_reference(folder, calibration, bits, group):
+    weights = quantized(folder, calibration, bits, group)
+    reference = reference_model(folder, calibration, bits, group)
+    assert weights.keys() == reference.keys()
+    for name, (codes, step) in reference.items():
+        found = weights[name].double() / step
+        assert (found - found.round()).abs().max() < 1e-4, f"{name} is off its own grid"
+        different = (found.round() != codes).double().mean().item()
+        assert different <= TIES, f"{name}: {different:.2%} of the codes differ"
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments"),
+    [({"activation_order": None}, {"ordered": False}), ({"damping": 0.01}, {"damping": 0.01})],
+    ids=["unordered", "damping"],
+)
+def test_settings_of_gptq_mean_what_the_reference_means(folder, calibration, change, arguments):
+    weights = quantized(folder, calibration, 3, 16, **change)
+    reference = reference_model(folder, calibration, 3, 16, **arguments)
+    usual = reference_model(folder, calibration, 3, 16)
+    moved = 0.0
+    for name, (codes, step) in reference.items():
+        found = (weights[name].double() / step).round()
+        different = (found != codes).double().mean().item()
+        assert different <= TIES, f"{name}: {different:.2%} of the codes differ"
+        moved = max(moved, (codes != usual[name][0]).double().mean().item())
+    assert moved > 5 * TIES, "the setting changes nothing that this test could see"
+
+
+@pytest.mark.parametrize("bits", [3, 4])
+def test_gptq_has_less_output_error_than_rounding(folder, calibration, original, bits):
+    model = models.load(folder)
+    grams = gram_matrices(model, calibration.tokens, calibration.batch_size)
+    before = {name: layer.weight for name, layer in original.items()}
+    rounded = {}
+    for name, weight in before.items():
+        codes, scales = round_to_nearest(weight.detach(), bits, 16)
+        rounded[name] = codes * scales.repeat_interleave(16, dim=1)
+    by_gptq = layer_errors(before, quantized(folder, calibration, bits, 16), grams)
+    by_rounding = layer_errors(before, rounded, grams)
+    for name in before:
+        assert by_gptq[name].output_mse < by_rounding[name].output_mse, name
+        assert by_gptq[name].weight_mse >= by_rounding[name].weight_mse, name
+
+
+def test_gptq_leaves_the_checkpoint_as_it_is(folder, calibration):
+    before = artifacts(folder)
+    quantized(folder, calibration, 3, 16)
+    assert not differing(before, artifacts(folder))
+
+
+# Rounding
+
+
+@pytest.mark.parametrize(("bits", "group"), [(3, 16), (4, 32), (8, 8)])
+def test_rounding_is_that_of_llm_compressor(folder, bits, group):
+    settings = {"bits": bits, "group_size": group}
+    (found,) = rtn_stage.quantize([folder], Calibration(torch.zeros(1, 1), 1), settings)
+    model = models.load(folder)
+    names = list(models.linear_layers(model))
+    weights = {"num_bits": bits, "type": "int", "symmetric": True, "strategy": "group"}
+    weights |= {"group_size": group, "observer": "memoryless_minmax"}
+    reset_session()
+    oneshot(
+        model=model,
+        recipe=QuantizationModifier(
+            config_groups={"blocks": {"targets": names, "weights": weights}}
+        ),
+        pipeline="datafree",
+        log_dir=None,
+    )
+    for name, layer in models.linear_layers(model).items():
+        steps = layer.weight_scale.detach().repeat_interleave(group, dim=1)
+        low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+        theirs = torch.round(layer.weight.detach() / steps).clamp(low, high) * steps
+        assert torch.equal(found.weights[name], theirs), name
+
+
+@given(
+    st.integers(0, 2**31),
+    st.sampled_from([2, 3, 4, 8]),
+    st.sampled_from([1, 2, 4, 8]),
+    st.floats(-6, 6),
+)
+def test_rounding_goes_to_the_nearest_point_of_the_grid(seed, bits, group, power):
+    generator = torch.Generator().manual_seed(seed)
+    weight = torch.randn(5, 8, generator=generator) * 10**power
+    codes, scales = round_to_nearest(weight, bits, group)
+    step = scales.repeat_interleave(group, dim=1).double()
+    low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    points = torch.arange(low, high + 1)[None, None, :] * step[:, :, None]
+    best = (points - weight.double()[:, :, None]).abs().amin(dim=2)
+    gap = (codes * step - weight.double()).abs()
+    assert ((gap - best) <= 1e-6 * step).all(), (gap - best).max()
+    assert ((gap / step) <= 0.5 + 1e-5).all(), (gap / step).max()
+
+
+def test_a_group_of_zeros_stays_zero():
+    weight = torch.zeros(2, 8)
+    weight[0, :4] = 1.0
+    codes, scales = round_to_nearest(weight, 4, 4)
+    assert codes[1].tolist() == [0] * 8
+    assert torch.isfinite(scales).all()
+    assert symmetric_scales(weight, 4, 4)[0, 0] == 1 / 7.5
+
+
+def test_a_group_size_that_does_not_divide_a_width_is_a_problem(folder):
+    with pytest.raises(Problem, match=r"group_size 24 does not divide the 32 input columns of gpt"):
+        check_groups(models.load(folder), 24)
+
+
+# Jobs
+
+
+@pytest.mark.parametrize("name", ["gptq3", "rtn3"])
+def test_two_runs_of_a_job_give_equal_bytes(workspace, trunk, gptq, rtn, tmp_path, name):
+    plan = workspace.plan
+    copy_results(
+        workspace.folder, tmp_path, [plan.corpus().folder, plan.train("trunk").folder]
+    )
+    again = Workspace(tmp_path, plan).build(plan.quantize("trunk", name, "all"))
+    first = {"gptq3": gptq, "rtn3": rtn}[name]
+    assert again.text() == first.text()
+    assert not differing(artifacts(first.folder), artifacts(again.folder))
+
+
+@pytest.mark.parametrize("name", ["gptq3", "rtn3"])
+def test_quantized_checkpoints_differ_in_the_blocks_linear_weights_alone(
+    trunk, gptq, rtn, original, name
+):
+    found = {"gptq3": gptq, "rtn3": rtn}[name]
+    assert found.facts["quantized_layers"] == sorted(original)
+    assert len(original) == 8  # four of each block (section 3)
+    for point in trajectory.checkpoints(found):
+        before = load_file(trunk.folder / point.folder / "model.safetensors")
+        after = load_file(found.folder / point.folder / "model.safetensors")
+        assert before.keys() == after.keys()
+        changed = {key for key in before if not torch.equal(before[key], after[key])}
+        assert changed == {f"{layer}.weight" for layer in original}, point.step
+        assert models.load(found.folder / point.folder).num_parameters() > 0
+
+
+def test_recorded_layer_errors_are_those_of_weights_and_activations(
+    trunk, gptq, calibration, folder
+):
+    table = pd.read_csv(gptq.folder / LAYERS, float_precision="round_trip")
+    point = trajectory.checkpoints(gptq)[-1]
+    before, after = models.load(folder), models.load(gptq.folder / point.folder)
+    rows = table[table.step == point.step].set_index("layer")
+    layers = models.linear_layers(after)
+    assert set(rows.index) == set(layers)
+    for block in range(2):
+        for name, x in block_inputs(before, block, calibration.tokens).items():
+            weight = models.linear_layers(before)[name].weight.detach().double()
+            other = layers[name].weight.detach().double()
+            outputs, changed = x.double() @ weight.T, x.double() @ other.T
+            expected = {
+                "weight_mse": (weight - other).square().mean(),
+                "weight_relative": (weight - other).square().sum() / weight.square().sum(),
+                "output_mse": (outputs - changed).square().mean(),
+                "output_relative": (outputs - changed).square().sum() / outputs.square().sum(),
+            }
+            for column, value in expected.items():
+                assert rows.loc[name, column] == pytest.approx(value.item(), rel=1e-4), (
+                    name,
+                    column,
+                )
+
+
+def test_gram_matrices_are_means_over_tokens_whatever_the_batch(folder, calibration):
+    model = models.load(folder)
+    one = gram_matrices(model, calibration.tokens, 1)
+    all_ = gram_matrices(copy.deepcopy(model), calibration.tokens, 32)
+    for name, x in block_inputs(model, 0, calibration.tokens).items():
+        expected = (x.double().T @ x.double() / len(x)).float()
+        for found in (one[name], all_[name]):
+            assert torch.allclose(found, expected, rtol=1e-4, atol=1e-5), name
+    assert not any(module._forward_hooks for module in model.modules())

@@ -1,0 +1,343 @@
+"""Jobs: a result is there whole or not at all, and what goes wrong is said in one line."""
+
+import json
+import os
+import shutil
+import time
+from contextlib import chdir
+from subprocess import run as run_process
+
+import pytest
+from ptq_dynamics.manifest import canonical, sha256
+from ptq_dynamics.run import execute
+from ptq_dynamics.warm import client
+from support import (
+    Workspace,
+    artifacts,
+    copy_results,
+    differing,
+    log_of,
+    python,
+    specification,
+    visible,
+)
+
+
+@pytest.fixture
+def here(workspace, tmp_path):
+    """A workspace of its own with the corpus in it."""
+    copy_results(workspace.folder, tmp_path, [workspace.plan.corpus().folder])
+    return Workspace(tmp_path, workspace.plan)
+
+
+@pytest.fixture
+def with_trunk(here, workspace, trunk):
+    """The same with the trunk's checkpoints."""
+    copy_results(workspace.folder, here.folder, [here.plan.train("trunk").folder])
+    return here
+
+
+def one_error(text):
+    """The only error line of what a job printed, which holds no traceback."""
+    assert "Traceback" not in text, text
+    lines = [line for line in text.splitlines() if line.startswith("error:")]
+    assert len(lines) == 1, text
+    return lines[0]
+
+
+# Whole or not at all
+
+
+def test_a_result_is_its_files_a_record_and_a_manifest(with_trunk):
+    job = with_trunk.plan.evaluate("trunk", "fp", "all")
+    found = with_trunk.build(job)
+    folder = with_trunk.folder / job.folder
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"losses.safetensors", "manifest.json", "record.json", ".log"}
+    assert set(found.files) == {"losses.safetensors"}
+    record = json.loads((folder / "record.json").read_text())
+    assert record["job"] == json.loads(job.spec())
+    assert record["output"] == {job.manifest: found.digest()}
+    assert record["inputs"] == {
+        path: with_trunk.manifest(job_).digest()
+        for path, job_ in (
+            (with_trunk.plan.corpus().manifest, with_trunk.plan.corpus()),
+            (with_trunk.plan.train("trunk").manifest, with_trunk.plan.train("trunk")),
+        )
+    }
+    assert str(with_trunk.folder) not in (folder / "record.json").read_text()
+    assert record["seconds"] > 0 and record["peak_memory"] > 2**20
+    assert record["packages"].keys() == record["job"]["environment"].keys()
+
+
+def test_the_manifest_is_written_last(with_trunk):
+    job = with_trunk.plan.train("trunk")
+    with_trunk.build(job)
+    folder = with_trunk.folder / job.folder
+    written = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+    written.pop(folder / ".log")
+    assert max(written, key=written.__getitem__) == folder / "manifest.json"
+
+
+def test_a_failing_stage_leaves_nothing_to_be_seen(here, capsys):
+    job = here.plan.corpus()
+    shutil.rmtree(here.folder / job.folder)
+    assert here.attempt(job, train=10**9) == 1
+    assert "lower corpus.train" in one_error(capsys.readouterr().err)
+    assert visible(here.folder / job.folder) == {}
+    assert "lower corpus.train" in (here.folder / log_of(job)).read_text()
+
+
+def test_a_failing_stage_leaves_an_earlier_result_alone(here, capsys):
+    job = here.plan.corpus()
+    before = visible(here.folder / job.folder)
+    assert before
+    assert here.attempt(job, train=10**9) == 1
+    one_error(capsys.readouterr().err)
+    assert not differing(before, visible(here.folder / job.folder))
+
+
+def test_a_rebuild_removes_the_files_of_the_earlier_result(with_trunk):
+    job = with_trunk.plan.train("trunk")
+    found = with_trunk.build(job, last=6)
+    kept = {name.split("/")[0] for name in visible(with_trunk.folder / job.folder)}
+    assert kept == {name.split("/")[0] for name in found.files} | {"manifest.json", "record.json"}
+    assert "step-0000008" not in kept and "step-0000006" in kept
+    leftovers = [p.name for p in (with_trunk.folder / job.folder).glob(".*") if p.name != ".log"]
+    assert not leftovers
+
+
+def test_jobs_that_share_a_folder_leave_each_others_files_alone(here):
+    plan = here.plan
+    (here.folder / plan.results).mkdir(exist_ok=True)
+    other = here.folder / plan.results / "other.csv"
+    other.write_text("kept")
+    copied = here.folder / plan.corpus().manifest
+    before = copied.read_bytes()
+    job = plan.collect()
+    spec = {**specification(job), "inputs": {"measurements": []}}
+    with chdir(here.folder):
+        execute(spec)
+    assert other.read_text() == "kept"
+    assert copied.read_bytes() == before
+
+
+def test_an_interrupted_job_of_another_specification_is_not_gone_on_from(here):
+    job = here.plan.train("trunk")
+    stale = here.folder / job.folder / ".work-0123456789abcdef"
+    (stale / "out" / "step-0000099").mkdir(parents=True)
+    (stale / "out" / "step-0000099" / "model.safetensors").write_bytes(b"stale")
+    here.build(job)
+    assert not stale.exists()
+    assert "step-0000099" not in {path.name for path in (here.folder / job.folder).iterdir()}
+
+
+def test_a_job_that_fails_while_its_result_is_published_leaves_no_manifest(here, trunk, capsys):
+    job = here.plan.train("trunk")
+    blocker = here.folder / job.folder / ".record.json.partial"
+    blocker.mkdir(parents=True)
+    assert here.attempt(job) == 1
+    one_error(capsys.readouterr().err)
+    assert not (here.folder / job.manifest).exists()
+    blocker.rmdir()
+    assert here.build(job).text() == trunk.text()
+    assert not differing(artifacts(trunk.folder), artifacts(here.folder / job.folder))
+
+
+# One line
+
+
+def evaluate_with(here, harm, capsys):
+    job = here.plan.evaluate("trunk", "fp", "all")
+    source = here.folder / here.plan.train("trunk").folder
+    harm(source)
+    assert here.attempt(job) == 1
+    assert visible(here.folder / job.folder) == {}
+    return one_error(capsys.readouterr().err), source
+
+
+def last_weights(source):
+    return sorted(source.glob("step-*/model.safetensors"))[-1]
+
+
+def truncate(source):
+    path = last_weights(source)
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def corrupt(source):
+    path = last_weights(source)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [
+        (truncate, ("model.safetensors has", "bytes instead of")),
+        (corrupt, ("model.safetensors is damaged",)),
+        (lambda source: last_weights(source).unlink(), ("model.safetensors is missing",)),
+    ],
+    ids=["truncated", "one-bit", "missing"],
+)
+def test_a_damaged_checkpoint_is_named_with_the_remedy(with_trunk, capsys, harm, words):
+    line, _ = evaluate_with(with_trunk, harm, capsys)
+    job = with_trunk.plan.train("trunk")
+    assert line.startswith("error: evaluate trunk fp: ")
+    assert all(word in line for word in words), line
+    assert f"{job.folder}/step-0000024/model.safetensors" in line
+    assert f"rm {job.manifest}" in line
+
+
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [
+        (lambda path: path.unlink(), "is missing; build it with snakemake"),
+        (lambda path: path.write_text(path.read_text()[:50]), "is no manifest"),
+        (lambda path: path.write_text(""), "is no manifest"),
+    ],
+    ids=["missing", "truncated", "empty"],
+)
+def test_a_damaged_manifest_is_named_with_the_remedy(with_trunk, capsys, harm, words):
+    line, _ = evaluate_with(with_trunk, lambda source: harm(source / "manifest.json"), capsys)
+    assert f"{with_trunk.plan.train('trunk').manifest} {words}" in line
+
+
+def test_a_checkpoint_that_no_tool_reads_is_named(with_trunk, capsys):
+    """Damage that is older than the manifest, so that the digests agree with it."""
+
+    def harm(source):
+        path = source / "manifest.json"
+        weights = last_weights(source)
+        weights.write_bytes(weights.read_bytes()[:500])
+        content = json.loads(path.read_text())
+        name = str(weights.relative_to(source))
+        content["files"][name] = {"size": weights.stat().st_size, "sha256": sha256(weights)}
+        path.write_text(json.dumps(content))
+
+    line, _ = evaluate_with(with_trunk, harm, capsys)
+    assert "step-0000024 holds no readable checkpoint" in line, line
+    assert "rebuild it" in line
+
+
+def test_an_error_in_a_stage_is_one_line_and_its_traceback_is_in_the_log(with_trunk, capsys):
+    job = with_trunk.plan.evaluate("trunk", "fp", "all")
+    assert with_trunk.attempt(job, blocks="many") == 1
+    line = one_error(capsys.readouterr().err)
+    assert f"traceback in {log_of(job)}" in line
+    assert "Traceback (most recent call last)" in (with_trunk.folder / log_of(job)).read_text()
+
+
+def test_a_checkpoint_that_is_not_in_the_trajectory_is_a_problem(with_trunk, capsys):
+    job = with_trunk.plan.evaluate("trunk", "fp", "all")
+    assert with_trunk.attempt(job, steps=[5]) == 1
+    line = one_error(capsys.readouterr().err)
+    assert "has no checkpoint at step 5 (it has 12, from 2 to 24)" in line
+
+
+# Full disk
+
+FULL_DISK = """
+import json, sys
+from pathlib import Path
+from ptq_dynamics.run import execute
+for spec in json.load(open(sys.argv[1])):
+    print("job", spec["stage"], spec["folder"], file=sys.stderr, flush=True)
+    status = execute(spec)
+    seen = [str(p) for p in Path(spec["folder"]).rglob("*")
+            if p.is_file() and not any(part.startswith(".") for part in p.parts)]
+    print("result", json.dumps([status, seen]), file=sys.stderr, flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def full_disk(workspace, trunk, tmp_path_factory):
+    """What jobs say, by stage, whose results do not fit onto a file system of 48 KiB."""
+    if run_process(["unshare", "-Urm", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no file system of one's own can be mounted here")
+    folder = tmp_path_factory.mktemp("full")
+    plan = workspace.plan
+    copy_results(workspace.folder, folder, [plan.corpus().folder, plan.train("trunk").folder])
+    jobs = [
+        plan.corpus(),
+        plan.train("trunk"),
+        plan.average("lawa"),
+        plan.quantize("trunk", "rtn3", "all"),
+    ]
+    specs = [{**specification(job), "folder": f"small/{n}"} for n, job in enumerate(jobs)]
+    (folder / "small").mkdir()
+    (folder / "specs.json").write_text(json.dumps(specs))
+    (folder / "code.py").write_text(FULL_DISK)
+    mount = "mount -t tmpfs -o size=48k tmpfs small && exec \"$@\""
+    command = ["unshare", "-Urm", "sh", "-c", mount, "sh"]
+    done = python(["code.py", "specs.json"], folder, prefix=command)
+    assert done.stderr.count("result ") == len(specs), done.stderr
+    parts = done.stderr.split("job ")[1:]
+    return {part.split()[0]: part for part in parts}
+
+
+@pytest.mark.parametrize("stage", ["corpus.embedded", "train", "average", "quantize.rtn"])
+def test_a_full_disk_is_one_clear_line_and_no_half_result(full_disk, stage):
+    said, _, result = full_disk[stage].partition("result ")
+    status, seen = json.loads(result.splitlines()[0])
+    assert (status, seen) == (1, []), said
+    line = one_error(said)
+    assert line.startswith(f"error: {stage} ")
+    assert "the disk is full; free some space" in line
+
+
+# The warm process
+
+
+@pytest.fixture(scope="module")
+def warm():
+    before = dict(os.environ)
+    client.start()
+    deadline = time.monotonic() + 60
+    while not os.path.exists(os.environ[client.VARIABLE]):
+        assert time.monotonic() < deadline, "the warm process does not listen"
+        time.sleep(0.02)
+    yield client._servers[-1]
+    server = client._servers.pop()
+    server.stdin.close()
+    assert server.wait(timeout=20) == 0
+    os.environ.clear()
+    os.environ.update(before)
+
+
+def test_the_warm_process_gives_the_bytes_of_a_plain_one(
+    warm, here, workspace, trunk, rtn, gptq
+):
+    assert warm.poll() is None
+    plan = here.plan
+    jobs = [
+        (plan.train("trunk"), trunk),
+        (plan.quantize("trunk", "rtn3", "all"), rtn),
+        (plan.quantize("trunk", "gptq3", "all"), gptq),
+    ]
+    with chdir(here.folder):
+        for job, plain in jobs:
+            assert client.delegate(specification(job)) == 0, (here.folder / log_of(job)).read_text()
+            warm_result = here.manifest(job)
+            assert warm_result.text() == plain.text(), job.name
+            assert not differing(artifacts(plain.folder), artifacts(warm_result.folder))
+
+
+def test_a_problem_in_the_warm_process_is_a_status_and_one_line(warm, here, capfd):
+    job = here.plan.evaluate("trunk", "fp", "all")
+    with chdir(here.folder):
+        assert client.delegate(specification(job)) == 1
+    assert "manifest.json is missing" in one_error(capfd.readouterr().err)
+    assert visible(here.folder / job.folder) == {}
+
+
+def test_a_plain_process_serves_where_there_is_no_warm_one(with_trunk):
+    job = with_trunk.plan.evaluate("trunk", "fp", "all")
+    elsewhere = {client.VARIABLE: str(with_trunk.folder / "no-socket")}
+    arguments = ["-m", "ptq_dynamics.run", "--job", canonical(specification(job))]
+    done = python(arguments, with_trunk.folder, elsewhere)
+    assert done.returncode == 0, done.stderr
+    by_process = artifacts(with_trunk.folder / job.folder)
+    with_trunk.build(job)
+    assert not differing(by_process, artifacts(with_trunk.folder / job.folder))

@@ -1,0 +1,27 @@
+"""The types of the files under config/, and how they are read.
+
+Configuration holds what is built. Everything here is checked before any job starts; an error names
+the file, the key, the value and what is allowed.
+"""
+
+from ptq_dynamics.config.fields import SCALES
+from ptq_dynamics.config.loading import Config, load, read_yaml, schema
+from ptq_dynamics.config.quantizers import AtMost
+from ptq_dynamics.config.queries import Figure
+from ptq_dynamics.config.runs import Branch, Interpolation, Lawa, Whole
+from ptq_dynamics.config.scale import ModelShape
+
+__all__ = [
+    "SCALES",
+    "AtMost",
+    "Branch",
+    "Config",
+    "Figure",
+    "Interpolation",
+    "Lawa",
+    "ModelShape",
+    "Whole",
+    "load",
+    "read_yaml",
+    "schema",
+]

@@ -1,0 +1,51 @@
+"""What all types of configuration share."""
+
+import difflib
+from fractions import Fraction
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+
+SCALES = ("smoke", "laptop", "gpu", "paper")
+
+
+class Strict(BaseModel):
+    """A mapping with known keys only."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            for key in data:
+                if key not in cls.model_fields:
+                    near = difflib.get_close_matches(str(key), cls.model_fields, 1)
+                    hint = f"; did you mean {near[0]!r}?" if near else ""
+                    allowed = ", ".join(cls.model_fields)
+                    raise ValueError(f"unknown key {key!r}{hint} (allowed: {allowed})")
+        return data
+
+
+def _fraction(value: Any) -> Fraction:
+    try:
+        numerator, _, denominator = str(value).partition("/")
+        return Fraction(numerator) / Fraction(denominator or "1")
+    except (ValueError, ZeroDivisionError):
+        raise ValueError("must be a number or a fraction such as 18/190") from None
+
+
+# A share of the scale's budget of training steps, exact: 18/190 of 190,000 steps is 18,000.
+Share = Annotated[
+    Fraction,
+    BeforeValidator(_fraction),
+    Field(gt=0, le=1),
+    WithJsonSchema({"type": ["string", "number"], "description": "share of the budget, 18/190"}),
+]
+Count = Annotated[int, Field(gt=0)]
+Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+def _words(value: Any) -> Any:
+    # From the command line: --config figures="fig04 fig06".
+    return value.split() if isinstance(value, str) and value != "all" else value

@@ -1,0 +1,136 @@
+"""Types of config/scales/SCALE.yaml: the numbers of one scale."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from ptq_dynamics.config.fields import Count, Rate, Share, Strict
+
+
+class ModelShape(Strict):
+    """A GPT-NeoX and the batch it is trained with; `context` in tokens, `batch` in sequences."""
+
+    layers: Count
+    width: Count
+    heads: Count
+    feedforward: Count
+    rotary_fraction: Annotated[float, Field(gt=0, le=1)]
+    context: Count
+    batch: Count
+    micro_batch: Count | None = None
+
+    @model_validator(mode="after")
+    def _divides(self) -> "ModelShape":
+        if self.width % self.heads:
+            raise ValueError(f"heads {self.heads} does not divide width {self.width}")
+        if self.micro_batch and self.batch % self.micro_batch:
+            raise ValueError(f"micro_batch {self.micro_batch} does not divide batch {self.batch}")
+        return self
+
+
+class EmbeddedCorpus(Strict):
+    """Text of installed packages; sizes in tokens."""
+
+    source: Literal["embedded"]
+    packages: Annotated[list[str], Field(min_length=1)]
+    source_code: bool
+    shortest_document: Count
+    characters_per_token: Rate
+    vocabulary: Annotated[int, Field(ge=257, le=65536)]
+    train: Count
+    validation: Count
+    calibration: Count
+    probe: Count
+
+
+class DatasetSource(Strict):
+    """A data set as `datasets.load_dataset` reads it."""
+
+    path: str
+    name: str | None = None
+    data_files: str | None = None
+    split: str = "train"
+    revision: str | None = None
+    field: str = "text"
+    skip: Annotated[int, Field(ge=0)] = 0
+
+
+class DatasetsCorpus(Strict):
+    """Splits from public data sets with a public tokenizer; sizes in tokens."""
+
+    source: Literal["datasets"]
+    tokenizer: str
+    vocabulary: Annotated[int, Field(ge=257, le=65536)]
+    train_from: DatasetSource
+    validation_from: DatasetSource
+    calibration_from: DatasetSource
+    probe_from: DatasetSource
+    train: Count
+    validation: Count
+    calibration: Count
+    probe: Count
+
+
+class Measuring(Strict):
+    """Which checkpoints are measured: one every so often, besides the first and the last."""
+
+    trunk_every: Share
+    cooldown_every: Share
+
+
+class Evaluation(Strict):
+    """Validation blocks of the model's context, and how many go at once."""
+
+    blocks: Count
+    batch: Count
+
+
+class CalibrationSet(Strict):
+    """Calibration sequences of the model's context, and how many go at once."""
+
+    sequences: Count
+    batch: Count
+
+
+class Curvature(Strict):
+    """How the Hessian is probed: sequences of the probe split, and how many go at once; iteration
+    until the eigenvalue is known to `tolerance` (relative residual); whether the gradient's graph
+    is kept between products (faster, memory for all sequences); Rademacher vectors of the trace;
+    eigenvalues of the spectrum."""
+
+    sequences: Count
+    batch: Count
+    tolerance: Rate
+    max_iterations: Count
+    keep_graph: bool
+    trace_samples: Annotated[int, Field(ge=2)]
+    spectrum: Count
+
+
+class Grid(Strict):
+    """A regular grid of side × side points that reaches `margin` of the extent beyond the three
+    checkpoints; the loss is that of the first validation blocks."""
+
+    side: Annotated[int, Field(ge=2)]
+    margin: Annotated[float, Field(ge=0)]
+    blocks: Count
+
+
+class Scale(Strict):
+    """The numbers of one scale; `budget` and `log_every` in optimizer steps."""
+
+    description: str
+    budget: Count
+    models: dict[str, ModelShape]
+    precision: Literal["float32", "bfloat16"]
+    compile: bool
+    corpus: Annotated[EmbeddedCorpus | DatasetsCorpus, Field(discriminator="source")]
+    log_every: Count
+    measure: Measuring
+    evaluation: Evaluation
+    calibration: CalibrationSet
+    curvature: Curvature
+    landscape: Grid
+    shard: Count | None
+    threads: Count
+    warm: bool
