@@ -1,6 +1,6 @@
 """Types of config/config.yaml, figures.yaml and backends.yaml: what is built of it all."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 

@@ -41,7 +41,8 @@ def quantize(
             model=model,
             dataset=dataset,
             recipe=modifier,
-            processor=object(),  # none is needed: the data set is tokens
+            # Nothing is tokenized, but without a processor oneshot looks for one in the checkpoint.
+            processor=object(),  # type: ignore[arg-type]
             batch_size=calibration.batch_size,
             num_calibration_samples=len(calibration.tokens),
             max_seq_length=calibration.tokens.shape[1],
