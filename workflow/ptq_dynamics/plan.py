@@ -4,7 +4,7 @@ Pure functions of the configuration. The rules ask for a job by the wildcards of
 """
 
 from collections.abc import Iterator, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ class Plan:
 
     # Jobs
 
+    @cache
     def corpus(self) -> Job:
         """Token files and tokenizer."""
         corpus = self.config.scale.corpus
@@ -53,6 +54,7 @@ class Plan:
             corpus.model_dump(mode="json", exclude={"source"}),
         )
 
+    @cache
     def train(self, run: str) -> Job:
         """Training of one run."""
         this, whole, scale = self.timeline.run(run), self.timeline.trunk(run), self.config.scale
@@ -95,6 +97,7 @@ class Plan:
         }
         return Job("train", run, f"{self.results}/train/{run}", inputs, config)
 
+    @cache
     def average(self, average: str) -> Job:
         """Averages of checkpoints."""
         settings = self.config.runs.averages[average]
@@ -113,9 +116,10 @@ class Plan:
         """The job that makes a trajectory, whatever its kind."""
         return self.average(name) if name in self.config.runs.averages else self.train(name)
 
+    @cache
     def quantize(self, trajectory: str, quantizer: str, shard: str) -> Job:
         """Quantization of one shard of a trajectory."""
-        settings = self._quantizer(quantizer, trajectory)
+        settings = dict(self._quantizer(quantizer, trajectory))
         method = settings.pop("method")
         inputs = {
             "corpus": [self.corpus().manifest],
@@ -138,6 +142,7 @@ class Plan:
         name = f"{trajectory} {quantizer}"
         return Job(f"quantize.{method}", name, folder, inputs, config, scripts=scripts)
 
+    @cache
     def environment(self, method: str) -> Job:
         """The environment of a tool that cannot share the main one, from its lock file."""
         lock = Path("envs") / f"{method}.txt"
@@ -148,6 +153,7 @@ class Plan:
         }
         return Job("environment", method, f"envs/{method}", {}, config)
 
+    @cache
     def backends(self) -> Job:
         """The comparison of GPTQ backends."""
         settings = self.config.backends
@@ -162,6 +168,7 @@ class Plan:
         folder = f"{self.results}/backends"
         return Job("quantize.comparison", settings.trajectory, folder, inputs, config)
 
+    @cache
     def _quantizer(self, quantizer: str, trajectory: str) -> dict[str, Any]:
         """Settings of a quantizer for a trajectory's model, the group size resolved."""
         settings = self.config.quantizers[quantizer]
@@ -177,6 +184,7 @@ class Plan:
             resolved["group_size"] = max(fits)
         return resolved
 
+    @cache
     def evaluate(self, trajectory: str, method: str, shard: str) -> Job:
         """Validation losses of one shard under a quantizer, or in full precision."""
         full = method == FULL_PRECISION
@@ -196,6 +204,7 @@ class Plan:
             },
         )
 
+    @cache
     def measure(self, trajectory: str, method: str) -> Job:
         """Tidy measurements of a trajectory under a quantizer, or in full precision."""
         shards = self.timeline.shards(trajectory)
@@ -224,6 +233,7 @@ class Plan:
             "group_size": settings.get("group_size"),
         }
 
+    @cache
     def curvature(self, trajectory: str, probe: str, shard: str) -> Job:
         """Sharpness and trace, or spectrum, of one shard in full precision."""
         settings = self.config.scale.curvature.model_dump()
@@ -247,6 +257,7 @@ class Plan:
             },
         )
 
+    @cache
     def landscape(self, trajectory: str, quantizer: str, previous: int) -> Job:
         """Loss in the plane of a run's last checkpoint, its quantization and an earlier one."""
         last_shard = list(self.timeline.shards(trajectory))[-1]
@@ -269,6 +280,7 @@ class Plan:
             },
         )
 
+    @cache
     def components(self, figure: str) -> Job:
         """Principal components of the weights along a figure's trajectories."""
         settings = self.config.figures[figure]
@@ -284,6 +296,7 @@ class Plan:
             },
         )
 
+    @cache
     def collect(self) -> Job:
         """All measurements of the chosen figures in one table."""
         figures = [self.figure(name) for name in self.figures]
@@ -292,6 +305,7 @@ class Plan:
         files = ("measurements.csv",)
         return Job("collect", "measurements", self.results, inputs, {}, "measurements", files)
 
+    @cache
     def figure(self, figure: str) -> Job:
         """One figure."""
         settings = self.config.figures[figure]

@@ -1,5 +1,6 @@
 """When things happen in a run: its steps, checkpoints and measurements, from the configuration."""
 
+from functools import cache
 from typing import Any
 
 from ptq_dynamics import trajectory
@@ -32,10 +33,12 @@ class Timeline:
                 return self.base(line.end)
         return name
 
+    @cache
     def steps(self, share: Any) -> int:
         """A share of the budget in whole steps, at least one."""
         return max(1, round(share * self.config.scale.budget))
 
+    @cache
     def ends(self, name: str) -> tuple[int, int]:
         """First and last step of a run."""
         run = self.run(name)
@@ -49,10 +52,12 @@ class Timeline:
         run = self.run(name)
         return self.steps(run.checkpoint_every or self.config.runs.defaults.checkpoint_every)
 
+    @cache
     def grid(self, name: str) -> list[int]:
         """Steps of the checkpoints of a run."""
         return trajectory.grid(*self.ends(name), self.checkpoint_every(name))
 
+    @cache
     def state_steps(self, name: str) -> list[int]:
         """Steps at which a run keeps its whole state for others to branch off."""
         run = self.run(name)
@@ -62,6 +67,7 @@ class Timeline:
         regular = range(every, self.ends(name)[1] + 1, every) if every else ()
         return sorted({*regular, *map(self.steps, run.state_at)})
 
+    @cache
     def measured_steps(self, name: str) -> list[int]:
         """Steps of a trajectory that are quantized and evaluated: one every `measure.*_every`
         along its grid, its first and its last."""
@@ -77,6 +83,7 @@ class Timeline:
         every = self.steps(measure.cooldown_every if branch else measure.trunk_every)
         return [s for s in grid if (s - first) % every == 0 or s in (grid[0], grid[-1])]
 
+    @cache
     def shards(self, name: str) -> dict[str, list[int]]:
         """The measured steps of a trajectory by shard: one job each."""
         steps, size = self.measured_steps(name), self.config.scale.shard
