@@ -15,7 +15,7 @@ from ptq_dynamics.warm import client as warm
 min_version("9.27")
 
 
-configfile: "config/config.yaml"
+configfile: f"{workflow.basedir}/config/config.yaml"
 
 
 # Jobs run in the environment that Snakemake runs in, activated or not.

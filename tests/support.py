@@ -75,7 +75,7 @@ def tiny_config(folder: Path) -> Path:
 
 def plan(scale: str, config: Path = ROOT / "config", seed: int = 100) -> Plan:
     """The plan of everything under a configuration folder at one scale."""
-    return Plan(load({"scale": scale, "seed": seed, "figures": "all"}, config))
+    return Plan(load({"scale": scale, "seed": seed, "figures": "all"}, config), ROOT)
 
 
 @dataclass

@@ -15,16 +15,17 @@ from ptq_dynamics.stage import Context
 # Hidden, so that its tens of thousands of files are no part of the manifest.
 FOLDER = ".venv"
 PACKAGES = "packages.txt"
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def run(context: Context) -> Mapping[str, Any]:
     """Make a virtual environment from the lock file, beside the manifest; the result's file lists
     what is in it."""
-    lock = Path(context.config["lock"])
+    lock = REPOSITORY / context.config["lock"]
     # A virtual environment cannot be moved, so it is made in its place.
     folder = Path(context.config["folder"]) / FOLDER
     shutil.rmtree(folder, ignore_errors=True)
-    context.progress.say(f"installing {lock} (minutes, once)")
+    context.progress.say(f"installing {lock.name} (minutes, once)")
     python = folder / "bin" / "python"
     options = _options(lock)
     _call([sys.executable, "-m", "venv", str(folder)], options, context)

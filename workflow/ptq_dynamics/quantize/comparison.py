@@ -1,7 +1,7 @@
 """GPTQ backends side by side: the same checkpoints, the same settings."""
 
 from collections.abc import Iterator, Mapping
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any
 
 import pandas as pd
@@ -21,6 +21,7 @@ def run(context: Context) -> Mapping[str, Any]:
     groups = context.config["groups"]
     codes = pd.DataFrame([row for group in groups for row in _codes(context, group)])
     models = pd.concat([_models(context, group) for group in groups], ignore_index=True)
+    _layers(context, groups).to_csv(context.out / LAYERS, index=False)
     codes.to_csv(context.out / CODES, index=False)
     models.to_csv(context.out / MODELS, index=False)
     means = models.groupby("quantizer", sort=False)[["loss", "output_relative"]].mean()
@@ -46,6 +47,12 @@ def _codes(context: Context, group: list[str]) -> Iterator[dict[str, Any]]:
                 yield {**row, "equal_codes": float(equal)}
 
 
+def _layers(context: Context, groups: list[list[str]]) -> pd.DataFrame:
+    quantizers = dict.fromkeys(chain.from_iterable(groups))
+    tables = [(q, context.input(f"quantized {q}").file(LAYERS)) for q in quantizers]
+    return pd.concat([pd.read_csv(path).assign(quantizer=q) for q, path in tables])
+
+
 def _load(manifest: Manifest, folder: str) -> dict[str, Any]:
     return load_file(manifest.file(codes_file(folder)))
 
@@ -67,5 +74,5 @@ def _markdown(table: pd.DataFrame) -> str:
     flat = table.reset_index()
     lines = [list(flat.columns), ["---"] * len(flat.columns)]
     for row in flat.itertuples(index=False):
-        lines.append([f"{value:.4g}" if isinstance(value, float) else str(value) for value in row])
+        lines.append([f"{value:.6g}" if isinstance(value, float) else str(value) for value in row])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -1,0 +1,319 @@
+"""Configuration: the schema, every scale, and one clear line for every kind of bad input."""
+
+import shutil
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ptq_dynamics.config import SCALES, load, schema
+from ptq_dynamics.config.fields import Share
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.problem import Problem
+from pydantic import TypeAdapter, ValidationError
+from support import ROOT, edit_yaml, plan, python
+
+CONFIG = ROOT / "config"
+share = TypeAdapter(Share)
+
+
+def test_the_schema_file_is_that_of_the_types():
+    assert (CONFIG / "schema.json").read_text() == schema(), (
+        "run ptq-dynamics schema > config/schema.json"
+    )
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_scale_loads(scale):
+    loaded = plan(scale)
+    assert loaded.config.choice.scale == scale
+    assert {"fig04", "fig06", "fig07"} <= set(loaded.figures)
+
+
+def test_figures_are_chosen_by_name_or_all():
+    chosen = {
+        given_: Plan(load({"scale": "smoke", "seed": 0, "figures": value}, CONFIG), ROOT).figures
+        for given_, value in {"words": "fig04 fig07", "list": ["fig07"], "one": "fig06"}.items()
+    }
+    assert chosen == {"words": ["fig04", "fig07"], "list": ["fig07"], "one": ["fig06"]}
+
+
+# Shares
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**6))
+def test_a_share_is_the_exact_fraction(numerator, denominator):
+    if numerator > denominator:
+        with pytest.raises(ValidationError):
+            share.validate_python(f"{numerator}/{denominator}")
+        return
+    assert share.validate_python(f"{numerator}/{denominator}") == Fraction(numerator, denominator)
+
+
+@given(st.decimals("0.0001", "1", places=4), st.integers(1, 200))
+def test_a_share_may_have_decimals(decimal, denominator):
+    expected = Fraction(decimal) / denominator
+    assert share.validate_python(f"{decimal}/{denominator}") == expected
+    assert share.validate_python(str(decimal)) == Fraction(decimal)
+
+
+def test_a_number_is_the_decimal_that_it_is_written_as():
+    assert share.validate_python(0.1) == Fraction(1, 10)
+    assert share.validate_python(1) == 1
+
+
+@pytest.mark.parametrize("text", ["", "a", "1/0", "1/2/3", "0", "-1/2", "3/2", "1 / x", None, [1]])
+def test_what_is_no_share_is_refused(text):
+    with pytest.raises(ValidationError):
+        share.validate_python(text)
+
+
+# Bad input: file, change, and what the message must hold besides the file's name.
+
+
+def put(*path, value):
+    """A change that sets the value at a path of keys; `del` removes the key."""
+
+    def change(content):
+        for key in path[:-1]:
+            content = content[key]
+        if value == "del":
+            del content[path[-1]]
+        else:
+            content[path[-1]] = value
+
+    return change
+
+
+TRUNK = ("runs", "constant-3e-3")
+BRANCH = ("runs", "rainbow-036")
+SMOKE = "scales/smoke.yaml"
+BAD = {
+    # The keys of one file.
+    "unknown key": (
+        "runs.yaml",
+        put(*TRUNK, "peak_rl", value=1e-3),
+        ["runs.constant-3e-3", "unknown key 'peak_rl'", "did you mean 'peak_lr'?", "allowed: "],
+    ),
+    "unknown top key": (SMOKE, put("budgett", value=3), ["'budgett'", "did you mean 'budget'?"]),
+    "missing key": (SMOKE, put("budget", value="del"), ["budget: is required and missing"]),
+    "wrong type": (SMOKE, put("budget", value="many"), ["budget is 'many'", "integer"]),
+    "fraction of a step": (SMOKE, put("budget", value=1.5), ["budget is 1.5", "integer"]),
+    "no mapping": (SMOKE, put("models", "main", value=[1]), ["models.main is [1]"]),
+    "null": (SMOKE, put("threads", value=None), ["threads is None", "integer"]),
+    "bad enum": (
+        SMOKE,
+        put("precision", value="float64"),
+        ["precision is 'float64'", "'float32' or 'bfloat16'"],
+    ),
+    "bad enum of a run": (
+        "runs.yaml",
+        put(*TRUNK, "schedule", value="step"),
+        ["runs.constant-3e-3.schedule is 'step'", "'constant'", "'cosine'"],
+    ),
+    "unknown source": (
+        SMOKE,
+        put("corpus", "source", value="web"),
+        ["corpus", "'web'", "'embedded'", "'datasets'"],
+    ),
+    "unknown method": (
+        "quantizers.yaml",
+        put("gptq-4bit", "method", value="quip"),
+        ["gptq-4bit", "'quip'", "'gptq'", "'rtn'"],
+    ),
+    "unsupported bits": (
+        "quantizers.yaml",
+        put("gptq-4bit", "bits", value=1),
+        ["gptq-4bit.bits is 1", "2, 3, 4"],
+    ),
+    "negative": (SMOKE, put("log_every", value=-1), ["log_every is -1", "greater than 0"]),
+    "not a number": (
+        "runs.yaml",
+        put(*TRUNK, "peak_lr", value=float("nan")),
+        ["runs.constant-3e-3.peak_lr is nan"],
+    ),
+    "infinite": (
+        "runs.yaml",
+        put(*TRUNK, "peak_lr", value=float("inf")),
+        ["runs.constant-3e-3.peak_lr is inf", "finite"],
+    ),
+    "share above one": (
+        "runs.yaml",
+        put(*BRANCH, "cooldown", value="200/190"),
+        ["runs.rainbow-036.cooldown is '200/190'", "less than or equal to 1"],
+    ),
+    "share of nothing": (
+        "runs.yaml",
+        put(*BRANCH, "at", value="1/0"),
+        ["runs.rainbow-036.at is '1/0'", "a fraction such as 18/190"],
+    ),
+    "beta": (
+        "runs.yaml",
+        put("defaults", "optimizer", "betas", value=[0.9, 1.0]),
+        ["defaults.optimizer.betas.1 is 1.0", "less than 1"],
+    ),
+    "vocabulary beyond uint16": (
+        SMOKE,
+        put("corpus", "vocabulary", value=70000),
+        ["corpus.vocabulary is 70000", "less than or equal to 65536"],
+    ),
+    # Combinations.
+    "heads do not divide": (
+        SMOKE,
+        put("models", "main", "heads", value=3),
+        ["models.main", "heads 3 does not divide width 32"],
+    ),
+    "micro batch does not divide": (
+        SMOKE,
+        put("models", "main", "micro_batch", value=3),
+        ["models.main", "micro_batch 3 does not divide batch 8"],
+    ),
+    "group size does not divide": (
+        "quantizers.yaml",
+        put("gptq-4bit", "group_size", value=48),
+        ["gptq-4bit.group_size is 48", "does not divide the layer width 32", "{at_most: N}"],
+    ),
+    "cooldown after the trunk's end": (
+        "runs.yaml",
+        put(*TRUNK, "length", value="150/190"),
+        ["runs.rainbow-172.at is 86/95", "after the end of its trunk constant-3e-3 at 15/19"],
+    ),
+    "no state at the branch": (
+        "runs.yaml",
+        put("runs", "wsd-3e-4", "at", value="80/190"),
+        ["runs.wsd-3e-4.at is step 80", "constant-3e-4 keeps no state", "state_every"],
+    ),
+    "no states at all": (
+        "runs.yaml",
+        put("runs", "constant-3e-4", "state_every", value="del"),
+        ["runs.wsd-3e-4.at is step 152", "constant-3e-4 keeps no state", "none"],
+    ),
+    "branch of a branch": (
+        "runs.yaml",
+        put(*BRANCH, "trunk", value="rainbow-002"),
+        ["runs.rainbow-036.trunk is 'rainbow-002'", "one of constant-3e-4, constant-1e-3"],
+    ),
+    "branch of nothing": (
+        "runs.yaml",
+        put(*BRANCH, "trunk", value="constant"),
+        ["runs.rainbow-036.trunk is 'constant'", "one of constant-3e-4"],
+    ),
+    "window longer than the checkpoints": (
+        "runs.yaml",
+        put("averages", "lawa-5", "window", value=500),
+        ["averages.lawa-5.window is 500", "constant-3e-3 has only 190 checkpoints"],
+    ),
+    "window off the checkpoints": (
+        "runs.yaml",
+        put("runs", "constant-3e-3", "checkpoint_every", value="2/190"),
+        ["averages.lawa-5.every is 1 steps, not a multiple of the 2 steps", "constant-3e-3"],
+    ),
+    "average of nothing": (
+        "runs.yaml",
+        put("averages", "lawa-5", "trajectory", value="constant-3e-9"),
+        ["averages.lawa-5.trajectory", "'constant-3e-9'", "known: constant-3e-4"],
+    ),
+    "unknown trajectory": (
+        "figures.yaml",
+        put("fig04", "curves", "Stable", value=["constant"]),
+        ["fig04.curves", "trajectory: 'constant'", "known: constant-3e-4"],
+    ),
+    "unknown quantizer": (
+        "figures.yaml",
+        put("fig04", "quantizers", value=["gptq-5bit"]),
+        ["fig04.quantizers", "quantizer: 'gptq-5bit'", "known: gptq-4bit"],
+    ),
+    "unknown model": (
+        "runs.yaml",
+        put(*TRUNK, "model", value="big"),
+        ["runs.constant-3e-3.model", "model: 'big'", "known: main"],
+    ),
+}
+
+
+def outcome(folder, **choice):
+    settings = {"scale": "smoke", "seed": 100, "figures": "all", **choice}
+    return Plan(load(settings, folder), ROOT)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    shutil.copytree(CONFIG, tmp_path / "config")
+    return tmp_path / "config"
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_a_problem_that_names_file_key_value_and_what_is_allowed(folder, case):
+    file, change, words = BAD[case]
+    edit_yaml(folder / file, change)
+    with pytest.raises(Problem) as caught:
+        outcome(folder)
+    message = str(caught.value)
+    assert f"config/{file}" in message, message
+    missing = [word for word in words if word not in message]
+    assert not missing, f"{missing} not in: {message}"
+    assert "\n" not in message
+    assert "pydantic" not in message
+
+
+@pytest.mark.parametrize(
+    ("choice", "words"),
+    [
+        ({"scale": "big"}, ["scale is 'big'", "'smoke', 'laptop', 'gpu' or 'paper'"]),
+        ({"figures": "fig04 fig4"}, ["figures names no known figure: 'fig4'", "known: fig04"]),
+        ({"figures": 4}, ["figures", "is 4"]),
+        ({"seed": -1}, ["seed is -1", "greater than or equal to 0"]),
+        ({"scales": "smoke"}, ["unknown key 'scales'; did you mean 'scale'?"]),
+    ],
+    ids=["scale", "figure", "figures", "seed", "key"],
+)
+def test_a_bad_choice_is_a_problem(choice, words):
+    with pytest.raises(Problem) as caught:
+        outcome(CONFIG, **choice)
+    message = str(caught.value)
+    assert "config/config.yaml" in message
+    missing = [word for word in words if word not in message]
+    assert not missing, f"{missing} not in: {message}"
+
+
+@pytest.mark.parametrize("text", ["a: [1", "a: b: c", "\tx", "- a\nb: c", "\x00"])
+def test_damaged_yaml_is_a_problem(folder, text):
+    (folder / "runs.yaml").write_text(text)
+    with pytest.raises(Problem, match=r"config/runs\.yaml is no YAML") as caught:
+        outcome(folder)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "3", "null"])
+def test_a_file_of_another_form_is_a_problem(folder, text):
+    (folder / "runs.yaml").write_text(text)
+    with pytest.raises(Problem, match=r"config/runs\.yaml"):
+        outcome(folder)
+
+
+def test_a_file_that_is_no_text_is_a_problem(folder):
+    (folder / "runs.yaml").write_bytes(b"\xff\xfe\x80a: 1")
+    with pytest.raises(Problem, match=r"config/runs\.yaml"):
+        outcome(folder)
+
+
+@pytest.mark.parametrize("file", ["runs.yaml", "quantizers.yaml", "figures.yaml", SMOKE])
+def test_a_missing_file_is_a_problem(folder, file):
+    (folder / file).unlink()
+    with pytest.raises(Problem, match="is missing; restore it with git checkout") as caught:
+        outcome(folder)
+    assert f"config/{file}" in str(caught.value)
+
+
+def test_the_command_prints_the_resolved_configuration_or_one_line(folder):
+    arguments = ["-m", "ptq_dynamics.cli", "config", "--scale", "smoke"]
+    good = python(arguments, folder.parent)
+    assert good.returncode == 0, good.stderr
+    assert "budget: 190" in good.stdout and "peak_lr: 0.003" in good.stdout
+    edit_yaml(folder / SMOKE, put("budget", value="many"))
+    bad = python(arguments, folder.parent)
+    assert bad.returncode == 1
+    assert bad.stderr.splitlines() == [
+        "error: config/scales/smoke.yaml: budget is 'many': Input should be a valid integer, "
+        "unable to parse string as an integer"
+    ]
