@@ -11,5 +11,5 @@ os.environ.pop("PTQ_DYNAMICS_WARM", None)
 
 from hypothesis import settings
 
-settings.register_profile("project", deadline=None, print_blob=True)
+settings.register_profile("project", deadline=None, print_blob=True, max_examples=50)
 settings.load_profile("project")

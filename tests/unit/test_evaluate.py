@@ -81,4 +81,6 @@ def test_full_precision_is_float32_and_quantized_models_keep_their_dtype(model, 
     assert models.load(tmp_path, torch.float32).dtype == torch.float32
     assert models.load(tmp_path).dtype == torch.bfloat16
     exact = own_losses(models.load(tmp_path, torch.float32), blocks)
-    assert (block_losses(models.load(tmp_path, torch.float32), blocks, 8) - exact).abs().max() < 2e-6
+    assert (
+        block_losses(models.load(tmp_path, torch.float32), blocks, 8) - exact
+    ).abs().max() < 2e-6

@@ -1,4 +1,4 @@
-"""GPTQ against a float64 reference written here, rounding against llm-compressor's, layer errors."""
+"""GPTQ against a float64 reference written here, rounding against llm-compressor, layer errors."""
 
 import copy
 
@@ -241,9 +241,7 @@ def test_a_group_size_that_does_not_divide_a_width_is_a_problem(folder):
 @pytest.mark.parametrize("name", ["gptq3", "rtn3"])
 def test_two_runs_of_a_job_give_equal_bytes(workspace, trunk, gptq, rtn, tmp_path, name):
     plan = workspace.plan
-    copy_results(
-        workspace.folder, tmp_path, [plan.corpus().folder, plan.train("trunk").folder]
-    )
+    copy_results(workspace.folder, tmp_path, [plan.corpus().folder, plan.train("trunk").folder])
     again = Workspace(tmp_path, plan).build(plan.quantize("trunk", name, "all"))
     first = {"gptq3": gptq, "rtn3": rtn}[name]
     assert again.text() == first.text()

@@ -269,7 +269,7 @@ def full_disk(workspace, trunk, tmp_path_factory):
     (folder / "small").mkdir()
     (folder / "specs.json").write_text(json.dumps(specs))
     (folder / "code.py").write_text(FULL_DISK)
-    mount = "mount -t tmpfs -o size=48k tmpfs small && exec \"$@\""
+    mount = 'mount -t tmpfs -o size=48k tmpfs small && exec "$@"'
     command = ["unshare", "-Urm", "sh", "-c", mount, "sh"]
     done = python(["code.py", "specs.json"], folder, prefix=command)
     assert done.stderr.count("result ") == len(specs), done.stderr
@@ -306,15 +306,12 @@ def warm():
     os.environ.update(before)
 
 
-def test_the_warm_process_gives_the_bytes_of_a_plain_one(
-    warm, here, workspace, trunk, rtn, gptq
-):
+def test_the_warm_process_gives_the_bytes_of_a_plain_one(warm, here, trunk, rtn):
     assert warm.poll() is None
     plan = here.plan
     jobs = [
         (plan.train("trunk"), trunk),
         (plan.quantize("trunk", "rtn3", "all"), rtn),
-        (plan.quantize("trunk", "gptq3", "all"), gptq),
     ]
     with chdir(here.folder):
         for job, plain in jobs:
@@ -332,12 +329,15 @@ def test_a_problem_in_the_warm_process_is_a_status_and_one_line(warm, here, capf
     assert visible(here.folder / job.folder) == {}
 
 
-def test_a_plain_process_serves_where_there_is_no_warm_one(with_trunk):
-    job = with_trunk.plan.evaluate("trunk", "fp", "all")
-    elsewhere = {client.VARIABLE: str(with_trunk.folder / "no-socket")}
-    arguments = ["-m", "ptq_dynamics.run", "--job", canonical(specification(job))]
-    done = python(arguments, with_trunk.folder, elsewhere)
+def test_a_plain_process_serves_where_there_is_no_warm_one(workspace, trunk, tmp_path):
+    plan = workspace.plan
+    evaluated, measured = plan.evaluate("trunk", "fp", "all"), plan.measure("trunk", "fp")
+    workspace.build(evaluated)
+    workspace.build(measured)
+    copy_results(workspace.folder, tmp_path, [evaluated.folder])
+    nowhere = {client.VARIABLE: str(tmp_path / "no-socket")}
+    arguments = ["-m", "ptq_dynamics.run", "--job", canonical(specification(measured))]
+    done = python(arguments, tmp_path, nowhere)
     assert done.returncode == 0, done.stderr
-    by_process = artifacts(with_trunk.folder / job.folder)
-    with_trunk.build(job)
-    assert not differing(by_process, artifacts(with_trunk.folder / job.folder))
+    expected = artifacts(workspace.folder / measured.folder)
+    assert expected and not differing(expected, artifacts(tmp_path / measured.folder))

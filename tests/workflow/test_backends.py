@@ -1,0 +1,133 @@
+"""GPTQModel and AutoGPTQ in their own environments, against llm-compressor, at scale smoke."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+from ptq_dynamics import manifest
+from ptq_dynamics.config import load
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.problem import Problem
+from ptq_dynamics.run import execute
+from safetensors.torch import load_file
+
+ROOT = Path(__file__).resolve().parents[2]
+TRAJECTORY = "wsd-3e-3"
+STATIC = [f"{tool}-{bits}bit-static" for tool in ("gptqmodel", "autogptq") for bits in (3, 4)]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which both environments were installed and all backends compared."""
+    folder = tmp_path_factory.mktemp("backends")
+    command = [str(Path(sys.executable).with_name("snakemake")), "-s", str(ROOT / "Snakefile")]
+    rounding = [f"results/smoke/quantize/{TRAJECTORY}/rtn-{b}bit/all/manifest.json" for b in (3, 4)]
+    done = subprocess.run(
+        [
+            *command,
+            "--directory",
+            str(folder),
+            "--config",
+            "scale=smoke",
+            "--",
+            "backends",
+            *rounding,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+    return folder
+
+
+def quantized(built: Path, quantizer: str) -> manifest.Manifest:
+    return manifest.read(
+        built / f"results/smoke/quantize/{TRAJECTORY}/{quantizer}/all/manifest.json"
+    )
+
+
+def test_the_backends_agree_on_the_integer_codes(built: Path):
+    codes = pd.read_csv(built / "results/smoke/backends/codes.csv")
+    assert set(codes["first"]) | set(codes["second"]) >= {"gptq-4bit", *STATIC}
+    worst = codes.sort_values("equal_codes").head(5)
+    assert codes["equal_codes"].mean() >= 0.995, f"least equal layers:\n{worst}"
+
+
+@pytest.mark.parametrize("quantizer", STATIC)
+def test_weights_lie_on_their_own_grid(built: Path, quantizer: str):
+    result = quantized(built, quantizer)
+    bits = int(quantizer.split("-")[1][0])
+    for checkpoint in result.facts["checkpoints"]:
+        name = checkpoint["folder"]
+        codes = load_file(result.file(f"codes/{name}.safetensors"))
+        weights = load_file(result.file(f"{name}/model.safetensors"))
+        for layer, code in codes.items():
+            assert code.min() >= -(2 ** (bits - 1)) and code.max() < 2 ** (bits - 1), (layer, bits)
+            groups = code.float().unflatten(1, (-1, 32))
+            values = weights[f"{layer}.weight"].unflatten(1, (-1, 32))
+            scale = (values * groups).sum(2, keepdim=True) / groups.square().sum(2, keepdim=True)
+            off = (values - scale * groups).abs().amax()
+            assert off <= 1e-6 * values.abs().amax(), f"{quantizer} {name} {layer}: {off} off"
+
+
+@pytest.mark.parametrize("quantizer", STATIC)
+def test_layer_outputs_are_no_worse_than_rounding(built: Path, quantizer: str):
+    bits = quantizer.split("-")[1]
+    ours = pd.read_csv(quantized(built, quantizer).file("layers.csv"))
+    rounded = pd.read_csv(quantized(built, f"rtn-{bits}").file("layers.csv"))
+    joined = ours.merge(rounded, on=["step", "layer"], suffixes=("", "_rtn"))
+    assert len(joined) == len(ours) > 0
+    mean = joined.groupby("layer")[["output_relative", "output_relative_rtn"]].mean()
+    assert (mean["output_relative"] <= mean["output_relative_rtn"]).all(), f"{quantizer}:\n{mean}"
+
+
+def test_a_second_run_does_nothing(built: Path):
+    command = [str(Path(sys.executable).with_name("snakemake")), "-s", str(ROOT / "Snakefile")]
+    done = subprocess.run(
+        [*command, "--directory", str(built), "--config", "scale=smoke", "-n", "--", "backends"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "Nothing to be done" in done.stdout + done.stderr, done.stdout[-2000:]
+
+
+def test_an_environment_that_cannot_be_installed_says_so(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    lock = tmp_path / "broken.txt"
+    lock.write_text("ptq-dynamics-has-no-such-package==1.0\n")
+    monkeypatch.chdir(tmp_path)
+    plan = Plan(load({"scale": "smoke", "seed": 1, "figures": "all"}, ROOT / "config"), ROOT)
+    job = json.loads(plan.environment("gptqmodel").spec())
+    job["config"]["lock"] = str(lock)
+    assert execute(job) == 1
+    errors = [line for line in capfd.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1 and "gptqmodel" in errors[0] and "broken.txt" in errors[0], errors
+    assert not Path(plan.environment("gptqmodel").manifest).exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"method": "gptqmodle"}, "gptqmodle"),
+        ({"bits": 5}, "bits is 5"),
+        ({"group_size": 24}, "group_size is 24"),
+    ],
+)
+def test_settings_that_no_backend_has_are_refused(tmp_path: Path, change: dict, expected: str):
+    config = tmp_path / "config"
+    subprocess.run(["cp", "-r", str(ROOT / "config"), str(config)], check=True)
+    path = config / "quantizers.yaml"
+    content = yaml.safe_load(path.read_text())
+    content["gptqmodel-4bit"] |= change
+    path.write_text(yaml.safe_dump(content))
+    with pytest.raises(Problem) as caught:
+        Plan(load({"scale": "smoke", "seed": 1, "figures": "all"}, config), ROOT)
+    message = str(caught.value)
+    assert "quantizers.yaml: gptqmodel-4bit" in message and expected in message, message
