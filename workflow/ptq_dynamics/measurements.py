@@ -83,5 +83,5 @@ def write(frame: pd.DataFrame, path: Path) -> None:
 def read(paths: Iterable[Path]) -> pd.DataFrame:
     """All measurements of several files as one table."""
     types = {"bits": "Int64", "group_size": "Int64", "seed": "Int64", "checkpoint": "string"}
-    frames = [pd.read_csv(path, dtype=types, float_precision="round_trip") for path in paths]
+    frames = [pd.read_csv(path, dtype=types) for path in paths]
     return pd.concat(frames, ignore_index=True)

@@ -1,0 +1,157 @@
+"""Curvature, landscape, components and lines of a real trajectory; the kinds of weight decay."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from ptq_dynamics import evaluate, measurements, models, optimizers, tokens, trajectory
+from ptq_dynamics.figures.flatness import rank_correlation
+from ptq_dynamics.geometry.hessian import LossHessian
+from ptq_dynamics.quantize.method import dequantized
+from safetensors.torch import load_file
+from scipy.sparse.linalg import LinearOperator, eigsh
+from support import edit_yaml, plan
+
+
+@pytest.fixture(scope="module")
+def lines(workspace, trunk, branch, average):
+    """A line of five points from the average's end to the branch's."""
+    line = {"start": "lawa", "end": "branch", "points": 5}
+    config = workspace.folder / "config"
+    edit_yaml(config / "runs.yaml", lambda found: found["averages"].update({"line": line}))
+    return workspace.build(plan("smoke", config).average("line"))
+
+
+def last(manifest):
+    return manifest.subfolder(trajectory.checkpoints(manifest)[-1].folder)
+
+
+def test_a_line_goes_from_one_end_to_the_other(lines, branch, average):
+    ends = [load_file(last(m) / "model.safetensors") for m in (average, branch)]
+    for index, checkpoint in enumerate(trajectory.checkpoints(lines)):
+        found = load_file(lines.subfolder(checkpoint.folder) / "model.safetensors")
+        for name, value in found.items():
+            expected = torch.lerp(ends[0][name].double(), ends[1][name].double(), index / 4).float()
+            assert torch.allclose(value, expected, rtol=0, atol=1e-7), (index, name)
+
+
+@pytest.fixture(scope="module")
+def sharpness(workspace, branch):
+    return workspace.build(workspace.plan.curvature("branch", "sharpness", "all"))
+
+
+def test_sharpness_is_the_top_eigenvalue_and_the_trace_its_sum(
+    workspace, corpus, branch, sharpness
+):
+    table = measurements.read([sharpness.file(measurements.FILE)])
+    final = table[table.step == table.step.max()].set_index("metric")
+    config = workspace.plan.curvature("branch", "sharpness", "all").config
+    model = models.load(last(branch), attn_implementation="eager")
+    probes = tokens.blocks(corpus.file("probe.bin"), config["context"], config["sequences"])
+    hessian = LossHessian(model, probes, 1)
+    operator = LinearOperator(
+        (hessian.dim, hessian.dim),
+        matvec=lambda v: hessian(torch.from_numpy(v.astype(np.float32)).flatten()).numpy(),
+        dtype=np.float32,
+    )
+    (top,) = eigsh(operator, k=1, which="LM", return_eigenvectors=False, tol=1e-3)
+    value = final.value["sharpness"]
+    assert abs(value - top) <= config["tolerance"] * abs(top), (value, top)
+    assert final.value["sharpness_iterations"] >= 16
+    generator = torch.Generator().manual_seed(7)
+    signs = torch.randint(0, 2, (60, hessian.dim), generator=generator).float() * 2 - 1
+    samples = torch.stack([(z * hessian(z)).sum() for z in signs])
+    spread = np.hypot(float(samples.std()) / 60**0.5, final.stderr["hessian_trace"])
+    assert abs(final.value["hessian_trace"] - float(samples.mean())) <= 5 * spread
+
+
+def test_the_spectrum_begins_with_the_sharpness(workspace, branch, sharpness):
+    built = workspace.build(workspace.plan.curvature("branch", "spectrum", "all"))
+    spectrum = measurements.read([built.file(measurements.FILE)])
+    ours = measurements.read([sharpness.file(measurements.FILE)])
+    for step in sorted(set(spectrum.step)):
+        values = spectrum[spectrum.step == step].set_index("metric").value
+        top = ours[(ours.step == step) & (ours.metric == "sharpness")].value.item()
+        assert abs(values["eigenvalue_01"] - top) <= 0.1 * abs(top), (step, values, top)
+        assert (values.abs().diff().dropna() <= 1e-6 * abs(top)).all(), values
+
+
+def test_a_landscape_has_the_losses_of_its_checkpoints(workspace, corpus, branch):
+    quantized = workspace.build(workspace.plan.quantize("branch", "gptq3", "all"))
+    job = workspace.plan.landscape("branch", "gptq3", 2)
+    built = workspace.build(job)
+    points = pd.read_csv(built.file("points.csv")).set_index("point").loss
+    context, count = job.config["context"], job.config["blocks"]
+    blocks = tokens.blocks(corpus.file("validation.bin"), context, count)
+    previous = branch.subfolder(trajectory.folder_name(job.config["previous"]))
+    for name, folder in {
+        "final": last(branch),
+        "previous": previous,
+        "quantized": last(quantized),
+    }.items():
+        expected = float(evaluate.block_losses(models.load(folder), blocks, 8).mean())
+        assert points[name] == pytest.approx(expected, abs=1e-5), name
+    grid = pd.read_csv(built.file("grid.csv"))
+    assert len(grid) == job.config["side"] ** 2 and grid.loss.notna().all()
+    states = [dequantized(folder) for folder in (last(branch), last(quantized), previous)]
+    for other, fact in ((1, "distance_quantized"), (2, "distance_previous")):
+        squares = sum((states[0][n] - states[other][n]).double().square().sum() for n in states[0])
+        assert built.facts[fact] == pytest.approx(float(squares) ** 0.5, rel=1e-5), fact
+
+
+def test_components_explain_what_an_svd_explains(workspace, trunk, branch):
+    settings = {"title": "t", "caption": "c", "components": 2, "curves": {"x": ["trunk", "branch"]}}
+    config = workspace.folder / "config"
+    edit_yaml(config / "figures.yaml", lambda found: found.update({"pca": settings}))
+    built = workspace.build(plan("smoke", config).components("pca"))
+    scores = pd.read_csv(built.file("scores.csv"))
+    rows = []
+    for name, manifest in (("trunk", trunk), ("branch", branch)):
+        for step in scores[scores.trajectory == name].step:
+            model = models.load(manifest.subfolder(trajectory.folder_name(step)))
+            parameters = dict(model.named_parameters())
+            rows.append(torch.cat([parameters[n].detach().flatten() for n in sorted(parameters)]))
+    centred = torch.stack(rows).double()
+    centred -= centred.mean(0)
+    values = torch.linalg.svdvals(centred)
+    expected = (values.square() / values.square().sum())[:2]
+    assert np.allclose(built.facts["explained"], expected, rtol=1e-6), built.facts["explained"]
+    assert np.allclose(scores[["pc1", "pc2"]].pow(2).sum().pow(0.5), values[:2], rtol=1e-6)
+
+
+@given(
+    st.sampled_from(["adamw", "adamw-independent", "adamc"]),
+    st.floats(1e-4, 1e-2),
+    st.floats(0.01, 1.0),
+    st.floats(0.0, 0.5),
+)
+def test_weight_decay_alone_moves_weights_without_a_gradient(kind, peak, share, decay):
+    model = torch.nn.Linear(3, 2)
+    before = model.weight.detach().double().clone()
+    bias = model.bias.detach().clone()
+    settings = {"kind": kind, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": decay}
+    optimizer = optimizers.make(model, settings)
+    lr = share * peak
+    optimizers.set_rate(optimizer, settings, lr, peak)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    factor = {
+        "adamw": lr * decay,
+        "adamw-independent": share * decay,
+        "adamc": lr * decay * lr / peak,
+    }[kind]
+    expected = before * (1 - factor)
+    assert torch.allclose(model.weight.detach().double(), expected, rtol=1e-6, atol=1e-7), factor
+    assert torch.equal(model.bias.detach(), bias)
+
+
+def test_rank_correlation_of_known_orders():
+    x = np.arange(1.0, 31.0)
+    assert rank_correlation(x, x**3)[0] == pytest.approx(1.0)
+    assert rank_correlation(x, -np.log(x))[0] == pytest.approx(-1.0)
+    noise = np.random.default_rng(1).normal(size=(2, 200))
+    rho, low, high = rank_correlation(*noise)
+    assert low < rho < high and low < 0 < high, (rho, low, high)
