@@ -238,6 +238,9 @@ class Plan:
         """Sharpness and trace, or spectrum, of one shard in full precision."""
         settings = self.config.scale.curvature.model_dump()
         eigenvalues, samples = settings.pop("spectrum"), settings.pop("trace_samples")
+        every = {name: settings.pop(f"{name}_every") for name in ("sharpness", "spectrum")}
+        steps = self.timeline.shards(trajectory)[shard]
+        steps = sorted({*steps[:: every[probe]], steps[-1]})
         own = {"spectrum": {"eigenvalues": eigenvalues}, "sharpness": {"trace_samples": samples}}
         return Job(
             f"geometry.{probe}",
@@ -248,7 +251,7 @@ class Plan:
                 "trajectory": [self.trajectory(trajectory).manifest],
             },
             {
-                "steps": self.timeline.shards(trajectory)[shard],
+                "steps": steps,
                 "context": self.timeline.shape(trajectory).context,
                 "seed": self.config.choice.seed,
                 "columns": self._columns(trajectory, {"method": FULL_PRECISION}),

@@ -96,7 +96,8 @@ class Curvature(Strict):
     """How the Hessian is probed: sequences of the probe split, and how many go at once; iteration
     until the eigenvalue is known to `tolerance` (relative residual); whether the gradient's graph
     is kept between products (faster, memory for all sequences); Rademacher vectors of the trace;
-    eigenvalues of the spectrum."""
+    eigenvalues of the spectrum, which is taken at one in `spectrum_every` measured checkpoints of a
+    shard and at its last."""
 
     sequences: Count
     batch: Count
@@ -104,7 +105,9 @@ class Curvature(Strict):
     max_iterations: Count
     keep_graph: bool
     trace_samples: Annotated[int, Field(ge=2)]
+    sharpness_every: Count
     spectrum: Count
+    spectrum_every: Count
 
 
 class Grid(Strict):

@@ -1,0 +1,146 @@
+"""A copy of the project in which the real Snakemake builds scale smoke."""
+
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from subprocess import CompletedProcess, run
+from typing import Any
+
+from ptq_dynamics.plan import Plan
+from support import ROOT, plan
+
+# Another selection, or all, for one call: SMOKE_FIGURES=all pytest tests/workflow
+FIGURES = os.environ.get("SMOKE_FIGURES", "fig04 fig06 fig07")
+TABLE = "results/smoke/measurements.csv"
+SNAKEMAKE = str(Path(sys.executable).with_name("snakemake"))
+PARTS = ("Snakefile", "pyproject.toml", "config", "profiles", "workflow")
+
+Edits = Mapping[str, bytes | None]
+
+
+@dataclass
+class Project:
+    """One working copy."""
+
+    folder: Path
+    figures: str = FIGURES
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def copy(cls, folder: Path, **settings: Any) -> "Project":
+        """A fresh working copy of the project's sources."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in PARTS:
+            copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
+            options = (
+                {"ignore": shutil.ignore_patterns("__pycache__")} if name == "workflow" else {}
+            )
+            copy(ROOT / name, folder / name, **options)
+        (folder / "envs").mkdir()
+        for file in (ROOT / "envs").iterdir():
+            if file.is_file():
+                shutil.copy2(file, folder / "envs")
+        return cls(folder, **settings)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of scale smoke, from the configuration of this copy."""
+        return plan("smoke", self.folder / "config")
+
+    @property
+    def chosen(self) -> list[str]:
+        """Names of the figures that are built."""
+        return self.plan.figures if self.figures == "all" else self.figures.split()
+
+    def variables(self) -> dict[str, str]:
+        """Environment of processes in this copy, whose package is that of the copy."""
+        own = {"PYTHONPATH": str(self.folder / "workflow"), **self.environment}
+        return {**os.environ, **own}
+
+    def command(self, *arguments: str, targets: tuple[str, ...] = ("figures", TABLE)) -> list[str]:
+        """Command line of Snakemake for the chosen figures and the table."""
+        choice = ["--config", "scale=smoke", f"figures={self.figures}"]
+        return [SNAKEMAKE, *choice, *arguments, "--", *targets]
+
+    def snakemake(self, *arguments: str, **options: Any) -> CompletedProcess[str]:
+        """Run Snakemake to its end."""
+        return self.process(self.command(*arguments, **options))
+
+    def process(self, command: list[str]) -> CompletedProcess[str]:
+        """Run a command in this copy."""
+        return run(
+            command,
+            cwd=self.folder,
+            env=self.variables(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def build(self) -> str:
+        """Build what is missing or stale; what Snakemake printed."""
+        done = self.snakemake()
+        said = done.stdout + done.stderr
+        assert done.returncode == 0, said[-3000:]
+        return said
+
+    def stale(self, *arguments: str) -> set[str]:
+        """The jobs that a build would run, as RULE or RULE:WILDCARD,WILDCARD."""
+        done = self.snakemake("-n", "--quiet", "host", *arguments)
+        said = done.stdout + done.stderr
+        assert done.returncode == 0, said[-3000:]
+        blocks = re.findall(r"^(?:local)?rule (\w+):\n((?:    .*\n)*)", said, flags=re.M)
+        jobs = [(rule, re.search(r"wildcards: (.*)", block)) for rule, block in blocks]
+        named = {
+            rule + (":" + re.sub(r"\w+=", "", found[1]).replace(" ", "") if found else "")
+            for rule, found in jobs
+            if rule != "figures"
+        }
+        assert named or "Nothing to be done" in said, said[-3000:]
+        return named
+
+    @contextmanager
+    def edited(self, *names: str) -> Iterator[list[Path]]:
+        """Files that may be edited or deleted, put back afterwards as if nothing had happened."""
+        paths = [self.folder / name for name in names]
+        kept = [(path, path.read_bytes(), path.stat()) for path in paths]
+        try:
+            yield paths
+        finally:
+            for path, content, times in kept:
+                path.write_bytes(content)
+                os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+    def replace(self, path: Path, old: str, new: str) -> None:
+        """Replace a text that occurs in a file, once."""
+        text = path.read_text()
+        assert old in text, f"{path.name} no longer holds {old!r}"
+        path.write_text(text.replace(old, new, 1))
+
+    def modules(self) -> list[str]:
+        """All modules of the package, relative to the copy."""
+        found = (self.folder / "workflow").rglob("*.py")
+        return sorted(str(path.relative_to(self.folder)) for path in found)
+
+
+def run_job(project: Project, folder: Path, job: Mapping[str, Any]) -> CompletedProcess[str]:
+    """Run one job in a process of its own, in another folder than the project's."""
+    return run(
+        [sys.executable, "-m", "ptq_dynamics.run", "--job", json.dumps(job)],
+        cwd=folder,
+        env=project.variables(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def recorded_job(project: Project, folder: str) -> dict[str, Any]:
+    """The specification of the job that made a result."""
+    return json.loads((project.folder / folder / "record.json").read_text())["job"]

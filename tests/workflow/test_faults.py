@@ -1,0 +1,340 @@
+"""Kills, damage and wrong names: nothing is lost, nothing half looks whole, one line says why."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from subprocess import DEVNULL, PIPE, Popen
+
+import pytest
+from project import SNAKEMAKE, Project, recorded_job, run_job
+from ptq_dynamics import manifest
+from ptq_dynamics.run import Paths
+from support import artifacts, copy_results, differing, visible
+
+TRUNK = "results/smoke/train/constant-3e-3"
+KILLS = 6
+
+
+def start(project, folder, job):
+    """A job in a process group of its own."""
+    return Popen(
+        [sys.executable, "-m", "ptq_dynamics.run", "--job", json.dumps(job)],
+        cwd=folder,
+        env=project.variables(),
+        stdout=DEVNULL,
+        stderr=DEVNULL,
+        start_new_session=True,
+    )
+
+
+def kill(process):
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+@pytest.fixture
+def seed():
+    value = random.SystemRandom().randrange(10**6)
+    print(f"seed {value}")
+    return value
+
+
+@pytest.fixture
+def alone(built, tmp_path):
+    """A folder with the corpus, in which the trunk can be trained again."""
+    copy_results(built.folder, tmp_path, ["results/smoke/corpus"])
+    return tmp_path
+
+
+# Training that is killed
+
+EAGER = """
+import sys
+from ptq_dynamics import train
+from ptq_dynamics.run import main
+# A state after every update: a run of seconds has them as a run of days has.
+train.Pace.state_is_due = lambda self: True
+sys.exit(main())
+"""
+
+
+def test_a_run_that_is_killed_anywhere_ends_with_the_same_bits(built, alone, seed):
+    """kill -9 at random moments of a run that saves its state after every update."""
+    moments = random.Random(seed)
+    job = recorded_job(built, TRUNK)
+    command = [sys.executable, "-c", EAGER, "--job", json.dumps(job)]
+    checkpoints = alone / TRUNK
+    steps, killed = [], 0
+    for _ in range(40):
+        process = Popen(
+            command,
+            cwd=alone,
+            env=built.variables(),
+            stdout=DEVNULL,
+            stderr=PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        if killed < KILLS:
+            wait_for_a_new_state(process, checkpoints, steps[-1] if steps else -1)
+            time.sleep(moments.uniform(0, 0.6))
+            if process.poll() is None:
+                kill(process)
+                killed += 1
+                steps.append(newest_state(checkpoints))
+                assert not (alone / TRUNK / "manifest.json").exists()
+                assert visible(alone / TRUNK) == {}, "a half result is to be seen"
+                continue
+        said = process.communicate()[1]
+        assert process.returncode == 0, said[-2000:]
+        break
+    assert killed >= 3, f"seed {seed}: the run ended after {killed} kills at {steps}"
+    assert "going on from step" in said, said
+    assert steps == sorted(steps) and steps[-1] > 0, f"seed {seed}: no progress, {steps}"
+    changed = differing(artifacts(built.folder / TRUNK), artifacts(alone / TRUNK))
+    assert not changed, f"seed {seed}, killed at {steps}: {changed[:5]}"
+
+
+def newest_state(folder):
+    names = [path.name for path in folder.glob(".work-*/scratch/state-*.safetensors")]
+    return max((int(name.split("-")[1].split(".")[0]) for name in names), default=-1)
+
+
+def wait_for_a_new_state(process, folder, known, patience=90):
+    end = time.monotonic() + patience
+    while process.poll() is None and newest_state(folder) <= known:
+        assert time.monotonic() < end, "training does not go on"
+        time.sleep(0.01)
+
+
+def test_a_run_that_is_killed_before_its_first_state_begins_again(built, alone, seed):
+    moments = random.Random(seed)
+    job = recorded_job(built, TRUNK)
+    for _ in range(2):
+        process = start(built, alone, job)
+        end = time.monotonic() + 60
+        while not list((alone / TRUNK).glob(".work-*/out/step-*")):
+            assert process.poll() is None and time.monotonic() < end, "training does not begin"
+            time.sleep(0.01)
+        time.sleep(moments.uniform(0, 0.5))
+        kill(process)
+        if (alone / TRUNK / "manifest.json").exists():
+            break
+        assert visible(alone / TRUNK) == {}
+    done = run_job(built, alone, job)
+    assert done.returncode == 0, done.stderr[-2000:]
+    changed = differing(artifacts(built.folder / TRUNK), artifacts(alone / TRUNK))
+    assert not changed, f"seed {seed}: {changed[:5]}"
+
+
+def test_an_interrupt_is_one_line(built, alone):
+    job = recorded_job(built, TRUNK)
+    process = Popen(
+        [sys.executable, "-m", "ptq_dynamics.run", "--job", json.dumps(job)],
+        cwd=alone,
+        env=built.variables(),
+        stdout=DEVNULL,
+        stderr=PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    while not list((alone / TRUNK).glob(".work-*/out/step-*")):
+        assert process.poll() is None
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGINT)
+    said = process.communicate()[1]
+    assert process.returncode == 1, said
+    assert said.splitlines()[-1] == (
+        "error: train constant-3e-3: interrupted; run the same command again to go on"
+    )
+    assert "Traceback" not in said
+
+
+# Snakemake that is killed
+
+
+def group_of(process):
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+@pytest.fixture(scope="module")
+def partial(built, tmp_path_factory):
+    """A copy with the first half of the graph built: its trunk, but none of what follows."""
+    project = Project.copy(tmp_path_factory.mktemp("killed") / "project", figures="fig04")
+    copy_results(built.folder, project.folder, ["results/smoke/corpus", TRUNK])
+    shutil.copytree(built.folder / ".snakemake", project.folder / ".snakemake")
+    return project
+
+
+def test_a_killed_build_is_unlocked_and_goes_on_to_the_same_results(built, partial, seed):
+    moments = random.Random(seed)
+    finished = partial.folder / "results/smoke"
+    for _ in range(2):
+        process = Popen(
+            partial.command(targets=("fig04",)),
+            cwd=partial.folder,
+            env=partial.variables(),
+            stdout=DEVNULL,
+            stderr=DEVNULL,
+            start_new_session=True,
+        )
+        known = len(list(finished.rglob("manifest.json")))
+        end = time.monotonic() + 120
+        while process.poll() is None and len(list(finished.rglob("manifest.json"))) < known + 2:
+            assert time.monotonic() < end, "the build does not begin"
+            time.sleep(0.05)
+        time.sleep(moments.uniform(0, 1.5))
+        group_of(process)
+        for path in finished.rglob("manifest.json"):
+            found = manifest.read(path)
+            for name in found.files:
+                found.file(name)
+        locked = partial.snakemake(targets=("fig04",))
+        assert locked.returncode == 1
+        assert "lock" in (locked.stdout + locked.stderr).lower()
+        unlocked = partial.process([SNAKEMAKE, "--unlock", "--config", "scale=smoke"])
+        assert unlocked.returncode == 0, unlocked.stderr[-1000:]
+    done = partial.snakemake(targets=("fig04",))
+    assert done.returncode == 0, f"seed {seed}: {(done.stdout + done.stderr)[-3000:]}"
+    for place in ("figures/smoke", "results/smoke"):
+        here = artifacts(partial.folder / place)
+        there = {
+            name: data for name, data in artifacts(built.folder / place).items() if name in here
+        }
+        assert here.keys() == there.keys()
+        assert not differing(here, there), f"seed {seed}"
+    assert "fig04.pdf" in artifacts(partial.folder / "figures/smoke")
+
+
+def test_the_warm_process_ends_with_the_snakemake_that_was_killed(partial):
+    shutil.rmtree(partial.folder / "figures", ignore_errors=True)
+    process = Popen(
+        partial.command("--forcerun", "figure", targets=("fig04",)),
+        cwd=partial.folder,
+        env=partial.variables(),
+        stdout=DEVNULL,
+        stderr=DEVNULL,
+        start_new_session=True,
+    )
+    server = None
+    end = time.monotonic() + 60
+    while server is None and process.poll() is None:
+        assert time.monotonic() < end, "there is no warm process"
+        server = warm_server_of(process.pid)
+        time.sleep(0.05)
+    assert server is not None, "the build ended before its warm process was seen"
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    end = time.monotonic() + 30
+    while os.path.exists(f"/proc/{server}"):
+        assert time.monotonic() < end, "the warm process outlives Snakemake"
+        time.sleep(0.1)
+    partial.process([SNAKEMAKE, "--unlock", "--config", "scale=smoke"])
+
+
+def warm_server_of(parent):
+    children = f"/proc/{parent}/task/{parent}/children"
+    try:
+        with open(children, encoding="utf-8") as file:
+            found = file.read().split()
+        for child in found:
+            with open(f"/proc/{child}/cmdline", encoding="utf-8") as file:
+                if "ptq_dynamics.warm.server" in file.read():
+                    return int(child)
+    except FileNotFoundError:
+        pass
+    return None
+
+
+# Damage
+
+
+@pytest.fixture
+def damaged(built, tmp_path):
+    """A folder in which a consumer's input can be damaged: the project stays as it is."""
+    copy_results(built.folder, tmp_path, ["results/smoke/corpus", TRUNK])
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "consumer",
+    [
+        "quantize/constant-3e-3/gptq-4bit/all",
+        "evaluate/constant-3e-3/fp/all",
+        "average/lawa-5",
+    ],
+)
+def test_a_truncated_checkpoint_fails_its_consumer_with_one_line(built, damaged, consumer):
+    weights = sorted((damaged / TRUNK).glob("step-*/model.safetensors"))[-1]
+    weights.write_bytes(weights.read_bytes()[:-50])
+    done = run_job(built, damaged, recorded_job(built, f"results/smoke/{consumer}"))
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error:")]
+    assert f"{weights.relative_to(damaged)} has " in line
+    assert f"rebuild it: rm {TRUNK}/manifest.json" in line
+    assert visible(damaged / "results/smoke" / consumer) == {}
+
+
+def test_a_damaged_branch_state_fails_the_branch_with_one_line(built, damaged):
+    first, _ = built.plan.timeline.ends("rainbow-036")
+    state = damaged / TRUNK / f"state-{first:07d}.safetensors"
+    state.write_bytes(state.read_bytes()[:-50])
+    done = run_job(built, damaged, recorded_job(built, "results/smoke/train/rainbow-036"))
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert f"{state.relative_to(damaged)} has " in done.stderr
+
+
+def test_the_remedy_mends_it(built, damaged):
+    """What the line says: remove the manifest and build again, here the job by hand."""
+    weights = sorted((damaged / TRUNK).glob("step-*/model.safetensors"))[-1]
+    weights.write_bytes(weights.read_bytes()[:-50])
+    job = recorded_job(built, TRUNK)
+    (damaged / job["folder"] / Paths(job).manifest.name).unlink()
+    assert run_job(built, damaged, job).returncode == 0
+    assert not differing(artifacts(built.folder / TRUNK), artifacts(damaged / TRUNK))
+
+
+# Wrong names on the command line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--config", "scale=smoke", "figures=fig99"], ["figure: 'fig99'", "known: fig04"]),
+        (["--config", "scale=huge"], ["scale is 'huge'", "'smoke', 'laptop', 'gpu' or 'paper'"]),
+        (["--config", "scal=smoke"], ["unknown key 'scal'", "did you mean 'scale'?"]),
+        (["--config", "scale=smoke", "seed=x"], ["seed is 'x'", "integer"]),
+        (["--config", "scale=smoke", "--", "fig99"], ["fig99"]),
+        (
+            ["--config", "scale=smoke", "--", "results/smoke/train/rainbow-999/manifest.json"],
+            ["rainbow-999"],
+        ),
+    ],
+    ids=["figure", "scale", "key", "seed", "target", "run"],
+)
+def test_a_wrong_name_is_one_clear_line(built, arguments, words):
+    done = built.process([SNAKEMAKE, "-n", *arguments])
+    said = done.stdout + done.stderr
+    assert done.returncode == 1
+    assert "Traceback" not in said
+    lines = [line for line in said.splitlines() if words[0] in line]
+    assert lines, said[-2000:]
+    missing = [word for word in words if word not in lines[0]]
+    assert not missing, (missing, lines[0])
+
+
+def test_a_broken_configuration_stops_before_any_job(built):
+    with built.edited("config/runs.yaml") as (path,):
+        built.replace(path, "cooldown: 18/190", "cooldwn: 18/190")
+        done = built.snakemake()
+    said = done.stdout + done.stderr
+    assert done.returncode == 1 and "Traceback" not in said
+    assert "config/runs.yaml: runs.rainbow-002" in said
+    assert "unknown key 'cooldwn'; did you mean 'cooldown'?" in said
+    assert "rule " not in said

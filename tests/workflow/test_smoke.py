@@ -1,0 +1,174 @@
+"""The whole graph at scale smoke through the real Snakemake."""
+
+import getpass
+import json
+import platform
+import re
+from itertools import chain
+
+import numpy as np
+import pandas as pd
+import pytest
+from project import SNAKEMAKE, TABLE, run_job
+from ptq_dynamics import manifest, measurements
+from support import ROOT, artifacts, copy_results, differing, visible
+
+
+@pytest.fixture(scope="module")
+def trajectories(built):
+    figures = [built.plan.config.figures[name] for name in built.chosen]
+    return {name for figure in figures for members in figure.curves.values() for name in members}
+
+
+def results(built):
+    return sorted((built.folder / "results").rglob("*manifest.json"))
+
+
+def test_every_figure_is_there_with_its_data_and_record(built):
+    for name in built.chosen:
+        for kind in ("pdf", "png", "csv", "manifest.json", "record.json"):
+            path = built.folder / "figures/smoke" / f"{name}.{kind}"
+            assert path.stat().st_size > 100, path.name
+        table = pd.read_csv(built.folder / "figures/smoke" / f"{name}.csv")
+        assert len(table) > 10, name
+        assert np.isfinite(table[["x", "y"]].to_numpy()).all(), name
+
+
+def test_every_file_of_every_result_is_as_its_manifest_says(built):
+    found = [manifest.read(path) for path in results(built)]
+    assert len(found) > 50
+    for result in found:
+        assert result.files, result.path
+        for name in result.files:
+            result.file(name)
+        record = json.loads(
+            result.path.with_name(result.path.name.replace("manifest", "record")).read_text()
+        )
+        (made,) = record["output"].values()
+        assert made == result.digest(), result.path
+        for path, digest in record["inputs"].items():
+            assert manifest.read(built.folder / path).digest() == digest, (result.path, path)
+
+
+def test_no_work_folder_and_no_partial_file_is_left(built):
+    left = [
+        str(path.relative_to(built.folder))
+        for place in ("results", "figures")
+        for path in (built.folder / place).rglob("*")
+        if ".work-" in path.name or "partial" in path.name
+    ]
+    assert not left
+
+
+def test_results_hold_no_place_and_no_person(built):
+    private = [str(built.folder), str(ROOT), platform.node(), "/home/"]
+    if getpass.getuser() not in ("root", "user"):
+        private.append(getpass.getuser())
+    for place in ("results", "figures"):
+        for name, data in visible(built.folder / place).items():
+            if name.endswith((".safetensors", ".bin", ".png", ".pdf", "tokenizer.json")):
+                continue
+            found = [word for word in private if word and word.encode() in data]
+            assert not found, (name, found)
+
+
+def test_progress_and_one_line_a_job_are_printed(first):
+    _, said = first
+    assert re.search(r"train constant-3e-3: done in [\d.]+ s", said)
+    assert "Traceback" not in said
+    assert "error:" not in said
+
+
+def test_the_table_has_its_schema_and_every_trajectory(built, trajectories):
+    table = measurements.read([built.folder / TABLE])
+    assert tuple(table.columns) == measurements.COLUMNS
+    assert set(table.trajectory) == trajectories
+    assert {"fp", "gptq"} <= set(table.method)
+    assert not table.duplicated(measurements.KEY).any()
+    filled = [c for c in measurements.COLUMNS if c not in ("lr", "bits", "group_size", "stderr")]
+    assert not table[filled].isna().any().any()
+    losses = table[table.metric == "loss"]
+    assert losses.value.between(1, 8).all()
+    assert (losses.stderr > 0).all()
+    assert table[table.metric == "quantization_error"].value.between(-0.5, 5).all()
+    lr = table.set_index("trajectory").lr
+    assert (lr["wsd-3e-3"] <= 3e-3).all() and lr["wsd-3e-3"].min() == 0
+    assert (table.tokens % table.step == 0).all()
+
+
+def test_the_table_is_all_measurements_together(built):
+    table = measurements.read([built.folder / TABLE])
+    record = json.loads((built.folder / "results/smoke/measurements.record.json").read_text())
+    parts = [(built.folder / path).parent / "measurements.csv" for path in record["inputs"]]
+    together = measurements.read(parts).sort_values(measurements.KEY, kind="stable")
+    pd.testing.assert_frame_equal(table, together.reset_index(drop=True))
+
+
+def test_a_figure_shows_its_measurements(built):
+    table = measurements.read([built.folder / TABLE])
+    drawn = pd.read_csv(built.folder / "figures/smoke/fig04.csv")
+    drawn = drawn[(drawn.panel == "a") & (drawn.axis == "left")]
+    wanted = table[(table.metric == "quantization_error") & (table.bits == 4)]
+    wanted = wanted[wanted.trajectory.isin(drawn.segment)].sort_values(["trajectory", "step"])
+    drawn = drawn.sort_values(["segment", "x"])
+    assert drawn.segment.tolist() == wanted.trajectory.tolist()
+    assert drawn.y.to_numpy() == pytest.approx(wanted.value.to_numpy(), rel=1e-12)
+
+
+def test_branches_begin_with_the_bytes_of_their_trunk(built):
+    for name in ("rainbow-036", "wsd-3e-3"):
+        first, _ = built.plan.timeline.ends(name)
+        trunk = built.plan.config.runs.runs[name].trunk
+        here, there = (
+            manifest.read(built.folder / built.plan.train(run).manifest) for run in (name, trunk)
+        )
+        file = f"step-{first:07d}/model.safetensors"
+        assert here.files[file] == there.files[file], name
+
+
+def test_a_second_build_runs_no_job(built):
+    before = {path: path.stat().st_mtime_ns for path in results(built)}
+    assert "Nothing to be done" in built.build()
+    assert before == {path: path.stat().st_mtime_ns for path in results(built)}
+
+
+def test_jobs_give_the_same_bytes_without_the_warm_process(built, tmp_path):
+    folders = [
+        "results/smoke/train/rainbow-002",
+        "results/smoke/quantize/rainbow-002/gptq-4bit/all",
+        "results/smoke/evaluate/rainbow-002/gptq-4bit/all",
+    ]
+    copy_results(
+        built.folder, tmp_path, ["results/smoke/corpus", "results/smoke/train/constant-3e-3"]
+    )
+    for folder in folders:
+        job = json.loads((built.folder / folder / "record.json").read_text())["job"]
+        done = run_job(built, tmp_path, job)
+        assert done.returncode == 0, done.stderr[-2000:]
+        warm, plain = (artifacts(place / folder) for place in (built.folder, tmp_path))
+        assert warm and not differing(warm, plain), folder
+
+
+def test_every_rule_and_every_figure_is_a_target(built):
+    listed = built.process([SNAKEMAKE, "--list", "--config", "scale=smoke"]).stdout.split()
+    assert {"figures", "train", "quantize", "evaluate", "measure", "collect"} <= set(listed)
+    assert set(built.plan.figures) <= set(listed)
+    one = built.snakemake("-n", targets=("fig06",))
+    assert one.returncode == 0 and "Nothing to be done" in one.stdout + one.stderr
+
+
+def test_every_figure_can_be_planned_at_every_scale(built):
+    for scale in ("smoke", "laptop", "gpu", "paper"):
+        command = [SNAKEMAKE, "-n", "-q", "all", "--config", f"scale={scale}", "figures=fig04"]
+        done = built.process(command)
+        assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_the_workflow_is_clean_to_snakemakes_linter(built):
+    done = built.process([SNAKEMAKE, "--lint", "--config", "scale=smoke"])
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+
+
+def test_manifests_of_one_build_name_each_result_once(built):
+    paths = chain.from_iterable(json.loads(p.read_text())["files"] for p in results(built))
+    assert all(not path.startswith(("/", ".")) for path in paths)

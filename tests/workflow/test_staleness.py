@@ -1,0 +1,264 @@
+"""What an edit rebuilds: exactly what depends on it."""
+
+import os
+import re
+
+import pytest
+from project import TABLE
+from support import edit_yaml
+
+PACKAGE = "workflow/ptq_dynamics"
+MODULE_COMMENT = "# A comment at the end, and more of it.\n"
+
+
+def rules(stale):
+    return {job.split(":")[0] for job in stale}
+
+
+def train_jobs(project):
+    """All runs behind the chosen figures, as jobs."""
+    figures = (project.plan.figure(name) for name in project.chosen)
+    pattern = re.compile(r"results/smoke/train/([^/]+)/")
+    found = {path for job in figures for path in job.inputs["runs"]}
+    return {f"train:{pattern.match(path)[1]}" for path in found}
+
+
+def touch(path, seconds=3600):
+    now = path.stat()
+    os.utime(path, ns=(now.st_atime_ns, now.st_mtime_ns + seconds * 10**9))
+
+
+@pytest.fixture(autouse=True)
+def _fresh(built):
+    """Every test starts, and so every other one ended, with nothing to do."""
+    yield
+    assert built.stale() == set(), "a test left something behind"
+
+
+# Nothing
+
+
+def test_touching_every_file_runs_nothing(built):
+    places = ("Snakefile", "config", "profiles", "workflow", "results", "figures")
+    files = [
+        path
+        for place in places
+        for path in ([built.folder / place, *sorted((built.folder / place).rglob("*"))])
+        if path.is_file()
+    ]
+    assert len(files) > 300
+    before = {path: path.stat() for path in files}
+    for n, path in enumerate(files):
+        touch(path, 3600 + n % 7)
+    assert built.stale() == set()
+    for path, times in before.items():
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def test_comments_docstrings_and_layout_in_every_module_run_nothing(built):
+    modules = [name for name in built.modules() if (built.folder / name).stat().st_size]
+    with built.edited(*modules) as paths:
+        for path in paths:
+            text = path.read_text()
+            if text.startswith('"""'):
+                text = text.replace('"""', '"""Another beginning. ', 1)
+            text = text.replace("\n\n\n", "\n\n\n\n# Between.\n\n")
+            path.write_text(text + MODULE_COMMENT)
+        assert built.stale() == set()
+
+
+def test_comments_in_configuration_and_rules_run_nothing(built):
+    names = ["Snakefile", *(f"workflow/rules/{n}.smk" for n in ("train", "quantize", "figures"))]
+    names += [f"config/{n}.yaml" for n in ("config", "runs", "quantizers", "figures")]
+    with built.edited(*names, "config/scales/smoke.yaml") as paths:
+        for path in paths:
+            path.write_text(path.read_text() + "\n" + MODULE_COMMENT)
+        assert built.stale() == set()
+
+
+# Code
+
+
+def append(path):
+    path.write_text(path.read_text() + "\nEDITED = True\n")
+
+
+def edit(built, module):
+    with built.edited(f"{PACKAGE}/{module}") as (path,):
+        append(path)
+        return built.stale()
+
+
+def figure_jobs(built):
+    return {f"figure:{name}" for name in built.chosen}
+
+
+def test_an_edit_of_a_figure_redraws_that_figure(built):
+    assert edit(built, "figures/fig04.py") == {"figure:fig04"}
+
+
+def test_an_edit_of_the_style_redraws_all_figures(built):
+    assert edit(built, "figures/style.py") == figure_jobs(built)
+
+
+def test_an_edit_of_training_retrains(built):
+    stale = edit(built, "train.py")
+    assert train_jobs(built) <= stale
+    assert "corpus" not in stale
+    # What follows may or may not change: it waits for the bytes of the new runs.
+    assert {"train", "average", "quantize", "evaluate", "measure", "collect", "figure"} == (
+        rules(stale)
+    )
+
+
+def test_an_edit_of_the_schedules_retrains(built):
+    stale = edit(built, "schedules.py")
+    assert train_jobs(built) <= stale
+
+
+def test_an_edit_of_gptq_quantizes_again_and_trains_nothing(built):
+    stale = edit(built, "quantize/gptq.py")
+    quantized = {job for job in stale if job.startswith("quantize:")}
+    assert quantized and all(",gptq-" in job for job in quantized), quantized
+    assert rules(stale) == {"quantize", "evaluate", "measure", "collect", "figure"}
+    for job in stale:
+        if job.startswith("evaluate:"):
+            assert ",gptq-" in job, "a full-precision evaluation does not depend on GPTQ"
+
+
+def test_an_edit_of_another_method_runs_nothing(built):
+    assert edit(built, "quantize/rtn.py") == set()
+
+
+def test_an_edit_of_the_evaluation_evaluates_again(built):
+    stale = edit(built, "evaluate.py")
+    assert not rules(stale) & {"train", "average", "quantize", "corpus"}
+    assert "evaluate:constant-3e-3,fp,all" in stale
+
+
+def test_an_edit_of_averaging_averages_again(built):
+    stale = edit(built, "average.py")
+    assert {job for job in stale if job.startswith("average")} == {
+        "average:lawa-5",
+        "average:lawa-20",
+    }
+    assert not rules(stale) & {"train", "corpus"}
+    assert all("lawa" in job for job in stale if job.startswith(("quantize", "evaluate")))
+
+
+@pytest.mark.parametrize("module", ["plan.py", "checks.py", "cli.py", "run.py", "record.py"])
+def test_an_edit_of_what_decides_or_serves_runs_nothing(built, module):
+    assert edit(built, module) == set()
+
+
+# Configuration
+
+
+def test_a_caption_redraws_its_figure(built):
+    for key in ("caption", "title"):
+        with built.edited("config/figures.yaml") as (path,):
+            edit_yaml(path, lambda found, key=key: found["fig06"].update({key: "Other words"}))
+            assert built.stale() == {"figure:fig06"}, key
+
+
+def test_a_new_run_brings_its_own_jobs(built):
+    new = {"trunk": "constant-3e-3", "at": "100/190", "cooldown": "18/190"}
+    with built.edited("config/runs.yaml", "config/figures.yaml") as (runs, figures):
+        edit_yaml(runs, lambda found: found["runs"].update({"rainbow-100": new}))
+        assert built.stale() == set(), "a run that no figure shows is not built"
+        edit_yaml(figures, lambda found: found["fig04"]["curves"]["Decay"].append("rainbow-100"))
+        assert built.stale() == {
+            "train:rainbow-100",
+            "quantize:gptq-4bit,all,rainbow-100",
+            *(f"evaluate:{method},all,rainbow-100" for method in ("fp", "gptq-4bit")),
+            *(f"measure:{method},rainbow-100" for method in ("fp", "gptq-4bit")),
+            "collect",
+            "figure:fig04",
+        }
+
+
+def test_a_change_of_one_run_rebuilds_that_run(built):
+    with built.edited("config/runs.yaml") as (path,):
+        change = {"shape": "1-sqrt"}
+        edit_yaml(path, lambda found: found["runs"]["rainbow-036"].update(change))
+        stale = built.stale()
+    assert {job for job in stale if job.startswith("train:")} == {"train:rainbow-036"}
+    assert {job for job in stale if job.startswith("figure:")} == {"figure:fig04"}
+    assert all("rainbow-036" in job for job in stale if rules({job}) & {"quantize", "evaluate"})
+
+
+def test_another_seed_retrains_and_keeps_the_corpus(built):
+    with built.edited("config/config.yaml") as (path,):
+        built.replace(path, "seed: 100", "seed: 101")
+        stale = built.stale()
+    assert train_jobs(built) <= stale
+    assert "corpus" not in stale
+
+
+SCALE_CHANGES = {
+    "evaluation": ({"blocks": 60, "batch": 64}, {"evaluate", "measure", "collect", "figure"}),
+    "description": ("another scale", {"figure"}),
+    "calibration": (
+        {"sequences": 30, "batch": 16},
+        {"quantize", "evaluate", "measure", "collect", "figure"},
+    ),
+    "log_every": (
+        5,
+        {"train", "average", "quantize", "evaluate", "measure", "collect", "figure"},
+    ),
+    "threads": (2, set()),
+    "warm": (False, set()),
+}
+
+
+@pytest.mark.parametrize("key", SCALE_CHANGES)
+def test_a_number_of_the_scale_rebuilds_what_depends_on_it(built, key):
+    value, expected = SCALE_CHANGES[key]
+    with built.edited("config/scales/smoke.yaml") as (path,):
+        edit_yaml(path, lambda found: found.update({key: value}))
+        assert rules(built.stale()) == expected
+
+
+def test_more_corpus_changes_everything(built):
+    with built.edited("config/scales/smoke.yaml") as (path,):
+        edit_yaml(path, lambda found: found["corpus"].update({"vocabulary": 321}))
+        stale = built.stale()
+    assert "corpus" in stale and train_jobs(built) <= stale
+
+
+# Files
+
+
+def test_a_deleted_picture_is_drawn_again(built):
+    with built.edited("figures/smoke/fig04.png") as (path,):
+        path.unlink()
+        assert built.stale() == {"figure:fig04"}
+
+
+def test_a_deleted_manifest_is_made_again(built):
+    name = "results/smoke/quantize/rainbow-036/gptq-4bit/all/manifest.json"
+    with built.edited(name) as (path,):
+        path.unlink()
+        assert "quantize:gptq-4bit,all,rainbow-036" in built.stale()
+
+
+def test_a_deleted_table_is_collected_again(built):
+    with built.edited(TABLE) as (path,):
+        path.unlink()
+        assert built.stale() == {"collect"}
+
+
+# Bytes
+
+
+def test_equal_bytes_upstream_stop_the_rebuild(built):
+    """An edit of the evaluation that changes no result evaluates again, and then nothing is due."""
+    manifests = sorted((built.folder / "results/smoke/measure").rglob("manifest.json"))
+    with built.edited(f"{PACKAGE}/evaluate.py") as (path,):
+        append(path)
+        said = built.build()
+        assert "evaluate constant-3e-3 fp: done" in said
+        assert built.stale() == set()
+    before = [path.read_bytes() for path in manifests]
+    built.build()
+    assert before == [path.read_bytes() for path in manifests]
