@@ -6,10 +6,12 @@ tool can load, and the error of every layer.
 """
 
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import redirect_stderr
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pandas as pd
 import torch
@@ -62,7 +64,7 @@ def run_method(context: Context, method: Method) -> Mapping[str, Any]:
     chosen = trajectory.at_steps(source, config["steps"])
     folders = [source.subfolder(checkpoint.folder) for checkpoint in chosen]
     rows = []
-    results = method(folders, calibration, config["settings"])
+    results = _quietly(method(folders, calibration, config["settings"]), context.progress.log)
     for checkpoint, folder, quantized in zip(chosen, folders, results, strict=True):
         model = models.load(folder)
         if config["settings"].get("group_size"):
@@ -82,6 +84,16 @@ def run_method(context: Context, method: Method) -> Mapping[str, Any]:
     return trajectory.facts(
         chosen, quantized_layers=sorted({row["layer"] for row in rows}), **facts
     )
+
+
+def _quietly(results: Iterator[Quantized], log: TextIO | None) -> Iterator[Quantized]:
+    """The same results, with what the libraries print on stderr meanwhile (bars) in the log."""
+    while True:
+        with redirect_stderr(log or sys.stderr):
+            found = next(results, None)
+        if found is None:
+            return
+        yield found
 
 
 def codes_file(folder: str) -> str:
