@@ -8,6 +8,7 @@ import torch
 
 def prime() -> None:
     """Import what jobs import, and save and load a tiny model, whose first time is slow."""
+    import bitsandbytes  # noqa: F401
     import datasets  # noqa: F401
     import pandas  # noqa: F401
     import seaborn  # noqa: F401
