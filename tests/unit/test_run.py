@@ -3,13 +3,14 @@
 import json
 import os
 import shutil
+import threading
 import time
 from contextlib import chdir
 from subprocess import run as run_process
 
 import pytest
 from ptq_dynamics.manifest import canonical, sha256
-from ptq_dynamics.run import execute
+from ptq_dynamics.run import execute, main
 from ptq_dynamics.warm import client
 from support import (
     Workspace,
@@ -290,14 +291,18 @@ def test_a_full_disk_is_one_clear_line_and_no_half_result(full_disk, stage):
 # The warm process
 
 
-@pytest.fixture(scope="module")
-def warm():
-    before = dict(os.environ)
-    client.start()
+def wait_for_socket():
     deadline = time.monotonic() + 60
     while not os.path.exists(os.environ[client.VARIABLE]):
         assert time.monotonic() < deadline, "the warm process does not listen"
         time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def warm():
+    before = dict(os.environ)
+    client.start()
+    wait_for_socket()
     yield client._servers[-1]
     server = client._servers.pop()
     server.stdin.close()
@@ -319,6 +324,22 @@ def test_the_warm_process_gives_the_bytes_of_a_plain_one(warm, here, trunk, rtn)
             warm_result = here.manifest(job)
             assert warm_result.text() == plain.text(), job.name
             assert not differing(artifacts(plain.folder), artifacts(warm_result.folder))
+
+
+def test_a_job_whose_warm_process_dies_is_not_lost_in_silence(here, capfd, monkeypatch):
+    """Killed while the job waits for it: the job is done without it, or one line says what to do."""
+    monkeypatch.setenv(client.VARIABLE, "")
+    client.start()
+    server = client._servers.pop()
+    wait_for_socket()
+    killer = threading.Timer(0.3, server.kill)
+    job = here.plan.evaluate("trunk", "fp", "all")
+    with chdir(here.folder):
+        killer.start()
+        status = main(["--job", canonical(specification(job))])
+    server.wait()
+    assert status == 1
+    assert one_error(capfd.readouterr().err)
 
 
 def test_a_problem_in_the_warm_process_is_a_status_and_one_line(warm, here, capfd):

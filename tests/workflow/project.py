@@ -90,9 +90,9 @@ class Project:
         assert done.returncode == 0, said[-3000:]
         return said
 
-    def stale(self, *arguments: str) -> set[str]:
+    def stale(self, **options: Any) -> set[str]:
         """The jobs that a build would run, as RULE or RULE:WILDCARD,WILDCARD."""
-        done = self.snakemake("-n", "--quiet", "host", *arguments)
+        done = self.snakemake("-n", "--quiet", "host", **options)
         said = done.stdout + done.stderr
         assert done.returncode == 0, said[-3000:]
         blocks = re.findall(r"^(?:local)?rule (\w+):\n((?:    .*\n)*)", said, flags=re.M)
