@@ -327,7 +327,7 @@ def test_the_warm_process_gives_the_bytes_of_a_plain_one(warm, here, trunk, rtn)
 
 
 def test_a_job_whose_warm_process_dies_is_not_lost_in_silence(here, capfd, monkeypatch):
-    """Killed while the job waits for it: the job is done without it, or one line says what to do."""
+    """The job is done without it, or one line says what to do; here an input is missing too."""
     monkeypatch.setenv(client.VARIABLE, "")
     client.start()
     server = client._servers.pop()

@@ -295,6 +295,19 @@ def test_a_run_in_two_parts_is_the_run_in_one(make, data, tmp_path, trunk):
     assert not differing(found, expected)
 
 
+def test_the_curve_survives_a_kill_right_after_the_resumption(make, data):
+    trainer = make()
+    trainer.open_curve()
+    for step in range(6):
+        trainer.log(*trainer.update(data.at(step)))
+    before = (trainer.out / train.CURVE).read_bytes()
+    resumed = Trainer(trainer.config, trainer.out, trainer._tokenizer)
+    resumed.step = 6
+    resumed.open_curve()
+    # What kill -9 leaves is what has been written so far.
+    assert (trainer.out / train.CURVE).read_bytes() == before
+
+
 def test_a_state_whose_checkpoints_are_gone_is_not_gone_on_from(make, data, tmp_path):
     trainer = make()
     trainer.save_due()

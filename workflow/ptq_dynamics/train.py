@@ -21,6 +21,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from ptq_dynamics import models, optimizers, schedules, trajectory
+from ptq_dynamics.manifest import write_atomically
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.stage import Context, Progress
 from ptq_dynamics.tokens import TrainingData
@@ -138,8 +139,8 @@ class Trainer:
         rows = path.read_text().splitlines()[1:] if path.exists() else []
         kept = [row for row in rows if row.count(",") == len(COLUMNS) - 1]
         kept = [row for row in kept if int(row.split(",")[0]) <= self.step]
-        self._curve = path.open("w", encoding="utf-8")
-        self._curve.writelines(line + "\n" for line in [",".join(COLUMNS), *kept])
+        write_atomically(path, "".join(line + "\n" for line in [",".join(COLUMNS), *kept]))
+        self._curve = path.open("a", encoding="utf-8")
 
     def log(self, loss: Tensor, gradient_norm: Tensor) -> None:
         """Add a row: the loss, rate and norms of the update that led to this step."""
