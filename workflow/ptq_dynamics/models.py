@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM, GPTNeoXConfig, GPTNeoXForCausalLM, PreTrainedModel
@@ -62,7 +63,7 @@ def load(folder: Path, dtype: torch.dtype | None = None, **options: Any) -> PreT
         model = AutoModelForCausalLM.from_pretrained(
             folder, dtype=dtype or "auto", local_files_only=True, **options
         )
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         reason = str(error).splitlines()[0]
         raise Problem(f"{folder} holds no readable checkpoint ({reason}); rebuild it") from error
     place(model)

@@ -41,9 +41,9 @@ def run(context: Context) -> Mapping[str, Any]:
     tokenizer = train_tokenizer(dealt["train"], config["vocabulary"])
     save_tokenizer(tokenizer, context.out / "tokenizer")
     counts = {}
-    for name, texts in dealt.items():
+    for name in (*splits.HELD_OUT, "train"):
         train = name == "train"
-        tokens = encode(tokenizer, texts, end=train)
+        tokens = encode(tokenizer, dealt[name], end=train)
         path = context.out / f"{name}.bin"
         counts[name] = splits.write(path, tokens, config[name], whole=train)
     return {

@@ -23,7 +23,7 @@ def write(path: Path, documents: Iterable[np.ndarray], tokens: int, *, whole: bo
     with path.open("wb") as file:
         for document in documents:
             part = document if whole else document[: tokens - written]
-            part.astype("<u2").tofile(file)
+            file.write(part.astype("<u2").tobytes())
             written += len(part)
             if written >= tokens and not whole:
                 break
