@@ -16,9 +16,13 @@ def check(timeline: Timeline) -> None:
     for name, run in config.runs.runs.items():
         if isinstance(run, Branch):
             _check_branch(timeline, name, run)
+        else:
+            _check_warmup(timeline, name, run)
     for name, average in config.runs.averages.items():
         if isinstance(average, Lawa):
             _check_average(timeline, name, average)
+        else:
+            _check_line(timeline, name, average)
     _check_group_sizes(config)
 
 
@@ -62,9 +66,12 @@ def _check_branch(timeline: Timeline, name: str, run: Branch) -> None:
     place = f"config/runs.yaml: runs.{name}"
     runs = timeline.config.runs.runs
     trunk = runs.get(run.trunk)
-    if not isinstance(trunk, Whole):
-        whole = [other for other, r in runs.items() if isinstance(r, Whole)]
-        raise Problem(f"{place}.trunk is {run.trunk!r}; it must be one of {', '.join(whole)}")
+    constant = [n for n, r in runs.items() if isinstance(r, Whole) and r.schedule == "constant"]
+    if not isinstance(trunk, Whole) or run.trunk not in constant:
+        raise Problem(
+            f"{place}.trunk is {run.trunk!r}; it must be a run with a constant learning rate: "
+            f"{', '.join(constant)}"
+        )
     if run.at > trunk.length:
         raise Problem(
             f"{place}.at is {run.at}, after the end of its trunk {run.trunk} at {trunk.length}; "
@@ -77,6 +84,25 @@ def _check_branch(timeline: Timeline, name: str, run: Branch) -> None:
         raise Problem(
             f"{place}.at is step {step}, where its trunk {run.trunk} keeps no state to branch from "
             f"(the nearest: {near or 'none'}); change at, or state_every or state_at of the trunk"
+        )
+
+
+def _check_warmup(timeline: Timeline, name: str, run: Whole) -> None:
+    warmup = timeline.steps(run.warmup or timeline.config.runs.defaults.warmup)
+    steady = timeline.steps(run.length) - (timeline.steps(run.cooldown) if run.cooldown else 0)
+    if warmup >= steady:
+        raise Problem(
+            f"config/runs.yaml: runs.{name}.warmup is {warmup} steps of the {steady} before the "
+            "end or the cooldown; lower warmup, or make the run longer"
+        )
+
+
+def _check_line(timeline: Timeline, name: str, line: Interpolation) -> None:
+    models = [timeline.trunk(end).model for end in (line.start, line.end)]
+    if models[0] != models[1]:
+        raise Problem(
+            f"config/runs.yaml: averages.{name} goes from a trajectory of model {models[0]!r} to "
+            f"one of {models[1]!r}; take two of one model"
         )
 
 

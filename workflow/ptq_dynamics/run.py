@@ -6,6 +6,7 @@ is interrupted before the manifest is written leaves no manifest, and so no resu
 """
 
 import argparse
+import contextlib
 import datetime
 import errno
 import hashlib
@@ -18,7 +19,7 @@ import time
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from ptq_dynamics import manifest, record
 from ptq_dynamics.manifest import Manifest
@@ -38,8 +39,8 @@ QUIET = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job given on the command line; exit status 0 when its result is published."""
     parser = argparse.ArgumentParser(prog="python -m ptq_dynamics.run", description=__doc__)
-    parser.add_argument("--job", required=True, help="the job specification, JSON")
-    job = json.loads(parser.parse_args(arguments).job)
+    parser.add_argument("--job", required=True, type=json.loads, help="the job specification, JSON")
+    job = parser.parse_args(arguments).job
     os.environ.update(QUIET)
     status = delegate(job)
     return execute(job) if status is None else status
@@ -49,40 +50,48 @@ def execute(job: Mapping[str, Any]) -> int:
     """Run a job in this process and say in one line what went wrong, if anything did."""
     label = f"{job['stage']} {job['name']}"
     paths = Paths(job)
+    log: TextIO | None = None
     try:
         paths.folder.mkdir(parents=True, exist_ok=True)
-        with paths.log.open("w", encoding="utf-8") as log:
-            try:
-                _build(job, paths, Progress(label, log))
-                return 0
-            except Problem as problem:
-                message = str(problem)
-            except KeyboardInterrupt:
-                message = "interrupted; run the same command again to go on"
-            except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                    traceback.print_exc(file=log)
-                message = _explain(error, paths)
-            except Exception as error:
+        log = paths.log.open("w", encoding="utf-8")
+        _build(job, paths, Progress(label, log))
+        return 0
+    except (Exception, KeyboardInterrupt) as error:
+        message = _explain(error, paths)
+        # A full disk may take neither the traceback nor the line.
+        with contextlib.suppress(OSError):
+            if log is not None and not isinstance(error, Problem | KeyboardInterrupt):
                 traceback.print_exc(file=log)
-                message = f"{type(error).__name__}: {error} (traceback in {paths.log})"
-            _complain(f"{label}: {message}", log)
-    except OSError as error:
-        _complain(f"{label}: {_explain(error, paths)}")
-    return 1
+        _complain(f"{label}: {message}", log)
+        return 1
+    finally:
+        with contextlib.suppress(OSError):
+            if log is not None:
+                log.close()
 
 
-def _explain(error: OSError, paths: "Paths") -> str:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+def _explain(error: BaseException, paths: "Paths") -> str:
+    if isinstance(error, Problem):
+        return str(error)
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted; run the same command again to go on"
+    if _is_full_disk(error):
         return f"the disk is full; free some space (see {paths.folder}) and run the command again"
-    return f"{error.strerror or error}: {error.filename or ''} (details in {paths.log})"
+    return f"{type(error).__name__}: {error} (traceback in {paths.log})"
 
 
-def _complain(message: str, log: Any = None) -> None:
+def _is_full_disk(error: BaseException) -> bool:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return True
+    # Errors of copytree and of safetensors hold the system's error in their text alone.
+    return any(sign in str(error) for sign in (os.strerror(errno.ENOSPC), "os error 28"))
+
+
+def _complain(message: str, log: TextIO | None = None) -> None:
     line = "error: " + " ".join(message.split())
-    print(line, file=sys.stderr, flush=True)
-    if log is not None:
-        print(line, file=log, flush=True)
+    for stream in filter(None, (sys.stderr, log)):
+        with contextlib.suppress(OSError):
+            print(line, file=stream, flush=True)
 
 
 class Paths:

@@ -51,8 +51,12 @@ class Whole(Strict):
     def _has_cooldown(self) -> "Whole":
         if (self.cooldown is not None) != (self.schedule == "wsd"):
             raise ValueError("cooldown goes with schedule wsd, and wsd with a cooldown")
-        if self.cooldown is not None and self.cooldown > self.length:
-            raise ValueError(f"cooldown {self.cooldown} is longer than the run, {self.length}")
+        steady = self.length - (self.cooldown or 0)
+        if steady < (self.warmup or 0):
+            raise ValueError(
+                f"warmup {self.warmup} and cooldown {self.cooldown} do not fit into length "
+                f"{self.length}"
+            )
         return self
 
 

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter, PercentFormatter
 
 from ptq_dynamics.figures.style import LINES, SETTINGS, Line
+from ptq_dynamics.problem import Problem
 
 COLUMNS = ["panel", "curve", "segment", "axis", "x", "y", "low", "high"]
 WIDTH, HEIGHT = 3.55, 2.9  # inches of one panel
@@ -48,6 +49,11 @@ def draw(
     table: pd.DataFrame, panels: Sequence[Panel], curves: Sequence[str], footer: str
 ) -> Figure:
     """Panels in rows of up to three, with one legend below."""
+    if len(curves) > len(LINES):
+        raise Problem(
+            f"a figure has {len(curves)} curves, {len(LINES)} can be told apart; take fewer in "
+            "config/figures.yaml"
+        )
     lines = dict(zip(curves, LINES, strict=False))
     sns.set_theme(style="ticks", rc=SETTINGS)
     columns = min(len(panels), 3)

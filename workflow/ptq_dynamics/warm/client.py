@@ -38,9 +38,17 @@ def delegate(job: Mapping[str, Any]) -> int | None:
         return None
     request = {"job": job, "environment": dict(os.environ), "directory": os.getcwd()}
     with connection:
-        socket.send_fds(connection, [b"!"], [1, 2])
-        connection.sendall(json.dumps(request).encode())
-        connection.shutdown(socket.SHUT_WR)
-        # An interrupted client closes the connection, which ends the child.
-        answer = connection.recv(16)
-    return int(answer) if answer else 1
+        try:
+            socket.send_fds(connection, [b"!"], [1, 2])
+            connection.sendall(json.dumps(request).encode())
+            connection.shutdown(socket.SHUT_WR)
+            # An interrupted client closes the connection, which ends the child.
+            answer = connection.recv(16)
+        except ConnectionError:
+            # The server ended before it took the job.
+            return None
+    if not answer:
+        name = f"{job['stage']} {job['name']}"
+        print(f"error: {name}: its process was killed (out of memory?); run again", file=sys.stderr)
+        return 1
+    return int(answer)
