@@ -191,12 +191,32 @@ BAD = {
     "branch of a branch": (
         "runs.yaml",
         put(*BRANCH, "trunk", value="rainbow-002"),
-        ["runs.rainbow-036.trunk is 'rainbow-002'", "one of constant-3e-4, constant-1e-3"],
+        ["runs.rainbow-036.trunk is 'rainbow-002'", "constant-3e-4, constant-1e-3"],
     ),
     "branch of nothing": (
         "runs.yaml",
         put(*BRANCH, "trunk", value="constant"),
-        ["runs.rainbow-036.trunk is 'constant'", "one of constant-3e-4"],
+        ["runs.rainbow-036.trunk is 'constant'", "constant learning rate: constant-3e-4"],
+    ),
+    "branch of a cosine": (
+        "runs.yaml",
+        put(*BRANCH, "trunk", value="cosine-190-3e-3"),
+        ["runs.rainbow-036.trunk is 'cosine-190-3e-3'", "constant learning rate: constant-3e-4"],
+    ),
+    "warmup as long as the run": (
+        "runs.yaml",
+        put("runs", "cosine-020-3e-3", "warmup", value="20/190"),
+        ["runs.cosine-020-3e-3.warmup is 20 steps", "lower warmup"],
+    ),
+    "warmup into the cooldown": (
+        "runs.yaml",
+        put("runs", "adamc-3e-3", "warmup", value="160/190"),
+        ["runs.adamc-3e-3", "do not fit into length"],
+    ),
+    "a line between models": (
+        "runs.yaml",
+        put("averages", "lawa-to-decay", "end", value="kumar-70m-wsd-13"),
+        ["averages.lawa-to-decay", "'main'", "'kumar-70m'"],
     ),
     "window longer than the checkpoints": (
         "runs.yaml",

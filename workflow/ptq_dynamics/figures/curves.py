@@ -68,12 +68,14 @@ class Curves:
         return sorted({name for name in self._table.metric if name.startswith(prefix)})
 
     def against_loss(self, panel: str, quantizer: str, *, lineage: bool = False) -> pd.DataFrame:
-        """Loss after quantization against loss before it; the band is the paired error of their
+        """Loss after quantization against loss before it, in the second half of the longest run's
+        tokens (the first would squeeze the rest); the band is the paired error of their
         difference."""
         key = ["trajectory", "step"]
         before = self._select("loss", None).set_index(key)["value"].rename("before")
         paired = self._select("loss_increase", quantizer).set_index(key)["stderr"].rename("paired")
         table = self._select("loss", quantizer).join(before, on=key).join(paired, on=key)
+        table = table[table.tokens >= table.tokens.max() / 2]
         return self._points(panel, table.assign(stderr=table["paired"]), "before", lineage)
 
     def learning_rates(self, panel: str, *, lineage: bool = False) -> pd.DataFrame:

@@ -17,8 +17,12 @@ def run(context: Context) -> Mapping[str, Any]:
     bits = f"{settings['bits']}-bit"
     error = f"{bits} quantization error"
     panels = [
-        Panel.over_tokens("a", "(a) Full-precision loss", "Validation loss (nats/token)"),
-        Panel.over_tokens("b", f"(b) {bits} loss", f"Validation loss, {bits} (nats/token)"),
+        Panel.over_tokens(
+            "a", "(a) Full-precision loss", "Validation loss (nats/token)", crop=True
+        ),
+        Panel.over_tokens(
+            "b", f"(b) {bits} loss", f"Validation loss, {bits} (nats/token)", crop=True
+        ),
         Panel.over_tokens("c", f"(c) {error}", f"{error} (%)", percent_y=True),
     ]
     table = pd.concat(

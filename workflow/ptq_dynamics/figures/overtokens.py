@@ -17,7 +17,7 @@ def draw_over_tokens(context: Context) -> Mapping[str, Any]:
     error = f"{settings['bits']}-bit quantization error"
     panels = [
         Panel.over_tokens("a", f"(a) {error}", f"{error} (%)", percent_y=True),
-        Panel.over_tokens("b", "(b) Validation loss", "Validation loss (nats/token)"),
+        Panel.over_tokens("b", "(b) Validation loss", "Validation loss (nats/token)", crop=True),
     ]
     table = pd.concat(
         [

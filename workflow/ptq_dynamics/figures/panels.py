@@ -26,7 +26,8 @@ WIDTH, HEIGHT = 3.55, 2.9  # inches of one panel
 @dataclass(frozen=True)
 class Panel:
     """One panel: labels with units; `tokens_x` and `percent_y` format the ticks; `diagonal` draws
-    x = y over the range of the data; `thin` draws many points or lines without markers."""
+    x = y over the range of the data; `thin` draws many points or lines without markers; `crop`
+    lets the first tenth of the horizontal axis run out of the panel."""
 
     name: str
     title: str
@@ -38,6 +39,7 @@ class Panel:
     diagonal: bool = False
     log_y: bool = False
     thin: bool = False
+    crop: bool = False
 
     @classmethod
     def over_tokens(cls, name: str, title: str, y: str, **form: bool) -> "Panel":
@@ -91,6 +93,10 @@ def _draw_panel(ax: Axes, panel: Panel, table: pd.DataFrame, lines: Mapping[str,
     if panel.tokens_x:
         ax.xaxis.set_major_formatter(EngFormatter(sep=""))
         ax.locator_params(axis="x", nbins=6)
+    if panel.crop:
+        later = table[(table.axis == "left") & (table.x >= table.x.max() / 10)]
+        low, high = later.low.min(), later.high.max()
+        ax.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
     if panel.percent_y:
         ax.yaxis.set_major_formatter(PercentFormatter(xmax=1))
     if panel.log_y:
