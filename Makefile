@@ -15,11 +15,12 @@ help:  ## this list
 figures: $(INSTALLED)  ## build the figures: what is missing or out of date, nothing else
 	@$(SNAKEMAKE) --config scale=$(SCALE) figures="$(FIGURES)"
 
-test: test-fast  ## all tests: the fast ones, then the whole graph at scale smoke
+test: test-fast  ## all tests: the fast ones, the slow ones, then the whole graph at scale smoke
+	@$(VENV)/bin/pytest tests/unit -m slow
 	@$(VENV)/bin/pytest tests/workflow
 
 test-fast: $(INSTALLED) lint  ## style, types and unit tests, in about a minute
-	@$(VENV)/bin/pytest tests/unit
+	@$(VENV)/bin/pytest tests/unit -m 'not slow'
 
 lint: $(INSTALLED)
 	@$(VENV)/bin/ruff check -q . && $(VENV)/bin/ruff format -q --check .

@@ -13,6 +13,8 @@ from torch.func import functional_call, grad, jvp
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 from transformers.models.gpt_neox import modeling_gpt_neox
 
+pytestmark = pytest.mark.slow
+
 N, CONTEXT, VOCAB = 5, 10, 16
 
 

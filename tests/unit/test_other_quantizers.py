@@ -18,6 +18,8 @@ from ptq_dynamics.quantize.method import LAYERS, Calibration, dequantized
 from ptq_dynamics.stage import Context, Progress
 from transformers import LlamaConfig, LlamaForCausalLM
 
+pytestmark = pytest.mark.slow
+
 SHAPE = {
     "vocabulary": 96,
     "width": 64,

@@ -23,6 +23,8 @@ from support import (
     visible,
 )
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def here(workspace, tmp_path):
