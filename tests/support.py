@@ -29,7 +29,7 @@ SCALE["models"]["main"] |= {"layers": 2, "width": 32, "heads": 2, "feedforward":
 SCALE["models"]["main"] |= {"context": 16, "batch": 4}
 SCALE["corpus"] |= {"packages": ["click", "jinja2"], "vocabulary": 300, "train": 10000}
 SCALE["corpus"] |= {"validation": 1024, "calibration": 512, "probe": 512}
-SCALE["measure"] |= {"trunk_every": "12/190", "cooldown_every": "4/190"}
+SCALE["measure"] |= {"trunk_every": "12/190", "trunk_least": 1, "cooldown_every": "4/190"}
 SCALE["evaluation"] |= {"blocks": 32, "batch": 8}
 SCALE["calibration"] |= {"sequences": 32, "batch": 8}
 

@@ -3,7 +3,7 @@
 import json
 import re
 from functools import cache
-from itertools import chain
+from itertools import chain, pairwise
 
 import pytest
 from ptq_dynamics.config import SCALES
@@ -154,6 +154,15 @@ def test_measured_steps_are_checkpoints_and_hold_both_ends(scale):
         assert (measured[0], measured[-1]) == (grid[0], grid[-1]), name
         assert measured == sorted(set(measured))
         assert [s for part in timeline.shards(name).values() for s in part] == measured
+
+
+@pytest.mark.parametrize("name", ["decay-lambda-0", "cosine-020-3e-3", "cosine-190-3e-3"])
+def test_short_runs_are_measured_as_closely_as_they_need(name):
+    timeline = at("laptop").timeline
+    measure, steps = timeline.config.scale.measure, timeline.measured_steps(name)
+    widest = max(after - before for before, after in pairwise(steps))
+    assert widest <= timeline.steps(measure.trunk_every), steps
+    assert len(steps) > measure.trunk_least, steps
 
 
 def test_a_shard_is_a_checkpoint_at_scale_paper_and_a_trajectory_at_laptop():

@@ -38,8 +38,7 @@ def _check_names(config: Config) -> None:
     trajectories = {**runs, **averages}
     for name, figure in config.figures.items():
         place = f"config/figures.yaml: {name}"
-        members = chain.from_iterable(figure.curves.values())
-        _require(f"{place}.curves", "trajectory", members, trajectories)
+        _require(f"{place}.curves", "trajectory", figure.trajectories, trajectories)
         _require(f"{place}.quantizers", "quantizer", figure.quantizers, config.quantizers)
     place, backends = "config/backends.yaml", config.backends
     _require(f"{place}: trajectory", "trajectory", [backends.trajectory], trajectories)

@@ -69,8 +69,8 @@ class Timeline:
 
     @cache
     def measured_steps(self, name: str) -> list[int]:
-        """Steps of a trajectory that are quantized and evaluated: one every `measure.*_every`
-        along its grid, its first and its last."""
+        """Steps of a trajectory that are quantized and evaluated: along its grid as `measure` says,
+        its first and its last."""
         match self.config.runs.averages.get(name):
             case Lawa() as lawa:
                 reach = self.steps(lawa.every) * lawa.window
@@ -78,10 +78,16 @@ class Timeline:
             case Interpolation() as line:
                 return list(range(line.points))
         grid, (first, _) = self.grid(name), self.ends(name)
-        measure = self.config.scale.measure
-        branch = isinstance(self.run(name), Branch)
-        every = self.steps(measure.cooldown_every if branch else measure.trunk_every)
+        every = self._measured_every(name)
         return [s for s in grid if (s - first) % every == 0 or s in (grid[0], grid[-1])]
+
+    def _measured_every(self, name: str) -> int:
+        measure, (first, last) = self.config.scale.measure, self.ends(name)
+        if isinstance(self.run(name), Branch):
+            return self.steps(measure.cooldown_every)
+        spacing = self.checkpoint_every(name)
+        at_most = (last - first) // measure.trunk_least
+        return min(self.steps(measure.trunk_every), max(spacing, at_most // spacing * spacing))
 
     @cache
     def shards(self, name: str) -> dict[str, list[int]]:

@@ -1,5 +1,6 @@
 """Types of config/config.yaml, figures.yaml and backends.yaml: what is built of it all."""
 
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -38,6 +39,11 @@ class Figure(Strict):
     curvature: list[Literal["sharpness", "spectrum"]] = []
     landscape: Landscape | None = None
     components: Count | None = None
+
+    @property
+    def trajectories(self) -> list[str]:
+        """Names of the figure's trajectories, each once."""
+        return list(dict.fromkeys(chain.from_iterable(self.curves.values())))
 
 
 class Backends(Strict):

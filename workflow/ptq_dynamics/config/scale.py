@@ -72,9 +72,11 @@ class DatasetsCorpus(Strict):
 
 
 class Measuring(Strict):
-    """Which checkpoints are measured: one every so often, besides the first and the last."""
+    """Which checkpoints are measured: one every so often, besides the first and the last; a short
+    run, other than a cooldown, more often, to have about `trunk_least` intervals between them."""
 
     trunk_every: Share
+    trunk_least: Count
     cooldown_every: Share
 
 

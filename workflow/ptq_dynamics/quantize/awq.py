@@ -12,18 +12,17 @@ from typing import Any
 import torch
 from compressed_tensors.quantization import forward_quantize
 from compressed_tensors.utils import patch_attr
-from llmcompressor import oneshot, reset_session
 from llmcompressor.modifiers.quantization import QuantizationModifier
 from llmcompressor.modifiers.transform.awq import AWQMapping, AWQModifier
 from llmcompressor.modifiers.transform.awq.mappings import ResolvedMapping
 from llmcompressor.pipelines.cache import IntermediatesCache
-from loguru import logger
 from pydantic import PrivateAttr
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import PreTrainedModel
 
 from ptq_dynamics import models
+from ptq_dynamics.quantize.compressor import compress, grid
 from ptq_dynamics.quantize.layers import check_groups
 from ptq_dynamics.quantize.method import Calibration, Quantized, run_method
 from ptq_dynamics.stage import Context
@@ -72,8 +71,6 @@ def smooth(
     model: PreTrainedModel, calibration: Calibration, settings: Mapping[str, Any]
 ) -> dict[str, Smoothed]:
     """Turn a model into llm-compressor's AWQ model, in place; its quantized layers by name."""
-    for package in ("llmcompressor", "compressed_tensors"):
-        logger.disable(package)
     layers = models.linear_layers(model)
     awq = _Recorder(
         mappings=MAPPINGS.get(model.config.model_type),
@@ -82,20 +79,12 @@ def smooth(
         offload_device=None,
     )
     batches = [{"input_ids": batch} for batch in calibration.tokens.split(calibration.batch_size)]
-    reset_session()
+    data: Any = DataLoader(batches, batch_size=None)  # type: ignore[arg-type]
     with patch_attr(IntermediatesCache, "pin_memory", _pin_memory):
-        oneshot(
-            model=model,
-            # Nothing is tokenized, but without a processor oneshot looks for one in the checkpoint.
-            processor=object(),  # type: ignore[arg-type]
-            dataset=DataLoader(batches, batch_size=None),  # type: ignore[arg-type]
-            recipe=[awq, _rounding(settings, list(layers))],
-            # The "basic" pipeline searches the scales with quantization left on.
-            pipeline="sequential",
-            # Scales are searched on the full-precision model's activations, as in the paper.
-            propagate_error=False,
-            log_dir=None,
-        )
+        # Scales are searched on the full-precision model's activations, as in the paper; the
+        # library's "basic" pipeline would search them with quantization left on.
+        rounding = QuantizationModifier(config_groups=grid(settings, layers))
+        compress(model, data, [awq, rounding], propagate_error=False)
     return {name: _smoothed(name, layer, awq) for name, layer in layers.items()}
 
 
@@ -123,20 +112,6 @@ def _smoothed(name: str, layer: nn.Linear, awq: _Recorder) -> Smoothed:
         scales = awq._rows[name].to(rounded)
         rows[len(rows) - len(scales) :] = scales
     return Smoothed(rounded, rows, columns)
-
-
-def _rounding(settings: Mapping[str, Any], layers: Sequence[str]) -> QuantizationModifier:
-    weights = {
-        "num_bits": settings["bits"],
-        "type": "int",
-        "symmetric": settings["symmetric"],
-        "strategy": "group",
-        "group_size": settings["group_size"],
-        "observer": "memoryless_minmax",
-    }
-    return QuantizationModifier(
-        config_groups={"blocks": {"targets": list(layers), "weights": weights}}
-    )
 
 
 _pin_memory_on_cuda = IntermediatesCache.pin_memory

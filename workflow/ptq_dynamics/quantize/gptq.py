@@ -6,13 +6,12 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from llmcompressor import oneshot, reset_session
 from llmcompressor.modifiers.gptq import GPTQModifier
-from loguru import logger
 from torch import Tensor
 
 from ptq_dynamics import models
 from ptq_dynamics.problem import Problem
+from ptq_dynamics.quantize.compressor import compress, grid
 from ptq_dynamics.quantize.layers import check_groups
 from ptq_dynamics.quantize.method import Calibration, Quantized, run_method
 from ptq_dynamics.stage import Context
@@ -28,27 +27,20 @@ def quantize(
 ) -> Iterator[Quantized]:
     """Settings: bits, group_size, symmetric, activation_order ("static" or null), damping (share
     of the Hessian's mean diagonal), block_size (columns)."""
-    for package in ("llmcompressor", "compressed_tensors"):
-        logger.disable(package)
     dataset = _dataset(calibration)
     for folder in folders:
         model = models.load(folder)
         check_groups(model, settings["group_size"])
         names = list(models.linear_layers(model))
         modifier = _modifier(settings, names)
-        reset_session()
-        oneshot(
-            model=model,
-            dataset=dataset,
-            recipe=modifier,
-            # Nothing is tokenized, but without a processor oneshot looks for one in the checkpoint.
-            processor=object(),  # type: ignore[arg-type]
+        compress(
+            model,
+            dataset,
+            modifier,
             batch_size=calibration.batch_size,
             num_calibration_samples=len(calibration.tokens),
             max_seq_length=calibration.tokens.shape[1],
             shuffle_calibration_samples=False,
-            pipeline="sequential",
-            log_dir=None,
         )
         if modifier._rtn_fallback_module_names:
             raise Problem(
@@ -77,16 +69,8 @@ def _dataset(calibration: Calibration) -> Dataset:
 
 
 def _modifier(settings: Mapping[str, Any], layers: Sequence[str]) -> GPTQModifier:
-    weights = {
-        "num_bits": settings["bits"],
-        "type": "int",
-        "symmetric": settings["symmetric"],
-        "strategy": "group",
-        "group_size": settings["group_size"],
-        "observer": "memoryless_minmax",
-    }
     return GPTQModifier(
-        config_groups={"blocks": {"targets": list(layers), "weights": weights}},
+        config_groups=grid(settings, layers),
         actorder=settings["activation_order"],
         dampening_frac=settings["damping"],
         block_size=settings["block_size"],

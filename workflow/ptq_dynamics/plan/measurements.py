@@ -1,0 +1,79 @@
+"""The jobs that measure losses, and the comparison of backends by them."""
+
+from collections.abc import Mapping
+from functools import cache
+from itertools import chain
+from typing import Any
+
+from ptq_dynamics.job import Job
+from ptq_dynamics.plan.quantization import Quantization
+
+FULL_PRECISION = "fp"
+
+
+class Measurements(Quantization):
+    """Losses of trajectories, quantized or not."""
+
+    @cache
+    def evaluate(self, trajectory: str, method: str, shard: str) -> Job:
+        """Validation losses of one shard under a quantizer, or in full precision."""
+        full = method == FULL_PRECISION
+        source = self.trajectory(trajectory)
+        if not full:
+            source = self.quantize(trajectory, method, shard)
+        return Job(
+            "evaluate",
+            f"{trajectory} {method}",
+            f"{self.results}/evaluate/{trajectory}/{method}/{shard}",
+            {"corpus": [self.corpus().manifest], "checkpoints": [source.manifest]},
+            {
+                "steps": self.timeline.shards(trajectory)[shard],
+                "context": self.timeline.shape(trajectory).context,
+                "full_precision": full,
+                **self.config.scale.evaluation.model_dump(),
+            },
+        )
+
+    @cache
+    def measure(self, trajectory: str, method: str) -> Job:
+        """Tidy measurements of a trajectory under a quantizer, or in full precision."""
+        shards = self.timeline.shards(trajectory)
+
+        def evaluations(method: str) -> list[str]:
+            return [self.evaluate(trajectory, method, shard).manifest for shard in shards]
+
+        inputs = {"evaluations": evaluations(method)}
+        settings: dict[str, Any] = {"method": method}
+        if method != FULL_PRECISION:
+            settings = self._quantizer(method, trajectory)
+            inputs["full_precision"] = evaluations(FULL_PRECISION)
+            quantized = [self.quantize(trajectory, method, shard) for shard in shards]
+            inputs["quantized"] = [job.manifest for job in quantized]
+        columns = self._columns(trajectory, settings)
+        folder = f"{self.results}/measure/{trajectory}/{method}"
+        return Job("measure", f"{trajectory} {method}", folder, inputs, {"columns": columns})
+
+    def _columns(self, trajectory: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """The columns of measurements that are the same for a whole trajectory and method."""
+        return {
+            "trajectory": trajectory,
+            "family": "controlled",
+            "method": settings["method"],
+            "bits": settings.get("bits"),
+            "group_size": settings.get("group_size"),
+        }
+
+    @cache
+    def backends(self) -> Job:
+        """The comparison of GPTQ backends."""
+        settings = self.config.backends
+        inputs = {}
+        shard = list(self.timeline.shards(settings.trajectory))[-1]
+        for quantizer in chain.from_iterable(settings.groups):
+            quantized = self.quantize(settings.trajectory, quantizer, shard)
+            inputs[f"quantized {quantizer}"] = [quantized.manifest]
+            measured = self.measure(settings.trajectory, quantizer)
+            inputs[f"measured {quantizer}"] = [measured.manifest]
+        config = {"groups": settings.groups}
+        folder = f"{self.results}/backends"
+        return Job("quantize.comparison", settings.trajectory, folder, inputs, config)

@@ -1,0 +1,39 @@
+"""llm-compressor as GPTQ and AWQ use it: the grid, and one quiet pass over a model."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from llmcompressor import oneshot, reset_session
+from loguru import logger
+from transformers import PreTrainedModel
+
+
+def grid(settings: Mapping[str, Any], layers: Iterable[str]) -> dict[str, Any]:
+    """The library's description of an integer grid for the weights of some layers, from bits,
+    symmetric and group_size; the scale is from the smallest and largest weight of a group."""
+    weights = {
+        "num_bits": settings["bits"],
+        "type": "int",
+        "symmetric": settings["symmetric"],
+        "strategy": "group",
+        "group_size": settings["group_size"],
+        "observer": "memoryless_minmax",
+    }
+    return {"blocks": {"targets": list(layers), "weights": weights}}
+
+
+def compress(model: PreTrainedModel, dataset: Any, recipe: Any, **options: Any) -> None:
+    """Apply a recipe to a model, in place, block by block."""
+    for package in ("llmcompressor", "compressed_tensors"):
+        logger.disable(package)
+    reset_session()
+    oneshot(
+        model=model,
+        dataset=dataset,
+        recipe=recipe,
+        # Nothing is tokenized, but without a processor oneshot looks for one in the checkpoint.
+        processor=object(),  # type: ignore[arg-type]
+        pipeline="sequential",
+        log_dir=None,
+        **options,
+    )
