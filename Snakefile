@@ -27,6 +27,11 @@ try:
 except Problem as problem:
     raise WorkflowError(str(problem)) from None
 
+if plan.config.scale.warm:
+    # To keep within 100 new jobs a second, Snakemake 9.27 looks for jobs to start once a second for
+    # every job that it has ever started: at 600 jobs, more than half of a core.
+    workflow.scheduling_settings.max_jobs_per_timespan = None
+
 
 onstart:
     if plan.config.scale.warm:

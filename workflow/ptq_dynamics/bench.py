@@ -20,6 +20,7 @@ from ptq_dynamics.corpus.embedded import save_tokenizer, train_tokenizer
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.quantize import gptq
 from ptq_dynamics.quantize.method import Calibration
+from ptq_dynamics.run import QUIET
 from ptq_dynamics.tokens import TrainingData
 from ptq_dynamics.train import Trainer
 from ptq_dynamics.warm.client import ALLOCATOR
@@ -35,10 +36,9 @@ def main() -> None:
     scale = parser.parse_args().scale
     if not os.environ.keys() >= ALLOCATOR.keys():
         command = [sys.executable, "-m", "ptq_dynamics.bench", "--scale", scale]
-        # As in a build. The C library reads these when a process starts.
-        os.execve(sys.executable, command, {**os.environ, **ALLOCATOR})
+        # As in a build: libraries read these when a process starts.
+        os.execve(sys.executable, command, {**os.environ, **ALLOCATOR, **QUIET})
     torch.set_num_threads(1)
-    os.environ["TQDM_DISABLE"] = "1"
     plan = Plan(config.load({"scale": scale, "seed": 0, "figures": "all"}, Path("config")))
     table = Table("measurement", "value", title=f"scale {scale}, one thread")
     with tempfile.TemporaryDirectory() as folder:
