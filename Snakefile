@@ -27,15 +27,13 @@ try:
 except Problem as problem:
     raise WorkflowError(str(problem)) from None
 
-if plan.config.scale.warm:
-    # To keep within 100 new jobs a second, Snakemake 9.27 looks for jobs to start once a second for
-    # every job that it has ever started: at 600 jobs, more than half of a core.
-    workflow.scheduling_settings.max_jobs_per_timespan = None
-
 
 onstart:
     if plan.config.scale.warm:
         warm.start()
+        # To keep within 100 new jobs a second, Snakemake 9.27 looks for jobs to start once a second
+        # for every job that it has started so far: after 600 jobs, that is most of a core.
+        workflow.scheduler.job_rate_limiter = None
 
 
 wildcard_constraints:
