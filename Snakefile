@@ -10,7 +10,7 @@ from snakemake.utils import min_version
 from ptq_dynamics.config import load
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.problem import Problem
-from ptq_dynamics.warm import client as warm
+from ptq_dynamics.warm.launch import start as start_warm
 
 min_version("9.27")
 
@@ -30,7 +30,7 @@ except Problem as problem:
 
 onstart:
     if plan.config.scale.warm:
-        warm.start()
+        start_warm()
         # To keep within 100 new jobs a second, Snakemake 9.27 looks for jobs to start once a second
         # for every job that it has started so far: after 600 jobs, that is most of a core.
         workflow.scheduler.job_rate_limiter = None

@@ -14,10 +14,10 @@ from typing import Any
 import yaml
 from ptq_dynamics import manifest
 from ptq_dynamics.config import load
+from ptq_dynamics.execute import execute
 from ptq_dynamics.job import Job
 from ptq_dynamics.manifest import Manifest
 from ptq_dynamics.plan import Plan
-from ptq_dynamics.run import execute
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -21,7 +21,7 @@ from transformers import AutoTokenizer
 
 CONFIG = SCALE["corpus"]
 BUILD = (
-    "import json, sys; from ptq_dynamics.run import execute; "
+    "import json, sys; from ptq_dynamics.execute import execute; "
     "sys.exit(execute(json.load(open('spec.json'))))"
 )
 

@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 from matplotlib.collections import PolyCollection
 from ptq_dynamics import manifest, measurements, trajectory
+from ptq_dynamics.execute import execute
 from ptq_dynamics.figures import panels
 from ptq_dynamics.figures.style import LINES
-from ptq_dynamics.run import execute
 from ptq_dynamics.schedules import learning_rate, phase
 from support import artifacts, differing, plan, specification
 

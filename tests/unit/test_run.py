@@ -9,9 +9,10 @@ from contextlib import chdir
 from subprocess import run as run_process
 
 import pytest
+from ptq_dynamics.execute import execute
 from ptq_dynamics.manifest import canonical, sha256
-from ptq_dynamics.run import execute, main
-from ptq_dynamics.warm import client
+from ptq_dynamics.run import main
+from ptq_dynamics.warm import client, launch
 from support import (
     Workspace,
     artifacts,
@@ -244,7 +245,7 @@ def test_a_checkpoint_that_is_not_in_the_trajectory_is_a_problem(with_trunk, cap
 FULL_DISK = """
 import json, sys
 from pathlib import Path
-from ptq_dynamics.run import execute
+from ptq_dynamics.execute import execute
 for spec in json.load(open(sys.argv[1])):
     print("job", spec["stage"], spec["folder"], file=sys.stderr, flush=True)
     status = execute(spec)
@@ -303,10 +304,10 @@ def wait_for_socket():
 @pytest.fixture(scope="module")
 def warm():
     before = dict(os.environ)
-    client.start()
+    launch.start()
     wait_for_socket()
-    yield client._servers[-1]
-    server = client._servers.pop()
+    yield launch._servers[-1]
+    server = launch._servers.pop()
     server.stdin.close()
     assert server.wait(timeout=20) == 0
     os.environ.clear()
@@ -331,8 +332,8 @@ def test_the_warm_process_gives_the_bytes_of_a_plain_one(warm, here, trunk, rtn)
 def test_a_job_whose_warm_process_dies_is_not_lost_in_silence(here, capfd, monkeypatch):
     """The job is done without it, or one line says what to do; here an input is missing too."""
     monkeypatch.setenv(client.VARIABLE, "")
-    client.start()
-    server = client._servers.pop()
+    launch.start()
+    server = launch._servers.pop()
     wait_for_socket()
     killer = threading.Timer(0.3, server.kill)
     job = here.plan.evaluate("trunk", "fp", "all")

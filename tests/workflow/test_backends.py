@@ -10,9 +10,9 @@ import pytest
 import yaml
 from ptq_dynamics import manifest
 from ptq_dynamics.config import load
+from ptq_dynamics.execute import execute
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.problem import Problem
-from ptq_dynamics.run import execute
 from safetensors.torch import load_file
 
 ROOT = Path(__file__).resolve().parents[2]

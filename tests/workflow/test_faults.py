@@ -12,7 +12,7 @@ from subprocess import DEVNULL, PIPE, Popen
 import pytest
 from project import SNAKEMAKE, Project, recorded_job, run_job
 from ptq_dynamics import manifest
-from ptq_dynamics.run import Paths
+from ptq_dynamics.execute import Paths
 from support import artifacts, copy_results, differing, visible
 
 TRUNK = "results/smoke/train/constant-3e-3"

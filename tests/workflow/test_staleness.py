@@ -146,7 +146,9 @@ def test_an_edit_of_averaging_averages_again(built):
     assert all("lawa" in job for job in stale if job.startswith(("quantize", "evaluate")))
 
 
-@pytest.mark.parametrize("module", ["plan.py", "checks.py", "cli.py", "run.py", "record.py"])
+@pytest.mark.parametrize(
+    "module", ["plan/figures.py", "checks.py", "run.py", "execute.py", "record.py"]
+)
 def test_an_edit_of_what_decides_or_serves_runs_nothing(built, module):
     assert edit(built, module) == set()
 

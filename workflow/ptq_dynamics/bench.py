@@ -23,7 +23,7 @@ from ptq_dynamics.quantize.method import Calibration
 from ptq_dynamics.run import QUIET
 from ptq_dynamics.tokens import TrainingData
 from ptq_dynamics.train import Trainer
-from ptq_dynamics.warm.client import ALLOCATOR
+from ptq_dynamics.warm.launch import ALLOCATOR
 
 SECONDS = 5.0  # per measurement
 Row = tuple[str, str]

@@ -4,26 +4,10 @@ import json
 import os
 import socket
 import sys
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
-from subprocess import PIPE, Popen
 from typing import Any
 
 VARIABLE = "PTQ_DYNAMICS_WARM"
-# glibc otherwise gives each step's large tensors back to the system and asks for them again.
-ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
-
-_servers: list[Popen[bytes]] = []
-
-
-def start() -> None:
-    """Start a server for this process and its children; it ends when this process ends."""
-    folder = Path(tempfile.mkdtemp(prefix="ptq-dynamics-"))
-    command = [sys.executable, "-m", "ptq_dynamics.warm.server", str(folder / "socket")]
-    # The pipe stays open until the kernel closes it with this process, whatever ends it.
-    _servers.append(Popen(command, stdin=PIPE, env={**os.environ, **ALLOCATOR}))
-    os.environ[VARIABLE] = str(folder / "socket")
 
 
 def delegate(job: Mapping[str, Any]) -> int | None:

@@ -8,15 +8,18 @@ import torch
 
 def prime() -> None:
     """Import what jobs import, and save and load a tiny model, whose first time is slow."""
-    import bitsandbytes  # noqa: F401
-    import datasets  # noqa: F401
-    import pandas  # noqa: F401
-    import seaborn  # noqa: F401
     from loguru import logger
-    from transformers import AutoModelForCausalLM, GPTNeoXConfig, GPTNeoXForCausalLM
 
     for package in ("llmcompressor", "compressed_tensors"):
         logger.disable(package)
+    import bitsandbytes  # noqa: F401
+    import datasets  # noqa: F401
+    import llmcompressor.modifiers.gptq
+    import llmcompressor.modifiers.transform.awq  # noqa: F401
+    import pandas  # noqa: F401
+    import seaborn  # noqa: F401
+    from transformers import AutoModelForCausalLM, GPTNeoXConfig, GPTNeoXForCausalLM
+
     torch.set_num_threads(1)
     shape = GPTNeoXConfig(
         vocab_size=8,

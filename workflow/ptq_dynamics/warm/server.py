@@ -19,7 +19,8 @@ import sys
 import threading
 from pathlib import Path
 
-from ptq_dynamics.run import QUIET, execute
+from ptq_dynamics.execute import execute
+from ptq_dynamics.run import QUIET
 
 
 def serve(address: Path) -> None:
@@ -28,8 +29,14 @@ def serve(address: Path) -> None:
     listener.bind(str(address))
     listener.listen(1024)
     os.environ.update(QUIET)
+    import torch
+
     from ptq_dynamics.warm.prime import prime
 
+    # CUDA does not survive a fork, so where there is a GPU jobs start by themselves.
+    if torch.cuda.is_available():
+        _remove(address)
+        return
     prime()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -46,8 +53,12 @@ def serve(address: Path) -> None:
                 os._exit(_serve_one(connection))
             connection.close()
     finally:
-        address.unlink(missing_ok=True)
-        address.parent.rmdir()
+        _remove(address)
+
+
+def _remove(address: Path) -> None:
+    address.unlink(missing_ok=True)
+    address.parent.rmdir()
 
 
 def _ended(descriptor: int) -> bool:

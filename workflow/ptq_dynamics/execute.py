@@ -1,0 +1,145 @@
+"""Execute one job: the only place where results come into being.
+
+It checks the inputs, lets the stage write into a
+hidden work folder, and publishes the result: files first, then the record, the manifest last. What
+is interrupted before the manifest is written leaves no manifest, and so no result.
+"""
+
+import contextlib
+import datetime
+import errno
+import hashlib
+import importlib
+import json
+import os
+import shutil
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+from ptq_dynamics import manifest, record
+from ptq_dynamics.manifest import Manifest
+from ptq_dynamics.problem import Problem
+from ptq_dynamics.stage import Context, Progress
+
+
+def execute(job: Mapping[str, Any]) -> int:
+    """Run a job in this process and say in one line what went wrong, if anything did."""
+    label = f"{job['stage']} {job['name']}"
+    paths = Paths(job)
+    log: TextIO | None = None
+    try:
+        paths.folder.mkdir(parents=True, exist_ok=True)
+        log = paths.log.open("w", encoding="utf-8")
+        _build(job, paths, Progress(label, log))
+        return 0
+    except (Exception, KeyboardInterrupt) as error:
+        message = _explain(error, paths)
+        # A full disk may take neither the traceback nor the line.
+        with contextlib.suppress(OSError):
+            if log is not None and not isinstance(error, Problem | KeyboardInterrupt):
+                traceback.print_exc(file=log)
+        _complain(f"{label}: {message}", log)
+        return 1
+    finally:
+        with contextlib.suppress(OSError):
+            if log is not None:
+                log.close()
+
+
+def _explain(error: BaseException, paths: "Paths") -> str:
+    if isinstance(error, Problem):
+        return str(error)
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted; run the same command again to go on"
+    if _is_full_disk(error):
+        return f"the disk is full; free some space (see {paths.folder}) and run the command again"
+    return f"{type(error).__name__}: {error} (traceback in {paths.log})"
+
+
+def _is_full_disk(error: BaseException) -> bool:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return True
+    # Errors of copytree and of safetensors hold the system's error in their text alone.
+    return any(sign in str(error) for sign in (os.strerror(errno.ENOSPC), "os error 28"))
+
+
+def _complain(message: str, log: TextIO | None = None) -> None:
+    line = "error: " + " ".join(message.split())
+    for stream in filter(None, (sys.stderr, log)):
+        with contextlib.suppress(OSError):
+            print(line, file=stream, flush=True)
+
+
+class Paths:
+    """Where a job's result, log and work folder lie.
+
+    A job with a `stem` shares its folder with others and owns the files named STEM.*; the others
+    own their whole folder.
+    """
+
+    def __init__(self, job: Mapping[str, Any]) -> None:
+        stem = job.get("stem")
+        prefix = f"{stem}." if stem else ""
+        self.folder = Path(job["folder"])
+        self.owns_folder = stem is None
+        self.manifest = self.folder / f"{prefix}manifest.json"
+        self.record = self.folder / f"{prefix}record.json"
+        self.log = self.folder / f".{prefix}log"
+        self.work_prefix = f".work-{prefix}"
+
+    def work(self, fingerprint: str) -> Path:
+        """Work folder of the job with this fingerprint."""
+        return self.folder / f"{self.work_prefix}{fingerprint[:16]}"
+
+
+def _build(job: Mapping[str, Any], paths: Paths, progress: Progress) -> None:
+    started = datetime.datetime.now(datetime.UTC)
+    clock = time.monotonic()
+    inputs = {
+        label: [manifest.read(Path(path)) for path in group]
+        for label, group in job["inputs"].items()
+    }
+    work = paths.work(_fingerprint(job, inputs))
+    out, scratch = work / "out", work / "scratch"
+    stage = importlib.import_module(f"ptq_dynamics.{job['stage']}")
+    if not getattr(stage, "RESUMABLE", False):
+        shutil.rmtree(work, ignore_errors=True)
+    _remove_work_folders(paths, keep=work)
+    out.mkdir(parents=True, exist_ok=True)
+    scratch.mkdir(exist_ok=True)
+    context = Context(job["name"], job["config"], inputs, out, scratch, progress)
+    facts = stage.run(context)
+    result = manifest.describe(out, paths.manifest, facts)
+    seconds = time.monotonic() - clock
+    _publish(result, out, paths)
+    account = record.describe(job, inputs, result, started, seconds)
+    manifest.write_atomically(paths.record, json.dumps(account, sort_keys=True, indent=1) + "\n")
+    manifest.write_atomically(paths.manifest, result.text())
+    _remove_work_folders(paths)
+    progress.say(f"done in {seconds:.1f} s")
+
+
+def _fingerprint(job: Mapping[str, Any], inputs: Mapping[str, list[Manifest]]) -> str:
+    """Hex digest of all that the result depends on; names the state of an interrupted job."""
+    digests = {label: [m.digest() for m in group] for label, group in inputs.items()}
+    return hashlib.sha256(manifest.canonical([job, digests]).encode()).hexdigest()
+
+
+def _publish(result: Manifest, out: Path, paths: Paths) -> None:
+    """Move the result's files to their place, after removing those of an earlier result."""
+    if paths.owns_folder:
+        for entry in paths.folder.iterdir():
+            if not entry.name.startswith("."):
+                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    for name in sorted({file.split("/")[0] for file in result.files}):
+        os.replace(out / name, paths.folder / name)
+
+
+def _remove_work_folders(paths: Paths, keep: Path | None = None) -> None:
+    for folder in paths.folder.glob(f"{paths.work_prefix}*"):
+        if folder != keep:
+            shutil.rmtree(folder, ignore_errors=True)
