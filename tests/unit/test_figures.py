@@ -218,6 +218,16 @@ def test_points_are_the_measurements(drawn, inputs):
     ]
 
 
+def test_the_line_of_a_curve_goes_on_where_a_cooldown_takes_over(drawn):
+    _, folder = drawn("fig06")
+    table = pd.read_csv(folder / "fig06.csv")
+    errors = table[(table.panel == table.panel.iloc[0]) & (table.axis == "left")]
+    for rate in ("3e-4", "1e-3", "3e-3", "1e-2"):
+        trunk, cooldown = (errors[errors.segment == f"{k}-{rate}"] for k in ("constant", "wsd"))
+        assert trunk.x.max() == cooldown.x.min(), rate
+        assert not trunk.x.duplicated().any(), rate
+
+
 def test_parametric_panels_hold_the_line_x_equals_y(drawn):
     picture, _ = drawn("fig06")
     for letter, (left, _) in split(picture).items():

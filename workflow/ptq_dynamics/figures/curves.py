@@ -112,7 +112,10 @@ class Curves:
         for curve, name, last in self._segments(lineage):
             part = table[table.trajectory == name].sort_values("step")
             if last is not None:
-                part = part[part.step <= last]
+                # What takes over begins with this trajectory's weights, measured there at least.
+                members = table.trajectory.isin(self._curves[curve])
+                join = table[members & (table.step == last)].head(1)
+                part = pd.concat([part[part.step < last], join])
             points = {
                 "panel": panel,
                 "curve": curve,
