@@ -13,6 +13,15 @@ from ptq_dynamics.quantize.method import LAYERS, codes_file
 from ptq_dynamics.stage import Context
 
 CODES, MODELS, TABLE = "codes.csv", "models.csv", "table.md"
+DIFFERENCES = """\
+- one step: a weight lay between two grid points up to rounding (the libraries sum the Hessian in
+  different orders, and GPTQModel keeps scales in float16). GPTQ's error feedback carries the
+  difference on along its row, and into the layers behind.
+- moved columns: where groups follow the activation order, columns whose activations are equal up
+  to rounding can change places. At the edge of a group both groups' scales then change, and with
+  them the codes of many columns.
+- more: neither of these.
+"""
 
 
 def run(context: Context) -> Mapping[str, Any]:
@@ -25,15 +34,22 @@ def run(context: Context) -> Mapping[str, Any]:
     codes.to_csv(context.out / CODES, index=False)
     models.to_csv(context.out / MODELS, index=False)
     means = models.groupby("quantizer", sort=False)[["loss", "output_relative"]].mean()
-    agreement = codes.groupby(["first", "second"], sort=False)["equal_codes"].agg(["mean", "min"])
     text = (
         f"GPTQ backends on {models.step.nunique()} checkpoints of {context.name}\n\n"
-        f"{_markdown(means)}\n\nShare of equal integer codes over layers:\n\n"
-        f"{_markdown(agreement)}\n"
+        f"{_markdown(means)}\n\nShare of equal integer codes over layers, and how many layers "
+        f"differ how:\n\n{_markdown(_agreement(codes))}\n\n{DIFFERENCES}"
     )
     (context.out / TABLE).write_text(text)
     context.progress.say("\n" + text)
     return {"rows": len(codes)}
+
+
+def _agreement(codes: pd.DataFrame) -> pd.DataFrame:
+    pairs = codes.groupby(["first", "second"], sort=False)
+    shares = pairs["equal_codes"].agg(["mean", "min"])
+    kinds = pd.CategoricalDtype(["none", "one step", "moved columns", "more"])
+    counts = codes.astype({"difference": kinds}).groupby(["first", "second"], sort=False)
+    return shares.join(counts["difference"].value_counts().unstack("difference")[kinds.categories])
 
 
 def _codes(context: Context, group: list[str]) -> Iterator[dict[str, Any]]:
@@ -41,10 +57,25 @@ def _codes(context: Context, group: list[str]) -> Iterator[dict[str, Any]]:
         left, right = context.input(f"quantized {first}"), context.input(f"quantized {second}")
         for checkpoint in trajectory.checkpoints(left):
             ours, theirs = _load(left, checkpoint.folder), _load(right, checkpoint.folder)
-            for layer in sorted(ours):
-                equal = (ours[layer].short() == theirs[layer].short()).float().mean()
-                row = {"step": checkpoint.step, "layer": layer, "first": first, "second": second}
-                yield {**row, "equal_codes": float(equal)}
+            for layer in sorted(name for name in ours if not name.endswith(".groups")):
+                difference = (ours[layer].short() - theirs[layer].short()).abs()
+                moved = ours[f"{layer}.groups"] != theirs[f"{layer}.groups"]
+                yield {
+                    "step": checkpoint.step,
+                    "layer": layer,
+                    "first": first,
+                    "second": second,
+                    "equal_codes": float((difference == 0).float().mean()),
+                    "largest_difference": int(difference.max()),
+                    "moved_columns": int(moved.sum()),
+                    "difference": _kind(int(difference.max()), bool(moved.any())),
+                }
+
+
+def _kind(largest: int, moved: bool) -> str:
+    if moved:
+        return "moved columns"
+    return {0: "none", 1: "one step"}.get(largest, "more")
 
 
 def _layers(context: Context, groups: list[list[str]]) -> pd.DataFrame:

@@ -52,14 +52,24 @@ def quantize(
         scales = {
             name: layer.get_parameter("weight_scale").detach() for name, layer in layers.items()
         }
-        yield Quantized(weights, codes={name: codes(weights[name], scales[name]) for name in names})
+        yield Quantized(
+            weights,
+            codes={name: codes(weights[name], scales[name]) for name in names},
+            groups={name: groups(weights[name], scales[name]) for name in names},
+        )
 
 
 def codes(weight: Tensor, scale: Tensor) -> Tensor:
     """Integer codes, int8 [out, in], of dequantized weights on the symmetric grid of `scale`
     ([out, groups])."""
-    wide = scale.repeat_interleave(weight.shape[1] // scale.shape[1], dim=1)
+    wide = scale[:, groups(weight, scale).long()]
     return torch.round(weight / wide).to(torch.int8)
+
+
+def groups(weight: Tensor, scale: Tensor) -> Tensor:
+    """Group of every column, int32 [in]: with static groups, neighbours in the layer's order."""
+    columns = torch.arange(weight.shape[1], dtype=torch.int32, device=weight.device)
+    return columns // (weight.shape[1] // scale.shape[1])
 
 
 def _dataset(calibration: Calibration) -> Dataset:

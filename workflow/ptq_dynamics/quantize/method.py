@@ -29,12 +29,14 @@ LAYERS = "layers.csv"
 @dataclass(frozen=True)
 class Quantized:
     """One quantized checkpoint: the dequantized weights by layer, and the model that runs them
-    where that is more than the original with these weights, and the integer codes (zero point
-    taken off, [out, in]) where the backends are compared by them."""
+    where that is more than the original with these weights; where the backends are compared by
+    them, the integer codes (zero point taken off, [out, in]) and the groups of the columns ([in]).
+    """
 
     weights: Mapping[str, Tensor]
     model: PreTrainedModel | None = None
     codes: Mapping[str, Tensor] | None = None
+    groups: Mapping[str, Tensor] | None = None
 
 
 @dataclass(frozen=True)
@@ -74,10 +76,12 @@ def run_method(context: Context, method: Method) -> Mapping[str, Any]:
         errors = layer_errors(before, quantized.weights, grams)
         rows += [{"step": checkpoint.step, "layer": n, **asdict(e)} for n, e in errors.items()]
         _save(context.out / checkpoint.folder, folder, model, quantized)
-        if quantized.codes is not None:
+        if quantized.codes is not None and quantized.groups is not None:
             path = context.out / codes_file(checkpoint.folder)
             path.parent.mkdir(exist_ok=True)
-            save_file({name: value.to(torch.int8) for name, value in quantized.codes.items()}, path)
+            tensors = {name: codes.to(torch.int8) for name, codes in quantized.codes.items()}
+            tensors |= {f"{name}.groups": groups for name, groups in quantized.groups.items()}
+            save_file(tensors, path)
         context.progress.maybe(f"{len(rows) // len(errors)} of {len(chosen)} checkpoints")
     pd.DataFrame(rows).to_csv(context.out / LAYERS, index=False)
     facts = {k: v for k, v in source.facts.items() if k in ("parameters", "seed")}
@@ -97,7 +101,8 @@ def _quietly(results: Iterator[Quantized], log: TextIO | None) -> Iterator[Quant
 
 
 def codes_file(folder: str) -> str:
-    """File of the integer codes of the checkpoint in `folder`."""
+    """File of the checkpoint in `folder`: integer codes, int8 [out, in], by layer, and as
+    LAYER.groups the group of every column, int32 [in]."""
     return f"codes/{folder}.safetensors"
 
 

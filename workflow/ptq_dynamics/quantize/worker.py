@@ -60,7 +60,8 @@ def _quantize(
             - tensors[f"{name}.zeros"][:, tensors[f"{name}.g_idx"]].short()
             for name in weights
         }
-        yield Quantized(weights, codes=codes)
+        groups = {name: tensors[f"{name}.g_idx"] for name in weights}
+        yield Quantized(weights, codes=codes, groups=groups)
 
 
 def _run(command: Sequence[str], context: Context) -> None:
