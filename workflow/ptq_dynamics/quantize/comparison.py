@@ -17,10 +17,11 @@ DIFFERENCES = """\
 - one step: a weight lay between two grid points up to rounding (the libraries sum the Hessian in
   different orders, and GPTQModel keeps scales in float16). GPTQ's error feedback carries the
   difference on along its row, and into the layers behind.
+- more steps: as one step, where the feedback along a row added up; codes.csv says in how many
+  rows of the layer, and to how much.
 - moved columns: where groups follow the activation order, columns whose activations are equal up
   to rounding can change places. At the edge of a group both groups' scales then change, and with
   them the codes of many columns.
-- more: neither of these.
 """
 
 
@@ -47,7 +48,7 @@ def run(context: Context) -> Mapping[str, Any]:
 def _agreement(codes: pd.DataFrame) -> pd.DataFrame:
     pairs = codes.groupby(["first", "second"], sort=False)
     shares = pairs["equal_codes"].agg(["mean", "min"])
-    kinds = pd.CategoricalDtype(["none", "one step", "moved columns", "more"])
+    kinds = pd.CategoricalDtype(["none", "one step", "more steps", "moved columns"])
     counts = codes.astype({"difference": kinds}).groupby(["first", "second"], sort=False)
     return shares.join(counts["difference"].value_counts().unstack("difference")[kinds.categories])
 
@@ -67,6 +68,7 @@ def _codes(context: Context, group: list[str]) -> Iterator[dict[str, Any]]:
                     "second": second,
                     "equal_codes": float((difference == 0).float().mean()),
                     "largest_difference": int(difference.max()),
+                    "differing_rows": int((difference > 0).any(1).sum()),
                     "moved_columns": int(moved.sum()),
                     "difference": _kind(int(difference.max()), bool(moved.any())),
                 }
@@ -75,7 +77,7 @@ def _codes(context: Context, group: list[str]) -> Iterator[dict[str, Any]]:
 def _kind(largest: int, moved: bool) -> str:
     if moved:
         return "moved columns"
-    return {0: "none", 1: "one step"}.get(largest, "more")
+    return {0: "none", 1: "one step"}.get(largest, "more steps")
 
 
 def _layers(context: Context, groups: list[list[str]]) -> pd.DataFrame:
