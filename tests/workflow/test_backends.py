@@ -51,6 +51,11 @@ def quantized(built: Path, quantizer: str) -> manifest.Manifest:
     )
 
 
+def test_nothing_is_left_beside_results_and_environments(built: Path):
+    visible = {path.name for path in built.iterdir() if not path.name.startswith(".")}
+    assert visible == {"results", "envs"}, visible
+
+
 def test_the_backends_agree_on_the_integer_codes(built: Path):
     codes = pd.read_csv(built / "results/smoke/backends/codes.csv")
     assert set(codes["first"]) | set(codes["second"]) >= {"gptq-4bit", *STATIC}

@@ -48,7 +48,7 @@ def _quantize(
         "settings": {**settings, "batch_size": calibration.batch_size},
     }
     request.write_text(json.dumps(content))
-    interpreter = environment.python(context.input("environment"))
+    interpreter = environment.python(context.input("environment")).absolute()
     _run([str(interpreter), str(SCRIPTS / script), str(request)], context)
     for target in targets:
         tensors = load_file(target / "weights.safetensors")
@@ -66,8 +66,13 @@ def _quantize(
 
 def _run(command: Sequence[str], context: Context) -> None:
     complaint = ""
+    # GPTQModel leaves logs where it runs.
     process = subprocess.Popen(
-        command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+        command,
+        cwd=context.scratch,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
     )
     assert process.stderr is not None
     for line in process.stderr:
