@@ -1,11 +1,15 @@
 """llm-compressor as GPTQ and AWQ use it: the grid, and one quiet pass over a model."""
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from llmcompressor import oneshot, reset_session
 from loguru import logger
 from transformers import PreTrainedModel
+
+# A deprecation in torch that the library cannot heed yet, once a process.
+logging.getLogger("torch.fx._symbolic_trace").setLevel(logging.ERROR)
 
 
 def grid(settings: Mapping[str, Any], layers: Iterable[str]) -> dict[str, Any]:

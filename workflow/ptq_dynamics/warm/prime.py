@@ -1,6 +1,7 @@
 """What the warm process does before it forks: import the big libraries and fill their caches."""
 
 import gc
+import logging
 import tempfile
 
 import torch
@@ -12,6 +13,7 @@ def prime() -> None:
 
     for package in ("llmcompressor", "compressed_tensors"):
         logger.disable(package)
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     import bitsandbytes  # noqa: F401
     import datasets  # noqa: F401
     import llmcompressor.modifiers.gptq
