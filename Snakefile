@@ -30,7 +30,9 @@ except Problem as problem:
 
 onstart:
     if plan.config.scale.warm:
-        start_warm()
+        # It takes as long to get ready as a few jobs to import what they need.
+        if len(list(workflow.dag.needrun_jobs())) > 2 * workflow.cores:
+            start_warm()
         # To keep within 100 new jobs a second, Snakemake 9.27 looks for jobs to start once a second
         # for every job that it has started so far: after 600 jobs, that is most of a core.
         workflow.scheduler.job_rate_limiter = None
