@@ -6,7 +6,7 @@ VENV := .venv
 SNAKEMAKE := $(VENV)/bin/snakemake
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help figures test test-fast lint backends bench unlock clean
+.PHONY: help figures test test-fast unit lint backends bench unlock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -19,7 +19,10 @@ test: test-fast  ## all tests: the fast ones, the slow ones, then the whole grap
 	@$(VENV)/bin/pytest tests/unit -m slow
 	@$(VENV)/bin/pytest tests/workflow
 
-test-fast: $(INSTALLED) lint  ## style, types and unit tests, in about a minute
+test-fast: $(INSTALLED)  ## style, types and the fast unit tests side by side, in about a minute
+	@$(MAKE) --no-print-directory -j2 lint unit
+
+unit: $(INSTALLED)
 	@$(VENV)/bin/pytest tests/unit -m 'not slow'
 
 lint: $(INSTALLED)

@@ -39,6 +39,7 @@ def context(out, config):
 # The build
 
 
+@pytest.mark.slow
 def test_a_build_with_other_threads_gives_equal_bytes(workspace, corpus, tmp_path):
     spec = specification(workspace.plan.corpus())
     (tmp_path / "spec.json").write_text(canonical(spec))

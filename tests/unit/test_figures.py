@@ -370,6 +370,7 @@ def test_the_learning_rate_is_dotted_in_the_colour_of_its_curve(drawn, name):
 # Files
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CENTRAL)
 def test_equal_input_gives_equal_bytes_and_leaves_other_figures_alone(drawn, inputs, name):
     for figure in CENTRAL:

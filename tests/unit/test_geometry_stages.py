@@ -14,6 +14,8 @@ from safetensors.torch import load_file
 from scipy.sparse.linalg import LinearOperator, eigsh
 from support import edit_yaml, plan
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def lines(workspace, trunk, branch, average):

@@ -49,7 +49,7 @@ def _quantize(
     }
     request.write_text(json.dumps(content))
     interpreter = environment.python(context.input("environment")).absolute()
-    _run([str(interpreter), str(SCRIPTS / script), str(request)], context)
+    _run([str(interpreter), str(SCRIPTS / script), str(request.resolve())], context)
     for target in targets:
         tensors = load_file(target / "weights.safetensors")
         weights = {
