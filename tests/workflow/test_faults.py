@@ -214,7 +214,7 @@ def test_a_killed_build_is_unlocked_and_goes_on_to_the_same_results(built, parti
 def test_the_warm_process_ends_with_the_snakemake_that_was_killed(partial):
     shutil.rmtree(partial.folder / "figures", ignore_errors=True)
     process = Popen(
-        partial.command("--forcerun", "figure", targets=("fig04",)),
+        partial.command("--forcerun", "measure", targets=("fig04",)),
         cwd=partial.folder,
         env=partial.variables(),
         stdout=DEVNULL,
