@@ -1,6 +1,7 @@
 """The command `ptq-dynamics`: what is not building."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -25,6 +26,10 @@ def main() -> int:
                 _print_config(arguments.scale)
             case "schema":
                 print(config.schema(), end="")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader, as `head`, has seen enough; Python would complain once more when it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Problem as problem:
         Console(stderr=True, soft_wrap=True, highlight=False).print(
             f"error: {problem}", markup=False
