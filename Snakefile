@@ -10,7 +10,7 @@ from snakemake.utils import min_version
 from ptq_dynamics.config import load
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.problem import Problem
-from ptq_dynamics.warm.launch import start as start_warm
+from ptq_dynamics.jobs.warm.launch import start as start_warm
 
 min_version("9.27")
 

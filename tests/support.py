@@ -12,11 +12,11 @@ from subprocess import CompletedProcess, run
 from typing import Any
 
 import yaml
-from ptq_dynamics import manifest
 from ptq_dynamics.config import load
-from ptq_dynamics.execute import execute
-from ptq_dynamics.job import Job
-from ptq_dynamics.manifest import Manifest
+from ptq_dynamics.jobs import manifest
+from ptq_dynamics.jobs.execute import execute
+from ptq_dynamics.jobs.manifest import Manifest
+from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan import Plan
 
 ROOT = Path(__file__).resolve().parent.parent

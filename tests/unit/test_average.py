@@ -5,8 +5,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from ptq_dynamics import models, trajectory
-from ptq_dynamics.average import weighted_mean
+from ptq_dynamics import models
+from ptq_dynamics.trajectories import trajectory
+from ptq_dynamics.trajectories.average import weighted_mean
 from safetensors.numpy import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 

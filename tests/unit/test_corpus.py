@@ -10,18 +10,17 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ptq_dynamics import tokens
+from ptq_dynamics.content import canonical
 from ptq_dynamics.corpus import datasets as public
-from ptq_dynamics.corpus import embedded, splits
-from ptq_dynamics.manifest import canonical
+from ptq_dynamics.corpus import embedded, splits, tokens
+from ptq_dynamics.jobs.context import Context, Progress
 from ptq_dynamics.problem import Problem
-from ptq_dynamics.stage import Context, Progress
 from support import SCALE, artifacts, differing, python, specification
 from transformers import AutoTokenizer
 
 CONFIG = SCALE["corpus"]
 BUILD = (
-    "import json, sys; from ptq_dynamics.execute import execute; "
+    "import json, sys; from ptq_dynamics.jobs.execute import execute; "
     "sys.exit(execute(json.load(open('spec.json'))))"
 )
 

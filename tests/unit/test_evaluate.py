@@ -2,8 +2,10 @@
 
 import pytest
 import torch
-from ptq_dynamics import models, tokens, trajectory
-from ptq_dynamics.evaluate import LOSSES, block_losses
+from ptq_dynamics import models
+from ptq_dynamics.corpus import tokens
+from ptq_dynamics.measure.loss import LOSSES, block_losses
+from ptq_dynamics.trajectories import trajectory
 from safetensors.numpy import load_file
 from support import Workspace, artifacts, copy_results, differing
 from transformers import AutoModelForCausalLM

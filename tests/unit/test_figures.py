@@ -11,11 +11,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.collections import PolyCollection
-from ptq_dynamics import manifest, measurements, trajectory
-from ptq_dynamics.execute import execute
+from ptq_dynamics.content import write_atomically
 from ptq_dynamics.figures import panels
 from ptq_dynamics.figures.style import LINES
-from ptq_dynamics.schedules import learning_rate, phase
+from ptq_dynamics.jobs import manifest
+from ptq_dynamics.jobs.execute import execute
+from ptq_dynamics.measure import measurements
+from ptq_dynamics.trajectories import trajectory
+from ptq_dynamics.trajectories.schedules import learning_rate, phase
 from support import artifacts, differing, plan, specification
 
 PLAN = plan("laptop")
@@ -31,7 +34,7 @@ FIGURES = (*CENTRAL, "fig05")  # and the one with the most curves
 def publish(path, facts):
     path.parent.mkdir(parents=True, exist_ok=True)
     found = manifest.describe(path.parent, path, facts)
-    manifest.write_atomically(path, found.text())
+    write_atomically(path, found.text())
 
 
 def write_run(folder, name):

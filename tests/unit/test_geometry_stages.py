@@ -6,10 +6,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from ptq_dynamics import evaluate, measurements, models, optimizers, tokens, trajectory
+from ptq_dynamics import models
+from ptq_dynamics.corpus import tokens
 from ptq_dynamics.figures.flatness import rank_correlation
 from ptq_dynamics.geometry.hessian import LossHessian
+from ptq_dynamics.measure import loss as evaluate
+from ptq_dynamics.measure import measurements
 from ptq_dynamics.quantize.method import dequantized
+from ptq_dynamics.trajectories import optimizers, trajectory
 from safetensors.torch import load_file
 from scipy.sparse.linalg import LinearOperator, eigsh
 from support import edit_yaml, plan

@@ -6,8 +6,8 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ptq_dynamics import manifest
-from ptq_dynamics.manifest import Manifest, canonical, describe, read, write_atomically
+from ptq_dynamics.content import canonical, sha256, write_atomically
+from ptq_dynamics.jobs.manifest import Manifest, describe, read
 from ptq_dynamics.problem import Problem
 
 names = st.from_regex(r"[a-z]{1,8}(/[a-z]{1,8}){0,2}\.bin", fullmatch=True)
@@ -40,7 +40,7 @@ def test_what_is_described_is_read_back(tmp_path_factory, files, found_facts):
     assert found.facts == found_facts
     assert {name: found.file(name).read_bytes() for name in found.files} == files
     assert found.text() == found.path.read_text()
-    assert found.digest() == manifest.sha256(found.path)
+    assert found.digest() == sha256(found.path)
 
 
 @given(facts)

@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ptq_dynamics import measurements, trajectory
-from ptq_dynamics.measurements import COLUMNS
+from ptq_dynamics.measure import measurements
+from ptq_dynamics.measure.measurements import COLUMNS
+from ptq_dynamics.trajectories import trajectory
 from safetensors.numpy import load_file
 
 COUNT = 400

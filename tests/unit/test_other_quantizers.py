@@ -10,12 +10,15 @@ import pandas as pd
 import pytest
 import torch
 from bitsandbytes.functional import get_4bit_type
-from ptq_dynamics import manifest, models, tokens, trajectory
-from ptq_dynamics.evaluate import block_losses
+from ptq_dynamics import models
+from ptq_dynamics.corpus import tokens
+from ptq_dynamics.jobs import manifest
+from ptq_dynamics.jobs.context import Context, Progress
+from ptq_dynamics.measure.loss import block_losses
 from ptq_dynamics.quantize import awq, int8
 from ptq_dynamics.quantize.layers import gram_matrices, layer_errors, round_to_nearest
 from ptq_dynamics.quantize.method import LAYERS, Calibration, dequantized
-from ptq_dynamics.stage import Context, Progress
+from ptq_dynamics.trajectories import trajectory
 from transformers import LlamaConfig, LlamaForCausalLM
 
 pytestmark = pytest.mark.slow
@@ -270,7 +273,8 @@ def test_int8_runs_in_a_later_process_and_nothing_else_imports_its_library(saved
     path = saved["int8"] / "step-0000001"
     script = f"""
 import json, sys
-from ptq_dynamics import evaluate, models
+from ptq_dynamics import models
+from ptq_dynamics.measure import loss as evaluate
 from ptq_dynamics.quantize import layers, method
 loaded = [name for name in ("bitsandbytes", "llmcompressor") if name in sys.modules]
 import torch

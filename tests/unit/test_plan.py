@@ -7,7 +7,7 @@ from itertools import chain, pairwise
 
 import pytest
 from ptq_dynamics.config import SCALES
-from ptq_dynamics.manifest import canonical
+from ptq_dynamics.content import canonical
 from support import ROOT, plan
 
 

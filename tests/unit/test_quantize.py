@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llmcompressor import oneshot, reset_session
 from llmcompressor.modifiers.quantization import QuantizationModifier
-from ptq_dynamics import models, tokens, trajectory
+from ptq_dynamics import models
+from ptq_dynamics.corpus import tokens
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.quantize import gptq as gptq_stage
 from ptq_dynamics.quantize import rtn as rtn_stage
@@ -21,6 +22,7 @@ from ptq_dynamics.quantize.layers import (
     symmetric_scales,
 )
 from ptq_dynamics.quantize.method import LAYERS, Calibration
+from ptq_dynamics.trajectories import trajectory
 from safetensors.torch import load_file
 from support import Workspace, artifacts, copy_results, differing
 

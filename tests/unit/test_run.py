@@ -9,10 +9,10 @@ from contextlib import chdir
 from subprocess import run as run_process
 
 import pytest
-from ptq_dynamics.execute import execute
-from ptq_dynamics.manifest import canonical, sha256
-from ptq_dynamics.run import main
-from ptq_dynamics.warm import client, launch
+from ptq_dynamics.content import canonical, sha256
+from ptq_dynamics.jobs.execute import execute
+from ptq_dynamics.jobs.run import main
+from ptq_dynamics.jobs.warm import client, launch
 from support import (
     Workspace,
     artifacts,
@@ -245,7 +245,7 @@ def test_a_checkpoint_that_is_not_in_the_trajectory_is_a_problem(with_trunk, cap
 FULL_DISK = """
 import json, sys
 from pathlib import Path
-from ptq_dynamics.execute import execute
+from ptq_dynamics.jobs.execute import execute
 for spec in json.load(open(sys.argv[1])):
     print("job", spec["stage"], spec["folder"], file=sys.stderr, flush=True)
     status = execute(spec)
@@ -281,7 +281,9 @@ def full_disk(workspace, trunk, tmp_path_factory):
     return {part.split()[0]: part for part in parts}
 
 
-@pytest.mark.parametrize("stage", ["corpus.embedded", "train", "average", "quantize.rtn"])
+@pytest.mark.parametrize(
+    "stage", ["corpus.embedded", "trajectories.train", "trajectories.average", "quantize.rtn"]
+)
 def test_a_full_disk_is_one_clear_line_and_no_half_result(full_disk, stage):
     said, _, result = full_disk[stage].partition("result ")
     status, seen = json.loads(result.splitlines()[0])
@@ -360,7 +362,7 @@ def test_a_plain_process_serves_where_there_is_no_warm_one(workspace, trunk, tmp
     workspace.build(measured)
     copy_results(workspace.folder, tmp_path, [evaluated.folder])
     nowhere = {client.VARIABLE: str(tmp_path / "no-socket")}
-    arguments = ["-m", "ptq_dynamics.run", "--job", canonical(specification(measured))]
+    arguments = ["-m", "ptq_dynamics.jobs.run", "--job", canonical(specification(measured))]
     done = python(arguments, tmp_path, nowhere)
     assert done.returncode == 0, done.stderr
     expected = artifacts(workspace.folder / measured.folder)

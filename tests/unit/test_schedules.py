@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ptq_dynamics.schedules import learning_rate, phase
+from ptq_dynamics.trajectories.schedules import learning_rate, phase
 
 peaks = st.floats(1e-6, 1.0)
 lengths = st.integers(1, 400)

@@ -8,11 +8,12 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from ptq_dynamics import models, optimizers, train, trajectory
+from ptq_dynamics import models
+from ptq_dynamics.corpus.tokens import TrainingData
+from ptq_dynamics.jobs.context import Progress
 from ptq_dynamics.problem import Problem
-from ptq_dynamics.stage import Progress
-from ptq_dynamics.tokens import TrainingData
-from ptq_dynamics.train import Trainer
+from ptq_dynamics.trajectories import optimizers, train, trajectory
+from ptq_dynamics.trajectories.train import Trainer
 from safetensors.torch import load_file
 from support import Workspace, artifacts, copy_results, differing, specification
 from torch.nn.functional import cross_entropy

@@ -132,7 +132,7 @@ class Project:
 def run_job(project: Project, folder: Path, job: Mapping[str, Any]) -> CompletedProcess[str]:
     """Run one job in a process of its own, in another folder than the project's."""
     return run(
-        [sys.executable, "-m", "ptq_dynamics.run", "--job", json.dumps(job)],
+        [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", json.dumps(job)],
         cwd=folder,
         env=project.variables(),
         capture_output=True,

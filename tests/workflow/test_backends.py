@@ -8,9 +8,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from ptq_dynamics import manifest
 from ptq_dynamics.config import load
-from ptq_dynamics.execute import execute
+from ptq_dynamics.jobs import manifest
+from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.problem import Problem
 from safetensors.torch import load_file

@@ -11,8 +11,8 @@ from subprocess import DEVNULL, PIPE, Popen
 
 import pytest
 from project import SNAKEMAKE, Project, recorded_job, run_job
-from ptq_dynamics import manifest
-from ptq_dynamics.execute import Paths
+from ptq_dynamics.jobs import manifest
+from ptq_dynamics.jobs.execute import Paths
 from support import artifacts, copy_results, differing, visible
 
 TRUNK = "results/smoke/train/constant-3e-3"
@@ -22,7 +22,7 @@ KILLS = 6
 def start(project, folder, job):
     """A job in a process group of its own."""
     return Popen(
-        [sys.executable, "-m", "ptq_dynamics.run", "--job", json.dumps(job)],
+        [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", json.dumps(job)],
         cwd=folder,
         env=project.variables(),
         stdout=DEVNULL,
@@ -54,8 +54,8 @@ def alone(built, tmp_path):
 
 EAGER = """
 import sys
-from ptq_dynamics import train
-from ptq_dynamics.run import main
+from ptq_dynamics.trajectories import train
+from ptq_dynamics.jobs.run import main
 # A state after every update: a run of seconds has them as a run of days has.
 train.Pace.state_is_due = lambda self: True
 sys.exit(main())
@@ -134,7 +134,7 @@ def test_a_run_that_is_killed_before_its_first_state_begins_again(built, alone, 
 def test_an_interrupt_is_one_line(built, alone):
     job = recorded_job(built, TRUNK)
     process = Popen(
-        [sys.executable, "-m", "ptq_dynamics.run", "--job", json.dumps(job)],
+        [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", json.dumps(job)],
         cwd=alone,
         env=built.variables(),
         stdout=DEVNULL,
@@ -244,7 +244,7 @@ def warm_server_of(parent):
             found = file.read().split()
         for child in found:
             with open(f"/proc/{child}/cmdline", encoding="utf-8") as file:
-                if "ptq_dynamics.warm.server" in file.read():
+                if "ptq_dynamics.jobs.warm.server" in file.read():
                     return int(child)
     except FileNotFoundError:
         pass

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from project import SNAKEMAKE, TABLE, run_job
-from ptq_dynamics import manifest, measurements
+from ptq_dynamics.jobs import manifest
+from ptq_dynamics.measure import measurements
 from support import ROOT, artifacts, copy_results, differing, visible
 
 

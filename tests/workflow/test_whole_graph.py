@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from ptq_dynamics import measurements
 from ptq_dynamics.config import load
+from ptq_dynamics.measure import measurements
 from ptq_dynamics.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[2]

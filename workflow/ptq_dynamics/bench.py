@@ -15,15 +15,16 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from ptq_dynamics import config, evaluate, models
+from ptq_dynamics import config, models
 from ptq_dynamics.corpus.embedded import save_tokenizer, train_tokenizer
+from ptq_dynamics.corpus.tokens import TrainingData
+from ptq_dynamics.jobs.run import QUIET
+from ptq_dynamics.jobs.warm.launch import ALLOCATOR
+from ptq_dynamics.measure import loss
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.quantize import gptq
 from ptq_dynamics.quantize.method import Calibration
-from ptq_dynamics.run import QUIET
-from ptq_dynamics.tokens import TrainingData
-from ptq_dynamics.train import Trainer
-from ptq_dynamics.warm.launch import ALLOCATOR
+from ptq_dynamics.trajectories.train import Trainer
 
 SECONDS = 5.0  # per measurement
 Row = tuple[str, str]
@@ -64,7 +65,7 @@ def _compute(plan: Plan, folder: Path) -> Iterator[Row]:
     model = models.load(folder / "model")
     blocks = torch.from_numpy(tokens[:-1].astype(np.int64).reshape(-1, shape["context"]))
     batch = plan.config.scale.evaluation.batch
-    passes, seconds = _repeat(lambda: evaluate.block_losses(model, blocks, batch))
+    passes, seconds = _repeat(lambda: loss.block_losses(model, blocks, batch))
     yield "evaluation", f"{passes * blocks.numel() / seconds:,.0f} tokens/s"
     settings = plan.quantize("wsd-3e-3", "gptq-4bit", _last(plan)).config["settings"]
     sizes = plan.config.scale.calibration

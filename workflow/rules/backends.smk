@@ -12,7 +12,7 @@ rule environment:
     params:
         job=lambda w: plan.environment(w.tool).spec(),
     shell:
-        "python -m ptq_dynamics.run --job {params.job:q}"
+        "python -m ptq_dynamics.jobs.run --job {params.job:q}"
 
 
 rule comparison:
@@ -28,7 +28,7 @@ rule comparison:
     params:
         job=plan.backends().spec(),
     shell:
-        "python -m ptq_dynamics.run --job {params.job:q}"
+        "python -m ptq_dynamics.jobs.run --job {params.job:q}"
 
 
 rule backends:

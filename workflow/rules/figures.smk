@@ -18,7 +18,7 @@ rule figure:
     params:
         job=lambda w: plan.figure(w.figure).spec(),
     shell:
-        "python -m ptq_dynamics.run --job {params.job:q}"
+        "python -m ptq_dynamics.jobs.run --job {params.job:q}"
 
 
 for name in plan.config.figures:

@@ -15,7 +15,7 @@ rule curvature:
     params:
         job=lambda w: plan.curvature(w.trajectory, w.probe, w.shard).spec(),
     shell:
-        "python -m ptq_dynamics.run --job {params.job:q}"
+        "python -m ptq_dynamics.jobs.run --job {params.job:q}"
 
 
 rule landscape:
@@ -32,7 +32,7 @@ rule landscape:
     params:
         job=lambda w: plan.landscape(w.trajectory, w.quantizer, int(w.steps)).spec(),
     shell:
-        "python -m ptq_dynamics.run --job {params.job:q}"
+        "python -m ptq_dynamics.jobs.run --job {params.job:q}"
 
 
 rule components:
@@ -49,4 +49,4 @@ rule components:
     params:
         job=lambda w: plan.components(w.figure).spec(),
     shell:
-        "python -m ptq_dynamics.run --job {params.job:q}"
+        "python -m ptq_dynamics.jobs.run --job {params.job:q}"

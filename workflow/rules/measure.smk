@@ -15,7 +15,7 @@ rule evaluate:
     params:
         job=lambda w: plan.evaluate(w.trajectory, w.method, w.shard).spec(),
     shell:
-        "python -m ptq_dynamics.run --job {params.job:q}"
+        "python -m ptq_dynamics.jobs.run --job {params.job:q}"
 
 
 rule measure:
@@ -31,7 +31,7 @@ rule measure:
     params:
         job=lambda w: plan.measure(w.trajectory, w.method).spec(),
     shell:
-        "python -m ptq_dynamics.run --job {params.job:q}"
+        "python -m ptq_dynamics.jobs.run --job {params.job:q}"
 
 
 rule collect:
@@ -48,4 +48,4 @@ rule collect:
     params:
         job=plan.collect().spec(),
     shell:
-        "python -m ptq_dynamics.run --job {params.job:q}"
+        "python -m ptq_dynamics.jobs.run --job {params.job:q}"

@@ -15,4 +15,4 @@ rule quantize:
     params:
         job=lambda w: plan.quantize(w.trajectory, w.quantizer, w.shard).spec(),
     shell:
-        "python -m ptq_dynamics.run --job {params.job:q}"
+        "python -m ptq_dynamics.jobs.run --job {params.job:q}"

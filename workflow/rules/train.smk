@@ -13,7 +13,7 @@ rule corpus:
     params:
         job=plan.corpus().spec(),
     shell:
-        "python -m ptq_dynamics.run --job {params.job:q}"
+        "python -m ptq_dynamics.jobs.run --job {params.job:q}"
 
 
 rule train:
@@ -31,7 +31,7 @@ rule train:
     params:
         job=lambda w: plan.train(w.run).spec(),
     shell:
-        "python -m ptq_dynamics.run --job {params.job:q}"
+        "python -m ptq_dynamics.jobs.run --job {params.job:q}"
 
 
 rule average:
@@ -48,4 +48,4 @@ rule average:
     params:
         job=lambda w: plan.average(w.average).spec(),
     shell:
-        "python -m ptq_dynamics.run --job {params.job:q}"
+        "python -m ptq_dynamics.jobs.run --job {params.job:q}"

@@ -14,8 +14,8 @@ from datasets import load_dataset
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from ptq_dynamics.corpus import splits
+from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.problem import Problem
-from ptq_dynamics.stage import Context
 
 BATCH = 256  # documents tokenized at once
 

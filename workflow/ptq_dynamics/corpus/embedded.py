@@ -25,8 +25,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from ptq_dynamics.corpus import splits
+from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.problem import Problem
-from ptq_dynamics.stage import Context
 
 END = "<|endoftext|>"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ptq_dynamics.manifest import sha256
+from ptq_dynamics.content import sha256
 from ptq_dynamics.problem import Problem
 
 HELD_OUT = ("validation", "calibration", "probe")

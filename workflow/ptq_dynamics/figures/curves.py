@@ -6,9 +6,10 @@ from typing import Any
 
 import pandas as pd
 
-from ptq_dynamics import measurements, trajectory
 from ptq_dynamics.figures.panels import COLUMNS
-from ptq_dynamics.stage import Context
+from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.measure import measurements
+from ptq_dynamics.trajectories import trajectory
 
 
 class Curves:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ptq_dynamics.figures.overtokens import draw_over_tokens
-from ptq_dynamics.stage import Context
+from ptq_dynamics.jobs.context import Context
 
 
 def run(context: Context) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ import pandas as pd
 
 from ptq_dynamics.figures.curves import Curves, footer
 from ptq_dynamics.figures.panels import Panel, draw, save
-from ptq_dynamics.stage import Context
+from ptq_dynamics.jobs.context import Context
 
 NAMES = {"gptq": "GPTQ", "awq": "AWQ", "int8": "LLM.int8", "nf4": "NF4", "rtn": "Rounding"}
 

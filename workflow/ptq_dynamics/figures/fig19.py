@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ptq_dynamics.figures.parametric import draw_parametric
-from ptq_dynamics.stage import Context
+from ptq_dynamics.jobs.context import Context
 
 
 def run(context: Context) -> Mapping[str, Any]:

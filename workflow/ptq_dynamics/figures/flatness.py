@@ -12,7 +12,7 @@ from scipy.stats import bootstrap, spearmanr
 from ptq_dynamics.figures.curves import Curves, footer
 from ptq_dynamics.figures.panels import HEIGHT, WIDTH, plain_log_ticks, save
 from ptq_dynamics.figures.style import LINES, SETTINGS
-from ptq_dynamics.stage import Context
+from ptq_dynamics.jobs.context import Context
 
 PANELS = {"sharpness": "Top Hessian eigenvalue", "hessian_trace": "Hessian trace"}
 RESAMPLES = 2000

@@ -7,7 +7,7 @@ import pandas as pd
 
 from ptq_dynamics.figures.curves import Curves, footer
 from ptq_dynamics.figures.panels import Panel, draw, save
-from ptq_dynamics.stage import Context
+from ptq_dynamics.jobs.context import Context
 
 
 def run(context: Context) -> Mapping[str, Any]:

@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from ptq_dynamics.figures.curves import footer
 from ptq_dynamics.figures.panels import WIDTH, save
 from ptq_dynamics.figures.style import SETTINGS
-from ptq_dynamics.manifest import Manifest
-from ptq_dynamics.stage import Context
+from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.jobs.manifest import Manifest
 
 # How the three points are drawn and called.
 POINTS = {

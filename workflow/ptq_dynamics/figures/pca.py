@@ -10,7 +10,7 @@ import seaborn as sns
 from ptq_dynamics.figures.curves import footer
 from ptq_dynamics.figures.panels import COLUMNS, HEIGHT, WIDTH, save
 from ptq_dynamics.figures.style import LINES, SETTINGS
-from ptq_dynamics.stage import Context
+from ptq_dynamics.jobs.context import Context
 
 
 def run(context: Context) -> Mapping[str, Any]:

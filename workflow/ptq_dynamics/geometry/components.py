@@ -6,9 +6,10 @@ from typing import Any
 import pandas as pd
 import torch
 
-from ptq_dynamics import models, trajectory
+from ptq_dynamics import models
 from ptq_dynamics.geometry.plane import flatten, pca
-from ptq_dynamics.stage import Context
+from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.trajectories import trajectory
 
 SCORES = "scores.csv"
 

@@ -3,9 +3,12 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ptq_dynamics import measurements, models, tokens, trajectory
+from ptq_dynamics import models
+from ptq_dynamics.corpus import tokens
 from ptq_dynamics.geometry.hessian import LossHessian
-from ptq_dynamics.stage import Context
+from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.measure import measurements
+from ptq_dynamics.trajectories import trajectory
 
 
 class Metric(NamedTuple):

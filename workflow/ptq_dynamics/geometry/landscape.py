@@ -6,12 +6,14 @@ from typing import Any
 import pandas as pd
 from torch.nn.utils import vector_to_parameters
 
-from ptq_dynamics import models, tokens, trajectory
-from ptq_dynamics.evaluate import block_losses
+from ptq_dynamics import models
+from ptq_dynamics.corpus import tokens
 from ptq_dynamics.geometry import plane
-from ptq_dynamics.manifest import Manifest
+from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.jobs.manifest import Manifest
+from ptq_dynamics.measure.loss import block_losses
 from ptq_dynamics.quantize.method import dequantized
-from ptq_dynamics.stage import Context
+from ptq_dynamics.trajectories import trajectory
 
 GRID, POINTS = "grid.csv", "points.csv"
 

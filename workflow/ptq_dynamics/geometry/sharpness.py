@@ -7,8 +7,8 @@ import torch
 
 from ptq_dynamics.geometry.curvature import Metric, run_probe
 from ptq_dynamics.geometry.hessian import LossHessian, top_eigenvalue, top_spectrum, trace
+from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.problem import Problem
-from ptq_dynamics.stage import Context
 
 
 def run(context: Context) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ import torch
 
 from ptq_dynamics.geometry.curvature import Metric, run_probe
 from ptq_dynamics.geometry.hessian import LossHessian, top_spectrum
-from ptq_dynamics.stage import Context
+from ptq_dynamics.jobs.context import Context
 
 
 def run(context: Context) -> Mapping[str, Any]:

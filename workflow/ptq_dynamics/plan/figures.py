@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Any
 
 from ptq_dynamics.config import Branch, Figure
-from ptq_dynamics.job import Job
+from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan.geometry import Geometry
 from ptq_dynamics.plan.measurements import FULL_PRECISION
 
@@ -73,7 +73,9 @@ class Figures(Geometry):
         needed = {path for job in figures for path in job.inputs["measurements"]}
         inputs = {"measurements": sorted(needed)}
         files = ("measurements.csv",)
-        return Job("collect", "measurements", self.results, inputs, {}, "measurements", files)
+        return Job(
+            "measure.collect", "measurements", self.results, inputs, {}, "measurements", files
+        )
 
     def targets(self) -> list[str]:
         """The files that a build of the chosen figures is for; all figures bring the table of all

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from ptq_dynamics.job import Job
+from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan.measurements import FULL_PRECISION, Measurements
 
 

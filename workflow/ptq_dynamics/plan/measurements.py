@@ -5,7 +5,7 @@ from functools import cache
 from itertools import chain
 from typing import Any
 
-from ptq_dynamics.job import Job
+from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan.quantization import Quantization
 
 FULL_PRECISION = "fp"
@@ -22,7 +22,7 @@ class Measurements(Quantization):
         if not full:
             source = self.quantize(trajectory, method, shard)
         return Job(
-            "evaluate",
+            "measure.loss",
             f"{trajectory} {method}",
             f"{self.results}/evaluate/{trajectory}/{method}/{shard}",
             {"corpus": [self.corpus().manifest], "checkpoints": [source.manifest]},
@@ -51,7 +51,9 @@ class Measurements(Quantization):
             inputs["quantized"] = [job.manifest for job in quantized]
         columns = self._columns(trajectory, settings)
         folder = f"{self.results}/measure/{trajectory}/{method}"
-        return Job("measure", f"{trajectory} {method}", folder, inputs, {"columns": columns})
+        return Job(
+            "measure.joining", f"{trajectory} {method}", folder, inputs, {"columns": columns}
+        )
 
     def _columns(self, trajectory: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The columns of measurements that are the same for a whole trajectory and method."""

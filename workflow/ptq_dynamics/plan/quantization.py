@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from ptq_dynamics.config import AtMost
-from ptq_dynamics.job import Job
-from ptq_dynamics.manifest import sha256
+from ptq_dynamics.content import sha256
+from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan.trajectories import Trajectories
 from ptq_dynamics.problem import Problem
 
@@ -52,7 +52,7 @@ class Quantization(Trajectories):
             "folder": f"envs/{method}",
             "digest": _digest(self.root / lock),
         }
-        return Job("environment", method, f"envs/{method}", {}, config)
+        return Job("quantize.environment", method, f"envs/{method}", {}, config)
 
     @cache
     def _quantizer(self, quantizer: str, trajectory: str) -> dict[str, Any]:

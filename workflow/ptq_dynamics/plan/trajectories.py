@@ -4,10 +4,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ptq_dynamics.checks import check
 from ptq_dynamics.config import Branch, Config, Lawa
-from ptq_dynamics.job import Job
-from ptq_dynamics.timeline import Timeline
+from ptq_dynamics.jobs.specification import Job
+from ptq_dynamics.plan.checks import check
+from ptq_dynamics.plan.timeline import Timeline
 
 
 class Trajectories:
@@ -64,7 +64,7 @@ class Trajectories:
             "state_steps": self.timeline.state_steps(run),
             "log_every": scale.log_every,
         }
-        return Job("train", run, f"{self.results}/train/{run}", inputs, config)
+        return Job("trajectories.train", run, f"{self.results}/train/{run}", inputs, config)
 
     def _schedule(self, run: str) -> dict[str, Any]:
         """The learning rate schedule of a run, in steps (see `schedules`)."""
@@ -100,7 +100,9 @@ class Trajectories:
             config |= {"kind": "line"}
             ends = {"start": settings.start, "end": settings.end}
             inputs = {label: [self.trajectory(name).manifest] for label, name in ends.items()}
-        return Job("average", average, f"{self.results}/average/{average}", inputs, config)
+        return Job(
+            "trajectories.average", average, f"{self.results}/average/{average}", inputs, config
+        )
 
     def trajectory(self, name: str) -> Job:
         """The job that makes a trajectory, whatever its kind."""

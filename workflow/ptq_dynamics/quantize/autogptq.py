@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.quantize.worker import run_worker
-from ptq_dynamics.stage import Context
 
 
 def run(context: Context) -> Mapping[str, Any]:

@@ -22,10 +22,10 @@ from torch.utils.data import DataLoader
 from transformers import PreTrainedModel
 
 from ptq_dynamics import models
+from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.quantize.compressor import compress, grid
 from ptq_dynamics.quantize.layers import check_groups
 from ptq_dynamics.quantize.method import Calibration, Quantized, run_method
-from ptq_dynamics.stage import Context
 
 # By model_type; llm-compressor knows those of other architectures.
 MAPPINGS = {

@@ -7,10 +7,11 @@ from typing import Any
 import pandas as pd
 from safetensors.torch import load_file
 
-from ptq_dynamics import measurements, trajectory
-from ptq_dynamics.manifest import Manifest
+from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.jobs.manifest import Manifest
+from ptq_dynamics.measure import measurements
 from ptq_dynamics.quantize.method import LAYERS, codes_file
-from ptq_dynamics.stage import Context
+from ptq_dynamics.trajectories import trajectory
 
 CODES, MODELS, TABLE = "codes.csv", "models.csv", "table.md"
 DIFFERENCES = """\

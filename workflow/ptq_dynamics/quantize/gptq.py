@@ -10,11 +10,11 @@ from llmcompressor.modifiers.gptq import GPTQModifier
 from torch import Tensor
 
 from ptq_dynamics import models
+from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.quantize.compressor import compress, grid
 from ptq_dynamics.quantize.layers import check_groups
 from ptq_dynamics.quantize.method import Calibration, Quantized, run_method
-from ptq_dynamics.stage import Context
 
 
 def run(context: Context) -> Mapping[str, Any]:

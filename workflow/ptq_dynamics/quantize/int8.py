@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig
 
 from ptq_dynamics import models
+from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.quantize.method import Calibration, Quantized, run_method
-from ptq_dynamics.stage import Context
 
 
 def run(context: Context) -> Mapping[str, Any]:

@@ -19,9 +19,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from ptq_dynamics import models, tokens, trajectory
+from ptq_dynamics import models
+from ptq_dynamics.corpus import tokens
+from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.quantize.layers import check_groups, gram_matrices, layer_errors
-from ptq_dynamics.stage import Context
+from ptq_dynamics.trajectories import trajectory
 
 LAYERS = "layers.csv"
 

@@ -9,8 +9,8 @@ from bitsandbytes.functional import dequantize_4bit, quantize_4bit
 from torch import Tensor
 
 from ptq_dynamics import models
+from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.quantize.method import Calibration, Quantized, run_method
-from ptq_dynamics.stage import Context
 
 
 def run(context: Context) -> Mapping[str, Any]:

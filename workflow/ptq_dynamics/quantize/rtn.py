@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from ptq_dynamics import models
+from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.quantize.layers import check_groups, round_to_nearest
 from ptq_dynamics.quantize.method import Calibration, Quantized, run_method
-from ptq_dynamics.stage import Context
 
 
 def run(context: Context) -> Mapping[str, Any]:

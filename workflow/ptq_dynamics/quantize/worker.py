@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from safetensors.torch import load_file
 
-from ptq_dynamics import environment, models
+from ptq_dynamics import models
+from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.problem import Problem
+from ptq_dynamics.quantize import environment
 from ptq_dynamics.quantize.method import Calibration, Quantized, run_method
-from ptq_dynamics.stage import Context
 
 SCRIPTS = Path(__file__).parent / "foreign"
 

@@ -6,8 +6,8 @@ from functools import cache
 from itertools import chain
 from typing import Any
 
-from ptq_dynamics import fingerprint
-from ptq_dynamics.manifest import canonical
+from ptq_dynamics.content import canonical
+from ptq_dynamics.jobs import fingerprint
 
 
 @dataclass(frozen=True)

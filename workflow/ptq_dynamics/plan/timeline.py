@@ -3,8 +3,8 @@
 from functools import cache
 from typing import Any
 
-from ptq_dynamics import trajectory
 from ptq_dynamics.config import Branch, Config, Interpolation, Lawa, ModelShape, Whole
+from ptq_dynamics.trajectories import trajectory
 
 
 class Timeline:

@@ -7,8 +7,10 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from ptq_dynamics import models, tokens, trajectory
-from ptq_dynamics.stage import Context
+from ptq_dynamics import models
+from ptq_dynamics.corpus import tokens
+from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.trajectories import trajectory
 
 LOSSES = "losses.safetensors"
 

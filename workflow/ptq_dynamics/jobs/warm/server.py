@@ -1,8 +1,8 @@
 """A process that has imported the big libraries already and forks one child per job.
 
 Importing torch and transformers costs seconds, a small job less. While Snakemake runs on one
-machine, the Snakefile keeps one such process (`python -m ptq_dynamics.warm.server SOCKET`); a job
-finds it through the environment variable `PTQ_DYNAMICS_WARM`, hands over its
+machine, the Snakefile keeps one such process (`python -m ptq_dynamics.jobs.warm.server SOCKET`); a
+job finds it through the environment variable `PTQ_DYNAMICS_WARM`, hands over its
 specification, environment and standard streams, and waits for the exit status. Local modules that
 compute are never imported ahead, so that a job runs the code as it stands. Where there is no such
 process (other machines, a job run by hand), jobs import what they need themselves, with the same
@@ -19,8 +19,8 @@ import sys
 import threading
 from pathlib import Path
 
-from ptq_dynamics.execute import execute
-from ptq_dynamics.run import QUIET
+from ptq_dynamics.jobs.execute import execute
+from ptq_dynamics.jobs.run import QUIET
 
 
 def serve(address: Path) -> None:
@@ -31,7 +31,7 @@ def serve(address: Path) -> None:
     os.environ.update(QUIET)
     import torch
 
-    from ptq_dynamics.warm.prime import prime
+    from ptq_dynamics.jobs.warm.prime import prime
 
     # CUDA does not survive a fork, so where there is a GPU jobs start by themselves.
     if torch.cuda.is_available():

@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ptq_dynamics.manifest import Manifest, canonical
+from ptq_dynamics.content import canonical
+from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.problem import Problem
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-from ptq_dynamics.manifest import Manifest
+from ptq_dynamics.jobs.manifest import Manifest
 
 
 @dataclass

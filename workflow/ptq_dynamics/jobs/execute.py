@@ -20,10 +20,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-from ptq_dynamics import manifest, record
-from ptq_dynamics.manifest import Manifest
+from ptq_dynamics.content import canonical, write_atomically
+from ptq_dynamics.jobs import manifest, record
+from ptq_dynamics.jobs.context import Context, Progress
+from ptq_dynamics.jobs.manifest import Manifest
+from ptq_dynamics.jobs.paths import Paths
 from ptq_dynamics.problem import Problem
-from ptq_dynamics.stage import Context, Progress
 
 
 def execute(job: Mapping[str, Any]) -> int:
@@ -50,7 +52,7 @@ def execute(job: Mapping[str, Any]) -> int:
                 log.close()
 
 
-def _explain(error: BaseException, paths: "Paths") -> str:
+def _explain(error: BaseException, paths: Paths) -> str:
     if isinstance(error, Problem):
         return str(error)
     if isinstance(error, KeyboardInterrupt):
@@ -74,28 +76,6 @@ def _complain(message: str, log: TextIO | None = None) -> None:
             print(line, file=stream, flush=True)
 
 
-class Paths:
-    """Where a job's result, log and work folder lie.
-
-    A job with a `stem` shares its folder with others and owns the files named STEM.*; the others
-    own their whole folder.
-    """
-
-    def __init__(self, job: Mapping[str, Any]) -> None:
-        stem = job.get("stem")
-        prefix = f"{stem}." if stem else ""
-        self.folder = Path(job["folder"])
-        self.owns_folder = stem is None
-        self.manifest = self.folder / f"{prefix}manifest.json"
-        self.record = self.folder / f"{prefix}record.json"
-        self.log = self.folder / f".{prefix}log"
-        self.work_prefix = f".work-{prefix}"
-
-    def work(self, fingerprint: str) -> Path:
-        """Work folder of the job with this fingerprint."""
-        return self.folder / f"{self.work_prefix}{fingerprint[:16]}"
-
-
 def _build(job: Mapping[str, Any], paths: Paths, progress: Progress) -> None:
     started = datetime.datetime.now(datetime.UTC)
     clock = time.monotonic()
@@ -117,8 +97,8 @@ def _build(job: Mapping[str, Any], paths: Paths, progress: Progress) -> None:
     seconds = time.monotonic() - clock
     _publish(result, out, paths)
     account = record.describe(job, inputs, result, started, seconds)
-    manifest.write_atomically(paths.record, json.dumps(account, sort_keys=True, indent=1) + "\n")
-    manifest.write_atomically(paths.manifest, result.text())
+    write_atomically(paths.record, json.dumps(account, sort_keys=True, indent=1) + "\n")
+    write_atomically(paths.manifest, result.text())
     _remove_work_folders(paths)
     progress.say(f"done in {seconds:.1f} s")
 
@@ -126,7 +106,7 @@ def _build(job: Mapping[str, Any], paths: Paths, progress: Progress) -> None:
 def _fingerprint(job: Mapping[str, Any], inputs: Mapping[str, list[Manifest]]) -> str:
     """Hex digest of all that the result depends on; names the state of an interrupted job."""
     digests = {label: [m.digest() for m in group] for label, group in inputs.items()}
-    return hashlib.sha256(manifest.canonical([job, digests]).encode()).hexdigest()
+    return hashlib.sha256(canonical([job, digests]).encode()).hexdigest()
 
 
 def _publish(result: Manifest, out: Path, paths: Paths) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ptq_dynamics import trajectory
-from ptq_dynamics.manifest import Manifest
-from ptq_dynamics.trajectory import Checkpoint
+from ptq_dynamics.jobs.manifest import Manifest
+from ptq_dynamics.trajectories import trajectory
+from ptq_dynamics.trajectories.trajectory import Checkpoint
 
 COLUMNS = (
     "trajectory",

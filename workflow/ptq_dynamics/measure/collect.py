@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ptq_dynamics import measurements
-from ptq_dynamics.stage import Context
+from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.measure import measurements
 
 
 def run(context: Context) -> Mapping[str, Any]:

@@ -14,10 +14,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from ptq_dynamics import trajectory
-from ptq_dynamics.manifest import Manifest
-from ptq_dynamics.stage import Context
-from ptq_dynamics.trajectory import Checkpoint
+from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.jobs.manifest import Manifest
+from ptq_dynamics.trajectories import trajectory
+from ptq_dynamics.trajectories.trajectory import Checkpoint
 
 # A checkpoint of a trajectory, and its weight in the average.
 Member = tuple[Manifest, Checkpoint, float]

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from ptq_dynamics.manifest import Manifest
+from ptq_dynamics.jobs.manifest import Manifest
 
 VERSION = 1
 

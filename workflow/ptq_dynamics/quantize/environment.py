@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ptq_dynamics.manifest import Manifest
+from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.problem import Problem
-from ptq_dynamics.stage import Context
 
 # Hidden, so that its tens of thousands of files are no part of the manifest.
 FOLDER = ".venv"
 PACKAGES = "packages.txt"
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 def run(context: Context) -> Mapping[str, Any]:

@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 from safetensors.numpy import load_file
 
-from ptq_dynamics import measurements, trajectory
-from ptq_dynamics.manifest import Manifest
-from ptq_dynamics.stage import Context
+from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.jobs.manifest import Manifest
+from ptq_dynamics.measure import measurements
+from ptq_dynamics.trajectories import trajectory
 
 
 def run(context: Context) -> Mapping[str, Any]:

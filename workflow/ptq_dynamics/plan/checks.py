@@ -5,8 +5,8 @@ from itertools import chain
 from typing import Any
 
 from ptq_dynamics.config import Branch, Config, Interpolation, Lawa, Whole
+from ptq_dynamics.plan.timeline import Timeline
 from ptq_dynamics.problem import Problem
-from ptq_dynamics.timeline import Timeline
 
 
 def check(timeline: Timeline) -> None:

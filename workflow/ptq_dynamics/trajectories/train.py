@@ -20,12 +20,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from ptq_dynamics import models, optimizers, schedules, trajectory
-from ptq_dynamics.manifest import write_atomically
+from ptq_dynamics import models
+from ptq_dynamics.content import write_atomically
+from ptq_dynamics.corpus.tokens import TrainingData
+from ptq_dynamics.jobs.context import Context, Progress
 from ptq_dynamics.problem import Problem
-from ptq_dynamics.stage import Context, Progress
-from ptq_dynamics.tokens import TrainingData
-from ptq_dynamics.trajectory import Checkpoint
+from ptq_dynamics.trajectories import optimizers, schedules, trajectory
+from ptq_dynamics.trajectories.trajectory import Checkpoint
 
 RESUMABLE = True
 CURVE = "curve.csv"

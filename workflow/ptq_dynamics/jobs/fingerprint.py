@@ -16,7 +16,7 @@ from pathlib import Path
 from ptq_dynamics.problem import Problem
 
 PACKAGE = "ptq_dynamics"
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 # Distributions whose name is not that of the module they install.
 DISTRIBUTION = {"yaml": "PyYAML", "mpl_toolkits": "matplotlib"}
