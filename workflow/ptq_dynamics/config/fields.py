@@ -5,6 +5,7 @@ from fractions import Fraction
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
 
 SCALES = ("smoke", "laptop", "gpu", "paper")
 
@@ -17,13 +18,20 @@ class Strict(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _known_keys(cls, data: Any) -> Any:
-        if isinstance(data, dict):
-            for key in data:
-                if key not in cls.model_fields:
-                    near = difflib.get_close_matches(str(key), cls.model_fields, 1)
-                    hint = f"; did you mean {near[0]!r}?" if near else ""
-                    allowed = ", ".join(cls.model_fields)
-                    raise ValueError(f"unknown key {key!r}{hint} (allowed: {allowed})")
+        if not isinstance(data, dict | cls):
+            raise ValueError(f"must be a mapping (its keys: {', '.join(cls.model_fields)})")
+        for key in data if isinstance(data, dict) else ():
+            if key not in cls.model_fields:
+                near = difflib.get_close_matches(str(key), cls.model_fields, 1)
+                raise PydanticCustomError(
+                    "unknown_key",
+                    "unknown key{hint} (allowed: {allowed})",
+                    {
+                        "key": key,
+                        "hint": f"; did you mean {near[0]!r}?" if near else "",
+                        "allowed": ", ".join(cls.model_fields),
+                    },
+                )
         return data
 
 
@@ -44,8 +52,3 @@ Share = Annotated[
 ]
 Count = Annotated[int, Field(gt=0)]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-
-
-def _words(value: Any) -> Any:
-    # From the command line: --config figures="fig04 fig06".
-    return value.split() if isinstance(value, str) and value != "all" else value

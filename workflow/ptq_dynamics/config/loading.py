@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from ptq_dynamics.config.errors import problem
 from ptq_dynamics.config.fields import Strict
 from ptq_dynamics.config.quantizers import Quantizer
 from ptq_dynamics.config.queries import Backends, Choice, Figure
@@ -26,11 +27,9 @@ class Config(Strict):
     backends: Backends
 
 
-# Names of alternatives, which pydantic puts into the path of a key.
-TAGS = {"whole", "branch", "lawa", "line", "embedded", "datasets"}
-TAGS |= {"gptq", "gptqmodel", "autogptq", "awq", "int8", "nf4", "rtn"}
-
 T = TypeVar("T")
+# Written in C where PyYAML was built so: every start of Snakemake reads all files.
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 FILES: dict[str, tuple[str, Any]] = {
     "runs": ("runs.yaml", Runs),
     "quantizers": ("quantizers.yaml", dict[str, Quantizer]),
@@ -51,14 +50,41 @@ def load(choice: dict[str, Any], folder: Path) -> Config:
 
 
 def read_yaml(path: Path) -> Any:
-    """Content of a YAML file; `Problem` when it is missing or no YAML."""
+    """Content of a YAML file; `Problem` when it is missing, no YAML, or has a key twice."""
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        loader = LOADER(path.read_text(encoding="utf-8"))
+        node = loader.get_single_node()
+        _refuse_repeated_keys(node, path)
+        return None if node is None else loader.construct_document(node)
     except FileNotFoundError:
         raise Problem(f"{path} is missing; restore it with git checkout {path}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise Problem(f"{path} is no YAML: {reason}") from None
+
+
+def _refuse_repeated_keys(root: yaml.Node | None, path: Path) -> None:
+    # Of two, YAML takes the last one in silence.
+    waiting: list[tuple[yaml.Node | None, str]] = [(root, "")]
+    seen: set[int] = set()
+    while waiting:
+        node, place = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            waiting += [(item, f"{place}{index}.") for index, item in enumerate(node.value)]
+        elif isinstance(node, yaml.MappingNode):
+            own: set[str] = set()
+            for key, value in node.value:
+                named = f"{place}{key.value}"
+                if not isinstance(key, yaml.ScalarNode):
+                    continue
+                if key.value in own:
+                    line = key.start_mark.line + 1
+                    raise Problem(f"{path}: {named} is there twice, again in line {line}; keep one")
+                own.add(key.value)
+                waiting.append((value, f"{named}."))
 
 
 def _read(path: Path, type_: Any) -> Any:
@@ -69,17 +95,7 @@ def _check(data: Any, type_: type[T], path: Path) -> T:
     try:
         return TypeAdapter(type_).validate_python(data)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"] if part not in TAGS)
-        message = first["msg"].removeprefix("Value error, ")
-        value = first["input"]
-        shown = "" if isinstance(value, dict) else f" is {value!r}"
-        if first["type"] == "missing":
-            shown, message = "", "is required and missing"
-        place = f"{path}: {key}{shown}" if key else str(path)
-        more = len(error.errors()) - 1
-        also = f" (and {more} more such errors)" if more else ""
-        raise Problem(f"{place}: {message}{also}") from None
+        raise problem(error, data, str(path)) from None
 
 
 def schema() -> str:
