@@ -104,7 +104,7 @@ class Workspace:
 def specification(job: Job, **changes: Any) -> dict[str, Any]:
     """The job as its process receives it, with changes to its configuration."""
     spec = json.loads(job.spec())
-    return {**spec, "config": {**spec["config"], **changes}}
+    return {**spec, "settings": {**spec["settings"], **changes}}
 
 
 def log_of(job: Job) -> str:

@@ -39,7 +39,7 @@ def publish(path, facts):
 
 def write_run(folder, name):
     job = PLAN.train(name)
-    schedule, config = job.config["schedule"], job.config
+    schedule, config = job.settings["schedule"], job.settings
     per_step = config["batch"] * config["model"]["context"]
     points = [
         trajectory.Checkpoint(
@@ -64,8 +64,8 @@ def write_run(folder, name):
 def write_measurements(folder, path, columns):
     name = columns["trajectory"]
     base = PLAN.timeline.base(name)
-    schedule = PLAN.train(base).config["schedule"]
-    per_step = PLAN.train(base).config["batch"] * PLAN.train(base).config["model"]["context"]
+    schedule = PLAN.train(base).settings["schedule"]
+    per_step = PLAN.train(base).settings["batch"] * PLAN.train(base).settings["model"]["context"]
     offset = crc32(name.encode()) % 100 / 1000
     rows = []
     for step in PLAN.timeline.measured_steps(name):
@@ -114,7 +114,7 @@ def inputs(tmp_path_factory):
     wanted = {path for figure in FIGURES for path in PLAN.figure(figure).inputs["measurements"]}
     for job in (PLAN.measure(name, method) for name in names for method in ("fp", *methods)):
         if job.manifest in wanted:
-            write_measurements(folder, job.manifest, job.config["columns"])
+            write_measurements(folder, job.manifest, job.settings["columns"])
     return folder
 
 
@@ -217,7 +217,7 @@ def test_points_are_the_measurements(drawn, inputs):
     rates = table[(table.panel == "a") & (table.segment == "rainbow-036") & (table.axis == "right")]
     steps = PLAN.timeline.grid("rainbow-036")
     assert rates.y.tolist() == [
-        learning_rate(PLAN.train("rainbow-036").config["schedule"], step) for step in steps
+        learning_rate(PLAN.train("rainbow-036").settings["schedule"], step) for step in steps
     ]
 
 

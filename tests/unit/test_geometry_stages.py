@@ -89,9 +89,9 @@ def test_a_landscape_has_the_losses_of_its_checkpoints(workspace, corpus, branch
     job = workspace.plan.landscape("branch", "gptq3", 2)
     built = workspace.build(job)
     points = pd.read_csv(built.file("points.csv")).set_index("point").loss
-    context, count = job.config["context"], job.config["blocks"]
+    context, count = job.settings["context"], job.settings["blocks"]
     blocks = tokens.blocks(corpus.file("validation.bin"), context, count)
-    previous = branch.subfolder(trajectory.folder_name(job.config["previous"]))
+    previous = branch.subfolder(trajectory.folder_name(job.settings["previous"]))
     for name, folder in {
         "final": last(branch),
         "previous": previous,
@@ -100,7 +100,7 @@ def test_a_landscape_has_the_losses_of_its_checkpoints(workspace, corpus, branch
         expected = float(evaluate.block_losses(models.load(folder), blocks, 8).mean())
         assert points[name] == pytest.approx(expected, abs=1e-5), name
     grid = pd.read_csv(built.file("grid.csv"))
-    assert len(grid) == job.config["side"] ** 2 and grid.loss.notna().all()
+    assert len(grid) == job.settings["side"] ** 2 and grid.loss.notna().all()
     states = [dequantized(folder) for folder in (last(branch), last(quantized), previous)]
     for other, fact in ((1, "distance_quantized"), (2, "distance_previous")):
         squares = sum((states[0][n] - states[other][n]).double().square().sum() for n in states[0])

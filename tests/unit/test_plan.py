@@ -17,7 +17,7 @@ def at(scale):
 
 
 def train(name, scale="paper"):
-    return at(scale).train(name).config
+    return at(scale).train(name).settings
 
 
 def jobs(scale):
@@ -81,7 +81,7 @@ def test_the_cooldowns_beside_lawa_are_the_papers(thousands):
 
 def test_lawa_averages_the_last_checkpoints_every_500_steps():
     for window in (5, 20):
-        config = at("paper").average(f"lawa-{window}").config
+        config = at("paper").average(f"lawa-{window}").settings
         assert (config["every"], config["window"]) == (500, window)
         assert min(config["steps"]) >= 500 * window
         assert max(config["steps"]) == 190_000
@@ -119,12 +119,12 @@ def test_gptq_has_the_papers_settings(bits):
     found = at("paper")
     shard = next(iter(found.timeline.shards("wsd-3e-3")))
     job = found.quantize("wsd-3e-3", f"gptq-{bits}bit", shard)
-    settings = job.config["settings"]
+    settings = job.settings["settings"]
     assert (settings["bits"], settings["group_size"]) == (bits, 128)
     assert (settings["symmetric"], settings["damping"]) == (True, 0.05)
     assert settings["activation_order"] == "static"
-    assert job.config["calibration_sequences"] == 1024
-    assert job.config["calibration_batch"] == 16
+    assert job.settings["calibration_sequences"] == 1024
+    assert job.settings["calibration_batch"] == 16
 
 
 def test_every_state_that_is_branched_from_is_kept():
@@ -132,7 +132,10 @@ def test_every_state_that_is_branched_from_is_kept():
         for name, run in at(scale).config.runs.runs.items():
             if hasattr(run, "trunk"):
                 job = at(scale).train(name)
-                assert job.config["first"] in train(run.trunk, scale)["state_steps"], (scale, name)
+                assert job.settings["first"] in train(run.trunk, scale)["state_steps"], (
+                    scale,
+                    name,
+                )
                 assert job.inputs["trunk"] == [at(scale).train(run.trunk).manifest]
 
 
@@ -175,7 +178,7 @@ def test_group_sizes_are_the_largest_that_divide(scale, group):
     shape = at(scale).timeline.shape("constant-3e-3")
     fits = [g for g in range(1, 129) if not shape.width % g and not shape.feedforward % g]
     measured = at(scale).measure("constant-3e-3", "gptq-4bit")
-    assert measured.config["columns"]["group_size"] == max(fits) == group
+    assert measured.settings["columns"]["group_size"] == max(fits) == group
 
 
 # Specifications
@@ -208,7 +211,7 @@ def test_a_job_depends_on_its_own_slice_of_the_configuration():
     assert base.train("constant-3e-3").spec() != other.train("constant-3e-3").spec()
     assert base.corpus().spec() == other.corpus().spec()
     one, two = (base.quantize("constant-3e-3", name, "all") for name in ("gptq-4bit", "gptq-3bit"))
-    assert one.config["settings"] != two.config["settings"]
+    assert one.settings["settings"] != two.settings["settings"]
 
 
 def test_what_a_job_needs_is_made_by_a_job_that_the_plan_knows():

@@ -22,7 +22,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 @pytest.fixture
 def config(workspace):
-    return specification(workspace.plan.train("trunk"))["config"]
+    return specification(workspace.plan.train("trunk"))["settings"]
 
 
 @pytest.fixture
@@ -240,7 +240,7 @@ def test_a_damaged_state_is_a_problem(make, data, tmp_path, cut):
 def test_a_branch_is_one_uninterrupted_run_bit_for_bit(workspace, trunk, branch, tmp_path):
     branched = workspace.plan.train("branch")
     first, last = 12, 20
-    with_cooldown = specification(branched)["config"]["schedule"]
+    with_cooldown = specification(branched)["settings"]["schedule"]
     assert (with_cooldown["start"], with_cooldown["length"]) == (first, last - first)
     copy_results(workspace.folder, tmp_path, [workspace.plan.corpus().folder])
     single = Workspace(tmp_path, workspace.plan).build(
@@ -382,7 +382,7 @@ def test_a_diverged_run_stops_with_one_line_and_leaves_its_curve(
     job = workspace.plan.train("trunk")
     copy_results(workspace.folder, tmp_path, [workspace.plan.corpus().folder])
     here = Workspace(tmp_path, workspace.plan)
-    schedule = {**specification(job)["config"]["schedule"], "peak": 1e30}
+    schedule = {**specification(job)["settings"]["schedule"], "peak": 1e30}
     changes = {"log_every": 1} if when == "logged" else {"log_every": 1000}
     assert here.attempt(job, schedule=schedule, **changes) == 1
     errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error:")]

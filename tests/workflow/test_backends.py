@@ -121,7 +121,7 @@ def test_an_environment_that_cannot_be_installed_says_so(
     monkeypatch.chdir(tmp_path)
     plan = Plan(load({"scale": "smoke", "seed": 1, "figures": "all"}, ROOT / "config"), ROOT)
     job = json.loads(plan.environment("gptqmodel").spec())
-    job["config"]["lock"] = str(lock)
+    job["settings"]["lock"] = str(lock)
     assert execute(job) == 1
     errors = [line for line in capfd.readouterr().err.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1 and "gptqmodel" in errors[0] and "broken.txt" in errors[0], errors

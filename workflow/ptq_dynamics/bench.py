@@ -50,7 +50,7 @@ def main() -> None:
 
 def _compute(plan: Plan, folder: Path) -> Iterator[Row]:
     """Training, evaluation and quantization of a fresh model on random tokens."""
-    job = plan.train(next(iter(plan.config.runs.runs))).config
+    job = plan.train(next(iter(plan.config.runs.runs))).settings
     shape, vocabulary = job["model"], job["model"]["vocabulary"]
     generator = np.random.default_rng(0)
     tokens = generator.integers(0, vocabulary, 400 * shape["context"] + 1, dtype=np.uint16)
@@ -67,7 +67,7 @@ def _compute(plan: Plan, folder: Path) -> Iterator[Row]:
     batch = plan.config.scale.evaluation.batch
     passes, seconds = _repeat(lambda: loss.block_losses(model, blocks, batch))
     yield "evaluation", f"{passes * blocks.numel() / seconds:,.0f} tokens/s"
-    settings = plan.quantize("wsd-3e-3", "gptq-4bit", _last(plan)).config["settings"]
+    settings = plan.quantize("wsd-3e-3", "gptq-4bit", _last(plan)).settings["settings"]
     sizes = plan.config.scale.calibration
     calibration = Calibration(blocks[: sizes.sequences], sizes.batch)
     list(gptq.quantize([folder / "model"], calibration, settings))

@@ -22,7 +22,7 @@ BATCH = 256  # documents tokenized at once
 
 def run(context: Context) -> Mapping[str, Any]:
     """Write tokenizer/ and one token file a split; facts: sizes and digests."""
-    config = context.config
+    config = context.settings
     try:
         tokenizer = AutoTokenizer.from_pretrained(config["tokenizer"])
     except OSError as error:

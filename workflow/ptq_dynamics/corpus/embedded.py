@@ -33,7 +33,7 @@ END = "<|endoftext|>"
 
 def run(context: Context) -> Mapping[str, Any]:
     """Write tokenizer/ and one token file a split; facts: sizes and digests."""
-    config = context.config
+    config = context.settings
     documents = collect(config["packages"], config["source_code"], config["shortest_document"])
     context.progress.say(f"{len(documents):,} documents, {sum(map(len, documents)):,} characters")
     factor = config["characters_per_token"]

@@ -16,7 +16,7 @@ class Curves:
     """The measurements that a figure's query names, curve by curve."""
 
     def __init__(self, context: Context) -> None:
-        self._config = context.config
+        self._config = context.settings
         paths = [manifest.file(measurements.FILE) for manifest in context.inputs["measurements"]]
         self._table = measurements.read(paths)
         self._runs = {manifest.folder.name: manifest for manifest in context.inputs["runs"]}
@@ -136,7 +136,7 @@ def footer(context: Context) -> str:
     runs = context.inputs["runs"]
     sizes = sorted({_short(manifest.facts["parameters"]) for manifest in runs})
     tokens = max(trajectory.checkpoints(manifest)[-1].tokens for manifest in runs)
-    return f"{context.config['scale']}: {' and '.join(sizes)} parameters, {_short(tokens)} tokens"
+    return f"{context.settings['scale']}: {' and '.join(sizes)} parameters, {_short(tokens)} tokens"
 
 
 def _short(number: float) -> str:

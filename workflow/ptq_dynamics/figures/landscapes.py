@@ -27,8 +27,8 @@ LEVELS = 14
 def draw_landscapes(context: Context) -> Mapping[str, Any]:
     """A panel for every curve (of one trajectory): contours of the loss above that of the final
     checkpoint, the three points, and their distances. The table has the grid and the points."""
-    curves = dict(context.config["curves"])
-    ((quantizer, settings),) = context.config["quantizers"]
+    curves = dict(context.settings["curves"])
+    ((quantizer, settings),) = context.settings["quantizers"]
     sns.set_theme(style="ticks", rc=SETTINGS)
     figure, axes = plt.subplots(
         2, 2, figsize=(2 * WIDTH, 2 * WIDTH * 0.95), layout="constrained", squeeze=False

@@ -21,7 +21,7 @@ def run(context: Context) -> Mapping[str, Any]:
     sns.set_theme(style="ticks", rc=SETTINGS)
     figure, ax = plt.subplots(figsize=(WIDTH * 1.5, HEIGHT * 1.4), layout="constrained")
     parts = []
-    curves = dict(context.config["curves"])
+    curves = dict(context.settings["curves"])
     for (label, names), line in zip(curves.items(), LINES, strict=False):
         for number, name in enumerate(names):
             part = scores[scores.trajectory == name]

@@ -25,7 +25,7 @@ Probe = Callable[[LossHessian, Mapping[str, Any]], Iterator[Metric]]
 
 def run_probe(context: Context, probe: Probe) -> Mapping[str, Any]:
     """Measure the job's checkpoints of its input trajectory, in full precision."""
-    config, source = context.config, context.input("trajectory")
+    config, source = context.settings, context.input("trajectory")
     path = context.input("corpus").file("probe.bin")
     probes = tokens.blocks(path, config["context"], config["sequences"])
     rows = []

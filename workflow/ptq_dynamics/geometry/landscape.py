@@ -21,7 +21,7 @@ GRID, POINTS = "grid.csv", "points.csv"
 def run(context: Context) -> Mapping[str, Any]:
     """Write the loss on a regular grid and at the three checkpoints (figures 8, 25); facts: the
     distances between them."""
-    config, source = context.config, context.input("trajectory")
+    config, source = context.settings, context.input("trajectory")
     validation = tokens.blocks(
         context.input("corpus").file("validation.bin"), config["context"], config["blocks"]
     )

@@ -1,11 +1,11 @@
-"""What a stage is given: its configuration, its inputs, and a folder to write to."""
+"""What a stage is given: its settings, its inputs, and a folder to write to."""
 
 import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Generic, TextIO, TypeVar
 
 from ptq_dynamics.jobs.manifest import Manifest
 
@@ -31,17 +31,21 @@ class Progress:
             self.say(text)
 
 
+S = TypeVar("S")
+
+
 @dataclass
-class Context:
+class Context(Generic[S]):
     """One job as its stage sees it.
 
-    `inputs` maps a label to the manifests under it; `out` is an empty folder (or, for a stage that
-    resumes, what an interrupted try left there) whose files become the result; `scratch` is for
-    state that survives an interruption and is deleted afterwards.
+    `settings` is the frozen dataclass that the stage's `run` names: `context: Context[Settings]`;
+    `inputs` maps a label to the manifests under it; `out` is an empty folder (or, for a stage with
+    `RESUMABLE = True`, what an interrupted try left there) whose files become the result; `scratch`
+    is for state that survives an interruption and is deleted afterwards.
     """
 
     name: str
-    config: Mapping[str, Any]
+    settings: S
     inputs: Mapping[str, list[Manifest]]
     out: Path
     scratch: Path
@@ -51,13 +55,3 @@ class Context:
         """The only manifest under `label`."""
         (manifest,) = self.inputs[label]
         return manifest
-
-
-class Stage(Protocol):
-    """What a stage's module offers.
-
-    A module may also set `RESUMABLE = True`: its `out` and `scratch` then survive an interruption.
-    """
-
-    def run(self, context: Context) -> Mapping[str, Any]:
-        """Write the result's files below `context.out` and return the facts about them."""

@@ -25,6 +25,7 @@ from ptq_dynamics.jobs import manifest, record
 from ptq_dynamics.jobs.context import Context, Progress
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import Paths
+from ptq_dynamics.jobs.settings import decode
 from ptq_dynamics.problem import Problem
 
 
@@ -91,7 +92,8 @@ def _build(job: Mapping[str, Any], paths: Paths, progress: Progress) -> None:
     _remove_work_folders(paths, keep=work)
     out.mkdir(parents=True, exist_ok=True)
     scratch.mkdir(exist_ok=True)
-    context = Context(job["name"], job["config"], inputs, out, scratch, progress)
+    settings = decode(stage.run, job["settings"])
+    context = Context(job["name"], settings, inputs, out, scratch, progress)
     facts = stage.run(context)
     result = manifest.describe(out, paths.manifest, facts)
     seconds = time.monotonic() - clock

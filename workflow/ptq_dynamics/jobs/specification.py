@@ -8,19 +8,20 @@ from typing import Any
 
 from ptq_dynamics.content import canonical
 from ptq_dynamics.jobs import fingerprint
+from ptq_dynamics.jobs.settings import encode
 
 
 @dataclass(frozen=True)
 class Job:
     """One job: its stage's module, its folder (and the stem of its files, where it shares the
-    folder), the manifests it reads by label, its slice of the configuration, and the modules that
-    it runs as scripts in another environment."""
+    folder), the manifests it reads by label, its settings (a frozen dataclass), and the modules
+    that it runs as scripts in another environment."""
 
     stage: str
     name: str
     folder: str
     inputs: Mapping[str, list[str]]
-    config: Mapping[str, Any]
+    settings: Any
     stem: str | None = None
     files: tuple[str, ...] = field(default=())
     scripts: tuple[str, ...] = field(default=())
@@ -53,7 +54,7 @@ class Job:
                 "folder": self.folder,
                 "stem": self.stem,
                 "inputs": self.inputs,
-                "config": self.config,
+                "settings": encode(self.settings),
                 "code": code,
                 "environment": _environment(module),
             }

@@ -20,7 +20,7 @@ def run(context: Context) -> Mapping[str, Any]:
     rows = [
         row
         for manifest in context.inputs["evaluations"]
-        for row in _rows(context.config["columns"], manifest, reference, layers)
+        for row in _rows(context.settings["columns"], manifest, reference, layers)
     ]
     measurements.write(measurements.table(rows), context.out / measurements.FILE)
     return {"rows": len(rows)}

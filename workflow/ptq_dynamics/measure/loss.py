@@ -20,7 +20,7 @@ def run(context: Context) -> Mapping[str, Any]:
 
     Full-precision models run in float32, quantized ones in their own dtype (section 2).
     """
-    config = context.config
+    config = context.settings
     source = context.input("checkpoints")
     validation = tokens.blocks(
         context.input("corpus").file("validation.bin"), config["context"], config["blocks"]

@@ -29,7 +29,7 @@ DIFFERENCES = """\
 def run(context: Context) -> Mapping[str, Any]:
     """Write, per layer and pair of backends, the share of equal integer codes; per layer and
     backend, the relative output error; per model, the losses; and a table of their means."""
-    groups = context.config["groups"]
+    groups = context.settings["groups"]
     codes = pd.DataFrame([row for group in groups for row in _codes(context, group)])
     models = pd.concat([_models(context, group) for group in groups], ignore_index=True)
     _layers(context, groups).to_csv(context.out / LAYERS, index=False)

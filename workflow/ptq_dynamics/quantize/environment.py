@@ -21,9 +21,9 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 def run(context: Context) -> Mapping[str, Any]:
     """Make a virtual environment from the lock file, beside the manifest; the result's file lists
     what is in it."""
-    lock = REPOSITORY / context.config["lock"]
+    lock = REPOSITORY / context.settings["lock"]
     # A virtual environment cannot be moved, so it is made in its place.
-    folder = Path(context.config["folder"]) / FOLDER
+    folder = Path(context.settings["folder"]) / FOLDER
     shutil.rmtree(folder, ignore_errors=True)
     context.progress.say(f"installing {lock.name} (minutes, once)")
     python = folder / "bin" / "python"
@@ -63,7 +63,7 @@ def _call(command: list[str], options: Mapping[str, str], context: Context) -> s
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         reason = next((line for line in lines if line.startswith("ERROR")), lines[-1:] or "?")
         raise Problem(
-            f"the environment of method {context.name} ({context.config['lock']}) cannot be "
+            f"the environment of method {context.name} ({context.settings['lock']}) cannot be "
             f"installed: {reason}; mend the lock file, or leave out the quantizers with that method"
         )
     return done.stdout

@@ -55,7 +55,7 @@ Method = Callable[[Sequence[Path], Calibration, Mapping[str, Any]], Iterator[Qua
 
 def run_method(context: Context, method: Method) -> Mapping[str, Any]:
     """Quantize the job's checkpoints of its input trajectory."""
-    config = context.config
+    config = context.settings
     source = context.input("trajectory")
     calibration = Calibration(
         tokens.blocks(

@@ -25,7 +25,7 @@ Member = tuple[Manifest, Checkpoint, float]
 
 def run(context: Context) -> Mapping[str, Any]:
     """One averaged checkpoint for every one of `steps`."""
-    config, averages = context.config, []
+    config, averages = context.settings, []
     points = _lawa(context) if config["kind"] == "lawa" else _line(context)
     for checkpoint, members in points:
         averages.append(checkpoint)
@@ -38,7 +38,7 @@ def run(context: Context) -> Mapping[str, Any]:
 
 def _lawa(context: Context) -> Iterator[tuple[Checkpoint, list[Member]]]:
     """At every step, the last `window` checkpoints of the trajectory, one every `every` steps."""
-    config, source = context.config, context.input("trajectory")
+    config, source = context.settings, context.input("trajectory")
     for step in config["steps"]:
         steps = [step - config["every"] * back for back in reversed(range(config["window"]))]
         found = trajectory.at_steps(source, steps)
@@ -51,7 +51,7 @@ def _line(context: Context) -> Iterator[tuple[Checkpoint, list[Member]]]:
     end's."""
     sources = [context.input(label) for label in ("start", "end")]
     ends = [trajectory.checkpoints(source)[-1] for source in sources]
-    steps = context.config["steps"]
+    steps = context.settings["steps"]
     for step in steps:
         share = step / steps[-1]
         weights = [1 - share, share]

@@ -35,7 +35,7 @@ COLUMNS = ("step", "tokens", "loss", "lr", "gradient_norm", "weight_norm")
 
 def run(context: Context) -> Mapping[str, Any]:
     """Train from the last saved state, or the trunk's, or from nothing, to the run's last step."""
-    config = context.config
+    config = context.settings
     corpus = context.input("corpus")
     data = TrainingData(
         corpus.file("train.bin"), config["model"]["context"], config["batch"], config["seed"]
