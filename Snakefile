@@ -39,6 +39,7 @@ onstart:
 
 
 wildcard_constraints:
+    corpus="|".join(plan.config.scale.corpora),
     run="|".join(plan.config.runs.runs),
     average="|".join(plan.config.runs.averages),
     trajectory="|".join([*plan.config.runs.runs, *plan.config.runs.averages]),

@@ -124,8 +124,8 @@ BAD = {
     ),
     "unknown source": (
         SMOKE,
-        put("corpus", "source", value="web"),
-        ["corpus.source is 'web': must be one of 'embedded', 'datasets'"],
+        put("corpora", "main", "source", value="web"),
+        ["corpora.main.source is 'web': must be one of 'embedded', 'datasets'"],
     ),
     "unknown method": (
         "quantizers.yaml",
@@ -198,12 +198,17 @@ BAD = {
         put("defaults", "optimizer", "betas", value=[0.9, 1.0]),
         ["defaults.optimizer.betas.1 is 1.0", "less than 1"],
     ),
-    "vocabulary beyond uint16": (
+    "vocabulary without all bytes": (
         SMOKE,
-        put("corpus", "vocabulary", value=70000),
-        ["corpus.vocabulary is 70000", "less than or equal to 65536"],
+        put("corpora", "main", "vocabulary", value=256),
+        ["corpora.main.vocabulary is 256", "greater than or equal to 257"],
     ),
     # Combinations.
+    "unknown corpus": (
+        SMOKE,
+        put("models", "main", "corpus", value="wikipedia"),
+        ["models.main.corpus names no known corpus: 'wikipedia' (known: main)"],
+    ),
     "heads do not divide": (
         SMOKE,
         put("models", "main", "heads", value=3),

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 
 @pytest.fixture(scope="module")
 def blocks(corpus):
-    return tokens.blocks(corpus.file("validation.bin"), 16, 32)
+    return tokens.blocks(corpus, "validation", 16, 32)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,9 @@ def test_two_evaluations_give_equal_bytes(workspace, trunk, evaluate, tmp_path):
     plan = workspace.plan
     job = plan.evaluate("trunk", "fp", "all")
     first = artifacts(evaluate("fp").folder)
-    copy_results(workspace.folder, tmp_path, [plan.corpus().folder, plan.train("trunk").folder])
+    copy_results(
+        workspace.folder, tmp_path, [plan.corpus("main").folder, plan.train("trunk").folder]
+    )
     assert not differing(first, artifacts(Workspace(tmp_path, plan).build(job).folder))
 
 

@@ -55,7 +55,7 @@ def test_sharpness_is_the_top_eigenvalue_and_the_trace_its_sum(
     final = table[table.step == table.step.max()].set_index("metric")
     config = workspace.plan.curvature("branch", "sharpness", "all").config
     model = models.load(last(branch), attn_implementation="eager")
-    probes = tokens.blocks(corpus.file("probe.bin"), config["context"], config["sequences"])
+    probes = tokens.blocks(corpus, "probe", config["context"], config["sequences"])
     hessian = LossHessian(model, probes, 1)
     operator = LinearOperator(
         (hessian.dim, hessian.dim),
@@ -90,7 +90,7 @@ def test_a_landscape_has_the_losses_of_its_checkpoints(workspace, corpus, branch
     built = workspace.build(job)
     points = pd.read_csv(built.file("points.csv")).set_index("point").loss
     context, count = job.settings["context"], job.settings["blocks"]
-    blocks = tokens.blocks(corpus.file("validation.bin"), context, count)
+    blocks = tokens.blocks(corpus, "validation", context, count)
     previous = branch.subfolder(trajectory.folder_name(job.settings["previous"]))
     for name, folder in {
         "final": last(branch),

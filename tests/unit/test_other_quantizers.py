@@ -81,7 +81,7 @@ def corpus(tmp_path_factory):
     for name in ("calibration", "validation"):
         stream = (draw.random(64 * 32) ** 2 * SHAPE["vocabulary"]).astype("<u2")
         stream.tofile(folder / f"{name}.bin")
-    return manifest.describe(folder, folder / "manifest.json", {})
+    return manifest.describe(folder, folder / "manifest.json", {tokens.DTYPE: "uint16"})
 
 
 @pytest.fixture(scope="module")
@@ -91,12 +91,12 @@ def folder(source):
 
 @pytest.fixture(scope="module")
 def calibration(corpus):
-    return Calibration(tokens.blocks(corpus.file("calibration.bin"), 32), 16)
+    return Calibration(tokens.blocks(corpus, "calibration", 32), 16)
 
 
 @pytest.fixture(scope="module")
 def validation(corpus):
-    return tokens.blocks(corpus.file("validation.bin"), 32)
+    return tokens.blocks(corpus, "validation", 32)
 
 
 @pytest.fixture(scope="module")

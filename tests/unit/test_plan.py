@@ -25,7 +25,7 @@ def jobs(scale):
     found = at(scale)
     runs = list(found.config.runs.runs)
     trajectories = [*runs, *found.config.runs.averages]
-    yield found.corpus()
+    yield found.corpus("main")
     yield found.collect()
     yield from (found.train(name) for name in runs)
     yield from (found.average(name) for name in found.config.runs.averages)
@@ -111,7 +111,7 @@ def test_the_model_and_its_training_are_the_papers():
     }
     assert (config["seed"], config["precision"]) == (100, "bfloat16")
     tokens = config["last"] * 524_288
-    assert at("paper").config.scale.corpus.train >= tokens + 1
+    assert at("paper").config.scale.corpora["main"].train >= tokens + 1
 
 
 @pytest.mark.parametrize("bits", [3, 4])
@@ -209,7 +209,7 @@ def test_specifications_do_not_depend_on_the_process(scale):
 def test_a_job_depends_on_its_own_slice_of_the_configuration():
     base, other = plan("smoke"), plan("smoke", seed=7)
     assert base.train("constant-3e-3").spec() != other.train("constant-3e-3").spec()
-    assert base.corpus().spec() == other.corpus().spec()
+    assert base.corpus("main").spec() == other.corpus("main").spec()
     one, two = (base.quantize("constant-3e-3", name, "all") for name in ("gptq-4bit", "gptq-3bit"))
     assert one.settings["settings"] != two.settings["settings"]
 

@@ -42,7 +42,7 @@ def folder(trunk):
 
 @pytest.fixture(scope="module")
 def calibration(corpus):
-    return Calibration(tokens.blocks(corpus.file("calibration.bin"), 16, 32), 8)
+    return Calibration(tokens.blocks(corpus, "calibration", 16, 32), 8)
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +243,9 @@ def test_a_group_size_that_does_not_divide_a_width_is_a_problem(folder):
 @pytest.mark.parametrize("name", ["gptq3", "rtn3"])
 def test_two_runs_of_a_job_give_equal_bytes(workspace, trunk, gptq, rtn, tmp_path, name):
     plan = workspace.plan
-    copy_results(workspace.folder, tmp_path, [plan.corpus().folder, plan.train("trunk").folder])
+    copy_results(
+        workspace.folder, tmp_path, [plan.corpus("main").folder, plan.train("trunk").folder]
+    )
     again = Workspace(tmp_path, plan).build(plan.quantize("trunk", name, "all"))
     first = {"gptq3": gptq, "rtn3": rtn}[name]
     assert again.text() == first.text()

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def here(workspace, tmp_path):
     """A workspace of its own with the corpus in it."""
-    copy_results(workspace.folder, tmp_path, [workspace.plan.corpus().folder])
+    copy_results(workspace.folder, tmp_path, [workspace.plan.corpus("main").folder])
     return Workspace(tmp_path, workspace.plan)
 
 
@@ -65,7 +65,7 @@ def test_a_result_is_its_files_a_record_and_a_manifest(with_trunk):
     assert record["inputs"] == {
         path: with_trunk.manifest(job_).digest()
         for path, job_ in (
-            (with_trunk.plan.corpus().manifest, with_trunk.plan.corpus()),
+            (with_trunk.plan.corpus("main").manifest, with_trunk.plan.corpus("main")),
             (with_trunk.plan.train("trunk").manifest, with_trunk.plan.train("trunk")),
         )
     }
@@ -84,16 +84,16 @@ def test_the_manifest_is_written_last(with_trunk):
 
 
 def test_a_failing_stage_leaves_nothing_to_be_seen(here, capsys):
-    job = here.plan.corpus()
+    job = here.plan.corpus("main")
     shutil.rmtree(here.folder / job.folder)
     assert here.attempt(job, train=10**9) == 1
-    assert "lower corpus.train" in one_error(capsys.readouterr().err)
+    assert "lower its train" in one_error(capsys.readouterr().err)
     assert visible(here.folder / job.folder) == {}
-    assert "lower corpus.train" in (here.folder / log_of(job)).read_text()
+    assert "lower its train" in (here.folder / log_of(job)).read_text()
 
 
 def test_a_failing_stage_leaves_an_earlier_result_alone(here, capsys):
-    job = here.plan.corpus()
+    job = here.plan.corpus("main")
     before = visible(here.folder / job.folder)
     assert before
     assert here.attempt(job, train=10**9) == 1
@@ -116,7 +116,7 @@ def test_jobs_that_share_a_folder_leave_each_others_files_alone(here):
     (here.folder / plan.results).mkdir(exist_ok=True)
     other = here.folder / plan.results / "other.csv"
     other.write_text("kept")
-    copied = here.folder / plan.corpus().manifest
+    copied = here.folder / plan.corpus("main").manifest
     before = copied.read_bytes()
     job = plan.collect()
     spec = {**specification(job), "inputs": {"measurements": []}}
@@ -262,9 +262,9 @@ def full_disk(workspace, trunk, tmp_path_factory):
         pytest.skip("no file system of one's own can be mounted here")
     folder = tmp_path_factory.mktemp("full")
     plan = workspace.plan
-    copy_results(workspace.folder, folder, [plan.corpus().folder, plan.train("trunk").folder])
+    copy_results(workspace.folder, folder, [plan.corpus("main").folder, plan.train("trunk").folder])
     jobs = [
-        plan.corpus(),
+        plan.corpus("main"),
         plan.train("trunk"),
         plan.average("lawa"),
         plan.quantize("trunk", "rtn3", "all"),

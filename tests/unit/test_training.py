@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 from ptq_dynamics import models
-from ptq_dynamics.corpus.tokens import TrainingData
+from ptq_dynamics.corpus.tokens import DTYPE, TrainingData
+from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.context import Progress
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories import optimizers, train, trajectory
@@ -40,9 +41,7 @@ def make(config, corpus, tmp_path):
 
 @pytest.fixture
 def data(config, corpus):
-    return TrainingData(
-        corpus.file("train.bin"), config["model"]["context"], config["batch"], config["seed"]
-    )
+    return TrainingData(corpus, config["model"]["context"], config["batch"], config["seed"])
 
 
 def weights(trainer):
@@ -173,22 +172,21 @@ def order(sequences, seed, epoch):
 
 
 def test_batches_depend_on_the_step_alone(corpus):
-    path = corpus.file("train.bin")
-    sequences = TrainingData(path, 16, 4, seed=1).sequences
+    sequences = TrainingData(corpus, 16, 4, seed=1).sequences
     steps = [0, 5, sequences // 4, 3 * sequences, 1]
-    forwards = TrainingData(path, 16, 4, seed=1)
+    forwards = TrainingData(corpus, 16, 4, seed=1)
     in_order = {step: forwards.at(step) for step in sorted(steps)}
-    backwards = TrainingData(path, 16, 4, seed=1)
+    backwards = TrainingData(corpus, 16, 4, seed=1)
     for step in steps:
         assert torch.equal(backwards.at(step), in_order[step]), step
-    other = TrainingData(path, 16, 4, seed=2)
+    other = TrainingData(corpus, 16, 4, seed=2)
     assert not torch.equal(other.at(0), in_order[0])
 
 
 def test_an_epoch_visits_every_sequence_once_and_epochs_differ(corpus):
-    path, batch = corpus.file("train.bin"), 4
-    tokens = np.fromfile(path, dtype="<u2").astype(np.int64)
-    data = TrainingData(path, 16, batch, seed=1)
+    batch = 4
+    tokens = np.fromfile(corpus.file("train.bin"), dtype="<u2").astype(np.int64)
+    data = TrainingData(corpus, 16, batch, seed=1)
     count = (len(tokens) - 1) // 16
     assert data.sequences == count
     rows = torch.cat([data.at(step) for step in range(2 * count // batch)]).numpy()
@@ -201,8 +199,9 @@ def test_an_epoch_visits_every_sequence_once_and_epochs_differ(corpus):
 
 def test_a_corpus_smaller_than_a_batch_is_a_problem(tmp_path):
     np.arange(40, dtype="<u2").tofile(tmp_path / "train.bin")
+    about = {DTYPE: "uint16"}
     with pytest.raises(Problem, match=r"train\.bin holds 2 sequences, fewer than a batch of 3"):
-        TrainingData(tmp_path / "train.bin", 16, 3, seed=0)
+        TrainingData(manifest.describe(tmp_path, tmp_path / "m.json", about), 16, 3, seed=0)
 
 
 # States, branches, checkpoints
@@ -242,7 +241,7 @@ def test_a_branch_is_one_uninterrupted_run_bit_for_bit(workspace, trunk, branch,
     first, last = 12, 20
     with_cooldown = specification(branched)["settings"]["schedule"]
     assert (with_cooldown["start"], with_cooldown["length"]) == (first, last - first)
-    copy_results(workspace.folder, tmp_path, [workspace.plan.corpus().folder])
+    copy_results(workspace.folder, tmp_path, [workspace.plan.corpus("main").folder])
     single = Workspace(tmp_path, workspace.plan).build(
         workspace.plan.train("trunk"), schedule=with_cooldown, last=last
     )
@@ -380,7 +379,7 @@ def test_a_diverged_run_stops_with_one_line_and_leaves_its_curve(
     workspace, corpus, tmp_path, capsys, when
 ):
     job = workspace.plan.train("trunk")
-    copy_results(workspace.folder, tmp_path, [workspace.plan.corpus().folder])
+    copy_results(workspace.folder, tmp_path, [workspace.plan.corpus("main").folder])
     here = Workspace(tmp_path, workspace.plan)
     schedule = {**specification(job)["settings"]["schedule"], "peak": 1e30}
     changes = {"log_every": 1} if when == "logged" else {"log_every": 1000}

@@ -46,7 +46,7 @@ def seed():
 @pytest.fixture
 def alone(built, tmp_path):
     """A folder with the corpus, in which the trunk can be trained again."""
-    copy_results(built.folder, tmp_path, ["results/smoke/corpus"])
+    copy_results(built.folder, tmp_path, ["results/smoke/corpus/main"])
     return tmp_path
 
 
@@ -166,7 +166,7 @@ def group_of(process):
 def partial(built, tmp_path_factory):
     """A copy with the first half of the graph built: its trunk, but none of what follows."""
     project = Project.copy(tmp_path_factory.mktemp("killed") / "project", figures="fig04")
-    copy_results(built.folder, project.folder, ["results/smoke/corpus", TRUNK])
+    copy_results(built.folder, project.folder, ["results/smoke/corpus/main", TRUNK])
     shutil.copytree(built.folder / ".snakemake", project.folder / ".snakemake")
     return project
 
@@ -257,7 +257,7 @@ def warm_server_of(parent):
 @pytest.fixture
 def damaged(built, tmp_path):
     """A folder in which a consumer's input can be damaged: the project stays as it is."""
-    copy_results(built.folder, tmp_path, ["results/smoke/corpus", TRUNK])
+    copy_results(built.folder, tmp_path, ["results/smoke/corpus/main", TRUNK])
     return tmp_path
 
 

@@ -140,7 +140,7 @@ def test_jobs_give_the_same_bytes_without_the_warm_process(built, tmp_path):
         "results/smoke/evaluate/rainbow-002/gptq-4bit/all",
     ]
     copy_results(
-        built.folder, tmp_path, ["results/smoke/corpus", "results/smoke/train/constant-3e-3"]
+        built.folder, tmp_path, ["results/smoke/corpus/main", "results/smoke/train/constant-3e-3"]
     )
     for folder in folders:
         job = json.loads((built.folder / folder / "record.json").read_text())["job"]

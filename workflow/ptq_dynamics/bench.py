@@ -16,8 +16,10 @@ from rich.console import Console
 from rich.table import Table
 
 from ptq_dynamics import config, models
+from ptq_dynamics.corpus import tokens
 from ptq_dynamics.corpus.embedded import save_tokenizer, train_tokenizer
 from ptq_dynamics.corpus.tokens import TrainingData
+from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.run import QUIET
 from ptq_dynamics.jobs.warm.launch import ALLOCATOR
 from ptq_dynamics.measure import loss
@@ -53,17 +55,21 @@ def _compute(plan: Plan, folder: Path) -> Iterator[Row]:
     job = plan.train(next(iter(plan.config.runs.runs))).settings
     shape, vocabulary = job["model"], job["model"]["vocabulary"]
     generator = np.random.default_rng(0)
-    tokens = generator.integers(0, vocabulary, 400 * shape["context"] + 1, dtype=np.uint16)
-    tokens.tofile(folder / "train.bin")
+    stored = tokens.dtype(vocabulary)
+    stream = generator.integers(0, vocabulary, 400 * shape["context"] + 1, dtype=stored)
+    (folder / "corpus").mkdir()
+    stream.tofile(folder / "corpus" / tokens.file_name("train"))
+    about = {tokens.DTYPE: stored.name}
+    corpus = manifest.describe(folder / "corpus", folder / "corpus/manifest.json", about)
     save_tokenizer(train_tokenizer(["a text for a tokenizer"], 257), folder / "tokenizer")
     trainer = Trainer(job, folder, folder / "tokenizer")
-    data = TrainingData(folder / "train.bin", shape["context"], job["batch"], 0)
+    data = TrainingData(corpus, shape["context"], job["batch"], 0)
     trainer.update(data.at(0))
     steps, seconds = _repeat(lambda: trainer.update(data.at(trainer.step)))
     yield "training", f"{steps * trainer.tokens_per_step / seconds:,.0f} tokens/s"
     trainer.model.save_pretrained(folder / "model")
     model = models.load(folder / "model")
-    blocks = torch.from_numpy(tokens[:-1].astype(np.int64).reshape(-1, shape["context"]))
+    blocks = torch.from_numpy(stream[:-1].astype(np.int64).reshape(-1, shape["context"]))
     batch = plan.config.scale.evaluation.batch
     passes, seconds = _repeat(lambda: loss.block_losses(model, blocks, batch))
     yield "evaluation", f"{passes * blocks.numel() / seconds:,.0f} tokens/s"

@@ -1,17 +1,17 @@
-# Trajectories: the corpus, the runs trained on it, and averages of their checkpoints.
+# Trajectories: corpora, the runs trained on them, and averages of their checkpoints.
 
 
 rule corpus:
     output:
-        f"{plan.results}/corpus/manifest.json",
-        f"{plan.results}/corpus/record.json",
+        f"{plan.results}/corpus/{{corpus}}/manifest.json",
+        f"{plan.results}/corpus/{{corpus}}/record.json",
     log:
-        f"{plan.results}/corpus/.log",
+        f"{plan.results}/corpus/{{corpus}}/.log",
     conda:
         "../../envs/main.yaml"
     threads: workflow.cores
     params:
-        job=plan.corpus().spec(),
+        job=lambda w: plan.corpus(w.corpus).spec(),
     shell:
         "python -m ptq_dynamics.jobs.run --job {params.job:q}"
 

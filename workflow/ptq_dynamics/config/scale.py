@@ -8,7 +8,8 @@ from ptq_dynamics.config.fields import Count, Rate, Share, Strict
 
 
 class ModelShape(Strict):
-    """A GPT-NeoX and the batch it is trained with; `context` in tokens, `batch` in sequences."""
+    """A GPT-NeoX, the corpus it reads and the batch it is trained with; `context` in tokens,
+    `batch` in sequences."""
 
     layers: Count
     width: Count
@@ -18,6 +19,7 @@ class ModelShape(Strict):
     context: Count
     batch: Count
     micro_batch: Count | None = None
+    corpus: str = "main"
 
     @model_validator(mode="after")
     def _divides(self) -> "ModelShape":
@@ -36,7 +38,7 @@ class EmbeddedCorpus(Strict):
     source_code: bool
     shortest_document: Count
     characters_per_token: Rate
-    vocabulary: Annotated[int, Field(ge=257, le=65536)]
+    vocabulary: Annotated[int, Field(ge=257, le=1 << 32)]
     train: Count
     validation: Count
     calibration: Count
@@ -60,7 +62,7 @@ class DatasetsCorpus(Strict):
 
     source: Literal["datasets"]
     tokenizer: str
-    vocabulary: Annotated[int, Field(ge=257, le=65536)]
+    vocabulary: Annotated[int, Field(ge=257, le=1 << 32)]
     train_from: DatasetSource
     validation_from: DatasetSource
     calibration_from: DatasetSource
@@ -69,6 +71,10 @@ class DatasetsCorpus(Strict):
     validation: Count
     calibration: Count
     probe: Count
+
+
+# One tokenizer and the text it was made for, or made from.
+Corpus = Annotated[EmbeddedCorpus | DatasetsCorpus, Field(discriminator="source")]
 
 
 class Measuring(Strict):
@@ -129,7 +135,7 @@ class Scale(Strict):
     models: dict[str, ModelShape]
     precision: Literal["float32", "bfloat16"]
     compile: bool
-    corpus: Annotated[EmbeddedCorpus | DatasetsCorpus, Field(discriminator="source")]
+    corpora: dict[str, Corpus]
     log_every: Count
     measure: Measuring
     evaluation: Evaluation

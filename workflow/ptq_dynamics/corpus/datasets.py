@@ -13,7 +13,7 @@ import numpy as np
 from datasets import load_dataset
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from ptq_dynamics.corpus import splits
+from ptq_dynamics.corpus import splits, tokens
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.problem import Problem
 
@@ -27,23 +27,25 @@ def run(context: Context) -> Mapping[str, Any]:
         tokenizer = AutoTokenizer.from_pretrained(config["tokenizer"])
     except OSError as error:
         raise Problem(
-            f"corpus.tokenizer {config['tokenizer']!r} cannot be loaded: "
+            f"tokenizer {config['tokenizer']!r} cannot be loaded: "
             f"{str(error).splitlines()[0]}; fetch it where there is a network, or change the scale"
         ) from error
-    if len(tokenizer) > config["vocabulary"]:
+    # Not its length: identifiers may have holes.
+    needed = max(tokenizer.get_vocab().values()) + 1
+    if needed > config["vocabulary"]:
         raise Problem(
-            f"corpus.vocabulary is {config['vocabulary']}, fewer than the {len(tokenizer)} tokens "
+            f"vocabulary is {config['vocabulary']}, fewer than the {needed} tokens "
             f"of {config['tokenizer']}"
         )
+    dtype = tokens.dtype(config["vocabulary"])
     tokenizer.save_pretrained(context.out / "tokenizer")
     counts = {}
     for name in splits.SPLITS:
         context.progress.say(f"{name}: {config[name]:,} tokens")
         end = [tokenizer.eos_token_id] if name == "train" else []
-        documents = tokens(tokenizer, texts(config[f"{name}_from"]), end)
-        path = context.out / f"{name}.bin"
-        counts[name] = splits.write(path, documents, config[name], whole=False)
-    return {"tokens": counts, "digest": splits.digest(context.out)}
+        documents = encode(tokenizer, texts(config[f"{name}_from"]), dtype, end)
+        counts[name] = splits.write(context.out, name, documents, config[name], whole=False)
+    return {"tokens": counts, tokens.DTYPE: dtype.name, "digest": splits.digest(context.out)}
 
 
 def texts(source: Mapping[str, Any]) -> Iterator[str]:
@@ -60,10 +62,10 @@ def texts(source: Mapping[str, Any]) -> Iterator[str]:
         raise Problem(f"data set {source['path']} cannot be read: {reason}") from error
 
 
-def tokens(
-    tokenizer: PreTrainedTokenizerBase, documents: Iterator[str], end: list[int]
+def encode(
+    tokenizer: PreTrainedTokenizerBase, documents: Iterator[str], dtype: np.dtype, end: list[int]
 ) -> Iterator[np.ndarray]:
-    """Tokens of each document, uint16, without special tokens but the given `end`."""
+    """Tokens of each document, `dtype` [n], without special tokens but the given `end`."""
     while batch := list(islice(documents, BATCH)):
         for ids in tokenizer(batch, add_special_tokens=False, verbose=False)["input_ids"]:
-            yield np.asarray(ids + end, dtype=np.uint16)
+            yield np.asarray(ids + end, dtype=dtype)

@@ -24,7 +24,8 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from ptq_dynamics.corpus import splits
+from ptq_dynamics.corpus import splits, tokens
+from ptq_dynamics.corpus.tokens import Split
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.problem import Problem
 
@@ -40,16 +41,17 @@ def run(context: Context) -> Mapping[str, Any]:
     dealt = deal(documents, {name: config[name] * factor for name in splits.HELD_OUT})
     tokenizer = train_tokenizer(dealt["train"], config["vocabulary"])
     save_tokenizer(tokenizer, context.out / "tokenizer")
+    dtype = tokens.dtype(config["vocabulary"])
     counts = {}
-    for name in (*splits.HELD_OUT, "train"):
+    for name in splits.SPLITS:
         train = name == "train"
-        tokens = encode(tokenizer, dealt[name], end=train)
-        path = context.out / f"{name}.bin"
-        counts[name] = splits.write(path, tokens, config[name], whole=train)
+        encoded = encode(tokenizer, dealt[name], dtype, end=train)
+        counts[name] = splits.write(context.out, name, encoded, config[name], whole=train)
     return {
         "documents": len(documents),
         "characters": sum(map(len, documents)),
         "tokens": counts,
+        tokens.DTYPE: dtype.name,
         "packages": {name: importlib.metadata.version(name) for name in config["packages"]},
         "digest": splits.digest(context.out),
     }
@@ -81,11 +83,11 @@ def installed_files(package: str) -> list[Path]:
         distribution = importlib.metadata.distribution(package)
     except importlib.metadata.PackageNotFoundError:
         raise Problem(
-            f"corpus.packages names {package!r}, which is not installed; install it or remove it "
-            "from the scale's file under config/scales"
+            f"packages of the corpus names {package!r}, which is not installed; install it or "
+            "remove it from the scale's file under config/scales"
         ) from None
     if "-none-any" not in (distribution.read_text("WHEEL") or ""):
-        raise Problem(f"corpus.packages names {package!r}, which is not a pure-Python wheel")
+        raise Problem(f"packages of the corpus names {package!r}, which is not a pure-Python wheel")
     paths = []
     for file in distribution.files or []:
         if file.suffix != ".py" or file.hash is None:
@@ -126,13 +128,14 @@ def dedent(docstring: str) -> str:
     return "\n".join([lines[0].lstrip(" "), *(line[margin:] for line in lines[1:])]).strip("\n ")
 
 
-def deal(documents: Sequence[str], characters: Mapping[str, float]) -> dict[str, list[str]]:
+def deal(documents: Sequence[str], characters: Mapping[Split, float]) -> dict[Split, list[str]]:
     """Whole documents to each held-out split in turn until it has its characters, the rest to
     train."""
-    dealt: dict[str, list[str]] = {name: [] for name in splits.SPLITS}
+    dealt: dict[Split, list[str]] = {name: [] for name in splits.SPLITS}
     counts = dict.fromkeys(splits.SPLITS, 0)
     for text in documents:
-        name = next((n for n in splits.HELD_OUT if counts[n] < characters[n]), "train")
+        short = (name for name in splits.HELD_OUT if counts[name] < characters[name])
+        name: Split = next(short, "train")
         dealt[name].append(text)
         counts[name] += len(text)
     return dealt
@@ -153,8 +156,10 @@ def train_tokenizer(documents: Iterable[str], vocabulary: int) -> Tokenizer:
     return tokenizer
 
 
-def encode(tokenizer: Tokenizer, documents: Sequence[str], end: bool) -> Iterator[np.ndarray]:
-    """Tokens of each document, uint16; with `end`, the end-of-document token after each.
+def encode(
+    tokenizer: Tokenizer, documents: Sequence[str], dtype: np.dtype, end: bool
+) -> Iterator[np.ndarray]:
+    """Tokens of each document, `dtype` [n]; with `end`, the end-of-document token after each.
 
     Held-out text has no special tokens (section 2).
     """
@@ -162,7 +167,7 @@ def encode(tokenizer: Tokenizer, documents: Sequence[str], end: bool) -> Iterato
     for start in range(0, len(documents), 1000):
         batch = tokenizer.encode_batch(documents[start : start + 1000], add_special_tokens=False)
         for encoding in batch:
-            yield np.asarray(encoding.ids + last, dtype=np.uint16)
+            yield np.asarray(encoding.ids + last, dtype=dtype)
 
 
 def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:

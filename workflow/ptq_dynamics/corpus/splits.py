@@ -7,35 +7,38 @@ from pathlib import Path
 import numpy as np
 
 from ptq_dynamics.content import sha256
+from ptq_dynamics.corpus.tokens import Split, file_name
 from ptq_dynamics.problem import Problem
 
-HELD_OUT = ("validation", "calibration", "probe")
-SPLITS = ("train", *HELD_OUT)
+HELD_OUT: tuple[Split, ...] = ("validation", "calibration", "probe")
+SPLITS: tuple[Split, ...] = ("train", *HELD_OUT)
 
 
-def write(path: Path, documents: Iterable[np.ndarray], tokens: int, *, whole: bool) -> int:
-    """Append documents (uint16 [n] each) to a file until it has `tokens` tokens; with `whole`,
-    write all of them. Returns the number of tokens written.
+def write(
+    folder: Path, split: Split, documents: Iterable[np.ndarray], tokens: int, *, whole: bool
+) -> int:
+    """Append documents (unsigned, [n] each, of one dtype) to a split's file until it has `tokens`
+    tokens; with `whole`, write all of them. Returns the number of tokens written.
 
     Raises `Problem` when the documents end before that.
     """
     written = 0
-    with path.open("wb") as file:
+    with (folder / file_name(split)).open("wb") as file:
         for document in documents:
             part = document if whole else document[: tokens - written]
-            file.write(part.astype("<u2").tobytes())
+            file.write(part.astype(part.dtype.newbyteorder("<")).tobytes())
             written += len(part)
             if written >= tokens and not whole:
                 break
     if written < tokens:
         raise Problem(
-            f"the corpus has {written:,} {path.stem} tokens, {tokens:,} are asked for: add text to "
-            f"the corpus or lower corpus.{path.stem} in the scale's file under config/scales"
+            f"the corpus has {written:,} {split} tokens, {tokens:,} are asked for: add text to "
+            f"the corpus or lower its {split} in the scale's file under config/scales"
         )
     return written
 
 
 def digest(folder: Path) -> str:
     """Hex sha256 over the digests of all splits: one value that names the corpus."""
-    joined = "".join(sha256(folder / f"{name}.bin") for name in SPLITS)
+    joined = "".join(sha256(folder / file_name(name)) for name in SPLITS)
     return hashlib.sha256(joined.encode()).hexdigest()

@@ -1,31 +1,47 @@
-"""Token files: flat little-endian uint16, memory-mapped."""
+"""Token files: flat little-endian uint16 or uint32, as the corpus says, memory-mapped."""
 
-from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.problem import Problem
 
-
-def read(path: Path) -> np.ndarray:
-    """Memory-mapped tokens, uint16 [n]."""
-    return np.memmap(path, dtype="<u2", mode="r")
+Split = Literal["train", "validation", "calibration", "probe"]
+DTYPE = "dtype"  # fact of a corpus: name of the dtype of its token files
 
 
-def blocks(path: Path, context: int, count: int | None = None) -> Tensor:
+def dtype(vocabulary: int) -> np.dtype:
+    """Of the files of a vocabulary with so many entries: little-endian uint16 where that holds
+    every token, else uint32."""
+    return np.dtype("<u2" if vocabulary <= 1 << 16 else "<u4")
+
+
+def file_name(split: Split) -> str:
+    """File of a split's tokens."""
+    return f"{split}.bin"
+
+
+def read(corpus: Manifest, split: Split) -> np.ndarray:
+    """Memory-mapped tokens of a split, uint16 or uint32 [n]."""
+    stored = np.dtype(corpus.facts[DTYPE]).newbyteorder("<")
+    return np.memmap(corpus.file(file_name(split)), dtype=stored, mode="r")
+
+
+def blocks(corpus: Manifest, split: Split, context: int, count: int | None = None) -> Tensor:
     """The first `count` (None: all) blocks of `context` tokens, int64 [count, context], stride
     `context`, the incomplete last one left out (section 2).
 
-    Raises `Problem` when the file holds fewer.
+    Raises `Problem` when the split holds fewer.
     """
-    tokens = read(path)
+    tokens = read(corpus, split)
     available = len(tokens) // context
     if available < (count or 1):
         raise Problem(
-            f"{path} holds {available} blocks of {context} tokens, {count or 1} are asked for; "
-            "enlarge the split in the scale's file under config/scales"
+            f"{corpus.folder / file_name(split)} holds {available} blocks of {context} tokens, "
+            f"{count or 1} are asked for; enlarge the split in the scale's file under config/scales"
         )
     count = count or available
     table = np.asarray(tokens[: count * context], dtype=np.int64).reshape(count, context)
@@ -39,16 +55,17 @@ class TrainingData:
     one before it) at stride `context`; each epoch visits all of them in an order of its own.
     """
 
-    def __init__(self, path: Path, context: int, batch: int, seed: int) -> None:
-        self._tokens = read(path)
+    def __init__(self, corpus: Manifest, context: int, batch: int, seed: int) -> None:
+        self._tokens = read(corpus, "train")
         self._context = context
         self._batch = batch
         self._seed = seed
         self.sequences = (len(self._tokens) - 1) // context
         if self.sequences < batch:
             raise Problem(
-                f"{path} holds {self.sequences} sequences, fewer than a batch of {batch}; "
-                "enlarge the corpus or the batch in the scale's file under config/scales"
+                f"{corpus.folder / file_name('train')} holds {self.sequences} sequences, fewer "
+                f"than a batch of {batch}; enlarge the corpus or the batch in the scale's file "
+                "under config/scales"
             )
         self._epoch = -1
         self._order = np.empty(0, dtype=np.int64)

@@ -26,8 +26,7 @@ Probe = Callable[[LossHessian, Mapping[str, Any]], Iterator[Metric]]
 def run_probe(context: Context, probe: Probe) -> Mapping[str, Any]:
     """Measure the job's checkpoints of its input trajectory, in full precision."""
     config, source = context.settings, context.input("trajectory")
-    path = context.input("corpus").file("probe.bin")
-    probes = tokens.blocks(path, config["context"], config["sequences"])
+    probes = tokens.blocks(context.input("corpus"), "probe", config["context"], config["sequences"])
     rows = []
     for checkpoint in trajectory.at_steps(source, config["steps"]):
         folder = source.subfolder(checkpoint.folder)

@@ -23,7 +23,7 @@ def run(context: Context) -> Mapping[str, Any]:
     distances between them."""
     config, source = context.settings, context.input("trajectory")
     validation = tokens.blocks(
-        context.input("corpus").file("validation.bin"), config["context"], config["blocks"]
+        context.input("corpus"), "validation", config["context"], config["blocks"]
     )
     quantized = context.input("quantized")
     final = config["final"]

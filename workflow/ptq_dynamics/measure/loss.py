@@ -23,7 +23,7 @@ def run(context: Context) -> Mapping[str, Any]:
     config = context.settings
     source = context.input("checkpoints")
     validation = tokens.blocks(
-        context.input("corpus").file("validation.bin"), config["context"], config["blocks"]
+        context.input("corpus"), "validation", config["context"], config["blocks"]
     )
     dtype = torch.float32 if config["full_precision"] else None
     chosen = trajectory.at_steps(source, config["steps"])

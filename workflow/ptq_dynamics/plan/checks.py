@@ -48,6 +48,9 @@ def _check_names(config: Config) -> None:
         if isinstance(average, Interpolation):
             place = f"config/runs.yaml: averages.{name}"
             _require(place, "trajectory", [average.start, average.end], trajectories)
+    for name, shape in config.scale.models.items():
+        place = f"config/scales/{config.choice.scale}.yaml: models.{name}.corpus"
+        _require(place, "corpus", [shape.corpus], config.scale.corpora)
     for name, run in runs.items():
         if isinstance(run, Whole):
             _require(

@@ -23,7 +23,7 @@ class Geometry(Measurements):
             f"{trajectory} {probe}",
             f"{self.results}/curvature/{trajectory}/{probe}/{shard}",
             {
-                "corpus": [self.corpus().manifest],
+                "corpus": [self.corpus_of(trajectory).manifest],
                 "trajectory": [self.trajectory(trajectory).manifest],
             },
             {
@@ -46,7 +46,7 @@ class Geometry(Measurements):
             f"{trajectory} {quantizer}",
             f"{self.results}/landscape/{trajectory}/{quantizer}/back-{previous}",
             {
-                "corpus": [self.corpus().manifest],
+                "corpus": [self.corpus_of(trajectory).manifest],
                 "trajectory": [self.trajectory(trajectory).manifest],
                 "quantized": [self.quantize(trajectory, quantizer, last_shard).manifest],
             },

@@ -25,7 +25,7 @@ class Measurements(Quantization):
             "measure.loss",
             f"{trajectory} {method}",
             f"{self.results}/evaluate/{trajectory}/{method}/{shard}",
-            {"corpus": [self.corpus().manifest], "checkpoints": [source.manifest]},
+            {"corpus": [self.corpus_of(trajectory).manifest], "checkpoints": [source.manifest]},
             {
                 "steps": self.timeline.shards(trajectory)[shard],
                 "context": self.timeline.shape(trajectory).context,

@@ -23,7 +23,7 @@ class Quantization(Trajectories):
         settings = dict(self._quantizer(quantizer, trajectory))
         method = settings.pop("method")
         inputs = {
-            "corpus": [self.corpus().manifest],
+            "corpus": [self.corpus_of(trajectory).manifest],
             "trajectory": [self.trajectory(trajectory).manifest],
         }
         scripts: tuple[str, ...] = ()

@@ -22,16 +22,20 @@ class Trajectories:
         check(self.timeline)
 
     @cache
-    def corpus(self) -> Job:
-        """Token files and tokenizer."""
-        corpus = self.config.scale.corpus
+    def corpus(self, name: str) -> Job:
+        """Token files and tokenizer of one corpus."""
+        corpus = self.config.scale.corpora[name]
         return Job(
             f"corpus.{corpus.source}",
-            corpus.source,
-            f"{self.results}/corpus",
+            name,
+            f"{self.results}/corpus/{name}",
             {},
             corpus.model_dump(mode="json", exclude={"source"}),
         )
+
+    def corpus_of(self, trajectory: str) -> Job:
+        """The corpus that a trajectory's model reads."""
+        return self.corpus(self.timeline.shape(trajectory).corpus)
 
     @cache
     def train(self, run: str) -> Job:
@@ -41,13 +45,16 @@ class Trajectories:
             self.config.scale,
             self.config.runs.defaults,
         )
-        inputs = {"corpus": [self.corpus().manifest]}
+        inputs = {"corpus": [self.corpus_of(run).manifest]}
         if isinstance(this := self.timeline.run(run), Branch):
             inputs["trunk"] = [self.train(this.trunk).manifest]
         first, last = self.timeline.ends(run)
-        shape = scale.models[whole.model].model_dump(exclude={"batch", "micro_batch"})
+        shape = scale.models[whole.model].model_dump(exclude={"batch", "micro_batch", "corpus"})
         config = {
-            "model": {**shape, "vocabulary": scale.corpus.vocabulary},
+            "model": {
+                **shape,
+                "vocabulary": scale.corpora[scale.models[whole.model].corpus].vocabulary,
+            },
             "batch": scale.models[whole.model].batch,
             "micro_batch": scale.models[whole.model].micro_batch,
             "precision": scale.precision,

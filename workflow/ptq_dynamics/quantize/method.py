@@ -59,7 +59,8 @@ def run_method(context: Context, method: Method) -> Mapping[str, Any]:
     source = context.input("trajectory")
     calibration = Calibration(
         tokens.blocks(
-            context.input("corpus").file("calibration.bin"),
+            context.input("corpus"),
+            "calibration",
             config["context"],
             config["calibration_sequences"],
         ),

@@ -37,9 +37,7 @@ def run(context: Context) -> Mapping[str, Any]:
     """Train from the last saved state, or the trunk's, or from nothing, to the run's last step."""
     config = context.settings
     corpus = context.input("corpus")
-    data = TrainingData(
-        corpus.file("train.bin"), config["model"]["context"], config["batch"], config["seed"]
-    )
+    data = TrainingData(corpus, config["model"]["context"], config["batch"], config["seed"])
     trainer = Trainer(config, context.out, corpus.subfolder("tokenizer"))
     saved = latest_state(context.scratch, trainer)
     if saved is not None:
