@@ -107,26 +107,6 @@ def test_a_landscape_has_the_losses_of_its_checkpoints(workspace, corpus, branch
         assert built.facts[fact] == pytest.approx(float(squares) ** 0.5, rel=1e-5), fact
 
 
-def test_components_explain_what_an_svd_explains(workspace, trunk, branch):
-    settings = {"title": "t", "caption": "c", "components": 2, "curves": {"x": ["trunk", "branch"]}}
-    config = workspace.folder / "config"
-    edit_yaml(config / "figures.yaml", lambda found: found.update({"pca": settings}))
-    built = workspace.build(plan("smoke", config).components("pca"))
-    scores = pd.read_csv(built.file("scores.csv"))
-    rows = []
-    for name, manifest in (("trunk", trunk), ("branch", branch)):
-        for step in scores[scores.trajectory == name].step:
-            model = models.load(manifest.subfolder(trajectory.folder_name(step)))
-            parameters = dict(model.named_parameters())
-            rows.append(torch.cat([parameters[n].detach().flatten() for n in sorted(parameters)]))
-    centred = torch.stack(rows).double()
-    centred -= centred.mean(0)
-    values = torch.linalg.svdvals(centred)
-    expected = (values.square() / values.square().sum())[:2]
-    assert np.allclose(built.facts["explained"], expected, rtol=1e-6), built.facts["explained"]
-    assert np.allclose(scores[["pc1", "pc2"]].pow(2).sum().pow(0.5), values[:2], rtol=1e-6)
-
-
 @given(
     st.sampled_from(["adamw", "adamw-independent", "adamc"]),
     st.floats(1e-4, 1e-2),

@@ -1,6 +1,6 @@
 """Flat parameter vectors, the plane through three checkpoints, and PCA of a trajectory."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -8,7 +8,6 @@ from torch import Tensor
 
 # Sine of the angle below which three float32 checkpoints lie on a line up to their rounding.
 _COLLINEAR = 1e-6
-_PCA_COLUMNS = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -102,20 +101,22 @@ def interpolate(a: Tensor, b: Tensor, t: float) -> Tensor:
     return torch.lerp(a, b, t)
 
 
-def pca(trajectory: Tensor, components: int) -> tuple[Tensor, Tensor]:
-    """Principal components of n checkpoints ([n, P]) through their n x n Gram matrix in float64.
+def pca(blocks: Iterable[Tensor], components: int) -> tuple[Tensor, Tensor]:
+    """Principal components of n checkpoints through their n x n Gram matrix in float64.
 
+    blocks: the matrix checkpoints x parameters, [n, P], in blocks of columns, each taken once and
+    let go; a float32 block takes three times its size.
     Returns scores [n, components] (parameter units; each column's largest entry is positive) and
     the explained variance ratio [components], falling, both float64.
     ValueError: components outside 1..n-1, or all checkpoints equal or not finite.
     """
-    n = trajectory.shape[0]
+    products = map(_gram, blocks)
+    gram = next(products)
+    n = len(gram)
     if not 1 <= components < n:
         raise ValueError(f"{n} checkpoints have 1..{n - 1} components, not {components}")
-    gram = torch.zeros(n, n, dtype=torch.float64, device=trajectory.device)
-    for block in torch.split(trajectory, _PCA_COLUMNS, dim=1):
-        centred = block.double() - block.double().mean(dim=0)
-        gram += centred @ centred.T
+    for product in products:
+        gram += product
     total = gram.trace().item()
     if not 0 < total < float("inf"):
         raise ValueError(f"trajectory has total variance {total}")
@@ -124,6 +125,12 @@ def pca(trajectory: Tensor, components: int) -> tuple[Tensor, Tensor]:
     scores = vectors * values.sqrt()
     largest = scores.gather(0, scores.abs().argmax(dim=0, keepdim=True))
     return scores * torch.where(largest < 0, -1.0, 1.0), values / total
+
+
+def _gram(block: Tensor) -> Tensor:
+    centred = block.to(torch.float64, copy=True)
+    centred -= centred.mean(dim=0)
+    return centred @ centred.T
 
 
 def _floating(state: Mapping[str, Tensor]) -> list[tuple[str, Tensor]]:

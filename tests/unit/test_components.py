@@ -1,0 +1,150 @@
+"""Components, read in blocks of columns, against the same sums over stacked checkpoints."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from ptq_dynamics import models
+from ptq_dynamics.geometry import components
+from ptq_dynamics.geometry.columns import Columns
+from ptq_dynamics.geometry.plane import flatten
+from ptq_dynamics.problem import Problem
+from ptq_dynamics.trajectories import trajectory
+from safetensors.torch import load_file, save_file
+from support import edit_yaml, plan, python
+from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
+
+pytestmark = pytest.mark.slow
+
+NAMES = ["trunk", "branch", "lawa"]
+
+
+@pytest.fixture(scope="module")
+def job(workspace, trunk, branch, average):
+    settings = {"title": "t", "caption": "c", "components": 2, "curves": {"x": NAMES}}
+    config = workspace.folder / "config"
+    edit_yaml(config / "figures.yaml", lambda found: found.update({"pca": settings}))
+    return plan("smoke", config).components("pca")
+
+
+@pytest.fixture(scope="module")
+def stacked(job, trunk, branch, average):
+    """Step and parameters of every checkpoint of the job, all in memory: float32 [n, P]."""
+    rows, vectors = [], []
+    for name, manifest in zip(NAMES, (trunk, branch, average), strict=True):
+        for checkpoint in trajectory.at_steps(manifest, dict(job.settings["steps"])[name]):
+            model = models.load(manifest.subfolder(checkpoint.folder))
+            vectors.append(flatten(dict(model.named_parameters())))
+            rows.append({"trajectory": name, "step": checkpoint.step, "tokens": checkpoint.tokens})
+    return rows, torch.stack(vectors)
+
+
+def scores_of(matrix, width, count):
+    """Scores from a matrix that is held as a whole, by columns of `width`."""
+    gram = torch.zeros(len(matrix), len(matrix), dtype=torch.float64)
+    for block in torch.split(matrix, width, dim=1):
+        centred = block.double() - block.double().mean(dim=0)
+        gram += centred @ centred.T
+    values, vectors = torch.linalg.eigh(gram)
+    scores = vectors.flip(1)[:, :count] * values.flip(0)[:count].sqrt()
+    largest = scores.gather(0, scores.abs().argmax(dim=0, keepdim=True))
+    return scores * largest.sign()
+
+
+@pytest.mark.parametrize("width", [components.BLOCK, 997], ids=["one", "many"])
+def test_scores_are_those_of_stacked_checkpoints_to_the_byte(
+    workspace, job, stacked, width, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(components, "BLOCK", width)
+    built = workspace.build(job)
+    rows, matrix = stacked
+    table = pd.DataFrame(rows)
+    scores = scores_of(matrix, width, 2)
+    table["pc1"], table["pc2"] = scores[:, 0].tolist(), scores[:, 1].tolist()
+    table.to_csv(tmp_path / "scores.csv", index=False)
+    expected = (tmp_path / "scores.csv").read_bytes()
+    assert built.file(components.SCORES).read_bytes() == expected
+
+
+def test_components_explain_what_an_svd_explains(workspace, job, stacked):
+    built = workspace.build(job)
+    scores = pd.read_csv(built.file(components.SCORES))
+    centred = stacked[1].double()
+    values = torch.linalg.svdvals(centred - centred.mean(0))
+    expected = (values.square() / values.square().sum())[:2]
+    assert np.allclose(built.facts["explained"], expected, rtol=1e-6), built.facts["explained"]
+    assert np.allclose(scores[["pc1", "pc2"]].pow(2).sum().pow(0.5), values[:2], rtol=1e-6)
+
+
+def save(folder, shard="1GB", dtype=torch.float32, **changes):
+    """A saved model whose every parameter is random; its parameters as one vector."""
+    shape = {"vocab_size": 40, "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2}
+    model = GPTNeoXForCausalLM(GPTNeoXConfig(**{**shape, "intermediate_size": 20, **changes}))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_()
+    model.to(dtype).save_pretrained(folder, max_shard_size=shard)
+    return flatten(dict(models.load(folder).named_parameters()))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"shard": "2KB"}, {"tie_word_embeddings": True}, {"dtype": torch.bfloat16}],
+    ids=["plain", "sharded", "tied", "bfloat16"],
+)
+@pytest.mark.parametrize("width", [1, 64, 1 << 22])
+def test_blocks_are_the_parameters_that_the_library_loads(tmp_path, width, changes):
+    folders = [tmp_path / name for name in "ab"]
+    matrix = torch.stack([save(folder, **changes) for folder in folders])
+    if width == 1:
+        matrix = matrix[:, : 12 * 40 + 30]
+    found = Columns(folders).blocks(width)
+    parts = [block for block, _ in zip(found, range(-(-matrix.shape[1] // width)), strict=False)]
+    assert all(part.shape[1] == width for part in parts[:-1])
+    assert torch.cat(parts, dim=1).equal(matrix)
+    assert parts[0].dtype == changes.get("dtype", torch.float32)
+
+
+@pytest.mark.parametrize("change", ["other", "missing"])
+def test_checkpoints_of_different_models_have_no_components(tmp_path, change):
+    folders = [tmp_path / name for name in "ab"]
+    save(folders[0])
+    if change == "other":
+        save(folders[1], num_attention_heads=3, hidden_size=18)
+        message = r"b: gpt_neox.* has the shape .*, but the first checkpoint has it with"
+    else:
+        save(folders[1])
+        path = folders[1] / "model.safetensors"
+        state = load_file(path)
+        del state["embed_out.weight"]
+        save_file(state, path, metadata={"format": "pt"})
+        message = r"b: embed_out.weight is not there"
+    with pytest.raises(Problem, match=message):
+        list(Columns(folders).blocks(64))
+
+
+PEAK = """
+import sys, resource
+from pathlib import Path
+from ptq_dynamics.geometry.columns import Columns
+from ptq_dynamics.geometry.plane import pca
+unit = 1 if sys.platform == "darwin" else 1024
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
+columns = Columns([Path(name) for name in sys.argv[2:]])
+next(columns.blocks(1000))
+before = peak()
+pca(columns.blocks(int(sys.argv[1])), 2)
+print(columns.size, peak() - before)
+"""
+
+
+def test_memory_is_that_of_blocks_and_not_of_checkpoints(tmp_path):
+    folders = [tmp_path / name for name in "abcd"]
+    for folder in folders:
+        save(folder, vocab_size=8000, hidden_size=128)
+    width, names = 1 << 16, 4 * [str(folder) for folder in folders]
+    found = python(["-c", PEAK, str(width), *names], tmp_path)
+    assert found.returncode == 0, found.stderr
+    size, growth = map(float, found.stdout.split())
+    block, whole = (4 * len(names) * columns / 2**20 for columns in (width, size))
+    assert growth < 5 * block < whole / 4, (growth, block, whole)

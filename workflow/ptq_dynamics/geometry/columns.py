@@ -1,0 +1,104 @@
+"""Saved checkpoints as the rows of a matrix that is read in blocks of columns.
+
+All checkpoints of a figure together outgrow memory (at scale paper 267 of 0.65 GB); a block of
+columns of them does not.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import safe_open
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.core_model_loading import revert_weight_conversion
+
+from ptq_dynamics.problem import Problem
+
+
+class Part(NamedTuple):
+    """One parameter in the matrix: its name in the files, its shape, and its columns."""
+
+    stored: str
+    shape: tuple[int, ...]
+    start: int
+    stop: int
+
+
+class Columns:
+    """The parameters of n checkpoints as a matrix [n, `size`], in the files' own dtype.
+
+    folders: checkpoint folders of one architecture; nothing but a block is held in memory. Columns
+    are in the order of `plane.flatten(dict(model.named_parameters()))` of the loaded model: buffers
+    are left out, tied weights count once. Reading raises `Problem` when a checkpoint does not hold
+    the parameters that the first one has.
+    """
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._folders = folders
+        self._parts = _parts(folders[0])
+        self.size = self._parts[-1].stop
+
+    def blocks(self, width: int) -> Iterator[Tensor]:
+        """Blocks of `width` columns, [n, width], from left to right; the last may be narrower."""
+        for start in range(0, self.size, width):
+            stop = min(start + width, self.size)
+            yield torch.stack([self._row(folder, start, stop) for folder in self._folders])
+
+    def _row(self, folder: Path, start: int, stop: int) -> Tensor:
+        with ExitStack() as stack:
+            files = [
+                stack.enter_context(safe_open(path, framework="pt"))
+                for path in sorted(folder.glob("*.safetensors"))
+            ]
+            tensors = {name: file for file in files for name in file.keys()}  # noqa: SIM118
+            return torch.cat(
+                [
+                    _columns(folder, tensors.get(part.stored), part, start, stop)
+                    for part in self._parts
+                    if part.start < stop and start < part.stop
+                ]
+            )
+
+
+def _parts(folder: Path) -> list[Part]:
+    """The parameters of a saved model by name in memory, as `plane.flatten` sorts them."""
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(
+            AutoConfig.from_pretrained(folder, local_files_only=True)
+        )
+    parameters = dict(model.named_parameters())
+    # Names in files are older than those in memory: GPT-NeoX's head is embed_out, once lm_head.
+    stored = {
+        id(value): name for name, value in revert_weight_conversion(model, parameters).items()
+    }
+    parts, start = [], 0
+    for name in sorted(parameters):
+        value = parameters[name]
+        parts.append(
+            Part(stored.get(id(value), name), tuple(value.shape), start, start + value.numel())
+        )
+        start = parts[-1].stop
+    return parts
+
+
+def _columns(folder: Path, file: Any, part: Part, start: int, stop: int) -> Tensor:
+    """What lies of one parameter in the columns `start` to `stop`: [columns], whole rows read."""
+    shape = None if file is None else tuple(file.get_slice(part.stored).get_shape())
+    if shape != part.shape:
+        found = "is not there" if shape is None else f"has the shape {shape}"
+        raise Problem(
+            f"{folder}: {part.stored} {found}, but the first checkpoint has it with {part.shape}; "
+            "components need trajectories of one model"
+        )
+    first, last = max(start - part.start, 0), min(stop, part.stop) - part.start
+    if (first, last) == (0, part.stop - part.start):
+        whole: Tensor = file.get_tensor(part.stored)
+        return whole.reshape(-1)
+    width = prod(part.shape[1:])
+    top = first // width
+    rows: Tensor = file.get_slice(part.stored)[top : -(-last // width)]
+    return rows.reshape(-1)[first - top * width : last - top * width]
