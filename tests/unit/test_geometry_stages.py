@@ -12,7 +12,7 @@ from ptq_dynamics.figures.flatness import rank_correlation
 from ptq_dynamics.geometry.hessian import LossHessian
 from ptq_dynamics.measure import loss as evaluate
 from ptq_dynamics.measure import measurements
-from ptq_dynamics.quantize.method import dequantized
+from ptq_dynamics.models import dequantized
 from ptq_dynamics.trajectories import optimizers, trajectory
 from safetensors.torch import load_file
 from scipy.sparse.linalg import LinearOperator, eigsh

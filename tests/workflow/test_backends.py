@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
 import yaml
+from ptq_dynamics import models, packed
 from ptq_dynamics.config import load
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.problem import Problem
-from safetensors.torch import load_file
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAJECTORY = "wsd-3e-3"
@@ -79,11 +80,11 @@ def test_weights_lie_on_their_own_grid(built: Path, quantizer: str):
     bits = int(quantizer.split("-")[1][0])
     for checkpoint in result.facts["checkpoints"]:
         name = checkpoint["folder"]
-        codes = load_file(result.file(f"codes/{name}.safetensors"))
-        weights = load_file(result.file(f"{name}/model.safetensors"))
-        for layer in [layer for layer in codes if not layer.endswith(".groups")]:
-            code = codes[layer]
+        weights = models.dequantized(result.subfolder(name))
+        for layer, grid in packed.grids(result.subfolder(name)).items():
+            code = grid.steps()
             assert code.min() >= -(2 ** (bits - 1)) and code.max() < 2 ** (bits - 1), (layer, bits)
+            assert torch.equal(grid.scales, grid.scales.half().float()) or "auto" in quantizer
             groups = code.float().unflatten(1, (-1, 32))
             values = weights[f"{layer}.weight"].unflatten(1, (-1, 32))
             scale = (values * groups).sum(2, keepdim=True) / groups.square().sum(2, keepdim=True)

@@ -12,7 +12,6 @@ from ptq_dynamics.geometry import plane
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.measure.loss import block_losses
-from ptq_dynamics.quantize.method import dequantized
 from ptq_dynamics.trajectories import trajectory
 
 GRID, POINTS = "grid.csv", "points.csv"
@@ -29,7 +28,7 @@ def run(context: Context) -> Mapping[str, Any]:
     final = config["final"]
     model = models.load(_folder(source, final))
     parameters = dict(model.named_parameters())
-    state = dequantized(_folder(quantized, final))
+    state = models.dequantized(_folder(quantized, final))
     here, there, rounded = (
         plane.flatten(each)
         for each in (

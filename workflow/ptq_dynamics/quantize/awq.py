@@ -1,7 +1,8 @@
 """AWQ (arXiv 2306.00978) through llm-compressor, without the paper's weight clipping.
 
 AWQ scales the input columns of a layer up before rounding, and the layer before it down. What is
-saved is the same function on the original checkpoint: the rounded weights, scaled back.
+saved is that model, packed, and beside it the scales; errors of layers are those of the rounded
+weights scaled back.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 
 import torch
 from compressed_tensors.quantization import forward_quantize
+from compressed_tensors.quantization import quantize as quantize_weight
 from compressed_tensors.utils import patch_attr
 from llmcompressor.modifiers.quantization import QuantizationModifier
 from llmcompressor.modifiers.transform.awq import AWQMapping, AWQModifier
@@ -23,9 +25,11 @@ from transformers import PreTrainedModel
 
 from ptq_dynamics import models
 from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.packed import Grid
 from ptq_dynamics.quantize.compressor import compress, grid
 from ptq_dynamics.quantize.layers import check_groups
 from ptq_dynamics.quantize.method import Calibration, Quantized, run_method
+from ptq_dynamics.quantize.storage import Packed, exact
 
 # By model_type; llm-compressor knows those of other architectures.
 MAPPINGS = {
@@ -38,16 +42,19 @@ MAPPINGS = {
 
 @dataclass(frozen=True)
 class Smoothed:
-    """A layer's rounded weights, [out, in], and the scales its rows, [out], and columns, [in], had
-    been multiplied by before rounding."""
+    """A layer on its grid, and the scales its rows, [out], and columns, [in], had been multiplied
+    by before rounding, where they had."""
 
-    rounded: Tensor
-    rows: Tensor
-    columns: Tensor
+    grid: Grid
+    rows: Tensor | None
+    columns: Tensor | None
 
     def weight(self) -> Tensor:
         """The rounded weights for the inputs and outputs of the original layer, [out, in]."""
-        return self.rounded / self.rows[:, None] / self.columns
+        weight = self.grid.weight()
+        if self.rows is not None:
+            weight = weight / self.rows[:, None]
+        return weight if self.columns is None else weight / self.columns
 
 
 def run(context: Context) -> Mapping[str, Any]:
@@ -63,8 +70,18 @@ def quantize(
     for folder in folders:
         model = models.load(folder)
         check_groups(model, settings["group_size"])
+        # Beside the layers, AWQ scales norms and biases.
+        before = {n: v.detach().clone() for n, v in model.named_parameters() if v.ndim == 1}
         layers = smooth(model, calibration, settings)
-        yield Quantized({name: layer.weight() for name, layer in layers.items()})
+        after = {name: model.get_parameter(name).detach() for name in before}
+        changed = {name: v for name, v in after.items() if not torch.equal(v, before[name])}
+        scaling = {name: before[name] for name in changed}
+        for name, layer in layers.items():
+            parts = {f"{name}.rows": layer.rows, f"{name}.columns": layer.columns}
+            scaling |= {part: scales for part, scales in parts.items() if scales is not None}
+        grids = {name: layer.grid for name, layer in layers.items()}
+        weights = {name: layer.weight() for name, layer in layers.items()}
+        yield Quantized(weights, Packed(grids, changed, scaling))
 
 
 def smooth(
@@ -85,7 +102,7 @@ def smooth(
         # library's "basic" pipeline would search them with quantization left on.
         rounding = QuantizationModifier(config_groups=grid(settings, layers))
         compress(model, data, [awq, rounding], propagate_error=False)
-    return {name: _smoothed(name, layer, awq) for name, layer in layers.items()}
+    return {name: _smoothed(name, layer, awq, settings["bits"]) for name, layer in layers.items()}
 
 
 class _Recorder(AWQModifier):
@@ -101,17 +118,20 @@ class _Recorder(AWQModifier):
         return scales
 
 
-def _smoothed(name: str, layer: nn.Linear, awq: _Recorder) -> Smoothed:
+def _smoothed(name: str, layer: nn.Linear, awq: _Recorder, bits: int) -> Smoothed:
     scheme: Any = layer.quantization_scheme
-    rounded = forward_quantize(layer, layer.weight.detach(), "weight", scheme.weights)
-    rows, columns = rounded.new_ones(len(rounded)), rounded.new_ones(rounded.shape[1])
-    if name in awq._columns:
-        columns = awq._columns[name].to(rounded)
-    if name in awq._rows:
+    weight, scales, zeros = (
+        layer.get_parameter(part).detach()
+        for part in ("weight", "weight_scale", "weight_zero_point")
+    )
+    codes = quantize_weight(weight, scales, zeros, scheme.weights, torch.int8)
+    grid = Grid(bits, codes, scales, None if scheme.weights.symmetric else zeros)
+    exact(name, grid, forward_quantize(layer, weight, "weight", scheme.weights))
+    rows, columns = awq._rows.get(name), awq._columns.get(name)
+    if rows is not None:
         # Of a layer with more outputs than the next has inputs, the last ones are scaled.
-        scales = awq._rows[name].to(rounded)
-        rows[len(rows) - len(scales) :] = scales
-    return Smoothed(rounded, rows, columns)
+        rows = torch.cat([rows.new_ones(len(weight) - len(rows)), rows])
+    return Smoothed(grid, *(None if part is None else part.to(scales) for part in (rows, columns)))
 
 
 _pin_memory_on_cuda = IntermediatesCache.pin_memory

@@ -5,12 +5,11 @@ from itertools import chain, combinations
 from typing import Any
 
 import pandas as pd
-from safetensors.torch import load_file
 
+from ptq_dynamics import packed
 from ptq_dynamics.jobs.context import Context
-from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.measure import measurements
-from ptq_dynamics.quantize.method import LAYERS, codes_file
+from ptq_dynamics.quantize.method import LAYERS
 from ptq_dynamics.trajectories import trajectory
 
 CODES, MODELS, TABLE = "codes.csv", "models.csv", "table.md"
@@ -58,10 +57,13 @@ def _codes(context: Context, group: list[str]) -> Iterator[dict[str, Any]]:
     for first, second in combinations(group, 2):
         left, right = context.input(f"quantized {first}"), context.input(f"quantized {second}")
         for checkpoint in trajectory.checkpoints(left):
-            ours, theirs = _load(left, checkpoint.folder), _load(right, checkpoint.folder)
-            for layer in sorted(name for name in ours if not name.endswith(".groups")):
-                difference = (ours[layer].short() - theirs[layer].short()).abs()
-                moved = ours[f"{layer}.groups"] != theirs[f"{layer}.groups"]
+            ours, theirs = (
+                packed.grids(quantized.subfolder(checkpoint.folder)) for quantized in (left, right)
+            )
+            for layer in sorted(ours):
+                mine, other = ours[layer], theirs[layer]
+                difference = (mine.steps() - other.steps()).abs()
+                moved = mine.groups() != other.groups()
                 yield {
                     "step": checkpoint.step,
                     "layer": layer,
@@ -85,10 +87,6 @@ def _layers(context: Context, groups: list[list[str]]) -> pd.DataFrame:
     quantizers = dict.fromkeys(chain.from_iterable(groups))
     tables = [(q, context.input(f"quantized {q}").file(LAYERS)) for q in quantizers]
     return pd.concat([pd.read_csv(path).assign(quantizer=q) for q, path in tables])
-
-
-def _load(manifest: Manifest, folder: str) -> dict[str, Any]:
-    return load_file(manifest.file(codes_file(folder)))
 
 
 def _models(context: Context, group: list[str]) -> pd.DataFrame:

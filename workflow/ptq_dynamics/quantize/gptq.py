@@ -7,14 +7,16 @@ from typing import Any
 import torch
 from datasets import Dataset
 from llmcompressor.modifiers.gptq import GPTQModifier
-from torch import Tensor
+from torch import nn
 
 from ptq_dynamics import models
 from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.packed import Grid
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.quantize.compressor import compress, grid
 from ptq_dynamics.quantize.layers import check_groups
 from ptq_dynamics.quantize.method import Calibration, Quantized, run_method
+from ptq_dynamics.quantize.storage import exact
 
 
 def run(context: Context) -> Mapping[str, Any]:
@@ -47,29 +49,20 @@ def quantize(
                 f"the Hessian of {modifier._rtn_fallback_module_names} in {folder} cannot be "
                 "inverted; raise damping or calibration_sequences"
             )
-        layers = {name: model.get_submodule(name) for name in names}
-        weights = {name: layer.get_parameter("weight").detach() for name, layer in layers.items()}
-        scales = {
-            name: layer.get_parameter("weight_scale").detach() for name, layer in layers.items()
-        }
-        yield Quantized(
-            weights,
-            codes={name: codes(weights[name], scales[name]) for name in names},
-            groups={name: groups(weights[name], scales[name]) for name in names},
+        yield Quantized.on(
+            {name: _grid(name, model.get_submodule(name), settings["bits"]) for name in names}
         )
 
 
-def codes(weight: Tensor, scale: Tensor) -> Tensor:
-    """Integer codes, int8 [out, in], of dequantized weights on the symmetric grid of `scale`
-    ([out, groups])."""
-    wide = scale[:, groups(weight, scale).long()]
-    return torch.round(weight / wide).to(torch.int8)
-
-
-def groups(weight: Tensor, scale: Tensor) -> Tensor:
-    """Group of every column, int32 [in]: with static groups, neighbours in the layer's order."""
-    columns = torch.arange(weight.shape[1], dtype=torch.int32, device=weight.device)
-    return columns // (weight.shape[1] // scale.shape[1])
+def _grid(name: str, layer: nn.Module, bits: int) -> Grid:
+    """The grid that a layer's weights were rounded to."""
+    weight = layer.get_parameter("weight").detach()
+    scales = layer.get_parameter("weight_scale").detach()
+    zeros = layer.get_parameter("weight_zero_point").detach()
+    steps = torch.round(weight / scales.repeat_interleave(weight.shape[1] // scales.shape[1], 1))
+    wide = zeros.repeat_interleave(weight.shape[1] // zeros.shape[1], dim=1)
+    codes = (steps + wide).to(torch.int8)
+    return exact(name, Grid(bits, codes, scales, zeros if zeros.any() else None), weight)
 
 
 def _dataset(calibration: Calibration) -> Dataset:

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from bitsandbytes.functional import int8_vectorwise_dequant
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig
+from transformers import BitsAndBytesConfig
 
 from ptq_dynamics import models
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.quantize.method import Calibration, Quantized, run_method
+from ptq_dynamics.quantize.storage import Own, outside_blocks
 
 
 def run(context: Context) -> Mapping[str, Any]:
@@ -35,16 +35,7 @@ def quantize(
         )
         model = models.load(folder, quantization_config=options)
         layers = models.linear_layers(model)
-        yield Quantized({name: _dequantize(layer) for name, layer in layers.items()}, model)
-
-
-def outside_blocks(folder: Path) -> list[str]:
-    """Linear layers of a checkpoint's model that are in no transformer block, such as its head."""
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
-    blocks = models.linear_layers(model)
-    linear = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
-    return [name for name in linear if name not in blocks]
+        yield Quantized({name: _dequantize(layer) for name, layer in layers.items()}, Own(model))
 
 
 def _dequantize(layer: nn.Linear) -> Tensor:

@@ -1,11 +1,10 @@
 """The part of a quantization job that is the same for every method.
 
 A method takes checkpoint folders of one shape and yields, checkpoint by checkpoint, the dequantized
-weights of the layers it quantized. The job saves each as a checkpoint folder that any Hugging Face
-tool can load, and the error of every layer.
+weights of the layers it quantized and the form in which they are saved. The job saves each as a
+checkpoint folder, and the error of every layer.
 """
 
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr
@@ -14,15 +13,14 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import pandas as pd
-import torch
-from safetensors.torch import save_file
 from torch import Tensor
-from transformers import PreTrainedModel
 
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.packed import Grid
 from ptq_dynamics.quantize.layers import check_groups, gram_matrices, layer_errors
+from ptq_dynamics.quantize.storage import Packed, Stored
 from ptq_dynamics.trajectories import trajectory
 
 LAYERS = "layers.csv"
@@ -30,15 +28,16 @@ LAYERS = "layers.csv"
 
 @dataclass(frozen=True)
 class Quantized:
-    """One quantized checkpoint: the dequantized weights by layer, and the model that runs them
-    where that is more than the original with these weights; where the backends are compared by
-    them, the integer codes (zero point taken off, [out, in]) and the groups of the columns ([in]).
-    """
+    """One quantized checkpoint: the dequantized weights by layer, to be compared with the original
+    ones, and the form in which it is saved."""
 
     weights: Mapping[str, Tensor]
-    model: PreTrainedModel | None = None
-    codes: Mapping[str, Tensor] | None = None
-    groups: Mapping[str, Tensor] | None = None
+    stored: Stored
+
+    @classmethod
+    def on(cls, grids: Mapping[str, Grid]) -> "Quantized":
+        """The original model with the weights of these grids."""
+        return cls({name: grid.weight() for name, grid in grids.items()}, Packed(grids))
 
 
 @dataclass(frozen=True)
@@ -78,13 +77,7 @@ def run_method(context: Context, method: Method) -> Mapping[str, Any]:
         grams = gram_matrices(model, calibration.tokens, calibration.batch_size)
         errors = layer_errors(before, quantized.weights, grams)
         rows += [{"step": checkpoint.step, "layer": n, **asdict(e)} for n, e in errors.items()]
-        _save(context.out / checkpoint.folder, folder, model, quantized)
-        if quantized.codes is not None and quantized.groups is not None:
-            path = context.out / codes_file(checkpoint.folder)
-            path.parent.mkdir(exist_ok=True)
-            tensors = {name: codes.to(torch.int8) for name, codes in quantized.codes.items()}
-            tensors |= {f"{name}.groups": groups for name, groups in quantized.groups.items()}
-            save_file(tensors, path)
+        quantized.stored.save(folder, context.out / checkpoint.folder)
         context.progress.maybe(f"{len(rows) // len(errors)} of {len(chosen)} checkpoints")
     pd.DataFrame(rows).to_csv(context.out / LAYERS, index=False)
     facts = {k: v for k, v in source.facts.items() if k in ("parameters", "seed")}
@@ -101,27 +94,3 @@ def _quietly(results: Iterator[Quantized], log: TextIO | None) -> Iterator[Quant
         if found is None:
             return
         yield found
-
-
-def codes_file(folder: str) -> str:
-    """File of the checkpoint in `folder`: integer codes, int8 [out, in], by layer, and as
-    LAYER.groups the group of every column, int32 [in]."""
-    return f"codes/{folder}.safetensors"
-
-
-def _save(target: Path, source: Path, model: PreTrainedModel, quantized: Quantized) -> None:
-    shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.safetensors*"))
-    if quantized.model is not None:
-        quantized.model.save_pretrained(target)
-        return
-    for name, layer in models.linear_layers(model).items():
-        layer.weight.data.copy_(quantized.weights[name])
-    model.save_pretrained(target)
-
-
-def dequantized(folder: Path) -> dict[str, Tensor]:
-    """The plain state dict, float32 on the CPU, of a checkpoint that a quantization job saved."""
-    model = models.load(folder)
-    if getattr(model, "hf_quantizer", None) is not None:
-        model = model.dequantize(dtype=torch.float32)
-    return {name: value.float().cpu() for name, value in model.state_dict().items()}

@@ -2,15 +2,19 @@
 data-free."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bitsandbytes.functional import dequantize_4bit, quantize_4bit
+import torch
+from bitsandbytes.functional import QuantState, dequantize_4bit, quantize_4bit
 from torch import Tensor
+from transformers import BitsAndBytesConfig
 
 from ptq_dynamics import models
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.quantize.method import Calibration, Quantized, run_method
+from ptq_dynamics.quantize.storage import outside_blocks, replace
 
 
 def run(context: Context) -> Mapping[str, Any]:
@@ -23,18 +27,42 @@ def quantize(
 ) -> Iterator[Quantized]:
     """Settings: block_size (weights, in row order), double_quantization (blocks' scales in 8
     bits)."""
+    about = BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=settings["double_quantization"],
+        bnb_4bit_compute_dtype=torch.float32,
+    )
     for folder in folders:
         layers = models.linear_layers(models.load(folder))
-        yield Quantized(
-            {name: _round(layer.weight.detach(), settings) for name, layer in layers.items()}
-        )
+        rounded = {name: _round(layer.weight.detach(), settings) for name, layer in layers.items()}
+        skipped = {"llm_int8_skip_modules": outside_blocks(folder)}
+        weights = {name: dequantize_4bit(*parts) for name, parts in rounded.items()}
+        yield Quantized(weights, Blocks(rounded, about.to_dict() | skipped))
 
 
-def _round(weight: Tensor, settings: Mapping[str, Any]) -> Tensor:
+@dataclass(frozen=True)
+class Blocks:
+    """Codes and scales of layers, and what bitsandbytes says about them in config.json."""
+
+    layers: Mapping[str, tuple[Tensor, QuantState]]
+    about: Mapping[str, Any]
+
+    def save(self, source: Path, target: Path) -> None:
+        """In bitsandbytes' format; transformers loads it, whatever the block size."""
+        layers = {
+            name: {"weight": codes}
+            | {f"weight.{part}": value for part, value in state.as_dict(packed=True).items()}
+            for name, (codes, state) in self.layers.items()
+        }
+        replace(source, target, layers, self.about)
+
+
+def _round(weight: Tensor, settings: Mapping[str, Any]) -> tuple[Tensor, QuantState]:
     codes, state = quantize_4bit(
         weight,
         blocksize=settings["block_size"],
         compress_statistics=settings["double_quantization"],
         quant_type="nf4",
     )
-    return dequantize_4bit(codes, state)
+    return codes, state

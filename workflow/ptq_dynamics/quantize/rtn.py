@@ -6,6 +6,7 @@ from typing import Any
 
 from ptq_dynamics import models
 from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.packed import Grid
 from ptq_dynamics.quantize.layers import check_groups, round_to_nearest
 from ptq_dynamics.quantize.method import Calibration, Quantized, run_method
 
@@ -22,10 +23,10 @@ def quantize(
     for folder in folders:
         model = models.load(folder)
         check_groups(model, settings["group_size"])
-        weights = {}
+        grids = {}
         for name, layer in models.linear_layers(model).items():
             codes, scales = round_to_nearest(
                 layer.weight.detach(), settings["bits"], settings["group_size"]
             )
-            weights[name] = codes * scales.repeat_interleave(settings["group_size"], dim=1)
-        yield Quantized(weights)
+            grids[name] = Grid(settings["bits"], codes, scales)
+        yield Quantized.on(grids)

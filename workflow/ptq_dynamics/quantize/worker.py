@@ -3,18 +3,23 @@
 import json
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from safetensors.torch import load_file
+from torch import Tensor
 
 from ptq_dynamics import models
 from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.packed import Grid
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.quantize import environment
 from ptq_dynamics.quantize.method import Calibration, Quantized, run_method
+from ptq_dynamics.quantize.storage import exact
 
 SCRIPTS = Path(__file__).parent / "foreign"
 
@@ -53,16 +58,21 @@ def _quantize(
     _run([str(interpreter), str(SCRIPTS / script), str(request.resolve())], context)
     for target in targets:
         tensors = load_file(target / "weights.safetensors")
-        weights = {
-            k.removesuffix(".weight"): v for k, v in tensors.items() if k.endswith(".weight")
-        }
-        codes = {
-            name: tensors[f"{name}.codes"].short()
-            - tensors[f"{name}.zeros"][:, tensors[f"{name}.g_idx"]].short()
-            for name in weights
-        }
-        groups = {name: tensors[f"{name}.g_idx"] for name in weights}
-        yield Quantized(weights, codes=codes, groups=groups)
+        names = [key.removesuffix(".codes") for key in tensors if key.endswith(".codes")]
+        yield Quantized.on({name: _grid(name, tensors, settings["bits"]) for name in names})
+
+
+def _grid(name: str, tensors: Mapping[str, Tensor], bits: int) -> Grid:
+    """A layer of a worker's result; there, codes and zero points are from 0 on."""
+    codes, zeros = (
+        (tensors[f"{name}.{part}"].short() - (1 << bits - 1)).to(torch.int8)
+        for part in ("codes", "zeros")
+    )
+    columns = tensors[f"{name}.g_idx"]
+    grid = Grid(bits, codes, tensors[f"{name}.scales"], zeros if zeros.any() else None)
+    if not torch.equal(columns, grid.groups()):
+        grid = replace(grid, columns=columns)
+    return exact(name, grid, tensors[f"{name}.weight"])
 
 
 def _run(command: Sequence[str], context: Context) -> None:

@@ -1,0 +1,151 @@
+"""Integer weights on a grid, and how checkpoint folders hold them packed.
+
+Two formats are read. `pack-quantized` of compressed-tensors, for groups of neighbouring columns;
+transformers loads it. `gptq`, GPTQModel's own, for groups that follow the activation order, which
+the first cannot hold. In both a row's codes are one little-endian stream of bits in int32 words,
+and code and zero point are stored with 2**(bits-1) added.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+CONFIG = "config.json"
+COMPRESSED, GPTQ = "compressed-tensors", "gptq"
+# Of a rescaled model: LAYER.rows and LAYER.columns are what a layer's weights had been multiplied
+# by, other entries are parameters as they were before.
+SCALING = "scaling.safetensors"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A layer's weights as scale[o, g] * (code[o, i] - zero[o, g]), g the group of column i.
+
+    codes: int8 [out, in], from -2**(bits-1) on. scales: floating point [out, groups], in the dtype
+    of the weights. zeros: int8 [out, groups], or None where all are 0. columns: int32 [in], the
+    group of every column, or None where groups are of neighbours.
+    """
+
+    bits: int
+    codes: Tensor
+    scales: Tensor
+    zeros: Tensor | None = None
+    columns: Tensor | None = None
+
+    @property
+    def group_size(self) -> int:
+        """Columns in a group."""
+        return self.codes.shape[1] // self.scales.shape[1]
+
+    def groups(self) -> Tensor:
+        """Group of every column, int32 [in]."""
+        if self.columns is not None:
+            return self.columns
+        columns = torch.arange(self.codes.shape[1], dtype=torch.int32, device=self.codes.device)
+        return columns // self.group_size
+
+    def steps(self) -> Tensor:
+        """Codes less their zero points, int16 [out, in]."""
+        codes = self.codes.short()
+        return codes if self.zeros is None else codes - self._wide(self.zeros).short()
+
+    def weight(self) -> Tensor:
+        """The weights, [out, in] in the dtype of the scales."""
+        return self.steps().to(self.scales.dtype) * self._wide(self.scales)
+
+    def _wide(self, values: Tensor) -> Tensor:
+        if self.columns is None:
+            return values.repeat_interleave(self.group_size, dim=1)
+        return values[:, self.columns.long()]
+
+
+def quantization(folder: Path) -> dict[str, Any]:
+    """How the checkpoint in `folder` is quantized, as its config.json says; empty if it is not."""
+    content = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    found: dict[str, Any] = content.get("quantization_config", {})
+    return found
+
+
+def is_packed(folder: Path) -> bool:
+    """Whether the checkpoint in `folder` is in one of the formats of this module."""
+    return quantization(folder).get("quant_method") in (COMPRESSED, GPTQ)
+
+
+def grids(folder: Path) -> dict[str, Grid]:
+    """The packed layers of the checkpoint in `folder`, by module path."""
+    return _split(folder)[0]
+
+
+def state(folder: Path) -> dict[str, Tensor]:
+    """State dict of a packed checkpoint, its weights unpacked, under their names on disk."""
+    layers, others = _split(folder)
+    return others | {f"{name}.weight": grid.weight() for name, grid in layers.items()}
+
+
+def unscaled(folder: Path, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The state dict of the checkpoint in `folder` with the scaling taken back, if it had one."""
+    path = folder / SCALING
+    scaling = load_file(path) if path.exists() else {}
+    found = dict(state)
+    for part, shape in ((".rows", (-1, 1)), (".columns", (1, -1))):
+        for name in [name for name in scaling if name.endswith(part)]:
+            weight = name.removesuffix(part) + ".weight"
+            found[weight] = found[weight] / scaling.pop(name).reshape(shape)
+    return found | scaling
+
+
+def _split(folder: Path) -> tuple[dict[str, Grid], dict[str, Tensor]]:
+    about = quantization(folder)
+    tensors: dict[str, Tensor] = {}
+    for file in sorted(folder.glob("model*.safetensors")):
+        tensors |= load_file(file)
+    packed = about["quant_method"] == COMPRESSED
+    suffix = ".weight_packed" if packed else ".qweight"
+    layers = {}
+    for name in [key.removesuffix(suffix) for key in tensors if key.endswith(suffix)]:
+        if packed:
+            (group,) = about["config_groups"].values()
+            layers[name] = _compressed(name, tensors, group["weights"]["num_bits"])
+        else:
+            layers[name] = _gptq(name, tensors, about["bits"])
+    return layers, tensors
+
+
+def _compressed(name: str, tensors: dict[str, Tensor], bits: int) -> Grid:
+    rows, columns = tensors.pop(f"{name}.weight_shape").tolist()
+    zeros = tensors.pop(f"{name}.weight_zero_point", None)
+    return Grid(
+        bits,
+        unpack(tensors.pop(f"{name}.weight_packed"), bits, columns),
+        tensors.pop(f"{name}.weight_scale"),
+        None if zeros is None else unpack(zeros.T, bits, rows).T,
+    )
+
+
+def _gptq(name: str, tensors: dict[str, Tensor], bits: int) -> Grid:
+    columns, words = tensors.pop(f"{name}.g_idx"), tensors.pop(f"{name}.qweight").T
+    zeros = unpack(tensors.pop(f"{name}.qzeros"), bits, words.shape[0]).T
+    codes = unpack(words, bits, len(columns))
+    scales = tensors.pop(f"{name}.scales").T.float()
+    return Grid(bits, codes, scales, zeros if zeros.any() else None, columns)
+
+
+def unpack(words: Tensor, bits: int, count: int) -> Tensor:
+    """The first `count` values of every row, int8 [rows, count], of int32 words [rows, n]."""
+    whole = torch.nn.functional.pad(words, (0, -words.shape[1] % bits))
+    # 32 values fill as many words as they have bits.
+    parts = whole.reshape(len(words), -1, bits)
+    first = torch.arange(32, device=words.device) * bits
+    word, shift = first // 32, (first % 32).int()
+    values = (parts[:, :, word] >> shift) & (1 << (32 - shift).clamp(max=bits)) - 1
+    over = (shift + bits - 32).clamp(min=0)
+    spilled = over > 0
+    rest = parts[:, :, word[spilled] + 1] & (1 << over[spilled]) - 1
+    values[:, :, spilled] |= rest << (32 - shift[spilled])
+    return (values.reshape(len(words), -1)[:, :count] - (1 << bits - 1)).to(torch.int8)

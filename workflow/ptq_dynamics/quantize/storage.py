@@ -1,0 +1,184 @@
+"""Saving of quantized checkpoints: folders that hold each layer in as many bits as it has.
+
+All is the source's checkpoint, file by file, but for the quantized layers and config.json.
+"""
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32
+from compressed_tensors.quantization import (
+    QuantizationArgs,
+    QuantizationConfig,
+    QuantizationScheme,
+    QuantizationStatus,
+)
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+
+from ptq_dynamics import models
+from ptq_dynamics.packed import COMPRESSED, CONFIG, GPTQ, SCALING, Grid
+from ptq_dynamics.problem import Problem
+
+INDEX = "model.safetensors.index.json"
+
+
+class Stored(Protocol):
+    """A quantized model in the form in which it is saved."""
+
+    def save(self, source: Path, target: Path) -> None:
+        """Write the checkpoint folder `target` of the quantized checkpoint `source`."""
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Layers on integer grids. `others` are parameters that were changed with them; `scaling` is
+    what `packed.unscaled` needs to take that back."""
+
+    grids: Mapping[str, Grid]
+    others: Mapping[str, Tensor] = field(default_factory=dict)
+    scaling: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def save(self, source: Path, target: Path) -> None:
+        """As pack-quantized, or where groups are not of neighbouring columns as GPTQ's own."""
+        ordered = all(grid.columns is None for grid in self.grids.values())
+        about = _compressed_config(self.grids) if ordered else _gptq_config(self.grids)
+        entries = _compressed_layer if ordered else _gptq_layer
+        layers = {name: entries(grid) for name, grid in self.grids.items()}
+        dtype = next(iter(self.grids.values())).scales.dtype
+        replace(source, target, layers, about, self.others, dtype)
+        if self.scaling:
+            save_file(_plain(self.scaling), target / SCALING)
+
+
+@dataclass(frozen=True)
+class Own:
+    """A model that saves itself, as bitsandbytes' do."""
+
+    model: PreTrainedModel
+
+    def save(self, source: Path, target: Path) -> None:
+        """Write what transformers writes, beside the tokenizer of the source."""
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.safetensors*"))
+        self.model.save_pretrained(target)
+
+
+def outside_blocks(folder: Path) -> list[str]:
+    """Linear layers of a checkpoint's model that are in no transformer block, such as its head."""
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
+    blocks = models.linear_layers(model)
+    linear = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    return [name for name in linear if name not in blocks]
+
+
+def exact(layer: str, grid: Grid, weight: Tensor) -> Grid:
+    """The grid; `Problem` when it does not hold a layer's weights to the bit."""
+    if not torch.equal(grid.weight(), weight):
+        raise Problem(f"the weights of {layer} are not on the grid that their library names")
+    return grid
+
+
+def replace(
+    source: Path,
+    target: Path,
+    layers: Mapping[str, Mapping[str, Tensor]],
+    about: Mapping[str, Any],
+    others: Mapping[str, Tensor] | None = None,
+    dtype: torch.dtype | None = None,
+) -> None:
+    """Copy a checkpoint with other entries, by the last part of their names, in place of the
+    weights of some layers, other values of some parameters, and `about` as quantization_config.
+
+    Raises `Problem` when the checkpoint has no such weight or parameter.
+    """
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.safetensors*"))
+    config = json.loads((source / CONFIG).read_text(encoding="utf-8"))
+    if dtype is not None:
+        config["dtype"] = str(dtype).removeprefix("torch.")
+    config["quantization_config"] = about
+    (target / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+    entries = {f"{name}.weight": _below(name, parts) for name, parts in layers.items()}
+    entries |= {name: {name: value} for name, value in (others or {}).items()}
+    # File by file, so that a large model is never in memory as a whole.
+    places: dict[str, str] = {}
+    for file in sorted(source.glob("model*.safetensors")):
+        tensors = load_file(file)
+        for name in entries.keys() & tensors.keys():
+            del tensors[name]
+            tensors |= entries.pop(name)
+        save_file(_plain(tensors), target / file.name, metadata={"format": "pt"})
+        places |= dict.fromkeys(tensors, file.name)
+    if entries:
+        raise Problem(f"{source} has no {min(entries)}; its files name the layers otherwise")
+    if (source / INDEX).exists():
+        size = sum((target / name).stat().st_size for name in set(places.values()))
+        index = {"metadata": {"total_size": size}, "weight_map": places}
+        (target / INDEX).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n")
+
+
+def _below(name: str, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {f"{name}.{part}": value for part, value in parts.items()}
+
+
+def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+
+
+def _compressed_layer(grid: Grid) -> dict[str, Tensor]:
+    parts = {
+        "weight_packed": pack_to_int32(grid.codes, grid.bits),
+        "weight_scale": grid.scales,
+        "weight_shape": torch.tensor(grid.codes.shape),
+    }
+    if grid.zeros is not None:
+        parts["weight_zero_point"] = pack_to_int32(grid.zeros, grid.bits, packed_dim=0)
+    return parts
+
+
+def _compressed_config(grids: Mapping[str, Grid]) -> dict[str, Any]:
+    one = next(iter(grids.values()))
+    weights = QuantizationArgs(
+        num_bits=one.bits,
+        symmetric=one.zeros is None,
+        strategy="group",
+        group_size=one.group_size,
+    )
+    return QuantizationConfig(
+        config_groups={"blocks": QuantizationScheme(targets=list(grids), weights=weights)},
+        format="pack-quantized",
+        quant_method=COMPRESSED,
+        quantization_status=QuantizationStatus.COMPRESSED,
+        ignore=[],
+    ).model_dump(mode="json")
+
+
+def _gptq_layer(grid: Grid) -> dict[str, Tensor]:
+    # Two's complement makes the words of both formats the same.
+    zeros = torch.zeros_like(grid.scales, dtype=torch.int8) if grid.zeros is None else grid.zeros
+    return {
+        "qweight": pack_to_int32(grid.codes, grid.bits).T,
+        "qzeros": pack_to_int32(zeros, grid.bits, packed_dim=0).T,
+        "scales": grid.scales.T,
+        "g_idx": grid.groups(),
+    }
+
+
+def _gptq_config(grids: Mapping[str, Grid]) -> dict[str, Any]:
+    one = next(iter(grids.values()))
+    return {
+        "quant_method": GPTQ,
+        "checkpoint_format": "gptq_v2",
+        "bits": one.bits,
+        "group_size": one.group_size,
+        "desc_act": True,
+        "sym": one.zeros is None,
+        "lm_head": False,
+        "pack_dtype": "int32",
+    }
