@@ -1,7 +1,9 @@
 # Every figure from its training runs, checkpoints, averages, quantizations and evaluations.
 # What is built is in config/, how in workflow/ptq_dynamics/; the rules only connect the two.
 import os
+import re
 import sys
+from itertools import chain
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -38,14 +40,18 @@ onstart:
         workflow.scheduler.job_rate_limiter = None
 
 
+def any_of(*names):
+    return "|".join(map(re.escape, chain(*names)))
+
+
 wildcard_constraints:
-    corpus="|".join(plan.config.scale.corpora),
-    run="|".join(plan.config.runs.runs),
-    average="|".join(plan.config.runs.averages),
-    trajectory="|".join([*plan.config.runs.runs, *plan.config.runs.averages]),
-    quantizer="|".join(plan.config.quantizers),
-    method="|".join([*plan.config.quantizers, "fp"]),
-    figure="|".join(plan.config.figures),
+    corpus=any_of(plan.config.scale.corpora),
+    run=any_of(plan.config.runs.runs),
+    average=any_of(plan.config.runs.averages),
+    trajectory=any_of(plan.config.runs.runs, plan.config.runs.averages),
+    quantizer=any_of(plan.config.quantizers),
+    method=any_of(plan.config.quantizers, ["fp"]),
+    figure=any_of(plan.config.figures),
     probe="sharpness|spectrum",
     shard="[a-z0-9-]+",
     steps="[0-9]+",

@@ -1,13 +1,14 @@
 """Configuration: the schema, every scale, and one clear line for every kind of bad input."""
 
+import json
 import re
 import shutil
-from copy import deepcopy
+from contextlib import contextmanager
 from fractions import Fraction
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from ptq_dynamics.config import SCALES, load, read_yaml, schema
 from ptq_dynamics.config.fields import Share
@@ -348,25 +349,118 @@ def damaged(tmp_path_factory):
     return shutil.copytree(CONFIG, tmp_path_factory.mktemp("damaged") / "config")
 
 
+@contextmanager
+def changed(path, change):
+    """A file with a change, put back afterwards."""
+    kept = path.read_text()
+    # Through JSON, so that what anchors share is changed in one place alone.
+    content = json.loads(json.dumps(read_yaml(path)))
+    change(content)
+    try:
+        path.write_text(yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
+        yield content
+    finally:
+        path.write_text(kept)
+
+
 @given(st.sampled_from(KEYS), st.sampled_from([[[{}]], {"no such key": 1}, {3: None}]))
 def test_a_broken_value_of_any_key_is_one_line_with_file_and_whole_key(damaged, where, broken):
     file, key = where
-    # Values that pass on from an anchor to other places are broken in this one alone.
-    content = deepcopy(read_yaml(CONFIG / file))
-    kept = (damaged / file).read_text()
-    put(*key, value=broken)(content)
-    try:
-        (damaged / file).write_text(yaml.safe_dump(content, sort_keys=False))
+    with changed(damaged / file, put(*key, value=broken)) as content:
         choice = content if file == "config.yaml" else {}
         with pytest.raises(Problem) as caught:
             load({"scale": "smoke", "seed": 100, "figures": "all", **choice}, damaged)
-    finally:
-        (damaged / file).write_text(kept)
     message = str(caught.value)
     dotted = ".".join(map(str, key))
     assert re.search(rf"config/{file}: {re.escape(dotted)}[:. ]", message), message
     assert "\n" not in message
     assert not [word for word in FOREIGN if word in message], message
+
+
+# Names
+
+
+def rename(*path, name):
+    """A change that gives a new name to the first entry below a path of keys."""
+
+    def change(content):
+        for key in path:
+            content = content[key]
+        content[name] = content.pop(next(iter(content)))
+
+    return change
+
+
+NAMED = [
+    ("runs.yaml", ("runs",)),
+    ("runs.yaml", ("averages",)),
+    ("quantizers.yaml", ()),
+    ("figures.yaml", ()),
+    (SMOKE, ("models",)),
+    (SMOKE, ("corpora",)),
+]
+named = st.sampled_from(NAMED)
+PLAIN = re.compile(r"(?!seed-\d+\Z)(?=.{1,100}\Z)[A-Za-z0-9][\w-]*(\.[\w-]+)*", flags=re.A)
+BAD_NAMES = ["../up", "a/b", "a..b", ".hidden", "ends.", "-option", "a|b", "a.*", "line\n", "", "ä"]
+BAD_NAMES += ["x" * 101, "seed-100"]
+RULES = re.findall(
+    r"^rule (\w+):",
+    "".join(path.read_text() for path in [ROOT / "Snakefile", *ROOT.glob("workflow/**/*.smk")]),
+    flags=re.M,
+)
+
+
+def refuse(damaged, name, where):
+    file, place = where
+    with changed(damaged / file, rename(*place, name=name)), pytest.raises(Problem) as caught:
+        load({"scale": "smoke", "seed": 100, "figures": "all"}, damaged)
+    message = str(caught.value)
+    dotted = ".".join([*place, name if name.isprintable() else repr(name)])
+    assert f"config/{file}" in message and dotted in message, message
+    assert "name" in message.removeprefix(dotted) and "\n" not in message
+    assert not [word for word in FOREIGN if word in message.replace(name or "\0", "")], message
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+def test_a_name_that_could_do_harm_is_a_problem(damaged, name):
+    refuse(damaged, name, ("runs.yaml", ("runs",)))
+
+
+@given(st.text(max_size=120).filter(lambda name: not PLAIN.fullmatch(name)), named)
+def test_a_name_of_another_pattern_is_a_problem(damaged, name, where):
+    refuse(damaged, name, where)
+
+
+@given(
+    st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,9}(\.[A-Za-z0-9_-]{1,9}){0,3}", fullmatch=True),
+    named,
+)
+def test_a_plain_name_is_taken(damaged, name, where):
+    assume(name not in {"fp", "all", *RULES})
+    file, place = where
+    with changed(damaged / file, rename(*place, name=name)):
+        found = load({"scale": "smoke", "seed": 100, "figures": "all"}, damaged)
+    assert name in repr(found)
+
+
+@pytest.mark.parametrize("name", sorted({*RULES, "figures", "all"}))
+def test_names_of_rules_and_words_for_all_figures_are_no_names_of_figures(folder, name):
+    assert {"train", "quantize", "figure", "collect", "environment"} <= set(RULES)
+    edit_yaml(folder / "figures.yaml", rename(name=name))
+    with pytest.raises(Problem, match=rf"config/figures\.yaml: {name}: '{name}' is reserved"):
+        outcome(folder)
+
+
+def test_full_precision_is_no_quantizer(folder):
+    edit_yaml(folder / "quantizers.yaml", rename(name="fp"))
+    with pytest.raises(Problem, match=r"config/quantizers\.yaml: fp: 'fp' is reserved"):
+        outcome(folder)
+
+
+def test_names_that_differ_in_capitals_alone_are_a_problem(folder):
+    edit_yaml(folder / "quantizers.yaml", lambda found: found.update({"INT8": found["int8"]}))
+    with pytest.raises(Problem, match="'int8' and 'INT8' differ in capitals alone"):
+        outcome(folder)
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,14 @@ the file, the key, the value and what is allowed.
 
 from ptq_dynamics.config.fields import SCALES
 from ptq_dynamics.config.loading import Config, load, read_yaml, schema
+from ptq_dynamics.config.names import FULL_PRECISION
 from ptq_dynamics.config.quantizers import AtMost
 from ptq_dynamics.config.queries import Figure
 from ptq_dynamics.config.runs import Branch, Interpolation, Lawa, Whole
 from ptq_dynamics.config.scale import ModelShape
 
 __all__ = [
+    "FULL_PRECISION",
     "SCALES",
     "AtMost",
     "Branch",

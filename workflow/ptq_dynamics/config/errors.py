@@ -14,6 +14,7 @@ Key = tuple[Any, ...]
 MESSAGES = {
     "missing": "is required and missing",
     "dict_type": "must be a mapping",
+    "model_attributes_type": "must be a mapping",
     "list_type": "must be a list",
     "tuple_type": "must be a list",
     "string_type": "must be text",
@@ -21,6 +22,8 @@ MESSAGES = {
     "bool_parsing": "must be true or false",
 }
 LONGEST_VALUE = 80
+# Pydantic's last part of the location of an error in a key itself.
+KEY = "[key]"
 
 
 def problem(error: ValidationError, data: Any, place: str) -> Problem:
@@ -94,6 +97,8 @@ def _message(details: ErrorDetails) -> str:
 
 def _shown(details: ErrorDetails) -> str:
     value = details["input"]
+    if details["loc"][-1:] == (KEY,):
+        return ""
     match details["type"]:
         case "missing" | "unknown_key" | "union_tag_not_found":
             return ""

@@ -2,18 +2,22 @@
 
 import json
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from ptq_dynamics.config.errors import problem
 from ptq_dynamics.config.fields import Strict
+from ptq_dynamics.config.names import DISTINCT, FigureName, QuantizerName
 from ptq_dynamics.config.quantizers import Quantizer
 from ptq_dynamics.config.queries import Backends, Choice, Figure
 from ptq_dynamics.config.runs import Runs
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.problem import Problem
+
+Quantizers = Annotated[dict[QuantizerName, Quantizer], DISTINCT]
+Figures = Annotated[dict[FigureName, Figure], DISTINCT]
 
 
 class Config(Strict):
@@ -22,8 +26,8 @@ class Config(Strict):
     choice: Choice
     scale: Scale
     runs: Runs
-    quantizers: dict[str, Quantizer]
-    figures: dict[str, Figure]
+    quantizers: Quantizers
+    figures: Figures
     backends: Backends
 
 
@@ -32,8 +36,8 @@ T = TypeVar("T")
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 FILES: dict[str, tuple[str, Any]] = {
     "runs": ("runs.yaml", Runs),
-    "quantizers": ("quantizers.yaml", dict[str, Quantizer]),
-    "figures": ("figures.yaml", dict[str, Figure]),
+    "quantizers": ("quantizers.yaml", Quantizers),
+    "figures": ("figures.yaml", Figures),
     "backends": ("backends.yaml", Backends),
 }
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from ptq_dynamics.config.fields import Rate, Share, Strict
+from ptq_dynamics.config.names import Named
 
 OptimizerKind = Literal["adamw", "adamw-independent", "adamc"]
 
@@ -121,5 +122,5 @@ class Runs(Strict):
     """Controlled runs and the averages of their checkpoints, by name."""
 
     defaults: RunDefaults
-    runs: dict[str, Run]
-    averages: dict[str, Average]
+    runs: Named[Run]
+    averages: Named[Average]

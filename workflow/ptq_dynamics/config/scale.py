@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from ptq_dynamics.config.fields import Count, Rate, Share, Strict
+from ptq_dynamics.config.names import Named
 
 
 class ModelShape(Strict):
@@ -132,10 +133,10 @@ class Scale(Strict):
 
     description: str
     budget: Count
-    models: dict[str, ModelShape]
+    models: Named[ModelShape]
     precision: Literal["float32", "bfloat16"]
     compile: bool
-    corpora: dict[str, Corpus]
+    corpora: Named[Corpus]
     log_every: Count
     measure: Measuring
     evaluation: Evaluation

@@ -5,10 +5,9 @@ from functools import cache
 from itertools import chain
 from typing import Any
 
+from ptq_dynamics.config import FULL_PRECISION
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan.quantization import Quantization
-
-FULL_PRECISION = "fp"
 
 
 class Measurements(Quantization):

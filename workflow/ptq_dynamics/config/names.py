@@ -1,0 +1,70 @@
+"""Names that the files under config/ give to things.
+
+They become folders, values of Snakemake's wildcards and targets on the command line, so they follow
+one pattern and keep clear of what these mean already.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, WithJsonSchema
+
+PATTERN = r"[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*"
+LONGEST = 100
+# Folders of seeds stand beside those of names.
+SEEDS = r"seed-[0-9]+"
+# What measurements without a quantizer have for its name.
+FULL_PRECISION = "fp"
+RULES = Path(__file__).parents[2] / "rules"
+
+T = TypeVar("T")
+
+
+def _pattern(name: str) -> str:
+    if not re.fullmatch(PATTERN, name) or len(name) > LONGEST:
+        raise ValueError(
+            f"a name has letters, digits, '.', '-' and '_', at most {LONGEST}, begins with a "
+            "letter or digit, and has no '..'"
+        )
+    if re.fullmatch(SEEDS, name):
+        raise ValueError("this is the name of a folder for one seed; choose another name")
+    return name
+
+
+def _free(reserved: Callable[[], Iterable[str]], meaning: str) -> AfterValidator:
+    def check(name: str) -> str:
+        if name in reserved():
+            raise ValueError(f"{name!r} is reserved: it is {meaning}; choose another name")
+        return name
+
+    return AfterValidator(check)
+
+
+def rule_names() -> set[str]:
+    """Names of the rules of Snakemake, and the words that choose all figures."""
+    texts = [path.read_text(encoding="utf-8") for path in sorted(RULES.glob("*.smk"))]
+    named = {name for text in texts for name in re.findall(r"^rule (\w+):", text, flags=re.M)}
+    return named | {"figures", "all"}
+
+
+def _distinct(named: dict[str, Any]) -> dict[str, Any]:
+    # Some file systems take two such names for one.
+    seen: dict[str, str] = {}
+    for name in named:
+        other = seen.setdefault(name.casefold(), name)
+        if other != name:
+            raise ValueError(f"{other!r} and {name!r} differ in capitals alone; rename one")
+    return named
+
+
+Name = Annotated[
+    str,
+    AfterValidator(_pattern),
+    WithJsonSchema({"type": "string", "pattern": f"^{PATTERN}$", "maxLength": LONGEST}),
+]
+QuantizerName = Annotated[Name, _free(lambda: [FULL_PRECISION], "full precision")]
+FigureName = Annotated[Name, _free(rule_names, "a rule of Snakemake or a word for all figures")]
+DISTINCT = AfterValidator(_distinct)
+Named = Annotated[dict[Name, T], DISTINCT]
