@@ -32,7 +32,7 @@ def stacked(job, trunk, branch, average):
     """Step and parameters of every checkpoint of the job, all in memory: float32 [n, P]."""
     rows, vectors = [], []
     for name, manifest in zip(NAMES, (trunk, branch, average), strict=True):
-        for checkpoint in trajectory.at_steps(manifest, dict(job.settings["steps"])[name]):
+        for checkpoint in trajectory.at_steps(manifest, dict(job.settings.steps)[name]):
             model = models.load(manifest.subfolder(checkpoint.folder))
             vectors.append(flatten(dict(model.named_parameters())))
             rows.append({"trajectory": name, "step": checkpoint.step, "tokens": checkpoint.tokens})

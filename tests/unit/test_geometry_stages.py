@@ -53,9 +53,9 @@ def test_sharpness_is_the_top_eigenvalue_and_the_trace_its_sum(
 ):
     table = measurements.read([sharpness.file(measurements.FILE)])
     final = table[table.step == table.step.max()].set_index("metric")
-    config = workspace.plan.curvature("branch", "sharpness", "all").config
+    settings = workspace.plan.curvature("branch", "sharpness", "all").settings
     model = models.load(last(branch), attn_implementation="eager")
-    probes = tokens.blocks(corpus, "probe", config["context"], config["sequences"])
+    probes = tokens.blocks(corpus, "probe", settings.context, settings.sequences)
     hessian = LossHessian(model, probes, 1)
     operator = LinearOperator(
         (hessian.dim, hessian.dim),
@@ -64,7 +64,7 @@ def test_sharpness_is_the_top_eigenvalue_and_the_trace_its_sum(
     )
     (top,) = eigsh(operator, k=1, which="LM", return_eigenvectors=False, tol=1e-3)
     value = final.value["sharpness"]
-    assert abs(value - top) <= config["tolerance"] * abs(top), (value, top)
+    assert abs(value - top) <= settings.tolerance * abs(top), (value, top)
     assert final.value["sharpness_iterations"] >= 16
     generator = torch.Generator().manual_seed(7)
     signs = torch.randint(0, 2, (60, hessian.dim), generator=generator).float() * 2 - 1
@@ -89,9 +89,9 @@ def test_a_landscape_has_the_losses_of_its_checkpoints(workspace, corpus, branch
     job = workspace.plan.landscape("branch", "gptq3", 2)
     built = workspace.build(job)
     points = pd.read_csv(built.file("points.csv")).set_index("point").loss
-    context, count = job.settings["context"], job.settings["blocks"]
+    context, count = job.settings.context, job.settings.blocks
     blocks = tokens.blocks(corpus, "validation", context, count)
-    previous = branch.subfolder(trajectory.folder_name(job.settings["previous"]))
+    previous = branch.subfolder(trajectory.folder_name(job.settings.previous))
     for name, folder in {
         "final": last(branch),
         "previous": previous,
@@ -100,7 +100,7 @@ def test_a_landscape_has_the_losses_of_its_checkpoints(workspace, corpus, branch
         expected = float(evaluate.block_losses(models.load(folder), blocks, 8).mean())
         assert points[name] == pytest.approx(expected, abs=1e-5), name
     grid = pd.read_csv(built.file("grid.csv"))
-    assert len(grid) == job.settings["side"] ** 2 and grid.loss.notna().all()
+    assert len(grid) == job.settings.side**2 and grid.loss.notna().all()
     states = [dequantized(folder) for folder in (last(branch), last(quantized), previous)]
     for other, fact in ((1, "distance_quantized"), (2, "distance_previous")):
         squares = sum((states[0][n] - states[other][n]).double().square().sum() for n in states[0])

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ptq_dynamics.geometry.columns import Columns
 from ptq_dynamics.geometry.plane import pca
+from ptq_dynamics.geometry.settings import ComponentsSettings
 from ptq_dynamics.jobs.context import Context, Progress
 from ptq_dynamics.trajectories import trajectory
 
@@ -16,17 +17,17 @@ SCORES = "scores.csv"
 BLOCK = 1 << 22
 
 
-def run(context: Context) -> Mapping[str, Any]:
+def run(context: Context[ComponentsSettings]) -> Mapping[str, Any]:
     """Write the scores of every checkpoint; facts: the explained share of the variance."""
     rows, folders = [], []
-    for name, steps in context.settings["steps"]:
+    for name, steps in context.settings.steps:
         source = context.input(name)
         for checkpoint in trajectory.at_steps(source, steps):
             folders.append(source.subfolder(checkpoint.folder))
             rows.append({"trajectory": name, "step": checkpoint.step, "tokens": checkpoint.tokens})
         context.progress.maybe(f"{len(rows)} checkpoints found")
     blocks = _told(Columns(folders), context.progress)
-    scores, explained = pca(blocks, context.settings["components"])
+    scores, explained = pca(blocks, context.settings.components)
     table = pd.DataFrame(rows)
     for number in range(scores.shape[1]):
         table[f"pc{number + 1}"] = scores[:, number].tolist()

@@ -9,6 +9,7 @@ from torch.nn.utils import vector_to_parameters
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.geometry import plane
+from ptq_dynamics.geometry.settings import LandscapeSettings
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.measure.loss import block_losses
@@ -17,15 +18,15 @@ from ptq_dynamics.trajectories import trajectory
 GRID, POINTS = "grid.csv", "points.csv"
 
 
-def run(context: Context) -> Mapping[str, Any]:
+def run(context: Context[LandscapeSettings]) -> Mapping[str, Any]:
     """Write the loss on a regular grid and at the three checkpoints (figures 8, 25); facts: the
     distances between them."""
-    config, source = context.settings, context.input("trajectory")
+    settings, source = context.settings, context.input("trajectory")
     validation = tokens.blocks(
-        context.input("corpus"), "validation", config["context"], config["blocks"]
+        context.input("corpus"), "validation", settings.context, settings.blocks
     )
     quantized = context.input("quantized")
-    final = config["final"]
+    final = settings.final
     model = models.load(_folder(source, final))
     parameters = dict(model.named_parameters())
     state = models.dequantized(_folder(quantized, final))
@@ -33,7 +34,7 @@ def run(context: Context) -> Mapping[str, Any]:
         plane.flatten(each)
         for each in (
             parameters,
-            dict(models.load(_folder(source, config["previous"])).named_parameters()),
+            dict(models.load(_folder(source, settings.previous)).named_parameters()),
             {name: state[name] for name in parameters},
         )
     )
@@ -43,7 +44,7 @@ def run(context: Context) -> Mapping[str, Any]:
     def loss(x: float, y: float) -> float:
         vector = plane.point(section, x, y).to(here)
         vector_to_parameters(vector, ordered)
-        return float(block_losses(model, validation, config["batch"]).mean())
+        return float(block_losses(model, validation, settings.batch).mean())
 
     names = ("final", "previous", "quantized")
     points = [
@@ -51,9 +52,9 @@ def run(context: Context) -> Mapping[str, Any]:
         for name, (x, y) in zip(names, section.points.tolist(), strict=True)
     ]
     grid = []
-    for x, y in plane.grid(section.points, config["side"], config["margin"]).flatten(0, 1).tolist():
+    for x, y in plane.grid(section.points, settings.side, settings.margin).flatten(0, 1).tolist():
         grid.append({"x": x, "y": y, "loss": loss(x, y)})
-        context.progress.maybe(f"{len(grid)} of {config['side'] ** 2} grid points")
+        context.progress.maybe(f"{len(grid)} of {settings.side**2} grid points")
     pd.DataFrame(grid).to_csv(context.out / GRID, index=False)
     pd.DataFrame(points).to_csv(context.out / POINTS, index=False)
     return {

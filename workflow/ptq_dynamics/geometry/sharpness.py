@@ -7,16 +7,17 @@ import torch
 
 from ptq_dynamics.geometry.curvature import Metric, run_probe
 from ptq_dynamics.geometry.hessian import LossHessian, top_eigenvalue, top_spectrum, trace
+from ptq_dynamics.geometry.settings import SharpnessSettings
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.problem import Problem
 
 
-def run(context: Context) -> Mapping[str, Any]:
+def run(context: Context[SharpnessSettings]) -> Mapping[str, Any]:
     """Stage: one row each of sharpness, its iterations, and trace with its standard error."""
     return run_probe(context, probe)
 
 
-def probe(hessian: LossHessian, config: Mapping[str, Any]) -> Iterator[Metric]:
+def probe(hessian: LossHessian, settings: SharpnessSettings) -> Iterator[Metric]:
     """Sharpness and trace from one seeded generator.
 
     Power iteration from a random start can settle on the second eigenvalue and look converged, so
@@ -25,10 +26,10 @@ def probe(hessian: LossHessian, config: Mapping[str, Any]) -> Iterator[Metric]:
     """
     place: dict[str, Any] = {"dtype": hessian.dtype, "device": hessian.device}
     limits: dict[str, Any] = {
-        "tolerance": config["tolerance"],
-        "max_iterations": config["max_iterations"],
+        "tolerance": settings.tolerance,
+        "max_iterations": settings.max_iterations,
     }
-    generator = torch.Generator().manual_seed(config["seed"])
+    generator = torch.Generator().manual_seed(settings.seed)
     estimate = top_spectrum(hessian, hessian.dim, 1, generator=generator, **limits, **place)
     top = top_eigenvalue(
         hessian, hessian.dim, generator=generator, start=estimate.top, **limits, **place
@@ -36,11 +37,11 @@ def probe(hessian: LossHessian, config: Mapping[str, Any]) -> Iterator[Metric]:
     if not top.converged:
         raise Problem(
             f"power iteration reached a residual of {top.residual:.1e} in {top.iterations} steps, "
-            f"not {config['tolerance']:.0e}; raise curvature.max_iterations or tolerance in the "
+            f"not {settings.tolerance:.0e}; raise curvature.max_iterations or tolerance in the "
             "scale's file under config/scales"
         )
     yield Metric("sharpness", top.value, abs(top.value) * top.residual)
     yield Metric("sharpness_iterations", estimate.iterations + top.iterations, None)
-    samples = config["trace_samples"]
+    samples = settings.trace_samples
     sampled = trace(hessian, hessian.dim, samples=samples, generator=generator, **place)
     yield Metric("hessian_trace", sampled.mean, sampled.standard_error)

@@ -7,23 +7,24 @@ import torch
 
 from ptq_dynamics.geometry.curvature import Metric, run_probe
 from ptq_dynamics.geometry.hessian import LossHessian, top_spectrum
+from ptq_dynamics.geometry.settings import SpectrumSettings
 from ptq_dynamics.jobs.context import Context
 
 
-def run(context: Context) -> Mapping[str, Any]:
+def run(context: Context[SpectrumSettings]) -> Mapping[str, Any]:
     """Stage: a row for every eigenvalue, eigenvalue_01 the one of largest magnitude."""
     return run_probe(context, probe)
 
 
-def probe(hessian: LossHessian, config: Mapping[str, Any]) -> Iterator[Metric]:
+def probe(hessian: LossHessian, settings: SpectrumSettings) -> Iterator[Metric]:
     """Lanczos; the error of a row is the residual of its eigenvalue."""
     spectrum = top_spectrum(
         hessian,
         hessian.dim,
-        config["eigenvalues"],
-        tolerance=config["tolerance"],
-        max_iterations=config["max_iterations"],
-        generator=torch.Generator().manual_seed(config["seed"]),
+        settings.eigenvalues,
+        tolerance=settings.tolerance,
+        max_iterations=settings.max_iterations,
+        generator=torch.Generator().manual_seed(settings.seed),
         dtype=hessian.dtype,
         device=hessian.device,
     )

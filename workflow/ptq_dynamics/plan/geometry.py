@@ -2,6 +2,12 @@
 
 from functools import cache
 
+from ptq_dynamics.geometry.settings import (
+    ComponentsSettings,
+    LandscapeSettings,
+    SharpnessSettings,
+    SpectrumSettings,
+)
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan.measurements import FULL_PRECISION, Measurements
 
@@ -17,7 +23,13 @@ class Geometry(Measurements):
         every = {name: settings.pop(f"{name}_every") for name in ("sharpness", "spectrum")}
         steps = self.timeline.shards(trajectory)[shard]
         steps = sorted({*steps[:: every[probe]], steps[-1]})
-        own = {"spectrum": {"eigenvalues": eigenvalues}, "sharpness": {"trace_samples": samples}}
+        common = {
+            "steps": tuple(steps),
+            "context": self.timeline.shape(trajectory).context,
+            "seed": self.config.choice.seed,
+            "columns": self._columns(trajectory, {"method": FULL_PRECISION}),
+            **settings,
+        }
         return Job(
             f"geometry.{probe}",
             f"{trajectory} {probe}",
@@ -26,14 +38,9 @@ class Geometry(Measurements):
                 "corpus": [self.corpus_of(trajectory).manifest],
                 "trajectory": [self.trajectory(trajectory).manifest],
             },
-            {
-                "steps": steps,
-                "context": self.timeline.shape(trajectory).context,
-                "seed": self.config.choice.seed,
-                "columns": self._columns(trajectory, {"method": FULL_PRECISION}),
-                **settings,
-                **own[probe],
-            },
+            SpectrumSettings(**common, eigenvalues=eigenvalues)
+            if probe == "spectrum"
+            else SharpnessSettings(**common, trace_samples=samples),
         )
 
     @cache
@@ -50,27 +57,28 @@ class Geometry(Measurements):
                 "trajectory": [self.trajectory(trajectory).manifest],
                 "quantized": [self.quantize(trajectory, quantizer, last_shard).manifest],
             },
-            {
-                "final": final,
-                "previous": final - previous,
-                "context": self.timeline.shape(trajectory).context,
-                "batch": self.config.scale.evaluation.batch,
+            LandscapeSettings(
+                final=final,
+                previous=final - previous,
+                context=self.timeline.shape(trajectory).context,
+                batch=self.config.scale.evaluation.batch,
                 **self.config.scale.landscape.model_dump(),
-            },
+            ),
         )
 
     @cache
     def components(self, figure: str) -> Job:
         """Principal components of the weights along a figure's trajectories."""
         settings = self.config.figures[figure]
+        assert settings.components is not None, f"{figure} has no components"
         names = settings.trajectories
         return Job(
             "geometry.components",
             figure,
             f"{self.results}/components/{figure}",
             {name: [self.trajectory(name).manifest] for name in names},
-            {
-                "steps": [[name, self.timeline.measured_steps(name)] for name in names],
-                "components": settings.components,
-            },
+            ComponentsSettings(
+                steps=tuple((name, tuple(self.timeline.measured_steps(name))) for name in names),
+                components=settings.components,
+            ),
         )

@@ -1,0 +1,63 @@
+"""Settings of the stages that probe the loss around checkpoints, as they cross the job border."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class CurvatureSettings:
+    """The Hessian of the loss on the first `sequences` blocks of `context` tokens of the probe
+    split, `batch` at once, at the checkpoints at `steps`.
+
+    Iterations end at the relative residual `tolerance` or after `max_iterations` products;
+    `keep_graph` holds the gradient's graph between products. `columns` go into every row.
+    """
+
+    steps: tuple[int, ...]
+    columns: Mapping[str, Any]
+    context: int
+    sequences: int
+    batch: int
+    keep_graph: bool
+    tolerance: float
+    max_iterations: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class SharpnessSettings(CurvatureSettings):
+    """Top eigenvalue, and the trace from `trace_samples` Rademacher vectors."""
+
+    trace_samples: int
+
+
+@dataclass(frozen=True)
+class SpectrumSettings(CurvatureSettings):
+    """The `eigenvalues` eigenvalues of largest magnitude."""
+
+    eigenvalues: int
+
+
+@dataclass(frozen=True)
+class LandscapeSettings:
+    """The plane of the checkpoints at the steps `final` and `previous` and of the quantized final
+    one, on a grid of side × side points that reaches `margin` of the extent beyond them; the loss
+    is that of the first `blocks` validation blocks of `context` tokens, `batch` at once."""
+
+    final: int
+    previous: int
+    context: int
+    blocks: int
+    batch: int
+    side: int
+    margin: float
+
+
+@dataclass(frozen=True)
+class ComponentsSettings:
+    """The first `components` principal components of the checkpoints at `steps`, by trajectory,
+    which is also the label of its input."""
+
+    steps: tuple[tuple[str, tuple[int, ...]], ...]
+    components: int
