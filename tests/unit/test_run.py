@@ -1,17 +1,20 @@
 """Jobs: a result is there whole or not at all, and what goes wrong is said in one line."""
 
+import contextlib
 import json
 import os
 import shutil
-import threading
+import signal
+import sys
 import time
 from contextlib import chdir
+from pathlib import Path
+from subprocess import PIPE, Popen
 from subprocess import run as run_process
 
 import pytest
 from ptq_dynamics.content import canonical, sha256
 from ptq_dynamics.jobs.execute import execute
-from ptq_dynamics.jobs.run import main
 from ptq_dynamics.jobs.warm import client, launch
 from support import (
     Workspace,
@@ -188,7 +191,7 @@ def corrupt(source):
 def test_a_damaged_checkpoint_is_named_with_the_remedy(with_trunk, capsys, harm, words):
     line, _ = evaluate_with(with_trunk, harm, capsys)
     job = with_trunk.plan.train("trunk")
-    assert line.startswith("error: evaluate trunk fp: ")
+    assert line.startswith("error: measure.loss trunk fp: ")
     assert all(word in line for word in words), line
     assert f"{job.folder}/step-0000024/model.safetensors" in line
     assert f"rm {job.manifest}" in line
@@ -331,20 +334,88 @@ def test_the_warm_process_gives_the_bytes_of_a_plain_one(warm, here, trunk, rtn)
             assert not differing(artifacts(plain.folder), artifacts(warm_result.folder))
 
 
-def test_a_job_whose_warm_process_dies_is_not_lost_in_silence(here, capfd, monkeypatch):
-    """The job is done without it, or one line says what to do; here an input is missing too."""
+@pytest.fixture
+def mortal(monkeypatch):
+    """A warm process that a test may kill."""
     monkeypatch.setenv(client.VARIABLE, "")
     launch.start()
     server = launch._servers.pop()
     wait_for_socket()
-    killer = threading.Timer(0.3, server.kill)
-    job = here.plan.evaluate("trunk", "fp", "all")
-    with chdir(here.folder):
-        killer.start()
-        status = main(["--job", canonical(specification(job))])
+    yield server
+    server.kill()
     server.wait()
-    assert status == 1
-    assert one_error(capfd.readouterr().err)
+
+
+def children(process):
+    """Process ids of a process's children."""
+    listed = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+    return [int(child) for child in listed.split()]
+
+
+def wait_until(condition, what, patience=60):
+    end = time.monotonic() + patience
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.01)
+
+
+def start_job(here, job):
+    """The job in a process of its own, which hands it to the warm process."""
+    path = here.folder / "job.json"
+    path.write_text(canonical(specification(job)))
+    command = [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", path.read_text()]
+    return Popen(command, cwd=here.folder, stderr=PIPE, text=True)
+
+
+def begins(here, job):
+    return lambda: list((here.folder / job.folder).glob(".work-*/out/step-*"))
+
+
+def test_a_job_that_the_warm_process_dies_with_is_done_without_it(mortal, here, trunk):
+    """The server is stopped before it takes the job, and then killed."""
+    job = here.plan.train("trunk")
+    mortal.send_signal(signal.SIGSTOP)
+    client_ = start_job(here, job)
+    wait_until(lambda: connected(client_), "the job finds no warm process")
+    mortal.kill()
+    said = client_.communicate()[1]
+    assert client_.returncode == 0, said
+    assert not differing(artifacts(trunk.folder), artifacts(here.folder / job.folder))
+
+
+def connected(process):
+    """Whether a process has a connected Unix socket."""
+    sockets = Path("/proc/net/unix").read_text()
+    with contextlib.suppress(FileNotFoundError):
+        for descriptor in Path(f"/proc/{process.pid}/fd").iterdir():
+            kind, _, inode = os.readlink(descriptor).rstrip("]").partition(":[")
+            if kind == "socket" and f" 03 {inode}" in sockets:
+                return True
+    return False
+
+
+def test_a_job_goes_on_when_the_warm_process_is_killed(mortal, here, trunk):
+    job = here.plan.train("trunk")
+    client_ = start_job(here, job)
+    wait_until(begins(here, job), "training does not begin")
+    mortal.kill()
+    said = client_.communicate()[1]
+    assert client_.returncode == 0, said
+    assert not differing(artifacts(trunk.folder), artifacts(here.folder / job.folder))
+
+
+def test_a_job_that_is_killed_in_the_warm_process_is_one_line(mortal, here):
+    job = here.plan.train("trunk")
+    client_ = start_job(here, job)
+    wait_until(begins(here, job), "training does not begin")
+    (child,) = children(mortal)
+    os.kill(child, signal.SIGKILL)
+    line = one_error(client_.communicate()[1])
+    assert client_.returncode == 1
+    assert line == (
+        "error: trajectories.train trunk: its process was killed (out of memory?); run again"
+    )
+    assert visible(here.folder / job.folder) == {}
 
 
 def test_a_problem_in_the_warm_process_is_a_status_and_one_line(warm, here, capfd):

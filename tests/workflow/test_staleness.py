@@ -102,7 +102,7 @@ def test_an_edit_of_the_style_redraws_all_figures(built):
 
 
 def test_an_edit_of_training_retrains(built):
-    stale = edit(built, "train.py")
+    stale = edit(built, "trajectories/train.py")
     assert train_jobs(built) <= stale
     assert "corpus" not in rules(stale)
     # What follows may or may not change: it waits for the bytes of the new runs.
@@ -112,7 +112,7 @@ def test_an_edit_of_training_retrains(built):
 
 
 def test_an_edit_of_the_schedules_retrains(built):
-    stale = edit(built, "schedules.py")
+    stale = edit(built, "trajectories/schedules.py")
     assert train_jobs(built) <= stale
 
 
@@ -131,13 +131,13 @@ def test_an_edit_of_another_method_runs_nothing(built):
 
 
 def test_an_edit_of_the_evaluation_evaluates_again(built):
-    stale = edit(built, "evaluate.py")
+    stale = edit(built, "measure/loss.py")
     assert not rules(stale) & {"train", "average", "quantize", "corpus"}
     assert "evaluate:constant-3e-3,fp,all" in stale
 
 
 def test_an_edit_of_averaging_averages_again(built):
-    stale = edit(built, "average.py")
+    stale = edit(built, "trajectories/average.py")
     assert {job for job in stale if job.startswith("average")} == {
         "average:lawa-5",
         "average:lawa-20",
@@ -147,7 +147,8 @@ def test_an_edit_of_averaging_averages_again(built):
 
 
 @pytest.mark.parametrize(
-    "module", ["plan/figures.py", "checks.py", "run.py", "execute.py", "record.py"]
+    "module",
+    ["plan/figures.py", "plan/checks.py", "jobs/run.py", "jobs/execute.py", "jobs/record.py"],
 )
 def test_an_edit_of_what_decides_or_serves_runs_nothing(built, module):
     assert edit(built, module) == set()
@@ -247,7 +248,7 @@ def test_a_deleted_manifest_is_made_again_when_it_is_needed(built):
         assert built.stale(targets=(name,)) == {job}
         append(figure)
         assert built.stale() == {"figure:fig04"}
-    with built.edited(name, f"{PACKAGE}/evaluate.py") as (path, module):
+    with built.edited(name, f"{PACKAGE}/measure/loss.py") as (path, module):
         path.unlink()
         append(module)
         assert job in built.stale()
@@ -265,10 +266,13 @@ def test_a_deleted_table_is_collected_again(built):
 def test_equal_bytes_upstream_stop_the_rebuild(built):
     """An edit that changes no result is run once, and then nothing is due."""
     before = artifacts(built.folder / "results/smoke/average")
-    with built.edited(f"{PACKAGE}/average.py") as (path,):
+    with built.edited(f"{PACKAGE}/trajectories/average.py") as (path,):
         append(path)
         said = built.build()
-        assert "average lawa-5: done" in said and "average lawa-20: done" in said
+        assert (
+            "trajectories.average lawa-5: done" in said
+            and "trajectories.average lawa-20: done" in said
+        )
         assert built.stale() == set()
     built.build()
     assert before and not differing(before, artifacts(built.folder / "results/smoke/average"))

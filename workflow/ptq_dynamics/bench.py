@@ -20,7 +20,7 @@ from ptq_dynamics.corpus import tokens
 from ptq_dynamics.corpus.embedded import save_tokenizer, train_tokenizer
 from ptq_dynamics.corpus.tokens import TrainingData
 from ptq_dynamics.jobs import manifest
-from ptq_dynamics.jobs.run import QUIET
+from ptq_dynamics.jobs.quiet import QUIET
 from ptq_dynamics.jobs.warm.launch import ALLOCATOR
 from ptq_dynamics.measure import loss
 from ptq_dynamics.plan import Plan

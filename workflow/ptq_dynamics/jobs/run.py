@@ -10,15 +10,8 @@ import os
 import sys
 from collections.abc import Sequence
 
+from ptq_dynamics.jobs.quiet import QUIET
 from ptq_dynamics.jobs.warm.client import delegate
-
-# Libraries' own progress bars and hints would bury the progress lines of jobs; tokenizers' threads
-# do not survive a fork.
-QUIET = {
-    "TQDM_DISABLE": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-    "TRANSFORMERS_VERBOSITY": "error",
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

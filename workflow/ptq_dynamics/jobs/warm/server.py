@@ -20,14 +20,17 @@ import threading
 from pathlib import Path
 
 from ptq_dynamics.jobs.execute import execute
-from ptq_dynamics.jobs.run import QUIET
+from ptq_dynamics.jobs.quiet import QUIET
 
 
 def serve(address: Path) -> None:
     """Listen at once, prime, then fork a child for every connection until stdin ends."""
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(address))
+    unheard = address.with_suffix(".unheard")
+    listener.bind(str(unheard))
     listener.listen(1024)
+    # From here on there is a socket, and who connects to it is heard.
+    unheard.rename(address)
     os.environ.update(QUIET)
     import torch
 
