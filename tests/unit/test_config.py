@@ -12,6 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from ptq_dynamics.config import SCALES, load, read_yaml, schema
 from ptq_dynamics.config.fields import Share
+from ptq_dynamics.config.grids import expand
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.problem import Problem
 from pydantic import TypeAdapter, ValidationError
@@ -257,8 +258,8 @@ BAD = {
     ),
     "warmup as long as the run": (
         "runs.yaml",
-        put("runs", "cosine-020-3e-3", "warmup", value="20/190"),
-        ["runs.cosine-020-3e-3.warmup is 20 steps", "lower warmup"],
+        put("runs", "cosine-{end}-{rate}", "warmup", value="{end}/190"),
+        ["runs.cosine-020-6e-4", "warmup is 20 steps", "lower warmup"],
     ),
     "warmup into the cooldown": (
         "runs.yaml",
@@ -375,6 +376,127 @@ def test_a_broken_value_of_any_key_is_one_line_with_file_and_whole_key(damaged, 
     assert re.search(rf"config/{file}: {re.escape(dotted)}[:. ]", message), message
     assert "\n" not in message
     assert not [word for word in FOREIGN if word in message], message
+
+
+# Grids
+
+
+def test_grids_make_the_runs_that_stand_here_one_by_one(folder):
+    plain = read_yaml(ROOT / "tests/unit/plain_runs.yaml")
+    made = {"cosine-{end}-{rate}", "decay-lambda-{decay}", "kumar-{size}-constant"}
+    made |= {"kumar-{size}-cosine-{end}-to-{floor}", "kumar-{size}-wsd-{at}"}
+    found = load({"scale": "smoke", "seed": 100, "figures": "all"}, folder).runs.runs
+
+    def write_out(content):
+        assert {name for name in content["runs"] if "{" in name} == made
+        kept = {name: run for name, run in content["runs"].items() if name not in made}
+        content["runs"] = kept | plain
+
+    edit_yaml(folder / "runs.yaml", write_out)
+    assert found == load({"scale": "smoke", "seed": 100, "figures": "all"}, folder).runs.runs
+    assert set(plain) <= set(found) and len(plain) == 45
+
+
+@given(
+    sizes=st.lists(st.sampled_from(["s", "m", "l"]), min_size=1, max_size=3, unique=True),
+    rates=st.lists(st.floats(1e-4, 1e-2), min_size=1, max_size=3, unique=True),
+)
+def test_a_grid_is_every_combination_of_its_lists(sizes, rates):
+    grid = {"over": {"size": sizes, "rate": rates}, "model": "{size}", "peak_lr": "{rate}"}
+    grid |= {"state_at": ["{rate}/190", 1], "optimizer": {"kind": "a-{size}-{rate}"}}
+    plain = {"model": "main"}
+    content, grids = expand(
+        {"runs": {"before": plain, "x-{rate}-{size}": grid, "after": plain}, "other": 3},
+        ("runs", "averages"),
+        "runs.yaml",
+    )
+    expected = {
+        f"x-{rate}-{size}": {
+            "model": size,
+            "peak_lr": rate,
+            "state_at": [f"{rate}/190", 1],
+            "optimizer": {"kind": f"a-{size}-{rate}"},
+        }
+        for size in sizes
+        for rate in rates
+    }
+    assert content == {"runs": {"before": plain, **expected, "after": plain}, "other": 3}
+    assert list(content["runs"]) == ["before", *expected, "after"]
+    assert grids == {("runs", name): "x-{rate}-{size}" for name in expected}
+
+
+KUMAR = ("runs", "kumar-{size}-wsd-{at}")
+WSD = r"runs.kumar-{size}-wsd-{at}"
+BAD_GRIDS = {
+    "no mapping": (put(*KUMAR, "over", value=[1]), [f"{WSD}.over is [1]: must be a mapping"]),
+    "empty": (put(*KUMAR, "over", value={}), [f"{WSD}.over is {{}}: must be a mapping"]),
+    "no list": (put(*KUMAR, "over", "at", value=3), [f"{WSD}.over.at is 3: must be a list"]),
+    "no values": (put(*KUMAR, "over", "at", value=[]), [f"{WSD}.over.at is []: must be a list"]),
+    "no value": (
+        put(*KUMAR, "over", "at", value=[1.5, [2]]),
+        [f"{WSD}.over.at.1 is [2]: must be a number or text"],
+    ),
+    "true": (put(*KUMAR, "over", "at", value=[True]), [f"{WSD}.over.at.0 is True"]),
+    "no placeholder": (
+        put(*KUMAR, "over", "a b", value=[1]),
+        [f"{WSD}.over.a b is no placeholder"],
+    ),
+    "not in the name": (
+        put(*KUMAR, "over", "cooldown", value=[10]),
+        [f"{WSD}.over.cooldown is not in the name; put {{cooldown}} there"],
+    ),
+    "unknown placeholder": (
+        put(*KUMAR, "cooldown", value="{length}/190"),
+        [f"{WSD}.cooldown has {{length}}, which is not in over (size, at)"],
+    ),
+    "unknown placeholder in a list": (
+        put("runs", "kumar-{size}-constant", "state_at", 2, value="{x}/190"),
+        ["runs.kumar-{size}-constant.state_at.2 has {x}, which is not in over (size)"],
+    ),
+    "no over": (
+        put(*KUMAR, "over", value="del"),
+        [f"{WSD}.over: is required and missing; the name has {{size}}"],
+    ),
+    "a value that the type refuses": (
+        put(*KUMAR, "over", "at", value=[1.5, "late"]),
+        [f"{WSD}.at is 'late/190': must be a number or a fraction", "(in kumar-70m-wsd-late)"],
+    ),
+    "a key of all": (
+        put(*KUMAR, "floor", value=2),
+        [f"{WSD}.floor is 2: must be less than or equal to 1 (in kumar-70m-wsd-1.5) (and 7 more"],
+    ),
+    "a name twice": (
+        put("runs", "kumar-70m-wsd-13", value={}),
+        ["runs.kumar-70m-wsd-13 makes 'kumar-70m-wsd-13', which kumar-{size}-wsd-{at} makes"],
+    ),
+    "a value twice": (
+        put(*KUMAR, "over", "at", value=[13, 40, 13]),
+        [f"{WSD} makes 'kumar-70m-wsd-13', which {WSD[5:]} makes as well"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_GRIDS)
+def test_a_bad_grid_is_a_problem_that_names_its_whole_key(folder, case):
+    change, words = BAD_GRIDS[case]
+    edit_yaml(folder / "runs.yaml", change)
+    with pytest.raises(Problem) as caught:
+        outcome(folder)
+    message = str(caught.value)
+    assert "config/runs.yaml: " in message and "\n" not in message
+    assert not [word for word in words if word not in message], message
+
+
+def test_every_run_and_average_is_in_a_figure_or_behind_what_is():
+    found = plan("paper").config
+    shown = {name for figure in found.figures.values() for name in figure.trajectories}
+    known = {**found.runs.runs, **found.runs.averages}
+    behind = {
+        getattr(known[name], key, None)
+        for name in known
+        for key in ("trunk", "trajectory", "start", "end")
+    }
+    assert set(known) == (shown | behind) & set(known)
 
 
 # Names

@@ -1,6 +1,6 @@
 """What is wrong with a file of configuration, in one line that names the whole key."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -26,8 +26,12 @@ LONGEST_VALUE = 80
 KEY = "[key]"
 
 
-def problem(error: ValidationError, data: Any, place: str) -> Problem:
+def problem(
+    error: ValidationError, data: Any, place: str, grids: Mapping[tuple[str, str], str]
+) -> Problem:
     """The first error in the content `data` of the file at `place`, and how many more there are.
+
+    `grids` has the entries that stand in the file as part of a grid, whose name is told.
 
     What the alternatives of a type say of one value is one error.
     """
@@ -40,6 +44,9 @@ def problem(error: ValidationError, data: Any, place: str) -> Problem:
     details = next(details for key, details in same if key == deepest)
     more = len({key for key, _ in found} - {key for key, _ in same})
     also = f" (and {more} more such errors)" if more else ""
+    if grid := grids.get(deepest[:2]):
+        also = f" (in {deepest[1]}){also}"
+        deepest = (deepest[0], grid, *deepest[2:])
     named = ".".join(map(_plain, deepest))
     where = f"{place}: {named}{_shown(details)}" if named else place
     return Problem(f"{where}: {' or '.join(messages)}{also}")

@@ -1,6 +1,7 @@
 """Reading and checking all files under config/."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -9,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ptq_dynamics.config.errors import problem
 from ptq_dynamics.config.fields import Strict
+from ptq_dynamics.config.grids import expand
 from ptq_dynamics.config.names import DISTINCT, FigureName, QuantizerName
 from ptq_dynamics.config.quantizers import Quantizer
 from ptq_dynamics.config.queries import Backends, Choice, Figure
@@ -40,6 +42,8 @@ FILES: dict[str, tuple[str, Any]] = {
     "figures": ("figures.yaml", Figures),
     "backends": ("backends.yaml", Backends),
 }
+# Where entries may be grids.
+SECTIONS = {"runs.yaml": ("runs", "averages")}
 
 
 def load(choice: dict[str, Any], folder: Path) -> Config:
@@ -47,7 +51,7 @@ def load(choice: dict[str, Any], folder: Path) -> Config:
 
     Raises `Problem` naming file, key, value and what is allowed.
     """
-    chosen = _check(choice, Choice, folder / "config.yaml")
+    chosen = _check(choice, Choice, folder / "config.yaml", {})
     scale_file = folder / "scales" / f"{chosen.scale}.yaml"
     parts = {name: _read(folder / file, type_) for name, (file, type_) in FILES.items()}
     return Config(choice=chosen, scale=_read(scale_file, Scale), **parts)
@@ -92,14 +96,15 @@ def _refuse_repeated_keys(root: yaml.Node | None, path: Path) -> None:
 
 
 def _read(path: Path, type_: Any) -> Any:
-    return _check(read_yaml(path), type_, path)
+    content, grids = expand(read_yaml(path), SECTIONS.get(path.name, ()), str(path))
+    return _check(content, type_, path, grids)
 
 
-def _check(data: Any, type_: type[T], path: Path) -> T:
+def _check(data: Any, type_: type[T], path: Path, grids: Mapping[tuple[str, str], str]) -> T:
     try:
         return TypeAdapter(type_).validate_python(data)
     except ValidationError as error:
-        raise problem(error, data, str(path)) from None
+        raise problem(error, data, str(path), grids) from None
 
 
 def schema() -> str:
