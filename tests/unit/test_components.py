@@ -21,7 +21,8 @@ NAMES = ["trunk", "branch", "lawa"]
 
 @pytest.fixture(scope="module")
 def job(workspace, trunk, branch, average):
-    settings = {"title": "t", "caption": "c", "components": 2, "curves": {"x": NAMES}}
+    settings = {"title": "t", "caption": "c", "layout": "pca", "components": 2}
+    settings |= {"curves": {"x": NAMES}}
     config = workspace.folder / "config"
     edit_yaml(config / "figures.yaml", lambda found: found.update({"pca": settings}))
     return plan("smoke", config).components("pca")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
-from ptq_dynamics.figures.flatness import rank_correlation
+from ptq_dynamics.figures.layouts.flatness import rank_correlation
 from ptq_dynamics.geometry.hessian import LossHessian
 from ptq_dynamics.measure import loss as evaluate
 from ptq_dynamics.measure import measurements

@@ -8,6 +8,7 @@ from project import TABLE
 from support import artifacts, differing, edit_yaml
 
 PACKAGE = "workflow/ptq_dynamics"
+FIG04 = "figures/layouts/over_tokens.py"
 MODULE_COMMENT = "# A comment at the end, and more of it.\n"
 
 
@@ -93,8 +94,10 @@ def figure_jobs(built):
     return {f"figure:{name}" for name in built.chosen}
 
 
-def test_an_edit_of_a_figure_redraws_that_figure(built):
-    assert edit(built, "figures/fig04.py") == {"figure:fig04"}
+def test_an_edit_of_a_layout_redraws_its_figures(built):
+    figures = built.plan.config.figures
+    drawn = {name for name in built.chosen if figures[name].layout == figures["fig04"].layout}
+    assert edit(built, FIG04) == {f"figure:{name}" for name in drawn} != figure_jobs(built)
 
 
 def test_an_edit_of_the_style_redraws_all_figures(built):
@@ -157,11 +160,18 @@ def test_an_edit_of_what_decides_or_serves_runs_nothing(built, module):
 # Configuration
 
 
-def test_a_caption_redraws_its_figure(built):
+def test_a_title_or_caption_redraws_nothing(built):
     for key in ("caption", "title"):
         with built.edited("config/figures.yaml") as (path,):
             edit_yaml(path, lambda found, key=key: found["fig06"].update({key: "Other words"}))
-            assert built.stale() == {"figure:fig06"}, key
+            assert built.stale() == set(), key
+
+
+def test_an_option_of_a_layout_redraws_its_figure(built):
+    with built.edited("config/figures.yaml") as (path,):
+        change = {"losses_of": ["gptq-3bit"]}
+        edit_yaml(path, lambda found: found["fig06"].update({"options": change}))
+        assert built.stale() == {"figure:fig06"}
 
 
 def test_a_new_run_brings_its_own_jobs(built):
@@ -242,7 +252,7 @@ def test_a_deleted_manifest_is_made_again_when_it_is_needed(built):
     """Snakemake does not make again what only finished results have needed."""
     name = "results/smoke/quantize/rainbow-036/gptq-4bit/all/manifest.json"
     job = "quantize:rainbow-036,gptq-4bit,all"
-    with built.edited(name, f"{PACKAGE}/figures/fig04.py") as (path, figure):
+    with built.edited(name, f"{PACKAGE}/{FIG04}") as (path, figure):
         path.unlink()
         assert built.stale() == set()
         assert built.stale(targets=(name,)) == {job}

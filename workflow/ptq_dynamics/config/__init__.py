@@ -5,10 +5,11 @@ the file, the key, the value and what is allowed.
 """
 
 from ptq_dynamics.config.fields import SCALES
+from ptq_dynamics.config.figures import Figure, Landscapes, Losses, Pca
 from ptq_dynamics.config.loading import Config, load, read_yaml, schema
 from ptq_dynamics.config.names import FULL_PRECISION
 from ptq_dynamics.config.quantizers import AtMost
-from ptq_dynamics.config.queries import Figure
+from ptq_dynamics.config.queries import Evaluated, Query
 from ptq_dynamics.config.runs import Branch, Interpolation, Lawa, Whole
 from ptq_dynamics.config.scale import ModelShape
 
@@ -18,10 +19,15 @@ __all__ = [
     "AtMost",
     "Branch",
     "Config",
+    "Evaluated",
     "Figure",
     "Interpolation",
+    "Landscapes",
     "Lawa",
+    "Losses",
     "ModelShape",
+    "Pca",
+    "Query",
     "Whole",
     "load",
     "read_yaml",

@@ -10,10 +10,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from ptq_dynamics.config.errors import problem
 from ptq_dynamics.config.fields import Strict
+from ptq_dynamics.config.figures import Figure
 from ptq_dynamics.config.grids import expand
 from ptq_dynamics.config.names import DISTINCT, FigureName, QuantizerName
 from ptq_dynamics.config.quantizers import Quantizer
-from ptq_dynamics.config.queries import Backends, Choice, Figure
+from ptq_dynamics.config.queries import Backends, Choice
 from ptq_dynamics.config.runs import Runs
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.problem import Problem

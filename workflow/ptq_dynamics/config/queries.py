@@ -1,11 +1,15 @@
-"""Types of config/config.yaml, figures.yaml and backends.yaml: what is built of it all."""
+"""What is asked of the trajectories: the types of config/config.yaml and backends.yaml, and the
+query that figures are made of."""
 
+from collections import Counter
 from itertools import chain
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from ptq_dynamics.config.fields import Count, Share, Strict
+from ptq_dynamics.config.fields import Strict
+
+Names = TypeVar("Names", bound=tuple[str, ...])
 
 
 def _words(value: Any) -> Any:
@@ -21,28 +25,47 @@ class Choice(Strict):
     figures: Annotated[Literal["all"] | list[str], BeforeValidator(_words)]
 
 
-class Landscape(Strict):
-    """A plane through a trajectory's last checkpoint, its quantized weights and the checkpoint
-    `previous` before."""
+# What is measured of checkpoints, and the training curves' own columns.
+Evaluated = Literal["loss", "quantization_error", "loss_increase", "weight_mse", "output_mse"]
+Metric = Literal[
+    Evaluated, "sharpness", "hessian_trace", "eigenvalues", "gradient_norm", "weight_norm"
+]
+# Metrics of quantized weights beside those in full precision.
+QUANTIZED = frozenset({"quantization_error", "loss_increase", "weight_mse", "output_mse"})
 
-    previous: Share
+
+def _once(names: Names) -> Names:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise ValueError(f"has {twice[0]!r} twice; name it once")
+    return names
 
 
-class Figure(Strict):
-    """A figure: the trajectories of every curve, by the curve's label; the quantizers, and what
-    else is measured of every trajectory."""
+Once = AfterValidator(_once)
 
-    title: str
-    caption: str
-    curves: dict[str, list[str]]
-    quantizers: list[str] = []
-    curvature: list[Literal["sharpness", "spectrum"]] = []
-    landscape: Landscape | None = None
-    components: Count | None = None
+
+class Query(Strict):
+    """Curves × quantizers × metrics: the trajectories of every curve, by the curve's label; the
+    quantizers they are measured under, beside full precision; and what is measured."""
+
+    curves: Annotated[
+        dict[str, Annotated[tuple[str, ...], Field(min_length=1), Once]], Field(min_length=1)
+    ]
+    quantizers: Annotated[tuple[str, ...], Once] = ()
+    metrics: Annotated[tuple[Metric, ...], Once] = ()
+
+    @model_validator(mode="after")
+    def _has_quantizers(self) -> Self:
+        quantized = [metric for metric in self.metrics if metric in QUANTIZED]
+        if quantized and not self.quantizers:
+            raise ValueError(
+                f"metrics has {quantized[0]}, which needs a quantizer; name one in quantizers"
+            )
+        return self
 
     @property
     def trajectories(self) -> list[str]:
-        """Names of the figure's trajectories, each once."""
+        """Names of the trajectories, each once."""
         return list(dict.fromkeys(chain.from_iterable(self.curves.values())))
 
 

@@ -2,14 +2,19 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
-from ptq_dynamics.figures.panels import COLUMNS
+from ptq_dynamics.figures import words
+from ptq_dynamics.figures.panels import COLUMNS, Panel
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.trajectories import trajectory
+
+# Metrics that the runs' training curves hold, not the measurements.
+TRAINING = ("gradient_norm", "weight_norm")
 
 
 class Curves:
@@ -23,22 +28,45 @@ class Curves:
         self._curves: dict[str, list[str]] = dict(self._config["curves"])
         self.quantizers: dict[str, Any] = dict(self._config["quantizers"])
         self.labels = list(self._curves)
+        self.called = words.call(self.quantizers)
 
-    def against_tokens(
-        self,
-        panel: str,
-        metric: str,
-        quantizer: str | None,
-        *,
-        lineage: bool = False,
-        band: bool = True,
+    def wanted(self, *, quantized_losses: bool = False) -> Iterator[tuple[str, str | None]]:
+        """Every metric of the query with every quantizer, or None for full precision; the loss in
+        full precision alone unless it is also wanted of quantized weights."""
+        for metric in self._config["metrics"]:
+            if metric in words.FULL_PRECISION:
+                yield metric, None
+            if metric not in words.FULL_PRECISION or (metric == "loss" and quantized_losses):
+                for quantizer in self.quantizers:
+                    yield metric, quantizer
+
+    def panel(
+        self, name: str, metric: str, quantizer: str | None, x: str, group: str = ""
+    ) -> Panel:
+        """A panel for a metric against `x`."""
+        called = None if quantizer is None else self.called[quantizer]
+        return words.panel(name, metric, called, x, group)
+
+    def over_tokens(self, name: str, metric: str, quantizer: str | None) -> Panel:
+        """A panel for a metric against training tokens, with the learning rate on the right."""
+        panel = self.panel(name, metric, quantizer, "Training tokens")
+        return replace(panel, right="Learning rate", tokens_x=True, crop=metric == "loss")
+
+    def points(
+        self, panel: str, metric: str, quantizer: str | None, *, lineage: bool = False
     ) -> pd.DataFrame:
-        """A metric of every checkpoint against its tokens, with one standard error up and down."""
-        table = self._select(metric, quantizer)
-        points = self._points(
-            panel, table if band else table.assign(stderr=math.nan), "tokens", lineage
-        )
-        return points if band else points.assign(segment=points.segment + " " + metric)
+        """A metric against tokens, with one standard error up and down where it has one: of every
+        measured checkpoint, or as the training curves have it."""
+        if metric in TRAINING:
+            return self._training(panel, metric, lineage)
+        if metric != "eigenvalues":
+            return self._points(panel, self._select(metric, quantizer), "tokens", lineage)
+        parts = []
+        for name in sorted({m for m in self._table.metric if m.startswith("eigenvalue_")}):
+            table = self._select(name, quantizer).assign(stderr=math.nan)
+            points = self._points(panel, table, "tokens", lineage)
+            parts.append(points.assign(segment=points.segment + " " + name))
+        return pd.concat(parts)
 
     def against_share(self, panel: str, metric: str, quantizer: str | None) -> pd.DataFrame:
         """A metric along a line, against the share of the way."""
@@ -49,24 +77,9 @@ class Curves:
 
     def ends(self, panel: str, metric: str, quantizer: str | None) -> pd.DataFrame:
         """A metric of every trajectory's last checkpoint against its tokens, a line a curve."""
-        points = self.against_tokens(panel, metric, quantizer)
+        points = self.points(panel, metric, quantizer)
         last = points.groupby(["curve", "segment"], sort=False).tail(1)
         return last.assign(segment=last.curve).sort_values(["curve", "x"], kind="stable")
-
-    def training(self, panel: str, column: str, *, lineage: bool = False) -> pd.DataFrame:
-        """A column of the training curves of the runs against tokens."""
-        parts = []
-        for curve, name, last in self._segments(lineage):
-            rows = pd.read_csv(self._runs[name].file("curve.csv"))
-            rows = rows if last is None else rows[rows.step <= last]
-            points = pd.DataFrame({"x": rows.tokens, "y": rows[column]})
-            place = {"panel": panel, "curve": curve, "segment": name, "axis": "left"}
-            parts.append(points.assign(**place, low=math.nan, high=math.nan))
-        return pd.concat(parts, ignore_index=True)[COLUMNS]
-
-    def metrics(self, prefix: str) -> list[str]:
-        """Names of the measured metrics that begin so."""
-        return sorted({name for name in self._table.metric if name.startswith(prefix)})
 
     def against_loss(self, panel: str, quantizer: str, *, lineage: bool = False) -> pd.DataFrame:
         """Loss after quantization against loss before it, in the second half of the longest run's
@@ -91,12 +104,45 @@ class Curves:
                     rows.append((*point, math.nan, math.nan))
         return pd.DataFrame(rows, columns=COLUMNS)
 
+    def against_metric(
+        self, panel: str, other: str, metric: str, quantizer: str | None
+    ) -> pd.DataFrame:
+        """A metric against another one in full precision, a point a checkpoint: weights that lie on
+        several trajectories once, with the first."""
+        key = ["trajectory", "step"]
+        against = self._select(other, None).set_index(key)[["value", "checkpoint"]]
+        against = against.rename(columns={"value": "other", "checkpoint": "weights"})
+        table = self._select(metric, quantizer).join(against, on=key, how="inner")
+        parts = []
+        for curve, name, _ in self._segments(False):
+            part = table[table.trajectory == name].sort_values("step")
+            low, high = part.value - part.stderr, part.value + part.stderr
+            points = {"curve": curve, "segment": name, "panel": panel, "x": part.other}
+            points |= {"y": part.value, "low": low, "high": high, "weights": part.weights}
+            parts.append(pd.DataFrame(points))
+        return pd.concat(parts).drop_duplicates("weights").drop(columns="weights")
+
+    def _training(self, panel: str, column: str, lineage: bool) -> pd.DataFrame:
+        """A column of the training curves of the runs against tokens."""
+        parts = []
+        for curve, name, last in self._segments(lineage):
+            if name not in self._runs:
+                continue
+            rows = pd.read_csv(self._runs[name].file("curve.csv"))
+            rows = rows if last is None else rows[rows.step <= last]
+            points = pd.DataFrame({"x": rows.tokens, "y": rows[column]})
+            place = {"panel": panel, "curve": curve, "segment": name, "axis": "left"}
+            parts.append(points.assign(**place, low=math.nan, high=math.nan))
+        return pd.concat(parts, ignore_index=True)[COLUMNS]
+
     def _segments(self, lineage: bool) -> Iterator[tuple[str, str, int | None]]:
         """Curve, trajectory and, with `lineage`, the step at which another trajectory of the curve
         takes over from it."""
         for curve, names in self._curves.items():
-            branches = [self._config["branches"].get(name, [None, None]) for name in names]
-            ends: dict[str, Any] = {trunk: at for trunk, at in branches if lineage}
+            ends: dict[str, int] = {}
+            for trunk, at in (self._config["branches"].get(name, (None, 0)) for name in names):
+                if lineage and trunk:
+                    ends[trunk] = max(at, ends.get(trunk, 0))
             for name in names:
                 yield curve, name, ends.get(name)
 
@@ -129,18 +175,3 @@ class Curves:
             }
             parts.append(pd.DataFrame(points))
         return pd.concat(parts, ignore_index=True)[COLUMNS]
-
-
-def footer(context: Context) -> str:
-    """The scale that a figure was made at: its name, parameters and tokens."""
-    runs = context.inputs["runs"]
-    sizes = sorted({_short(manifest.facts["parameters"]) for manifest in runs})
-    tokens = max(trajectory.checkpoints(manifest)[-1].tokens for manifest in runs)
-    return f"{context.settings['scale']}: {' and '.join(sizes)} parameters, {_short(tokens)} tokens"
-
-
-def _short(number: float) -> str:
-    for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3)):
-        if number >= size / 10:
-            return f"{number / size:.3g}{unit}" if number >= size else f"{number / size:.2f}{unit}"
-    return f"{number:.0f}"

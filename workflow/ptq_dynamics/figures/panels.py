@@ -11,16 +11,19 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter, PercentFormatter
 
+from ptq_dynamics.figures.footer import footer
 from ptq_dynamics.figures.style import LINES, SETTINGS, Line
-from ptq_dynamics.problem import Problem
+from ptq_dynamics.jobs.context import Context
 
 COLUMNS = ["panel", "curve", "segment", "axis", "x", "y", "low", "high"]
 WIDTH, HEIGHT = 3.55, 2.9  # inches of one panel
+ENTRY, LETTER = 0.5, 0.062  # inches of an entry of the legend without its label, and of a letter
 
 
 @dataclass(frozen=True)
@@ -41,34 +44,47 @@ class Panel:
     thin: bool = False
     crop: bool = False
 
-    @classmethod
-    def over_tokens(cls, name: str, title: str, y: str, **form: bool) -> "Panel":
-        """A panel against training tokens, with the learning rate on the right axis."""
-        return cls(name, title, "Training tokens", y, "Learning rate", tokens_x=True, **form)
+
+def publish(
+    context: Context,
+    panels: Sequence[Panel],
+    parts: Sequence[pd.DataFrame],
+    curves: Sequence[str],
+    columns: int | None = None,
+) -> dict[str, int]:
+    """Draw the parts of a table in their panels, write the figure's files, and give the facts."""
+    table = pd.concat(parts)
+    save(draw(table, panels, curves, footer(context), columns), table, context.out, context.name)
+    return {"points": len(table)}
 
 
 def draw(
-    table: pd.DataFrame, panels: Sequence[Panel], curves: Sequence[str], footer: str
+    table: pd.DataFrame,
+    panels: Sequence[Panel],
+    curves: Sequence[str],
+    scale: str,
+    columns: int | None = None,
 ) -> Figure:
-    """Panels in rows of up to three, with one legend below."""
-    if len(curves) > len(LINES):
-        raise Problem(
-            f"a figure has {len(curves)} curves, {len(LINES)} can be told apart; take fewer in "
-            "config/figures.yaml"
-        )
+    """Panels in rows of up to three, two by two where there are four, or of `columns`; one legend
+    below."""
     lines = dict(zip(curves, LINES, strict=False))
-    sns.set_theme(style="ticks", rc=SETTINGS)
-    columns = min(len(panels), 3)
-    rows = -(-len(panels) // columns)
-    size = (WIDTH * columns, HEIGHT * rows)
-    figure, grid = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
-    axes = list(grid.flat)
-    for panel, ax in zip(panels, axes, strict=True):
+    columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
+    figure, axes = subplots(-(-len(panels) // columns), columns, WIDTH, HEIGHT)
+    for panel, ax in zip(panels, axes, strict=False):
         _draw_panel(ax, panel, table[table.panel == panel.name], lines)
-    handles, labels = _legend(axes)
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 5))
-    figure.suptitle(footer, x=0.995, ha="right", fontsize=7, color="0.35")
+    for ax in axes[len(panels) :]:
+        ax.set_visible(False)
+    legend(figure, axes)
+    figure.suptitle(scale, x=0.995, ha="right", fontsize=7, color="0.35")
     return figure
+
+
+def subplots(rows: int, columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
+    """A figure in the style of all, and its axes, row by row, each of this size in inches."""
+    sns.set_theme(style="ticks", rc=SETTINGS)
+    size = (width * columns, height * rows)
+    figure, grid = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
+    return figure, list(grid.flat)
 
 
 def _draw_panel(ax: Axes, panel: Panel, table: pd.DataFrame, lines: Mapping[str, Line]) -> None:
@@ -95,13 +111,13 @@ def _draw_panel(ax: Axes, panel: Panel, table: pd.DataFrame, lines: Mapping[str,
         ax.locator_params(axis="x", nbins=6)
     if panel.crop:
         later = table[(table.axis == "left") & (table.x >= table.x.max() / 10)]
-        low, high = later.low.min(), later.high.max()
+        low, high = later.low.fillna(later.y).min(), later.high.fillna(later.y).max()
         ax.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
-    if panel.percent_y:
-        ax.yaxis.set_major_formatter(PercentFormatter(xmax=1))
     if panel.log_y:
         ax.set_yscale("log")
         plain_log_ticks(ax.yaxis)
+    if panel.percent_y:
+        ax.yaxis.set_major_formatter(PercentFormatter(xmax=1))
     if right is not None:
         right.set_ylabel(str(panel.right))
         right.set_ylim(bottom=0)
@@ -118,12 +134,15 @@ def plain_log_ticks(axis: Axis) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def _legend(axes: Sequence[Axes]) -> tuple[list, list[str]]:
-    found: dict[str, object] = {}
+def legend(figure: Figure, axes: Sequence[Axes]) -> None:
+    """One legend below the panels: every label once, as many in a row as there is room for."""
+    found: dict[str, Artist] = {}
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
-    return list(found.values()), list(found)
+    room = figure.get_figwidth() / (ENTRY + LETTER * max(map(len, found)))
+    columns = max(1, min(5, len(found), int(room)))
+    figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=columns)
 
 
 def save(figure: Figure, table: pd.DataFrame, out: Path, name: str) -> None:

@@ -5,6 +5,7 @@ from itertools import chain
 from typing import Any
 
 from ptq_dynamics.config import Branch, Config, Interpolation, Lawa, Whole
+from ptq_dynamics.plan.shown import check_figures
 from ptq_dynamics.plan.timeline import Timeline
 from ptq_dynamics.problem import Problem
 
@@ -24,6 +25,7 @@ def check(timeline: Timeline) -> None:
         else:
             _check_line(timeline, name, average)
     _check_group_sizes(config)
+    check_figures(timeline)
 
 
 def _check_names(config: Config) -> None:

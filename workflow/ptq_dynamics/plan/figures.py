@@ -2,13 +2,17 @@
 
 from collections.abc import Iterator
 from functools import cache, cached_property
-from itertools import chain
-from typing import Any
+from itertools import chain, product
+from typing import Any, get_args
 
-from ptq_dynamics.config import Branch, Figure
+from ptq_dynamics.config import Branch, Evaluated, Landscapes, Pca, Query
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan.geometry import Geometry
 from ptq_dynamics.plan.measurements import FULL_PRECISION
+
+# Metrics of the probes; those of evaluations; the others are in the training curves.
+PROBES = {"sharpness": {"sharpness", "hessian_trace"}, "spectrum": {"eigenvalues"}}
+EVALUATED = frozenset(get_args(Evaluated))
 
 
 class Figures(Geometry):
@@ -31,11 +35,11 @@ class Figures(Geometry):
             "runs": [self.train(name).manifest for name in runs],
         }
         config: dict[str, Any] = {
-            "title": settings.title,
-            "caption": settings.caption,
             # Pairs, not mappings: their order is that of the figure's legend and panels.
-            "curves": list(settings.curves.items()),
+            "curves": [[label, list(members)] for label, members in settings.curves.items()],
             "quantizers": [[q, self._quantizer(q, names[0])] for q in settings.quantizers],
+            "metrics": list(settings.metrics),
+            "options": settings.options.model_dump(mode="json"),
             "branches": {
                 name: [run.trunk, self.timeline.steps(run.at)]
                 for name in runs
@@ -43,27 +47,28 @@ class Figures(Geometry):
             },
             "scale": self.config.scale.description,
         }
-        if settings.landscape:
+        if isinstance(settings, Landscapes):
             previous = self.timeline.steps(settings.landscape.previous)
-            for q in settings.quantizers:
-                jobs = [self.landscape(name, q, previous) for name in names]
-                inputs[f"landscapes {q}"] = [job.manifest for job in jobs]
-        if settings.components:
+            for name, quantizer in product(names, settings.quantizers):
+                job = self.landscape(name, quantizer, previous)
+                inputs[f"landscape {name} {quantizer}"] = [job.manifest]
+        if isinstance(settings, Pca):
             inputs["components"] = [self.components(figure).manifest]
         files = tuple(f"{figure}.{kind}" for kind in ("pdf", "png", "csv"))
-        return Job(f"figures.{figure}", figure, self.pictures, inputs, config, figure, files)
+        stage = f"figures.layouts.{settings.layout}"
+        return Job(stage, figure, self.pictures, inputs, config, figure, files)
 
-    def _measurements(self, figure: Figure) -> Iterator[Job]:
-        """The jobs whose tables of measurements a figure reads."""
-        names = figure.trajectories
+    def _measurements(self, query: Query) -> Iterator[Job]:
+        """The jobs that measure what a query asks for."""
+        names, metrics = query.trajectories, {*query.metrics}
         for name in names:
-            for probe in figure.curvature:
-                for shard in self.timeline.shards(name):
-                    yield self.curvature(name, probe, shard)
-        other = figure.curvature or figure.landscape or figure.components
-        if not other or (figure.quantizers and not figure.landscape):
+            for probe, measured in PROBES.items():
+                if metrics & measured:
+                    for shard in self.timeline.shards(name):
+                        yield self.curvature(name, probe, shard)
+        if metrics & EVALUATED:
             for name in names:
-                for method in (FULL_PRECISION, *figure.quantizers):
+                for method in (FULL_PRECISION, *query.quantizers):
                     yield self.measure(name, method)
 
     @cache

@@ -2,6 +2,7 @@
 
 from functools import cache
 
+from ptq_dynamics.config import Pca
 from ptq_dynamics.geometry.settings import (
     ComponentsSettings,
     LandscapeSettings,
@@ -70,7 +71,7 @@ class Geometry(Measurements):
     def components(self, figure: str) -> Job:
         """Principal components of the weights along a figure's trajectories."""
         settings = self.config.figures[figure]
-        assert settings.components is not None, f"{figure} has no components"
+        assert isinstance(settings, Pca)
         names = settings.trajectories
         return Job(
             "geometry.components",

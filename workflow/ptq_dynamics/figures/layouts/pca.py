@@ -1,15 +1,13 @@
-"""Extra figure: where the trajectories of figure 7 lie, in their first principal components."""
+"""Where the checkpoints of trajectories lie in their first two principal components."""
 
 from collections.abc import Mapping
 from typing import Any
 
-import matplotlib.pyplot as plt
 import pandas as pd
-import seaborn as sns
 
-from ptq_dynamics.figures.curves import footer
-from ptq_dynamics.figures.panels import COLUMNS, HEIGHT, WIDTH, save
-from ptq_dynamics.figures.style import LINES, SETTINGS
+from ptq_dynamics.figures.footer import footer
+from ptq_dynamics.figures.panels import COLUMNS, HEIGHT, WIDTH, legend, save, subplots
+from ptq_dynamics.figures.style import LINES
 from ptq_dynamics.jobs.context import Context
 
 
@@ -18,8 +16,7 @@ def run(context: Context) -> Mapping[str, Any]:
     manifest = context.input("components")
     scores = pd.read_csv(manifest.file("scores.csv"))
     explained = manifest.facts["explained"]
-    sns.set_theme(style="ticks", rc=SETTINGS)
-    figure, ax = plt.subplots(figsize=(WIDTH * 1.5, HEIGHT * 1.4), layout="constrained")
+    figure, (ax,) = subplots(1, 1, WIDTH * 1.5, HEIGHT * 1.4)
     parts = []
     curves = dict(context.settings["curves"])
     for (label, names), line in zip(curves.items(), LINES, strict=False):
@@ -39,7 +36,7 @@ def run(context: Context) -> Mapping[str, Any]:
         axis.set_label_text(
             f"Principal component {number + 1} ({explained[number]:.0%} of variance)"
         )
-    figure.legend(loc="outside lower center", ncols=4)
+    legend(figure, [ax])
     figure.suptitle(footer(context), x=0.995, ha="right", fontsize=7, color="0.35")
     table = pd.concat(parts).reindex(columns=COLUMNS)
     save(figure, table, context.out, context.name)

@@ -2,16 +2,15 @@
 
 import math
 from collections.abc import Mapping
+from itertools import product
 from typing import Any
 
-import matplotlib.pyplot as plt
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 
-from ptq_dynamics.figures.curves import footer
-from ptq_dynamics.figures.panels import WIDTH, save
-from ptq_dynamics.figures.style import SETTINGS
+from ptq_dynamics.figures.footer import footer
+from ptq_dynamics.figures.panels import WIDTH, legend, save, subplots
+from ptq_dynamics.figures.words import call
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.jobs.manifest import Manifest
 
@@ -24,25 +23,26 @@ POINTS = {
 LEVELS = 14
 
 
-def draw_landscapes(context: Context) -> Mapping[str, Any]:
-    """A panel for every curve (of one trajectory): contours of the loss above that of the final
-    checkpoint, the three points, and their distances. The table has the grid and the points."""
-    curves = dict(context.settings["curves"])
-    ((quantizer, settings),) = context.settings["quantizers"]
-    sns.set_theme(style="ticks", rc=SETTINGS)
-    figure, axes = plt.subplots(
-        2, 2, figsize=(2 * WIDTH, 2 * WIDTH * 0.95), layout="constrained", squeeze=False
-    )
+def run(context: Context) -> Mapping[str, Any]:
+    """Stage: draw the figure, a panel for every curve (of one trajectory) and quantizer: contours
+    of the loss, the three points, and their distances. The table has the grid and the points."""
+    called = call(dict(context.settings["quantizers"]))
+    shown = list(product(context.settings["curves"], called))
+    columns = math.ceil(math.sqrt(len(shown)))
+    rows = math.ceil(len(shown) / columns)
+    figure, axes = subplots(rows, columns, WIDTH, WIDTH * 0.95)
     parts = []
-    manifests = context.inputs[f"landscapes {quantizer}"]
-    for (label, _), manifest, ax in zip(curves.items(), manifests, axes.flat, strict=True):
+    for ((curve, (name,)), quantizer), ax in zip(shown, axes, strict=False):
+        manifest = context.input(f"landscape {name} {quantizer}")
+        label = curve if len(called) == 1 else f"{curve}, {called[quantizer]}"
         grid = pd.read_csv(manifest.file("grid.csv")).assign(point="grid")
         points = pd.read_csv(manifest.file("points.csv"))
         _draw_panel(ax, grid, points, manifest, label)
         parts.append(pd.concat([grid, points]).assign(panel=label))
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3)
-    title = f"{settings['bits']}-bit quantization      {footer(context)}"
+    for ax in axes[len(shown) :]:
+        ax.set_visible(False)
+    legend(figure, axes[:1])
+    title = f"{' and '.join(called.values())} quantization      {footer(context)}"
     figure.suptitle(title, x=0.995, ha="right", fontsize=7, color="0.35")
     table = pd.concat(parts)[["panel", "point", "x", "y", "loss"]]
     save(figure, table, context.out, context.name)

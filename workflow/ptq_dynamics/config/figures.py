@@ -1,0 +1,197 @@
+"""Types of config/figures.yaml: one for every layout, which is a module in figures/layouts/."""
+
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from ptq_dynamics.config.fields import Share, Strict
+from ptq_dynamics.config.queries import QUANTIZED, Evaluated, Metric, Once, Query
+
+# As many as there are styles of lines.
+MOST_CURVES = 8
+
+
+class Drawing(Query):
+    """A query, its title and caption for those who read the figure, and how it is drawn."""
+
+    title: str
+    caption: str
+    layout: str
+    options: Strict = Strict()
+
+    @property
+    def styles(self) -> list[str]:
+        """Names of what is told apart by the style of lines."""
+        return list(self.curves)
+
+    @model_validator(mode="after")
+    def _can_be_told_apart(self) -> Self:
+        if len(self.styles) > MOST_CURVES:
+            raise ValueError(
+                f"curves: there are {len(self.styles)}, and {MOST_CURVES} can be told apart; "
+                "take fewer"
+            )
+        return self
+
+
+class Measured(Drawing):
+    """A figure of metrics. One that has quantizers has a metric that it shows under them."""
+
+    metrics: Annotated[tuple[Metric, ...], Field(min_length=1), Once]
+    quantized: ClassVar[frozenset[str]] = QUANTIZED
+
+    @model_validator(mode="after")
+    def _shows_quantizers(self) -> Self:
+        if self.quantizers:
+            self._has(self.quantized, f"what it shows under {self.quantizers[0]}")
+        return self
+
+    def _has(self, wanted: frozenset[str], what: str) -> None:
+        if not wanted & {*self.metrics}:
+            raise ValueError(f"metrics has nothing of {what}: {', '.join(sorted(wanted))}")
+
+
+Evaluations = Annotated[tuple[Evaluated, ...], Field(min_length=1), Once]
+
+
+class OverTokens(Measured):
+    """Every metric against tokens: a panel for each quantizer, or one in full precision."""
+
+    layout: Literal["over_tokens"]
+    metrics: Evaluations
+
+
+class DynamicsOptions(Strict):
+    """`lineage`: a curve with a run and a branch of it goes over to the branch; `log`: logarithmic
+    vertical axes."""
+
+    lineage: bool = False
+    log: bool = False
+
+
+class Dynamics(Measured):
+    """What runs show while they train, and errors beside it, against tokens."""
+
+    layout: Literal["dynamics"]
+    options: DynamicsOptions = DynamicsOptions()
+
+
+class LossesOptions(Strict):
+    """What is on the horizontal axis: tokens, or the share of the way along a line between
+    checkpoints."""
+
+    against: Literal["tokens", "share"] = "tokens"
+
+
+class Losses(Measured):
+    """The loss in full precision and under every quantizer, and the errors between."""
+
+    layout: Literal["losses"]
+    metrics: Evaluations
+    quantized = QUANTIZED | {"loss"}
+    options: LossesOptions = LossesOptions()
+
+
+class ParametricOptions(Strict):
+    """`losses_of`: quantizers under which the loss is drawn; all of the figure's unless stated."""
+
+    losses_of: Annotated[tuple[str, ...], Field(min_length=1), Once] | None = None
+
+
+class Parametric(Measured):
+    """The error under the first quantizer against tokens, and losses after quantization against
+    those before it."""
+
+    layout: Literal["parametric"]
+    quantizers: Annotated[tuple[str, ...], Field(min_length=1), Once]
+    metrics: Evaluations
+    quantized = QUANTIZED | {"loss"}
+    options: ParametricOptions = ParametricOptions()
+
+    @model_validator(mode="after")
+    def _has_losses(self) -> Self:
+        self._has(frozenset({"loss"}), "its panels of losses")
+        unknown = {*(self.options.losses_of or ())} - {*self.quantizers}
+        if unknown:
+            raise ValueError(
+                f"options.losses_of: {min(unknown)!r} is none of the figure's quantizers "
+                f"({', '.join(self.quantizers)})"
+            )
+        return self
+
+
+class Ends(Measured):
+    """Metrics of the last checkpoints against the tokens up to there, a line a curve; curves that
+    are named "GROUP: NAME" are drawn in a row of panels for every group."""
+
+    layout: Literal["ends"]
+    metrics: Evaluations
+
+    @property
+    def styles(self) -> list[str]:
+        """Names of what is told apart by the style of lines: curves within a group."""
+        return list({label.partition(": ")[2] or label: None for label in self.curves})
+
+
+CURVATURE = frozenset({"sharpness", "hessian_trace"})
+ErrorOrCurvature = Literal[
+    "quantization_error",
+    "loss_increase",
+    "weight_mse",
+    "output_mse",
+    "sharpness",
+    "hessian_trace",
+]
+
+
+class Flatness(Measured):
+    """Metrics of quantized weights against curvature, a point a checkpoint."""
+
+    layout: Literal["flatness"]
+    quantizers: Annotated[tuple[str, ...], Field(min_length=1), Once]
+    metrics: Annotated[tuple[ErrorOrCurvature, ...], Once]
+
+    @model_validator(mode="after")
+    def _has_curvature(self) -> Self:
+        self._has(CURVATURE, "its horizontal axis")
+        return self
+
+
+class Plane(Strict):
+    """A plane through a trajectory's last checkpoint, its quantized weights and the checkpoint
+    `previous` before."""
+
+    previous: Share
+
+
+class Landscapes(Drawing):
+    """Loss landscapes, a panel for every curve of one trajectory, and every quantizer."""
+
+    layout: Literal["landscapes"]
+    curves: Annotated[
+        dict[str, Annotated[tuple[str, ...], Field(min_length=1, max_length=1)]],
+        Field(min_length=1),
+    ]
+    quantizers: Annotated[tuple[str, ...], Field(min_length=1), Once]
+    metrics: tuple[()] = ()
+    landscape: Plane
+
+    @property
+    def styles(self) -> list[str]:
+        """Nothing: every curve has a panel of its own."""
+        return []
+
+
+class Pca(Drawing):
+    """Where the checkpoints lie in the first two of `components` principal components."""
+
+    layout: Literal["pca"]
+    quantizers: tuple[()] = ()
+    metrics: tuple[()] = ()
+    components: Annotated[int, Field(ge=2)]
+
+
+Figure = Annotated[
+    OverTokens | Dynamics | Losses | Parametric | Ends | Flatness | Landscapes | Pca,
+    Field(discriminator="layout"),
+]

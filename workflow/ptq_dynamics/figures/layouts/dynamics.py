@@ -1,0 +1,22 @@
+"""What runs show while they train, and the errors beside it, against tokens."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ptq_dynamics.figures.curves import Curves
+from ptq_dynamics.figures.panels import publish
+from ptq_dynamics.figures.words import letters
+from ptq_dynamics.jobs.context import Context
+
+
+def run(context: Context) -> Mapping[str, Any]:
+    """Stage: draw the figure, a panel for every metric and quantizer. Dotted: the learning rate."""
+    curves = Curves(context)
+    lineage, log = (context.settings["options"][name] for name in ("lineage", "log"))
+    panels, parts = [], []
+    for letter, (metric, quantizer) in zip(letters(), curves.wanted(), strict=False):
+        panels.append(replace(curves.over_tokens(letter, metric, quantizer), log_y=log))
+        parts.append(curves.points(letter, metric, quantizer, lineage=lineage))
+    parts += [curves.learning_rates(panel.name, lineage=lineage) for panel in panels]
+    return publish(context, panels, parts, curves.labels)

@@ -1,0 +1,19 @@
+"""Every metric against tokens, a panel for each quantizer or one in full precision."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ptq_dynamics.figures.curves import Curves
+from ptq_dynamics.figures.panels import publish
+from ptq_dynamics.figures.words import letters
+from ptq_dynamics.jobs.context import Context
+
+
+def run(context: Context) -> Mapping[str, Any]:
+    """Stage: draw the figure. Dotted: the learning rate."""
+    curves = Curves(context)
+    panels, parts = [], []
+    for letter, (metric, quantizer) in zip(letters(), curves.wanted(), strict=False):
+        panels.append(curves.over_tokens(letter, metric, quantizer))
+        parts += [curves.points(letter, metric, quantizer), curves.learning_rates(letter)]
+    return publish(context, panels, parts, curves.labels)

@@ -1,0 +1,71 @@
+"""What metrics and quantizers are called in titles and on axes."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import count, product
+from string import ascii_lowercase
+from typing import Any
+
+from ptq_dynamics.figures.panels import Panel
+
+
+@dataclass(frozen=True)
+class Words:
+    """Title of a metric, {q} the quantizer, its axis label, and the form of its panel (see
+    `Panel`)."""
+
+    title: str
+    label: str
+    percent_y: bool = False
+    thin: bool = False
+
+
+FULL_PRECISION = {
+    "loss": Words("Full-precision loss", "Validation loss (nats/token)"),
+    "sharpness": Words("Sharpness", "Top Hessian eigenvalue"),
+    "hessian_trace": Words("Trace", "Hessian trace"),
+    "eigenvalues": Words("Leading eigenvalues", "Eigenvalues", thin=True),
+    "gradient_norm": Words("Gradient norm", "L2 norm of the gradient", thin=True),
+    "weight_norm": Words("Weight norm", "L2 norm of the weights", thin=True),
+}
+QUANTIZED = {
+    "loss": Words("{q} loss", "Validation loss (nats/token)"),
+    "quantization_error": Words("{q} quantization error", "Quantization error (%)", percent_y=True),
+    "loss_increase": Words("{q} loss increase", "Loss increase δ (nats/token)"),
+    "weight_mse": Words("{q} weight error", "Mean squared error of weights"),
+    "output_mse": Words("{q} output error", "Mean squared error of layer outputs"),
+}
+METHODS = {
+    "gptq": "GPTQ",
+    "gptqmodel": "GPTQ",
+    "autogptq": "GPTQ",
+    "awq": "AWQ",
+    "int8": "LLM.int8",
+    "nf4": "NF4",
+    "rtn": "rounding",
+}
+
+
+def panel(name: str, metric: str, quantizer: str | None, x: str, group: str = "") -> Panel:
+    """A panel of a metric, of the quantizer that is called so or in full precision, against `x`."""
+    words = QUANTIZED[metric] if quantizer else FULL_PRECISION[metric]
+    title = f"({name}) {group}{words.title.format(q=quantizer)}"
+    return Panel(name, title, x, words.label, percent_y=words.percent_y, thin=words.thin)
+
+
+def call(quantizers: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """What quantizers are called, by name: the bits where those alone tell them apart, with the
+    method where that does, and else their names in the configuration."""
+    bits = {name: f"{settings['bits']}-bit" for name, settings in quantizers.items()}
+    methods = {name: METHODS[settings["method"]] for name, settings in quantizers.items()}
+    both = {name: f"{bits[name]} {methods[name]}" for name in quantizers}
+    for names in (bits, both):
+        if len({*names.values()}) == len(names):
+            return names
+    return {name: name for name in quantizers}
+
+
+def letters() -> Iterator[str]:
+    """Names of panels: a to z, then aa, ab and so on."""
+    for length in count(1):
+        yield from map("".join, product(ascii_lowercase, repeat=length))

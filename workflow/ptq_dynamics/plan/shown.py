@@ -1,0 +1,72 @@
+"""Checks of figures against the trajectories that they show."""
+
+from ptq_dynamics.config import Figure, Interpolation, Landscapes, Losses, Pca
+from ptq_dynamics.plan.timeline import Timeline
+from ptq_dynamics.problem import Problem
+
+# Metrics of training curves, which averages have not.
+TRAINING = ("gradient_norm", "weight_norm")
+
+
+def check_figures(timeline: Timeline) -> None:
+    """Raise `Problem`, naming file and key, when a figure cannot be drawn of its trajectories."""
+    for name, figure in timeline.config.figures.items():
+        place = f"config/figures.yaml: {name}"
+        _check_training(timeline, place, figure)
+        match figure:
+            case Landscapes():
+                _check_landscape(timeline, place, figure)
+            case Losses() if figure.options.against == "share":
+                _check_lines(timeline, place, figure)
+            case Pca():
+                _check_components(timeline, place, figure)
+
+
+def _check_training(timeline: Timeline, place: str, figure: Figure) -> None:
+    averages = [name for name in figure.trajectories if name in timeline.config.runs.averages]
+    metrics = [metric for metric in figure.metrics if metric in TRAINING]
+    if averages and metrics:
+        raise Problem(
+            f"{place}.metrics has {metrics[0]}, which an average such as {averages[0]} has not; "
+            "show runs alone, or another metric"
+        )
+
+
+def _check_landscape(timeline: Timeline, place: str, figure: Landscapes) -> None:
+    previous = timeline.steps(figure.landscape.previous)
+    for name in figure.trajectories:
+        final = timeline.measured_steps(name)[-1]
+        average = name in timeline.config.runs.averages
+        steps = timeline.measured_steps(name) if average else timeline.grid(name)
+        if final - previous not in steps:
+            near = sorted({final - step for step in steps} - {0}, key=lambda n: abs(n - previous))
+            raise Problem(
+                f"{place}.landscape.previous is {previous} steps, but {name} has no checkpoint so "
+                f"long before its end (the nearest: {near[:3]} steps)"
+            )
+
+
+def _check_lines(timeline: Timeline, place: str, figure: Losses) -> None:
+    averages = timeline.config.runs.averages
+    lines = [name for name, found in averages.items() if isinstance(found, Interpolation)]
+    for name in figure.trajectories:
+        if name not in lines:
+            raise Problem(
+                f"{place}.options.against is share, but {name} is no line between checkpoints "
+                f"(lines: {', '.join(lines) or 'none'}); take tokens"
+            )
+
+
+def _check_components(timeline: Timeline, place: str, figure: Pca) -> None:
+    models = {timeline.trunk(name).model for name in figure.trajectories}
+    if len(models) > 1:
+        raise Problem(
+            f"{place}.curves has trajectories of several models ({', '.join(sorted(models))}); "
+            "take those of one"
+        )
+    count = sum(len(timeline.measured_steps(name)) for name in figure.trajectories)
+    if figure.components >= count:
+        raise Problem(
+            f"{place}.components is {figure.components}, but its trajectories have {count} "
+            "checkpoints, which leaves fewer; lower it"
+        )
