@@ -10,7 +10,8 @@ import pytest
 import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from ptq_dynamics.config import SCALES, load, read_yaml, schema
+from jsonschema import Draft202012Validator
+from ptq_dynamics.config import SCALES, load, read_yaml
 from ptq_dynamics.config.fields import Share
 from ptq_dynamics.config.grids import expand
 from ptq_dynamics.plan import Plan
@@ -22,10 +23,31 @@ CONFIG = ROOT / "config"
 share = TypeAdapter(Share)
 
 
-def test_the_schema_file_is_that_of_the_types():
-    assert (CONFIG / "schema.json").read_text() == schema(), (
-        "run ptq-dynamics schema > config/schema.json"
-    )
+# Schemas
+
+
+def test_the_schema_files_are_those_of_the_types(tmp_path):
+    assert python(["-m", "ptq_dynamics.cli", "schema"], tmp_path).returncode == 0
+    written = {path.name: path.read_text() for path in (tmp_path / "config/schemas").iterdir()}
+    kept = {path.name: path.read_text() for path in (CONFIG / "schemas").iterdir()}
+    assert kept == written, "run ptq-dynamics schema"
+
+
+def validator(file):
+    """The schema that a file names in its first line, by another implementation of schemas."""
+    first = (CONFIG / file).read_text().splitlines()[0]
+    named = re.fullmatch(r"# yaml-language-server: \$schema=(\S+)", first)[1]
+    return Draft202012Validator(json.loads(((CONFIG / file).parent / named).read_text()))
+
+
+EVERY = sorted(str(path.relative_to(CONFIG)) for path in CONFIG.rglob("*.yaml"))
+
+
+@pytest.mark.parametrize("file", EVERY)
+def test_every_file_names_its_schema_and_is_valid_by_it(file):
+    assert len(EVERY) == 5 + len(SCALES)
+    Draft202012Validator.check_schema(validator(file).schema)
+    validator(file).validate(read_yaml(CONFIG / file))
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -339,6 +361,7 @@ def keys(content, place=()):
 
 
 FILES = ["config.yaml", "runs.yaml", "quantizers.yaml", "figures.yaml", "backends.yaml", SMOKE]
+VALIDATORS = {file: validator(file) for file in FILES}
 KEYS = [(file, key) for file in FILES for key in keys(read_yaml(CONFIG / file))]
 # What pydantic calls the alternatives of a type, and other words of Python.
 FOREIGN = ["pydantic", "constrained", "literal[", "list[", "dict[", "AtMost", "instance of"]
@@ -376,6 +399,9 @@ def test_a_broken_value_of_any_key_is_one_line_with_file_and_whole_key(damaged, 
     assert re.search(rf"config/{file}: {re.escape(dotted)}[:. ]", message), message
     assert "\n" not in message
     assert not [word for word in FOREIGN if word in message], message
+    # So does an editor that knows the schema, but for what has placeholders.
+    if "{" not in dotted or "over" in key:
+        assert not VALIDATORS[file].is_valid(json.loads(json.dumps(content)))
 
 
 # Grids

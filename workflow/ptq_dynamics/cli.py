@@ -18,14 +18,14 @@ def main() -> int:
     verbs = parser.add_subparsers(dest="verb", required=True)
     show = verbs.add_parser("config", help="print the resolved configuration of a scale")
     show.add_argument("--scale", choices=config.SCALES, help="default: that of config.yaml")
-    verbs.add_parser("schema", help="print the JSON schema of everything under config/")
+    verbs.add_parser("schema", help="write the JSON schemas of the files under config/")
     arguments = parser.parse_args()
     try:
         match arguments.verb:
             case "config":
                 _print_config(arguments.scale)
             case "schema":
-                print(config.schema(), end="")
+                _write_schemas()
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader, as `head`, has seen enough; Python would complain once more when it exits.
@@ -36,6 +36,14 @@ def main() -> int:
         )
         return 1
     return 0
+
+
+def _write_schemas() -> None:
+    folder = Path("config/schemas")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in config.schemas().items():
+        (folder / name).write_text(text, encoding="utf-8")
+        print(folder / name)
 
 
 def _print_config(scale: str | None) -> None:

@@ -6,12 +6,13 @@ the file, the key, the value and what is allowed.
 
 from ptq_dynamics.config.fields import SCALES
 from ptq_dynamics.config.figures import Figure, Landscapes, Losses, Pca
-from ptq_dynamics.config.loading import Config, load, read_yaml, schema
+from ptq_dynamics.config.loading import Config, load, read_yaml
 from ptq_dynamics.config.names import FULL_PRECISION
 from ptq_dynamics.config.quantizers import AtMost
 from ptq_dynamics.config.queries import Evaluated, Query
 from ptq_dynamics.config.runs import Branch, Interpolation, Lawa, Whole
 from ptq_dynamics.config.scale import ModelShape
+from ptq_dynamics.config.schemas import schemas
 
 __all__ = [
     "FULL_PRECISION",
@@ -31,5 +32,5 @@ __all__ = [
     "Whole",
     "load",
     "read_yaml",
-    "schema",
+    "schemas",
 ]

@@ -48,7 +48,15 @@ Share = Annotated[
     Fraction,
     BeforeValidator(_fraction),
     Field(gt=0, le=1),
-    WithJsonSchema({"type": ["string", "number"], "description": "share of the budget, 18/190"}),
+    WithJsonSchema(
+        {
+            "description": "share of the budget of steps, as 0.1 or 18/190",
+            "anyOf": [
+                {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+                {"type": "string", "pattern": r"^[0-9.]+(/[0-9.]+)?$"},
+            ],
+        }
+    ),
 ]
 Count = Annotated[int, Field(gt=0)]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]

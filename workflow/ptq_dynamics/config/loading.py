@@ -1,9 +1,8 @@
 """Reading and checking all files under config/."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
@@ -34,17 +33,19 @@ class Config(Strict):
     backends: Backends
 
 
-T = TypeVar("T")
 # Written in C where PyYAML was built so: every start of Snakemake reads all files.
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-FILES: dict[str, tuple[str, Any]] = {
-    "runs": ("runs.yaml", Runs),
-    "quantizers": ("quantizers.yaml", Quantizers),
-    "figures": ("figures.yaml", Figures),
-    "backends": ("backends.yaml", Backends),
+# What the files hold, by name without suffix; every file under scales/ is a scale.
+TYPES: dict[str, Any] = {
+    "config": Choice,
+    "scale": Scale,
+    "runs": Runs,
+    "quantizers": Quantizers,
+    "figures": Figures,
+    "backends": Backends,
 }
 # Where entries may be grids.
-SECTIONS = {"runs.yaml": ("runs", "averages")}
+SECTIONS = {"runs": ("runs", "averages")}
 
 
 def load(choice: dict[str, Any], folder: Path) -> Config:
@@ -52,10 +53,11 @@ def load(choice: dict[str, Any], folder: Path) -> Config:
 
     Raises `Problem` naming file, key, value and what is allowed.
     """
-    chosen = _check(choice, Choice, folder / "config.yaml", {})
-    scale_file = folder / "scales" / f"{chosen.scale}.yaml"
-    parts = {name: _read(folder / file, type_) for name, (file, type_) in FILES.items()}
-    return Config(choice=chosen, scale=_read(scale_file, Scale), **parts)
+    chosen: Choice = _check(choice, "config", folder / "config.yaml", {})
+    parts = {"scale": _read(folder / "scales" / f"{chosen.scale}.yaml", "scale")}
+    for name in [name for name in TYPES if name not in ("config", "scale")]:
+        parts[name] = _read(folder / f"{name}.yaml", name)
+    return Config(choice=chosen, **parts)
 
 
 def read_yaml(path: Path) -> Any:
@@ -96,18 +98,13 @@ def _refuse_repeated_keys(root: yaml.Node | None, path: Path) -> None:
                 waiting.append((value, f"{named}."))
 
 
-def _read(path: Path, type_: Any) -> Any:
-    content, grids = expand(read_yaml(path), SECTIONS.get(path.name, ()), str(path))
-    return _check(content, type_, path, grids)
+def _read(path: Path, name: str) -> Any:
+    content, grids = expand(read_yaml(path), SECTIONS.get(name, ()), str(path))
+    return _check(content, name, path, grids)
 
 
-def _check(data: Any, type_: type[T], path: Path, grids: Mapping[tuple[str, str], str]) -> T:
+def _check(data: Any, name: str, path: Path, grids: Mapping[tuple[str, str], str]) -> Any:
     try:
-        return TypeAdapter(type_).validate_python(data)
+        return TypeAdapter(TYPES[name]).validate_python(data)
     except ValidationError as error:
         raise problem(error, data, str(path), grids) from None
-
-
-def schema() -> str:
-    """JSON schema of everything under config/, as it stands in config/schema.json."""
-    return json.dumps(Config.model_json_schema(), indent=1, sort_keys=True) + "\n"
