@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 from ptq_dynamics.geometry.hessian import LossHessian, top_eigenvalue, top_spectrum, trace
-from ptq_dynamics.geometry.plane import flatten, unflatten
+from ptq_dynamics.geometry.plane import flatten
 from torch import Tensor
 from torch.autograd.functional import hessian
 from torch.func import functional_call, grad, jvp
@@ -65,7 +65,9 @@ def probes():
 
 def loss_of(model, probes, vector):
     """Mean next-token loss as a function of flat parameters, written apart from the code."""
-    state = unflatten(vector, dict(model.named_parameters()))
+    own = sorted(model.named_parameters())
+    parts = vector.split([value.numel() for _, value in own])
+    state = {name: part.view_as(value) for (name, value), part in zip(own, parts, strict=True)}
     logits = functional_call(model, state, (probes,), {"use_cache": False}).logits
     log_p = logits[:, :-1].log_softmax(dim=-1)
     return -log_p.gather(-1, probes[:, 1:, None]).mean()

@@ -35,21 +35,6 @@ def flatten(state: Mapping[str, Tensor]) -> Tensor:
     return torch.cat([tensor.detach().reshape(-1) for _, tensor in _floating(state)])
 
 
-def unflatten(vector: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Inverse of `flatten`: [P] to the names, shapes, dtypes and devices of `like`.
-
-    ValueError: the vector is not as long as the floating-point tensors of `like` together.
-    """
-    entries = _floating(like)
-    sizes = [tensor.numel() for _, tensor in entries]
-    if vector.shape != (sum(sizes),):
-        raise ValueError(f"vector of shape {tuple(vector.shape)} for {sum(sizes)} parameters")
-    return {
-        name: part.reshape(tensor.shape).to(tensor.device, tensor.dtype)
-        for (name, tensor), part in zip(entries, vector.split_with_sizes(sizes), strict=True)
-    }
-
-
 def plane(theta_k: Tensor, theta_prev: Tensor, theta_q: Tensor) -> Plane:
     """Plane through final, earlier and quantized parameters, each [P] floating point.
 
@@ -94,11 +79,6 @@ def grid(points: Tensor, side: int, margin: float) -> Tensor:
 def point(plane: Plane, x: float, y: float) -> Tensor:
     """Parameters [P], float64, at coordinates (x, y) of a plane."""
     return plane.origin + x * plane.u + y * plane.v
-
-
-def interpolate(a: Tensor, b: Tensor, t: float) -> Tensor:
-    """Parameters [P] on the line from a (t = 0) to b (t = 1), exact at both ends."""
-    return torch.lerp(a, b, t)
 
 
 def pca(blocks: Iterable[Tensor], components: int) -> tuple[Tensor, Tensor]:
