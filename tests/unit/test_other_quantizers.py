@@ -4,6 +4,7 @@ import importlib
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -15,9 +16,10 @@ from ptq_dynamics.corpus import tokens
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.context import Context, Progress
 from ptq_dynamics.measure.loss import block_losses
-from ptq_dynamics.quantize import awq, storage
+from ptq_dynamics.quantize import awq, int8, nf4, storage
 from ptq_dynamics.quantize.layers import gram_matrices, layer_errors, round_to_nearest
-from ptq_dynamics.quantize.method import LAYERS, Calibration
+from ptq_dynamics.quantize.method import Calibration
+from ptq_dynamics.quantize.settings import LAYERS, QuantizeSettings
 from ptq_dynamics.trajectories import trajectory
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
@@ -33,14 +35,14 @@ SHAPE = {
     "rotary_fraction": 0.25,
 }
 GROUP = 32
-AWQ = {"bits": 4, "group_size": GROUP, "symmetric": True, "duo_scaling": True, "grid_points": 12}
+AWQ = awq.Awq(4, GROUP, symmetric=True, duo_scaling=True, grid_points=12)
 SETTINGS = {
     "awq": AWQ,
-    "awq-asymmetric": {**AWQ, "symmetric": False, "duo_scaling": False},
-    "awq-both": {**AWQ, "duo_scaling": "both"},
-    "int8": {"threshold": 6.0},
-    "nf4": {"block_size": GROUP, "double_quantization": False},
-    "nf4-double": {"block_size": GROUP, "double_quantization": True},
+    "awq-asymmetric": replace(AWQ, symmetric=False, duo_scaling=False),
+    "awq-both": replace(AWQ, duo_scaling="both"),
+    "int8": int8.Int8(6.0),
+    "nf4": nf4.Nf4(GROUP, double_quantization=False),
+    "nf4-double": nf4.Nf4(GROUP, double_quantization=True),
 }
 METHODS = sorted(SETTINGS)
 # Bytes of names and shapes of the tensors of this model.
@@ -113,17 +115,15 @@ def saved(source, corpus, tmp_path_factory):
     made = {}
     for name in METHODS:
         out = tmp_path_factory.mktemp(name)
-        config = {"context": 32, "calibration_sequences": 64, "calibration_batch": 16, "steps": [1]}
         inputs = {"trajectory": [source], "corpus": [corpus]}
-        config["settings"] = SETTINGS[name]
-        module_of(name).run(Context(name, config, inputs, out, out, Progress(name)))
+        settings = QuantizeSettings((1,), 32, 64, 16, SETTINGS[name])
+        module_of(name).run(Context(name, settings, inputs, out, out, Progress(name)))
         made[name] = out
     return made
 
 
 def quantize(name, folder, calibration, **changes):
-    (result,) = module_of(name).quantize([folder], calibration, {**SETTINGS[name], **changes})
-    return result
+    return module_of(name).quantize(folder, calibration, replace(SETTINGS[name], **changes))
 
 
 def originals(folder):
@@ -159,7 +159,7 @@ def test_awq_scaled_back_is_the_librarys_model_on_its_grid(
 ):
     path = folder if architecture == "gpt_neox" else llama
     model, original = load(path), load(path)
-    smoothed = awq.smooth(model, calibration, {**AWQ, "symmetric": symmetric})
+    smoothed = awq.smooth(model, calibration, replace(AWQ, symmetric=symmetric))
     scaled = {name for name, layer in smoothed.items() if layer.columns is not None}
     assert {name.rsplit(".", 1)[1] for name in scaled} == (
         {"query_key_value", "dense_h_to_4h"}

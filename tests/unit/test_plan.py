@@ -119,12 +119,12 @@ def test_gptq_has_the_papers_settings(bits):
     found = at("paper")
     shard = next(iter(found.timeline.shards("wsd-3e-3")))
     job = found.quantize("wsd-3e-3", f"gptq-{bits}bit", shard)
-    settings = job.settings["settings"]
-    assert (settings["bits"], settings["group_size"]) == (bits, 128)
-    assert (settings["symmetric"], settings["damping"]) == (True, 0.05)
-    assert settings["activation_order"] == "static"
-    assert job.settings["calibration_sequences"] == 1024
-    assert job.settings["calibration_batch"] == 16
+    settings = job.settings.quantizer
+    assert (settings.bits, settings.group_size) == (bits, 128)
+    assert (settings.symmetric, settings.damping) == (True, 0.05)
+    assert settings.activation_order == "static"
+    assert job.settings.calibration_sequences == 1024
+    assert job.settings.calibration_batch == 16
 
 
 def test_every_state_that_is_branched_from_is_kept():
@@ -211,7 +211,7 @@ def test_a_job_depends_on_its_own_slice_of_the_configuration():
     assert base.train("constant-3e-3").spec() != other.train("constant-3e-3").spec()
     assert base.corpus("main").spec() == other.corpus("main").spec()
     one, two = (base.quantize("constant-3e-3", name, "all") for name in ("gptq-4bit", "gptq-3bit"))
-    assert one.settings["settings"] != two.settings["settings"]
+    assert one.settings.quantizer != two.settings.quantizer
 
 
 def test_what_a_job_needs_is_made_by_a_job_that_the_plan_knows():

@@ -1,6 +1,9 @@
 """GPTQ against a float64 reference written here, rounding against llm-compressor, layer errors."""
 
 import copy
+import importlib
+import json
+from dataclasses import fields, replace
 
 import pandas as pd
 import pytest
@@ -10,7 +13,9 @@ from hypothesis import strategies as st
 from llmcompressor import oneshot, reset_session
 from llmcompressor.modifiers.quantization import QuantizationModifier
 from ptq_dynamics import models
+from ptq_dynamics.config.quantizers import AtMost, AutoGptq, Grouped, Rtn
 from ptq_dynamics.corpus import tokens
+from ptq_dynamics.jobs.settings import decode
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.quantize import gptq as gptq_stage
 from ptq_dynamics.quantize import rtn as rtn_stage
@@ -21,10 +26,12 @@ from ptq_dynamics.quantize.layers import (
     round_to_nearest,
     symmetric_scales,
 )
-from ptq_dynamics.quantize.method import LAYERS, Calibration
+from ptq_dynamics.quantize.method import Calibration
+from ptq_dynamics.quantize.settings import LAYERS
 from ptq_dynamics.trajectories import trajectory
+from pydantic import ValidationError
 from safetensors.torch import load_file
-from support import Workspace, artifacts, copy_results, differing
+from support import Workspace, artifacts, copy_results, differing, plan
 
 # A value this close (in steps of the grid) to the middle between two codes is a tie: float32 may
 # fall to the other side, and all later columns of the row follow. The largest negative weight of a
@@ -32,7 +39,7 @@ from support import Workspace, artifacts, copy_results, differing
 # TIES is the largest share of codes where it may.
 CLOSE = 1e-3
 TIES = 0.005
-SETTINGS = {"symmetric": True, "activation_order": "static", "damping": 0.05, "block_size": 128}
+SETTINGS = gptq_stage.Gptq(4, 16, True, "static", 0.05, 128)
 
 
 @pytest.fixture(scope="module")
@@ -51,9 +58,8 @@ def original(folder):
 
 
 def quantized(folder, calibration, bits, group, **changes):
-    settings = {**SETTINGS, "bits": bits, "group_size": group, **changes}
-    (result,) = gptq_stage.quantize([folder], calibration, settings)
-    return result.weights
+    settings = replace(SETTINGS, bits=bits, group_size=group, **changes)
+    return gptq_stage.quantize(folder, calibration, settings).weights
 
 
 # The reference: Frantar et al., arXiv 2210.17323, algorithm 1, in float64.
@@ -182,8 +188,8 @@ def test_gptq_leaves_the_checkpoint_as_it_is(folder, calibration):
 
 @pytest.mark.parametrize(("bits", "group"), [(3, 16), (4, 32), (8, 8)])
 def test_rounding_is_that_of_llm_compressor(folder, bits, group):
-    settings = {"bits": bits, "group_size": group}
-    (found,) = rtn_stage.quantize([folder], Calibration(torch.zeros(1, 1), 1), settings)
+    unused = Calibration(torch.zeros(1, 1), 1)
+    found = rtn_stage.quantize(folder, unused, rtn_stage.Rtn(bits, group))
     model = models.load(folder)
     names = list(models.linear_layers(model))
     weights = {"num_bits": bits, "type": "int", "symmetric": True, "strategy": "group"}
@@ -242,11 +248,11 @@ def test_a_group_size_that_does_not_divide_a_width_is_a_problem(folder):
 
 @pytest.mark.parametrize("name", ["gptq3", "rtn3"])
 def test_two_runs_of_a_job_give_equal_bytes(workspace, trunk, gptq, rtn, tmp_path, name):
-    plan = workspace.plan
+    planned = workspace.plan
     copy_results(
-        workspace.folder, tmp_path, [plan.corpus("main").folder, plan.train("trunk").folder]
+        workspace.folder, tmp_path, [planned.corpus("main").folder, planned.train("trunk").folder]
     )
-    again = Workspace(tmp_path, plan).build(plan.quantize("trunk", name, "all"))
+    again = Workspace(tmp_path, planned).build(planned.quantize("trunk", name, "all"))
     first = {"gptq3": gptq, "rtn3": rtn}[name]
     assert again.text() == first.text()
     assert not differing(artifacts(first.folder), artifacts(again.folder))
@@ -305,3 +311,48 @@ def test_gram_matrices_are_means_over_tokens_whatever_the_batch(folder, calibrat
         for found in (one[name], all_[name]):
             assert torch.allclose(found, expected, rtol=1e-4, atol=1e-5), name
     assert not any(module._forward_hooks for module in model.modules())
+
+
+# Settings
+
+
+@pytest.mark.parametrize("name", sorted(plan("smoke").config.quantizers))
+def test_every_quantizer_of_the_configuration_reaches_its_stage(name):
+    """The stage reads what it names of the class in config/quantizers.py, and no other."""
+    planned = plan("smoke")
+    kind = planned.config.quantizers[name]
+    job = planned.quantize("wsd-3e-3", name, "all")
+    stage = importlib.import_module(f"ptq_dynamics.{job.stage}")
+    settings = decode(stage.run, json.loads(job.spec())["settings"]).quantizer
+    read = {field.name for field in fields(settings)}
+    assert read <= set(type(kind).model_fields)
+    for field in read - {"group_size"}:
+        assert getattr(settings, field) == getattr(kind, field), field
+    if isinstance(kind, Grouped):
+        assert settings.group_size == 32
+    assert bool(job.scripts) == ("environment" in job.inputs) == (kind.tool is not None)
+
+
+@pytest.mark.parametrize(
+    ("given", "widths", "expected"),
+    [(AtMost(at_most=128), (96, 384), 96), (AtMost(at_most=64), (96, 128), 32), (16, (96,), 16)],
+)
+def test_group_sizes_are_resolved_for_the_widths_of_a_model(given, widths, expected):
+    kind = Rtn(method="rtn", bits=4, group_size=given)
+    assert kind.misfit(widths) is None
+    assert kind.resolved(widths).columns == expected
+    assert kind.columns == (given if isinstance(given, int) else None)
+
+
+def test_a_group_size_that_does_not_fit_is_told():
+    wrong = Rtn(method="rtn", bits=4, group_size=48).misfit((96, 64))
+    assert wrong is not None and "48, which does not divide the layer width 64" in wrong
+
+
+@pytest.mark.parametrize(
+    ("change", "key"), [({"symmetric": False}, "symmetric"), ({"mse": 2.0}, "mse")]
+)
+def test_autogptq_is_refused_what_it_has_not(change, key):
+    given = plan("smoke").config.quantizers["autogptq-4bit"].model_dump() | change
+    with pytest.raises(ValidationError, match=key):
+        AutoGptq.model_validate(given)

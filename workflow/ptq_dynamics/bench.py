@@ -21,6 +21,7 @@ from ptq_dynamics.corpus.embedded import save_tokenizer, train_tokenizer
 from ptq_dynamics.corpus.tokens import TrainingData
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.quiet import QUIET
+from ptq_dynamics.jobs.settings import decode, encode
 from ptq_dynamics.jobs.warm.launch import ALLOCATOR
 from ptq_dynamics.measure import loss
 from ptq_dynamics.plan import Plan
@@ -73,11 +74,12 @@ def _compute(plan: Plan, folder: Path) -> Iterator[Row]:
     batch = plan.config.scale.evaluation.batch
     passes, seconds = _repeat(lambda: loss.block_losses(model, blocks, batch))
     yield "evaluation", f"{passes * blocks.numel() / seconds:,.0f} tokens/s"
-    settings = plan.quantize("wsd-3e-3", "gptq-4bit", _last(plan)).settings["settings"]
+    job = plan.quantize("wsd-3e-3", "gptq-4bit", _last(plan))
+    settings = decode(gptq.run, encode(job.settings)).quantizer
     sizes = plan.config.scale.calibration
     calibration = Calibration(blocks[: sizes.sequences], sizes.batch)
-    list(gptq.quantize([folder / "model"], calibration, settings))
-    count, seconds = _repeat(lambda: list(gptq.quantize([folder / "model"], calibration, settings)))
+    gptq.quantize(folder / "model", calibration, settings)
+    count, seconds = _repeat(lambda: gptq.quantize(folder / "model", calibration, settings))
     yield "GPTQ", f"{seconds / count:.2f} s/checkpoint"
 
 

@@ -8,7 +8,6 @@ from ptq_dynamics.config.fields import SCALES
 from ptq_dynamics.config.figures import Figure, Landscapes, Losses, Pca
 from ptq_dynamics.config.loading import Config, load, read_yaml
 from ptq_dynamics.config.names import FULL_PRECISION
-from ptq_dynamics.config.quantizers import AtMost
 from ptq_dynamics.config.queries import Evaluated, Query
 from ptq_dynamics.config.runs import Branch, Interpolation, Lawa, Whole
 from ptq_dynamics.config.scale import ModelShape
@@ -17,7 +16,6 @@ from ptq_dynamics.config.schemas import schemas
 __all__ = [
     "FULL_PRECISION",
     "SCALES",
-    "AtMost",
     "Branch",
     "Config",
     "Evaluated",

@@ -1,10 +1,40 @@
-"""Types of config/quantizers.yaml."""
+"""Types of config/quantizers.yaml: one class a quantizer, which answers what the planner asks."""
 
-from typing import Annotated, Literal
+from collections.abc import Collection
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
 from ptq_dynamics.config.fields import Count, Rate, Strict
+
+
+class Kind(Strict):
+    """What every kind of quantizer has and answers.
+
+    `stage` is the module that quantizes, with a dataclass of the settings that it reads; `tool`
+    names the environment that it needs beside the main one, from envs/TOOL.txt, and `scripts` are
+    the modules that run there.
+    """
+
+    stage: ClassVar[str]
+    tool: ClassVar[str | None] = None
+    scripts: ClassVar[tuple[str, ...]] = ()
+
+    method: str
+    bits: int
+
+    def resolved(self, widths: Collection[int]) -> Self:
+        """The same for a model whose layers have these numbers of input columns."""
+        return self
+
+    def misfit(self, widths: Collection[int]) -> str | None:
+        """What is wrong with it for such a model, or None."""
+        return None
+
+    @property
+    def columns(self) -> int | None:
+        """Columns in a group, once resolved, where there are groups of columns."""
+        return None
 
 
 class AtMost(Strict):
@@ -13,27 +43,55 @@ class AtMost(Strict):
     at_most: Count
 
 
-GroupSize = Count | AtMost
+class Grouped(Kind):
+    """A quantizer that has a scale for every `group_size` columns of a row."""
+
+    group_size: Count | AtMost
+
+    def resolved(self, widths: Collection[int]) -> Self:
+        """The same with a number as group size."""
+        if not isinstance(self.group_size, AtMost):
+            return self
+        sizes = range(1, self.group_size.at_most + 1)
+        largest = max(size for size in sizes if not any(width % size for width in widths))
+        return self.model_copy(update={"group_size": largest})
+
+    def misfit(self, widths: Collection[int]) -> str | None:
+        """A group size that does not divide a width."""
+        size = self.group_size
+        unfit = [] if isinstance(size, AtMost) else [width for width in widths if width % size]
+        if not unfit:
+            return None
+        return (
+            f"group_size is {size}, which does not divide the layer width {unfit[0]}; choose a "
+            "divisor, or {at_most: N}"
+        )
+
+    @property
+    def columns(self) -> int | None:
+        """Columns in a group, once resolved."""
+        return None if isinstance(self.group_size, AtMost) else self.group_size
 
 
-class Gptq(Strict):
+class Gptq(Grouped):
     """GPTQ through llm-compressor."""
+
+    stage: ClassVar[str] = "quantize.gptq"
 
     method: Literal["gptq"]
     bits: Literal[2, 3, 4, 5, 6, 7, 8]
-    group_size: GroupSize
     symmetric: bool
     activation_order: Literal["static"] | None
     damping: Rate
     block_size: Count
 
 
-class ForeignGptq(Strict):
-    """GPTQ through GPTQModel or AutoGPTQ, each in its own environment."""
+class ForeignGptq(Grouped):
+    """GPTQ through a tool in an environment of its own."""
 
-    method: Literal["gptqmodel", "autogptq"]
+    stage: ClassVar[str] = "quantize.worker"
+
     bits: Literal[2, 3, 4, 8]
-    group_size: GroupSize
     symmetric: bool
     activation_order: bool
     static_groups: bool
@@ -43,28 +101,59 @@ class ForeignGptq(Strict):
     mse: Annotated[float, Field(ge=0)]
 
 
-class Awq(Strict):
+class GptqModel(ForeignGptq):
+    """GPTQ through GPTQModel, the tool of the paper."""
+
+    tool: ClassVar[str | None] = "gptqmodel"
+    scripts: ClassVar[tuple[str, ...]] = (
+        "quantize.foreign.gptqmodel_worker",
+        "quantize.foreign.worker_protocol",
+    )
+
+    method: Literal["gptqmodel"]
+
+
+class AutoGptq(ForeignGptq):
+    """GPTQ through AutoGPTQ, GPTQModel's predecessor; symmetric only, no search for scales."""
+
+    tool: ClassVar[str | None] = "autogptq"
+    scripts: ClassVar[tuple[str, ...]] = (
+        "quantize.foreign.autogptq_worker",
+        "quantize.foreign.worker_protocol",
+    )
+
+    method: Literal["autogptq"]
+    symmetric: Literal[True]
+    mse: Literal[0]
+
+
+class Awq(Grouped):
     """AWQ through llm-compressor; `duo_scaling` takes the weights into the scales beside the
     activations, `grid_points` exponents are tried for every layer."""
 
+    stage: ClassVar[str] = "quantize.awq"
+
     method: Literal["awq"]
     bits: Literal[2, 3, 4, 5, 6, 7, 8]
-    group_size: GroupSize
     symmetric: bool
     duo_scaling: bool
     grid_points: Annotated[int, Field(ge=4)]
 
 
-class Int8(Strict):
+class Int8(Kind):
     """LLM.int8 through bitsandbytes; activation columns beyond `threshold` are not rounded."""
+
+    stage: ClassVar[str] = "quantize.int8"
 
     method: Literal["int8"]
     bits: Literal[8]
     threshold: Annotated[float, Field(ge=0)]
 
 
-class Nf4(Strict):
+class Nf4(Kind):
     """NF4 through bitsandbytes; `double_quantization` stores the blocks' scales in 8 bits."""
+
+    stage: ClassVar[str] = "quantize.nf4"
 
     method: Literal["nf4"]
     bits: Literal[4]
@@ -72,12 +161,15 @@ class Nf4(Strict):
     double_quantization: bool
 
 
-class Rtn(Strict):
+class Rtn(Grouped):
     """Round to nearest on a symmetric grid."""
+
+    stage: ClassVar[str] = "quantize.rtn"
 
     method: Literal["rtn"]
     bits: Literal[2, 3, 4, 5, 6, 7, 8]
-    group_size: GroupSize
 
 
-Quantizer = Annotated[Gptq | ForeignGptq | Awq | Int8 | Nf4 | Rtn, Field(discriminator="method")]
+Quantizer = Annotated[
+    Gptq | GptqModel | AutoGptq | Awq | Int8 | Nf4 | Rtn, Field(discriminator="method")
+]

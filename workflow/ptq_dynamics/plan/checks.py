@@ -24,7 +24,7 @@ def check(timeline: Timeline) -> None:
             _check_average(timeline, name, average)
         else:
             _check_line(timeline, name, average)
-    _check_group_sizes(config)
+    _check_quantizers(config)
     check_figures(timeline)
 
 
@@ -128,17 +128,12 @@ def _check_average(timeline: Timeline, name: str, lawa: Lawa) -> None:
         )
 
 
-def _check_group_sizes(config: Config) -> None:
-    models = config.scale.models.items()
-    widths = [
-        (model, width) for model, shape in models for width in (shape.width, shape.feedforward)
-    ]
+def _check_quantizers(config: Config) -> None:
     for name, quantizer in config.quantizers.items():
-        size = getattr(quantizer, "group_size", None)
-        for model, width in widths:
-            if isinstance(size, int) and width % size:
+        for model, shape in config.scale.models.items():
+            wrong = quantizer.misfit((shape.width, shape.feedforward))
+            if wrong is not None:
                 raise Problem(
-                    f"config/quantizers.yaml: {name}.group_size is {size}, which does not divide "
-                    f"the layer width {width} of model {model!r} at {config.scale.description}; "
-                    "choose a divisor, or {at_most: N}"
+                    f"config/quantizers.yaml: {name}.{wrong} (model {model!r} at "
+                    f"{config.scale.description})"
                 )

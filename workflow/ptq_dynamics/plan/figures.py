@@ -37,7 +37,7 @@ class Figures(Geometry):
         config: dict[str, Any] = {
             # Pairs, not mappings: their order is that of the figure's legend and panels.
             "curves": [[label, list(members)] for label, members in settings.curves.items()],
-            "quantizers": [[q, self._quantizer(q, names[0])] for q in settings.quantizers],
+            "quantizers": [[q, self._kind(q, names[0]).model_dump()] for q in settings.quantizers],
             "metrics": list(settings.metrics),
             "options": settings.options.model_dump(mode="json"),
             "branches": {

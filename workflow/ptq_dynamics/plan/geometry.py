@@ -10,7 +10,7 @@ from ptq_dynamics.geometry.settings import (
     SpectrumSettings,
 )
 from ptq_dynamics.jobs.specification import Job
-from ptq_dynamics.plan.measurements import FULL_PRECISION, Measurements
+from ptq_dynamics.plan.measurements import Measurements
 
 
 class Geometry(Measurements):
@@ -28,7 +28,7 @@ class Geometry(Measurements):
             "steps": tuple(steps),
             "context": self.timeline.shape(trajectory).context,
             "seed": self.config.choice.seed,
-            "columns": self._columns(trajectory, {"method": FULL_PRECISION}),
+            "columns": self._columns(trajectory, None),
             **settings,
         }
         return Job(

@@ -1,13 +1,14 @@
 """The jobs that measure losses, and the comparison of backends by them."""
 
-from collections.abc import Mapping
 from functools import cache
 from itertools import chain
 from typing import Any
 
 from ptq_dynamics.config import FULL_PRECISION
+from ptq_dynamics.config.quantizers import Kind
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan.quantization import Quantization
+from ptq_dynamics.quantize.settings import ComparisonSettings
 
 
 class Measurements(Quantization):
@@ -42,26 +43,26 @@ class Measurements(Quantization):
             return [self.evaluate(trajectory, method, shard).manifest for shard in shards]
 
         inputs = {"evaluations": evaluations(method)}
-        settings: dict[str, Any] = {"method": method}
+        kind = None
         if method != FULL_PRECISION:
-            settings = self._quantizer(method, trajectory)
+            kind = self._kind(method, trajectory)
             inputs["full_precision"] = evaluations(FULL_PRECISION)
             quantized = [self.quantize(trajectory, method, shard) for shard in shards]
             inputs["quantized"] = [job.manifest for job in quantized]
-        columns = self._columns(trajectory, settings)
+        columns = self._columns(trajectory, kind)
         folder = f"{self.results}/measure/{trajectory}/{method}"
         return Job(
             "measure.joining", f"{trajectory} {method}", folder, inputs, {"columns": columns}
         )
 
-    def _columns(self, trajectory: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    def _columns(self, trajectory: str, kind: Kind | None) -> dict[str, Any]:
         """The columns of measurements that are the same for a whole trajectory and method."""
         return {
             "trajectory": trajectory,
             "family": "controlled",
-            "method": settings["method"],
-            "bits": settings.get("bits"),
-            "group_size": settings.get("group_size"),
+            "method": kind.method if kind else FULL_PRECISION,
+            "bits": kind.bits if kind else None,
+            "group_size": kind.columns if kind else None,
         }
 
     @cache
@@ -75,6 +76,6 @@ class Measurements(Quantization):
             inputs[f"quantized {quantizer}"] = [quantized.manifest]
             measured = self.measure(settings.trajectory, quantizer)
             inputs[f"measured {quantizer}"] = [measured.manifest]
-        config = {"groups": settings.groups}
+        groups = ComparisonSettings(tuple(tuple(group) for group in settings.groups))
         folder = f"{self.results}/backends"
-        return Job("quantize.comparison", settings.trajectory, folder, inputs, config)
+        return Job("quantize.comparison", settings.trajectory, folder, inputs, groups)

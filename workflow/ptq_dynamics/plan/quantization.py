@@ -2,16 +2,13 @@
 
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-from ptq_dynamics.config import AtMost
+from ptq_dynamics.config.quantizers import Kind
 from ptq_dynamics.content import sha256
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan.trajectories import Trajectories
 from ptq_dynamics.problem import Problem
-
-# Methods whose library has an environment of its own, envs/METHOD.txt.
-FOREIGN = ("gptqmodel", "autogptq")
+from ptq_dynamics.quantize.settings import EnvironmentSettings, QuantizeSettings
 
 
 class Quantization(Trajectories):
@@ -20,52 +17,37 @@ class Quantization(Trajectories):
     @cache
     def quantize(self, trajectory: str, quantizer: str, shard: str) -> Job:
         """Quantization of one shard of a trajectory."""
-        settings = dict(self._quantizer(quantizer, trajectory))
-        method = settings.pop("method")
+        kind = self._kind(quantizer, trajectory)
         inputs = {
             "corpus": [self.corpus_of(trajectory).manifest],
             "trajectory": [self.trajectory(trajectory).manifest],
         }
-        scripts: tuple[str, ...] = ()
-        if method in FOREIGN:
-            inputs["environment"] = [self.environment(method).manifest]
-            names = (f"{method}_worker", "worker_protocol")
-            scripts = tuple(f"quantize.foreign.{name}" for name in names)
+        if kind.tool is not None:
+            inputs["environment"] = [self.environment(kind.tool).manifest]
         calibration = self.config.scale.calibration
-        config = {
-            "steps": self.timeline.shards(trajectory)[shard],
-            "context": self.timeline.shape(trajectory).context,
-            "calibration_sequences": calibration.sequences,
-            "calibration_batch": calibration.batch,
-            "settings": settings,
-        }
+        settings = QuantizeSettings(
+            steps=tuple(self.timeline.shards(trajectory)[shard]),
+            context=self.timeline.shape(trajectory).context,
+            calibration_sequences=calibration.sequences,
+            calibration_batch=calibration.batch,
+            quantizer=kind,
+        )
         folder = f"{self.results}/quantize/{trajectory}/{quantizer}/{shard}"
         name = f"{trajectory} {quantizer}"
-        return Job(f"quantize.{method}", name, folder, inputs, config, scripts=scripts)
+        return Job(kind.stage, name, folder, inputs, settings, scripts=kind.scripts)
 
     @cache
-    def environment(self, method: str) -> Job:
+    def environment(self, tool: str) -> Job:
         """The environment of a tool that cannot share the main one, from its lock file."""
-        lock = Path("envs") / f"{method}.txt"
-        config = {
-            "lock": str(lock),
-            "folder": f"envs/{method}",
-            "digest": _digest(self.root / lock),
-        }
-        return Job("quantize.environment", method, f"envs/{method}", {}, config)
+        lock, folder = Path("envs") / f"{tool}.txt", f"envs/{tool}"
+        settings = EnvironmentSettings(str(lock), folder, _digest(self.root / lock))
+        return Job("quantize.environment", tool, folder, {}, settings)
 
     @cache
-    def _quantizer(self, quantizer: str, trajectory: str) -> dict[str, Any]:
-        """Settings of a quantizer for a trajectory's model, the group size resolved."""
-        settings = self.config.quantizers[quantizer]
-        resolved = settings.model_dump(mode="json")
-        size = getattr(settings, "group_size", None)
+    def _kind(self, quantizer: str, trajectory: str) -> Kind:
+        """A quantizer as it is for a trajectory's model."""
         shape = self.timeline.shape(trajectory)
-        if isinstance(size, AtMost):
-            sizes = range(1, size.at_most + 1)
-            divisors = [g for g in sizes if not shape.width % g and not shape.feedforward % g]
-            resolved["group_size"] = max(divisors)
-        return resolved
+        return self.config.quantizers[quantizer].resolved((shape.width, shape.feedforward))
 
 
 def _digest(lock: Path) -> str:

@@ -5,10 +5,10 @@ saved is that model, packed, and beside it the scales; errors of layers are thos
 weights scaled back.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from compressed_tensors.quantization import forward_quantize
@@ -29,6 +29,7 @@ from ptq_dynamics.packed import Grid
 from ptq_dynamics.quantize.compressor import compress, grid
 from ptq_dynamics.quantize.layers import check_groups
 from ptq_dynamics.quantize.method import Calibration, Quantized, run_method
+from ptq_dynamics.quantize.settings import QuantizeSettings
 from ptq_dynamics.quantize.storage import Packed, exact
 
 # By model_type; llm-compressor knows those of other architectures.
@@ -57,42 +58,48 @@ class Smoothed:
         return weight if self.columns is None else weight / self.columns
 
 
-def run(context: Context) -> Mapping[str, Any]:
+@dataclass(frozen=True)
+class Awq:
+    """`duo_scaling` takes scales from weights and activations (true, false or "both");
+    `grid_points` scales are tried for every layer."""
+
+    bits: int
+    group_size: int
+    symmetric: bool
+    duo_scaling: bool | Literal["both"]
+    grid_points: int
+
+
+def run(context: Context[QuantizeSettings[Awq]]) -> Mapping[str, Any]:
     """Stage: quantize a trajectory's checkpoints with AWQ."""
     return run_method(context, quantize)
 
 
-def quantize(
-    folders: Sequence[Path], calibration: Calibration, settings: Mapping[str, Any]
-) -> Iterator[Quantized]:
-    """Settings: bits, group_size, symmetric, duo_scaling (scales from weights and activations:
-    true, false or "both"), grid_points (scales tried for every layer)."""
-    for folder in folders:
-        model = models.load(folder)
-        check_groups(model, settings["group_size"])
-        # Beside the layers, AWQ scales norms and biases.
-        before = {n: v.detach().clone() for n, v in model.named_parameters() if v.ndim == 1}
-        layers = smooth(model, calibration, settings)
-        after = {name: model.get_parameter(name).detach() for name in before}
-        changed = {name: v for name, v in after.items() if not torch.equal(v, before[name])}
-        scaling = {name: before[name] for name in changed}
-        for name, layer in layers.items():
-            parts = {f"{name}.rows": layer.rows, f"{name}.columns": layer.columns}
-            scaling |= {part: scales for part, scales in parts.items() if scales is not None}
-        grids = {name: layer.grid for name, layer in layers.items()}
-        weights = {name: layer.weight() for name, layer in layers.items()}
-        yield Quantized(weights, Packed(grids, changed, scaling))
+def quantize(folder: Path, calibration: Calibration, settings: Awq) -> Quantized:
+    """One checkpoint."""
+    model = models.load(folder)
+    check_groups(model, settings.group_size)
+    # Beside the layers, AWQ scales norms and biases.
+    before = {n: v.detach().clone() for n, v in model.named_parameters() if v.ndim == 1}
+    layers = smooth(model, calibration, settings)
+    after = {name: model.get_parameter(name).detach() for name in before}
+    changed = {name: v for name, v in after.items() if not torch.equal(v, before[name])}
+    scaling = {name: before[name] for name in changed}
+    for name, layer in layers.items():
+        parts = {f"{name}.rows": layer.rows, f"{name}.columns": layer.columns}
+        scaling |= {part: scales for part, scales in parts.items() if scales is not None}
+    grids = {name: layer.grid for name, layer in layers.items()}
+    weights = {name: layer.weight() for name, layer in layers.items()}
+    return Quantized(weights, Packed(grids, changed, scaling))
 
 
-def smooth(
-    model: PreTrainedModel, calibration: Calibration, settings: Mapping[str, Any]
-) -> dict[str, Smoothed]:
+def smooth(model: PreTrainedModel, calibration: Calibration, settings: Awq) -> dict[str, Smoothed]:
     """Turn a model into llm-compressor's AWQ model, in place; its quantized layers by name."""
     layers = models.linear_layers(model)
     awq = _Recorder(
         mappings=MAPPINGS.get(model.config.model_type),
-        duo_scaling=settings["duo_scaling"],
-        n_grid=settings["grid_points"],
+        duo_scaling=settings.duo_scaling,
+        n_grid=settings.grid_points,
         offload_device=None,
     )
     batches = [{"input_ids": batch} for batch in calibration.tokens.split(calibration.batch_size)]
@@ -100,9 +107,11 @@ def smooth(
     with patch_attr(IntermediatesCache, "pin_memory", _pin_memory):
         # Scales are searched on the full-precision model's activations, as in the paper; the
         # library's "basic" pipeline would search them with quantization left on.
-        rounding = QuantizationModifier(config_groups=grid(settings, layers))
+        rounding = QuantizationModifier(
+            config_groups=grid(settings.bits, settings.symmetric, settings.group_size, layers)
+        )
         compress(model, data, [awq, rounding], propagate_error=False)
-    return {name: _smoothed(name, layer, awq, settings["bits"]) for name, layer in layers.items()}
+    return {name: _smoothed(name, layer, awq, settings.bits) for name, layer in layers.items()}
 
 
 class _Recorder(AWQModifier):

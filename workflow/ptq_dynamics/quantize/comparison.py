@@ -1,6 +1,6 @@
 """GPTQ backends side by side: the same checkpoints, the same settings."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, combinations
 from typing import Any
 
@@ -9,7 +9,7 @@ import pandas as pd
 from ptq_dynamics import packed
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.measure import measurements
-from ptq_dynamics.quantize.method import LAYERS
+from ptq_dynamics.quantize.settings import LAYERS, ComparisonSettings
 from ptq_dynamics.trajectories import trajectory
 
 CODES, MODELS, TABLE = "codes.csv", "models.csv", "table.md"
@@ -25,10 +25,10 @@ DIFFERENCES = """\
 """
 
 
-def run(context: Context) -> Mapping[str, Any]:
+def run(context: Context[ComparisonSettings]) -> Mapping[str, Any]:
     """Write, per layer and pair of backends, the share of equal integer codes; per layer and
     backend, the relative output error; per model, the losses; and a table of their means."""
-    groups = context.settings["groups"]
+    groups = context.settings.groups
     codes = pd.DataFrame([row for group in groups for row in _codes(context, group)])
     models = pd.concat([_models(context, group) for group in groups], ignore_index=True)
     _layers(context, groups).to_csv(context.out / LAYERS, index=False)
@@ -53,7 +53,7 @@ def _agreement(codes: pd.DataFrame) -> pd.DataFrame:
     return shares.join(counts["difference"].value_counts().unstack("difference")[kinds.categories])
 
 
-def _codes(context: Context, group: list[str]) -> Iterator[dict[str, Any]]:
+def _codes(context: Context[ComparisonSettings], group: Sequence[str]) -> Iterator[dict[str, Any]]:
     for first, second in combinations(group, 2):
         left, right = context.input(f"quantized {first}"), context.input(f"quantized {second}")
         for checkpoint in trajectory.checkpoints(left):
@@ -83,13 +83,13 @@ def _kind(largest: int, moved: bool) -> str:
     return {0: "none", 1: "one step"}.get(largest, "more steps")
 
 
-def _layers(context: Context, groups: list[list[str]]) -> pd.DataFrame:
+def _layers(context: Context[ComparisonSettings], groups: Sequence[Sequence[str]]) -> pd.DataFrame:
     quantizers = dict.fromkeys(chain.from_iterable(groups))
     tables = [(q, context.input(f"quantized {q}").file(LAYERS)) for q in quantizers]
     return pd.concat([pd.read_csv(path).assign(quantizer=q) for q, path in tables])
 
 
-def _models(context: Context, group: list[str]) -> pd.DataFrame:
+def _models(context: Context[ComparisonSettings], group: Sequence[str]) -> pd.DataFrame:
     parts = []
     for quantizer in group:
         table = measurements.read([context.input(f"measured {quantizer}").file(measurements.FILE)])

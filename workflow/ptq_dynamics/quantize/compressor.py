@@ -1,7 +1,7 @@
 """llm-compressor as GPTQ and AWQ use it: the grid, and one quiet pass over a model."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from llmcompressor import oneshot, reset_session
@@ -12,15 +12,15 @@ from transformers import PreTrainedModel
 logging.getLogger("torch.fx._symbolic_trace").setLevel(logging.ERROR)
 
 
-def grid(settings: Mapping[str, Any], layers: Iterable[str]) -> dict[str, Any]:
-    """The library's description of an integer grid for the weights of some layers, from bits,
-    symmetric and group_size; the scale is from the smallest and largest weight of a group."""
+def grid(bits: int, symmetric: bool, group_size: int, layers: Iterable[str]) -> dict[str, Any]:
+    """The library's description of an integer grid for the weights of some layers; the scale is
+    from the smallest and largest weight of a group."""
     weights = {
-        "num_bits": settings["bits"],
+        "num_bits": bits,
         "type": "int",
-        "symmetric": settings["symmetric"],
+        "symmetric": symmetric,
         "strategy": "group",
-        "group_size": settings["group_size"],
+        "group_size": group_size,
         "observer": "memoryless_minmax",
     }
     return {"blocks": {"targets": list(layers), "weights": weights}}

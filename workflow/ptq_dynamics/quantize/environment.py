@@ -11,6 +11,7 @@ from typing import Any
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.problem import Problem
+from ptq_dynamics.quantize.settings import EnvironmentSettings
 
 # Hidden, so that its tens of thousands of files are no part of the manifest.
 FOLDER = ".venv"
@@ -18,12 +19,12 @@ PACKAGES = "packages.txt"
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 
-def run(context: Context) -> Mapping[str, Any]:
+def run(context: Context[EnvironmentSettings]) -> Mapping[str, Any]:
     """Make a virtual environment from the lock file, beside the manifest; the result's file lists
     what is in it."""
-    lock = REPOSITORY / context.settings["lock"]
+    lock = REPOSITORY / context.settings.lock
     # A virtual environment cannot be moved, so it is made in its place.
-    folder = Path(context.settings["folder"]) / FOLDER
+    folder = Path(context.settings.folder) / FOLDER
     shutil.rmtree(folder, ignore_errors=True)
     context.progress.say(f"installing {lock.name} (minutes, once)")
     python = folder / "bin" / "python"
@@ -53,7 +54,9 @@ def _options(lock: Path) -> dict[str, str]:
     return dict(line.split("=", 1) for line in lines)
 
 
-def _call(command: list[str], options: Mapping[str, str], context: Context) -> str:
+def _call(
+    command: list[str], options: Mapping[str, str], context: Context[EnvironmentSettings]
+) -> str:
     # A PYTHONPATH of the main environment would hide the packages of this one.
     variables = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | dict(options)
     done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
@@ -61,9 +64,9 @@ def _call(command: list[str], options: Mapping[str, str], context: Context) -> s
         context.progress.log.write(done.stderr)
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
-        reason = next((line for line in lines if line.startswith("ERROR")), lines[-1:] or "?")
+        reason = next((line for line in lines if line.startswith("ERROR")), (lines or ["?"])[-1])
         raise Problem(
-            f"the environment of method {context.name} ({context.settings['lock']}) cannot be "
-            f"installed: {reason}; mend the lock file, or leave out the quantizers with that method"
+            f"the environment of {context.name} ({context.settings.lock}) cannot be "
+            f"installed: {reason}; mend the lock file, or leave out its quantizers"
         )
     return done.stdout

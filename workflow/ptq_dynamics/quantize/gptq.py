@@ -1,6 +1,8 @@
 """GPTQ (arXiv 2210.17323) through llm-compressor."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,42 +18,50 @@ from ptq_dynamics.problem import Problem
 from ptq_dynamics.quantize.compressor import compress, grid
 from ptq_dynamics.quantize.layers import check_groups
 from ptq_dynamics.quantize.method import Calibration, Quantized, run_method
+from ptq_dynamics.quantize.settings import QuantizeSettings
 from ptq_dynamics.quantize.storage import exact
 
 
-def run(context: Context) -> Mapping[str, Any]:
+@dataclass(frozen=True)
+class Gptq:
+    """`activation_order` is "static" or none; `damping` is a share of the Hessian's mean diagonal,
+    `block_size` in columns."""
+
+    bits: int
+    group_size: int
+    symmetric: bool
+    activation_order: str | None
+    damping: float
+    block_size: int
+
+
+def run(context: Context[QuantizeSettings[Gptq]]) -> Mapping[str, Any]:
     """Stage: quantize a trajectory's checkpoints with GPTQ."""
     return run_method(context, quantize)
 
 
-def quantize(
-    folders: Sequence[Path], calibration: Calibration, settings: Mapping[str, Any]
-) -> Iterator[Quantized]:
-    """Settings: bits, group_size, symmetric, activation_order ("static" or null), damping (share
-    of the Hessian's mean diagonal), block_size (columns)."""
-    dataset = _dataset(calibration)
-    for folder in folders:
-        model = models.load(folder)
-        check_groups(model, settings["group_size"])
-        names = list(models.linear_layers(model))
-        modifier = _modifier(settings, names)
-        compress(
-            model,
-            dataset,
-            modifier,
-            batch_size=calibration.batch_size,
-            num_calibration_samples=len(calibration.tokens),
-            max_seq_length=calibration.tokens.shape[1],
-            shuffle_calibration_samples=False,
+def quantize(folder: Path, calibration: Calibration, settings: Gptq) -> Quantized:
+    """One checkpoint."""
+    model = models.load(folder)
+    check_groups(model, settings.group_size)
+    names = list(models.linear_layers(model))
+    modifier = _modifier(settings, names)
+    compress(
+        model,
+        _dataset(calibration),
+        modifier,
+        batch_size=calibration.batch_size,
+        num_calibration_samples=len(calibration.tokens),
+        max_seq_length=calibration.tokens.shape[1],
+        shuffle_calibration_samples=False,
+    )
+    if modifier._rtn_fallback_module_names:
+        raise Problem(
+            f"the Hessian of {modifier._rtn_fallback_module_names} in {folder} cannot be "
+            "inverted; raise damping or calibration_sequences"
         )
-        if modifier._rtn_fallback_module_names:
-            raise Problem(
-                f"the Hessian of {modifier._rtn_fallback_module_names} in {folder} cannot be "
-                "inverted; raise damping or calibration_sequences"
-            )
-        yield Quantized.on(
-            {name: _grid(name, model.get_submodule(name), settings["bits"]) for name in names}
-        )
+    layers = {name: model.get_submodule(name) for name in names}
+    return Quantized.on({name: _grid(name, layer, settings.bits) for name, layer in layers.items()})
 
 
 def _grid(name: str, layer: nn.Module, bits: int) -> Grid:
@@ -65,17 +75,18 @@ def _grid(name: str, layer: nn.Module, bits: int) -> Grid:
     return exact(name, Grid(bits, codes, scales, zeros if zeros.any() else None), weight)
 
 
+@cache
 def _dataset(calibration: Calibration) -> Dataset:
     tokens = calibration.tokens
     columns = {"input_ids": tokens.numpy(), "attention_mask": torch.ones_like(tokens).numpy()}
     return Dataset.from_dict({name: list(values) for name, values in columns.items()})
 
 
-def _modifier(settings: Mapping[str, Any], layers: Sequence[str]) -> GPTQModifier:
+def _modifier(settings: Gptq, layers: Sequence[str]) -> GPTQModifier:
     return GPTQModifier(
-        config_groups=grid(settings, layers),
-        actorder=settings["activation_order"],
-        dampening_frac=settings["damping"],
-        block_size=settings["block_size"],
+        config_groups=grid(settings.bits, settings.symmetric, settings.group_size, layers),
+        actorder=settings.activation_order,
+        dampening_frac=settings.damping,
+        block_size=settings.block_size,
         batched_quantization=None,
     )

@@ -3,7 +3,8 @@
 Activations are rounded while the model runs, so what is saved is bitsandbytes' own model.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,28 +15,33 @@ from transformers import BitsAndBytesConfig
 from ptq_dynamics import models
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.quantize.method import Calibration, Quantized, run_method
+from ptq_dynamics.quantize.settings import QuantizeSettings
 from ptq_dynamics.quantize.storage import Own, outside_blocks
 
 
-def run(context: Context) -> Mapping[str, Any]:
+@dataclass(frozen=True)
+class Int8:
+    """Columns of activations with larger magnitudes than `threshold` stay unrounded; 0 rounds
+    all."""
+
+    threshold: float
+
+
+def run(context: Context[QuantizeSettings[Int8]]) -> Mapping[str, Any]:
     """Stage: quantize a trajectory's checkpoints with LLM.int8."""
     return run_method(context, quantize)
 
 
-def quantize(
-    folders: Sequence[Path], _calibration: Calibration, settings: Mapping[str, Any]
-) -> Iterator[Quantized]:
-    """Settings: threshold (columns of activations with larger magnitudes stay unrounded; 0 rounds
-    all)."""
-    for folder in folders:
-        options = BitsAndBytesConfig(
-            load_in_8bit=True,
-            llm_int8_threshold=settings["threshold"],
-            llm_int8_skip_modules=outside_blocks(folder),
-        )
-        model = models.load(folder, quantization_config=options)
-        layers = models.linear_layers(model)
-        yield Quantized({name: _dequantize(layer) for name, layer in layers.items()}, Own(model))
+def quantize(folder: Path, _calibration: Calibration, settings: Int8) -> Quantized:
+    """One checkpoint."""
+    options = BitsAndBytesConfig(
+        load_in_8bit=True,
+        llm_int8_threshold=settings.threshold,
+        llm_int8_skip_modules=outside_blocks(folder),
+    )
+    model = models.load(folder, quantization_config=options)
+    layers = models.linear_layers(model)
+    return Quantized({name: _dequantize(layer) for name, layer in layers.items()}, Own(model))
 
 
 def _dequantize(layer: nn.Linear) -> Tensor:

@@ -1,16 +1,16 @@
 """The part of a quantization job that is the same for every method.
 
-A method takes checkpoint folders of one shape and yields, checkpoint by checkpoint, the dequantized
-weights of the layers it quantized and the form in which they are saved. The job saves each as a
-checkpoint folder, and the error of every layer.
+A method takes a checkpoint folder and gives the dequantized weights of the layers it quantized and
+the form in which they are saved. The job saves each as a checkpoint folder, and the error of every
+layer.
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TypeVar
 
 import pandas as pd
 from torch import Tensor
@@ -19,11 +19,12 @@ from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.packed import Grid
-from ptq_dynamics.quantize.layers import check_groups, gram_matrices, layer_errors
+from ptq_dynamics.quantize.layers import LayerError, gram_matrices, layer_errors
+from ptq_dynamics.quantize.settings import LAYERS, QuantizeSettings
 from ptq_dynamics.quantize.storage import Packed, Stored
 from ptq_dynamics.trajectories import trajectory
 
-LAYERS = "layers.csv"
+Q = TypeVar("Q")
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Quantized:
         return cls({name: grid.weight() for name, grid in grids.items()}, Packed(grids))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Calibration:
     """The calibration set, int64 [sequences, context], and how many sequences go at once."""
 
@@ -48,36 +49,24 @@ class Calibration:
     batch_size: int
 
 
-# Checkpoint folders, calibration set, settings of the quantizer → one result a checkpoint.
-Method = Callable[[Sequence[Path], Calibration, Mapping[str, Any]], Iterator[Quantized]]
+# Checkpoint folder, calibration set, settings of the quantizer → its result.
+Method = Callable[[Path, Calibration, Q], Quantized]
 
 
-def run_method(context: Context, method: Method) -> Mapping[str, Any]:
+def run_method(context: Context[QuantizeSettings[Q]], method: Method[Q]) -> Mapping[str, Any]:
     """Quantize the job's checkpoints of its input trajectory."""
-    config = context.settings
-    source = context.input("trajectory")
-    calibration = Calibration(
-        tokens.blocks(
-            context.input("corpus"),
-            "calibration",
-            config["context"],
-            config["calibration_sequences"],
-        ),
-        config["calibration_batch"],
-    )
-    chosen = trajectory.at_steps(source, config["steps"])
-    folders = [source.subfolder(checkpoint.folder) for checkpoint in chosen]
+    settings, source = context.settings, context.input("trajectory")
+    calibration = calibration_of(context)
+    chosen = trajectory.at_steps(source, settings.steps)
     rows = []
-    results = _quietly(method(folders, calibration, config["settings"]), context.progress.log)
-    for checkpoint, folder, quantized in zip(chosen, folders, results, strict=True):
-        model = models.load(folder)
-        if config["settings"].get("group_size"):
-            check_groups(model, config["settings"]["group_size"])
-        before = {name: layer.weight for name, layer in models.linear_layers(model).items()}
-        grams = gram_matrices(model, calibration.tokens, calibration.batch_size)
-        errors = layer_errors(before, quantized.weights, grams)
+    for checkpoint in chosen:
+        folder = source.subfolder(checkpoint.folder)
+        # What the libraries print meanwhile (bars) goes to the log.
+        with redirect_stderr(context.progress.log or sys.stderr):
+            quantized = method(folder, calibration, settings.quantizer)
+            quantized.stored.save(folder, context.out / checkpoint.folder)
+        errors = _errors(folder, calibration, quantized)
         rows += [{"step": checkpoint.step, "layer": n, **asdict(e)} for n, e in errors.items()]
-        quantized.stored.save(folder, context.out / checkpoint.folder)
         context.progress.maybe(f"{len(rows) // len(errors)} of {len(chosen)} checkpoints")
     pd.DataFrame(rows).to_csv(context.out / LAYERS, index=False)
     facts = {k: v for k, v in source.facts.items() if k in ("parameters", "seed")}
@@ -86,11 +75,16 @@ def run_method(context: Context, method: Method) -> Mapping[str, Any]:
     )
 
 
-def _quietly(results: Iterator[Quantized], log: TextIO | None) -> Iterator[Quantized]:
-    """The same results, with what the libraries print on stderr meanwhile (bars) in the log."""
-    while True:
-        with redirect_stderr(log or sys.stderr):
-            found = next(results, None)
-        if found is None:
-            return
-        yield found
+def calibration_of(context: Context[QuantizeSettings[Any]]) -> Calibration:
+    """The calibration set of a job."""
+    settings, corpus = context.settings, context.input("corpus")
+    blocks = tokens.blocks(corpus, "calibration", settings.context, settings.calibration_sequences)
+    return Calibration(blocks, settings.calibration_batch)
+
+
+def _errors(folder: Path, calibration: Calibration, found: Quantized) -> dict[str, LayerError]:
+    # The model again: methods change theirs, and by now it is no longer in memory.
+    model = models.load(folder)
+    weights = {name: layer.weight for name, layer in models.linear_layers(model).items()}
+    grams = gram_matrices(model, calibration.tokens, calibration.batch_size)
+    return layer_errors(weights, found.weights, grams)

@@ -1,7 +1,7 @@
 """NF4 of QLoRA (arXiv 2305.14314) through bitsandbytes: 4-bit quantiles of a normal distribution,
 data-free."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,31 +14,37 @@ from transformers import BitsAndBytesConfig
 from ptq_dynamics import models
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.quantize.method import Calibration, Quantized, run_method
+from ptq_dynamics.quantize.settings import QuantizeSettings
 from ptq_dynamics.quantize.storage import outside_blocks, replace
 
 
-def run(context: Context) -> Mapping[str, Any]:
+@dataclass(frozen=True)
+class Nf4:
+    """`block_size` in weights, in row order; `double_quantization` has the blocks' scales in 8
+    bits."""
+
+    block_size: int
+    double_quantization: bool
+
+
+def run(context: Context[QuantizeSettings[Nf4]]) -> Mapping[str, Any]:
     """Stage: quantize a trajectory's checkpoints to NF4."""
     return run_method(context, quantize)
 
 
-def quantize(
-    folders: Sequence[Path], _calibration: Calibration, settings: Mapping[str, Any]
-) -> Iterator[Quantized]:
-    """Settings: block_size (weights, in row order), double_quantization (blocks' scales in 8
-    bits)."""
+def quantize(folder: Path, _calibration: Calibration, settings: Nf4) -> Quantized:
+    """One checkpoint."""
     about = BitsAndBytesConfig(
         load_in_4bit=True,
         bnb_4bit_quant_type="nf4",
-        bnb_4bit_use_double_quant=settings["double_quantization"],
+        bnb_4bit_use_double_quant=settings.double_quantization,
         bnb_4bit_compute_dtype=torch.float32,
+        llm_int8_skip_modules=outside_blocks(folder),
     )
-    for folder in folders:
-        layers = models.linear_layers(models.load(folder))
-        rounded = {name: _round(layer.weight.detach(), settings) for name, layer in layers.items()}
-        skipped = {"llm_int8_skip_modules": outside_blocks(folder)}
-        weights = {name: dequantize_4bit(*parts) for name, parts in rounded.items()}
-        yield Quantized(weights, Blocks(rounded, about.to_dict() | skipped))
+    layers = models.linear_layers(models.load(folder))
+    rounded = {name: _round(layer.weight.detach(), settings) for name, layer in layers.items()}
+    weights = {name: dequantize_4bit(*parts) for name, parts in rounded.items()}
+    return Quantized(weights, Blocks(rounded, about.to_dict()))
 
 
 @dataclass(frozen=True)
@@ -58,11 +64,11 @@ class Blocks:
         replace(source, target, layers, self.about)
 
 
-def _round(weight: Tensor, settings: Mapping[str, Any]) -> tuple[Tensor, QuantState]:
+def _round(weight: Tensor, settings: Nf4) -> tuple[Tensor, QuantState]:
     codes, state = quantize_4bit(
         weight,
-        blocksize=settings["block_size"],
-        compress_statistics=settings["double_quantization"],
+        blocksize=settings.block_size,
+        compress_statistics=settings.double_quantization,
         quant_type="nf4",
     )
     return codes, state

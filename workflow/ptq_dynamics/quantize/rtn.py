@@ -1,6 +1,7 @@
 """Round-to-nearest: the data-free baseline, on the same symmetric grid as GPTQ."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,24 +10,29 @@ from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.packed import Grid
 from ptq_dynamics.quantize.layers import check_groups, round_to_nearest
 from ptq_dynamics.quantize.method import Calibration, Quantized, run_method
+from ptq_dynamics.quantize.settings import QuantizeSettings
 
 
-def run(context: Context) -> Mapping[str, Any]:
+@dataclass(frozen=True)
+class Rtn:
+    """The grid."""
+
+    bits: int
+    group_size: int
+
+
+def run(context: Context[QuantizeSettings[Rtn]]) -> Mapping[str, Any]:
     """Stage: quantize a trajectory's checkpoints by rounding."""
     return run_method(context, quantize)
 
 
-def quantize(
-    folders: Sequence[Path], _calibration: Calibration, settings: Mapping[str, Any]
-) -> Iterator[Quantized]:
-    """Settings: bits, group_size."""
-    for folder in folders:
-        model = models.load(folder)
-        check_groups(model, settings["group_size"])
-        grids = {}
-        for name, layer in models.linear_layers(model).items():
-            codes, scales = round_to_nearest(
-                layer.weight.detach(), settings["bits"], settings["group_size"]
-            )
-            grids[name] = Grid(settings["bits"], codes, scales)
-        yield Quantized.on(grids)
+def quantize(folder: Path, _calibration: Calibration, settings: Rtn) -> Quantized:
+    """One checkpoint."""
+    model = models.load(folder)
+    check_groups(model, settings.group_size)
+    grids = {}
+    for name, layer in models.linear_layers(model).items():
+        weight = layer.weight.detach()
+        codes, scales = round_to_nearest(weight, settings.bits, settings.group_size)
+        grids[name] = Grid(settings.bits, codes, scales)
+    return Quantized.on(grids)

@@ -2,9 +2,8 @@
 
 import json
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,48 +17,51 @@ from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.packed import Grid
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.quantize import environment
-from ptq_dynamics.quantize.method import Calibration, Quantized, run_method
+from ptq_dynamics.quantize.method import Calibration, Quantized, calibration_of, run_method
+from ptq_dynamics.quantize.settings import QuantizeSettings
 from ptq_dynamics.quantize.storage import exact
+from ptq_dynamics.trajectories import trajectory
 
 SCRIPTS = Path(__file__).parent / "foreign"
+# The file that a script writes for every checkpoint (worker_protocol.py).
+WEIGHTS = "weights.safetensors"
 
 
-def run_worker(context: Context, script: str) -> Mapping[str, Any]:
-    """Quantize a trajectory's checkpoints with a script under quantize/foreign/."""
-    return run_method(context, partial(_quantize, context, script))
+@dataclass(frozen=True)
+class ForeignGptq:
+    """What the scripts of all tools are given; `method` names the script."""
+
+    method: str
+    bits: int
+    group_size: int
+    symmetric: bool
+    activation_order: bool
+    static_groups: bool
+    damping: float
+    damping_increment: float
+    true_sequential: bool
+    mse: float
 
 
-def _quantize(
-    context: Context,
-    script: str,
-    folders: Sequence[Path],
-    calibration: Calibration,
-    settings: Mapping[str, Any],
-) -> Iterator[Quantized]:
-    """One process for all checkpoints: its library is imported once."""
-    targets = [context.scratch / folder.name for folder in folders]
-    for target in targets:
-        target.mkdir()
-    tokens = context.scratch / "calibration.npy"
-    np.save(tokens, calibration.tokens.numpy())
-    request = context.scratch / "request.json"
-    pairs = [
-        {"source": str(source.resolve()), "target": str(target.resolve())}
-        for source, target in zip(folders, targets, strict=True)
+def run(context: Context[QuantizeSettings[ForeignGptq]]) -> Mapping[str, Any]:
+    """Stage: quantize a trajectory's checkpoints with a tool in its own environment."""
+    settings = context.settings
+    source = context.input("trajectory")
+    folders = [
+        source.subfolder(checkpoint.folder)
+        for checkpoint in trajectory.at_steps(source, settings.steps)
     ]
-    content = {
-        "checkpoints": pairs,
-        "calibration": str(tokens.resolve()),
-        "device": models.device().type,
-        "settings": {**settings, "batch_size": calibration.batch_size},
-    }
-    request.write_text(json.dumps(content))
-    interpreter = environment.python(context.input("environment")).absolute()
-    _run([str(interpreter), str(SCRIPTS / script), str(request.resolve())], context)
-    for target in targets:
-        tensors = load_file(target / "weights.safetensors")
+    # One process for all checkpoints: its library is imported once.
+    targets = {folder: context.scratch / folder.name for folder in folders}
+    _run(targets, context)
+
+    def result(folder: Path, _calibration: Calibration, _settings: ForeignGptq) -> Quantized:
+        tensors = load_file(targets[folder] / WEIGHTS)
         names = [key.removesuffix(".codes") for key in tensors if key.endswith(".codes")]
-        yield Quantized.on({name: _grid(name, tensors, settings["bits"]) for name in names})
+        bits = settings.quantizer.bits
+        return Quantized.on({name: _grid(name, tensors, bits) for name in names})
+
+    return run_method(context, result)
 
 
 def _grid(name: str, tensors: Mapping[str, Tensor], bits: int) -> Grid:
@@ -75,17 +77,35 @@ def _grid(name: str, tensors: Mapping[str, Tensor], bits: int) -> Grid:
     return exact(name, grid, tensors[f"{name}.weight"])
 
 
-def _run(command: Sequence[str], context: Context) -> None:
-    complaint = ""
+def _run(targets: Mapping[Path, Path], context: Context[QuantizeSettings[ForeignGptq]]) -> None:
+    """Run the tool's script; `targets` has the folder of the result by that of the checkpoint."""
+    calibration, settings = calibration_of(context), asdict(context.settings.quantizer)
+    script = SCRIPTS / f"{settings.pop('method')}_worker.py"
+    for target in targets.values():
+        target.mkdir()
+    tokens, request = context.scratch / "calibration.npy", context.scratch / "request.json"
+    np.save(tokens, calibration.tokens.numpy())
+    content = {
+        "checkpoints": [
+            {"source": str(source.resolve()), "target": str(target.resolve())}
+            for source, target in targets.items()
+        ],
+        "calibration": str(tokens.resolve()),
+        "device": models.device().type,
+        "settings": {**settings, "batch_size": calibration.batch_size},
+    }
+    request.write_text(json.dumps(content))
+    interpreter = environment.python(context.input("environment")).absolute()
     # GPTQModel leaves logs where it runs.
     process = subprocess.Popen(
-        command,
+        [str(interpreter), str(script), str(request.resolve())],
         cwd=context.scratch,
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         text=True,
     )
     assert process.stderr is not None
+    complaint = ""
     for line in process.stderr:
         if context.progress.log is not None:
             context.progress.log.write(line)

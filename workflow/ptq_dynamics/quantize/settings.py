@@ -1,0 +1,41 @@
+"""Settings of the stages of this room, as they cross the job border, and names of its files.
+
+What a method itself is set to is a dataclass in its own module, so that a new method changes no
+other's code.
+"""
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+Q = TypeVar("Q")
+
+# Result of a quantization: errors of every layer of every checkpoint.
+LAYERS = "layers.csv"
+
+
+@dataclass(frozen=True)
+class QuantizeSettings(Generic[Q]):
+    """Quantization of the checkpoints at `steps` with the method's settings `quantizer`, on
+    `calibration_sequences` blocks of `context` tokens, `calibration_batch` at once."""
+
+    steps: tuple[int, ...]
+    context: int
+    calibration_sequences: int
+    calibration_batch: int
+    quantizer: Q
+
+
+@dataclass(frozen=True)
+class EnvironmentSettings:
+    """A virtual environment in `folder`, from the lock file `lock` with the sha256 `digest`."""
+
+    lock: str
+    folder: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class ComparisonSettings:
+    """Groups of quantizers with equal settings, by name."""
+
+    groups: tuple[tuple[str, ...], ...]
