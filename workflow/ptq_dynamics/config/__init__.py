@@ -10,7 +10,7 @@ from ptq_dynamics.config.loading import Config, load, read_yaml
 from ptq_dynamics.config.names import FULL_PRECISION
 from ptq_dynamics.config.queries import Evaluated, Query
 from ptq_dynamics.config.runs import Branch, Interpolation, Lawa, Whole
-from ptq_dynamics.config.scale import ModelShape
+from ptq_dynamics.config.scale import DatasetsCorpus, EmbeddedCorpus, ModelShape
 from ptq_dynamics.config.schemas import schemas
 
 __all__ = [
@@ -18,6 +18,8 @@ __all__ = [
     "SCALES",
     "Branch",
     "Config",
+    "DatasetsCorpus",
+    "EmbeddedCorpus",
     "Evaluated",
     "Figure",
     "Interpolation",

@@ -6,6 +6,7 @@ from typing import Any
 
 from ptq_dynamics.config import Branch, Config, Lawa
 from ptq_dynamics.jobs.specification import Job
+from ptq_dynamics.plan import corpora
 from ptq_dynamics.plan.checks import check
 from ptq_dynamics.plan.timeline import Timeline
 
@@ -24,14 +25,7 @@ class Trajectories:
     @cache
     def corpus(self, name: str) -> Job:
         """Token files and tokenizer of one corpus."""
-        corpus = self.config.scale.corpora[name]
-        return Job(
-            f"corpus.{corpus.source}",
-            name,
-            f"{self.results}/corpus/{name}",
-            {},
-            corpus.model_dump(mode="json", exclude={"source"}),
-        )
+        return corpora.job(name, self.config.scale.corpora[name], self.results)
 
     def corpus_of(self, trajectory: str) -> Job:
         """The corpus that a trajectory's model reads."""
