@@ -31,7 +31,7 @@ except Problem as problem:
 
 
 onstart:
-    if plan.config.scale.warm:
+    if plan.site.config.scale.warm:
         # It takes as long to get ready as a few jobs to import what they need.
         if len(list(workflow.dag.needrun_jobs())) > 2 * workflow.cores:
             start_warm()
@@ -45,16 +45,21 @@ def any_of(*names):
 
 
 wildcard_constraints:
-    corpus=any_of(plan.config.scale.corpora),
-    run=any_of(plan.config.runs.runs),
-    average=any_of(plan.config.runs.averages),
-    trajectory=any_of(plan.config.runs.runs, plan.config.runs.averages),
-    quantizer=any_of(plan.config.quantizers),
-    method=any_of(plan.config.quantizers, ["fp"]),
-    figure=any_of(plan.config.figures),
+    corpus=any_of(plan.site.config.scale.corpora),
+    run=any_of(plan.site.config.runs.runs),
+    average=any_of(plan.site.config.runs.averages),
+    trajectory=any_of(plan.site.config.runs.runs, plan.site.config.runs.averages),
+    quantizer=any_of(plan.site.config.quantizers),
+    method=any_of(plan.site.config.quantizers, ["fp"]),
+    figure=any_of(plan.site.config.figures),
     probe="sharpness|spectrum",
-    shard="[a-z0-9-]+",
+    seed="[0-9]+",
+    shard=r"[A-Za-z0-9._-]+",
     steps="[0-9]+",
+
+
+RESULTS = plan.site.results
+THREADS = plan.site.config.scale.threads
 
 
 localrules:
@@ -64,7 +69,7 @@ localrules:
 rule figures:
     default_target: True
     input:
-        plan.targets(),
+        plan.figures.targets(),
 
 
 include: "workflow/rules/train.smk"

@@ -68,7 +68,7 @@ def test_members_and_weights_must_be_equally_many(shares):
 def test_lawa_is_the_uniform_mean_of_the_last_checkpoints(workspace, trunk, average):
     source = {point.step: point for point in trajectory.checkpoints(trunk)}
     results = trajectory.checkpoints(average)
-    assert [point.step for point in results] == workspace.plan.timeline.measured_steps("lawa")
+    assert [point.step for point in results] == workspace.plan.site.timeline.measured_steps("lawa")
     for point in results:
         members = [point.step - 4, point.step - 2, point.step]
         files = [trunk.folder / source[step].folder / "model.safetensors" for step in members]

@@ -44,7 +44,7 @@ def test_block_losses_do_not_depend_on_the_batch(model, blocks, batch):
 @pytest.fixture(scope="module")
 def evaluate(workspace, trunk, rtn):
     def do(method, **changes):
-        return workspace.build(workspace.plan.evaluate("trunk", method, "all"), **changes)
+        return workspace.build(workspace.plan.losses.evaluate("trunk", method, "all"), **changes)
 
     return do
 
@@ -56,7 +56,7 @@ def test_a_job_keeps_the_losses_of_every_measured_checkpoint(
     found = evaluate(method)
     losses = load_file(found.file(LOSSES))
     points = trajectory.checkpoints(found)
-    assert [p.step for p in points] == workspace.plan.timeline.measured_steps("trunk")
+    assert [p.step for p in points] == workspace.plan.site.timeline.measured_steps("trunk")
     assert losses.keys() == {point.folder for point in points}
     source = trunk if method == "fp" else rtn
     for point in points:
@@ -70,10 +70,12 @@ def test_a_job_keeps_the_losses_of_every_measured_checkpoint(
 
 def test_two_evaluations_give_equal_bytes(workspace, trunk, evaluate, tmp_path):
     plan = workspace.plan
-    job = plan.evaluate("trunk", "fp", "all")
+    job = plan.losses.evaluate("trunk", "fp", "all")
     first = artifacts(evaluate("fp").folder)
     copy_results(
-        workspace.folder, tmp_path, [plan.corpus("main").folder, plan.train("trunk").folder]
+        workspace.folder,
+        tmp_path,
+        [plan.corpora.corpus("main").folder, plan.trajectories.train("trunk").folder],
     )
     assert not differing(first, artifacts(Workspace(tmp_path, plan).build(job).folder))
 

@@ -45,7 +45,7 @@ def test_a_line_goes_from_one_end_to_the_other(lines, branch, average):
 
 @pytest.fixture(scope="module")
 def sharpness(workspace, branch):
-    return workspace.build(workspace.plan.curvature("branch", "sharpness", "all"))
+    return workspace.build(workspace.plan.geometry.curvature("branch", "sharpness", "all"))
 
 
 def test_sharpness_is_the_top_eigenvalue_and_the_trace_its_sum(
@@ -53,7 +53,7 @@ def test_sharpness_is_the_top_eigenvalue_and_the_trace_its_sum(
 ):
     table = measurements.read([sharpness.file(measurements.FILE)])
     final = table[table.step == table.step.max()].set_index("metric")
-    settings = workspace.plan.curvature("branch", "sharpness", "all").settings
+    settings = workspace.plan.geometry.curvature("branch", "sharpness", "all").settings
     model = models.load(last(branch), attn_implementation="eager")
     probes = tokens.blocks(corpus, "probe", settings.context, settings.sequences)
     hessian = LossHessian(model, probes, 1)
@@ -74,7 +74,7 @@ def test_sharpness_is_the_top_eigenvalue_and_the_trace_its_sum(
 
 
 def test_the_spectrum_begins_with_the_sharpness(workspace, branch, sharpness):
-    built = workspace.build(workspace.plan.curvature("branch", "spectrum", "all"))
+    built = workspace.build(workspace.plan.geometry.curvature("branch", "spectrum", "all"))
     spectrum = measurements.read([built.file(measurements.FILE)])
     ours = measurements.read([sharpness.file(measurements.FILE)])
     for step in sorted(set(spectrum.step)):
@@ -85,8 +85,8 @@ def test_the_spectrum_begins_with_the_sharpness(workspace, branch, sharpness):
 
 
 def test_a_landscape_has_the_losses_of_its_checkpoints(workspace, corpus, branch):
-    quantized = workspace.build(workspace.plan.quantize("branch", "gptq3", "all"))
-    job = workspace.plan.landscape("branch", "gptq3", 2)
+    quantized = workspace.build(workspace.plan.quantization.quantize("branch", "gptq3", "all"))
+    job = workspace.plan.geometry.landscape("branch", "gptq3", 2)
     built = workspace.build(job)
     points = pd.read_csv(built.file("points.csv")).set_index("point").loss
     context, count = job.settings.context, job.settings.blocks

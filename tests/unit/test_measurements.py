@@ -130,7 +130,7 @@ def test_the_order_of_rows_does_not_depend_on_that_of_jobs(found, random):
 def measured(workspace, trunk, rtn):
     plan = workspace.plan
     for method in ("fp", "rtn3"):
-        workspace.build(plan.evaluate("trunk", method, "all"))
+        workspace.build(plan.losses.evaluate("trunk", method, "all"))
     jobs = {method: plan.measure("trunk", method) for method in ("fp", "rtn3")}
     return {
         method: measurements.read([workspace.build(job).file("measurements.csv")])
@@ -159,12 +159,14 @@ def test_measured_values_are_those_of_the_losses(workspace, measured, trunk):
     plan = workspace.plan
     kept = {
         method: load_file(
-            workspace.folder / plan.evaluate("trunk", method, "all").folder / "losses.safetensors"
+            workspace.folder
+            / plan.losses.evaluate("trunk", method, "all").folder
+            / "losses.safetensors"
         )
         for method in ("fp", "rtn3")
     }
     rounded = measured["rtn3"].set_index(["metric", "step"])
-    for point in trajectory.at_steps(trunk, plan.timeline.measured_steps("trunk")):
+    for point in trajectory.at_steps(trunk, plan.site.timeline.measured_steps("trunk")):
         before, after = (kept[method][point.folder].astype(np.float64) for method in ("fp", "rtn3"))
         expected = {
             "loss": (after.mean(), after.std(ddof=1)),

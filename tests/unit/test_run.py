@@ -33,14 +33,14 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def here(workspace, tmp_path):
     """A workspace of its own with the corpus in it."""
-    copy_results(workspace.folder, tmp_path, [workspace.plan.corpus("main").folder])
+    copy_results(workspace.folder, tmp_path, [workspace.plan.corpora.corpus("main").folder])
     return Workspace(tmp_path, workspace.plan)
 
 
 @pytest.fixture
 def with_trunk(here, workspace, trunk):
     """The same with the trunk's checkpoints."""
-    copy_results(workspace.folder, here.folder, [here.plan.train("trunk").folder])
+    copy_results(workspace.folder, here.folder, [here.plan.trajectories.train("trunk").folder])
     return here
 
 
@@ -56,7 +56,7 @@ def one_error(text):
 
 
 def test_a_result_is_its_files_a_record_and_a_manifest(with_trunk):
-    job = with_trunk.plan.evaluate("trunk", "fp", "all")
+    job = with_trunk.plan.losses.evaluate("trunk", "fp", "all")
     found = with_trunk.build(job)
     folder = with_trunk.folder / job.folder
     names = {path.name for path in folder.iterdir()}
@@ -68,8 +68,14 @@ def test_a_result_is_its_files_a_record_and_a_manifest(with_trunk):
     assert record["inputs"] == {
         path: with_trunk.manifest(job_).digest()
         for path, job_ in (
-            (with_trunk.plan.corpus("main").manifest, with_trunk.plan.corpus("main")),
-            (with_trunk.plan.train("trunk").manifest, with_trunk.plan.train("trunk")),
+            (
+                with_trunk.plan.corpora.corpus("main").manifest,
+                with_trunk.plan.corpora.corpus("main"),
+            ),
+            (
+                with_trunk.plan.trajectories.train("trunk").manifest,
+                with_trunk.plan.trajectories.train("trunk"),
+            ),
         )
     }
     assert str(with_trunk.folder) not in (folder / "record.json").read_text()
@@ -78,7 +84,7 @@ def test_a_result_is_its_files_a_record_and_a_manifest(with_trunk):
 
 
 def test_the_manifest_is_written_last(with_trunk):
-    job = with_trunk.plan.train("trunk")
+    job = with_trunk.plan.trajectories.train("trunk")
     with_trunk.build(job)
     folder = with_trunk.folder / job.folder
     written = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
@@ -87,7 +93,7 @@ def test_the_manifest_is_written_last(with_trunk):
 
 
 def test_a_failing_stage_leaves_nothing_to_be_seen(here, capsys):
-    job = here.plan.corpus("main")
+    job = here.plan.corpora.corpus("main")
     shutil.rmtree(here.folder / job.folder)
     assert here.attempt(job, train=10**9) == 1
     assert "lower its train" in one_error(capsys.readouterr().err)
@@ -96,7 +102,7 @@ def test_a_failing_stage_leaves_nothing_to_be_seen(here, capsys):
 
 
 def test_a_failing_stage_leaves_an_earlier_result_alone(here, capsys):
-    job = here.plan.corpus("main")
+    job = here.plan.corpora.corpus("main")
     before = visible(here.folder / job.folder)
     assert before
     assert here.attempt(job, train=10**9) == 1
@@ -105,7 +111,7 @@ def test_a_failing_stage_leaves_an_earlier_result_alone(here, capsys):
 
 
 def test_a_rebuild_removes_the_files_of_the_earlier_result(with_trunk):
-    job = with_trunk.plan.train("trunk")
+    job = with_trunk.plan.trajectories.train("trunk")
     found = with_trunk.build(job, last=6)
     kept = {name.split("/")[0] for name in visible(with_trunk.folder / job.folder)}
     assert kept == {name.split("/")[0] for name in found.files} | {"manifest.json", "record.json"}
@@ -116,12 +122,12 @@ def test_a_rebuild_removes_the_files_of_the_earlier_result(with_trunk):
 
 def test_jobs_that_share_a_folder_leave_each_others_files_alone(here):
     plan = here.plan
-    (here.folder / plan.results).mkdir(exist_ok=True)
-    other = here.folder / plan.results / "other.csv"
+    (here.folder / plan.site.results).mkdir(exist_ok=True)
+    other = here.folder / plan.site.results / "other.csv"
     other.write_text("kept")
-    copied = here.folder / plan.corpus("main").manifest
+    copied = here.folder / plan.corpora.corpus("main").manifest
     before = copied.read_bytes()
-    job = plan.collect()
+    job = plan.figures.collect()
     spec = {**specification(job), "inputs": {"measurements": []}}
     with chdir(here.folder):
         execute(spec)
@@ -130,7 +136,7 @@ def test_jobs_that_share_a_folder_leave_each_others_files_alone(here):
 
 
 def test_an_interrupted_job_of_another_specification_is_not_gone_on_from(here):
-    job = here.plan.train("trunk")
+    job = here.plan.trajectories.train("trunk")
     stale = here.folder / job.folder / ".work-0123456789abcdef"
     (stale / "out" / "step-0000099").mkdir(parents=True)
     (stale / "out" / "step-0000099" / "model.safetensors").write_bytes(b"stale")
@@ -140,7 +146,7 @@ def test_an_interrupted_job_of_another_specification_is_not_gone_on_from(here):
 
 
 def test_a_job_that_fails_while_its_result_is_published_leaves_no_manifest(here, trunk, capsys):
-    job = here.plan.train("trunk")
+    job = here.plan.trajectories.train("trunk")
     blocker = here.folder / job.folder / ".record.json.partial"
     blocker.mkdir(parents=True)
     assert here.attempt(job) == 1
@@ -155,8 +161,8 @@ def test_a_job_that_fails_while_its_result_is_published_leaves_no_manifest(here,
 
 
 def evaluate_with(here, harm, capsys):
-    job = here.plan.evaluate("trunk", "fp", "all")
-    source = here.folder / here.plan.train("trunk").folder
+    job = here.plan.losses.evaluate("trunk", "fp", "all")
+    source = here.folder / here.plan.trajectories.train("trunk").folder
     harm(source)
     assert here.attempt(job) == 1
     assert visible(here.folder / job.folder) == {}
@@ -190,7 +196,7 @@ def corrupt(source):
 )
 def test_a_damaged_checkpoint_is_named_with_the_remedy(with_trunk, capsys, harm, words):
     line, _ = evaluate_with(with_trunk, harm, capsys)
-    job = with_trunk.plan.train("trunk")
+    job = with_trunk.plan.trajectories.train("trunk")
     assert line.startswith("error: measure.loss trunk fp: ")
     assert all(word in line for word in words), line
     assert f"{job.folder}/step-0000024/model.safetensors" in line
@@ -208,7 +214,7 @@ def test_a_damaged_checkpoint_is_named_with_the_remedy(with_trunk, capsys, harm,
 )
 def test_a_damaged_manifest_is_named_with_the_remedy(with_trunk, capsys, harm, words):
     line, _ = evaluate_with(with_trunk, lambda source: harm(source / "manifest.json"), capsys)
-    assert f"{with_trunk.plan.train('trunk').manifest} {words}" in line
+    assert f"{with_trunk.plan.trajectories.train('trunk').manifest} {words}" in line
 
 
 def test_a_checkpoint_that_no_tool_reads_is_named(with_trunk, capsys):
@@ -229,7 +235,7 @@ def test_a_checkpoint_that_no_tool_reads_is_named(with_trunk, capsys):
 
 
 def test_an_error_in_a_stage_is_one_line_and_its_traceback_is_in_the_log(with_trunk, capsys):
-    job = with_trunk.plan.evaluate("trunk", "fp", "all")
+    job = with_trunk.plan.losses.evaluate("trunk", "fp", "all")
     assert with_trunk.attempt(job, blocks="many") == 1
     line = one_error(capsys.readouterr().err)
     assert f"traceback in {log_of(job)}" in line
@@ -237,7 +243,7 @@ def test_an_error_in_a_stage_is_one_line_and_its_traceback_is_in_the_log(with_tr
 
 
 def test_a_checkpoint_that_is_not_in_the_trajectory_is_a_problem(with_trunk, capsys):
-    job = with_trunk.plan.evaluate("trunk", "fp", "all")
+    job = with_trunk.plan.losses.evaluate("trunk", "fp", "all")
     assert with_trunk.attempt(job, steps=[5]) == 1
     line = one_error(capsys.readouterr().err)
     assert "has no checkpoint at step 5 (it has 12, from 2 to 24)" in line
@@ -265,12 +271,16 @@ def full_disk(workspace, trunk, tmp_path_factory):
         pytest.skip("no file system of one's own can be mounted here")
     folder = tmp_path_factory.mktemp("full")
     plan = workspace.plan
-    copy_results(workspace.folder, folder, [plan.corpus("main").folder, plan.train("trunk").folder])
+    copy_results(
+        workspace.folder,
+        folder,
+        [plan.corpora.corpus("main").folder, plan.trajectories.train("trunk").folder],
+    )
     jobs = [
-        plan.corpus("main"),
-        plan.train("trunk"),
-        plan.average("lawa"),
-        plan.quantize("trunk", "rtn3", "all"),
+        plan.corpora.corpus("main"),
+        plan.trajectories.train("trunk"),
+        plan.trajectories.average("lawa"),
+        plan.quantization.quantize("trunk", "rtn3", "all"),
     ]
     specs = [{**specification(job), "folder": f"small/{n}"} for n, job in enumerate(jobs)]
     (folder / "small").mkdir()
@@ -323,8 +333,8 @@ def test_the_warm_process_gives_the_bytes_of_a_plain_one(warm, here, trunk, rtn)
     assert warm.poll() is None
     plan = here.plan
     jobs = [
-        (plan.train("trunk"), trunk),
-        (plan.quantize("trunk", "rtn3", "all"), rtn),
+        (plan.trajectories.train("trunk"), trunk),
+        (plan.quantization.quantize("trunk", "rtn3", "all"), rtn),
     ]
     with chdir(here.folder):
         for job, plain in jobs:
@@ -373,7 +383,7 @@ def begins(here, job):
 
 def test_a_job_that_the_warm_process_dies_with_is_done_without_it(mortal, here, trunk):
     """The server is stopped before it takes the job, and then killed."""
-    job = here.plan.train("trunk")
+    job = here.plan.trajectories.train("trunk")
     mortal.send_signal(signal.SIGSTOP)
     client_ = start_job(here, job)
     wait_until(lambda: connected(client_), "the job finds no warm process")
@@ -395,7 +405,7 @@ def connected(process):
 
 
 def test_a_job_goes_on_when_the_warm_process_is_killed(mortal, here, trunk):
-    job = here.plan.train("trunk")
+    job = here.plan.trajectories.train("trunk")
     client_ = start_job(here, job)
     wait_until(begins(here, job), "training does not begin")
     mortal.kill()
@@ -405,7 +415,7 @@ def test_a_job_goes_on_when_the_warm_process_is_killed(mortal, here, trunk):
 
 
 def test_a_job_that_is_killed_in_the_warm_process_is_one_line(mortal, here):
-    job = here.plan.train("trunk")
+    job = here.plan.trajectories.train("trunk")
     client_ = start_job(here, job)
     wait_until(begins(here, job), "training does not begin")
     (child,) = children(mortal)
@@ -419,7 +429,7 @@ def test_a_job_that_is_killed_in_the_warm_process_is_one_line(mortal, here):
 
 
 def test_a_problem_in_the_warm_process_is_a_status_and_one_line(warm, here, capfd):
-    job = here.plan.evaluate("trunk", "fp", "all")
+    job = here.plan.losses.evaluate("trunk", "fp", "all")
     with chdir(here.folder):
         assert client.delegate(specification(job)) == 1
     assert "manifest.json is missing" in one_error(capfd.readouterr().err)
@@ -428,7 +438,7 @@ def test_a_problem_in_the_warm_process_is_a_status_and_one_line(warm, here, capf
 
 def test_a_plain_process_serves_where_there_is_no_warm_one(workspace, trunk, tmp_path):
     plan = workspace.plan
-    evaluated, measured = plan.evaluate("trunk", "fp", "all"), plan.measure("trunk", "fp")
+    evaluated, measured = plan.losses.evaluate("trunk", "fp", "all"), plan.measure("trunk", "fp")
     workspace.build(evaluated)
     workspace.build(measured)
     copy_results(workspace.folder, tmp_path, [evaluated.folder])

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 from ptq_dynamics import models
-from ptq_dynamics.corpus.splits import DTYPE
-from ptq_dynamics.corpus.tokens import TrainingData
+from ptq_dynamics.corpus.tokens import DTYPE, TrainingData
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.context import Progress
 from ptq_dynamics.problem import Problem
@@ -24,7 +23,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 @pytest.fixture
 def config(workspace):
-    return specification(workspace.plan.train("trunk"))["settings"]
+    return specification(workspace.plan.trajectories.train("trunk"))["settings"]
 
 
 @pytest.fixture
@@ -238,13 +237,13 @@ def test_a_damaged_state_is_a_problem(make, data, tmp_path, cut):
 
 
 def test_a_branch_is_one_uninterrupted_run_bit_for_bit(workspace, trunk, branch, tmp_path):
-    branched = workspace.plan.train("branch")
+    branched = workspace.plan.trajectories.train("branch")
     first, last = 12, 20
     with_cooldown = specification(branched)["settings"]["schedule"]
     assert (with_cooldown["start"], with_cooldown["length"]) == (first, last - first)
-    copy_results(workspace.folder, tmp_path, [workspace.plan.corpus("main").folder])
+    copy_results(workspace.folder, tmp_path, [workspace.plan.corpora.corpus("main").folder])
     single = Workspace(tmp_path, workspace.plan).build(
-        workspace.plan.train("trunk"), schedule=with_cooldown, last=last
+        workspace.plan.trajectories.train("trunk"), schedule=with_cooldown, last=last
     )
     for point in trajectory.checkpoints(branch):
         one = load_file(branch.folder / point.folder / "model.safetensors")
@@ -379,8 +378,8 @@ def test_training_lowers_the_loss(trunk):
 def test_a_diverged_run_stops_with_one_line_and_leaves_its_curve(
     workspace, corpus, tmp_path, capsys, when
 ):
-    job = workspace.plan.train("trunk")
-    copy_results(workspace.folder, tmp_path, [workspace.plan.corpus("main").folder])
+    job = workspace.plan.trajectories.train("trunk")
+    copy_results(workspace.folder, tmp_path, [workspace.plan.corpora.corpus("main").folder])
     here = Workspace(tmp_path, workspace.plan)
     schedule = {**specification(job)["settings"]["schedule"], "peak": 1e30}
     changes = {"log_every": 1} if when == "logged" else {"log_every": 1000}

@@ -121,12 +121,12 @@ def test_an_environment_that_cannot_be_installed_says_so(
     lock.write_text("ptq-dynamics-has-no-such-package==1.0\n")
     monkeypatch.chdir(tmp_path)
     plan = Plan(load({"scale": "smoke", "seed": 1, "figures": "all"}, ROOT / "config"), ROOT)
-    job = json.loads(plan.environment("gptqmodel").spec())
+    job = json.loads(plan.quantization.environment("gptqmodel").spec())
     job["settings"]["lock"] = str(lock)
     assert execute(job) == 1
     errors = [line for line in capfd.readouterr().err.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1 and "gptqmodel" in errors[0] and "broken.txt" in errors[0], errors
-    assert not Path(plan.environment("gptqmodel").manifest).exists()
+    assert not Path(plan.quantization.environment("gptqmodel").manifest).exists()
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from support import ROOT, artifacts, copy_results, differing, visible
 
 @pytest.fixture(scope="module")
 def trajectories(built):
-    figures = [built.plan.config.figures[name] for name in built.chosen]
+    figures = [built.plan.site.config.figures[name] for name in built.chosen]
     return {name for figure in figures for members in figure.curves.values() for name in members}
 
 
@@ -117,10 +117,11 @@ def test_a_figure_shows_its_measurements(built):
 
 def test_branches_begin_with_the_bytes_of_their_trunk(built):
     for name in ("rainbow-036", "wsd-3e-3"):
-        first, _ = built.plan.timeline.ends(name)
-        trunk = built.plan.config.runs.runs[name].trunk
+        first, _ = built.plan.site.timeline.ends(name)
+        trunk = built.plan.site.config.runs.runs[name].trunk
         here, there = (
-            manifest.read(built.folder / built.plan.train(run).manifest) for run in (name, trunk)
+            manifest.read(built.folder / built.plan.trajectories.train(run).manifest)
+            for run in (name, trunk)
         )
         file = f"step-{first:07d}/model.safetensors"
         assert here.files[file] == there.files[file], name
@@ -152,7 +153,7 @@ def test_jobs_give_the_same_bytes_without_the_warm_process(built, tmp_path):
 def test_every_rule_and_every_figure_is_a_target(built):
     listed = built.process([SNAKEMAKE, "--list", "--config", "scale=smoke"]).stdout.split()
     assert {"figures", "train", "quantize", "evaluate", "measure", "collect"} <= set(listed)
-    assert set(built.plan.figures) <= set(listed)
+    assert set(built.plan.figures.chosen) <= set(listed)
     one = built.snakemake("-n", targets=("fig06",))
     assert one.returncode == 0 and "Nothing to be done" in one.stdout + one.stderr
 
@@ -164,7 +165,7 @@ def test_every_figure_can_be_planned_at_every_scale(built, scale):
     said = done.stdout + done.stderr
     assert done.returncode == 0, said[-2000:]
     counts = dict(re.findall(r"^(\w+) +(\d+)$", said, flags=re.M))
-    assert int(counts["figure"]) == len(built.plan.config.figures), said[-2000:]
+    assert int(counts["figure"]) == len(built.plan.site.config.figures), said[-2000:]
     assert int(counts["train"]) > 20 and int(counts["quantize"]) > 20, said[-2000:]
 
 

@@ -18,7 +18,7 @@ def rules(stale):
 
 def train_jobs(project):
     """All runs behind the chosen figures, as jobs."""
-    figures = (project.plan.figure(name) for name in project.chosen)
+    figures = (project.plan.figures.figure(name) for name in project.chosen)
     pattern = re.compile(r"results/smoke/train/([^/]+)/")
     found = {path for job in figures for path in job.inputs["runs"]}
     return {f"train:{pattern.match(path)[1]}" for path in found}
@@ -95,7 +95,7 @@ def figure_jobs(built):
 
 
 def test_an_edit_of_a_layout_redraws_its_figures(built):
-    figures = built.plan.config.figures
+    figures = built.plan.site.config.figures
     drawn = {name for name in built.chosen if figures[name].layout == figures["fig04"].layout}
     assert edit(built, FIG04) == {f"figure:{name}" for name in drawn} != figure_jobs(built)
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ptq_dynamics import config, models
-from ptq_dynamics.corpus import splits
+from ptq_dynamics.corpus import tokens
 from ptq_dynamics.corpus.embedded import save_tokenizer, train_tokenizer
 from ptq_dynamics.corpus.tokens import TrainingData
 from ptq_dynamics.jobs import manifest
@@ -53,30 +53,30 @@ def main() -> None:
 
 def _compute(plan: Plan, folder: Path) -> Iterator[Row]:
     """Training, evaluation and quantization of a fresh model on random tokens."""
-    job = plan.train(next(iter(plan.config.runs.runs))).settings
-    shape, vocabulary = job["model"], job["model"]["vocabulary"]
+    job = plan.trajectories.train(next(iter(plan.site.config.runs.runs))).settings
+    context, vocabulary = job.context, job.model.vocabulary
     generator = np.random.default_rng(0)
-    stored = splits.dtype(vocabulary)
-    stream = generator.integers(0, vocabulary, 400 * shape["context"] + 1, dtype=stored)
+    stored = tokens.dtype(vocabulary)
+    stream = generator.integers(0, vocabulary, 400 * context + 1, dtype=stored)
     (folder / "corpus").mkdir()
-    stream.tofile(folder / "corpus" / splits.file_name("train"))
-    about = {splits.DTYPE: stored.name}
+    stream.tofile(folder / "corpus" / tokens.file_name("train"))
+    about = {tokens.DTYPE: stored.name}
     corpus = manifest.describe(folder / "corpus", folder / "corpus/manifest.json", about)
     save_tokenizer(train_tokenizer(["a text for a tokenizer"], 257), folder / "tokenizer")
     trainer = Trainer(job, folder, folder / "tokenizer")
-    data = TrainingData(corpus, shape["context"], job["batch"], 0)
+    data = TrainingData(corpus, context, job.batch, 0)
     trainer.update(data.at(0))
     steps, seconds = _repeat(lambda: trainer.update(data.at(trainer.step)))
     yield "training", f"{steps * trainer.tokens_per_step / seconds:,.0f} tokens/s"
     trainer.model.save_pretrained(folder / "model")
     model = models.load(folder / "model")
-    blocks = torch.from_numpy(stream[:-1].astype(np.int64).reshape(-1, shape["context"]))
-    batch = plan.config.scale.evaluation.batch
+    blocks = torch.from_numpy(stream[:-1].astype(np.int64).reshape(-1, context))
+    batch = plan.site.config.scale.evaluation.batch
     passes, seconds = _repeat(lambda: loss.block_losses(model, blocks, batch))
     yield "evaluation", f"{passes * blocks.numel() / seconds:,.0f} tokens/s"
-    job = plan.quantize("wsd-3e-3", "gptq-4bit", _last(plan))
-    settings = decode(gptq.run, encode(job.settings)).quantizer
-    sizes = plan.config.scale.calibration
+    quantization = plan.quantization.quantize("wsd-3e-3", "gptq-4bit", _last(plan))
+    settings = decode(gptq.run, encode(quantization.settings)).quantizer
+    sizes = plan.site.config.scale.calibration
     calibration = Calibration(blocks[: sizes.sequences], sizes.batch)
     gptq.quantize(folder / "model", calibration, settings)
     count, seconds = _repeat(lambda: gptq.quantize(folder / "model", calibration, settings))
@@ -84,7 +84,7 @@ def _compute(plan: Plan, folder: Path) -> Iterator[Row]:
 
 
 def _last(plan: Plan) -> str:
-    return list(plan.timeline.shards("wsd-3e-3"))[-1]
+    return list(plan.site.timeline.shards("wsd-3e-3"))[-1]
 
 
 def _repeat(action: Callable[[], object]) -> tuple[int, float]:

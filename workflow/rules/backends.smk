@@ -10,28 +10,28 @@ rule environment:
     conda:
         "../../envs/main.yaml"
     params:
-        job=lambda w: plan.environment(w.tool).spec(),
+        job=lambda w: plan.quantization.environment(w.tool).spec(),
     shell:
         "python -m ptq_dynamics.jobs.run --job {params.job:q}"
 
 
 rule comparison:
     input:
-        plan.backends().needs,
+        plan.backends.comparison().needs,
     output:
-        f"{plan.results}/backends/manifest.json",
-        f"{plan.results}/backends/record.json",
+        f"{RESULTS}/backends/manifest.json",
+        f"{RESULTS}/backends/record.json",
     log:
-        f"{plan.results}/backends/.log",
+        f"{RESULTS}/backends/.log",
     conda:
         "../../envs/main.yaml"
     params:
-        job=plan.backends().spec(),
+        job=plan.backends.comparison().spec(),
     shell:
         "python -m ptq_dynamics.jobs.run --job {params.job:q}"
 
 
 rule backends:
     input:
-        plan.backends().outputs,
+        plan.backends.comparison().outputs,
     localrule: True

@@ -3,29 +3,29 @@
 
 rule figure:
     input:
-        lambda w: plan.figure(w.figure).needs,
+        lambda w: plan.figures.figure(w.figure).needs,
     output:
-        f"{plan.pictures}/{{figure}}.pdf",
-        f"{plan.pictures}/{{figure}}.png",
-        f"{plan.pictures}/{{figure}}.csv",
-        f"{plan.pictures}/{{figure}}.manifest.json",
-        f"{plan.pictures}/{{figure}}.record.json",
+        f"{plan.site.pictures}/{{figure}}.pdf",
+        f"{plan.site.pictures}/{{figure}}.png",
+        f"{plan.site.pictures}/{{figure}}.csv",
+        f"{plan.site.pictures}/{{figure}}.manifest.json",
+        f"{plan.site.pictures}/{{figure}}.record.json",
     log:
-        f"{plan.pictures}/.{{figure}}.log",
+        f"{plan.site.pictures}/.{{figure}}.log",
     priority: 20
     conda:
         "../../envs/main.yaml"
     params:
-        job=lambda w: plan.figure(w.figure).spec(),
+        job=lambda w: plan.figures.figure(w.figure).spec(),
     shell:
         "python -m ptq_dynamics.jobs.run --job {params.job:q}"
 
 
-for name in plan.config.figures:
+for name in plan.site.config.figures:
 
     rule:
         name:
             name
         input:
-            plan.figure(name).outputs,
+            plan.figures.figure(name).outputs,
         localrule: True

@@ -3,50 +3,58 @@
 
 rule curvature:
     input:
-        lambda w: plan.curvature(w.trajectory, w.probe, w.shard).needs,
+        lambda w: plan.geometry.curvature(
+            w.trajectory, w.probe, w.shard, int(w.seed)
+        ).needs,
     output:
-        f"{plan.results}/curvature/{{trajectory}}/{{probe}}/{{shard}}/manifest.json",
-        f"{plan.results}/curvature/{{trajectory}}/{{probe}}/{{shard}}/record.json",
+        f"{RESULTS}/curvature/{{trajectory}}/seed-{{seed}}/{{probe}}/{{shard}}/manifest.json",
+        f"{RESULTS}/curvature/{{trajectory}}/seed-{{seed}}/{{probe}}/{{shard}}/record.json",
     log:
-        f"{plan.results}/curvature/{{trajectory}}/{{probe}}/{{shard}}/.log",
+        f"{RESULTS}/curvature/{{trajectory}}/seed-{{seed}}/{{probe}}/{{shard}}/.log",
     conda:
         "../../envs/main.yaml"
-    threads: plan.config.scale.threads
+    threads: THREADS
     params:
-        job=lambda w: plan.curvature(w.trajectory, w.probe, w.shard).spec(),
+        job=lambda w: plan.geometry.curvature(
+            w.trajectory, w.probe, w.shard, int(w.seed)
+        ).spec(),
     shell:
         "python -m ptq_dynamics.jobs.run --job {params.job:q}"
 
 
 rule landscape:
     input:
-        lambda w: plan.landscape(w.trajectory, w.quantizer, int(w.steps)).needs,
+        lambda w: plan.geometry.landscape(
+            w.trajectory, w.quantizer, int(w.steps), int(w.seed)
+        ).needs,
     output:
-        f"{plan.results}/landscape/{{trajectory}}/{{quantizer}}/back-{{steps}}/manifest.json",
-        f"{plan.results}/landscape/{{trajectory}}/{{quantizer}}/back-{{steps}}/record.json",
+        f"{RESULTS}/landscape/{{trajectory}}/seed-{{seed}}/{{quantizer}}/back-{{steps}}/manifest.json",
+        f"{RESULTS}/landscape/{{trajectory}}/seed-{{seed}}/{{quantizer}}/back-{{steps}}/record.json",
     log:
-        f"{plan.results}/landscape/{{trajectory}}/{{quantizer}}/back-{{steps}}/.log",
+        f"{RESULTS}/landscape/{{trajectory}}/seed-{{seed}}/{{quantizer}}/back-{{steps}}/.log",
     conda:
         "../../envs/main.yaml"
-    threads: plan.config.scale.threads
+    threads: THREADS
     params:
-        job=lambda w: plan.landscape(w.trajectory, w.quantizer, int(w.steps)).spec(),
+        job=lambda w: plan.geometry.landscape(
+            w.trajectory, w.quantizer, int(w.steps), int(w.seed)
+        ).spec(),
     shell:
         "python -m ptq_dynamics.jobs.run --job {params.job:q}"
 
 
 rule components:
     input:
-        lambda w: plan.components(w.figure).needs,
+        lambda w: plan.figures.components(w.figure).needs,
     output:
-        f"{plan.results}/components/{{figure}}/manifest.json",
-        f"{plan.results}/components/{{figure}}/record.json",
+        f"{RESULTS}/components/{{figure}}/manifest.json",
+        f"{RESULTS}/components/{{figure}}/record.json",
     log:
-        f"{plan.results}/components/{{figure}}/.log",
+        f"{RESULTS}/components/{{figure}}/.log",
     conda:
         "../../envs/main.yaml"
-    threads: plan.config.scale.threads
+    threads: THREADS
     params:
-        job=lambda w: plan.components(w.figure).spec(),
+        job=lambda w: plan.figures.components(w.figure).spec(),
     shell:
         "python -m ptq_dynamics.jobs.run --job {params.job:q}"

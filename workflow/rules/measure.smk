@@ -1,51 +1,39 @@
-# Losses of full-precision and quantized checkpoints, and the tidy tables made of them.
+# Losses of full-precision and quantized checkpoints, and the table of all measurements.
 
 
 rule evaluate:
     input:
-        lambda w: plan.evaluate(w.trajectory, w.method, w.shard).needs,
+        lambda w: plan.losses.evaluate(
+            w.trajectory, w.method, w.shard, int(w.seed)
+        ).needs,
     output:
-        f"{plan.results}/evaluate/{{trajectory}}/{{method}}/{{shard}}/manifest.json",
-        f"{plan.results}/evaluate/{{trajectory}}/{{method}}/{{shard}}/record.json",
+        f"{RESULTS}/evaluate/{{trajectory}}/seed-{{seed}}/{{method}}/{{shard}}/manifest.json",
+        f"{RESULTS}/evaluate/{{trajectory}}/seed-{{seed}}/{{method}}/{{shard}}/record.json",
     log:
-        f"{plan.results}/evaluate/{{trajectory}}/{{method}}/{{shard}}/.log",
+        f"{RESULTS}/evaluate/{{trajectory}}/seed-{{seed}}/{{method}}/{{shard}}/.log",
     conda:
         "../../envs/main.yaml"
-    threads: plan.config.scale.threads
+    threads: THREADS
     params:
-        job=lambda w: plan.evaluate(w.trajectory, w.method, w.shard).spec(),
-    shell:
-        "python -m ptq_dynamics.jobs.run --job {params.job:q}"
-
-
-rule measure:
-    input:
-        lambda w: plan.measure(w.trajectory, w.method).needs,
-    output:
-        f"{plan.results}/measure/{{trajectory}}/{{method}}/manifest.json",
-        f"{plan.results}/measure/{{trajectory}}/{{method}}/record.json",
-    log:
-        f"{plan.results}/measure/{{trajectory}}/{{method}}/.log",
-    conda:
-        "../../envs/main.yaml"
-    params:
-        job=lambda w: plan.measure(w.trajectory, w.method).spec(),
+        job=lambda w: plan.losses.evaluate(
+            w.trajectory, w.method, w.shard, int(w.seed)
+        ).spec(),
     shell:
         "python -m ptq_dynamics.jobs.run --job {params.job:q}"
 
 
 rule collect:
     input:
-        plan.collect().needs,
+        plan.figures.collect().needs,
     output:
-        f"{plan.results}/measurements.csv",
-        f"{plan.results}/measurements.manifest.json",
-        f"{plan.results}/measurements.record.json",
+        f"{RESULTS}/measurements.csv",
+        f"{RESULTS}/measurements.manifest.json",
+        f"{RESULTS}/measurements.record.json",
     log:
-        f"{plan.results}/.measurements.log",
+        f"{RESULTS}/.measurements.log",
     conda:
         "../../envs/main.yaml"
     params:
-        job=plan.collect().spec(),
+        job=plan.figures.collect().spec(),
     shell:
         "python -m ptq_dynamics.jobs.run --job {params.job:q}"

@@ -1,18 +1,22 @@
-# Quantized checkpoints, one job for every trajectory, quantizer and shard.
+# Quantized checkpoints, one job for every trajectory, seed, quantizer and shard.
 
 
 rule quantize:
     input:
-        lambda w: plan.quantize(w.trajectory, w.quantizer, w.shard).needs,
+        lambda w: plan.quantization.quantize(
+            w.trajectory, w.quantizer, w.shard, int(w.seed)
+        ).needs,
     output:
-        f"{plan.results}/quantize/{{trajectory}}/{{quantizer}}/{{shard}}/manifest.json",
-        f"{plan.results}/quantize/{{trajectory}}/{{quantizer}}/{{shard}}/record.json",
+        f"{RESULTS}/quantize/{{trajectory}}/seed-{{seed}}/{{quantizer}}/{{shard}}/manifest.json",
+        f"{RESULTS}/quantize/{{trajectory}}/seed-{{seed}}/{{quantizer}}/{{shard}}/record.json",
     log:
-        f"{plan.results}/quantize/{{trajectory}}/{{quantizer}}/{{shard}}/.log",
+        f"{RESULTS}/quantize/{{trajectory}}/seed-{{seed}}/{{quantizer}}/{{shard}}/.log",
     conda:
         "../../envs/main.yaml"
-    threads: plan.config.scale.threads
+    threads: THREADS
     params:
-        job=lambda w: plan.quantize(w.trajectory, w.quantizer, w.shard).spec(),
+        job=lambda w: plan.quantization.quantize(
+            w.trajectory, w.quantizer, w.shard, int(w.seed)
+        ).spec(),
     shell:
         "python -m ptq_dynamics.jobs.run --job {params.job:q}"

@@ -3,49 +3,49 @@
 
 rule corpus:
     output:
-        f"{plan.results}/corpus/{{corpus}}/manifest.json",
-        f"{plan.results}/corpus/{{corpus}}/record.json",
+        f"{RESULTS}/corpus/{{corpus}}/manifest.json",
+        f"{RESULTS}/corpus/{{corpus}}/record.json",
     log:
-        f"{plan.results}/corpus/{{corpus}}/.log",
+        f"{RESULTS}/corpus/{{corpus}}/.log",
     conda:
         "../../envs/main.yaml"
     threads: workflow.cores
     params:
-        job=lambda w: plan.corpus(w.corpus).spec(),
+        job=lambda w: plan.corpora.corpus(w.corpus).spec(),
     shell:
         "python -m ptq_dynamics.jobs.run --job {params.job:q}"
 
 
 rule train:
     input:
-        lambda w: plan.train(w.run).needs,
+        lambda w: plan.trajectories.train(w.run, int(w.seed)).needs,
     output:
-        f"{plan.results}/train/{{run}}/manifest.json",
-        f"{plan.results}/train/{{run}}/record.json",
+        f"{RESULTS}/train/{{run}}/seed-{{seed}}/manifest.json",
+        f"{RESULTS}/train/{{run}}/seed-{{seed}}/record.json",
     log:
-        f"{plan.results}/train/{{run}}/.log",
+        f"{RESULTS}/train/{{run}}/seed-{{seed}}/.log",
     priority: 10
     conda:
         "../../envs/main.yaml"
-    threads: plan.config.scale.threads
+    threads: THREADS
     params:
-        job=lambda w: plan.train(w.run).spec(),
+        job=lambda w: plan.trajectories.train(w.run, int(w.seed)).spec(),
     shell:
         "python -m ptq_dynamics.jobs.run --job {params.job:q}"
 
 
 rule average:
     input:
-        lambda w: plan.average(w.average).needs,
+        lambda w: plan.trajectories.average(w.average, w.shard, int(w.seed)).needs,
     output:
-        f"{plan.results}/average/{{average}}/manifest.json",
-        f"{plan.results}/average/{{average}}/record.json",
+        f"{RESULTS}/average/{{average}}/seed-{{seed}}/{{shard}}/manifest.json",
+        f"{RESULTS}/average/{{average}}/seed-{{seed}}/{{shard}}/record.json",
     log:
-        f"{plan.results}/average/{{average}}/.log",
+        f"{RESULTS}/average/{{average}}/seed-{{seed}}/{{shard}}/.log",
     conda:
         "../../envs/main.yaml"
-    threads: plan.config.scale.threads
+    threads: THREADS
     params:
-        job=lambda w: plan.average(w.average).spec(),
+        job=lambda w: plan.trajectories.average(w.average, w.shard, int(w.seed)).spec(),
     shell:
         "python -m ptq_dynamics.jobs.run --job {params.job:q}"

@@ -4,13 +4,15 @@ Configuration holds what is built. Everything here is checked before any job sta
 the file, the key, the value and what is allowed.
 """
 
+from ptq_dynamics.config.averages import Lawa, Line
 from ptq_dynamics.config.fields import SCALES
 from ptq_dynamics.config.figures import Figure, Landscapes, Losses, Pca
+from ptq_dynamics.config.kinds import Point, Trajectory, require
 from ptq_dynamics.config.loading import Config, load, read_yaml
 from ptq_dynamics.config.names import FULL_PRECISION
 from ptq_dynamics.config.queries import Evaluated, Query
-from ptq_dynamics.config.runs import Branch, Interpolation, Lawa, Whole
-from ptq_dynamics.config.scale import DatasetsCorpus, EmbeddedCorpus, ModelShape
+from ptq_dynamics.config.runs import Branch, Run, Whole
+from ptq_dynamics.config.scale import ModelShape
 from ptq_dynamics.config.schemas import schemas
 
 __all__ = [
@@ -18,19 +20,21 @@ __all__ = [
     "SCALES",
     "Branch",
     "Config",
-    "DatasetsCorpus",
-    "EmbeddedCorpus",
     "Evaluated",
     "Figure",
-    "Interpolation",
     "Landscapes",
     "Lawa",
+    "Line",
     "Losses",
     "ModelShape",
     "Pca",
+    "Point",
     "Query",
+    "Run",
+    "Trajectory",
     "Whole",
     "load",
     "read_yaml",
+    "require",
     "schemas",
 ]

@@ -1,37 +1,72 @@
-"""Types of config/runs.yaml: runs and averages."""
+"""Runs in config/runs.yaml, one class a kind (see `kinds`)."""
 
-from typing import Annotated, Any, Literal
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from ptq_dynamics.config.fields import Rate, Share, Strict
+from ptq_dynamics.config.averages import Average
+from ptq_dynamics.config.fields import Count, Rate, Share, Strict
+from ptq_dynamics.config.kinds import Point, RunDefaults, Timeline, Trajectory, require
 from ptq_dynamics.config.names import Named
+from ptq_dynamics.config.scale import ModelShape
+from ptq_dynamics.problem import Problem
+from ptq_dynamics.trajectories.optimizers.kinds import Optimizer
+from ptq_dynamics.trajectories.trajectory import step_id
 
-OptimizerKind = Literal["adamw", "adamw-independent", "adamc"]
-
-
-class Optimizer(Strict):
-    """A kind of AdamW and its settings; `clip` is the largest gradient norm.
-
-    In one step at rate lr, weight decay takes from a weight p: adamw, p·lr·weight_decay;
-    adamw-independent, p·(lr/peak)·weight_decay; adamc, p·lr·(lr/peak)·weight_decay.
-    """
-
-    kind: OptimizerKind
-    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]]
-    eps: Rate
-    weight_decay: Annotated[float, Field(ge=0)]
-    clip: Rate
+Seeds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+CooldownShape = Literal["linear", "1-sqrt"]
 
 
-class OptimizerChange(Strict):
-    """What a run's optimizer has other than the default."""
+class Run(Trajectory):
+    """What is trained here."""
 
-    kind: OptimizerKind | None = None
-    weight_decay: Annotated[float, Field(ge=0)] | None = None
+    stage: ClassVar[str] = "trajectories.train"
+    floor: Annotated[float, Field(ge=0, le=1)] = 0.0
+    checkpoint_every: Share | None = None
+    seeds: Seeds | None = None
+
+    def run(self, name: str, timeline: Timeline) -> str:
+        """Itself."""
+        return name
+
+    def sources(self) -> Mapping[str, str]:
+        """None: it begins with fresh weights."""
+        return {}
+
+    @abstractmethod
+    def whole(self, timeline: Timeline) -> "Whole":
+        """The run from fresh weights that it is, or branches from."""
+
+    @abstractmethod
+    def ends(self, timeline: Timeline) -> tuple[int, int]:
+        """First and last step."""
+
+    @abstractmethod
+    def measured_every(self, timeline: Timeline) -> int:
+        """Steps between the checkpoints that are measured."""
+
+    def spacing(self, timeline: Timeline) -> int:
+        """Steps between its checkpoints."""
+        return timeline.steps(self.checkpoint_every or timeline.defaults.checkpoint_every)
+
+    def checkpoints(self, timeline: Timeline) -> list[Point]:
+        """The multiples of the spacing and both ends, but not step 0."""
+        (first, last), every = self.ends(timeline), self.spacing(timeline)
+        inner = range(first - first % every + every, last, every)
+        steps = sorted({*([first] if first else []), *inner, last})
+        return [Point(step_id(step), step) for step in steps]
+
+    def measured(self, timeline: Timeline) -> list[Point]:
+        """One so often from its beginning, and both ends."""
+        (first, last), every = self.ends(timeline), self.measured_every(timeline)
+        points = self.checkpoints(timeline)
+        steps = {points[0].step, *range(first, last, every), last}
+        return [point for point in points if point.step in steps]
 
 
-class Whole(Strict):
+class Whole(Run):
     """A run from fresh weights; `floor` is the final share of the peak learning rate; `cooldown`
     and `shape` belong to the schedule wsd."""
 
@@ -40,13 +75,11 @@ class Whole(Strict):
     peak_lr: Rate
     length: Share
     cooldown: Share | None = None
-    shape: Literal["linear", "1-sqrt"] = "linear"
+    shape: CooldownShape = "linear"
     warmup: Share | None = None
-    floor: Annotated[float, Field(ge=0, le=1)] = 0.0
-    checkpoint_every: Share | None = None
     state_every: Share | None = None
     state_at: list[Share] = []
-    optimizer: OptimizerChange = OptimizerChange()
+    optimizer: Optimizer | None = None
 
     @model_validator(mode="after")
     def _has_cooldown(self) -> "Whole":
@@ -60,16 +93,134 @@ class Whole(Strict):
             )
         return self
 
+    def whole(self, timeline: Timeline) -> "Whole":
+        """Itself."""
+        return self
 
-class Branch(Strict):
-    """A cooldown that goes on from another run's state; `floor` as a share of the peak."""
+    def model_shape(self, timeline: Timeline) -> ModelShape:
+        """That of its model in the scale."""
+        return timeline.scale.models[self.model]
+
+    def seeds_in(self, timeline: Timeline) -> tuple[int, ...]:
+        """Its own, or the configuration's."""
+        return tuple(self.seeds) if self.seeds else timeline.seeds
+
+    def ends(self, timeline: Timeline) -> tuple[int, int]:
+        """From 0 to its length."""
+        return 0, timeline.steps(self.length)
+
+    def warmup_steps(self, timeline: Timeline) -> int:
+        """Steps of its warmup."""
+        return timeline.steps(self.warmup or timeline.defaults.warmup)
+
+    def state_steps(self, timeline: Timeline) -> list[int]:
+        """Steps at which it keeps its whole state for others to branch off."""
+        every = timeline.steps(self.state_every) if self.state_every else None
+        regular = range(every, timeline.steps(self.length) + 1, every) if every else ()
+        return sorted({*regular, *map(timeline.steps, self.state_at)})
+
+    def measured_every(self, timeline: Timeline) -> int:
+        """As the scale says; a short run more often."""
+        measure, spacing = timeline.scale.measure, self.spacing(timeline)
+        at_most = timeline.steps(self.length) // measure.trunk_least
+        return min(timeline.steps(measure.trunk_every), max(spacing, at_most // spacing * spacing))
+
+    def check(self, place: str, timeline: Timeline) -> None:
+        """Its model is known, and its warmup ends before its cooldown begins."""
+        require(f"{place}.model", "model", [self.model], timeline.scale.models)
+        warmup = self.warmup_steps(timeline)
+        cooldown = timeline.steps(self.cooldown) if self.cooldown else 0
+        steady = timeline.steps(self.length) - cooldown
+        if warmup >= steady:
+            raise Problem(
+                f"{place}.warmup is {warmup} steps of the {steady} before the end or the cooldown; "
+                "lower warmup, or make the run longer"
+            )
+
+
+class Branch(Run):
+    """A cooldown that goes on from another run's state; `floor` as a share of the peak.
+
+    A phase with `corpus`, `batch` (sequences) or `context` (tokens) of its own begins its data
+    anew; without, it goes on with the data of its trunk.
+    """
 
     trunk: str
     at: Share
     cooldown: Share
-    shape: Literal["linear", "1-sqrt"] = "linear"
-    floor: Annotated[float, Field(ge=0, le=1)] = 0.0
-    checkpoint_every: Share | None = None
+    shape: CooldownShape = "linear"
+    corpus: str | None = None
+    batch: Count | None = None
+    context: Count | None = None
+
+    def sources(self) -> Mapping[str, str]:
+        """Its trunk."""
+        return {"trunk": self.trunk}
+
+    def whole(self, timeline: Timeline) -> "Whole":
+        """Its trunk."""
+        trunk = timeline.trajectory(self.trunk)
+        assert isinstance(trunk, Whole)
+        return trunk
+
+    def model_shape(self, timeline: Timeline) -> ModelShape:
+        """Its trunk's, with what the phase has of its own."""
+        own = {"corpus": self.corpus, "batch": self.batch, "context": self.context}
+        changes = {name: value for name, value in own.items() if value is not None}
+        return self.whole(timeline).model_shape(timeline).model_copy(update=changes)
+
+    def has_own_data(self) -> bool:
+        """Whether the phase begins its data anew."""
+        return any(value is not None for value in (self.corpus, self.batch, self.context))
+
+    def seeds_in(self, timeline: Timeline) -> tuple[int, ...]:
+        """Its own, or its trunk's."""
+        return tuple(self.seeds) if self.seeds else super().seeds_in(timeline)
+
+    def ends(self, timeline: Timeline) -> tuple[int, int]:
+        """From where it branches off to the end of its cooldown."""
+        first = timeline.steps(self.at)
+        return first, first + timeline.steps(self.cooldown)
+
+    def measured_every(self, timeline: Timeline) -> int:
+        """As the scale says for cooldowns."""
+        return timeline.steps(timeline.scale.measure.cooldown_every)
+
+    def check(self, place: str, timeline: Timeline) -> None:
+        """Its trunk has a constant rate, its seeds, and a state where it branches off."""
+        constant = timeline.constant_runs()
+        if self.trunk not in constant:
+            raise Problem(
+                f"{place}.trunk is {self.trunk!r}; it must be a run with a constant learning rate: "
+                f"{', '.join(constant)}"
+            )
+        trunk = self.whole(timeline)
+        if self.at > trunk.length:
+            raise Problem(
+                f"{place}.at is {self.at}, after the end of its trunk {self.trunk} at "
+                f"{trunk.length}; branch earlier, or make the trunk longer"
+            )
+        step, kept = timeline.steps(self.at), trunk.state_steps(timeline)
+        if step not in kept:
+            near = sorted(kept, key=lambda other: abs(other - step))[:3]
+            raise Problem(
+                f"{place}.at is step {step}, where its trunk {self.trunk} keeps no state to branch "
+                f"from (the nearest: {near or 'none'}); change at, or state_every or state_at of "
+                "the trunk"
+            )
+        missing = sorted({*self.seeds_in(timeline)} - {*trunk.seeds_in(timeline)})
+        if missing:
+            raise Problem(
+                f"{place}.seeds has {missing[0]}, which its trunk {self.trunk} has not; add it "
+                "there, or leave seeds out to have those of the trunk"
+            )
+        shape = self.model_shape(timeline)
+        require(f"{place}.corpus", "corpus", [shape.corpus], timeline.scale.corpora)
+        if shape.context > trunk.model_shape(timeline).context:
+            raise Problem(
+                f"{place}.context is {shape.context}, longer than its model's "
+                f"{trunk.model_shape(timeline).context}; lower it, or give the model more"
+            )
 
 
 def _kind_of_run(data: Any) -> str:
@@ -77,50 +228,14 @@ def _kind_of_run(data: Any) -> str:
     return "branch" if has_trunk else "whole"
 
 
-Run = Annotated[
+AnyRun = Annotated[
     Annotated[Whole, Tag("whole")] | Annotated[Branch, Tag("branch")], Discriminator(_kind_of_run)
 ]
-
-
-class Lawa(Strict):
-    """Uniform mean of the last `window` checkpoints, one `every` so often, of one run."""
-
-    trajectory: str
-    every: Share
-    window: Annotated[int, Field(ge=2)]
-
-
-class Interpolation(Strict):
-    """The line from the last checkpoint of one trajectory to that of another, in `points` equal
-    steps, both ends counted."""
-
-    start: str
-    end: str
-    points: Annotated[int, Field(ge=2)]
-
-
-def _kind_of_average(data: Any) -> str:
-    line = "start" in data if isinstance(data, dict) else isinstance(data, Interpolation)
-    return "line" if line else "lawa"
-
-
-Average = Annotated[
-    Annotated[Lawa, Tag("lawa")] | Annotated[Interpolation, Tag("line")],
-    Discriminator(_kind_of_average),
-]
-
-
-class RunDefaults(Strict):
-    """What runs share unless they say otherwise."""
-
-    optimizer: Optimizer
-    warmup: Share
-    checkpoint_every: Share
 
 
 class Runs(Strict):
     """Controlled runs and the averages of their checkpoints, by name."""
 
     defaults: RunDefaults
-    runs: Named[Run]
+    runs: Named[AnyRun]
     averages: Named[Average]

@@ -1,6 +1,5 @@
 """Types of config/scales/SCALE.yaml: the numbers of one scale."""
 
-import re
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -22,6 +21,17 @@ class ModelShape(Strict):
     batch: Count
     micro_batch: Count | None = None
     corpus: str = "main"
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """Input widths of its quantized layers."""
+        return self.width, self.feedforward
+
+    @property
+    def weights(self) -> tuple[object, ...]:
+        """What two models have alike whose weights can be averaged."""
+        shape = (self.layers, self.width, self.heads, self.feedforward, self.rotary_fraction)
+        return (*shape, self.corpus)
 
     @model_validator(mode="after")
     def _divides(self) -> "ModelShape":
@@ -47,25 +57,8 @@ class EmbeddedCorpus(Strict):
     probe: Count
 
 
-COMMIT = re.compile("[0-9a-f]{40}")
-
-
-def _check_pin(name: str, revision: str | None) -> None:
-    # What is no path is a repository of the hub, whose branches move.
-    if name.startswith(("/", "./", "../")):
-        if revision:
-            raise ValueError(f"{name} is a local folder, which has no revision; remove it")
-    elif not COMMIT.fullmatch(revision or ""):
-        raise ValueError(
-            f"pins {name} to {revision or 'nothing'}, and must be a full commit id, 40 hexadecimal "
-            f"digits: the top one of https://huggingface.co/{name}/commits/main, datasets/ before "
-            "the name of a data set; a local folder, which needs none, begins with / or ./"
-        )
-
-
 class DatasetSource(Strict):
-    """A data set as `datasets.load_dataset` lays it out, in Parquet or JSON Lines: a repository of
-    the hub at the commit `revision`, or a local folder."""
+    """A data set as `datasets.load_dataset` reads it."""
 
     path: str
     name: str | None = None
@@ -75,18 +68,12 @@ class DatasetSource(Strict):
     field: str = "text"
     skip: Annotated[int, Field(ge=0)] = 0
 
-    @model_validator(mode="after")
-    def _pinned(self) -> "DatasetSource":
-        _check_pin(self.path, self.revision)
-        return self
-
 
 class DatasetsCorpus(Strict):
     """Splits from public data sets with a public tokenizer; sizes in tokens."""
 
     source: Literal["datasets"]
     tokenizer: str
-    tokenizer_revision: str | None = None
     vocabulary: Annotated[int, Field(ge=257, le=1 << 32)]
     train_from: DatasetSource
     validation_from: DatasetSource
@@ -96,11 +83,6 @@ class DatasetsCorpus(Strict):
     validation: Count
     calibration: Count
     probe: Count
-
-    @model_validator(mode="after")
-    def _pinned(self) -> "DatasetsCorpus":
-        _check_pin(self.tokenizer, self.tokenizer_revision)
-        return self
 
 
 # One tokenizer and the text it was made for, or made from.
@@ -158,7 +140,8 @@ class Grid(Strict):
 
 
 class Scale(Strict):
-    """The numbers of one scale; `budget` and `log_every` in optimizer steps."""
+    """The numbers of one scale; `budget` and `log_every` in optimizer steps; `quantizers` says
+    which quantizer of config/quantizers.yaml this scale takes where a figure names another."""
 
     description: str
     budget: Count
@@ -172,6 +155,7 @@ class Scale(Strict):
     calibration: CalibrationSet
     curvature: Curvature
     landscape: Grid
+    quantizers: dict[str, str] = {}
     shard: Count | None
     threads: Count
     warm: bool

@@ -3,15 +3,16 @@
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pandas as pd
 
 from ptq_dynamics.figures import words
 from ptq_dynamics.figures.panels import COLUMNS, Panel
+from ptq_dynamics.figures.settings import FigureSettings
 from ptq_dynamics.jobs.context import Context
-from ptq_dynamics.measure import measurements
-from ptq_dynamics.trajectories import trajectory
+from ptq_dynamics.measure.joining import join
+from ptq_dynamics.measure.settings import FULL_PRECISION
+from ptq_dynamics.trajectories.trajectory import Trajectory
 
 # Metrics that the runs' training curves hold, not the measurements.
 TRAINING = ("gradient_norm", "weight_norm")
@@ -20,20 +21,20 @@ TRAINING = ("gradient_norm", "weight_norm")
 class Curves:
     """The measurements that a figure's query names, curve by curve."""
 
-    def __init__(self, context: Context) -> None:
-        self._config = context.settings
-        paths = [manifest.file(measurements.FILE) for manifest in context.inputs["measurements"]]
-        self._table = measurements.read(paths)
-        self._runs = {manifest.folder.name: manifest for manifest in context.inputs["runs"]}
-        self._curves: dict[str, list[str]] = dict(self._config["curves"])
-        self.quantizers: dict[str, Any] = dict(self._config["quantizers"])
+    def __init__(self, context: Context[FigureSettings]) -> None:
+        self._settings = settings = context.settings
+        self._table = join(settings.series, context.inputs)
+        self._runs = {run.name: context.input(run.label) for run in settings.runs}
+        self._branches = {run.name: (run.trunk, run.at or 0) for run in settings.runs}
+        self._curves = dict(settings.curves)
+        self.quantizers = {shown.name: shown for shown in settings.quantizers}
         self.labels = list(self._curves)
-        self.called = words.call(self.quantizers)
+        self.called = words.call(settings.quantizers)
 
     def wanted(self, *, quantized_losses: bool = False) -> Iterator[tuple[str, str | None]]:
         """Every metric of the query with every quantizer, or None for full precision; the loss in
         full precision alone unless it is also wanted of quantized weights."""
-        for metric in self._config["metrics"]:
+        for metric in self._settings.metrics:
             if metric in words.FULL_PRECISION:
                 yield metric, None
             if metric not in words.FULL_PRECISION or (metric == "loss" and quantized_losses):
@@ -98,8 +99,8 @@ class Curves:
         for curve, name, last in self._segments(lineage):
             if name not in self._runs:
                 continue
-            for checkpoint in trajectory.checkpoints(self._runs[name]):
-                if last is None or checkpoint.step <= last:
+            for checkpoint in Trajectory([self._runs[name]]).checkpoints:
+                if last is None or (checkpoint.step or 0) <= last:
                     point = (panel, curve, name, "right", checkpoint.tokens, checkpoint.lr)
                     rows.append((*point, math.nan, math.nan))
         return pd.DataFrame(rows, columns=COLUMNS)
@@ -140,7 +141,7 @@ class Curves:
         takes over from it."""
         for curve, names in self._curves.items():
             ends: dict[str, int] = {}
-            for trunk, at in (self._config["branches"].get(name, (None, 0)) for name in names):
+            for trunk, at in (self._branches.get(name, (None, 0)) for name in names):
                 if lineage and trunk:
                     ends[trunk] = max(at, ends.get(trunk, 0))
             for name in names:
@@ -149,10 +150,8 @@ class Curves:
     def _select(self, metric: str, quantizer: str | None) -> pd.DataFrame:
         table = self._table[self._table.metric == metric]
         if quantizer is None:
-            return table[table.method == "fp"]
-        settings = self.quantizers[quantizer]
-        chosen = (table.method == settings["method"]) & (table.bits == settings.get("bits"))
-        return table[chosen.fillna(False)]
+            return table[table.quantizer == FULL_PRECISION]
+        return table[table.quantizer == self.quantizers[quantizer].used]
 
     def _points(self, panel: str, table: pd.DataFrame, x: str, lineage: bool) -> pd.DataFrame:
         parts = []

@@ -1,15 +1,16 @@
 """The line above every figure: the scale it was made at."""
 
+from ptq_dynamics.figures.settings import FigureSettings
 from ptq_dynamics.jobs.context import Context
-from ptq_dynamics.trajectories import trajectory
+from ptq_dynamics.trajectories.trajectory import Trajectory
 
 
-def footer(context: Context) -> str:
+def footer(context: Context[FigureSettings]) -> str:
     """The scale that a figure was made at: its name, parameters and tokens."""
-    runs = context.inputs["runs"]
+    runs = [context.input(run.label) for run in context.settings.runs]
     sizes = sorted({_short(manifest.facts["parameters"]) for manifest in runs})
-    tokens = max(trajectory.checkpoints(manifest)[-1].tokens for manifest in runs)
-    return f"{context.settings['scale']}: {' and '.join(sizes)} parameters, {_short(tokens)} tokens"
+    tokens = max(Trajectory([manifest]).checkpoints[-1].tokens or 0 for manifest in runs)
+    return f"{context.settings.scale}: {' and '.join(sizes)} parameters, {_short(tokens)} tokens"
 
 
 def _short(number: float) -> str:

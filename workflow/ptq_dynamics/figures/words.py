@@ -1,12 +1,12 @@
 """What metrics and quantizers are called in titles and on axes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count, product
 from string import ascii_lowercase
-from typing import Any
 
 from ptq_dynamics.figures.panels import Panel
+from ptq_dynamics.figures.settings import Shown
 
 
 @dataclass(frozen=True)
@@ -53,16 +53,16 @@ def panel(name: str, metric: str, quantizer: str | None, x: str, group: str = ""
     return Panel(name, title, x, words.label, percent_y=words.percent_y, thin=words.thin)
 
 
-def call(quantizers: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+def call(quantizers: Iterable[Shown]) -> dict[str, str]:
     """What quantizers are called, by name: the bits where those alone tell them apart, with the
     method where that does, and else their names in the configuration."""
-    bits = {name: f"{settings['bits']}-bit" for name, settings in quantizers.items()}
-    methods = {name: METHODS[settings["method"]] for name, settings in quantizers.items()}
-    both = {name: f"{bits[name]} {methods[name]}" for name in quantizers}
+    shown = {quantizer.name: quantizer for quantizer in quantizers}
+    bits = {name: f"{quantizer.bits}-bit" for name, quantizer in shown.items()}
+    both = {name: f"{bits[name]} {METHODS[each.method]}" for name, each in shown.items()}
     for names in (bits, both):
         if len({*names.values()}) == len(names):
             return names
-    return {name: name for name in quantizers}
+    return {name: name for name in shown}
 
 
 def letters() -> Iterator[str]:

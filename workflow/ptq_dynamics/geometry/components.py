@@ -10,7 +10,7 @@ from ptq_dynamics.geometry.columns import Columns
 from ptq_dynamics.geometry.plane import pca
 from ptq_dynamics.geometry.settings import ComponentsSettings
 from ptq_dynamics.jobs.context import Context, Progress
-from ptq_dynamics.trajectories import trajectory
+from ptq_dynamics.trajectories.trajectory import Trajectory
 
 SCORES = "scores.csv"
 # Columns read at once, which decides the order of the sums: 267 checkpoints take 4.5 GB in float32.
@@ -20,11 +20,12 @@ BLOCK = 1 << 22
 def run(context: Context[ComponentsSettings]) -> Mapping[str, Any]:
     """Write the scores of every checkpoint; facts: the explained share of the variance."""
     rows, folders = [], []
-    for name, steps in context.settings.steps:
-        source = context.input(name)
-        for checkpoint in trajectory.at_steps(source, steps):
-            folders.append(source.subfolder(checkpoint.folder))
-            rows.append({"trajectory": name, "step": checkpoint.step, "tokens": checkpoint.tokens})
+    for path in context.settings.paths:
+        source = Trajectory(context.inputs[path.label])
+        for checkpoint in source.at(path.checkpoints):
+            folders.append(source.folder(checkpoint))
+            whose = {"trajectory": path.trajectory, "seed": path.seed}
+            rows.append({**whose, "step": checkpoint.step, "tokens": checkpoint.tokens})
         context.progress.maybe(f"{len(rows)} checkpoints found")
     blocks = _told(Columns(folders), context.progress)
     scores, explained = pca(blocks, context.settings.components)

@@ -3,13 +3,16 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
+import pandas as pd
+
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.geometry.hessian import LossHessian
 from ptq_dynamics.geometry.settings import CurvatureSettings
 from ptq_dynamics.jobs.context import Context
-from ptq_dynamics.measure import measurements
+from ptq_dynamics.measure.settings import VALUES
 from ptq_dynamics.trajectories import trajectory
+from ptq_dynamics.trajectories.trajectory import Trajectory
 
 
 class Metric(NamedTuple):
@@ -27,17 +30,17 @@ Probe = Callable[[LossHessian, S], Iterator[Metric]]
 
 def run_probe(context: Context[S], probe: Probe[S]) -> Mapping[str, Any]:
     """Measure the job's checkpoints of its input trajectory, in full precision."""
-    settings, source = context.settings, context.input("trajectory")
+    settings, source = context.settings, Trajectory(context.inputs["trajectory"])
     probes = tokens.blocks(context.input("corpus"), "probe", settings.context, settings.sequences)
-    rows = []
-    for checkpoint in trajectory.at_steps(source, settings.steps):
-        folder = source.subfolder(checkpoint.folder)
+    rows, chosen = [], source.at(settings.checkpoints)
+    for checkpoint in chosen:
         # Fused attention has no second derivative.
-        model = models.load(folder, attn_implementation="eager")
+        model = models.load(source.folder(checkpoint), attn_implementation="eager")
         hessian = LossHessian(model, probes, settings.batch, keep_graph=settings.keep_graph)
         for metric in probe(hessian, settings):
             measured = {"metric": metric.name, "value": metric.value, "stderr": metric.error}
-            rows.append(measurements.row(settings.columns, source, checkpoint) | measured)
-        context.progress.maybe(f"step {checkpoint.step}")
-    measurements.write(measurements.table(rows), context.out / measurements.FILE)
-    return {"rows": len(rows)}
+            rows.append({"checkpoint_id": checkpoint.id, **measured})
+        context.progress.maybe(checkpoint.id)
+    pd.DataFrame(rows).to_csv(context.out / VALUES, index=False)
+    digests = {checkpoint.id: source.digest(checkpoint) for checkpoint in chosen}
+    return trajectory.facts(chosen, digests=digests, seed=source.seed)

@@ -1,6 +1,7 @@
 """The loss in the plane of a final checkpoint, an earlier one and the quantized final one."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -11,9 +12,8 @@ from ptq_dynamics.corpus import tokens
 from ptq_dynamics.geometry import plane
 from ptq_dynamics.geometry.settings import LandscapeSettings
 from ptq_dynamics.jobs.context import Context
-from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.measure.loss import block_losses
-from ptq_dynamics.trajectories import trajectory
+from ptq_dynamics.trajectories.trajectory import Trajectory
 
 GRID, POINTS = "grid.csv", "points.csv"
 
@@ -21,11 +21,11 @@ GRID, POINTS = "grid.csv", "points.csv"
 def run(context: Context[LandscapeSettings]) -> Mapping[str, Any]:
     """Write the loss on a regular grid and at the three checkpoints (figures 8, 25); facts: the
     distances between them."""
-    settings, source = context.settings, context.input("trajectory")
+    settings, source = context.settings, Trajectory(context.inputs["trajectory"])
     validation = tokens.blocks(
         context.input("corpus"), "validation", settings.context, settings.blocks
     )
-    quantized = context.input("quantized")
+    quantized = Trajectory(context.inputs["quantized"])
     final = settings.final
     model = models.load(_folder(source, final))
     parameters = dict(model.named_parameters())
@@ -63,5 +63,6 @@ def run(context: Context[LandscapeSettings]) -> Mapping[str, Any]:
     }
 
 
-def _folder(manifest: Manifest, step: int) -> Any:
-    return manifest.subfolder(trajectory.at_steps(manifest, [step])[0].folder)
+def _folder(source: Trajectory, name: str) -> Path:
+    (checkpoint,) = source.at([name])
+    return source.folder(checkpoint)

@@ -1,21 +1,18 @@
 """Settings of the stages that probe the loss around checkpoints, as they cross the job border."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 
 @dataclass(frozen=True)
 class CurvatureSettings:
     """The Hessian of the loss on the first `sequences` blocks of `context` tokens of the probe
-    split, `batch` at once, at the checkpoints at `steps`.
+    split, `batch` at once, at some checkpoints.
 
     Iterations end at the relative residual `tolerance` or after `max_iterations` products;
-    `keep_graph` holds the gradient's graph between products. `columns` go into every row.
+    `keep_graph` holds the gradient's graph between products.
     """
 
-    steps: tuple[int, ...]
-    columns: Mapping[str, Any]
+    checkpoints: tuple[str, ...]
     context: int
     sequences: int
     batch: int
@@ -41,12 +38,12 @@ class SpectrumSettings(CurvatureSettings):
 
 @dataclass(frozen=True)
 class LandscapeSettings:
-    """The plane of the checkpoints at the steps `final` and `previous` and of the quantized final
-    one, on a grid of side × side points that reaches `margin` of the extent beyond them; the loss
-    is that of the first `blocks` validation blocks of `context` tokens, `batch` at once."""
+    """The plane of the checkpoints `final` and `previous` and of the quantized final one, on a grid
+    of side × side points that reaches `margin` of the extent beyond them; the loss is that of the
+    first `blocks` validation blocks of `context` tokens, `batch` at once."""
 
-    final: int
-    previous: int
+    final: str
+    previous: str
     context: int
     blocks: int
     batch: int
@@ -55,9 +52,18 @@ class LandscapeSettings:
 
 
 @dataclass(frozen=True)
-class ComponentsSettings:
-    """The first `components` principal components of the checkpoints at `steps`, by trajectory,
-    which is also the label of its input."""
+class Path:
+    """Some checkpoints of one trajectory at one seed; `label` is that of its input."""
 
-    steps: tuple[tuple[str, tuple[int, ...]], ...]
+    label: str
+    trajectory: str
+    seed: int
+    checkpoints: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ComponentsSettings:
+    """The first `components` principal components of the checkpoints of all paths together."""
+
+    paths: tuple[Path, ...]
     components: int

@@ -15,7 +15,7 @@ from ptq_dynamics.jobs.settings import encode
 class Job:
     """One job: its stage's module, its folder (and the stem of its files, where it shares the
     folder), the manifests it reads by label, its settings (a frozen dataclass), and the modules
-    that it runs as scripts in another environment."""
+    that its settings select beside the stage's own imports."""
 
     stage: str
     name: str
@@ -24,7 +24,7 @@ class Job:
     settings: Any
     stem: str | None = None
     files: tuple[str, ...] = field(default=())
-    scripts: tuple[str, ...] = field(default=())
+    modules: tuple[str, ...] = field(default=())
 
     @property
     def manifest(self) -> str:
@@ -45,8 +45,8 @@ class Job:
         """The job specification: canonical JSON, with the fingerprints of code and libraries."""
         module = f"{fingerprint.PACKAGE}.{self.stage}"
         code = _code(module)
-        for script in self.scripts:
-            code = code | _code(f"{fingerprint.PACKAGE}.{script}")
+        for other in self.modules:
+            code = code | _code(f"{fingerprint.PACKAGE}.{other}")
         return canonical(
             {
                 "stage": self.stage,

@@ -5,11 +5,12 @@ from typing import Any
 
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.measure import measurements
+from ptq_dynamics.measure.joining import join
+from ptq_dynamics.measure.settings import MEASUREMENTS, CollectSettings
 
 
-def run(context: Context) -> Mapping[str, Any]:
-    """Write measurements.csv from every trajectory's own."""
-    paths = [manifest.file(measurements.FILE) for manifest in context.inputs["measurements"]]
-    frame = measurements.read(paths).sort_values(measurements.KEY, kind="stable")
-    measurements.write(frame, context.out / measurements.FILE)
+def run(context: Context[CollectSettings]) -> Mapping[str, Any]:
+    """Write measurements.csv from the raw results of every series."""
+    frame = join(context.settings.series, context.inputs)
+    measurements.write(frame, context.out / MEASUREMENTS)
     return {"rows": len(frame)}

@@ -1,66 +1,90 @@
-"""The tidy measurements of one trajectory under one method."""
+"""From raw results to measurements: losses of blocks, errors of layers and values of probes, joined
+into the rows of one table.
 
-from collections.abc import Iterator, Mapping
+Whoever draws or compares measurements joins them from the raw results, so that the losses of all
+blocks are at hand for paired differences, and no job does nothing but join.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from safetensors.numpy import load_file
 
-from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.measure import measurements
-from ptq_dynamics.trajectories import trajectory
+from ptq_dynamics.measure.settings import FULL_PRECISION, LAYERS, LOSSES, VALUES, Series
+from ptq_dynamics.trajectories.trajectory import Trajectory
+
+Inputs = Mapping[str, Sequence[Manifest]]
+PROBES = ("sharpness", "spectrum")
+LAYER_METRICS = ("weight_mse", "output_mse")
 
 
-def run(context: Context) -> Mapping[str, Any]:
-    """Join the evaluations of all shards, paired block by block with those in full precision."""
-    reference = _losses(context.inputs.get("full_precision", []))
-    layers = _layer_errors(context.inputs.get("quantized", []))
-    rows = [
-        row
-        for manifest in context.inputs["evaluations"]
-        for row in _rows(context.settings["columns"], manifest, reference, layers)
-    ]
-    measurements.write(measurements.table(rows), context.out / measurements.FILE)
-    return {"rows": len(rows)}
+def in_full_precision(series: Series) -> Series:
+    """The series of the same trajectory that is not quantized."""
+    fp = FULL_PRECISION
+    return replace(series, quantizer=fp, method=fp, bits=None, group_size=None)
 
 
-def _rows(
-    columns: Mapping[str, Any],
-    manifest: Manifest,
-    reference: Mapping[str, np.ndarray],
-    layers: Mapping[int, pd.Series],
-) -> Iterator[dict[str, Any]]:
-    losses = _losses([manifest])
-    for checkpoint in trajectory.checkpoints(manifest):
-        found, digest = losses[checkpoint.folder], manifest.facts["digests"][checkpoint.folder]
-        metrics: dict[str, tuple[float, float | None]] = {
-            "loss": measurements.mean_and_error(found)
-        }
-        if reference:
-            full = reference[checkpoint.folder]
-            metrics["loss_increase"] = measurements.increase(full, found)
-            metrics["quantization_error"] = measurements.relative_increase(full, found)
-        if layers:
-            errors = layers[checkpoint.step]
-            metrics |= {name: (float(errors[name]), None) for name in ("weight_mse", "output_mse")}
-        for metric, (value, stderr) in metrics.items():
-            measured = {"metric": metric, "value": value, "stderr": stderr}
-            yield measurements.row(columns, manifest, checkpoint, digest) | measured
+def join(series: Iterable[Series], inputs: Inputs) -> pd.DataFrame:
+    """The measurements of all series, from the inputs under their labels (`Series.label`); the
+    full-precision losses that a quantized series is paired with are among the inputs too."""
+    return measurements.table(row for one in series for row in _rows(one, inputs))
 
 
-def _losses(manifests: list[Manifest]) -> dict[str, np.ndarray]:
+def block_losses(series: Series, inputs: Inputs) -> dict[str, np.ndarray]:
+    """Loss of every validation block, float32 [blocks], by checkpoint id."""
     losses: dict[str, np.ndarray] = {}
-    for manifest in manifests:
-        losses |= load_file(manifest.file("losses.safetensors"))
+    for manifest in inputs.get(series.label("losses"), ()):
+        losses |= load_file(manifest.file(LOSSES))
     return losses
 
 
-def _layer_errors(manifests: list[Manifest]) -> dict[int, pd.Series]:
-    """Mean over layers of the errors of every step."""
+def _rows(series: Series, inputs: Inputs) -> Iterator[dict[str, Any]]:
+    evaluations = inputs.get(series.label("losses"), ())
+    losses, layers = block_losses(series, inputs), _layer_errors(series, inputs)
+    quantized = series.quantizer != FULL_PRECISION
+    full = block_losses(in_full_precision(series), inputs) if quantized else {}
+    for manifest in evaluations:
+        for checkpoint in Trajectory([manifest]).checkpoints:
+            found = losses[checkpoint.id]
+            metrics: dict[str, tuple[float, float | None]] = {
+                "loss": measurements.mean_and_error(found)
+            }
+            if quantized:
+                before = full[checkpoint.id]
+                metrics["loss_increase"] = measurements.increase(before, found)
+                metrics["quantization_error"] = measurements.relative_increase(before, found)
+            if layers is not None:
+                errors: Any = layers.loc[checkpoint.id]
+                metrics |= {name: (float(errors[name]), None) for name in LAYER_METRICS}
+            digest = manifest.facts["digests"][checkpoint.id]
+            for metric, (value, stderr) in metrics.items():
+                measured = {"metric": metric, "value": value, "stderr": stderr}
+                yield measurements.row(series, checkpoint, digest) | measured
+    for probe in PROBES:
+        for manifest in inputs.get(series.label(probe), ()):
+            yield from _probed(series, manifest)
+
+
+def _probed(series: Series, manifest: Manifest) -> Iterator[dict[str, Any]]:
+    checkpoints = {each.id: each for each in Trajectory([manifest]).checkpoints}
+    values = pd.read_csv(manifest.file(VALUES), float_precision="round_trip")
+    rows: list[Any] = values.to_dict("records")
+    for measured in rows:
+        name = measured.pop("checkpoint_id")
+        digest = manifest.facts["digests"][name]
+        yield measurements.row(series, checkpoints[name], digest) | measured
+
+
+def _layer_errors(series: Series, inputs: Inputs) -> pd.DataFrame | None:
+    """Mean over layers of the errors of every checkpoint, by its id."""
+    manifests = inputs.get(series.label("layers"), ())
     if not manifests:
-        return {}
-    frames = [pd.read_csv(manifest.file("layers.csv")) for manifest in manifests]
-    means = pd.concat(frames).groupby("step").mean(numeric_only=True)
-    return {int(step): row for step, row in means.iterrows()}  # type: ignore[call-overload]
+        return None
+    options: Any = {"float_precision": "round_trip"}
+    frames = [pd.read_csv(manifest.file(LAYERS), **options) for manifest in manifests]
+    return pd.concat(frames).groupby("checkpoint_id")[list(LAYER_METRICS)].mean()

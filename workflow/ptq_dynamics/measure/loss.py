@@ -10,32 +10,30 @@ from torch import Tensor, nn
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.measure.settings import LOSSES, LossSettings
 from ptq_dynamics.trajectories import trajectory
+from ptq_dynamics.trajectories.trajectory import Trajectory
 
-LOSSES = "losses.safetensors"
 
-
-def run(context: Context) -> Mapping[str, Any]:
-    """Write the mean loss of every validation block, float32 [blocks], under the checkpoint's name.
+def run(context: Context[LossSettings]) -> Mapping[str, Any]:
+    """Write the mean loss of every validation block, float32 [blocks], under the checkpoint's id.
 
     Full-precision models run in float32, quantized ones in their own dtype (section 2).
     """
-    config = context.settings
-    source = context.input("checkpoints")
-    validation = tokens.blocks(
-        context.input("corpus"), "validation", config["context"], config["blocks"]
-    )
-    dtype = torch.float32 if config["full_precision"] else None
-    chosen = trajectory.at_steps(source, config["steps"])
+    settings, source = context.settings, Trajectory(context.inputs["checkpoints"])
+    corpus = context.input("corpus")
+    validation = tokens.blocks(corpus, "validation", settings.context, settings.blocks)
+    dtype = torch.float32 if settings.full_precision else None
+    chosen = source.at(settings.checkpoints)
     losses = {}
     for checkpoint in chosen:
-        model = models.load(source.subfolder(checkpoint.folder), dtype)
-        losses[checkpoint.folder] = block_losses(model, validation, config["batch"])
-        mean = float(losses[checkpoint.folder].mean())
-        context.progress.maybe(f"step {checkpoint.step}  loss {mean:.4f}")
+        model = models.load(source.folder(checkpoint), dtype)
+        losses[checkpoint.id] = block_losses(model, validation, settings.batch)
+        mean = float(losses[checkpoint.id].mean())
+        context.progress.maybe(f"{checkpoint.id}  loss {mean:.4f}")
     save_file(losses, context.out / LOSSES)
-    digests = {c.folder: trajectory.digest(source, c) for c in chosen}
-    return trajectory.facts(chosen, digests=digests, seed=source.facts["seed"])
+    digests = {checkpoint.id: source.digest(checkpoint) for checkpoint in chosen}
+    return trajectory.facts(chosen, digests=digests, seed=source.seed)
 
 
 @torch.no_grad()

@@ -1,14 +1,14 @@
 """The schema of measurements, and the statistics behind them."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ptq_dynamics.jobs.manifest import Manifest
-from ptq_dynamics.trajectories import trajectory
+from ptq_dynamics.measure.settings import Series
 from ptq_dynamics.trajectories.trajectory import Checkpoint
 
 COLUMNS = (
@@ -19,16 +19,22 @@ COLUMNS = (
     "tokens",
     "lr",
     "seed",
+    "quantizer",
     "method",
     "bits",
     "group_size",
+    "checkpoint_id",
+    "task",
     "metric",
     "value",
     "stderr",
     "checkpoint",
 )
-FILE = "measurements.csv"
-KEY = ["trajectory", "method", "bits", "group_size", "step", "metric"]
+# What tells one measurement from all others.
+KEY = ["trajectory", "seed", "quantizer", "checkpoint_id", "task", "metric"]
+ORDER = ["trajectory", "seed", "method", "bits", "group_size", "quantizer", "step", *KEY[3:]]
+WHOLE = dict.fromkeys(("step", "tokens", "seed", "bits", "group_size"), "Int64")
+TEXT = dict.fromkeys(("checkpoint_id", "task", "checkpoint"), "string")
 
 
 def mean_and_error(values: np.ndarray) -> tuple[float, float]:
@@ -51,28 +57,16 @@ def relative_increase(full: np.ndarray, quantized: np.ndarray) -> tuple[float, f
     return float(ratio - 1), error
 
 
-def row(
-    columns: Mapping[str, Any], source: Manifest, checkpoint: Checkpoint, digest: str | None = None
-) -> dict[str, Any]:
-    """The columns of a row that say what was measured; `columns` has trajectory, family, method,
-    bits and group_size, `digest` that of the weights if it is not the checkpoint's in `source`."""
-    return {
-        **columns,
-        "phase": checkpoint.phase,
-        "step": checkpoint.step,
-        "tokens": checkpoint.tokens,
-        "lr": checkpoint.lr,
-        "seed": source.facts["seed"],
-        "checkpoint": digest or trajectory.digest(source, checkpoint),
-    }
+def row(series: Series, checkpoint: Checkpoint, digest: str) -> dict[str, Any]:
+    """The columns of a row that say what was measured; `digest` is that of the weights."""
+    place = {name: getattr(checkpoint, name) for name in ("phase", "step", "tokens", "lr")}
+    return {**asdict(series), **place, "checkpoint_id": checkpoint.id, "checkpoint": digest}
 
 
 def table(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """Rows as a table with the schema's columns, in the schema's order."""
     frame = pd.DataFrame([dict(row) for row in rows], columns=list(COLUMNS))
-    return frame.astype({"bits": "Int64", "group_size": "Int64", "seed": "Int64"}).sort_values(
-        KEY, kind="stable", ignore_index=True
-    )
+    return frame.astype(WHOLE | TEXT).sort_values(ORDER, kind="stable", ignore_index=True)
 
 
 def write(frame: pd.DataFrame, path: Path) -> None:
@@ -80,8 +74,6 @@ def write(frame: pd.DataFrame, path: Path) -> None:
     frame.to_csv(path, index=False, lineterminator="\n")
 
 
-def read(paths: Iterable[Path]) -> pd.DataFrame:
-    """All measurements of several files as one table."""
-    types = {"bits": "Int64", "group_size": "Int64", "seed": "Int64", "checkpoint": "string"}
-    frames = [pd.read_csv(path, dtype=types) for path in paths]
-    return pd.concat(frames, ignore_index=True)
+def read(path: Path) -> pd.DataFrame:
+    """A table of measurements from its file."""
+    return pd.read_csv(path, dtype=WHOLE | TEXT, float_precision="round_trip")

@@ -1,9 +1,35 @@
 """From configuration to jobs: which result needs which, and where it lies.
 
-Pure functions of the configuration. The rules ask for a job by the wildcards of its output. A plan
-is built up in the order in which data flow, a class a step, each on those before it.
+Pure functions of the configuration. A plan has one planner a room, each with those whose jobs it
+builds on; the rules ask them for a job by the wildcards of its output.
 """
 
-from ptq_dynamics.plan.figures import Figures as Plan
+from pathlib import Path
+
+from ptq_dynamics.config import Config
+from ptq_dynamics.plan.backends import Backends
+from ptq_dynamics.plan.checks import check
+from ptq_dynamics.plan.corpora import Corpora
+from ptq_dynamics.plan.figures import Figures
+from ptq_dynamics.plan.geometry import Geometry
+from ptq_dynamics.plan.losses import Losses
+from ptq_dynamics.plan.quantization import Quantization
+from ptq_dynamics.plan.site import Site
+from ptq_dynamics.plan.trajectories import Trajectories
 
 __all__ = ["Plan"]
+
+
+class Plan:
+    """All jobs of a configuration; raises `Problem` when that does not fit together."""
+
+    def __init__(self, config: Config, root: Path = Path()) -> None:
+        self.site = site = Site(config, root)
+        check(site.timeline)
+        self.corpora = Corpora(site)
+        self.trajectories = Trajectories(site, self.corpora)
+        self.quantization = Quantization(site, self.corpora, self.trajectories)
+        self.losses = Losses(site, self.corpora, self.trajectories, self.quantization)
+        self.geometry = Geometry(site, self.corpora, self.trajectories, self.quantization)
+        self.backends = Backends(site, self.quantization, self.losses)
+        self.figures = Figures(site, self.trajectories, self.losses, self.geometry)

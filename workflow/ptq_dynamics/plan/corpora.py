@@ -1,34 +1,30 @@
-"""The jobs that make corpora."""
+"""The jobs that make token files and tokenizers."""
 
-from ptq_dynamics.config import DatasetsCorpus, EmbeddedCorpus
-from ptq_dynamics.corpus.settings import DatasetsSettings, EmbeddedSettings, Source
-from ptq_dynamics.corpus.splits import SPLITS
+from functools import cache
+
 from ptq_dynamics.jobs.specification import Job
+from ptq_dynamics.plan.site import Site
 
 
-def job(name: str, corpus: EmbeddedCorpus | DatasetsCorpus, results: str) -> Job:
-    """Token files and tokenizer of one corpus."""
-    stage, folder = f"corpus.{corpus.source}", f"{results}/corpus/{name}"
-    return Job(stage, name, folder, {}, settings(corpus))
+class Corpora:
+    """The corpora of a scale."""
 
+    def __init__(self, site: Site) -> None:
+        self._site = site
 
-def settings(corpus: EmbeddedCorpus | DatasetsCorpus) -> EmbeddedSettings | DatasetsSettings:
-    """What the stage of a corpus needs to know."""
-    sizes = {split: getattr(corpus, split) for split in SPLITS}
-    if isinstance(corpus, EmbeddedCorpus):
-        return EmbeddedSettings(
-            packages=tuple(corpus.packages),
-            source_code=corpus.source_code,
-            shortest_document=corpus.shortest_document,
-            characters_per_token=corpus.characters_per_token,
-            vocabulary=corpus.vocabulary,
-            sizes=sizes,
+    @cache
+    def corpus(self, name: str = "main") -> Job:
+        """Token files and tokenizer of one corpus."""
+        corpus = self._site.config.scale.corpora[name]
+        return Job(
+            f"corpus.{corpus.source}",
+            name,
+            f"{self._site.results}/corpus/{name}",
+            {},
+            corpus.model_dump(mode="json", exclude={"source"}),
         )
-    sources = {split: getattr(corpus, f"{split}_from") for split in SPLITS}
-    return DatasetsSettings(
-        tokenizer=corpus.tokenizer,
-        tokenizer_revision=corpus.tokenizer_revision,
-        vocabulary=corpus.vocabulary,
-        sources={split: Source(**source.model_dump()) for split, source in sources.items()},
-        sizes=sizes,
-    )
+
+    def of(self, trajectory: str) -> Job:
+        """The corpus whose tokenizer a trajectory has."""
+        timeline = self._site.timeline
+        return self.corpus(timeline.trajectory(trajectory).model_shape(timeline).corpus)

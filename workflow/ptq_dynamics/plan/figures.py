@@ -3,89 +3,133 @@
 from collections.abc import Iterator
 from functools import cache, cached_property
 from itertools import chain, product
-from typing import Any, get_args
+from typing import get_args
 
-from ptq_dynamics.config import Branch, Evaluated, Landscapes, Pca, Query
+from ptq_dynamics.config import Branch, Evaluated, Figure, Landscapes, Pca, Query
+from ptq_dynamics.figures.settings import FigureSettings, Shown, ShownRun
 from ptq_dynamics.jobs.specification import Job
+from ptq_dynamics.measure.settings import FULL_PRECISION, MEASUREMENTS, CollectSettings, Series
 from ptq_dynamics.plan.geometry import Geometry
-from ptq_dynamics.plan.measurements import FULL_PRECISION
+from ptq_dynamics.plan.losses import Losses
+from ptq_dynamics.plan.site import Site
+from ptq_dynamics.plan.trajectories import Trajectories
 
-# Metrics of the probes; those of evaluations; the others are in the training curves.
+# Metrics of the probes; of evaluations; of layers. The others are in the training curves.
 PROBES = {"sharpness": {"sharpness", "hessian_trace"}, "spectrum": {"eigenvalues"}}
 EVALUATED = frozenset(get_args(Evaluated))
+LAYERS = frozenset({"weight_mse", "output_mse"})
 
 
-class Figures(Geometry):
-    """Figures of all that was measured."""
+class Figures:
+    """Figures of all that was measured, and the table of it."""
+
+    def __init__(
+        self, site: Site, trajectories: Trajectories, losses: Losses, geometry: Geometry
+    ) -> None:
+        self._site, self._timeline = site, site.timeline
+        self._trajectories, self._losses, self._geometry = trajectories, losses, geometry
 
     @cached_property
-    def figures(self) -> list[str]:
+    def chosen(self) -> list[str]:
         """Names of the chosen figures."""
-        chosen = self.config.choice.figures
-        return list(self.config.figures) if chosen == "all" else list(chosen)
+        chosen = self._site.config.choice.figures
+        return list(self._site.config.figures) if chosen == "all" else list(chosen)
 
     @cache
-    def figure(self, figure: str) -> Job:
+    def figure(self, name: str) -> Job:
         """One figure."""
-        settings = self.config.figures[figure]
-        names = settings.trajectories
-        runs = list(dict.fromkeys(self.timeline.base(name) for name in names))
-        inputs = {
-            "measurements": [job.manifest for job in self._measurements(settings)],
-            "runs": [self.train(name).manifest for name in runs],
+        figure = self._site.config.figures[name]
+        series, inputs = self._measured(figure, layers=bool(LAYERS & {*figure.metrics}))
+        runs = list(self._runs(figure))
+        inputs |= {
+            run.label: [self._trajectories.train(run.name, run.seed).manifest] for run in runs
         }
-        config: dict[str, Any] = {
-            # Pairs, not mappings: their order is that of the figure's legend and panels.
-            "curves": [[label, list(members)] for label, members in settings.curves.items()],
-            "quantizers": [[q, self._kind(q, names[0]).model_dump()] for q in settings.quantizers],
-            "metrics": list(settings.metrics),
-            "options": settings.options.model_dump(mode="json"),
-            "branches": {
-                name: [run.trunk, self.timeline.steps(run.at)]
-                for name in runs
-                if isinstance(run := self.timeline.run(name), Branch)
-            },
-            "scale": self.config.scale.description,
-        }
-        if isinstance(settings, Landscapes):
-            previous = self.timeline.steps(settings.landscape.previous)
-            for name, quantizer in product(names, settings.quantizers):
-                job = self.landscape(name, quantizer, previous)
-                inputs[f"landscape {name} {quantizer}"] = [job.manifest]
-        if isinstance(settings, Pca):
-            inputs["components"] = [self.components(figure).manifest]
-        files = tuple(f"{figure}.{kind}" for kind in ("pdf", "png", "csv"))
-        stage = f"figures.layouts.{settings.layout}"
-        return Job(stage, figure, self.pictures, inputs, config, figure, files)
+        match figure:
+            case Landscapes():
+                previous = self._timeline.steps(figure.landscape.previous)
+                for each, quantizer in product(figure.trajectories, figure.quantizers):
+                    job = self._geometry.landscape(each, self._used(quantizer), previous)
+                    inputs[f"landscape {each} {quantizer}"] = [job.manifest]
+            case Pca():
+                inputs["components"] = [self.components(name).manifest]
+        settings = FigureSettings(
+            curves=tuple(figure.curves.items()),
+            quantizers=tuple(map(self._shown, figure.quantizers)),
+            metrics=tuple(figure.metrics),
+            options=figure.options.model_dump(mode="json"),
+            series=tuple(series),
+            runs=tuple(runs),
+            scale=self._site.config.scale.description,
+        )
+        files = tuple(f"{name}.{kind}" for kind in ("pdf", "png", "csv"))
+        stage = f"figures.layouts.{figure.layout}"
+        return Job(stage, name, self._site.pictures, inputs, settings, name, files)
 
-    def _measurements(self, query: Query) -> Iterator[Job]:
-        """The jobs that measure what a query asks for."""
+    @cache
+    def components(self, name: str) -> Job:
+        """Principal components of the weights along a figure's trajectories."""
+        figure = self._site.config.figures[name]
+        count = figure.components if isinstance(figure, Pca) else 2
+        return self._geometry.components(name, tuple(figure.trajectories), count)
+
+    def _used(self, quantizer: str) -> str:
+        """The quantizer that this scale takes where a figure names one."""
+        return self._site.config.scale.quantizers.get(quantizer, quantizer)
+
+    def _shown(self, quantizer: str) -> Shown:
+        settings = self._site.config.quantizers[self._used(quantizer)]
+        return Shown(quantizer, self._used(quantizer), settings.method, settings.bits)
+
+    def _runs(self, figure: Figure) -> Iterator[ShownRun]:
+        for name in self._trajectories.runs(figure.trajectories):
+            run = self._site.config.runs.runs[name]
+            trunk, at = None, None
+            if isinstance(run, Branch):
+                trunk, at = run.trunk, self._timeline.steps(run.at)
+            for seed in self._timeline.seeds_of(name):
+                yield ShownRun(f"run {name} seed {seed}", name, seed, trunk, at)
+
+    def _measured(self, query: Query, *, layers: bool) -> tuple[list[Series], dict[str, list[str]]]:
+        """The series of a query, and the raw results they are joined from, by label."""
         names, metrics = query.trajectories, {*query.metrics}
-        for name in names:
-            for probe, measured in PROBES.items():
-                if metrics & measured:
-                    for shard in self.timeline.shards(name):
-                        yield self.curvature(name, probe, shard)
-        if metrics & EVALUATED:
-            for name in names:
-                for method in (FULL_PRECISION, *query.quantizers):
-                    yield self.measure(name, method)
+        evaluated = bool(metrics & EVALUATED)
+        probes = [probe for probe, measured in PROBES.items() if metrics & measured]
+        quantizers = (FULL_PRECISION, *(map(self._used, query.quantizers) if evaluated else ()))
+        if not evaluated and not probes:
+            return [], {}
+        found: list[Series] = []
+        inputs: dict[str, list[str]] = {}
+        for name, quantizer in product(names, quantizers):
+            for seed in self._timeline.seeds_of(name):
+                series = self._losses.series(name, quantizer, seed)
+                found.append(series)
+                if evaluated:
+                    inputs |= self._losses.losses(series)
+                    inputs |= self._losses.layers(series) if layers else {}
+                if quantizer == FULL_PRECISION:
+                    for probe in probes:
+                        inputs |= self._geometry.probed(series, probe)
+        return found, inputs
 
     @cache
     def collect(self) -> Job:
         """All measurements of the chosen figures in one table."""
-        figures = [self.figure(name) for name in self.figures]
-        needed = {path for job in figures for path in job.inputs["measurements"]}
-        inputs = {"measurements": sorted(needed)}
-        files = ("measurements.csv",)
+        series: dict[Series, None] = {}
+        inputs: dict[str, list[str]] = {}
+        for name in self.chosen:
+            found, needed = self._measured(self._site.config.figures[name], layers=True)
+            series |= dict.fromkeys(found)
+            inputs |= needed
+        settings = CollectSettings(tuple(series))
+        folder, stem = self._site.results, MEASUREMENTS.removesuffix(".csv")
         return Job(
-            "measure.collect", "measurements", self.results, inputs, {}, "measurements", files
+            "measure.collect", stem, folder, inputs, settings, stem=stem, files=(MEASUREMENTS,)
         )
 
     def targets(self) -> list[str]:
         """The files that a build of the chosen figures is for; all figures bring the table of all
         measurements."""
-        jobs = [self.figure(name) for name in self.figures]
-        if self.config.choice.figures == "all":
+        jobs = [self.figure(name) for name in self.chosen]
+        if self._site.config.choice.figures == "all":
             jobs.append(self.collect())
         return list(chain.from_iterable(job.outputs for job in jobs))

@@ -1,85 +1,121 @@
 """The jobs that probe the loss around checkpoints."""
 
 from functools import cache
+from typing import Any
 
-from ptq_dynamics.config import Pca
 from ptq_dynamics.geometry.settings import (
     ComponentsSettings,
     LandscapeSettings,
+    Path,
     SharpnessSettings,
     SpectrumSettings,
 )
 from ptq_dynamics.jobs.specification import Job
-from ptq_dynamics.plan.measurements import Measurements
+from ptq_dynamics.measure.settings import Series
+from ptq_dynamics.plan.corpora import Corpora
+from ptq_dynamics.plan.quantization import Quantization
+from ptq_dynamics.plan.site import Site
+from ptq_dynamics.plan.trajectories import Trajectories
 
 
-class Geometry(Measurements):
+class Geometry:
     """Curvature, landscapes and principal components."""
 
+    def __init__(
+        self, site: Site, corpora: Corpora, trajectories: Trajectories, quantization: Quantization
+    ) -> None:
+        self._site, self._timeline = site, site.timeline
+        self._corpora, self._trajectories = corpora, trajectories
+        self._quantization = quantization
+
     @cache
-    def curvature(self, trajectory: str, probe: str, shard: str) -> Job:
+    def curvature(
+        self, trajectory: str, probe: str, shard: str = "all", seed: int | None = None
+    ) -> Job:
         """Sharpness and trace, or spectrum, of one shard in full precision."""
-        settings = self.config.scale.curvature.model_dump()
-        eigenvalues, samples = settings.pop("spectrum"), settings.pop("trace_samples")
-        every = {name: settings.pop(f"{name}_every") for name in ("sharpness", "spectrum")}
-        steps = self.timeline.shards(trajectory)[shard]
-        steps = sorted({*steps[:: every[probe]], steps[-1]})
-        common = {
-            "steps": tuple(steps),
-            "context": self.timeline.shape(trajectory).context,
-            "seed": self.config.choice.seed,
-            "columns": self._columns(trajectory, None),
-            **settings,
+        scale, seed = self._site.config.scale.curvature, self._site.seed(trajectory, seed)
+        spectrum = probe == "spectrum"
+        every = scale.spectrum_every if spectrum else scale.sharpness_every
+        ids = self._trajectories.checkpoints(trajectory, shard)
+        common: dict[str, Any] = {
+            "checkpoints": tuple(dict.fromkeys((*ids[::every], ids[-1]))),
+            "context": self._context(trajectory),
+            "sequences": scale.sequences,
+            "batch": scale.batch,
+            "keep_graph": scale.keep_graph,
+            "tolerance": scale.tolerance,
+            "max_iterations": scale.max_iterations,
+            "seed": seed,
         }
         return Job(
             f"geometry.{probe}",
-            f"{trajectory} {probe}",
-            f"{self.results}/curvature/{trajectory}/{probe}/{shard}",
+            f"{trajectory} seed {seed} {probe}",
+            f"{self._site.place('curvature', trajectory, seed)}/{probe}/{shard}",
             {
-                "corpus": [self.corpus_of(trajectory).manifest],
-                "trajectory": [self.trajectory(trajectory).manifest],
+                "corpus": [self._corpora.of(trajectory).manifest],
+                "trajectory": self._trajectories.manifests(trajectory, seed, shard),
             },
-            SpectrumSettings(**common, eigenvalues=eigenvalues)
-            if probe == "spectrum"
-            else SharpnessSettings(**common, trace_samples=samples),
+            SpectrumSettings(**common, eigenvalues=scale.spectrum)
+            if spectrum
+            else SharpnessSettings(**common, trace_samples=scale.trace_samples),
         )
 
+    def probed(self, series: Series, probe: str) -> dict[str, list[str]]:
+        """The manifests of a probe of a series, by their label."""
+        shards = self._timeline.shards(series.trajectory)
+        jobs = [self.curvature(series.trajectory, probe, s, series.seed) for s in shards]
+        return {series.label(probe): [job.manifest for job in jobs]}
+
     @cache
-    def landscape(self, trajectory: str, quantizer: str, previous: int) -> Job:
-        """Loss in the plane of a run's last checkpoint, its quantization and an earlier one."""
-        last_shard = list(self.timeline.shards(trajectory))[-1]
-        final = self.timeline.measured_steps(trajectory)[-1]
+    def landscape(
+        self, trajectory: str, quantizer: str, previous: int, seed: int | None = None
+    ) -> Job:
+        """Loss in the plane of a trajectory's last checkpoint, its quantization and the checkpoint
+        `previous` steps before."""
+        last_shard = list(self._timeline.shards(trajectory))[-1]
+        final = self._timeline.measured(trajectory)[-1]
+        seed = self._site.seed(trajectory, seed)
+        quantized = self._quantization.quantize(trajectory, quantizer, last_shard, seed)
         return Job(
             "geometry.landscape",
-            f"{trajectory} {quantizer}",
-            f"{self.results}/landscape/{trajectory}/{quantizer}/back-{previous}",
+            f"{trajectory} seed {seed} {quantizer}",
+            f"{self._site.place('landscape', trajectory, seed)}/{quantizer}/back-{previous}",
             {
-                "corpus": [self.corpus_of(trajectory).manifest],
-                "trajectory": [self.trajectory(trajectory).manifest],
-                "quantized": [self.quantize(trajectory, quantizer, last_shard).manifest],
+                "corpus": [self._corpora.of(trajectory).manifest],
+                "trajectory": self._trajectories.manifests(trajectory, seed),
+                "quantized": [quantized.manifest],
             },
             LandscapeSettings(
-                final=final,
-                previous=final - previous,
-                context=self.timeline.shape(trajectory).context,
-                batch=self.config.scale.evaluation.batch,
-                **self.config.scale.landscape.model_dump(),
+                final=final.id,
+                previous=self._before(trajectory, previous),
+                context=self._context(trajectory),
+                batch=self._site.config.scale.evaluation.batch,
+                **self._site.config.scale.landscape.model_dump(),
             ),
         )
 
+    def _before(self, trajectory: str, steps: int) -> str:
+        """Id of the checkpoint so many steps before the last, which checks have found to exist."""
+        points = {point.step: point for point in self._timeline.checkpoints(trajectory)}
+        return points[(self._timeline.measured(trajectory)[-1].step or 0) - steps].id
+
     @cache
-    def components(self, figure: str) -> Job:
+    def components(self, figure: str, trajectories: tuple[str, ...], components: int) -> Job:
         """Principal components of the weights along a figure's trajectories."""
-        settings = self.config.figures[figure]
-        assert isinstance(settings, Pca)
-        names = settings.trajectories
+        inputs, paths = {}, []
+        for name in trajectories:
+            for seed in self._timeline.seeds_of(name):
+                label = f"{name} seed {seed}"
+                inputs[label] = self._trajectories.manifests(name, seed)
+                ids = tuple(point.id for point in self._timeline.measured(name))
+                paths.append(Path(label, name, seed, ids))
         return Job(
             "geometry.components",
             figure,
-            f"{self.results}/components/{figure}",
-            {name: [self.trajectory(name).manifest] for name in names},
-            ComponentsSettings(
-                steps=tuple((name, tuple(self.timeline.measured_steps(name))) for name in names),
-                components=settings.components,
-            ),
+            f"{self._site.results}/components/{figure}",
+            inputs,
+            ComponentsSettings(tuple(paths), components),
         )
+
+    def _context(self, trajectory: str) -> int:
+        return self._timeline.trajectory(trajectory).model_shape(self._timeline).context

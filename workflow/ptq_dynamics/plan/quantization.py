@@ -6,48 +6,57 @@ from pathlib import Path
 from ptq_dynamics.config.quantizers import Kind
 from ptq_dynamics.content import sha256
 from ptq_dynamics.jobs.specification import Job
+from ptq_dynamics.plan.corpora import Corpora
+from ptq_dynamics.plan.site import Site
 from ptq_dynamics.plan.trajectories import Trajectories
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.quantize.settings import EnvironmentSettings, QuantizeSettings
 
 
-class Quantization(Trajectories):
+class Quantization:
     """Quantized trajectories."""
 
+    def __init__(self, site: Site, corpora: Corpora, trajectories: Trajectories) -> None:
+        self._site, self._corpora, self._trajectories = site, corpora, trajectories
+
     @cache
-    def quantize(self, trajectory: str, quantizer: str, shard: str) -> Job:
+    def quantize(
+        self, trajectory: str, quantizer: str, shard: str = "all", seed: int | None = None
+    ) -> Job:
         """Quantization of one shard of a trajectory."""
-        kind = self._kind(quantizer, trajectory)
+        site, timeline = self._site, self._site.timeline
+        kind, seed = self.kind(quantizer, trajectory), self._site.seed(trajectory, seed)
         inputs = {
-            "corpus": [self.corpus_of(trajectory).manifest],
-            "trajectory": [self.trajectory(trajectory).manifest],
+            "corpus": [self._corpora.of(trajectory).manifest],
+            "trajectory": self._trajectories.manifests(trajectory, seed, shard),
         }
         if kind.tool is not None:
             inputs["environment"] = [self.environment(kind.tool).manifest]
-        calibration = self.config.scale.calibration
+        calibration = site.config.scale.calibration
         settings = QuantizeSettings(
-            steps=tuple(self.timeline.shards(trajectory)[shard]),
-            context=self.timeline.shape(trajectory).context,
+            checkpoints=self._trajectories.checkpoints(trajectory, shard),
+            context=timeline.trajectory(trajectory).model_shape(timeline).context,
             calibration_sequences=calibration.sequences,
             calibration_batch=calibration.batch,
             quantizer=kind,
         )
-        folder = f"{self.results}/quantize/{trajectory}/{quantizer}/{shard}"
-        name = f"{trajectory} {quantizer}"
-        return Job(kind.stage, name, folder, inputs, settings, scripts=kind.scripts)
+        folder = f"{site.place('quantize', trajectory, seed)}/{quantizer}/{shard}"
+        name = f"{trajectory} seed {seed} {quantizer}"
+        return Job(kind.stage, name, folder, inputs, settings, modules=kind.scripts)
 
     @cache
     def environment(self, tool: str) -> Job:
         """The environment of a tool that cannot share the main one, from its lock file."""
         lock, folder = Path("envs") / f"{tool}.txt", f"envs/{tool}"
-        settings = EnvironmentSettings(str(lock), folder, _digest(self.root / lock))
+        settings = EnvironmentSettings(str(lock), folder, _digest(self._site.root / lock))
         return Job("quantize.environment", tool, folder, {}, settings)
 
     @cache
-    def _kind(self, quantizer: str, trajectory: str) -> Kind:
+    def kind(self, quantizer: str, trajectory: str) -> Kind:
         """A quantizer as it is for a trajectory's model."""
-        shape = self.timeline.shape(trajectory)
-        return self.config.quantizers[quantizer].resolved((shape.width, shape.feedforward))
+        timeline = self._site.timeline
+        widths = timeline.trajectory(trajectory).model_shape(timeline).widths
+        return self._site.config.quantizers[quantizer].resolved(widths)
 
 
 def _digest(lock: Path) -> str:

@@ -1,6 +1,6 @@
 """Checks of figures against the trajectories that they show."""
 
-from ptq_dynamics.config import Figure, Interpolation, Landscapes, Losses, Pca
+from ptq_dynamics.config import Figure, Landscapes, Line, Losses, Pca
 from ptq_dynamics.plan.timeline import Timeline
 from ptq_dynamics.problem import Problem
 
@@ -35,11 +35,11 @@ def _check_training(timeline: Timeline, place: str, figure: Figure) -> None:
 def _check_landscape(timeline: Timeline, place: str, figure: Landscapes) -> None:
     previous = timeline.steps(figure.landscape.previous)
     for name in figure.trajectories:
-        final = timeline.measured_steps(name)[-1]
-        average = name in timeline.config.runs.averages
-        steps = timeline.measured_steps(name) if average else timeline.grid(name)
-        if final - previous not in steps:
-            near = sorted({final - step for step in steps} - {0}, key=lambda n: abs(n - previous))
+        steps = [point.step for point in timeline.checkpoints(name) if point.step is not None]
+        final = timeline.measured(name)[-1].step
+        if final is None or final - previous not in steps:
+            away = {(final or 0) - step for step in steps} - {0}
+            near = sorted(away, key=lambda steps: abs(steps - previous))
             raise Problem(
                 f"{place}.landscape.previous is {previous} steps, but {name} has no checkpoint so "
                 f"long before its end (the nearest: {near[:3]} steps)"
@@ -48,7 +48,7 @@ def _check_landscape(timeline: Timeline, place: str, figure: Landscapes) -> None
 
 def _check_lines(timeline: Timeline, place: str, figure: Losses) -> None:
     averages = timeline.config.runs.averages
-    lines = [name for name, found in averages.items() if isinstance(found, Interpolation)]
+    lines = [name for name, found in averages.items() if isinstance(found, Line)]
     for name in figure.trajectories:
         if name not in lines:
             raise Problem(
@@ -58,13 +58,13 @@ def _check_lines(timeline: Timeline, place: str, figure: Losses) -> None:
 
 
 def _check_components(timeline: Timeline, place: str, figure: Pca) -> None:
-    models = {timeline.trunk(name).model for name in figure.trajectories}
+    models = {timeline.run(name).whole(timeline).model for name in figure.trajectories}
     if len(models) > 1:
         raise Problem(
             f"{place}.curves has trajectories of several models ({', '.join(sorted(models))}); "
             "take those of one"
         )
-    count = sum(len(timeline.measured_steps(name)) for name in figure.trajectories)
+    count = sum(len(timeline.measured(name)) for name in figure.trajectories)
     if figure.components >= count:
         raise Problem(
             f"{place}.components is {figure.components}, but its trajectories have {count} "

@@ -1,110 +1,130 @@
-"""The jobs that make trajectories: corpus, training runs, averages of checkpoints."""
+"""The jobs that make trajectories: training runs, and averages of checkpoints."""
 
 from functools import cache
-from pathlib import Path
-from typing import Any
+from itertools import chain
 
-from ptq_dynamics.config import Branch, Config, Lawa
+from ptq_dynamics.config import Branch, Lawa, Line, Point, Run, Whole
 from ptq_dynamics.jobs.specification import Job
-from ptq_dynamics.plan import corpora
-from ptq_dynamics.plan.checks import check
-from ptq_dynamics.plan.timeline import Timeline
+from ptq_dynamics.plan.corpora import Corpora
+from ptq_dynamics.plan.site import Site
+from ptq_dynamics.trajectories import schedules
+from ptq_dynamics.trajectories.settings import LawaSettings, LineSettings, Shape, TrainSettings
 
 
 class Trajectories:
     """The trajectories, which all other jobs take."""
 
-    def __init__(self, config: Config, root: Path = Path()) -> None:
-        self.config = config
-        self.root = root
-        self.timeline = Timeline(config)
-        self.results = f"results/{config.choice.scale}"
-        self.pictures = f"figures/{config.choice.scale}"
-        check(self.timeline)
+    def __init__(self, site: Site, corpora: Corpora) -> None:
+        self._site, self._timeline = site, site.timeline
+        self._corpora = corpora
+
+    def makers(self, name: str, seed: int | None = None, shard: str | None = None) -> list[Job]:
+        """The jobs that make a trajectory, or the checkpoints of one shard of it, in their
+        order."""
+        match self._timeline.trajectory(name):
+            case Run():
+                return [self.train(name, seed)]
+            case _:
+                shards = [shard] if shard else list(self._timeline.shards(name))
+                return [self.average(name, each, seed) for each in shards]
+
+    def manifests(self, name: str, seed: int | None = None, shard: str | None = None) -> list[str]:
+        """Paths of the manifests of what `makers` makes."""
+        return [job.manifest for job in self.makers(name, seed, shard)]
 
     @cache
-    def corpus(self, name: str) -> Job:
-        """Token files and tokenizer of one corpus."""
-        return corpora.job(name, self.config.scale.corpora[name], self.results)
-
-    def corpus_of(self, trajectory: str) -> Job:
-        """The corpus that a trajectory's model reads."""
-        return self.corpus(self.timeline.shape(trajectory).corpus)
-
-    @cache
-    def train(self, run: str) -> Job:
+    def train(self, name: str, seed: int | None = None) -> Job:
         """Training of one run."""
-        whole, scale, defaults = (
-            self.timeline.trunk(run),
-            self.config.scale,
-            self.config.runs.defaults,
+        site, timeline, scale = self._site, self._timeline, self._site.config.scale
+        run = site.config.runs.runs[name]
+        whole = run.whole(timeline)
+        model, phase = whole.model_shape(timeline), run.model_shape(timeline)
+        corpus = scale.corpora[model.corpus]
+        optimizer = whole.optimizer or timeline.defaults.optimizer
+        first, last = run.ends(timeline)
+        inputs = {"corpus": [self._corpora.of(name).manifest]}
+        if isinstance(run, Branch):
+            inputs["trunk"] = [self.train(run.trunk, site.seed(name, seed)).manifest]
+        settings = TrainSettings(
+            model=Shape(
+                layers=model.layers,
+                width=model.width,
+                heads=model.heads,
+                feedforward=model.feedforward,
+                rotary_fraction=model.rotary_fraction,
+                context=model.context,
+                vocabulary=corpus.vocabulary,
+            ),
+            batch=phase.batch,
+            micro_batch=phase.micro_batch,
+            context=phase.context,
+            precision=scale.precision,
+            compile=scale.compile,
+            seed=site.seed(name, seed),
+            optimizer=optimizer,
+            clip=timeline.defaults.clip,
+            schedule=self._schedule(run),
+            first=first,
+            last=last,
+            first_tokens=first * model.batch * model.context,
+            data_first=first if isinstance(run, Branch) and run.has_own_data() else 0,
+            checkpoint_every=run.spacing(timeline),
+            state_steps=tuple(run.state_steps(timeline)) if isinstance(run, Whole) else (),
+            log_every=scale.log_every,
         )
-        inputs = {"corpus": [self.corpus_of(run).manifest]}
-        if isinstance(this := self.timeline.run(run), Branch):
-            inputs["trunk"] = [self.train(this.trunk).manifest]
-        first, last = self.timeline.ends(run)
-        shape = scale.models[whole.model].model_dump(exclude={"batch", "micro_batch", "corpus"})
-        config = {
-            "model": {
-                **shape,
-                "vocabulary": scale.corpora[scale.models[whole.model].corpus].vocabulary,
-            },
-            "batch": scale.models[whole.model].batch,
-            "micro_batch": scale.models[whole.model].micro_batch,
-            "precision": scale.precision,
-            "compile": scale.compile,
-            "seed": self.config.choice.seed,
-            "optimizer": {
-                **defaults.optimizer.model_dump(mode="json"),
-                **whole.optimizer.model_dump(exclude_none=True),
-            },
-            "schedule": self._schedule(run),
-            "first": first,
-            "last": last,
-            "checkpoint_every": self.timeline.checkpoint_every(run),
-            "state_steps": self.timeline.state_steps(run),
-            "log_every": scale.log_every,
-        }
-        return Job("trajectories.train", run, f"{self.results}/train/{run}", inputs, config)
+        return Job(
+            run.stage,
+            f"{name} seed {settings.seed}",
+            site.place("train", name, seed),
+            inputs,
+            settings,
+            modules=(f"trajectories.optimizers.{optimizer.module}",),
+        )
 
-    def _schedule(self, run: str) -> dict[str, Any]:
-        """The learning rate schedule of a run, in steps (see `schedules`)."""
-        this, whole = self.timeline.run(run), self.timeline.trunk(run)
-        first, last = self.timeline.ends(run)
-        warmup = self.timeline.steps(whole.warmup or self.config.runs.defaults.warmup)
-        schedule = {
-            "kind": whole.schedule,
-            "peak": whole.peak_lr,
-            "warmup": warmup,
-            "floor": this.floor * whole.peak_lr,
-        }
-        if isinstance(this, Branch):
-            cooldown = {"start": first, "length": last - first, "shape": this.shape}
-            return {**schedule, "kind": "wsd", **cooldown}
-        if whole.schedule == "cosine":
-            return {**schedule, "stop": last}
-        if whole.cooldown is not None:
-            length = self.timeline.steps(whole.cooldown)
-            return {**schedule, "start": last - length, "length": length, "shape": whole.shape}
-        return schedule
+    def _schedule(self, run: Run) -> schedules.Schedule:
+        """The learning rate schedule of a run, in steps."""
+        timeline = self._timeline
+        whole, (first, last) = run.whole(timeline), run.ends(timeline)
+        peak, warmup = whole.peak_lr, whole.warmup_steps(timeline)
+        floor = run.floor * peak
+        match run:
+            case Branch():
+                length = last - first
+                return schedules.Wsd("wsd", peak, warmup, floor, first, length, run.shape)
+            case Whole(cooldown=cooldown) if cooldown is not None:
+                length = timeline.steps(cooldown)
+                return schedules.Wsd("wsd", peak, warmup, floor, last - length, length, run.shape)
+            case Whole(schedule="cosine"):
+                return schedules.Cosine("cosine", peak, warmup, floor, last)
+        return schedules.Constant("constant", peak, warmup)
 
     @cache
-    def average(self, average: str) -> Job:
-        """Averages of checkpoints."""
-        settings = self.config.runs.averages[average]
-        config: dict[str, Any] = {"steps": self.timeline.measured_steps(average)}
-        if isinstance(settings, Lawa):
-            every = self.timeline.steps(settings.every)
-            config |= {"kind": "lawa", "every": every, "window": settings.window}
-            inputs = {"trajectory": [self.trajectory(settings.trajectory).manifest]}
-        else:
-            config |= {"kind": "line"}
-            ends = {"start": settings.start, "end": settings.end}
-            inputs = {label: [self.trajectory(name).manifest] for label, name in ends.items()}
-        return Job(
-            "trajectories.average", average, f"{self.results}/average/{average}", inputs, config
-        )
+    def average(self, name: str, shard: str = "all", seed: int | None = None) -> Job:
+        """One shard of averages of checkpoints."""
+        site, timeline = self._site, self._timeline
+        kind, points = site.config.runs.averages[name], timeline.shards(name)[shard]
+        seed = site.seed(name, seed)
+        sources = {label: self.manifests(source, seed) for label, source in kind.sources().items()}
+        folder = f"{site.place('average', name, seed)}/{shard}"
+        settings: LawaSettings | LineSettings
+        match kind:
+            case Lawa():
+                every = timeline.steps(kind.every)
+                settings = LawaSettings("lawa", _ids(points), every, kind.window)
+            case Line():
+                numbers = tuple(point.step for point in points if point.step is not None)
+                settings = LineSettings("line", numbers, kind.points)
+        return Job(kind.stage, f"{name} seed {seed}", folder, sources, settings)
 
-    def trajectory(self, name: str) -> Job:
-        """The job that makes a trajectory, whatever its kind."""
-        return self.average(name) if name in self.config.runs.averages else self.train(name)
+    def checkpoints(self, name: str, shard: str) -> tuple[str, ...]:
+        """Ids of the measured checkpoints of one shard of a trajectory."""
+        return _ids(self._timeline.shards(name)[shard])
+
+    def runs(self, names: list[str]) -> list[str]:
+        """The runs whose learning rates the trajectories follow, each once."""
+        found = (self._timeline.trajectory(name).run(name, self._timeline) for name in names)
+        return list(dict.fromkeys(chain(found)))
+
+
+def _ids(points: list[Point]) -> tuple[str, ...]:
+    return tuple(point.id for point in points)

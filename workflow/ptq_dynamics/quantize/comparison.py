@@ -8,9 +8,10 @@ import pandas as pd
 
 from ptq_dynamics import packed
 from ptq_dynamics.jobs.context import Context
-from ptq_dynamics.measure import measurements
-from ptq_dynamics.quantize.settings import LAYERS, ComparisonSettings
-from ptq_dynamics.trajectories import trajectory
+from ptq_dynamics.measure.joining import join
+from ptq_dynamics.measure.settings import LAYERS
+from ptq_dynamics.quantize.settings import ComparisonSettings
+from ptq_dynamics.trajectories.trajectory import Trajectory
 
 CODES, MODELS, TABLE = "codes.csv", "models.csv", "table.md"
 DIFFERENCES = """\
@@ -55,10 +56,10 @@ def _agreement(codes: pd.DataFrame) -> pd.DataFrame:
 
 def _codes(context: Context[ComparisonSettings], group: Sequence[str]) -> Iterator[dict[str, Any]]:
     for first, second in combinations(group, 2):
-        left, right = context.input(f"quantized {first}"), context.input(f"quantized {second}")
-        for checkpoint in trajectory.checkpoints(left):
+        left, right = (_quantized(context, name) for name in (first, second))
+        for checkpoint in left.checkpoints:
             ours, theirs = (
-                packed.grids(quantized.subfolder(checkpoint.folder)) for quantized in (left, right)
+                packed.grids(quantized.folder(checkpoint)) for quantized in (left, right)
             )
             for layer in sorted(ours):
                 mine, other = ours[layer], theirs[layer]
@@ -90,16 +91,19 @@ def _layers(context: Context[ComparisonSettings], groups: Sequence[Sequence[str]
 
 
 def _models(context: Context[ComparisonSettings], group: Sequence[str]) -> pd.DataFrame:
-    parts = []
+    table, parts = join(context.settings.series, context.inputs), []
     for quantizer in group:
-        table = measurements.read([context.input(f"measured {quantizer}").file(measurements.FILE)])
-        wide = table.pivot(index="step", columns="metric", values="value")[
-            ["loss", "quantization_error"]
-        ]
+        measured = table[table.quantizer == quantizer]
+        wide = measured.pivot(index="checkpoint_id", columns="metric", values="value")
         layers = pd.read_csv(context.input(f"quantized {quantizer}").file(LAYERS))
-        wide = wide.join(how="inner", other=layers.groupby("step")["output_relative"].mean())
-        parts.append(wide.reset_index().assign(quantizer=quantizer))
+        means = layers.groupby("checkpoint_id")[["step", "output_relative"]].mean()
+        joined = means.join(wide[["loss", "quantization_error"]], how="inner")
+        parts.append(joined.reset_index().assign(quantizer=quantizer))
     return pd.concat(parts, ignore_index=True)
+
+
+def _quantized(context: Context[ComparisonSettings], quantizer: str) -> Trajectory:
+    return Trajectory(context.inputs[f"quantized {quantizer}"])
 
 
 def _markdown(table: pd.DataFrame) -> str:

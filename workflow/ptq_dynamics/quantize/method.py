@@ -18,11 +18,13 @@ from torch import Tensor
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.measure.settings import LAYERS
 from ptq_dynamics.packed import Grid
 from ptq_dynamics.quantize.layers import LayerError, gram_matrices, layer_errors
-from ptq_dynamics.quantize.settings import LAYERS, QuantizeSettings
+from ptq_dynamics.quantize.settings import QuantizeSettings
 from ptq_dynamics.quantize.storage import Packed, Stored
 from ptq_dynamics.trajectories import trajectory
+from ptq_dynamics.trajectories.trajectory import Trajectory
 
 Q = TypeVar("Q")
 
@@ -55,21 +57,22 @@ Method = Callable[[Path, Calibration, Q], Quantized]
 
 def run_method(context: Context[QuantizeSettings[Q]], method: Method[Q]) -> Mapping[str, Any]:
     """Quantize the job's checkpoints of its input trajectory."""
-    settings, source = context.settings, context.input("trajectory")
+    settings, source = context.settings, Trajectory(context.inputs["trajectory"])
     calibration = calibration_of(context)
-    chosen = trajectory.at_steps(source, settings.steps)
+    chosen = source.at(settings.checkpoints)
     rows = []
     for checkpoint in chosen:
-        folder = source.subfolder(checkpoint.folder)
+        folder = source.folder(checkpoint)
         # What the libraries print meanwhile (bars) goes to the log.
         with redirect_stderr(context.progress.log or sys.stderr):
             quantized = method(folder, calibration, settings.quantizer)
-            quantized.stored.save(folder, context.out / checkpoint.folder)
+            quantized.stored.save(folder, context.out / checkpoint.id)
         errors = _errors(folder, calibration, quantized)
-        rows += [{"step": checkpoint.step, "layer": n, **asdict(e)} for n, e in errors.items()]
+        whose = {"checkpoint_id": checkpoint.id, "step": checkpoint.step}
+        rows += [{**whose, "layer": name, **asdict(error)} for name, error in errors.items()]
         context.progress.maybe(f"{len(rows) // len(errors)} of {len(chosen)} checkpoints")
     pd.DataFrame(rows).to_csv(context.out / LAYERS, index=False)
-    facts = {k: v for k, v in source.facts.items() if k in ("parameters", "seed")}
+    facts = {name: source.fact(name) for name in ("parameters", "seed")}
     return trajectory.facts(
         chosen, quantized_layers=sorted({row["layer"] for row in rows}), **facts
     )

@@ -1,4 +1,4 @@
-"""Settings of the stages of this room, as they cross the job border, and names of its files.
+"""Settings of the stages of this room, as they cross the job border.
 
 What a method itself is set to is a dataclass in its own module, so that a new method changes no
 other's code.
@@ -7,18 +7,17 @@ other's code.
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-Q = TypeVar("Q")
+from ptq_dynamics.measure.settings import Series
 
-# Result of a quantization: errors of every layer of every checkpoint.
-LAYERS = "layers.csv"
+Q = TypeVar("Q")
 
 
 @dataclass(frozen=True)
 class QuantizeSettings(Generic[Q]):
-    """Quantization of the checkpoints at `steps` with the method's settings `quantizer`, on
+    """Quantization of `checkpoints` with the method's settings `quantizer`, on
     `calibration_sequences` blocks of `context` tokens, `calibration_batch` at once."""
 
-    steps: tuple[int, ...]
+    checkpoints: tuple[str, ...]
     context: int
     calibration_sequences: int
     calibration_batch: int
@@ -36,6 +35,8 @@ class EnvironmentSettings:
 
 @dataclass(frozen=True)
 class ComparisonSettings:
-    """Groups of quantizers with equal settings, by name."""
+    """Groups of quantizers with equal settings, by name, and the series of them all and of full
+    precision."""
 
     groups: tuple[tuple[str, ...], ...]
+    series: tuple[Series, ...]

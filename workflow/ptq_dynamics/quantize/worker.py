@@ -20,7 +20,7 @@ from ptq_dynamics.quantize import environment
 from ptq_dynamics.quantize.method import Calibration, Quantized, calibration_of, run_method
 from ptq_dynamics.quantize.settings import QuantizeSettings
 from ptq_dynamics.quantize.storage import exact
-from ptq_dynamics.trajectories import trajectory
+from ptq_dynamics.trajectories.trajectory import Trajectory
 
 SCRIPTS = Path(__file__).parent / "foreign"
 # The file that a script writes for every checkpoint (worker_protocol.py).
@@ -46,11 +46,8 @@ class ForeignGptq:
 def run(context: Context[QuantizeSettings[ForeignGptq]]) -> Mapping[str, Any]:
     """Stage: quantize a trajectory's checkpoints with a tool in its own environment."""
     settings = context.settings
-    source = context.input("trajectory")
-    folders = [
-        source.subfolder(checkpoint.folder)
-        for checkpoint in trajectory.at_steps(source, settings.steps)
-    ]
+    source = Trajectory(context.inputs["trajectory"])
+    folders = [source.folder(checkpoint) for checkpoint in source.at(settings.checkpoints)]
     # One process for all checkpoints: its library is imported once.
     targets = {folder: context.scratch / folder.name for folder in folders}
     _run(targets, context)

@@ -1,7 +1,7 @@
 """Weighted averages of checkpoints, as trajectories of their own.
 
-LAWA (section 4): the uniform mean of the last checkpoints along one run. A line: the points between
-the last checkpoints of two trajectories.
+LAWA (section 4): the uniform mean of the last checkpoints along one trajectory. A line: the points
+between the last checkpoints of two trajectories.
 """
 
 import shutil
@@ -15,53 +15,64 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ptq_dynamics.jobs.context import Context
-from ptq_dynamics.jobs.manifest import Manifest
+from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories import trajectory
-from ptq_dynamics.trajectories.trajectory import Checkpoint
+from ptq_dynamics.trajectories.settings import LawaSettings, LineSettings
+from ptq_dynamics.trajectories.trajectory import Checkpoint, Trajectory, step_id
 
 # A checkpoint of a trajectory, and its weight in the average.
-Member = tuple[Manifest, Checkpoint, float]
+Member = tuple[Trajectory, Checkpoint, float]
 
 
-def run(context: Context) -> Mapping[str, Any]:
-    """One averaged checkpoint for every one of `steps`."""
-    config, averages = context.settings, []
-    points = _lawa(context) if config["kind"] == "lawa" else _line(context)
-    for checkpoint, members in points:
-        averages.append(checkpoint)
-        _average(context.out / checkpoint.folder, members)
-        context.progress.maybe(f"{len(averages)} of {len(config['steps'])} averages")
-    source = next(iter(context.inputs.values()))[0]
-    facts = {name: source.facts[name] for name in ("parameters", "seed")}
-    return trajectory.facts(averages, **facts)
+def run(context: Context[LawaSettings | LineSettings]) -> Mapping[str, Any]:
+    """Write the averaged checkpoints that the settings ask for."""
+    sources = {label: Trajectory(manifests) for label, manifests in context.inputs.items()}
+    match context.settings:
+        case LawaSettings() as lawa:
+            points = list(_lawa(sources["trajectory"], lawa))
+        case LineSettings() as line:
+            points = list(_line(sources["start"], sources["end"], line))
+    for number, (checkpoint, members) in enumerate(points, start=1):
+        _average(context.out / checkpoint.id, members)
+        context.progress.maybe(f"{number} of {len(points)} averages")
+    source = next(iter(sources.values()))
+    facts = {name: source.fact(name) for name in ("parameters", "seed")}
+    return trajectory.facts((checkpoint for checkpoint, _ in points), **facts)
 
 
-def _lawa(context: Context) -> Iterator[tuple[Checkpoint, list[Member]]]:
-    """At every step, the last `window` checkpoints of the trajectory, one every `every` steps."""
-    config, source = context.settings, context.input("trajectory")
-    for step in config["steps"]:
-        steps = [step - config["every"] * back for back in reversed(range(config["window"]))]
-        found = trajectory.at_steps(source, steps)
-        members = [(source, checkpoint, 1.0) for checkpoint in found]
-        yield replace(found[-1], lr=None, phase="average"), members
+def _lawa(source: Trajectory, lawa: LawaSettings) -> Iterator[tuple[Checkpoint, list[Member]]]:
+    """At every checkpoint asked for, the last `window` ones, one every `every` steps."""
+    by_step = {checkpoint.step: checkpoint for checkpoint in source.checkpoints}
+    for last in source.at(lawa.checkpoints):
+        if last.step is None:
+            raise Problem(f"checkpoint {last.id} has no step, so none lies before it")
+        steps = [last.step - lawa.every * back for back in reversed(range(lawa.window))]
+        missing = [step for step in steps if step not in by_step]
+        if missing:
+            raise Problem(
+                f"the average at {last.id} needs a checkpoint at step {missing[0]}, which the "
+                "trajectory has not; change every or window of the average"
+            )
+        members = [(source, by_step[step], 1.0) for step in steps]
+        yield replace(last, lr=None, phase="average"), members
 
 
-def _line(context: Context) -> Iterator[tuple[Checkpoint, list[Member]]]:
-    """At step i of n, the share i / (n - 1) of the way from the start's last checkpoint to the
+def _line(
+    start: Trajectory, end: Trajectory, line: LineSettings
+) -> Iterator[tuple[Checkpoint, list[Member]]]:
+    """At point i of n, the share i / (n - 1) of the way from the start's last checkpoint to the
     end's."""
-    sources = [context.input(label) for label in ("start", "end")]
-    ends = [trajectory.checkpoints(source)[-1] for source in sources]
-    steps = context.settings["steps"]
-    for step in steps:
-        share = step / steps[-1]
+    sources, ends = (start, end), (start.checkpoints[-1], end.checkpoints[-1])
+    for number in line.points:
+        share = number / (line.of - 1)
         weights = [1 - share, share]
         members = list(zip(sources, ends, weights, strict=True))
-        folder = trajectory.folder_name(step)
-        yield Checkpoint(folder, step, ends[1].tokens, None, "interpolation"), members
+        tokens = ends[1].tokens
+        yield Checkpoint(step_id(number), number, tokens, None, "interpolation"), members
 
 
 def _average(folder: Path, members: Sequence[Member]) -> None:
-    sources = [manifest.subfolder(checkpoint.folder) for manifest, checkpoint, _ in members]
+    sources = [source.folder(checkpoint) for source, checkpoint, _ in members]
     shutil.copytree(sources[-1], folder, ignore=shutil.ignore_patterns("*.safetensors"))
     for name in sorted(path.name for path in sources[-1].glob("*.safetensors")):
         states = (load_file(source / name) for source in sources)

@@ -12,6 +12,8 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -25,44 +27,46 @@ from ptq_dynamics.content import write_atomically
 from ptq_dynamics.corpus.tokens import TrainingData
 from ptq_dynamics.jobs.context import Context, Progress
 from ptq_dynamics.problem import Problem
-from ptq_dynamics.trajectories import optimizers, schedules, trajectory
-from ptq_dynamics.trajectories.trajectory import Checkpoint
+from ptq_dynamics.trajectories import schedules, trajectory
+from ptq_dynamics.trajectories.optimizers.state import load_state_tensors, state_tensors
+from ptq_dynamics.trajectories.settings import TrainSettings
+from ptq_dynamics.trajectories.trajectory import Checkpoint, step_id
 
 RESUMABLE = True
 CURVE = "curve.csv"
 COLUMNS = ("step", "tokens", "loss", "lr", "gradient_norm", "weight_norm")
 
 
-def run(context: Context) -> Mapping[str, Any]:
+def run(context: Context[TrainSettings]) -> Mapping[str, Any]:
     """Train from the last saved state, or the trunk's, or from nothing, to the run's last step."""
-    config = context.settings
+    settings = context.settings
     corpus = context.input("corpus")
-    data = TrainingData(corpus, config["model"]["context"], config["batch"], config["seed"])
-    trainer = Trainer(config, context.out, corpus.subfolder("tokenizer"))
+    data = TrainingData(corpus, settings.context, settings.batch, settings.seed)
+    trainer = Trainer(settings, context.out, corpus.subfolder("tokenizer"))
     saved = latest_state(context.scratch, trainer)
     if saved is not None:
         trainer.load(saved)
         context.progress.say(f"going on from step {trainer.step}")
     elif "trunk" in context.inputs:
-        trainer.load(context.input("trunk").file(state_name(config["first"])))
+        trainer.load(context.input("trunk").file(state_name(settings.first)))
     train(trainer, data, context.scratch, context.progress)
     return trajectory.facts(
         [trainer.checkpoint(step) for step in trainer.checkpoint_steps()],
         parameters=sum(p.numel() for p in trainer.model.parameters()),
-        seed=config["seed"],
-        tokens_processed=(config["last"] - config["first"]) * trainer.tokens_per_step,
-        schedule=config["schedule"],
+        seed=settings.seed,
+        tokens_processed=(settings.last - settings.first) * trainer.tokens_per_step,
+        schedule=asdict(settings.schedule),
     )
 
 
 def train(trainer: "Trainer", data: TrainingData, scratch: Path, progress: Progress) -> None:
     """The training loop: update, log, save."""
-    first, last = trainer.step, trainer.config["last"]
+    first, last = trainer.step, trainer.settings.last
     pace = Pace()
     trainer.open_curve()
     trainer.save_due()
     while trainer.step < last:
-        loss, gradient_norm = trainer.update(data.at(trainer.step))
+        loss, gradient_norm = trainer.update(data.at(trainer.step - trainer.settings.data_first))
         if trainer.at_log():
             trainer.log(loss, gradient_norm)
             rate = (trainer.step - first) * trainer.tokens_per_step / pace.elapsed()
@@ -83,31 +87,35 @@ def train(trainer: "Trainer", data: TrainingData, scratch: Path, progress: Progr
 class Trainer:
     """Model, optimizer and position of a run, and how they are saved."""
 
-    def __init__(self, config: Mapping[str, Any], out: Path, tokenizer: Path) -> None:
-        self.config, self.out, self._tokenizer = config, out, tokenizer
-        self.step: int = config["first"]
-        self.tokens_per_step: int = config["batch"] * config["model"]["context"]
+    def __init__(self, settings: TrainSettings, out: Path, tokenizer: Path) -> None:
+        self.settings, self.out, self._tokenizer = settings, out, tokenizer
+        self.step = settings.first
+        self.tokens_per_step = settings.batch * settings.context
         self._device = models.device()
-        self.model = models.create(config["model"], config["seed"]).train()
+        self.model = models.create(asdict(settings.model), settings.seed).train()
         models.place(self.model)
         self._forward: nn.Module = self.model
-        if config["compile"]:
+        if settings.compile:
             self._forward = torch.compile(self.model)  # type: ignore[assignment]
-        self._optimizer = optimizers.make(self.model, config["optimizer"])
+        kind = f"ptq_dynamics.trajectories.optimizers.{settings.optimizer.module}"
+        self._kind: Any = import_module(kind)
+        self._optimizer = self._kind.make(self.model, settings.optimizer)
         self._curve: Any = None
         self._due_checkpoints = set(self.checkpoint_steps())
-        self._due_states = set(config["state_steps"])
+        self._due_states = set(settings.state_steps)
 
     def rate(self) -> float:
         """Learning rate of the next update."""
-        return schedules.learning_rate(self.config["schedule"], self.step)
+        return schedules.learning_rate(self.settings.schedule, self.step)
 
     def update(self, batch: Tensor) -> tuple[Tensor, Tensor]:
         """One optimizer step on int64 [batch, context + 1]; mean loss and gradient norm before
         clipping, both 0-dimensional."""
-        settings, peak = self.config["optimizer"], self.config["schedule"]["peak"]
-        optimizers.set_rate(self._optimizer, settings, self.rate(), peak)
-        parts = batch.split(self.config["micro_batch"] or len(batch))
+        settings = self.settings
+        self._kind.set_rate(
+            self._optimizer, settings.optimizer, self.rate(), settings.schedule.peak
+        )
+        parts = batch.split(settings.micro_batch or len(batch))
         total = torch.zeros((), device=self._device)
         for part in parts:
             part = part.to(self._device, non_blocking=True)
@@ -116,21 +124,21 @@ class Trainer:
             loss = losses.sum() / batch[:, 1:].numel()
             loss.backward()
             total += loss.detach()
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.config["optimizer"]["clip"])
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip)
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
         self.step += 1
         return total, norm
 
     def _autocast(self) -> torch.autocast:
-        mixed = self.config["precision"] == "bfloat16"
+        mixed = self.settings.precision == "bfloat16"
         return torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=mixed)
 
     # Training curve
 
     def at_log(self) -> bool:
         """Whether the update just done is logged."""
-        return self.step % self.config["log_every"] == 0 or self.step == self.config["last"]
+        return self.step % self.settings.log_every == 0 or self.step == self.settings.last
 
     def open_curve(self) -> None:
         """Go on with the curve of an interrupted run, without the rows after its saved state."""
@@ -144,9 +152,9 @@ class Trainer:
     def log(self, loss: Tensor, gradient_norm: Tensor) -> None:
         """Add a row: the loss, rate and norms of the update that led to this step."""
         norms = torch.stack([p.detach().norm() for p in self.model.parameters()])
-        lr = schedules.learning_rate(self.config["schedule"], self.step - 1)
+        lr = schedules.learning_rate(self.settings.schedule, self.step - 1)
         values = [float(loss), lr, float(gradient_norm), float(norms.norm())]
-        row = [self.step, self.step * self.tokens_per_step, *(repr(value) for value in values)]
+        row = [self.step, self.tokens(self.step), *(repr(value) for value in values)]
         self._curve.write(",".join(map(str, row)) + "\n")
         self._curve.flush()
         self.require_finite(loss)
@@ -166,21 +174,26 @@ class Trainer:
     # Checkpoints and states
 
     def checkpoint_steps(self) -> list[int]:
-        """Steps at which the run saves a checkpoint."""
-        return trajectory.grid(
-            self.config["first"], self.config["last"], self.config["checkpoint_every"]
-        )
+        """Steps at which the run saves a checkpoint: the multiples of `checkpoint_every` and both
+        ends, but not step 0."""
+        first, last, every = self.settings.first, self.settings.last, self.settings.checkpoint_every
+        inner = range(first - first % every + every, last, every)
+        return sorted({*([first] if first else []), *inner, last})
 
     def checkpoint(self, step: int) -> Checkpoint:
         """The run's checkpoint after `step` updates."""
-        schedule = self.config["schedule"]
+        schedule = self.settings.schedule
         return Checkpoint(
-            folder=trajectory.folder_name(step),
+            id=step_id(step),
             step=step,
-            tokens=step * self.tokens_per_step,
+            tokens=self.tokens(step),
             lr=schedules.learning_rate(schedule, step),
             phase=schedules.phase(schedule, step),
         )
+
+    def tokens(self, step: int) -> int:
+        """Tokens seen before the update after `step` updates."""
+        return self.settings.first_tokens + (step - self.settings.first) * self.tokens_per_step
 
     def save_due(self, loss: Tensor | None = None) -> None:
         """Save what is due at this step."""
@@ -192,7 +205,7 @@ class Trainer:
             self.save(self.out / state_name(self.step))
 
     def _save_checkpoint(self) -> None:
-        folder = self.out / trajectory.folder_name(self.step)
+        folder = self.out / step_id(self.step)
         partial = self.out / f".partial-{folder.name}"
         shutil.rmtree(partial, ignore_errors=True)
         shutil.copytree(self._tokenizer, partial)
@@ -203,7 +216,7 @@ class Trainer:
     def save(self, path: Path) -> None:
         """Write the whole state to one file, whole or not at all."""
         tensors = {f"model.{name}": value for name, value in self._weights().items()}
-        moments = optimizers.state_tensors(self._optimizer)
+        moments = state_tensors(self._optimizer)
         tensors |= {f"optimizer.{name}": value for name, value in moments.items()}
         partial = path.with_name(f".partial-{path.name}")
         save_file(tensors, partial, metadata={"step": json.dumps(self.step)})
@@ -226,7 +239,7 @@ class Trainer:
         except (SafetensorError, OSError) as error:
             raise Problem(f"{path} is no readable training state ({error}); remove it") from error
         self.model.load_state_dict(groups["model"])
-        optimizers.load_state_tensors(self._optimizer, groups["optimizer"])
+        load_state_tensors(self._optimizer, groups["optimizer"])
 
 
 class Pace:
@@ -265,8 +278,8 @@ def latest_state(scratch: Path, trainer: Trainer) -> Path | None:
     """The newest state of an interrupted run, if the checkpoints before it are all there."""
     for path in reversed(list(_states(scratch))):
         step = int(path.stem.removeprefix("state-"))
-        due = [trainer.out / trajectory.folder_name(s) for s in trainer.checkpoint_steps()]
-        due += [trainer.out / state_name(s) for s in trainer.config["state_steps"]]
+        due = [trainer.out / step_id(s) for s in trainer.checkpoint_steps()]
+        due += [trainer.out / state_name(s) for s in trainer.settings.state_steps]
         if all(item.exists() for item in due if int(item.stem.split("-")[1]) <= step):
             return path
     return None

@@ -1,11 +1,11 @@
 """Trajectories: ordered checkpoints with step, tokens, learning rate and phase.
 
-Runs that we train, averages of checkpoints and public families all publish a manifest whose facts
-hold one; quantizers and evaluators take any of them.
+Runs that we train, averages of checkpoints and public families all publish manifests whose facts
+hold one, or a part of one; quantizers, evaluators and probes take any of them.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,54 +17,72 @@ from ptq_dynamics.problem import Problem
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One point of a trajectory; `folder` is relative to the manifest, `lr` is the rate next in
-    the schedule (None where there is none, as for an average)."""
+    """One point of a trajectory: `id` is unique in it and names the checkpoint's folder, which
+    holds the tokenizer too; a merged model has no step or tokens, and steps may repeat; `lr` is the
+    rate next in the schedule (None where there is none, as for an average)."""
 
-    folder: str
-    step: int
-    tokens: int
+    id: str
+    step: int | None
+    tokens: int | None
     lr: float | None
     phase: str
 
 
-def folder_name(step: int) -> str:
-    """Folder of the checkpoint after `step` updates."""
+def step_id(step: int) -> str:
+    """Id of the checkpoint after `step` updates of a run."""
     return f"step-{step:07d}"
 
 
-def grid(first: int, last: int, every: int) -> list[int]:
-    """Steps of a run's checkpoints: the multiples of `every` and its ends, but not step 0."""
-    inner = range(first - first % every + every, last, every)
-    return sorted({*([first] if first else []), *inner, last})
-
-
 def facts(checkpoints: Iterable[Checkpoint], **others: Any) -> dict[str, Any]:
-    """Manifest facts of a trajectory."""
+    """Manifest facts of a trajectory, or of a part of one."""
     return {"checkpoints": [asdict(checkpoint) for checkpoint in checkpoints], **others}
 
 
-def checkpoints(manifest: Manifest) -> list[Checkpoint]:
-    """The trajectory that a manifest holds."""
-    return [Checkpoint(**entry) for entry in manifest.facts["checkpoints"]]
+class Trajectory:
+    """A trajectory as the manifests of its parts hold it, in their order."""
 
+    def __init__(self, manifests: Sequence[Manifest]) -> None:
+        self._manifests = manifests
+        self._homes: dict[str, tuple[Checkpoint, Manifest]] = {}
+        for manifest in manifests:
+            for entry in manifest.facts["checkpoints"]:
+                checkpoint = Checkpoint(**entry)
+                self._homes.setdefault(checkpoint.id, (checkpoint, manifest))
 
-def at_steps(manifest: Manifest, steps: Iterable[int]) -> list[Checkpoint]:
-    """The checkpoints at `steps`; `Problem` when one is not in the trajectory."""
-    known = {checkpoint.step: checkpoint for checkpoint in checkpoints(manifest)}
-    try:
-        return [known[step] for step in steps]
-    except KeyError as missing:
-        raise Problem(
-            f"{manifest.path} has no checkpoint at step {missing} (it has {len(known)}, from "
-            f"{min(known)} to {max(known)}); change the run or what is measured of it"
-        ) from None
+    @property
+    def checkpoints(self) -> list[Checkpoint]:
+        """All its checkpoints."""
+        return [checkpoint for checkpoint, _ in self._homes.values()]
 
+    @property
+    def seed(self) -> int | None:
+        """The seed that it was made with, where there is one."""
+        return self.fact("seed")
 
-def digest(manifest: Manifest, checkpoint: Checkpoint) -> str:
-    """Hex digest of a checkpoint's weights, from the recorded digests of its files."""
-    weights: Mapping[str, str] = {
-        Path(name).name: entry["sha256"]
-        for name, entry in manifest.files.items()
-        if name.startswith(f"{checkpoint.folder}/") and name.endswith(".safetensors")
-    }
-    return hashlib.sha256(canonical(weights).encode()).hexdigest()[:16]
+    def fact(self, name: str) -> Any:
+        """What the manifests say of the trajectory as a whole, such as its parameters."""
+        return self._manifests[0].facts[name]
+
+    def at(self, ids: Iterable[str]) -> list[Checkpoint]:
+        """The checkpoints with these ids; `Problem` when it has not one of them."""
+        try:
+            return [self._homes[name][0] for name in ids]
+        except KeyError as missing:
+            known = list(self._homes)
+            raise Problem(
+                f"{self._manifests[0].path} has no checkpoint {missing} (it has {len(known)}, from "
+                f"{known[0]} to {known[-1]}); change the run or what is measured of it"
+            ) from None
+
+    def folder(self, checkpoint: Checkpoint) -> Path:
+        """Folder of a checkpoint, after checking its files."""
+        return self._homes[checkpoint.id][1].subfolder(checkpoint.id)
+
+    def digest(self, checkpoint: Checkpoint) -> str:
+        """Hex digest of a checkpoint's weights, from the recorded digests of its files."""
+        weights: Mapping[str, str] = {
+            Path(name).name: entry["sha256"]
+            for name, entry in self._homes[checkpoint.id][1].files.items()
+            if name.startswith(f"{checkpoint.id}/") and name.endswith(".safetensors")
+        }
+        return hashlib.sha256(canonical(weights).encode()).hexdigest()[:16]

@@ -7,11 +7,12 @@ from typing import Any
 
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.panels import publish
+from ptq_dynamics.figures.settings import FigureSettings
 from ptq_dynamics.figures.words import letters
 from ptq_dynamics.jobs.context import Context
 
 
-def run(context: Context) -> Mapping[str, Any]:
+def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
     """Stage: draw the figure. Curves that are named "GROUP: NAME" have a row of panels for every
     group, and the line of their name."""
     curves = Curves(context)

@@ -11,6 +11,7 @@ from scipy.stats import bootstrap, spearmanr
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.footer import footer
 from ptq_dynamics.figures.panels import HEIGHT, WIDTH, legend, plain_log_ticks, save, subplots
+from ptq_dynamics.figures.settings import FigureSettings
 from ptq_dynamics.figures.style import LINES
 from ptq_dynamics.figures.words import letters
 from ptq_dynamics.jobs.context import Context
@@ -18,7 +19,7 @@ from ptq_dynamics.jobs.context import Context
 RESAMPLES = 2000
 
 
-def run(context: Context) -> Mapping[str, Any]:
+def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
     """Stage: draw the figure, a row for every metric of quantized weights and quantizer, a column
     for every metric of curvature; facts: Spearman's ρ with its 95 % bootstrap interval.
 

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 
 from ptq_dynamics.figures.footer import footer
 from ptq_dynamics.figures.panels import WIDTH, legend, save, subplots
+from ptq_dynamics.figures.settings import FigureSettings
 from ptq_dynamics.figures.words import call
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.jobs.manifest import Manifest
@@ -23,11 +24,11 @@ POINTS = {
 LEVELS = 14
 
 
-def run(context: Context) -> Mapping[str, Any]:
+def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
     """Stage: draw the figure, a panel for every curve (of one trajectory) and quantizer: contours
     of the loss, the three points, and their distances. The table has the grid and the points."""
-    called = call(dict(context.settings["quantizers"]))
-    shown = list(product(context.settings["curves"], called))
+    called = call(context.settings.quantizers)
+    shown = list(product(context.settings.curves, called))
     columns = math.ceil(math.sqrt(len(shown)))
     rows = math.ceil(len(shown) / columns)
     figure, axes = subplots(rows, columns, WIDTH, WIDTH * 0.95)

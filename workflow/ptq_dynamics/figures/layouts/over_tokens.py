@@ -5,11 +5,12 @@ from typing import Any
 
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.panels import publish
+from ptq_dynamics.figures.settings import FigureSettings
 from ptq_dynamics.figures.words import letters
 from ptq_dynamics.jobs.context import Context
 
 
-def run(context: Context) -> Mapping[str, Any]:
+def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
     """Stage: draw the figure. Dotted: the learning rate."""
     curves = Curves(context)
     panels, parts = [], []

@@ -7,18 +7,19 @@ import pandas as pd
 
 from ptq_dynamics.figures.footer import footer
 from ptq_dynamics.figures.panels import COLUMNS, HEIGHT, WIDTH, legend, save, subplots
+from ptq_dynamics.figures.settings import FigureSettings
 from ptq_dynamics.figures.style import LINES
 from ptq_dynamics.jobs.context import Context
 
 
-def run(context: Context) -> Mapping[str, Any]:
+def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
     """Stage: draw the figure."""
     manifest = context.input("components")
     scores = pd.read_csv(manifest.file("scores.csv"))
     explained = manifest.facts["explained"]
     figure, (ax,) = subplots(1, 1, WIDTH * 1.5, HEIGHT * 1.4)
     parts = []
-    curves = dict(context.settings["curves"])
+    curves = dict(context.settings.curves)
     for (label, names), line in zip(curves.items(), LINES, strict=False):
         for number, name in enumerate(names):
             part = scores[scores.trajectory == name]

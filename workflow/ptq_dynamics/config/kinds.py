@@ -1,0 +1,103 @@
+"""What every kind of trajectory answers.
+
+A kind answers what is asked of every trajectory: what it is made from, its model and corpus, its
+seeds, its checkpoints and which of them are measured, and whether it can be made at all. The
+answers need the scale's numbers and the other trajectories, which a `Timeline` has.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
+
+from pydantic import Field
+
+from ptq_dynamics.config.fields import Rate, Share, Strict
+from ptq_dynamics.config.scale import ModelShape, Scale
+from ptq_dynamics.problem import Problem
+from ptq_dynamics.trajectories.optimizers.kinds import Optimizer
+
+
+class Point(NamedTuple):
+    """A checkpoint before it exists: its id, unique in its trajectory, and its step, if any."""
+
+    id: str
+    step: int | None
+
+
+class RunDefaults(Strict):
+    """What runs share unless they say otherwise; `clip` is the largest gradient norm."""
+
+    optimizer: Optimizer
+    clip: Rate
+    warmup: Share
+    checkpoint_every: Share
+
+
+class Timeline(Protocol):
+    """What kinds ask about the scale and about other trajectories."""
+
+    scale: Scale
+    defaults: RunDefaults
+    seeds: tuple[int, ...]
+
+    def trajectory(self, name: str) -> "Trajectory":
+        """A trajectory by name."""
+
+    def constant_runs(self) -> list[str]:
+        """Names of the runs with a constant learning rate."""
+
+    def steps(self, share: Any) -> int:
+        """A share of the budget in whole steps, at least one."""
+
+    def checkpoints(self, name: str) -> list[Point]:
+        """The checkpoints of a trajectory, in their order."""
+
+    def measured(self, name: str) -> list[Point]:
+        """Those of its checkpoints that are quantized, evaluated and probed."""
+
+
+def require(place: str, kind: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Raise `Problem` when a name is not one of those known."""
+    for name in names:
+        if name not in known:
+            raise Problem(f"{place} names no known {kind}: {name!r} (known: {', '.join(known)})")
+
+
+class Trajectory(Strict):
+    """A kind of trajectory; `family` is who trained it, `stage` the code that makes it."""
+
+    stage: ClassVar[str]
+    family: Annotated[str, Field(min_length=1)] = "controlled"
+
+    @abstractmethod
+    def sources(self) -> Mapping[str, str]:
+        """Names of the trajectories that it is made from, by what they are to it."""
+
+    @abstractmethod
+    def checkpoints(self, timeline: Timeline) -> list[Point]:
+        """All its checkpoints, in their order."""
+
+    def measured(self, timeline: Timeline) -> list[Point]:
+        """Those of its checkpoints that are measured."""
+        return self.checkpoints(timeline)
+
+    def run(self, name: str, timeline: Timeline) -> str:
+        """The run whose learning rate it follows; `name` is its own."""
+        source = self._last_source()
+        return timeline.trajectory(source).run(source, timeline)
+
+    def model_shape(self, timeline: Timeline) -> ModelShape:
+        """Shape of its model, with the batch, the context and the corpus it is trained with."""
+        return timeline.trajectory(self._last_source()).model_shape(timeline)
+
+    def seeds_in(self, timeline: Timeline) -> tuple[int, ...]:
+        """The seeds that it is made for: those that all its sources have."""
+        sources = [timeline.trajectory(name) for name in self.sources().values()]
+        first, *others = [source.seeds_in(timeline) for source in sources]
+        return tuple(seed for seed in first if all(seed in seeds for seeds in others))
+
+    def _last_source(self) -> str:
+        return list(self.sources().values())[-1]
+
+    def check(self, place: str, timeline: Timeline) -> None:
+        """Raise `Problem` when it cannot be made; `place` is its key in the configuration."""

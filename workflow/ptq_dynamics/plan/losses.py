@@ -1,0 +1,75 @@
+"""The jobs that evaluate losses, and the series that measurements are selected by."""
+
+from functools import cache
+
+from ptq_dynamics.jobs.specification import Job
+from ptq_dynamics.measure.settings import FULL_PRECISION, LossSettings, Series
+from ptq_dynamics.plan.corpora import Corpora
+from ptq_dynamics.plan.quantization import Quantization
+from ptq_dynamics.plan.site import Site
+from ptq_dynamics.plan.trajectories import Trajectories
+
+
+class Losses:
+    """Losses of trajectories, quantized or not."""
+
+    def __init__(
+        self, site: Site, corpora: Corpora, trajectories: Trajectories, quantization: Quantization
+    ) -> None:
+        self._site, self._corpora = site, corpora
+        self._trajectories, self._quantization = trajectories, quantization
+
+    @cache
+    def evaluate(
+        self, trajectory: str, quantizer: str, shard: str = "all", seed: int | None = None
+    ) -> Job:
+        """Validation losses of one shard under a quantizer, or in full precision."""
+        site, timeline = self._site, self._site.timeline
+        full, seed = quantizer == FULL_PRECISION, site.seed(trajectory, seed)
+        if full:
+            checkpoints = self._trajectories.manifests(trajectory, seed, shard)
+        else:
+            quantized = self._quantization.quantize(trajectory, quantizer, shard, seed)
+            checkpoints = [quantized.manifest]
+        context = timeline.trajectory(trajectory).model_shape(timeline).context
+        evaluation = site.config.scale.evaluation
+        return Job(
+            "measure.loss",
+            f"{trajectory} seed {seed} {quantizer}",
+            f"{site.place('evaluate', trajectory, seed)}/{quantizer}/{shard}",
+            {"corpus": [self._corpora.of(trajectory).manifest], "checkpoints": checkpoints},
+            LossSettings(
+                checkpoints=self._trajectories.checkpoints(trajectory, shard),
+                context=context,
+                blocks=evaluation.blocks,
+                batch=evaluation.batch,
+                full_precision=full,
+            ),
+        )
+
+    @cache
+    def series(self, trajectory: str, quantizer: str, seed: int | None = None) -> Series:
+        """A trajectory at a seed under a quantizer, or in full precision."""
+        family = self._site.timeline.trajectory(trajectory).family
+        seed = self._site.seed(trajectory, seed)
+        if quantizer == FULL_PRECISION:
+            return Series(trajectory, seed, family, quantizer, FULL_PRECISION, None, None)
+        kind = self._quantization.kind(quantizer, trajectory)
+        return Series(trajectory, seed, family, quantizer, kind.method, kind.bits, kind.columns)
+
+    def losses(self, series: Series) -> dict[str, list[str]]:
+        """The manifests of a series' evaluations, by their label."""
+        shards = self._site.timeline.shards(series.trajectory)
+        jobs = [self.evaluate(series.trajectory, series.quantizer, s, series.seed) for s in shards]
+        return {series.label("losses"): [job.manifest for job in jobs]}
+
+    def layers(self, series: Series) -> dict[str, list[str]]:
+        """The manifests of a quantized series' layer errors, by their label."""
+        if series.quantizer == FULL_PRECISION:
+            return {}
+        shards, quantize = (
+            self._site.timeline.shards(series.trajectory),
+            self._quantization.quantize,
+        )
+        jobs = [quantize(series.trajectory, series.quantizer, s, series.seed) for s in shards]
+        return {series.label("layers"): [job.manifest for job in jobs]}

@@ -1,0 +1,37 @@
+"""What all planners of a plan share: the configuration, its timeline, and where results lie."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ptq_dynamics.config import Config
+from ptq_dynamics.plan.timeline import Timeline
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """A configuration, and the root of the project it belongs to."""
+
+    config: Config
+    root: Path
+    timeline: Timeline = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "timeline", Timeline(self.config))
+
+    @property
+    def results(self) -> str:
+        """Folder of all results of the scale."""
+        return f"results/{self.config.choice.scale}"
+
+    @property
+    def pictures(self) -> str:
+        """Folder of all figures of the scale."""
+        return f"figures/{self.config.choice.scale}"
+
+    def seed(self, trajectory: str, seed: int | None) -> int:
+        """The seed asked for, or the first that a trajectory is made for."""
+        return self.timeline.seeds_of(trajectory)[0] if seed is None else seed
+
+    def place(self, kind: str, trajectory: str, seed: int | None) -> str:
+        """Folder of what a kind of job makes of a trajectory at a seed."""
+        return f"{self.results}/{kind}/{trajectory}/seed-{self.seed(trajectory, seed)}"
