@@ -4,19 +4,18 @@ import base64
 import hashlib
 import importlib
 import json
-from itertools import islice, pairwise, product
+from itertools import pairwise
 
 import numpy as np
-import pandas as pd
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from ptq_dynamics.config import EmbeddedCorpus
 from ptq_dynamics.content import canonical
-from ptq_dynamics.corpus import datasets as public
 from ptq_dynamics.corpus import embedded, splits, tokens
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.context import Context, Progress
+from ptq_dynamics.plan import corpora
 from ptq_dynamics.problem import Problem
 from support import (
     SCALE,
@@ -28,10 +27,6 @@ from support import (
     specification,
     tiny_config,
 )
-from tokenizers import Tokenizer
-from tokenizers.decoders import ByteLevel as ByteLevelDecoder
-from tokenizers.models import BPE
-from tokenizers.pre_tokenizers import ByteLevel
 from transformers import AutoTokenizer
 
 CONFIG = SCALE["corpora"]["main"]
@@ -44,17 +39,6 @@ BUILD = (
 @pytest.fixture(scope="module")
 def documents():
     return embedded.collect(CONFIG["packages"], False, CONFIG["shortest_document"])
-
-
-def context(out, config):
-    out.mkdir(exist_ok=True)
-    return Context("corpus", config, {}, out, out / ".scratch", Progress("corpus"))
-
-
-def build(stage, out, config):
-    """Manifest of what a stage of the corpus makes."""
-    facts = stage.run(context(out, config))
-    return manifest.describe(out, out / "manifest.json", facts)
 
 
 # The build
@@ -230,8 +214,9 @@ def test_an_absent_package_is_a_problem():
 )
 def test_too_little_text_is_a_problem_that_names_the_split(split, change, tmp_path):
     config = {**CONFIG, "packages": ["click"], **change}
+    settings = corpora.settings(EmbeddedCorpus(**config))
     with pytest.raises(Problem) as caught:
-        embedded.run(context(tmp_path / "out", config))
+        embedded.run(Context("main", settings, {}, tmp_path, tmp_path, Progress("main")))
     message = str(caught.value)
     assert f"{split} tokens, {config[split]:,} are asked for" in message
     assert f"lower its {split} in the scale's file" in message
@@ -267,115 +252,5 @@ def test_blocks_are_consecutive_and_too_few_are_a_problem(tmp_path):
 
 def test_files_are_as_wide_as_the_vocabulary_needs(corpus):
     widths = {257: 2, 50304: 2, 65536: 2, 65537: 4, 100352: 4, 128256: 4, 1 << 32: 4}
-    assert {size: tokens.dtype(size).itemsize for size in widths} == widths
+    assert {size: splits.dtype(size).itemsize for size in widths} == widths
     assert corpus.facts["dtype"] == "uint16"
-
-
-# Public data sets
-
-
-@pytest.fixture(scope="module")
-def parquet(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data")
-    texts = [f"Document {n}: {'word ' * (n % 7)}é\n" for n in range(400)]
-    pd.DataFrame({"content": texts}).to_parquet(folder / "part.parquet")
-    return folder, texts
-
-
-def public_config(folder, path, **changes):
-    source = {"path": str(folder), "name": None, "data_files": None, "split": "train"}
-    source |= {"revision": None, "field": "content", "skip": 0}
-    sources = {f"{name}_from": {**source, "skip": 100 * n} for n, name in enumerate(splits.SPLITS)}
-    sizes = {"train": 900, "validation": 600, "calibration": 500, "probe": 300}
-    return {"tokenizer": str(path), "vocabulary": 300, **sources, **sizes, **changes}
-
-
-def test_a_public_data_set_gives_the_tokens_of_its_text(corpus, parquet, tmp_path):
-    folder, texts = parquet
-    config = public_config(folder, corpus.subfolder("tokenizer"))
-    found = build(public, tmp_path / "out", config)
-    tokenizer = AutoTokenizer.from_pretrained(corpus.folder / "tokenizer")
-    for n, name in enumerate(splits.SPLITS):
-        end = [tokenizer.eos_token_id] if name == "train" else []
-        by_hand = [
-            token
-            for text in texts[100 * n :]
-            for token in tokenizer.encode(text, add_special_tokens=False) + end
-        ]
-        assert tokens.read(found, name).tolist() == by_hand[: config[name]], name
-        assert found.facts["tokens"][name] == config[name]
-    copy = AutoTokenizer.from_pretrained(tmp_path / "out" / "tokenizer")
-    assert copy.encode(texts[5]) == tokenizer.encode(texts[5])
-
-
-@pytest.fixture(scope="module")
-def wide(tmp_path_factory):
-    """A byte-level BPE with 128,000 tokens, as Llama 3 has, its special tokens above them."""
-    folder = tmp_path_factory.mktemp("wide")
-    letters = "etaoinsrhldcu"
-    pairs = [(a, b) for a in letters for b in letters]
-    fours = list(islice(product(map("".join, pairs), repeat=2), 28561))
-    eights = list(islice(product(map("".join, fours), repeat=2), 128_000))
-    known = sorted(ByteLevel.alphabet())
-    merges = [*pairs, *fours, *eights][: 128_000 - len(known)]
-    vocabulary = {token: n for n, token in enumerate([*known, *map("".join, merges)])}
-    assert len(vocabulary) == 128_000
-    bpe = Tokenizer(BPE(vocabulary, merges))
-    bpe.pre_tokenizer = ByteLevel(add_prefix_space=False)
-    bpe.decoder = ByteLevelDecoder()
-    bpe.add_special_tokens([embedded.END])
-    embedded.save_tokenizer(bpe, folder)
-    return folder
-
-
-def test_tokens_above_65535_are_kept(wide, tmp_path):
-    texts = [f"{'eeeaeteo' * (n % 3)} document {n}" for n in range(300)]
-    (tmp_path / "data").mkdir()
-    pd.DataFrame({"content": texts}).to_parquet(tmp_path / "data" / "part.parquet")
-    config = public_config(tmp_path / "data", wide, vocabulary=128256)
-    for name in splits.SPLITS:
-        config[f"{name}_from"] |= {"skip": 0}
-    found = build(public, tmp_path / "out", config)
-    assert found.facts["dtype"] == "uint32"
-    for name in splits.SPLITS:
-        assert found.files[f"{name}.bin"]["size"] == 4 * config[name]
-    tokenizer = AutoTokenizer.from_pretrained(found.subfolder("tokenizer"))
-    by_hand = [token for text in texts for token in [*tokenizer.encode(text), 128_000]]
-    assert max(by_hand[:900]) == 128_000 == tokenizer.eos_token_id
-    assert sum(65535 < token < 128_000 for token in by_hand[:900]) > 20
-    assert tokens.read(found, "train").tolist() == by_hand[:900]
-    blocks = tokens.blocks(found, "validation", 50, 12)
-    text = tokenizer.decode(blocks.flatten())
-    assert blocks.dtype == torch.int64
-    assert "".join(texts).startswith(text)
-    batch = tokens.TrainingData(found, 16, 4, seed=3).at(0)
-    order = np.random.Generator(np.random.PCG64([3, 0])).permutation(899 // 16)
-    assert batch.tolist() == [by_hand[16 * n : 16 * n + 17] for n in order[:4]]
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"train": 10**9}, r"lower its train"),
-        ({"vocabulary": 299}, r"vocabulary is 299, fewer than the 300 tokens"),
-        ({"tokenizer": "no/such-tokenizer"}, r"tokenizer 'no/such-tokenizer' cannot"),
-    ],
-)
-def test_defects_of_a_public_source_are_problems(corpus, parquet, tmp_path, change, words):
-    config = public_config(parquet[0], corpus.subfolder("tokenizer"), **change)
-    with pytest.raises(Problem, match=words):
-        public.run(context(tmp_path / "out", config))
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"field": "text"}, "has no field 'text'; set field"),
-        ({"path": "no-such-folder"}, "data set no-such-folder cannot be read"),
-        ({"split": "test"}, "cannot be read.*test"),
-    ],
-)
-def test_defects_of_a_data_set_are_problems(corpus, parquet, change, words):
-    source = public_config(parquet[0], corpus.subfolder("tokenizer"))["train_from"]
-    with pytest.raises(Problem, match=words):
-        list(public.texts({**source, **change}))

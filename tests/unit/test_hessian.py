@@ -5,7 +5,8 @@ import math
 
 import pytest
 import torch
-from ptq_dynamics.geometry.hessian import LossHessian, top_eigenvalue, top_spectrum, trace
+from ptq_dynamics.geometry.hessian import LossHessian, top_eigenvalue, trace
+from ptq_dynamics.geometry.lanczos import top_spectrum
 from ptq_dynamics.geometry.plane import flatten
 from torch import Tensor
 from torch.autograd.functional import hessian

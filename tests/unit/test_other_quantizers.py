@@ -12,7 +12,7 @@ import pytest
 import torch
 from bitsandbytes.functional import get_4bit_type
 from ptq_dynamics import models
-from ptq_dynamics.corpus import tokens
+from ptq_dynamics.corpus import splits, tokens
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.context import Context, Progress
 from ptq_dynamics.measure.loss import block_losses
@@ -85,7 +85,7 @@ def corpus(tmp_path_factory):
     for name in ("calibration", "validation"):
         stream = (draw.random(64 * 32) ** 2 * SHAPE["vocabulary"]).astype("<u2")
         stream.tofile(folder / f"{name}.bin")
-    return manifest.describe(folder, folder / "manifest.json", {tokens.DTYPE: "uint16"})
+    return manifest.describe(folder, folder / "manifest.json", {splits.DTYPE: "uint16"})
 
 
 @pytest.fixture(scope="module")

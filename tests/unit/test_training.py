@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 from ptq_dynamics import models
-from ptq_dynamics.corpus.tokens import DTYPE, TrainingData
+from ptq_dynamics.corpus.splits import DTYPE
+from ptq_dynamics.corpus.tokens import TrainingData
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.context import Progress
 from ptq_dynamics.problem import Problem

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ptq_dynamics import config, models
-from ptq_dynamics.corpus import tokens
+from ptq_dynamics.corpus import splits
 from ptq_dynamics.corpus.embedded import save_tokenizer, train_tokenizer
 from ptq_dynamics.corpus.tokens import TrainingData
 from ptq_dynamics.jobs import manifest
@@ -56,11 +56,11 @@ def _compute(plan: Plan, folder: Path) -> Iterator[Row]:
     job = plan.trajectories.train(next(iter(plan.site.config.runs.runs))).settings
     context, vocabulary = job.context, job.model.vocabulary
     generator = np.random.default_rng(0)
-    stored = tokens.dtype(vocabulary)
+    stored = splits.dtype(vocabulary)
     stream = generator.integers(0, vocabulary, 400 * context + 1, dtype=stored)
     (folder / "corpus").mkdir()
-    stream.tofile(folder / "corpus" / tokens.file_name("train"))
-    about = {tokens.DTYPE: stored.name}
+    stream.tofile(folder / "corpus" / splits.file_name("train"))
+    about = {splits.DTYPE: stored.name}
     corpus = manifest.describe(folder / "corpus", folder / "corpus/manifest.json", about)
     save_tokenizer(train_tokenizer(["a text for a tokenizer"], 257), folder / "tokenizer")
     trainer = Trainer(job, folder, folder / "tokenizer")

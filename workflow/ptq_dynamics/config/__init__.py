@@ -12,7 +12,7 @@ from ptq_dynamics.config.loading import Config, load, read_yaml
 from ptq_dynamics.config.names import FULL_PRECISION
 from ptq_dynamics.config.queries import Evaluated, Query
 from ptq_dynamics.config.runs import Branch, Run, Whole
-from ptq_dynamics.config.scale import ModelShape
+from ptq_dynamics.config.scale import DatasetsCorpus, EmbeddedCorpus, ModelShape
 from ptq_dynamics.config.schemas import schemas
 
 __all__ = [
@@ -20,6 +20,8 @@ __all__ = [
     "SCALES",
     "Branch",
     "Config",
+    "DatasetsCorpus",
+    "EmbeddedCorpus",
     "Evaluated",
     "Figure",
     "Landscapes",

@@ -1,5 +1,6 @@
 """Types of config/scales/SCALE.yaml: the numbers of one scale."""
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -57,8 +58,25 @@ class EmbeddedCorpus(Strict):
     probe: Count
 
 
+COMMIT = re.compile("[0-9a-f]{40}")
+
+
+def _check_pin(name: str, revision: str | None) -> None:
+    # What is no path is a repository of the hub, whose branches move.
+    if name.startswith(("/", "./", "../")):
+        if revision:
+            raise ValueError(f"{name} is a local folder, which has no revision; remove it")
+    elif not COMMIT.fullmatch(revision or ""):
+        raise ValueError(
+            f"pins {name} to {revision or 'nothing'}, and must be a full commit id, 40 hexadecimal "
+            f"digits: the top one of https://huggingface.co/{name}/commits/main, datasets/ before "
+            "the name of a data set; a local folder, which needs none, begins with / or ./"
+        )
+
+
 class DatasetSource(Strict):
-    """A data set as `datasets.load_dataset` reads it."""
+    """A data set as `datasets.load_dataset` lays it out, in Parquet or JSON Lines: a repository of
+    the hub at the commit `revision`, or a local folder."""
 
     path: str
     name: str | None = None
@@ -68,12 +86,18 @@ class DatasetSource(Strict):
     field: str = "text"
     skip: Annotated[int, Field(ge=0)] = 0
 
+    @model_validator(mode="after")
+    def _pinned(self) -> "DatasetSource":
+        _check_pin(self.path, self.revision)
+        return self
+
 
 class DatasetsCorpus(Strict):
     """Splits from public data sets with a public tokenizer; sizes in tokens."""
 
     source: Literal["datasets"]
     tokenizer: str
+    tokenizer_revision: str | None = None
     vocabulary: Annotated[int, Field(ge=257, le=1 << 32)]
     train_from: DatasetSource
     validation_from: DatasetSource
@@ -83,6 +107,11 @@ class DatasetsCorpus(Strict):
     validation: Count
     calibration: Count
     probe: Count
+
+    @model_validator(mode="after")
+    def _pinned(self) -> "DatasetsCorpus":
+        _check_pin(self.tokenizer, self.tokenizer_revision)
+        return self
 
 
 # One tokenizer and the text it was made for, or made from.

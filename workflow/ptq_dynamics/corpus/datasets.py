@@ -1,71 +1,70 @@
 """A corpus from public data sets with a public tokenizer (section 4): what scale paper uses.
 
-Every split names a data set as `datasets.load_dataset` reads it (a hub repository, or a folder of
-Parquet or JSON files), streamed in its own order. Validation and probe may come from one data set:
-`skip` then keeps them apart.
+Every split names a data set and how many of its tokens are taken, from its first document on or
+after some; validation and probe may so come from one data set.
 """
 
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-from datasets import load_dataset
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from ptq_dynamics.corpus import splits, tokens
+from ptq_dynamics.corpus import splits
+from ptq_dynamics.corpus.documents import stretches
+from ptq_dynamics.corpus.encoding import Encoding, encode
+from ptq_dynamics.corpus.settings import DatasetsSettings
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.problem import Problem
 
-BATCH = 256  # documents tokenized at once
+RESUMABLE = True
 
 
-def run(context: Context) -> Mapping[str, Any]:
-    """Write tokenizer/ and one token file a split; facts: sizes and digests."""
-    config = context.settings
+def run(context: Context[DatasetsSettings]) -> Mapping[str, Any]:
+    """Write tokenizer/ and one token file a split; facts: sizes, dtype and digests."""
+    settings = context.settings
+    tokenizer = load_tokenizer(settings)
+    folder = context.out / "tokenizer"
+    tokenizer.save_pretrained(folder)
+    dtype = splits.dtype(settings.vocabulary)
+    counts = {}
+    for name in splits.SPLITS:
+        wanted = settings.sizes[name]
+        context.progress.say(f"{name}: {wanted:,} tokens")
+        # Held-out text has no special tokens (section 2).
+        end = tokenizer.eos_token_id if name == "train" else None
+        counts[name] = encode(
+            stretches(settings.sources[name]),
+            Encoding(folder / "tokenizer.json", end, dtype),
+            wanted,
+            context.out / splits.file_name(name),
+            context.scratch / name,
+            context.progress,
+        )
+        splits.require(name, counts[name], wanted)
+    return {"tokens": counts, splits.DTYPE: dtype.name, "digest": splits.digest(context.out)}
+
+
+def load_tokenizer(settings: DatasetsSettings) -> PreTrainedTokenizerBase:
+    """The tokenizer of a corpus; `Problem` when it cannot be had or does not fit."""
+    name = settings.tokenizer
     try:
-        tokenizer = AutoTokenizer.from_pretrained(config["tokenizer"])
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            name, revision=settings.tokenizer_revision
+        )
     except OSError as error:
         raise Problem(
-            f"tokenizer {config['tokenizer']!r} cannot be loaded: "
-            f"{str(error).splitlines()[0]}; fetch it where there is a network, or change the scale"
+            f"tokenizer {name!r} cannot be loaded: {str(error).splitlines()[0]}; fetch it where "
+            "there is a network, or change the scale"
         ) from error
     # Not its length: identifiers may have holes.
     needed = max(tokenizer.get_vocab().values()) + 1
-    if needed > config["vocabulary"]:
+    if needed > settings.vocabulary:
         raise Problem(
-            f"vocabulary is {config['vocabulary']}, fewer than the {needed} tokens "
-            f"of {config['tokenizer']}"
+            f"vocabulary is {settings.vocabulary}, fewer than the {needed} tokens of {name}"
         )
-    dtype = tokens.dtype(config["vocabulary"])
-    tokenizer.save_pretrained(context.out / "tokenizer")
-    counts = {}
-    for name in splits.SPLITS:
-        context.progress.say(f"{name}: {config[name]:,} tokens")
-        end = [tokenizer.eos_token_id] if name == "train" else []
-        documents = encode(tokenizer, texts(config[f"{name}_from"]), dtype, end)
-        counts[name] = splits.write(context.out, name, documents, config[name], whole=False)
-    return {"tokens": counts, tokens.DTYPE: dtype.name, "digest": splits.digest(context.out)}
-
-
-def texts(source: Mapping[str, Any]) -> Iterator[str]:
-    """The documents of a data set, in its order, without the first `skip`."""
-    names = ("path", "name", "data_files", "split", "revision")
-    try:
-        rows = load_dataset(**{name: source[name] for name in names}, streaming=True)
-        for row in islice(rows, source["skip"], None):
-            yield row[source["field"]]
-    except KeyError as missing:
-        raise Problem(f"data set {source['path']} has no field {missing}; set field") from None
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise Problem(f"data set {source['path']} cannot be read: {reason}") from error
-
-
-def encode(
-    tokenizer: PreTrainedTokenizerBase, documents: Iterator[str], dtype: np.dtype, end: list[int]
-) -> Iterator[np.ndarray]:
-    """Tokens of each document, `dtype` [n], without special tokens but the given `end`."""
-    while batch := list(islice(documents, BATCH)):
-        for ids in tokenizer(batch, add_special_tokens=False, verbose=False)["input_ids"]:
-            yield np.asarray(ids + end, dtype=dtype)
+    if not tokenizer.is_fast or tokenizer.eos_token_id is None:
+        raise Problem(f"tokenizer {name!r} has no tokenizer.json, or no end-of-document token")
+    # Where it came from would be saved with it.
+    for key in ("is_local", "local_files_only"):
+        tokenizer.init_kwargs.pop(key, None)
+    return tokenizer

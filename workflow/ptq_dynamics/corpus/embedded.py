@@ -24,35 +24,36 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from ptq_dynamics.corpus import splits, tokens
-from ptq_dynamics.corpus.tokens import Split
+from ptq_dynamics.corpus import splits
+from ptq_dynamics.corpus.settings import EmbeddedSettings
+from ptq_dynamics.corpus.splits import Split
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.problem import Problem
 
 END = "<|endoftext|>"
 
 
-def run(context: Context) -> Mapping[str, Any]:
+def run(context: Context[EmbeddedSettings]) -> Mapping[str, Any]:
     """Write tokenizer/ and one token file a split; facts: sizes and digests."""
-    config = context.settings
-    documents = collect(config["packages"], config["source_code"], config["shortest_document"])
+    settings, sizes = context.settings, context.settings.sizes
+    documents = collect(settings.packages, settings.source_code, settings.shortest_document)
     context.progress.say(f"{len(documents):,} documents, {sum(map(len, documents)):,} characters")
-    factor = config["characters_per_token"]
-    dealt = deal(documents, {name: config[name] * factor for name in splits.HELD_OUT})
-    tokenizer = train_tokenizer(dealt["train"], config["vocabulary"])
+    factor = settings.characters_per_token
+    dealt = deal(documents, {name: sizes[name] * factor for name in splits.HELD_OUT})
+    tokenizer = train_tokenizer(dealt["train"], settings.vocabulary)
     save_tokenizer(tokenizer, context.out / "tokenizer")
-    dtype = tokens.dtype(config["vocabulary"])
+    dtype = splits.dtype(settings.vocabulary)
     counts = {}
     for name in splits.SPLITS:
         train = name == "train"
         encoded = encode(tokenizer, dealt[name], dtype, end=train)
-        counts[name] = splits.write(context.out, name, encoded, config[name], whole=train)
+        counts[name] = splits.write(context.out, name, encoded, sizes[name], whole=train)
     return {
         "documents": len(documents),
         "characters": sum(map(len, documents)),
         "tokens": counts,
-        tokens.DTYPE: dtype.name,
-        "packages": {name: importlib.metadata.version(name) for name in config["packages"]},
+        splits.DTYPE: dtype.name,
+        "packages": {name: importlib.metadata.version(name) for name in settings.packages},
         "digest": splits.digest(context.out),
     }
 

@@ -1,17 +1,30 @@
-"""What every source of a corpus writes: one token file a split, and the tokenizer."""
+"""The splits of a corpus, and writing their token files."""
 
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from ptq_dynamics.content import sha256
-from ptq_dynamics.corpus.tokens import Split, file_name
 from ptq_dynamics.problem import Problem
 
+Split = Literal["train", "validation", "calibration", "probe"]
 HELD_OUT: tuple[Split, ...] = ("validation", "calibration", "probe")
 SPLITS: tuple[Split, ...] = ("train", *HELD_OUT)
+DTYPE = "dtype"  # fact of a corpus: name of the dtype of its token files
+
+
+def dtype(vocabulary: int) -> np.dtype:
+    """Of the files of a vocabulary with so many entries: little-endian uint16 where that holds
+    every token, else uint32."""
+    return np.dtype("<u2" if vocabulary <= 1 << 16 else "<u4")
+
+
+def file_name(split: Split) -> str:
+    """File of a split's tokens."""
+    return f"{split}.bin"
 
 
 def write(
@@ -30,12 +43,17 @@ def write(
             written += len(part)
             if written >= tokens and not whole:
                 break
+    require(split, written, tokens)
+    return written
+
+
+def require(split: Split, written: int, tokens: int) -> None:
+    """Raise `Problem` when a split has fewer tokens than asked for."""
     if written < tokens:
         raise Problem(
             f"the corpus has {written:,} {split} tokens, {tokens:,} are asked for: add text to "
             f"the corpus or lower its {split} in the scale's file under config/scales"
         )
-    return written
 
 
 def digest(folder: Path) -> str:

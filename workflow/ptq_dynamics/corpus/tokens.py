@@ -1,27 +1,12 @@
 """Token files: flat little-endian uint16 or uint32, as the corpus says, memory-mapped."""
 
-from typing import Literal
-
 import numpy as np
 import torch
 from torch import Tensor
 
+from ptq_dynamics.corpus.splits import DTYPE, Split, file_name
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.problem import Problem
-
-Split = Literal["train", "validation", "calibration", "probe"]
-DTYPE = "dtype"  # fact of a corpus: name of the dtype of its token files
-
-
-def dtype(vocabulary: int) -> np.dtype:
-    """Of the files of a vocabulary with so many entries: little-endian uint16 where that holds
-    every token, else uint32."""
-    return np.dtype("<u2" if vocabulary <= 1 << 16 else "<u4")
-
-
-def file_name(split: Split) -> str:
-    """File of a split's tokens."""
-    return f"{split}.bin"
 
 
 def read(corpus: Manifest, split: Split) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Curvature of a causal language model's loss: sharpness, spectrum, trace.
+"""Curvature of a causal language model's loss: its Hessian, sharpness and trace.
 
 The estimators see the Hessian only as a function v -> Hv on flat vectors: no P x P matrix is ever
 formed, and a known matrix can stand in for a model. Source: paper, figures 9 and 26 (power
@@ -16,10 +16,6 @@ from transformers import PreTrainedModel
 
 Matvec = Callable[[Tensor], Tensor]
 
-# A start nearly orthogonal to the dominant eigenvector first settles on the next one, with a small
-# residual: on a model of 0.17M parameters that was seen after 8 products and gone by 14.
-_KRYLOV_FLOOR = 16
-
 
 @dataclass(frozen=True)
 class Eigenpair:
@@ -36,24 +32,6 @@ class Eigenpair:
     iterations: int
     residual: float
     converged: bool
-
-
-@dataclass(frozen=True)
-class Spectrum:
-    """Leading eigenvalues found by Lanczos.
-
-    values: [k] float64, signed, by falling magnitude.
-    residuals: [k] float64, |Hv - value v| / |value|.
-    iterations: Hessian-vector products used.
-    converged: whether every residual reached the tolerance.
-    top: [P], unit norm, the Ritz vector of the first value.
-    """
-
-    values: Tensor
-    residuals: Tensor
-    iterations: int
-    converged: bool
-    top: Tensor
 
 
 @dataclass(frozen=True)
@@ -143,69 +121,22 @@ def top_eigenvalue(
     Stops when |Hv - value v| <= tolerance |value|: some eigenvalue then lies that close to the
     result. PyHessian's rule (relative change of the quotient below 1e-3) bounds nothing. Neither
     rule shows that the eigenvalue is the largest: a start nearly orthogonal to the dominant
-    eigenvector can settle on the next one; `top_spectrum` gives a start that is not.
+    eigenvector can settle on the next one; `lanczos.top_spectrum` gives a start that is not.
     A negative value means that the most negative curvature outweighs the most positive. Eigenvalues
     of equal magnitude and opposite sign never converge, and `converged` says so.
     generator: on the CPU: every device sees the same start. dtype, device: those of `matvec`.
     ValueError: max_iterations < 1.
     """
-    v = _gaussian(dim, generator, dtype, device) if start is None else start
+    v = gaussian(dim, generator, dtype, device) if start is None else start
     for iteration in range(1, max_iterations + 1):
         product = matvec(v)
-        value = _dot(v, product)
+        value = dot(v, product)
         error = torch.linalg.vector_norm(product - value * v).item()
         residual = error / abs(value) if value else math.inf
         if residual <= tolerance or iteration == max_iterations:
             return Eigenpair(value, v, iteration, residual, residual <= tolerance)
         v = product / torch.linalg.vector_norm(product)
     raise ValueError(f"max_iterations must be positive, not {max_iterations}")
-
-
-def top_spectrum(
-    matvec: Matvec,
-    dim: int,
-    k: int,
-    *,
-    tolerance: float,
-    max_iterations: int,
-    generator: torch.Generator,
-    dtype: torch.dtype = torch.float32,
-    device: torch.device | str = "cpu",
-) -> Spectrum:
-    """The k eigenvalues of largest magnitude by Lanczos with full reorthogonalisation.
-
-    Stops when all k residuals |Hv - value v| / |value| are within tolerance, and no sooner than
-    after max(2k + 1, 16) products (or dim). Holds one vector [P] per product. The recurrence gives
-    the residuals; scipy's eigsh takes k products more for them, and a fifth more by restarting.
-    generator, dtype, device: as for `top_eigenvalue`. ValueError: k > max_iterations or k > dim.
-    Source: Saad, Numerical Methods for Large Eigenvalue Problems (2011), sections 6.6 and 6.7.
-    """
-    steps = min(max_iterations, dim)
-    if not 1 <= k <= steps:
-        raise ValueError(f"k = {k} eigenvalues need 1 <= k <= {steps} (iterations or dimension)")
-    basis = [_gaussian(dim, generator, dtype, device)]
-    tridiagonal = torch.zeros(steps + 1, steps + 1, dtype=torch.float64)
-    for step in range(1, steps + 1):
-        product = matvec(basis[-1])
-        tridiagonal[step - 1, step - 1] = _dot(basis[-1], product)
-        scale = torch.linalg.vector_norm(product).item()
-        rest = _orthogonal(product, basis)
-        beta = torch.linalg.vector_norm(rest).item()
-        exhausted = beta <= 10 * torch.finfo(dtype).eps * scale
-        values, vectors = torch.linalg.eigh(tridiagonal[:step, :step])
-        order = values.abs().argsort(descending=True)[:k]
-        values, last = values[order], vectors[-1, order].abs()
-        residuals = torch.where(last * beta > 0, last * beta / values.abs(), 0.0)
-        converged = step >= k and bool((residuals <= tolerance).all())
-        if step == steps or (converged and step >= max(2 * k + 1, _KRYLOV_FLOOR)):
-            break
-        if exhausted:  # an invariant subspace: what it leaves out needs a fresh direction
-            rest = _orthogonal(_gaussian(dim, generator, dtype, device), basis)
-        basis.append(rest / torch.linalg.vector_norm(rest))
-        tridiagonal[step, step - 1] = tridiagonal[step - 1, step] = beta
-    ritz = vectors[:, order[0]].to(dtype).tolist()
-    top = sum((c * q for c, q in zip(ritz, basis, strict=True)), torch.zeros_like(basis[0]))
-    return Spectrum(values, residuals, step, converged, functional.normalize(top, dim=0))
 
 
 def trace(
@@ -228,26 +159,19 @@ def trace(
     for _ in range(samples):
         bits = torch.randint(0, 2, (dim,), generator=generator, dtype=torch.int8)
         z = (2 * bits - 1).to(device, dtype)
-        draws.append(_dot(z, matvec(z)))
+        draws.append(dot(z, matvec(z)))
     values = torch.tensor(draws, dtype=torch.float64)
     return Trace(values.mean().item(), values.std().item() / math.sqrt(samples), values)
 
 
-def _gaussian(
+def gaussian(
     dim: int, generator: torch.Generator, dtype: torch.dtype, device: torch.device | str
 ) -> Tensor:
+    """A random direction: [dim], unit norm, drawn on the CPU in float32."""
     draw = torch.randn(dim, generator=generator, dtype=torch.float32).to(device, dtype)
     return functional.normalize(draw, dim=0)
 
 
-def _dot(a: Tensor, b: Tensor) -> float:
+def dot(a: Tensor, b: Tensor) -> float:
+    """Scalar product of two vectors [P], summed in float64."""
     return float((a * b).sum(dtype=torch.float64))
-
-
-def _orthogonal(vector: Tensor, basis: list[Tensor]) -> Tensor:
-    """`vector` less its components along `basis`, in two passes (Kahan's "twice is enough")."""
-    vector = vector.clone()
-    for _ in range(2):
-        for direction in basis:
-            vector -= torch.dot(direction, vector) * direction
-    return vector

@@ -6,7 +6,8 @@ from typing import Any
 import torch
 
 from ptq_dynamics.geometry.curvature import Metric, run_probe
-from ptq_dynamics.geometry.hessian import LossHessian, top_eigenvalue, top_spectrum, trace
+from ptq_dynamics.geometry.hessian import LossHessian, top_eigenvalue, trace
+from ptq_dynamics.geometry.lanczos import top_spectrum
 from ptq_dynamics.geometry.settings import SharpnessSettings
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.problem import Problem

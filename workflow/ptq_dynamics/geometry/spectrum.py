@@ -6,7 +6,8 @@ from typing import Any
 import torch
 
 from ptq_dynamics.geometry.curvature import Metric, run_probe
-from ptq_dynamics.geometry.hessian import LossHessian, top_spectrum
+from ptq_dynamics.geometry.hessian import LossHessian
+from ptq_dynamics.geometry.lanczos import top_spectrum
 from ptq_dynamics.geometry.settings import SpectrumSettings
 from ptq_dynamics.jobs.context import Context
 

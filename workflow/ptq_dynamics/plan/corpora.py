@@ -2,6 +2,9 @@
 
 from functools import cache
 
+from ptq_dynamics.config import DatasetsCorpus, EmbeddedCorpus
+from ptq_dynamics.corpus.settings import DatasetsSettings, EmbeddedSettings, Source
+from ptq_dynamics.corpus.splits import SPLITS
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan.site import Site
 
@@ -16,15 +19,32 @@ class Corpora:
     def corpus(self, name: str = "main") -> Job:
         """Token files and tokenizer of one corpus."""
         corpus = self._site.config.scale.corpora[name]
-        return Job(
-            f"corpus.{corpus.source}",
-            name,
-            f"{self._site.results}/corpus/{name}",
-            {},
-            corpus.model_dump(mode="json", exclude={"source"}),
-        )
+        folder = f"{self._site.results}/corpus/{name}"
+        return Job(f"corpus.{corpus.source}", name, folder, {}, _settings(corpus))
 
     def of(self, trajectory: str) -> Job:
         """The corpus whose tokenizer a trajectory has."""
         timeline = self._site.timeline
         return self.corpus(timeline.trajectory(trajectory).model_shape(timeline).corpus)
+
+
+def _settings(corpus: EmbeddedCorpus | DatasetsCorpus) -> EmbeddedSettings | DatasetsSettings:
+    """What the stage of a corpus needs to know."""
+    sizes = {split: getattr(corpus, split) for split in SPLITS}
+    if isinstance(corpus, EmbeddedCorpus):
+        return EmbeddedSettings(
+            packages=tuple(corpus.packages),
+            source_code=corpus.source_code,
+            shortest_document=corpus.shortest_document,
+            characters_per_token=corpus.characters_per_token,
+            vocabulary=corpus.vocabulary,
+            sizes=sizes,
+        )
+    sources = {split: getattr(corpus, f"{split}_from") for split in SPLITS}
+    return DatasetsSettings(
+        tokenizer=corpus.tokenizer,
+        tokenizer_revision=corpus.tokenizer_revision,
+        vocabulary=corpus.vocabulary,
+        sources={split: Source(**source.model_dump()) for split, source in sources.items()},
+        sizes=sizes,
+    )

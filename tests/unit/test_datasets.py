@@ -1,0 +1,472 @@
+"""Public data sets: the tokens of their text, whatever interrupts, on any number of cores."""
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import chdir
+from itertools import islice, product
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from datasets import load_dataset
+from hub import serve
+from ptq_dynamics.config import DatasetsCorpus
+from ptq_dynamics.corpus import documents, embedded, splits, tokens
+from ptq_dynamics.corpus.documents import stretches, texts
+from ptq_dynamics.corpus.settings import Source
+from ptq_dynamics.jobs import manifest
+from ptq_dynamics.jobs.execute import execute
+from ptq_dynamics.plan import corpora
+from ptq_dynamics.problem import Problem
+from support import artifacts, differing, python
+from tokenizers import Tokenizer
+from tokenizers.decoders import ByteLevel as ByteLevelDecoder
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import ByteLevel
+from transformers import AutoTokenizer
+
+COMMIT = "0123456789abcdef" * 2 + "01234567"
+CARD = """---
+configs:
+- config_name: default
+  data_files: [{split: train, path: data/*/*}]
+- config_name: sample-100BT
+  data_files: [{split: train, path: sample/100BT/*}]
+---
+"""
+WEB = ("HuggingFaceFW/fineweb-edu", "tiiuae/falcon-refinedweb", "allenai/c4")
+SIZES = {"train": 9000, "validation": 600, "calibration": 500, "probe": 2000}
+
+
+def text(name, n):
+    return f"{name} {n}: {'some words ' * (n % 7)}é <|endoftext|>\na\n"
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory):
+    """Data sets in the layout of those of scale paper: Parquet with a card that names a
+    configuration, Parquet without, and compressed JSON Lines; and one of many files."""
+    root = tmp_path_factory.mktemp("web") / "datasets"
+    edu, refined, c4 = (root / name for name in WEB)
+    for file in ("data/CC-MAIN-2013-20/000", *(f"sample/100BT/{n:03d}" for n in range(3))):
+        path = edu / f"{file}_00000.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rows = [{"text": text(file, n), "id": n} for n in range(100)]
+        pd.DataFrame(rows).to_parquet(path, row_group_size=30)
+    (edu / "README.md").write_text(CARD)
+    (refined / "data").mkdir(parents=True)
+    for n in range(2):
+        rows = [{"content": text(f"web {n}", row), "url": "u"} for row in range(90)]
+        path = refined / "data" / f"train-0000{n}-of-00002-abc.parquet"
+        pd.DataFrame(rows).to_parquet(path)
+    (c4 / "en").mkdir(parents=True)
+    for n in range(6):
+        with gzip.open(c4 / "en" / f"c4-train.{n:05d}-of-01024.json.gz", "wt") as file:
+            file.writelines(
+                json.dumps({"text": text(f"c4 {n}", row), "timestamp": None}) + "\n"
+                for row in range(80)
+            )
+    return root
+
+
+@pytest.fixture(scope="module")
+def tokenizer(corpus):
+    return corpus.subfolder("tokenizer")
+
+
+def config(root, tokenizer, revision=None, /, **changes):
+    """The corpus of scale paper with data sets below `root`, and small."""
+    edu, refined, c4 = (
+        {"path": f"{root}/{name}" if root else name, "revision": revision} for name in WEB
+    )
+    refined |= {"field": "content"}
+    found = {
+        "source": "datasets",
+        "tokenizer": str(tokenizer),
+        "vocabulary": 300,
+        "train_from": {**edu, "name": "sample-100BT"},
+        "validation_from": refined,
+        "calibration_from": {**c4, "data_files": "en/c4-train.00001-of-01024.json.gz"},
+        "probe_from": {**refined, "skip": 100},
+        **SIZES,
+        **changes,
+    }
+    return DatasetsCorpus(**found)
+
+
+def job(corpus):
+    return corpora.job("web", corpus, "results")
+
+
+def build(folder, corpus):
+    """Manifest of a corpus that is built in this process."""
+    folder.mkdir(exist_ok=True)
+    with chdir(folder):
+        assert execute(json.loads(job(corpus).spec())) == 0
+    return manifest.read(folder / job(corpus).manifest)
+
+
+def expected(corpus):
+    """Tokens of every split by `load_dataset` and the tokenizer of transformers."""
+    tokenizer = AutoTokenizer.from_pretrained(corpus.tokenizer)
+    for name in splits.SPLITS:
+        source = getattr(corpus, f"{name}_from").model_dump(exclude={"field", "skip"})
+        rows = load_dataset(**source, streaming=True)
+        asked = getattr(corpus, f"{name}_from")
+        ends = [tokenizer.eos_token_id] if name == "train" else []
+        stream = [
+            token
+            for row in islice(rows, asked.skip, None)
+            for token in tokenizer.encode(row[asked.field], add_special_tokens=False) + ends
+        ]
+        yield name, stream[: getattr(corpus, name)]
+
+
+@pytest.fixture(scope="module")
+def built(web, tokenizer, tmp_path_factory):
+    """The corpus as one worker makes it, in few stretches."""
+    return build(tmp_path_factory.mktemp("built"), config(web, tokenizer))
+
+
+def test_tokens_are_those_of_load_dataset_and_transformers(web, tokenizer, built):
+    sizes = {}
+    for name, stream in expected(config(web, tokenizer)):
+        assert tokens.read(built, name).tolist() == stream, name
+        sizes[name] = len(stream)
+    assert built.facts["tokens"] == SIZES == sizes
+    again = AutoTokenizer.from_pretrained(built.subfolder("tokenizer"))
+    assert again.encode(text("x", 5)) == AutoTokenizer.from_pretrained(tokenizer).encode(
+        text("x", 5)
+    )
+
+
+@pytest.mark.parametrize(("workers", "stretch"), [(1, 7), (3, 25), (3, 10_000)])
+def test_bytes_do_not_depend_on_workers_or_stretches(
+    web, tokenizer, built, tmp_path, monkeypatch, workers, stretch
+):
+    monkeypatch.setenv("OMP_NUM_THREADS", str(workers))
+    monkeypatch.setattr(documents, "STRETCH", stretch)
+    again = build(tmp_path, config(web, tokenizer))
+    assert not differing(artifacts(built.folder), artifacts(again.folder))
+
+
+# Stretches
+
+
+def read(source):
+    return [text for stretch in stretches(source) for text in texts(stretch)]
+
+
+@pytest.mark.parametrize("skip", [0, 29, 30, 99, 100, 101, 299, 300, 400])
+def test_stretches_skip_documents_across_files(web, skip, monkeypatch):
+    monkeypatch.setattr(documents, "STRETCH", 40)
+    edu = Source(f"{web}/{WEB[0]}", "sample-100BT", None, "train", None, "text", skip)
+    c4 = Source(f"{web}/{WEB[2]}", None, "en/*", "train", None, "text", skip)
+    of_edu = [text(f"sample/100BT/{n:03d}", row) for n in range(3) for row in range(100)]
+    of_c4 = [text(f"c4 {n}", row) for n in range(6) for row in range(80)]
+    for source, everything in ((edu, of_edu), (c4, of_c4)):
+        assert read(source) == everything[skip:]
+    assert all(stretch.count <= 40 for stretch in stretches(edu))
+
+
+# Vocabularies above 65,536
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory):
+    """A byte-level BPE with 128,000 tokens, as Llama 3 has, its special tokens above them."""
+    folder = tmp_path_factory.mktemp("wide")
+    letters = "etaoinsrhldcu"
+    pairs = [(a, b) for a in letters for b in letters]
+    fours = list(product(map("".join, pairs), repeat=2))
+    eights = list(islice(product(map("".join, fours), repeat=2), 128_000))
+    known = sorted(ByteLevel.alphabet())
+    merges = [*pairs, *fours, *eights][: 128_000 - len(known)]
+    vocabulary = {token: n for n, token in enumerate([*known, *map("".join, merges)])}
+    assert len(vocabulary) == 128_000
+    bpe = Tokenizer(BPE(vocabulary, merges))
+    bpe.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    bpe.decoder = ByteLevelDecoder()
+    bpe.add_special_tokens([embedded.END])
+    embedded.save_tokenizer(bpe, folder)
+    return folder
+
+
+def test_tokens_above_65535_are_kept(wide, tmp_path):
+    lines = [f"{'eeeaeteo' * (n % 3)} document {n}" for n in range(300)]
+    folder = tmp_path / "data"
+    folder.mkdir()
+    pd.DataFrame({"content": lines}).to_parquet(folder / "part.parquet")
+    source = {"path": str(folder), "field": "content"}
+    sources = {f"{name}_from": source for name in splits.SPLITS}
+    asked = config(None, wide, COMMIT, vocabulary=128256, **sources, train=900)
+    found = build(tmp_path, asked)
+    assert found.facts["dtype"] == "uint32"
+    for name in splits.SPLITS:
+        assert found.files[f"{name}.bin"]["size"] == 4 * getattr(asked, name)
+    tokenizer = AutoTokenizer.from_pretrained(found.subfolder("tokenizer"))
+    by_hand = [token for line in lines for token in [*tokenizer.encode(line), 128_000]]
+    assert max(by_hand[:900]) == 128_000 == tokenizer.eos_token_id
+    assert sum(65535 < token < 128_000 for token in by_hand[:900]) > 20
+    assert tokens.read(found, "train").tolist() == by_hand[:900]
+    blocks = tokens.blocks(found, "validation", 50, 12)
+    assert blocks.dtype == torch.int64
+    assert "".join(lines).startswith(tokenizer.decode(blocks.flatten()))
+    batch = tokens.TrainingData(found, 16, 4, seed=3).at(0)
+    order = np.random.Generator(np.random.PCG64([3, 0])).permutation(899 // 16)
+    assert batch.tolist() == [by_hand[16 * n : 16 * n + 17] for n in order[:4]]
+
+
+# The hub, and what breaks
+
+
+@pytest.fixture
+def hub(web, tokenizer, tmp_path):
+    """A hub with the data sets, and with the tokenizer as EleutherAI/gpt-neox-20b."""
+    root = tmp_path / "hub"
+    (root / "EleutherAI").mkdir(parents=True)
+    (root / "EleutherAI/gpt-neox-20b").symlink_to(tokenizer)
+    (root / "datasets").symlink_to(web)
+    with serve(root, COMMIT) as found:
+        yield found
+
+
+def reaching(hub, folder):
+    """The environment of a process that takes a hub for the real one."""
+    cache = str(folder / "cache")
+    return {**os.environ, "HF_ENDPOINT": hub.url, "HF_HOME": cache, "HF_HUB_OFFLINE": "0"}
+
+
+class Build:
+    """A corpus built by a process of its own, with data sets of a hub."""
+
+    def __init__(self, folder, hub, corpus, workers=2):
+        self.folder = folder / "build"
+        self.folder.mkdir(exist_ok=True)
+        self.job = job(corpus)
+        self.environment = {**reaching(hub, folder), "OMP_NUM_THREADS": str(workers)}
+
+    def start(self):
+        command = [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", self.job.spec()]
+        return subprocess.Popen(
+            command, cwd=self.folder, env=self.environment, stderr=subprocess.PIPE, text=True
+        )
+
+    def run(self):
+        """Status and last line of a run to its end."""
+        process = self.start()
+        _, said = process.communicate(timeout=120)
+        return process.returncode, said.splitlines()[-1]
+
+    def parts(self, split):
+        """How many parts of a split are done."""
+        found = list(self.folder.glob(f"{self.job.folder}/.work*/scratch/{split}/done.json"))
+        return json.loads(found[0].read_text())["parts"] if found else 0
+
+    def artifacts(self):
+        return artifacts(self.folder / self.job.folder)
+
+
+def wait_until(condition):
+    for _ in range(1200):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError("nothing happened for a minute")
+
+
+def workers(process):
+    """Process ids of the workers of a build."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return [pid for pid in map(int, children) if b"spawn_main" in command_line(pid)]
+
+
+def command_line(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def from_hub(**changes):
+    return config(None, WEB_TOKENIZER, COMMIT, tokenizer_revision=COMMIT, **changes)
+
+
+WEB_TOKENIZER = "EleutherAI/gpt-neox-20b"
+JSON_LINES = {"path": WEB[2], "data_files": "en/*", "revision": COMMIT}
+
+
+@pytest.mark.slow
+def test_a_pinned_hub_gives_the_bytes_of_folders_over_broken_connections(hub, built, tmp_path):
+    hub.dropped["sample/100BT/001_00000.parquet"] = {2}
+    hub.dropped["en/c4-train.00001-of-01024.json.gz"] = {1}
+    build = Build(tmp_path, hub, from_hub())
+    status, last = build.run()
+    assert status == 0, last
+    assert not differing(artifacts(built.folder), build.artifacts())
+    for name, requests in hub.dropped.items():
+        assert hub.asked[name] > max(requests), name
+
+
+@pytest.fixture(scope="module")
+def undisturbed(web, tokenizer, tmp_path_factory):
+    """What a corpus of JSON Lines has to be: 6 files, so 6 stretches, of which 5 are needed."""
+    source = {"path": f"{web}/{WEB[2]}", "data_files": "en/*"}
+    made = build(
+        tmp_path_factory.mktemp("undisturbed"),
+        config(web, tokenizer, train_from=source, train=13500),
+    )
+    ends = tokens.read(made, "train").tolist().count(0) // 2  # the texts have one of their own
+    assert 4 * 80 < ends < 5 * 80, "not five files are needed"
+    return artifacts(made.folder)
+
+
+HELD = "en/c4-train.00004-of-01024.json.gz"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["worker", "job", "both by ctrl-c"])
+def test_a_killed_build_goes_on_to_the_same_bytes(hub, undisturbed, tmp_path, victim):
+    hub.held.add(HELD)
+    build = Build(tmp_path, hub, from_hub(train_from=JSON_LINES, train=13500))
+    process = build.start()
+    wait_until(lambda: build.parts("train") == 4 and hub.asked[HELD])
+    found = workers(process)
+    assert found
+    match victim:
+        case "worker":
+            os.kill(found[0], signal.SIGKILL)
+        case "job":
+            process.kill()
+        case _:
+            process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode != 0
+    if victim != "job":
+        words = "a worker process was killed" if victim == "worker" else "interrupted"
+        assert words in said.splitlines()[-1]
+        assert "run the same command again to go on" in said.splitlines()[-1]
+    wait_until(lambda: not any(b"spawn_main" in command_line(pid) for pid in found))
+    before = hub.asked.copy()
+    hub.release.set()
+    status, last = build.run()
+    assert status == 0, last
+    assert not differing(undisturbed, build.artifacts())
+    for number in range(4):
+        name = f"en/c4-train.{number:05d}-of-01024.json.gz"
+        again = hub.asked[name] - before[name]
+        assert again == (1 if number == 1 else 0), "what had been read was read again"
+
+
+@pytest.mark.slow
+def test_an_unreachable_file_is_one_line_and_the_next_run_goes_on(hub, undisturbed, tmp_path):
+    corpus = from_hub(train_from=JSON_LINES, train=13500)
+    build = Build(tmp_path, hub, corpus)
+    hub.missing.add(HELD)
+    status, last = build.run()
+    assert status == 1
+    assert HELD in last and "cannot be read" in last
+    assert build.parts("train") == 4
+    hub.missing.clear()
+    status, last = build.run()
+    assert status == 0, last
+    assert not differing(undisturbed, build.artifacts())
+
+
+READ = """
+import json, sys
+from functools import partial
+from huggingface_hub import hf_file_system
+from ptq_dynamics.corpus import documents
+hf_file_system.http_backoff = partial(hf_file_system.http_backoff, max_retries=0)
+documents.WAITS = (0.1,) * 4
+print(json.dumps(list(documents.texts(documents.Stretch(sys.argv[1], "text", 1500, 3000)))))
+"""
+
+
+@pytest.mark.parametrize("name", ["part.parquet", "part.jsonl"])
+def test_a_file_is_read_on_from_where_its_connection_broke(hub, tmp_path, name):
+    draw = np.random.default_rng(0)
+    rows = [f"{n} {draw.bytes(1500).hex()}" for n in range(5000)]
+    folder = tmp_path / "hub/some/large"
+    folder.mkdir(parents=True)
+    frame = pd.DataFrame({"text": rows})
+    if name == "part.parquet":
+        frame.to_parquet(folder / name, row_group_size=400, compression=None)
+    else:
+        frame.to_json(folder / name, orient="records", lines=True)
+    hub.dropped[name] = {2, 3, 5}
+    done = python(
+        ["-c", READ, f"hf://some/large@{COMMIT}/{name}"], tmp_path, reaching(hub, tmp_path)
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == rows[1500:4500]
+    assert hub.asked[name] > 5
+
+
+# Defects
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"train": 10**9}, "lower its train"),
+        ({"vocabulary": 299}, "vocabulary is 299, fewer than the 300 tokens"),
+        ({"tokenizer": "./no-such-tokenizer"}, "tokenizer './no-such-tokenizer' cannot"),
+    ],
+)
+def test_defects_of_a_corpus_are_one_line(web, tokenizer, tmp_path, change, words, capsys):
+    with chdir(tmp_path):
+        status = execute(json.loads(job(config(web, tokenizer, **change)).spec()))
+    assert status == 1
+    assert words in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"field": "words"}, "has no field 'words'; set field"),
+        ({"field": "id"}, "has a row whose 'id' is no text; set field"),
+        ({"path": "./no-such-folder"}, "data set ./no-such-folder is no folder"),
+        ({"split": "test"}, "has no split 'test', only train; set split"),
+        ({"name": "sample-1BT"}, "cannot be read.*sample-1BT"),
+        ({"data_files": "*.csv"}, "cannot be read"),
+    ],
+)
+def test_defects_of_a_data_set_are_problems(web, change, words):
+    source = {"path": f"{web}/{WEB[0]}", "name": "sample-100BT", "data_files": None}
+    source |= {"split": "train", "revision": None, "field": "text", "skip": 0}
+    with pytest.raises(Problem, match=words):
+        read(Source(**{**source, **change}))
+
+
+def test_another_format_is_a_problem(tmp_path):
+    (tmp_path / "part.csv").write_text("text\nwords\n")
+    source = Source(str(tmp_path), None, None, "train", None, "text", 0)
+    with pytest.raises(Problem, match=r"part\.csv is neither Parquet nor JSON Lines"):
+        read(source)
+
+
+PIN = {"path": WEB[0], "name": "sample-100BT"}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"train_from": PIN}, f"{WEB[0]} to nothing, and must be a full commit id"),
+        ({"train_from": {**PIN, "revision": "main"}}, f"{WEB[0]} to main, and must be a full"),
+        ({"train_from": {**PIN, "revision": COMMIT[:12]}}, "0123456789ab, and must be a full"),
+        ({"train_from": {"path": "./web", "revision": COMMIT}}, "./web is a local folder, which"),
+        ({"tokenizer": "EleutherAI/gpt-neox-20b"}, "EleutherAI/gpt-neox-20b to nothing"),
+    ],
+)
+def test_what_the_hub_may_change_is_pinned(web, tokenizer, change, words):
+    with pytest.raises(ValueError, match=words):
+        config(web, tokenizer, **change)

@@ -1,0 +1,42 @@
+"""Settings of the stages that make a corpus; sizes in tokens."""
+
+from dataclasses import dataclass
+
+from ptq_dynamics.corpus.splits import Split
+
+
+@dataclass(frozen=True)
+class EmbeddedSettings:
+    """Text of installed packages; held-out splits get `characters_per_token` characters a token."""
+
+    packages: tuple[str, ...]
+    source_code: bool
+    shortest_document: int
+    characters_per_token: float
+    vocabulary: int
+    sizes: dict[Split, int]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A split of a data set of the hub, at the commit `revision`, or of a local folder: the
+    documents in `field`, without the first `skip`."""
+
+    path: str
+    name: str | None
+    data_files: str | None
+    split: str
+    revision: str | None
+    field: str
+    skip: int
+
+
+@dataclass(frozen=True)
+class DatasetsSettings:
+    """Public data sets, tokenized with a public tokenizer."""
+
+    tokenizer: str
+    tokenizer_revision: str | None
+    vocabulary: int
+    sources: dict[Split, Source]
+    sizes: dict[Split, int]
