@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter, PercentFormatter
 
 from ptq_dynamics.figures.footer import footer
+from ptq_dynamics.figures.settings import FigureSettings
 from ptq_dynamics.figures.style import LINES, SETTINGS, Line
 from ptq_dynamics.jobs.context import Context
 
@@ -46,7 +47,7 @@ class Panel:
 
 
 def publish(
-    context: Context,
+    context: Context[FigureSettings],
     panels: Sequence[Panel],
     parts: Sequence[pd.DataFrame],
     curves: Sequence[str],

@@ -17,7 +17,7 @@ def encode(settings: Any) -> Any:
 def decode(stage: Callable[..., Any], content: Any) -> Any:
     """What `encode` gave, as the dataclass that the stage's annotation names:
     `def run(context: Context[Settings])`."""
-    (kind,) = typing.get_args(typing.get_type_hints(stage)["context"]) or (Any,)
+    (kind,) = typing.get_args(typing.get_type_hints(stage)["context"])
     return _adapter(kind).validate_python(content)
 
 
