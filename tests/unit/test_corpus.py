@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from ptq_dynamics.config import EmbeddedCorpus
 from ptq_dynamics.content import canonical
 from ptq_dynamics.corpus import embedded, splits, tokens
+from ptq_dynamics.corpus.settings import HELD_OUT, SPLITS
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.context import Context, Progress
 from ptq_dynamics.plan import corpora
@@ -89,25 +90,25 @@ def test_a_build_with_other_threads_gives_equal_bytes(workspace, corpus, tmp_pat
 
 
 def test_splits_hold_what_was_asked_for(corpus):
-    sizes = {name: len(tokens.read(corpus, name)) for name in splits.SPLITS}
-    for name in splits.HELD_OUT:
+    sizes = {name: len(tokens.read(corpus, name)) for name in SPLITS}
+    for name in HELD_OUT:
         assert sizes[name] == CONFIG[name]
     assert sizes["train"] >= CONFIG["train"]
     assert corpus.facts["tokens"] == sizes
     assert corpus.facts["digest"] == splits.digest(corpus.folder)
-    largest = max(int(tokens.read(corpus, name).max()) for name in splits.SPLITS)
+    largest = max(int(tokens.read(corpus, name).max()) for name in SPLITS)
     assert largest < CONFIG["vocabulary"]
 
 
 def test_no_document_is_in_two_splits(corpus, documents):
-    wanted = {name: CONFIG[name] * CONFIG["characters_per_token"] for name in splits.HELD_OUT}
+    wanted = {name: CONFIG[name] * CONFIG["characters_per_token"] for name in HELD_OUT}
     dealt = embedded.deal(documents, wanted)
     assert sum(map(len, dealt.values())) == len(documents) == corpus.facts["documents"]
     for one, other in ((a, b) for a in dealt for b in dealt if a < b):
         assert not set(dealt[one]) & set(dealt[other]), (one, other)
     # The token files hold those documents and no others.
     tokenizer = AutoTokenizer.from_pretrained(corpus.subfolder("tokenizer"))
-    for name in splits.HELD_OUT:
+    for name in HELD_OUT:
         text = tokenizer.decode(tokens.read(corpus, name).tolist())
         whole = "".join(dealt[name])
         assert whole.startswith(text.rstrip("\ufffd")), name
@@ -120,10 +121,10 @@ def test_no_document_is_in_two_splits(corpus, documents):
     st.tuples(*[st.integers(0, 100)] * 3),
 )
 def test_dealing_gives_every_document_to_one_split(texts, wanted):
-    dealt = embedded.deal(texts, dict(zip(splits.HELD_OUT, wanted, strict=True)))
-    given_out = [text for name in (*splits.HELD_OUT, "train") for text in dealt[name]]
+    dealt = embedded.deal(texts, dict(zip(HELD_OUT, wanted, strict=True)))
+    given_out = [text for name in (*HELD_OUT, "train") for text in dealt[name]]
     assert given_out == texts
-    for name, least in zip(splits.HELD_OUT, wanted, strict=True):
+    for name, least in zip(HELD_OUT, wanted, strict=True):
         held = sum(map(len, dealt[name]))
         assert held >= least or not dealt["train"], (name, held)
         assert not dealt[name] or held - len(dealt[name][-1]) < least, (name, "more than needed")

@@ -18,9 +18,9 @@ import torch
 from datasets import load_dataset
 from hub import serve
 from ptq_dynamics.config import DatasetsCorpus
-from ptq_dynamics.corpus import documents, embedded, splits, tokens
+from ptq_dynamics.corpus import documents, embedded, tokens
 from ptq_dynamics.corpus.documents import stretches, texts
-from ptq_dynamics.corpus.settings import Source
+from ptq_dynamics.corpus.settings import SPLITS, Source
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.plan import corpora
@@ -116,7 +116,7 @@ def build(folder, corpus):
 def expected(corpus):
     """Tokens of every split by `load_dataset` and the tokenizer of transformers."""
     tokenizer = AutoTokenizer.from_pretrained(corpus.tokenizer)
-    for name in splits.SPLITS:
+    for name in SPLITS:
         source = getattr(corpus, f"{name}_from").model_dump(exclude={"field", "skip"})
         rows = load_dataset(**source, streaming=True)
         asked = getattr(corpus, f"{name}_from")
@@ -205,11 +205,11 @@ def test_tokens_above_65535_are_kept(wide, tmp_path):
     folder.mkdir()
     pd.DataFrame({"content": lines}).to_parquet(folder / "part.parquet")
     source = {"path": str(folder), "field": "content"}
-    sources = {f"{name}_from": source for name in splits.SPLITS}
+    sources = {f"{name}_from": source for name in SPLITS}
     asked = config(None, wide, COMMIT, vocabulary=128256, **sources, train=900)
     found = build(tmp_path, asked)
     assert found.facts["dtype"] == "uint32"
-    for name in splits.SPLITS:
+    for name in SPLITS:
         assert found.files[f"{name}.bin"]["size"] == 4 * getattr(asked, name)
     tokenizer = AutoTokenizer.from_pretrained(found.subfolder("tokenizer"))
     by_hand = [token for line in lines for token in [*tokenizer.encode(line), 128_000]]

@@ -12,7 +12,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from ptq_dynamics.corpus import splits
 from ptq_dynamics.corpus.documents import stretches
 from ptq_dynamics.corpus.encoding import Encoding, encode
-from ptq_dynamics.corpus.settings import DatasetsSettings
+from ptq_dynamics.corpus.settings import SPLITS, DatasetsSettings
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.problem import Problem
 
@@ -27,7 +27,7 @@ def run(context: Context[DatasetsSettings]) -> Mapping[str, Any]:
     tokenizer.save_pretrained(folder)
     dtype = splits.dtype(settings.vocabulary)
     counts = {}
-    for name in splits.SPLITS:
+    for name in SPLITS:
         wanted = settings.sizes[name]
         context.progress.say(f"{name}: {wanted:,} tokens")
         # Held-out text has no special tokens (section 2).

@@ -25,8 +25,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from ptq_dynamics.corpus import splits
-from ptq_dynamics.corpus.settings import EmbeddedSettings
-from ptq_dynamics.corpus.splits import Split
+from ptq_dynamics.corpus.settings import HELD_OUT, SPLITS, EmbeddedSettings, Split
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.problem import Problem
 
@@ -39,12 +38,12 @@ def run(context: Context[EmbeddedSettings]) -> Mapping[str, Any]:
     documents = collect(settings.packages, settings.source_code, settings.shortest_document)
     context.progress.say(f"{len(documents):,} documents, {sum(map(len, documents)):,} characters")
     factor = settings.characters_per_token
-    dealt = deal(documents, {name: sizes[name] * factor for name in splits.HELD_OUT})
+    dealt = deal(documents, {name: sizes[name] * factor for name in HELD_OUT})
     tokenizer = train_tokenizer(dealt["train"], settings.vocabulary)
     save_tokenizer(tokenizer, context.out / "tokenizer")
     dtype = splits.dtype(settings.vocabulary)
     counts = {}
-    for name in splits.SPLITS:
+    for name in SPLITS:
         train = name == "train"
         encoded = encode(tokenizer, dealt[name], dtype, end=train)
         counts[name] = splits.write(context.out, name, encoded, sizes[name], whole=train)
@@ -132,10 +131,10 @@ def dedent(docstring: str) -> str:
 def deal(documents: Sequence[str], characters: Mapping[Split, float]) -> dict[Split, list[str]]:
     """Whole documents to each held-out split in turn until it has its characters, the rest to
     train."""
-    dealt: dict[Split, list[str]] = {name: [] for name in splits.SPLITS}
-    counts = dict.fromkeys(splits.SPLITS, 0)
+    dealt: dict[Split, list[str]] = {name: [] for name in SPLITS}
+    counts = dict.fromkeys(SPLITS, 0)
     for text in documents:
-        short = (name for name in splits.HELD_OUT if counts[name] < characters[name])
+        short = (name for name in HELD_OUT if counts[name] < characters[name])
         name: Split = next(short, "train")
         dealt[name].append(text)
         counts[name] += len(text)

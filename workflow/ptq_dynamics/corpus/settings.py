@@ -1,8 +1,11 @@
-"""Settings of the stages that make a corpus; sizes in tokens."""
+"""Settings of the stages that make a corpus, and the names of its splits; sizes in tokens."""
 
 from dataclasses import dataclass
+from typing import Literal
 
-from ptq_dynamics.corpus.splits import Split
+Split = Literal["train", "validation", "calibration", "probe"]
+HELD_OUT: tuple[Split, ...] = ("validation", "calibration", "probe")
+SPLITS: tuple[Split, ...] = ("train", *HELD_OUT)
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,13 @@
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
 from ptq_dynamics.content import sha256
+from ptq_dynamics.corpus.settings import SPLITS, Split
 from ptq_dynamics.problem import Problem
 
-Split = Literal["train", "validation", "calibration", "probe"]
-HELD_OUT: tuple[Split, ...] = ("validation", "calibration", "probe")
-SPLITS: tuple[Split, ...] = ("train", *HELD_OUT)
 DTYPE = "dtype"  # fact of a corpus: name of the dtype of its token files
 
 

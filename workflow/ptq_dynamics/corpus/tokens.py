@@ -4,7 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ptq_dynamics.corpus.splits import DTYPE, Split, file_name
+from ptq_dynamics.corpus.settings import Split
+from ptq_dynamics.corpus.splits import DTYPE, file_name
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.problem import Problem
 

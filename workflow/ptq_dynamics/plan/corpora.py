@@ -3,8 +3,7 @@
 from functools import cache
 
 from ptq_dynamics.config import DatasetsCorpus, EmbeddedCorpus
-from ptq_dynamics.corpus.settings import DatasetsSettings, EmbeddedSettings, Source
-from ptq_dynamics.corpus.splits import SPLITS
+from ptq_dynamics.corpus.settings import SPLITS, DatasetsSettings, EmbeddedSettings, Source
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan.site import Site
 
