@@ -25,7 +25,7 @@ MAY_USE = {
     "measure": {*ENGINE, "models", "corpus", "trajectories"},
     "quantize": {*ENGINE, "models", "packed", "corpus", "trajectories", "measure"},
     "geometry": {*ENGINE, "models", "corpus", "trajectories", "measure"},
-    "figures": {*ENGINE, "trajectories", "measure"},
+    "figures": {*ENGINE, "trajectories", "measure", "geometry"},
     "config": {*BASE, "trajectories"},
     "plan": {
         *ENGINE,
