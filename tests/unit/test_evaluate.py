@@ -4,6 +4,7 @@ import pytest
 import torch
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
+from ptq_dynamics.jobs import manifest
 from ptq_dynamics.measure.loss import LOSSES, block_losses
 from ptq_dynamics.trajectories import trajectory
 from safetensors.numpy import load_file
@@ -80,13 +81,34 @@ def test_two_evaluations_give_equal_bytes(workspace, trunk, evaluate, tmp_path):
     assert not differing(first, artifacts(Workspace(tmp_path, plan).build(job).folder))
 
 
-def test_full_precision_is_float32_and_quantized_models_keep_their_dtype(model, tmp_path, blocks):
-    """What is saved in bfloat16 is evaluated in float32 when told so, and as it is when not."""
-    half = AutoModelForCausalLM.from_pretrained(model.name_or_path).bfloat16()
-    half.save_pretrained(tmp_path)
-    assert models.load(tmp_path, torch.float32).dtype == torch.float32
-    assert models.load(tmp_path).dtype == torch.bfloat16
-    exact = own_losses(models.load(tmp_path, torch.float32), blocks)
-    assert (
-        block_losses(models.load(tmp_path, torch.float32), blocks, 8) - exact
-    ).abs().max() < 2e-6
+def test_full_precision_is_float32_and_quantized_models_keep_their_dtype(
+    workspace, trunk, blocks, tmp_path
+):
+    """The same bfloat16 checkpoints, as a trajectory and as the result of a quantizer."""
+    plan = workspace.plan
+    copy_results(workspace.folder, tmp_path, [plan.corpus("main").folder])
+    results = {"fp": plan.train("trunk"), "rtn3": plan.quantize("trunk", "rtn3", "all")}
+    losses, folders = {}, {}
+    for name, job in results.items():
+        folders[name] = tmp_path / job.folder
+        halve(trunk, folders[name])
+        found = Workspace(tmp_path, plan).build(plan.evaluate("trunk", name, "all"))
+        losses[name] = load_file(found.file(LOSSES))
+    assert losses["fp"].keys() == losses["rtn3"].keys()
+    for name in losses["fp"]:
+        half = AutoModelForCausalLM.from_pretrained(folders["fp"] / name)
+        assert half.dtype == torch.bfloat16
+        in_half = block_losses(half, blocks, 8)
+        in_float = block_losses(half.float(), blocks, 8)
+        assert not torch.equal(in_half, in_float)
+        assert torch.equal(torch.from_numpy(losses["fp"][name]), in_float), name
+        assert torch.equal(torch.from_numpy(losses["rtn3"][name]), in_half), name
+
+
+def halve(source, folder):
+    """Write a trajectory with the weights of another in bfloat16."""
+    for point in trajectory.checkpoints(source):
+        model = AutoModelForCausalLM.from_pretrained(source.folder / point.folder)
+        model.bfloat16().save_pretrained(folder / point.folder)
+    path = folder / "manifest.json"
+    path.write_text(manifest.describe(folder, path, source.facts).text())

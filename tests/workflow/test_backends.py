@@ -1,6 +1,7 @@
 """GPTQModel and AutoGPTQ in their own environments, against llm-compressor, at scale smoke."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -130,21 +131,32 @@ def test_an_environment_that_cannot_be_installed_says_so(
 
 
 @pytest.mark.parametrize(
-    ("change", "expected"),
+    ("name", "change", "expected"),
     [
-        ({"method": "gptqmodle"}, "gptqmodle"),
-        ({"bits": 5}, "bits is 5"),
-        ({"group_size": 24}, "group_size is 24"),
+        (
+            "gptqmodel-4bit",
+            {"method": "gptqmodle"},
+            "method is 'gptqmodle': must be one of 'gptq',",
+        ),
+        ("gptqmodel-4bit", {"bits": 5}, "bits is 5: must be 2, 3, 4 or 8"),
+        ("gptqmodel-4bit", {"group_size": 24}, "group_size is 24, which does not divide the layer"),
+        ("autogptq-4bit", {"symmetric": False}, "symmetric is False: must be True"),
     ],
 )
-def test_settings_that_no_backend_has_are_refused(tmp_path: Path, change: dict, expected: str):
+def test_settings_that_no_backend_has_are_refused(
+    tmp_path: Path, name: str, change: dict, expected: str
+):
     config = tmp_path / "config"
-    subprocess.run(["cp", "-r", str(ROOT / "config"), str(config)], check=True)
-    path = config / "quantizers.yaml"
-    content = yaml.safe_load(path.read_text())
-    content["gptqmodel-4bit"] |= change
-    path.write_text(yaml.safe_dump(content))
+    shutil.copytree(ROOT / "config", config)
+
+    def load_changed(change: dict) -> Plan:
+        path = config / "quantizers.yaml"
+        content = yaml.safe_load((ROOT / "config/quantizers.yaml").read_text())
+        content[name] |= change
+        path.write_text(yaml.safe_dump(content))
+        return Plan(load({"scale": "smoke", "seed": 1, "figures": "all"}, config), ROOT)
+
+    load_changed({})
     with pytest.raises(Problem) as caught:
-        Plan(load({"scale": "smoke", "seed": 1, "figures": "all"}, config), ROOT)
-    message = str(caught.value)
-    assert "quantizers.yaml: gptqmodel-4bit" in message and expected in message, message
+        load_changed(change)
+    assert f"quantizers.yaml: {name}.{expected}" in str(caught.value)

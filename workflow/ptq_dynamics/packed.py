@@ -57,7 +57,11 @@ class Grid:
 
     def weight(self) -> Tensor:
         """The weights, [out, in] in the dtype of the scales."""
-        return self.steps().to(self.scales.dtype) * self._wide(self.scales)
+        steps = self.codes if self.zeros is None else self.steps()
+        weight = steps.to(self.scales.dtype)
+        if self.columns is not None:
+            return weight.mul_(self.scales[:, self.columns.long()])
+        return weight.unflatten(1, (-1, self.group_size)).mul_(self.scales[:, :, None]).flatten(1)
 
     def _wide(self, values: Tensor) -> Tensor:
         if self.columns is None:
@@ -138,14 +142,13 @@ def _gptq(name: str, tensors: dict[str, Tensor], bits: int) -> Grid:
 
 def unpack(words: Tensor, bits: int, count: int) -> Tensor:
     """The first `count` values of every row, int8 [rows, count], of int32 words [rows, n]."""
-    whole = torch.nn.functional.pad(words, (0, -words.shape[1] % bits))
-    # 32 values fill as many words as they have bits.
-    parts = whole.reshape(len(words), -1, bits)
-    first = torch.arange(32, device=words.device) * bits
-    word, shift = first // 32, (first % 32).int()
-    values = (parts[:, :, word] >> shift) & (1 << (32 - shift).clamp(max=bits)) - 1
-    over = (shift + bits - 32).clamp(min=0)
-    spilled = over > 0
-    rest = parts[:, :, word[spilled] + 1] & (1 << over[spilled]) - 1
-    values[:, :, spilled] |= rest << (32 - shift[spilled])
-    return (values.reshape(len(words), -1)[:, :count] - (1 << bits - 1)).to(torch.int8)
+    padded = torch.nn.functional.pad(words, (0, -words.shape[1] % bits))
+    octets = padded.contiguous().view(torch.uint8).unflatten(1, (-1, bits))
+    # 8 values fill as many octets as they have bits.
+    whole = octets[:, :, 0].long()
+    for place in range(1, bits):
+        whole |= octets[:, :, place].long() << 8 * place
+    values = torch.empty(*whole.shape, 8, dtype=torch.int8, device=words.device)
+    for place in range(8):
+        values[:, :, place] = (whole >> bits * place & (1 << bits) - 1) - (1 << bits - 1)
+    return values.flatten(1)[:, :count]
