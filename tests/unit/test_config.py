@@ -122,6 +122,26 @@ BAD = {
         put(*TRUNK, "peak_rl", value=1e-3),
         ["runs.constant-3e-3.peak_rl: unknown key; did you mean 'peak_lr'?", "allowed: "],
     ),
+    "unknown key of a kind": (
+        "runs.yaml",
+        put("defaults", "optimizer", "beta", value=0.9),
+        ["defaults.optimizer.beta: unknown key; did you mean 'betas'?", "allowed: kind, betas, "],
+    ),
+    "key of another kind": (
+        "runs.yaml",
+        put("defaults", "optimizer", "momentum", value=0.9),
+        ["defaults.optimizer.momentum: unknown key (allowed: kind"],
+    ),
+    "unknown kind": (
+        "runs.yaml",
+        put("defaults", "optimizer", "kind", value="adam"),
+        ["defaults.optimizer.kind is 'adam': must be one of 'adamw', 'adamw-independent'"],
+    ),
+    "a kind that is no text": (
+        "runs.yaml",
+        put("defaults", "optimizer", "kind", value=["adamw"]),
+        ["defaults.optimizer.kind is ['adamw']: must be one of"],
+    ),
     "unknown top key": (
         SMOKE,
         put("budgett", value=3),

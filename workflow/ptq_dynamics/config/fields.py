@@ -1,8 +1,9 @@
 """What all types of configuration share."""
 
 import difflib
+from dataclasses import fields
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_type_hints
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
@@ -20,19 +21,39 @@ class Strict(BaseModel):
     def _known_keys(cls, data: Any) -> Any:
         if not isinstance(data, dict | cls):
             raise ValueError(f"must be a mapping (its keys: {', '.join(cls.model_fields)})")
-        for key in data if isinstance(data, dict) else ():
-            if key not in cls.model_fields:
-                near = difflib.get_close_matches(str(key), cls.model_fields, 1)
-                raise PydanticCustomError(
-                    "unknown_key",
-                    "unknown key{hint} (allowed: {allowed})",
-                    {
-                        "key": key,
-                        "hint": f"; did you mean {near[0]!r}?" if near else "",
-                        "allowed": ", ".join(cls.model_fields),
-                    },
-                )
+        if isinstance(data, dict):
+            _require_known(data, list(cls.model_fields))
         return data
+
+
+def keys_of(kinds: Any, by: str) -> BeforeValidator:
+    """The same for a union of frozen dataclasses that are told apart by the literal field `by`."""
+    known = {
+        get_args(get_type_hints(kind)[by])[0]: [field.name for field in fields(kind)]
+        for kind in get_args(get_args(kinds)[0])
+    }
+
+    def check(data: Any) -> Any:
+        if isinstance(data, dict) and (kind := data.get(by)) in [*known]:
+            _require_known(data, known[kind])
+        return data
+
+    return BeforeValidator(check)
+
+
+def _require_known(data: dict[Any, Any], known: list[str]) -> None:
+    for key in data:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, 1)
+            raise PydanticCustomError(
+                "unknown_key",
+                "unknown key{hint} (allowed: {allowed})",
+                {
+                    "key": key,
+                    "hint": f"; did you mean {near[0]!r}?" if near else "",
+                    "allowed": ", ".join(known),
+                },
+            )
 
 
 def _fraction(value: Any) -> Fraction:

@@ -11,10 +11,12 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
 
 from pydantic import Field
 
-from ptq_dynamics.config.fields import Rate, Share, Strict
+from ptq_dynamics.config.fields import Rate, Share, Strict, keys_of
 from ptq_dynamics.config.scale import ModelShape, Scale
 from ptq_dynamics.problem import Problem
-from ptq_dynamics.trajectories.optimizers.kinds import Optimizer
+from ptq_dynamics.trajectories.optimizers import kinds
+
+Optimizer = Annotated[kinds.Optimizer, keys_of(kinds.Optimizer, "kind")]
 
 
 class Point(NamedTuple):

@@ -8,11 +8,10 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from ptq_dynamics.config.averages import Average
 from ptq_dynamics.config.fields import Count, Rate, Share, Strict
-from ptq_dynamics.config.kinds import Point, RunDefaults, Timeline, Trajectory, require
+from ptq_dynamics.config.kinds import Optimizer, Point, RunDefaults, Timeline, Trajectory, require
 from ptq_dynamics.config.names import Named
 from ptq_dynamics.config.scale import ModelShape
 from ptq_dynamics.problem import Problem
-from ptq_dynamics.trajectories.optimizers.kinds import Optimizer
 from ptq_dynamics.trajectories.trajectory import step_id
 
 Seeds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
