@@ -98,7 +98,11 @@ class Workspace:
 
     def manifest(self, job: Job) -> Manifest:
         """Manifest of a job that was run, with a path that is valid anywhere."""
-        return manifest.read(self.folder / job.manifest)
+        return self.read(job.manifest)
+
+    def read(self, path: str) -> Manifest:
+        """Manifest by its path, as jobs name their inputs."""
+        return manifest.read(self.folder / path)
 
 
 def specification(job: Job, **changes: Any) -> dict[str, Any]:

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from ptq_dynamics import models
-from ptq_dynamics.trajectories import trajectory
 from ptq_dynamics.trajectories.average import weighted_mean
+from ptq_dynamics.trajectories.trajectory import Trajectory
 from safetensors.numpy import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -66,14 +66,16 @@ def test_members_and_weights_must_be_equally_many(shares):
 
 
 def test_lawa_is_the_uniform_mean_of_the_last_checkpoints(workspace, trunk, average):
-    source = {point.step: point for point in trajectory.checkpoints(trunk)}
-    results = trajectory.checkpoints(average)
-    assert [point.step for point in results] == workspace.plan.site.timeline.measured_steps("lawa")
+    source = {point.step: point for point in Trajectory([trunk]).checkpoints}
+    results = Trajectory([average]).checkpoints
+    planned = workspace.plan.site.timeline.measured("lawa")
+    assert [(point.id, point.step) for point in results] == planned
+    assert len(planned) > 1
     for point in results:
         members = [point.step - 4, point.step - 2, point.step]
-        files = [trunk.folder / source[step].folder / "model.safetensors" for step in members]
+        files = [trunk.folder / source[step].id / "model.safetensors" for step in members]
         expected = [load_file(file) for file in files]
-        found = load_file(average.folder / point.folder / "model.safetensors")
+        found = load_file(average.folder / point.id / "model.safetensors")
         assert found.keys() == expected[0].keys()
         for name, value in found.items():
             mean = np.mean([state[name].astype(np.float64) for state in expected], axis=0)
@@ -82,7 +84,7 @@ def test_lawa_is_the_uniform_mean_of_the_last_checkpoints(workspace, trunk, aver
 
 
 def test_an_average_is_a_checkpoint_like_any_other(average, trunk):
-    folder = average.subfolder(trajectory.checkpoints(average)[-1].folder)
+    folder = average.subfolder(Trajectory([average]).checkpoints[-1].id)
     model = AutoModelForCausalLM.from_pretrained(folder)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     losses = models.token_losses(model, *[torch.tensor([tokenizer.encode("a word")])] * 2)

@@ -5,8 +5,9 @@ import torch
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.jobs import manifest
-from ptq_dynamics.measure.loss import LOSSES, block_losses
-from ptq_dynamics.trajectories import trajectory
+from ptq_dynamics.measure.loss import block_losses
+from ptq_dynamics.measure.settings import LOSSES
+from ptq_dynamics.trajectories.trajectory import Trajectory
 from safetensors.numpy import load_file
 from support import Workspace, artifacts, copy_results, differing
 from transformers import AutoModelForCausalLM
@@ -19,7 +20,7 @@ def blocks(corpus):
 
 @pytest.fixture(scope="module")
 def model(trunk):
-    return models.load(trunk.folder / trajectory.checkpoints(trunk)[-1].folder)
+    return models.load(trunk.folder / Trajectory([trunk]).checkpoints[-1].id)
 
 
 def own_losses(model, blocks):
@@ -56,16 +57,16 @@ def test_a_job_keeps_the_losses_of_every_measured_checkpoint(
 ):
     found = evaluate(method)
     losses = load_file(found.file(LOSSES))
-    points = trajectory.checkpoints(found)
-    assert [p.step for p in points] == workspace.plan.site.timeline.measured_steps("trunk")
-    assert losses.keys() == {point.folder for point in points}
+    points = Trajectory([found]).checkpoints
+    planned = workspace.plan.site.timeline.measured("trunk")
+    assert [(point.id, point.step) for point in points] == planned
+    assert losses.keys() == {point.id for point in points}
     source = trunk if method == "fp" else rtn
     for point in points:
-        model = AutoModelForCausalLM.from_pretrained(source.folder / point.folder)
-        gap = abs(losses[point.folder] - own_losses(model, blocks).numpy()).max()
+        model = AutoModelForCausalLM.from_pretrained(source.folder / point.id)
+        gap = abs(losses[point.id] - own_losses(model, blocks).numpy()).max()
         assert gap < 2e-6, (point.step, gap)
-        digest = trajectory.digest(source, point)
-        assert found.facts["digests"][point.folder] == digest
+        assert found.facts["digests"][point.id] == Trajectory([source]).digest(point)
     assert len(set(found.facts["digests"].values())) == len(points)
 
 
@@ -86,13 +87,16 @@ def test_full_precision_is_float32_and_quantized_models_keep_their_dtype(
 ):
     """The same bfloat16 checkpoints, as a trajectory and as the result of a quantizer."""
     plan = workspace.plan
-    copy_results(workspace.folder, tmp_path, [plan.corpus("main").folder])
-    results = {"fp": plan.train("trunk"), "rtn3": plan.quantize("trunk", "rtn3", "all")}
+    copy_results(workspace.folder, tmp_path, [plan.corpora.corpus("main").folder])
+    results = {
+        "fp": plan.trajectories.train("trunk"),
+        "rtn3": plan.quantization.quantize("trunk", "rtn3"),
+    }
     losses, folders = {}, {}
     for name, job in results.items():
         folders[name] = tmp_path / job.folder
         halve(trunk, folders[name])
-        found = Workspace(tmp_path, plan).build(plan.evaluate("trunk", name, "all"))
+        found = Workspace(tmp_path, plan).build(plan.losses.evaluate("trunk", name))
         losses[name] = load_file(found.file(LOSSES))
     assert losses["fp"].keys() == losses["rtn3"].keys()
     for name in losses["fp"]:
@@ -107,8 +111,8 @@ def test_full_precision_is_float32_and_quantized_models_keep_their_dtype(
 
 def halve(source, folder):
     """Write a trajectory with the weights of another in bfloat16."""
-    for point in trajectory.checkpoints(source):
-        model = AutoModelForCausalLM.from_pretrained(source.folder / point.folder)
-        model.bfloat16().save_pretrained(folder / point.folder)
+    for point in Trajectory([source]).checkpoints:
+        model = AutoModelForCausalLM.from_pretrained(source.folder / point.id)
+        model.bfloat16().save_pretrained(folder / point.id)
     path = folder / "manifest.json"
     path.write_text(manifest.describe(folder, path, source.facts).text())

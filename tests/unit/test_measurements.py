@@ -7,9 +7,12 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.measure import measurements
-from ptq_dynamics.measure.measurements import COLUMNS
-from ptq_dynamics.trajectories import trajectory
+from ptq_dynamics.measure.joining import join
+from ptq_dynamics.measure.measurements import COLUMNS, KEY
+from ptq_dynamics.measure.settings import LOSSES, MEASUREMENTS, CollectSettings
+from ptq_dynamics.trajectories.trajectory import Trajectory
 from safetensors.numpy import load_file
 
 COUNT = 400
@@ -77,17 +80,22 @@ rows = st.lists(
             "trajectory": st.sampled_from(["constant-3e-3", "lawa-5", "a,b", 'quoted "name"']),
             "family": st.just("controlled"),
             "phase": st.sampled_from(["stable", "cooldown", "average"]),
-            "step": st.integers(0, 10**7),
-            "tokens": st.integers(0, 10**14),
-            "lr": st.floats(0, 1),
+            # A merged model has no step, and steps may repeat.
+            "step": st.integers(0, 10**7) | st.none(),
+            "tokens": st.integers(0, 10**14) | st.none(),
+            "lr": st.floats(0, 1) | st.none(),
             "seed": st.integers(0, 2**31) | st.none(),
+            "quantizer": st.sampled_from(["fp", "gptq-4bit", "gptq-4bit-static"]),
             "method": st.sampled_from(["fp", "gptq"]),
             "bits": st.sampled_from([3, 4]) | st.none(),
             "group_size": st.just(128) | st.none(),
+            # Ids of digits alone must not become numbers, nor words of pandas become nothing.
+            "checkpoint_id": st.sampled_from(["step-0000360", "0360", "1e5", "soup", "v1.0"]),
+            "task": st.sampled_from(["arc-easy", "007"]) | st.none(),
             "metric": st.sampled_from(["loss", "quantization_error"]),
             "value": st.floats(allow_nan=False, allow_infinity=False),
             "stderr": st.floats(0, allow_infinity=False) | st.none(),
-            # Digests of digits alone must not become numbers.
+            # Nor must digests of digits alone.
             "checkpoint": st.from_regex(r"[0-9e]{16}|[0-9a-f]{16}", fullmatch=True),
         }
     ),
@@ -101,7 +109,7 @@ def test_what_is_written_is_read_back_exactly(tmp_path_factory, found):
     path = tmp_path_factory.mktemp("table") / "measurements.csv"
     table = measurements.table(found)
     measurements.write(table, path)
-    again = measurements.read([path])
+    again = measurements.read(path)
     assert tuple(again.columns) == COLUMNS
     for column in COLUMNS:
         one, other = (
@@ -116,7 +124,7 @@ def test_what_is_written_is_read_back_exactly(tmp_path_factory, found):
 @settings(max_examples=30)
 @given(rows, st.randoms(use_true_random=False))
 def test_the_order_of_rows_does_not_depend_on_that_of_jobs(found, random):
-    unique = list({tuple(row[k] for k in measurements.KEY): row for row in found}.values())
+    unique = list({tuple(row[k] for k in KEY): row for row in found}.values())
     shuffled = unique[:]
     random.shuffle(shuffled)
     tables = [measurements.table(some) for some in (unique, shuffled)]
@@ -127,30 +135,51 @@ def test_the_order_of_rows_does_not_depend_on_that_of_jobs(found, random):
 
 
 @pytest.fixture(scope="module")
-def measured(workspace, trunk, rtn):
+def collect(workspace, trunk, rtn):
+    """The job that joins what was measured of the trunk, as the planner of figures makes it."""
     plan = workspace.plan
-    for method in ("fp", "rtn3"):
-        workspace.build(plan.losses.evaluate("trunk", method, "all"))
-    jobs = {method: plan.measure("trunk", method) for method in ("fp", "rtn3")}
-    return {
-        method: measurements.read([workspace.build(job).file("measurements.csv")])
-        for method, job in jobs.items()
-    }
+    series = [plan.losses.series("trunk", quantizer) for quantizer in ("fp", "rtn3")]
+    inputs = {}
+    for each in series:
+        workspace.build(plan.losses.evaluate("trunk", each.quantizer))
+        inputs |= plan.losses.losses(each) | plan.losses.layers(each)
+    inputs |= plan.geometry.probed(series[0], "sharpness")
+    workspace.build(plan.geometry.curvature("trunk", "sharpness"))
+    folder, stem = "results/smoke", "measurements"
+    settings = CollectSettings(tuple(series))
+    return Job("measure.collect", stem, folder, inputs, settings, stem, (MEASUREMENTS,))
 
 
-def test_the_schema_of_a_trajectorys_measurements(measured):
-    for table in measured.values():
-        assert tuple(table.columns) == COLUMNS
-        kinds = {column: table[column].dtype for column in COLUMNS}
-        assert kinds["bits"] == kinds["group_size"] == kinds["seed"] == "Int64"
-        assert kinds["step"] == kinds["tokens"] == np.int64
-        assert kinds["lr"] == kinds["value"] == np.float64
-        assert not table.duplicated(measurements.KEY).any()
+@pytest.fixture(scope="module")
+def table(workspace, collect):
+    return measurements.read(workspace.build(collect).file(MEASUREMENTS))
+
+
+@pytest.fixture(scope="module")
+def measured(table):
+    return {name: rows for name, rows in table.groupby("quantizer")}
+
+
+def read_inputs(workspace, job):
+    return {label: [workspace.read(path) for path in paths] for label, paths in job.inputs.items()}
+
+
+def test_the_schema_of_a_trajectorys_measurements(table, measured):
+    assert tuple(table.columns) == COLUMNS
+    kinds = {column: table[column].dtype for column in COLUMNS}
+    for column in ("bits", "group_size", "seed", "step", "tokens"):
+        assert kinds[column] == "Int64", column
+    assert kinds["lr"] == kinds["value"] == kinds["stderr"] == np.float64
+    assert kinds["checkpoint_id"] == kinds["checkpoint"] == kinds["task"] == "string"
+    assert not table.duplicated(KEY).any()
+    assert set(table.trajectory) == {"trunk"} and set(table.family) == {"controlled"}
+    assert set(table.seed) == {100}
+    assert table.task.isna().all()
     full, rounded = measured["fp"], measured["rtn3"]
-    assert set(full.metric) == {"loss"}
+    assert set(full.metric) == {"loss", "sharpness", "sharpness_iterations", "hessian_trace"}
     assert full.bits.isna().all() and full.group_size.isna().all()
-    assert {"loss", "loss_increase", "quantization_error"} <= set(rounded.metric)
-    assert {"weight_mse", "output_mse"} <= set(rounded.metric)
+    errors = {"loss_increase", "quantization_error", "weight_mse", "output_mse"}
+    assert set(rounded.metric) == {"loss"} | errors
     assert set(rounded.bits) == {3} and set(rounded.group_size) == {16}
     assert set(rounded.method) == {"rtn"} and set(full.method) == {"fp"}
 
@@ -158,33 +187,59 @@ def test_the_schema_of_a_trajectorys_measurements(measured):
 def test_measured_values_are_those_of_the_losses(workspace, measured, trunk):
     plan = workspace.plan
     kept = {
-        method: load_file(
-            workspace.folder
-            / plan.losses.evaluate("trunk", method, "all").folder
-            / "losses.safetensors"
+        quantizer: load_file(
+            workspace.manifest(plan.losses.evaluate("trunk", quantizer)).file(LOSSES)
         )
-        for method in ("fp", "rtn3")
+        for quantizer in ("fp", "rtn3")
     }
-    rounded = measured["rtn3"].set_index(["metric", "step"])
-    for point in trajectory.at_steps(trunk, plan.site.timeline.measured_steps("trunk")):
-        before, after = (kept[method][point.folder].astype(np.float64) for method in ("fp", "rtn3"))
+    rounded = measured["rtn3"].set_index(["metric", "checkpoint_id"])
+    planned = [point.id for point in plan.site.timeline.measured("trunk")]
+    assert len(rounded) == 5 * len(planned)
+    for point in Trajectory([trunk]).at(planned):
+        before, after = (kept[name][point.id].astype(np.float64) for name in ("fp", "rtn3"))
         expected = {
             "loss": (after.mean(), after.std(ddof=1)),
             "loss_increase": (after.mean() - before.mean(), (after - before).std(ddof=1)),
             "quantization_error": (after.mean() / before.mean() - 1, None),
         }
         for metric, (value, spread) in expected.items():
-            row = rounded.loc[(metric, point.step)]
-            assert row.value == pytest.approx(value, rel=1e-12), (metric, point.step)
+            row = rounded.loc[(metric, point.id)]
+            assert row.value == pytest.approx(value, rel=1e-12), (metric, point.id)
             if spread is not None:
                 assert row.stderr == pytest.approx(spread / math.sqrt(len(after)), rel=1e-12)
-            assert (row.phase, row.tokens, row.lr) == (point.phase, point.tokens, point.lr)
+            assert (row.step, row.phase) == (point.step, point.phase)
+            assert (row.tokens, row.lr) == (point.tokens, point.lr)
             assert row.seed == 100
+        full = measured["fp"].set_index(["metric", "checkpoint_id"]).loc[("loss", point.id)]
+        assert full.value == pytest.approx(before.mean(), rel=1e-12)
 
 
 def test_a_quantized_row_names_the_quantized_checkpoint(measured, rtn, trunk):
-    table = measured["rtn3"]
-    for point in trajectory.checkpoints(rtn):
-        named = set(table[table.step == point.step].checkpoint)
-        assert named == {trajectory.digest(rtn, point)}
-        assert named != {trajectory.digest(trunk, point)}
+    table, full = measured["rtn3"], measured["fp"]
+    for point in Trajectory([rtn]).checkpoints:
+        named = set(table[table.checkpoint_id == point.id].checkpoint)
+        assert named == {Trajectory([rtn]).digest(point)}
+        before = set(full[full.checkpoint_id == point.id].checkpoint)
+        assert before == {Trajectory([trunk]).digest(point)}
+        assert named != before
+
+
+def test_readers_join_the_rows_of_the_table(workspace, collect, table):
+    """Who draws a figure joins the raw results; the table has the same rows."""
+    inputs = read_inputs(workspace, collect)
+    joined = join(collect.settings.series, inputs)
+    pd.testing.assert_frame_equal(joined, table, check_exact=True, check_dtype=False)
+    for series in collect.settings.series:
+        alone = join([series], inputs)
+        of_it = table[table.quantizer == series.quantizer].reset_index(drop=True)
+        pd.testing.assert_frame_equal(alone, of_it, check_exact=True, check_dtype=False)
+
+
+def test_what_a_reader_was_not_given_is_not_joined(workspace, collect):
+    """Without errors of layers and probes among the inputs, the losses alone are there."""
+    full, rounded = collect.settings.series
+    found = read_inputs(workspace, collect)
+    losses = {each.label("losses"): found[each.label("losses")] for each in (full, rounded)}
+    assert set(join([full], losses).metric) == {"loss"}
+    paired = {"loss", "loss_increase", "quantization_error"}
+    assert set(join([rounded], losses).metric) == paired

@@ -1,8 +1,8 @@
 """Training: updates against an explicit reference, data order, resumption, branches, divergence."""
 
 import csv
-import json
 import math
+from dataclasses import asdict, replace
 from functools import cache
 
 import numpy as np
@@ -14,35 +14,39 @@ from ptq_dynamics.corpus.tokens import TrainingData
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.context import Progress
 from ptq_dynamics.problem import Problem
-from ptq_dynamics.trajectories import optimizers, train, trajectory
+from ptq_dynamics.trajectories import train
+from ptq_dynamics.trajectories.optimizers import adamc, adamw, adamw_independent
+from ptq_dynamics.trajectories.optimizers.kinds import AdamC, AdamW, IndependentAdamW
+from ptq_dynamics.trajectories.optimizers.state import state_tensors
 from ptq_dynamics.trajectories.train import Trainer
+from ptq_dynamics.trajectories.trajectory import Trajectory, step_id
 from safetensors.torch import load_file
-from support import Workspace, artifacts, copy_results, differing, specification
+from support import Workspace, artifacts, copy_results, differing
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 
 @pytest.fixture
-def config(workspace):
-    return specification(workspace.plan.trajectories.train("trunk"))["settings"]
+def settings(workspace):
+    return workspace.plan.trajectories.train("trunk").settings
 
 
 @pytest.fixture
-def make(config, corpus, tmp_path):
-    """Trainers with changes to the trunk's configuration, each in a folder of its own."""
+def make(settings, corpus, tmp_path):
+    """Trainers with changes to the trunk's settings, each in a folder of its own."""
     count = iter(range(100))
 
     def do(**changes):
         out = tmp_path / f"out-{next(count)}"
         out.mkdir()
-        return Trainer({**config, **changes}, out, corpus.subfolder("tokenizer"))
+        return Trainer(replace(settings, **changes), out, corpus.subfolder("tokenizer"))
 
     return do
 
 
 @pytest.fixture
-def data(config, corpus):
-    return TrainingData(corpus, config["model"]["context"], config["batch"], config["seed"])
+def data(settings, corpus):
+    return TrainingData(corpus, settings.context, settings.batch, settings.seed)
 
 
 def weights(trainer):
@@ -55,29 +59,48 @@ def equal(one, other):
 
 # Model and optimizer
 
+MODULES = {AdamW: adamw, IndependentAdamW: adamw_independent, AdamC: adamc}
+NAMES = {AdamW: "adamw", IndependentAdamW: "adamw-independent", AdamC: "adamc"}
+# Share of a weight that one update takes from it, by learning rate, peak rate and λ (section 4).
+DECAYS = {
+    AdamW: lambda rate, _peak, strength: rate * strength,
+    IndependentAdamW: lambda rate, peak, strength: strength * rate / peak,
+    AdamC: lambda rate, peak, strength: strength * rate**2 / peak,
+}
 
-def test_the_model_has_the_papers_architecture(config):
-    model = models.create(config["model"], seed=3)
-    settings = model.config
-    assert settings.use_parallel_residual
-    assert not settings.tie_word_embeddings
-    assert settings.rope_parameters["partial_rotary_factor"] == 0.25
-    assert (settings.attention_dropout, settings.hidden_dropout) == (0.0, 0.0)
+
+def optimizer_of(settings, kind, **changes):
+    """The settings' optimizer as another kind."""
+    return kind(**{**asdict(settings.optimizer), "kind": NAMES[kind], **changes})
+
+
+def test_the_model_has_the_papers_architecture(settings):
+    shape = asdict(settings.model)
+    model = models.create(shape, seed=3)
+    made = model.config
+    assert made.use_parallel_residual
+    assert not made.tie_word_embeddings
+    assert made.rope_parameters["partial_rotary_factor"] == 0.25
+    assert (made.attention_dropout, made.hidden_dropout) == (0.0, 0.0)
     width, feedforward, vocabulary = (
-        config["model"][name] for name in ("width", "feedforward", "vocabulary")
+        shape[name] for name in ("width", "feedforward", "vocabulary")
     )
     block = 4 * width**2 + 4 * width + 2 * width * feedforward + feedforward + width + 4 * width
-    expected = 2 * vocabulary * width + config["model"]["layers"] * block + 2 * width
+    expected = 2 * vocabulary * width + shape["layers"] * block + 2 * width
     assert model.num_parameters() == expected
-    again, other = models.create(config["model"], seed=3), models.create(config["model"], seed=4)
+    again, other = models.create(shape, seed=3), models.create(shape, seed=4)
     assert equal(model.state_dict(), again.state_dict())
     assert not equal(model.state_dict(), other.state_dict())
 
 
-def test_weight_decay_is_on_matrices_and_on_nothing_else(config):
-    model = models.create(config["model"], seed=0)
-    optimizer = optimizers.make(model, config["optimizer"])
-    optimizers.set_rate(optimizer, config["optimizer"], 0.005, 0.01)
+@pytest.mark.parametrize("kind", [AdamW, IndependentAdamW, AdamC])
+def test_weight_decay_is_on_matrices_and_on_nothing_else(settings, kind):
+    model = models.create(asdict(settings.model), seed=0)
+    chosen, module = optimizer_of(settings, kind), MODULES[kind]
+    optimizer = module.make(model, chosen)
+    module.set_rate(optimizer, chosen, 0.005, 0.01)
+    # What torch multiplies with the rate.
+    decay = DECAYS[kind](0.005, 0.01, 0.1) / 0.005
     name_of = {id(parameter): name for name, parameter in model.named_parameters()}
     for group in optimizer.param_groups:
         assert group["lr"] == 0.005
@@ -85,7 +108,7 @@ def test_weight_decay_is_on_matrices_and_on_nothing_else(config):
             name = name_of.pop(id(parameter))
             matrix = name.endswith("weight") and "norm" not in name
             assert matrix or name.endswith("bias") or "norm" in name, name
-            assert group["weight_decay"] == (0.1 if matrix else 0.0), name
+            assert group["weight_decay"] == (pytest.approx(decay) if matrix else 0.0), name
     assert not name_of, "every parameter is in a group"
 
 
@@ -94,30 +117,22 @@ def reference_loss(model, batch):
     return cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
 
 
-# Share of a weight that one update takes from it, by learning rate, peak rate and λ (section 4).
-DECAYS = {
-    "adamw": lambda rate, _peak, strength: rate * strength,
-    "adamw-independent": lambda rate, peak, strength: strength * rate / peak,
-    "adamc": lambda rate, peak, strength: strength * rate**2 / peak,
-}
-
-
 class Reference:
     """AdamW with decoupled decay (Loshchilov and Hutter) and clipping, in float64."""
 
-    def __init__(self, model, settings):
-        self.model, self.settings, self.count = model.double(), settings, 0
+    def __init__(self, model, settings, clip):
+        self.model, self.settings, self.clip, self.count = model.double(), settings, clip, 0
         self.first = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
         self.second = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
 
     def update(self, batch, rate, peak):
         loss = reference_loss(self.model, batch)
-        taken = DECAYS[self.settings["kind"]](rate, peak, self.settings["weight_decay"])
+        taken = DECAYS[type(self.settings)](rate, peak, self.settings.weight_decay)
         names, parameters = zip(*self.model.named_parameters(), strict=True)
         gradients = torch.autograd.grad(loss, parameters)
         norm = math.sqrt(sum(float(g.square().sum()) for g in gradients))
-        factor = min(1.0, self.settings["clip"] / norm)
-        beta1, beta2 = self.settings["betas"]
+        factor = min(1.0, self.clip / norm)
+        beta1, beta2 = self.settings.betas
         self.count += 1
         with torch.no_grad():
             for name, parameter, raw in zip(names, parameters, gradients, strict=True):
@@ -127,18 +142,18 @@ class Reference:
                 mean = self.first[name] / (1 - beta1**self.count)
                 spread = (self.second[name] / (1 - beta2**self.count)).sqrt()
                 decay = taken if parameter.ndim >= 2 else 0.0
-                parameter -= rate * mean / (spread + self.settings["eps"]) + decay * parameter
+                parameter -= rate * mean / (spread + self.settings.eps) + decay * parameter
         return loss.item(), norm
 
 
 @pytest.mark.parametrize("clip", [0.05, 1e3], ids=["clipped", "not-clipped"])
 @pytest.mark.parametrize("kind", DECAYS)
-def test_updates_are_those_of_an_explicit_adamw(make, config, data, kind, clip):
+def test_updates_are_those_of_an_explicit_adamw(make, settings, data, kind, clip):
     # eps well above the noise of gradients that are zero in float64, such as of unused tokens.
-    settings = {**config["optimizer"], "kind": kind, "clip": clip, "eps": 1e-6}
-    trainer = make(optimizer=settings)
-    twin = models.create(config["model"], config["seed"])
-    reference = Reference(twin, settings)
+    optimizer = optimizer_of(settings, kind, eps=1e-6)
+    trainer = make(optimizer=optimizer, clip=clip)
+    twin = models.create(asdict(settings.model), settings.seed)
+    reference = Reference(twin, optimizer, clip)
     start = weights(trainer)
     for step in range(4):
         rate = 1e-2 * min(1, (step + 1) / 3)
@@ -153,7 +168,7 @@ def test_updates_are_those_of_an_explicit_adamw(make, config, data, kind, clip):
         assert off <= 2e-3 * moved, (name, float(off), float(moved))
 
 
-def test_parts_of_a_batch_add_up_to_the_whole(make, data, config):
+def test_parts_of_a_batch_add_up_to_the_whole(make, data, settings):
     whole, parts = make(), make(micro_batch=1)
     for step in range(3):
         losses = [trainer.update(data.at(step)) for trainer in (whole, parts)]
@@ -161,7 +176,7 @@ def test_parts_of_a_batch_add_up_to_the_whole(make, data, config):
         assert float(losses[0][1]) == pytest.approx(float(losses[1][1]), rel=1e-4)
     for name, value in weights(whole).items():
         gap = (value - weights(parts)[name]).abs().max()
-        assert gap < 1e-2 * config["schedule"]["peak"], (name, float(gap))
+        assert gap < 1e-2 * settings.schedule.peak, (name, float(gap))
 
 
 # Data
@@ -221,7 +236,7 @@ def test_a_state_gives_back_the_same_trainer(make, data, tmp_path):
         one.update(data.at(step))
         other.update(data.at(step))
     assert equal(weights(one), weights(other))
-    moments = [optimizers.state_tensors(trainer._optimizer) for trainer in (one, other)]
+    moments = [state_tensors(trainer._optimizer) for trainer in (one, other)]
     assert equal(*moments)
 
 
@@ -240,17 +255,19 @@ def test_a_damaged_state_is_a_problem(make, data, tmp_path, cut):
 def test_a_branch_is_one_uninterrupted_run_bit_for_bit(workspace, trunk, branch, tmp_path):
     branched = workspace.plan.trajectories.train("branch")
     first, last = 12, 20
-    with_cooldown = specification(branched)["settings"]["schedule"]
-    assert (with_cooldown["start"], with_cooldown["length"]) == (first, last - first)
+    with_cooldown = branched.settings.schedule
+    assert (with_cooldown.start, with_cooldown.length) == (first, last - first)
     copy_results(workspace.folder, tmp_path, [workspace.plan.corpora.corpus("main").folder])
     single = Workspace(tmp_path, workspace.plan).build(
-        workspace.plan.trajectories.train("trunk"), schedule=with_cooldown, last=last
+        workspace.plan.trajectories.train("trunk"), schedule=asdict(with_cooldown), last=last
     )
-    for point in trajectory.checkpoints(branch):
-        one = load_file(branch.folder / point.folder / "model.safetensors")
-        other = load_file(single.folder / point.folder / "model.safetensors")
+    points = Trajectory([branch]).checkpoints
+    assert [point.step for point in points] == [12, 14, 16, 18, 20]
+    for point in points:
+        one = load_file(branch.folder / point.id / "model.safetensors")
+        other = load_file(single.folder / point.id / "model.safetensors")
         assert equal(one, other), point.step
-    before = trajectory.at_steps(trunk, [first])[0].folder
+    before = step_id(first)
     assert (
         trunk.files[f"{before}/model.safetensors"]["sha256"]
         == (branch.files[f"{before}/model.safetensors"]["sha256"])
@@ -286,7 +303,7 @@ def test_a_run_in_two_parts_is_the_run_in_one(make, data, tmp_path, trunk):
     (one.out / ".partial-step-0000010").mkdir()
     (scratch / ".partial-state-0000010.safetensors").write_bytes(b"half")
     (scratch / train.state_name(7)).unlink()
-    other = Trainer(one.config, one.out, one._tokenizer)
+    other = Trainer(one.settings, one.out, one._tokenizer)
     saved = train.latest_state(scratch, other)
     assert saved == scratch / train.state_name(9)
     other.load(saved)
@@ -302,7 +319,7 @@ def test_the_curve_survives_a_kill_right_after_the_resumption(make, data):
     for step in range(6):
         trainer.log(*trainer.update(data.at(step)))
     before = (trainer.out / train.CURVE).read_bytes()
-    resumed = Trainer(trainer.config, trainer.out, trainer._tokenizer)
+    resumed = Trainer(trainer.settings, trainer.out, trainer._tokenizer)
     resumed.step = 6
     resumed.open_curve()
     # What kill -9 leaves is what has been written so far.
@@ -317,23 +334,23 @@ def test_a_state_whose_checkpoints_are_gone_is_not_gone_on_from(make, data, tmp_
         trainer.save_due()
     trainer.save(tmp_path / train.state_name(4))
     assert train.latest_state(tmp_path, trainer) is not None
-    checkpoint = trainer.out / trajectory.folder_name(2)
+    checkpoint = trainer.out / step_id(2)
     checkpoint.rename(trainer.out / "elsewhere")
     assert train.latest_state(tmp_path, trainer) is None
 
 
-def test_checkpoints_are_what_hugging_face_tools_load(workspace, trunk, config):
-    points = trajectory.checkpoints(trunk)
+def test_checkpoints_are_what_hugging_face_tools_load(trunk, settings):
+    points = Trajectory([trunk]).checkpoints
     assert [point.step for point in points] == list(range(2, 25, 2))
     assert [point.tokens for point in points] == [step * 4 * 16 for step in range(2, 25, 2)]
     for point in (points[0], points[-1]):
-        folder = trunk.folder / point.folder
+        folder = trunk.folder / point.id
         model = AutoModelForCausalLM.from_pretrained(folder)
         tokenizer = AutoTokenizer.from_pretrained(folder)
         assert type(model).__name__ == "GPTNeoXForCausalLM"
         assert model.dtype == torch.float32
         assert tokenizer.decode(tokenizer.encode("Some text, é.")) == "Some text, é."
-        assert len(tokenizer) == config["model"]["vocabulary"] == model.config.vocab_size
+        assert len(tokenizer) == settings.model.vocabulary == model.config.vocab_size
         saved = load_file(folder / "model.safetensors")
         # transformers names the output head of every architecture lm_head.
         saved["lm_head.weight"] = saved.pop("embed_out.weight")
@@ -343,16 +360,16 @@ def test_checkpoints_are_what_hugging_face_tools_load(workspace, trunk, config):
 
 
 def test_phases_and_rates_of_checkpoints(trunk, branch):
-    assert [(p.step, p.phase) for p in trajectory.checkpoints(trunk)][:2] == [
+    assert [(p.step, p.phase) for p in Trajectory([trunk]).checkpoints][:2] == [
         (2, "warmup"),
         (4, "stable"),
     ]
-    found = [(p.step, p.phase, p.lr) for p in trajectory.checkpoints(branch)]
+    found = [(p.step, p.phase, p.lr) for p in Trajectory([branch]).checkpoints]
     expected = [(s, "cooldown", pytest.approx(1e-2 * (20 - s) / 8)) for s in (12, 14, 16, 18, 20)]
     assert found == expected
 
 
-def test_the_curve_holds_every_logged_step(trunk, config, make, data):
+def test_the_curve_holds_every_logged_step(trunk, settings, make, data):
     rows = curve(trunk.folder)
     assert tuple(rows[0]) == train.COLUMNS
     assert [int(row["step"]) for row in rows] == list(range(2, 25, 2))
@@ -363,7 +380,7 @@ def test_the_curve_holds_every_logged_step(trunk, config, make, data):
     assert float(row["gradient_norm"]) == float(losses[3][1])
     norm = math.sqrt(sum(p.double().square().sum().item() for p in trainer.model.parameters()))
     assert float(row["weight_norm"]) == pytest.approx(norm, rel=1e-5)
-    assert float(row["lr"]) == config["schedule"]["peak"]
+    assert float(row["lr"]) == settings.schedule.peak
     assert int(row["tokens"]) == 4 * 4 * 16
 
 
@@ -382,7 +399,7 @@ def test_a_diverged_run_stops_with_one_line_and_leaves_its_curve(
     job = workspace.plan.trajectories.train("trunk")
     copy_results(workspace.folder, tmp_path, [workspace.plan.corpora.corpus("main").folder])
     here = Workspace(tmp_path, workspace.plan)
-    schedule = {**specification(job)["settings"]["schedule"], "peak": 1e30}
+    schedule = asdict(replace(job.settings.schedule, peak=1e30))
     changes = {"log_every": 1} if when == "logged" else {"log_every": 1000}
     assert here.attempt(job, schedule=schedule, **changes) == 1
     errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error:")]
@@ -407,9 +424,15 @@ def test_an_infinite_weight_stops_the_run(make, data, tmp_path):
     assert [row["loss"] for row in curve(trainer.out)] == ["nan"]
 
 
-def test_trajectory_grids():
-    assert trajectory.grid(0, 24, 6) == [6, 12, 18, 24]
-    assert trajectory.grid(0, 25, 6) == [6, 12, 18, 24, 25]
-    assert trajectory.grid(12, 20, 2) == [12, 14, 16, 18, 20]
-    assert trajectory.grid(13, 20, 4) == [13, 16, 20]
-    assert json.dumps(trajectory.grid(0, 1, 5)) == "[1]"
+@pytest.mark.parametrize(
+    ("first", "last", "every", "steps"),
+    [
+        (0, 24, 6, [6, 12, 18, 24]),
+        (0, 25, 6, [6, 12, 18, 24, 25]),
+        (12, 20, 2, [12, 14, 16, 18, 20]),
+        (13, 20, 4, [13, 16, 20]),
+        (0, 1, 5, [1]),
+    ],
+)
+def test_checkpoints_are_multiples_of_their_spacing_and_both_ends(make, first, last, every, steps):
+    assert make(first=first, last=last, checkpoint_every=every).checkpoint_steps() == steps
