@@ -76,4 +76,4 @@ def write(frame: pd.DataFrame, path: Path) -> None:
 
 def read(path: Path) -> pd.DataFrame:
     """A table of measurements from its file."""
-    return pd.read_csv(path, dtype=WHOLE | TEXT, float_precision="round_trip")
+    return pd.read_csv(path, dtype=WHOLE | TEXT)
