@@ -31,7 +31,7 @@ SCALE["corpora"]["main"] |= {"packages": ["click", "jinja2"], "vocabulary": 300,
 SCALE["corpora"]["main"] |= {"validation": 1024, "calibration": 512, "probe": 512}
 SCALE["measure"] |= {"trunk_every": "12/190", "trunk_least": 1, "cooldown_every": "4/190"}
 SCALE["evaluation"] |= {"blocks": 32, "batch": 8}
-SCALE["calibration"] |= {"sequences": 32, "batch": 8}
+SCALE["calibration"] |= {"blocks": 32, "batch": 8}
 
 TRUNK = {"schedule": "constant", "peak_lr": 1e-2, "length": "24/190", "warmup": "3/190"}
 RUNS: dict[str, Any] = {

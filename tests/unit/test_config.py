@@ -253,6 +253,26 @@ BAD = {
         put("models", "main", "corpus", value="wikipedia"),
         ["models.main.corpus names no known corpus: 'wikipedia' (known: main)"],
     ),
+    "two amounts": (
+        SMOKE,
+        put("evaluation", "tokens", value=2048),
+        ["evaluation", "takes blocks or tokens, and one of the two"],
+    ),
+    "no amount": (
+        SMOKE,
+        put("curvature", "blocks", value="del"),
+        ["curvature", "takes blocks or tokens, and one of the two"],
+    ),
+    "more validation text than there is": (
+        SMOKE,
+        put("landscape", "blocks", value=65),
+        ["landscape asks for 2,080 tokens in blocks of 32 (model 'main')", "validation has 2,048"],
+    ),
+    "less text than a block": (
+        SMOKE,
+        put("corpora", "main", "probe", value=31),
+        ["curvature asks for 256 tokens in blocks of 32", "corpora.main.probe has 31"],
+    ),
     "heads do not divide": (
         SMOKE,
         put("models", "main", "heads", value=3),

@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import importlib
-import json
 from itertools import pairwise
 
 import numpy as np
@@ -47,10 +46,10 @@ def documents():
 
 def readers(found, run):
     """Jobs of a plan that read the corpus of a run."""
-    yield found.train(run)
-    yield found.quantize(run, "rtn3", "all")
-    yield found.evaluate(run, "fp", "all")
-    yield found.curvature(run, "sharpness", "all")
+    yield found.trajectories.train(run)
+    yield found.quantization.quantize(run, "rtn3")
+    yield found.losses.evaluate(run, "fp")
+    yield found.geometry.curvature(run, "sharpness")
 
 
 def test_a_model_has_the_corpus_it_names(tmp_path):
@@ -64,17 +63,19 @@ def test_a_model_has_the_corpus_it_names(tmp_path):
 
     edit_yaml(config / "scales/smoke.yaml", change)
     after = plan("smoke", config)
-    assert after.corpus("other").folder == "results/smoke/corpus/other"
-    assert json.loads(after.corpus("other").spec())["settings"]["vocabulary"] == 310
-    models = {name: after.timeline.trunk(name).model for name in after.config.runs.runs}
+    job = after.corpora.corpus("other")
+    assert job.folder == "results/smoke/corpus/other"
+    assert job.settings.vocabulary == 310
+    scale, timeline = after.site.config.scale, after.site.timeline
+    models = {name: run.whole(timeline).model for name, run in after.site.config.runs.runs.items()}
     assert set(models.values()) == {"main", "kumar-70m", "kumar-160m"}
     for name, model in models.items():
         corpus = "other" if model == "kumar-70m" else "main"
         for old, new in zip(readers(before, name), readers(after, name), strict=True):
             assert new.inputs["corpus"] == [f"results/smoke/corpus/{corpus}/manifest.json"]
             assert (old.spec() == new.spec()) == (corpus == "main"), new.name
-        vocabulary = after.train(name).settings["model"]["vocabulary"]
-        assert vocabulary == after.config.scale.corpora[corpus].vocabulary
+        shape = after.trajectories.train(name).settings.model
+        assert shape.vocabulary == scale.corpora[corpus].vocabulary
 
 
 @pytest.mark.slow

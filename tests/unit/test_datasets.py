@@ -23,6 +23,7 @@ from ptq_dynamics.corpus.documents import stretches, texts
 from ptq_dynamics.corpus.settings import SPLITS, Source
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.execute import execute
+from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan import corpora
 from ptq_dynamics.problem import Problem
 from support import artifacts, differing, python
@@ -102,7 +103,7 @@ def config(root, tokenizer, revision=None, /, **changes):
 
 
 def job(corpus):
-    return corpora.job("web", corpus, "results")
+    return Job("corpus.datasets", "web", "results/corpus/web", {}, corpora.settings(corpus))
 
 
 def build(folder, corpus):

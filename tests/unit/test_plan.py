@@ -132,6 +132,35 @@ def test_gptq_has_the_papers_settings(bits):
     assert job.settings.calibration_batch == 16
 
 
+@pytest.mark.parametrize(
+    ("scale", "validation", "calibration", "probe"),
+    [
+        ("paper", {2048: 293, 1024: 586}, {2048: 1024, 1024: 2048}, 100),
+        ("laptop", {128: 128, 64: 128}, {128: 32, 64: 32}, 10),
+        ("smoke", {32: 64, 16: 64}, {32: 32, 16: 32}, 8),
+    ],
+)
+def test_held_out_text_is_that_of_the_paper_or_so_many_blocks(
+    scale, validation, calibration, probe
+):
+    found, contexts = at(scale), set()
+    shards = found.site.timeline.shards
+    for name in found.site.config.runs.runs:
+        shard = next(iter(shards(name)))
+        losses = found.losses.evaluate(name, "fp", shard).settings
+        quantized = found.quantization.quantize(name, "rtn-3bit", shard).settings
+        contexts.add(losses.context)
+        assert losses.blocks == validation[losses.context], name
+        assert quantized.calibration_sequences == calibration[losses.context], name
+    assert contexts == set(validation)
+    curvature = found.geometry.curvature
+    shard = next(iter(shards("constant-3e-3")))
+    assert curvature("constant-3e-3", "sharpness", shard).settings.sequences == probe
+    # The published validation set has about 600,000 tokens (section 2).
+    if scale == "paper":
+        assert {context * blocks for context, blocks in validation.items()} == {600_064}
+
+
 def test_every_state_that_is_branched_from_is_kept():
     for scale in SCALES:
         found = at(scale).trajectories

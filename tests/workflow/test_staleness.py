@@ -212,7 +212,7 @@ SCALE_CHANGES = {
     "evaluation": ({"blocks": 60, "batch": 64}, {"evaluate", "measure", "collect", "figure"}),
     "description": ("another scale", {"figure"}),
     "calibration": (
-        {"sequences": 30, "batch": 16},
+        {"blocks": 30, "batch": 16},
         {"quantize", "evaluate", "measure", "collect", "figure"},
     ),
     "log_every": (

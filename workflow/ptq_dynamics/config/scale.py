@@ -1,7 +1,7 @@
 """Types of config/scales/SCALE.yaml: the numbers of one scale."""
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -127,28 +127,47 @@ class Measuring(Strict):
     cooldown_every: Share
 
 
-class Evaluation(Strict):
-    """Validation blocks of the model's context, and how many go at once."""
+class Amount(Strict):
+    """The first of a split: so many `blocks` of the model's context, or so many `tokens`, cut into
+    whole blocks; one of the two."""
 
-    blocks: Count
+    split: ClassVar[str]
+    blocks: Count | None = None
+    tokens: Count | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> "Amount":
+        if (self.blocks is None) == (self.tokens is None):
+            raise ValueError("takes blocks or tokens, and one of the two")
+        return self
+
+    def count(self, context: int) -> int:
+        """Blocks of `context` tokens."""
+        return self.blocks or (self.tokens or 0) // context
+
+
+class Evaluation(Amount):
+    """Validation text, and how many blocks go at once."""
+
+    split = "validation"
     batch: Count
 
 
-class CalibrationSet(Strict):
-    """Calibration sequences of the model's context, and how many go at once."""
+class CalibrationSet(Amount):
+    """Calibration text, and how many blocks go at once."""
 
-    sequences: Count
+    split = "calibration"
     batch: Count
 
 
-class Curvature(Strict):
-    """How the Hessian is probed: sequences of the probe split, and how many go at once; iteration
+class Curvature(Amount):
+    """How the Hessian is probed: text of the probe split, and how many blocks go at once; iteration
     until the eigenvalue is known to `tolerance` (relative residual); whether the gradient's graph
-    is kept between products (faster, memory for all sequences); Rademacher vectors of the trace;
+    is kept between products (faster, memory for all blocks); Rademacher vectors of the trace;
     eigenvalues of the spectrum, which is taken at one in `spectrum_every` measured checkpoints of a
     shard and at its last."""
 
-    sequences: Count
+    split = "probe"
     batch: Count
     tolerance: Rate
     max_iterations: Count
@@ -159,13 +178,13 @@ class Curvature(Strict):
     spectrum_every: Count
 
 
-class Grid(Strict):
+class Grid(Amount):
     """A regular grid of side × side points that reaches `margin` of the extent beyond the three
-    checkpoints; the loss is that of the first validation blocks."""
+    checkpoints; the loss is that of some validation text."""
 
+    split = "validation"
     side: Annotated[int, Field(ge=2)]
     margin: Annotated[float, Field(ge=0)]
-    blocks: Count
 
 
 class Scale(Strict):
@@ -188,3 +207,9 @@ class Scale(Strict):
     shard: Count | None
     threads: Count
     warm: bool
+
+    @property
+    def amounts(self) -> dict[str, Amount]:
+        """What is read of the held-out splits, by key."""
+        named = ("evaluation", "calibration", "curvature", "landscape")
+        return {name: getattr(self, name) for name in named}

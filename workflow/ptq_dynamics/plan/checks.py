@@ -23,6 +23,7 @@ def check(timeline: Timeline) -> None:
         for name, trajectory in trajectories.items():
             trajectory.check(f"config/runs.yaml: {key}.{name}", timeline)
     _check_quantizers(config)
+    _check_amounts(config)
     check_figures(timeline)
 
 
@@ -58,6 +59,20 @@ def _check_names(config: Config) -> None:
     require(f"{scale}: quantizers", "quantizer", config.scale.quantizers.values(), quantizers)
     for name, shape in config.scale.models.items():
         require(f"{scale}: models.{name}.corpus", "corpus", [shape.corpus], config.scale.corpora)
+
+
+def _check_amounts(config: Config) -> None:
+    scale, file = config.scale, f"config/scales/{config.choice.scale}.yaml"
+    for model, shape in scale.models.items():
+        for key, amount in scale.amounts.items():
+            asked = max(1, amount.count(shape.context)) * shape.context
+            held = getattr(scale.corpora[shape.corpus], amount.split)
+            if asked > held:
+                raise Problem(
+                    f"{file}: {key} asks for {asked:,} tokens in blocks of {shape.context} (model "
+                    f"{model!r}), but corpora.{shape.corpus}.{amount.split} has {held:,}; lower "
+                    "the one or raise the other"
+                )
 
 
 def _check_quantizers(config: Config) -> None:

@@ -19,7 +19,7 @@ class Corpora:
         """Token files and tokenizer of one corpus."""
         corpus = self._site.config.scale.corpora[name]
         folder = f"{self._site.results}/corpus/{name}"
-        return Job(f"corpus.{corpus.source}", name, folder, {}, _settings(corpus))
+        return Job(f"corpus.{corpus.source}", name, folder, {}, settings(corpus))
 
     def of(self, trajectory: str) -> Job:
         """The corpus whose tokenizer a trajectory has."""
@@ -27,7 +27,7 @@ class Corpora:
         return self.corpus(timeline.trajectory(trajectory).model_shape(timeline).corpus)
 
 
-def _settings(corpus: EmbeddedCorpus | DatasetsCorpus) -> EmbeddedSettings | DatasetsSettings:
+def settings(corpus: EmbeddedCorpus | DatasetsCorpus) -> EmbeddedSettings | DatasetsSettings:
     """What the stage of a corpus needs to know."""
     sizes = {split: getattr(corpus, split) for split in SPLITS}
     if isinstance(corpus, EmbeddedCorpus):

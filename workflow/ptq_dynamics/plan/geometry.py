@@ -40,7 +40,7 @@ class Geometry:
         common: dict[str, Any] = {
             "checkpoints": tuple(dict.fromkeys((*ids[::every], ids[-1]))),
             "context": self._context(trajectory),
-            "sequences": scale.sequences,
+            "sequences": scale.count(self._context(trajectory)),
             "batch": scale.batch,
             "keep_graph": scale.keep_graph,
             "tolerance": scale.tolerance,
@@ -76,6 +76,7 @@ class Geometry:
         final = self._timeline.measured(trajectory)[-1]
         seed = self._site.seed(trajectory, seed)
         quantized = self._quantization.quantize(trajectory, quantizer, last_shard, seed)
+        grid, context = self._site.config.scale.landscape, self._context(trajectory)
         return Job(
             "geometry.landscape",
             f"{trajectory} seed {seed} {quantizer}",
@@ -88,9 +89,11 @@ class Geometry:
             LandscapeSettings(
                 final=final.id,
                 previous=self._before(trajectory, previous),
-                context=self._context(trajectory),
+                context=context,
+                blocks=grid.count(context),
                 batch=self._site.config.scale.evaluation.batch,
-                **self._site.config.scale.landscape.model_dump(),
+                side=grid.side,
+                margin=grid.margin,
             ),
         )
 

@@ -41,7 +41,7 @@ class Losses:
             LossSettings(
                 checkpoints=self._trajectories.checkpoints(trajectory, shard),
                 context=context,
-                blocks=evaluation.blocks,
+                blocks=evaluation.count(context),
                 batch=evaluation.batch,
                 full_precision=full,
             ),

@@ -32,11 +32,12 @@ class Quantization:
         }
         if kind.tool is not None:
             inputs["environment"] = [self.environment(kind.tool).manifest]
+        context = timeline.trajectory(trajectory).model_shape(timeline).context
         calibration = site.config.scale.calibration
         settings = QuantizeSettings(
             checkpoints=self._trajectories.checkpoints(trajectory, shard),
-            context=timeline.trajectory(trajectory).model_shape(timeline).context,
-            calibration_sequences=calibration.sequences,
+            context=context,
+            calibration_sequences=calibration.count(context),
             calibration_batch=calibration.batch,
             quantizer=kind,
         )
