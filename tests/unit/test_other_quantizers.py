@@ -16,10 +16,11 @@ from ptq_dynamics.corpus import splits, tokens
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.context import Context, Progress
 from ptq_dynamics.measure.loss import block_losses
+from ptq_dynamics.measure.settings import LAYERS
 from ptq_dynamics.quantize import awq, int8, nf4, storage
 from ptq_dynamics.quantize.layers import gram_matrices, layer_errors, round_to_nearest
 from ptq_dynamics.quantize.method import Calibration
-from ptq_dynamics.quantize.settings import LAYERS, QuantizeSettings
+from ptq_dynamics.quantize.settings import QuantizeSettings
 from ptq_dynamics.trajectories import trajectory
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
@@ -72,9 +73,9 @@ def source(tmp_path_factory):
     """Manifest of a trajectory of one checkpoint."""
     folder = tmp_path_factory.mktemp("trajectory")
     point = trajectory.Checkpoint("step-0000001", 1, 4096, 1e-3, "constant")
-    roughen(models.create(SHAPE, seed=0)).save_pretrained(folder / point.folder)
+    roughen(models.create(SHAPE, seed=0)).save_pretrained(folder / point.id)
     path = folder / "manifest.json"
-    return manifest.describe(folder, path, trajectory.facts([point], seed=100))
+    return manifest.describe(folder, path, trajectory.facts([point], seed=100, parameters=1))
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +117,7 @@ def saved(source, corpus, tmp_path_factory):
     for name in METHODS:
         out = tmp_path_factory.mktemp(name)
         inputs = {"trajectory": [source], "corpus": [corpus]}
-        settings = QuantizeSettings((1,), 32, 64, 16, SETTINGS[name])
+        settings = QuantizeSettings(("step-0000001",), 32, 64, 16, SETTINGS[name])
         module_of(name).run(Context(name, settings, inputs, out, out, Progress(name)))
         made[name] = out
     return made

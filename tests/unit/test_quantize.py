@@ -16,6 +16,7 @@ from ptq_dynamics import models
 from ptq_dynamics.config.quantizers import AtMost, AutoGptq, Grouped, Rtn
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.jobs.settings import decode
+from ptq_dynamics.measure.settings import LAYERS
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.quantize import gptq as gptq_stage
 from ptq_dynamics.quantize import rtn as rtn_stage
@@ -27,8 +28,7 @@ from ptq_dynamics.quantize.layers import (
     symmetric_scales,
 )
 from ptq_dynamics.quantize.method import Calibration
-from ptq_dynamics.quantize.settings import LAYERS
-from ptq_dynamics.trajectories import trajectory
+from ptq_dynamics.trajectories.trajectory import Trajectory
 from pydantic import ValidationError
 from safetensors.torch import load_file
 from support import Workspace, artifacts, copy_results, differing, plan
@@ -44,7 +44,7 @@ SETTINGS = gptq_stage.Gptq(4, 16, True, "static", 0.05, 128)
 
 @pytest.fixture(scope="module")
 def folder(trunk):
-    return trunk.folder / trajectory.checkpoints(trunk)[-1].folder
+    return trunk.folder / Trajectory([trunk]).checkpoints[-1].id
 
 
 @pytest.fixture(scope="module")
@@ -249,10 +249,9 @@ def test_a_group_size_that_does_not_divide_a_width_is_a_problem(folder):
 @pytest.mark.parametrize("name", ["gptq3", "rtn3"])
 def test_two_runs_of_a_job_give_equal_bytes(workspace, trunk, gptq, rtn, tmp_path, name):
     planned = workspace.plan
-    copy_results(
-        workspace.folder, tmp_path, [planned.corpus("main").folder, planned.train("trunk").folder]
-    )
-    again = Workspace(tmp_path, planned).build(planned.quantize("trunk", name, "all"))
+    sources = [planned.corpora.corpus("main").folder, planned.trajectories.train("trunk").folder]
+    copy_results(workspace.folder, tmp_path, sources)
+    again = Workspace(tmp_path, planned).build(planned.quantization.quantize("trunk", name))
     first = {"gptq3": gptq, "rtn3": rtn}[name]
     assert again.text() == first.text()
     assert not differing(artifacts(first.folder), artifacts(again.folder))
@@ -265,23 +264,23 @@ def test_quantized_checkpoints_differ_in_the_blocks_linear_weights_alone(
     found = {"gptq3": gptq, "rtn3": rtn}[name]
     assert found.facts["quantized_layers"] == sorted(original)
     assert len(original) == 8  # four of each block (section 3)
-    for point in trajectory.checkpoints(found):
-        before = load_file(trunk.folder / point.folder / "model.safetensors")
-        after = models.dequantized(found.folder / point.folder)
+    for point in Trajectory([found]).checkpoints:
+        before = load_file(trunk.folder / point.id / "model.safetensors")
+        after = models.dequantized(found.folder / point.id)
         after["embed_out.weight"] = after.pop("lm_head.weight")
         assert before.keys() == after.keys()
         changed = {key for key in before if not torch.equal(before[key], after[key])}
         assert changed == {f"{layer}.weight" for layer in original}, point.step
-        assert models.load(found.folder / point.folder).num_parameters() > 0
+        assert models.load(found.folder / point.id).num_parameters() > 0
 
 
 def test_recorded_layer_errors_are_those_of_weights_and_activations(
     trunk, gptq, calibration, folder
 ):
     table = pd.read_csv(gptq.folder / LAYERS)
-    point = trajectory.checkpoints(gptq)[-1]
-    before, after = models.load(folder), models.load(gptq.folder / point.folder)
-    rows = table[table.step == point.step].set_index("layer")
+    point = Trajectory([gptq]).checkpoints[-1]
+    before, after = models.load(folder), models.load(gptq.folder / point.id)
+    rows = table[table.checkpoint_id == point.id].set_index("layer")
     layers = models.linear_layers(after)
     assert set(rows.index) == set(layers)
     for block in range(2):
@@ -316,12 +315,12 @@ def test_gram_matrices_are_means_over_tokens_whatever_the_batch(folder, calibrat
 # Settings
 
 
-@pytest.mark.parametrize("name", sorted(plan("smoke").config.quantizers))
+@pytest.mark.parametrize("name", sorted(plan("smoke").site.config.quantizers))
 def test_every_quantizer_of_the_configuration_reaches_its_stage(name):
     """The stage reads what it names of the class in config/quantizers.py, and no other."""
     planned = plan("smoke")
-    kind = planned.config.quantizers[name]
-    job = planned.quantize("wsd-3e-3", name, "all")
+    kind = planned.site.config.quantizers[name]
+    job = planned.quantization.quantize("wsd-3e-3", name)
     stage = importlib.import_module(f"ptq_dynamics.{job.stage}")
     settings = decode(stage.run, json.loads(job.spec())["settings"]).quantizer
     read = {field.name for field in fields(settings)}
@@ -330,7 +329,7 @@ def test_every_quantizer_of_the_configuration_reaches_its_stage(name):
         assert getattr(settings, field) == getattr(kind, field), field
     if isinstance(kind, Grouped):
         assert settings.group_size == 32
-    assert bool(job.scripts) == ("environment" in job.inputs) == (kind.tool is not None)
+    assert bool(job.modules) == ("environment" in job.inputs) == (kind.tool is not None)
 
 
 @pytest.mark.parametrize(
@@ -353,6 +352,6 @@ def test_a_group_size_that_does_not_fit_is_told():
     ("change", "key"), [({"symmetric": False}, "symmetric"), ({"mse": 2.0}, "mse")]
 )
 def test_autogptq_is_refused_what_it_has_not(change, key):
-    given = plan("smoke").config.quantizers["autogptq-4bit"].model_dump() | change
+    given = plan("smoke").site.config.quantizers["autogptq-4bit"].model_dump() | change
     with pytest.raises(ValidationError, match=key):
         AutoGptq.model_validate(given)
