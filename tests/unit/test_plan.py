@@ -9,9 +9,8 @@ import pytest
 from ptq_dynamics.config import SCALES, Branch, load
 from ptq_dynamics.content import canonical
 from ptq_dynamics.plan import Plan
-from ptq_dynamics.trajectories.optimizers.kinds import AdamW
 from ptq_dynamics.trajectories.schedules import Constant, Wsd
-from ptq_dynamics.trajectories.settings import Shape
+from ptq_dynamics.trajectories.settings import OptimizerSettings, Shape
 from support import ROOT, plan
 
 PROBES = ("sharpness", "spectrum")
@@ -112,7 +111,8 @@ def test_the_model_and_its_training_are_the_papers():
     )
     assert settings.context == settings.model.context
     assert settings.batch * settings.context == 524_288
-    assert settings.optimizer == AdamW("adamw", betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
+    chosen = {"betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
+    assert settings.optimizer == OptimizerSettings("adamw", chosen)
     assert settings.clip == 1.0
     assert (settings.seed, settings.precision) == (100, "bfloat16")
     tokens = settings.last * 524_288
@@ -255,6 +255,23 @@ def test_a_job_depends_on_its_own_slice_of_the_configuration():
     quantize = base.quantization.quantize
     one, two = (quantize("constant-3e-3", name) for name in ("gptq-4bit", "gptq-3bit"))
     assert one.settings.quantizer != two.settings.quantizer
+
+
+def test_another_kind_of_optimizer_or_average_trains_no_run_again():
+    """The code of a run has its own optimizer's module, and nothing that lists all kinds."""
+    room = "ptq_dynamics.trajectories"
+    shared = {"", ".groups", ".state"}
+    used = {"adamw": set(), "adamc": {".adamw"}, "adamw_independent": {".adamw"}}
+    seen = set()
+    for name in at("smoke").site.config.runs.runs:
+        job = at("smoke").trajectories.train(name)
+        module, code = job.settings.optimizer.module, set(json.loads(job.spec())["code"])
+        seen.add(module)
+        found = {other for other in code if other.startswith(f"{room}.optimizers")}
+        wanted = shared | used[module] | {f".{module}"}
+        assert found == {f"{room}.optimizers{other}" for other in wanted}, name
+        assert not code & {f"{room}.average", f"{room}.average_settings"}
+    assert seen == set(used)
 
 
 def test_what_a_job_needs_is_made_by_a_job_that_the_plan_knows():

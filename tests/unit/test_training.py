@@ -16,8 +16,9 @@ from ptq_dynamics.jobs.context import Progress
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories import train
 from ptq_dynamics.trajectories.optimizers import adamc, adamw, adamw_independent
-from ptq_dynamics.trajectories.optimizers.kinds import AdamC, AdamW, IndependentAdamW
+from ptq_dynamics.trajectories.optimizers.adamw import Settings
 from ptq_dynamics.trajectories.optimizers.state import state_tensors
+from ptq_dynamics.trajectories.settings import OptimizerSettings
 from ptq_dynamics.trajectories.train import Trainer
 from ptq_dynamics.trajectories.trajectory import Trajectory, step_id
 from safetensors.torch import load_file
@@ -59,19 +60,18 @@ def equal(one, other):
 
 # Model and optimizer
 
-MODULES = {AdamW: adamw, IndependentAdamW: adamw_independent, AdamC: adamc}
-NAMES = {AdamW: "adamw", IndependentAdamW: "adamw-independent", AdamC: "adamc"}
+MODULES = {"adamw": adamw, "adamw_independent": adamw_independent, "adamc": adamc}
 # Share of a weight that one update takes from it, by learning rate, peak rate and λ (section 4).
 DECAYS = {
-    AdamW: lambda rate, _peak, strength: rate * strength,
-    IndependentAdamW: lambda rate, peak, strength: strength * rate / peak,
-    AdamC: lambda rate, peak, strength: strength * rate**2 / peak,
+    "adamw": lambda rate, _peak, strength: rate * strength,
+    "adamw_independent": lambda rate, peak, strength: strength * rate / peak,
+    "adamc": lambda rate, peak, strength: strength * rate**2 / peak,
 }
 
 
-def optimizer_of(settings, kind, **changes):
-    """The settings' optimizer as another kind."""
-    return kind(**{**asdict(settings.optimizer), "kind": NAMES[kind], **changes})
+def optimizer_of(settings, module, **changes):
+    """The settings' optimizer as another kind, with changes."""
+    return OptimizerSettings(module, {**settings.optimizer.settings, **changes})
 
 
 def test_the_model_has_the_papers_architecture(settings):
@@ -93,10 +93,10 @@ def test_the_model_has_the_papers_architecture(settings):
     assert not equal(model.state_dict(), other.state_dict())
 
 
-@pytest.mark.parametrize("kind", [AdamW, IndependentAdamW, AdamC])
+@pytest.mark.parametrize("kind", MODULES)
 def test_weight_decay_is_on_matrices_and_on_nothing_else(settings, kind):
     model = models.create(asdict(settings.model), seed=0)
-    chosen, module = optimizer_of(settings, kind), MODULES[kind]
+    chosen, module = Settings(**settings.optimizer.settings), MODULES[kind]
     optimizer = module.make(model, chosen)
     module.set_rate(optimizer, chosen, 0.005, 0.01)
     # What torch multiplies with the rate.
@@ -120,14 +120,15 @@ def reference_loss(model, batch):
 class Reference:
     """AdamW with decoupled decay (Loshchilov and Hutter) and clipping, in float64."""
 
-    def __init__(self, model, settings, clip):
-        self.model, self.settings, self.clip, self.count = model.double(), settings, clip, 0
+    def __init__(self, model, optimizer, clip):
+        self.kind, self.settings = optimizer.module, Settings(**optimizer.settings)
+        self.model, self.clip, self.count = model.double(), clip, 0
         self.first = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
         self.second = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
 
     def update(self, batch, rate, peak):
         loss = reference_loss(self.model, batch)
-        taken = DECAYS[type(self.settings)](rate, peak, self.settings.weight_decay)
+        taken = DECAYS[self.kind](rate, peak, self.settings.weight_decay)
         names, parameters = zip(*self.model.named_parameters(), strict=True)
         gradients = torch.autograd.grad(loss, parameters)
         norm = math.sqrt(sum(float(g.square().sum()) for g in gradients))

@@ -1,14 +1,18 @@
 """The jobs that make trajectories: training runs, and averages of checkpoints."""
 
+from dataclasses import asdict
 from functools import cache
 from itertools import chain
+from typing import Any
 
 from ptq_dynamics.config import Branch, Lawa, Line, Point, Run, Whole
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan.corpora import Corpora
 from ptq_dynamics.plan.site import Site
 from ptq_dynamics.trajectories import schedules
-from ptq_dynamics.trajectories.settings import LawaSettings, LineSettings, Shape, TrainSettings
+from ptq_dynamics.trajectories.average_settings import LawaSettings, LineSettings
+from ptq_dynamics.trajectories.optimizers.kinds import Optimizer
+from ptq_dynamics.trajectories.settings import OptimizerSettings, Shape, TrainSettings
 
 
 class Trajectories:
@@ -61,7 +65,7 @@ class Trajectories:
             precision=scale.precision,
             compile=scale.compile,
             seed=site.seed(name, seed),
-            optimizer=optimizer,
+            optimizer=OptimizerSettings(optimizer.module, _settings_of(optimizer)),
             clip=timeline.defaults.clip,
             schedule=self._schedule(run),
             first=first,
@@ -124,6 +128,11 @@ class Trajectories:
         """The runs whose learning rates the trajectories follow, each once."""
         found = (self._timeline.trajectory(name).run(name, self._timeline) for name in names)
         return list(dict.fromkeys(chain(found)))
+
+
+def _settings_of(optimizer: Optimizer) -> dict[str, Any]:
+    """What an optimizer is set to, but its kind, which its module stands for."""
+    return {name: value for name, value in asdict(optimizer).items() if name != "kind"}
 
 
 def _ids(points: list[Point]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from torch import Tensor
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories import trajectory
-from ptq_dynamics.trajectories.settings import LawaSettings, LineSettings
+from ptq_dynamics.trajectories.average_settings import LawaSettings, LineSettings
 from ptq_dynamics.trajectories.trajectory import Checkpoint, Trajectory, step_id
 
 # A checkpoint of a trajectory, and its weight in the average.

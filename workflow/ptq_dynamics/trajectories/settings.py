@@ -1,9 +1,9 @@
-"""Settings of the stages that make trajectories, as they cross the job border."""
+"""Settings of the stage that trains, as they cross the job border."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from ptq_dynamics.trajectories.optimizers.kinds import Optimizer
 from ptq_dynamics.trajectories.schedules import Schedule
 
 
@@ -18,6 +18,15 @@ class Shape:
     rotary_fraction: float
     context: int
     vocabulary: int
+
+
+@dataclass(frozen=True)
+class OptimizerSettings:
+    """An optimizer: the module in optimizers/ that makes it, and what that is set to, the fields of
+    its own dataclass `Settings`; so that a new kind changes no other's code."""
+
+    module: str
+    settings: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -36,7 +45,7 @@ class TrainSettings:
     precision: Literal["float32", "bfloat16"]
     compile: bool
     seed: int
-    optimizer: Optimizer
+    optimizer: OptimizerSettings
     clip: float
     schedule: Schedule
     first: int
@@ -46,24 +55,3 @@ class TrainSettings:
     checkpoint_every: int
     state_steps: tuple[int, ...]
     log_every: int
-
-
-@dataclass(frozen=True)
-class LawaSettings:
-    """At every one of `checkpoints` of the input, the mean of the last `window`, one every `every`
-    steps."""
-
-    kind: Literal["lawa"]
-    checkpoints: tuple[str, ...]
-    every: int
-    window: int
-
-
-@dataclass(frozen=True)
-class LineSettings:
-    """The points with the numbers `points` of the `of` points on the line from the last checkpoint
-    of one input to that of another, both ends counted."""
-
-    kind: Literal["line"]
-    points: tuple[int, ...]
-    of: int

@@ -99,7 +99,8 @@ class Trainer:
             self._forward = torch.compile(self.model)  # type: ignore[assignment]
         kind = f"ptq_dynamics.trajectories.optimizers.{settings.optimizer.module}"
         self._kind: Any = import_module(kind)
-        self._optimizer = self._kind.make(self.model, settings.optimizer)
+        self._optimizer_settings = self._kind.Settings(**settings.optimizer.settings)
+        self._optimizer = self._kind.make(self.model, self._optimizer_settings)
         self._curve: Any = None
         self._due_checkpoints = set(self.checkpoint_steps())
         self._due_states = set(settings.state_steps)
@@ -112,9 +113,8 @@ class Trainer:
         """One optimizer step on int64 [batch, context + 1]; mean loss and gradient norm before
         clipping, both 0-dimensional."""
         settings = self.settings
-        self._kind.set_rate(
-            self._optimizer, settings.optimizer, self.rate(), settings.schedule.peak
-        )
+        chosen, peak = self._optimizer_settings, settings.schedule.peak
+        self._kind.set_rate(self._optimizer, chosen, self.rate(), peak)
         parts = batch.split(settings.micro_batch or len(batch))
         total = torch.zeros((), device=self._device)
         for part in parts:

@@ -2,13 +2,12 @@
 
 import torch
 
-from ptq_dynamics.trajectories.optimizers.adamw import make
+from ptq_dynamics.trajectories.optimizers.adamw import Settings, make
 from ptq_dynamics.trajectories.optimizers.groups import set_groups
-from ptq_dynamics.trajectories.optimizers.kinds import AdamC
 
-__all__ = ["make", "set_rate"]
+__all__ = ["Settings", "make", "set_rate"]
 
 
-def set_rate(optimizer: torch.optim.Optimizer, settings: AdamC, lr: float, peak: float) -> None:
+def set_rate(optimizer: torch.optim.Optimizer, settings: Settings, lr: float, peak: float) -> None:
     """Set the next update's learning rate, and the weight decay that goes with it."""
     set_groups(optimizer, lr, settings.weight_decay * (lr / peak))

@@ -2,16 +2,13 @@
 
 import torch
 
-from ptq_dynamics.trajectories.optimizers.adamw import make
+from ptq_dynamics.trajectories.optimizers.adamw import Settings, make
 from ptq_dynamics.trajectories.optimizers.groups import set_groups
-from ptq_dynamics.trajectories.optimizers.kinds import IndependentAdamW
 
-__all__ = ["make", "set_rate"]
+__all__ = ["Settings", "make", "set_rate"]
 
 
-def set_rate(
-    optimizer: torch.optim.Optimizer, settings: IndependentAdamW, lr: float, peak: float
-) -> None:
+def set_rate(optimizer: torch.optim.Optimizer, settings: Settings, lr: float, peak: float) -> None:
     """Set the next update's learning rate, and the weight decay that goes with it: torch takes
     p·lr·decay, so 1/peak of the setting stands for decay."""
     set_groups(optimizer, lr, settings.weight_decay / peak)

@@ -1,7 +1,8 @@
-"""Kinds of optimizer, one class each: their settings, in config/runs.yaml and in jobs.
+"""Kinds of optimizer, one class each, as they are in config/runs.yaml.
 
-`module` names the module beside this one that makes an optimizer of the kind (`make`) and sets its
-rate (`set_rate`); a new kind is one class here and one module.
+`module` names the module beside this one that makes an optimizer of the kind (`make`), sets its
+rate (`set_rate`) and has a dataclass `Settings` of the fields here but `kind`. A new kind is one
+class here and one module; no stage imports this one, so that no other run is trained again.
 """
 
 from dataclasses import dataclass
