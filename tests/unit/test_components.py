@@ -9,9 +9,9 @@ from ptq_dynamics.geometry import components
 from ptq_dynamics.geometry.columns import Columns
 from ptq_dynamics.geometry.plane import flatten
 from ptq_dynamics.problem import Problem
-from ptq_dynamics.trajectories import trajectory
+from ptq_dynamics.trajectories.trajectory import Trajectory
 from safetensors.torch import load_file, save_file
-from support import edit_yaml, plan, python
+from support import python
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
 pytestmark = pytest.mark.slow
@@ -21,22 +21,20 @@ NAMES = ["trunk", "branch", "lawa"]
 
 @pytest.fixture(scope="module")
 def job(workspace, trunk, branch, average):
-    settings = {"title": "t", "caption": "c", "layout": "pca", "components": 2}
-    settings |= {"curves": {"x": NAMES}}
-    config = workspace.folder / "config"
-    edit_yaml(config / "figures.yaml", lambda found: found.update({"pca": settings}))
-    return plan("smoke", config).components("pca")
+    return workspace.plan.geometry.components("pca", tuple(NAMES), 2)
 
 
 @pytest.fixture(scope="module")
 def stacked(job, trunk, branch, average):
-    """Step and parameters of every checkpoint of the job, all in memory: float32 [n, P]."""
+    """What every checkpoint of the job is, and its parameters, all in memory: float32 [n, P]."""
     rows, vectors = [], []
-    for name, manifest in zip(NAMES, (trunk, branch, average), strict=True):
-        for checkpoint in trajectory.at_steps(manifest, dict(job.settings.steps)[name]):
-            model = models.load(manifest.subfolder(checkpoint.folder))
+    for path, manifest in zip(job.settings.paths, (trunk, branch, average), strict=True):
+        source = Trajectory([manifest])
+        for checkpoint in source.at(path.checkpoints):
+            model = models.load(source.folder(checkpoint))
             vectors.append(flatten(dict(model.named_parameters())))
-            rows.append({"trajectory": name, "step": checkpoint.step, "tokens": checkpoint.tokens})
+            place = {"step": checkpoint.step, "tokens": checkpoint.tokens}
+            rows.append({"trajectory": path.trajectory, "seed": path.seed, **place})
     return rows, torch.stack(vectors)
 
 

@@ -11,9 +11,10 @@ from ptq_dynamics.corpus import tokens
 from ptq_dynamics.figures.layouts.flatness import rank_correlation
 from ptq_dynamics.geometry.hessian import LossHessian
 from ptq_dynamics.measure import loss as evaluate
-from ptq_dynamics.measure import measurements
+from ptq_dynamics.measure.settings import VALUES
 from ptq_dynamics.models import dequantized
-from ptq_dynamics.trajectories import optimizers, trajectory
+from ptq_dynamics.trajectories.optimizers import adamc, adamw, adamw_independent
+from ptq_dynamics.trajectories.trajectory import Trajectory
 from safetensors.torch import load_file
 from scipy.sparse.linalg import LinearOperator, eigsh
 from support import edit_yaml, plan
@@ -27,17 +28,17 @@ def lines(workspace, trunk, branch, average):
     line = {"start": "lawa", "end": "branch", "points": 5}
     config = workspace.folder / "config"
     edit_yaml(config / "runs.yaml", lambda found: found["averages"].update({"line": line}))
-    return workspace.build(plan("smoke", config).average("line"))
+    return workspace.build(plan("smoke", config).trajectories.average("line"))
 
 
 def last(manifest):
-    return manifest.subfolder(trajectory.checkpoints(manifest)[-1].folder)
+    return manifest.subfolder(Trajectory([manifest]).checkpoints[-1].id)
 
 
 def test_a_line_goes_from_one_end_to_the_other(lines, branch, average):
     ends = [load_file(last(m) / "model.safetensors") for m in (average, branch)]
-    for index, checkpoint in enumerate(trajectory.checkpoints(lines)):
-        found = load_file(lines.subfolder(checkpoint.folder) / "model.safetensors")
+    for index, checkpoint in enumerate(Trajectory([lines]).checkpoints):
+        found = load_file(lines.subfolder(checkpoint.id) / "model.safetensors")
         for name, value in found.items():
             expected = torch.lerp(ends[0][name].double(), ends[1][name].double(), index / 4).float()
             assert torch.allclose(value, expected, rtol=0, atol=1e-7), (index, name)
@@ -45,15 +46,15 @@ def test_a_line_goes_from_one_end_to_the_other(lines, branch, average):
 
 @pytest.fixture(scope="module")
 def sharpness(workspace, branch):
-    return workspace.build(workspace.plan.geometry.curvature("branch", "sharpness", "all"))
+    return workspace.build(workspace.plan.geometry.curvature("branch", "sharpness"))
 
 
 def test_sharpness_is_the_top_eigenvalue_and_the_trace_its_sum(
     workspace, corpus, branch, sharpness
 ):
-    table = measurements.read([sharpness.file(measurements.FILE)])
-    final = table[table.step == table.step.max()].set_index("metric")
-    settings = workspace.plan.geometry.curvature("branch", "sharpness", "all").settings
+    table = pd.read_csv(sharpness.file(VALUES))
+    final = table[table.checkpoint_id == last(branch).name].set_index("metric")
+    settings = workspace.plan.geometry.curvature("branch", "sharpness").settings
     model = models.load(last(branch), attn_implementation="eager")
     probes = tokens.blocks(corpus, "probe", settings.context, settings.sequences)
     hessian = LossHessian(model, probes, 1)
@@ -74,24 +75,25 @@ def test_sharpness_is_the_top_eigenvalue_and_the_trace_its_sum(
 
 
 def test_the_spectrum_begins_with_the_sharpness(workspace, branch, sharpness):
-    built = workspace.build(workspace.plan.geometry.curvature("branch", "spectrum", "all"))
-    spectrum = measurements.read([built.file(measurements.FILE)])
-    ours = measurements.read([sharpness.file(measurements.FILE)])
-    for step in sorted(set(spectrum.step)):
-        values = spectrum[spectrum.step == step].set_index("metric").value
-        top = ours[(ours.step == step) & (ours.metric == "sharpness")].value.item()
-        assert abs(values["eigenvalue_01"] - top) <= 0.1 * abs(top), (step, values, top)
+    built = workspace.build(workspace.plan.geometry.curvature("branch", "spectrum"))
+    spectrum, ours = (pd.read_csv(manifest.file(VALUES)) for manifest in (built, sharpness))
+    points = sorted(set(spectrum.checkpoint_id))
+    assert points
+    for point in points:
+        values = spectrum[spectrum.checkpoint_id == point].set_index("metric").value
+        top = ours[(ours.checkpoint_id == point) & (ours.metric == "sharpness")].value.item()
+        assert abs(values["eigenvalue_01"] - top) <= 0.1 * abs(top), (point, values, top)
         assert (values.abs().diff().dropna() <= 1e-6 * abs(top)).all(), values
 
 
 def test_a_landscape_has_the_losses_of_its_checkpoints(workspace, corpus, branch):
-    quantized = workspace.build(workspace.plan.quantization.quantize("branch", "gptq3", "all"))
+    quantized = workspace.build(workspace.plan.quantization.quantize("branch", "gptq3"))
     job = workspace.plan.geometry.landscape("branch", "gptq3", 2)
     built = workspace.build(job)
     points = pd.read_csv(built.file("points.csv")).set_index("point").loss
     context, count = job.settings.context, job.settings.blocks
     blocks = tokens.blocks(corpus, "validation", context, count)
-    previous = branch.subfolder(trajectory.folder_name(job.settings.previous))
+    previous = branch.subfolder(job.settings.previous)
     for name, folder in {
         "final": last(branch),
         "previous": previous,
@@ -108,7 +110,7 @@ def test_a_landscape_has_the_losses_of_its_checkpoints(workspace, corpus, branch
 
 
 @given(
-    st.sampled_from(["adamw", "adamw-independent", "adamc"]),
+    st.sampled_from([adamw, adamw_independent, adamc]),
     st.floats(1e-4, 1e-2),
     st.floats(0.01, 1.0),
     st.floats(0.0, 0.5),
@@ -117,17 +119,17 @@ def test_weight_decay_alone_moves_weights_without_a_gradient(kind, peak, share, 
     model = torch.nn.Linear(3, 2)
     before = model.weight.detach().double().clone()
     bias = model.bias.detach().clone()
-    settings = {"kind": kind, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": decay}
-    optimizer = optimizers.make(model, settings)
+    settings = kind.Settings(betas=(0.9, 0.95), eps=1e-8, weight_decay=decay)
+    optimizer = kind.make(model, settings)
     lr = share * peak
-    optimizers.set_rate(optimizer, settings, lr, peak)
+    kind.set_rate(optimizer, settings, lr, peak)
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
     factor = {
-        "adamw": lr * decay,
-        "adamw-independent": share * decay,
-        "adamc": lr * decay * lr / peak,
+        adamw: lr * decay,
+        adamw_independent: share * decay,
+        adamc: lr * decay * lr / peak,
     }[kind]
     expected = before * (1 - factor)
     assert torch.allclose(model.weight.detach().double(), expected, rtol=1e-6, atol=1e-7), factor

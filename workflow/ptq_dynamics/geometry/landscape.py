@@ -38,7 +38,7 @@ def run(context: Context[LandscapeSettings]) -> Mapping[str, Any]:
             {name: state[name] for name in parameters},
         )
     )
-    section = plane.plane(here.detach(), there.detach(), rounded.detach())
+    section = plane.plane(here, there, rounded.to(here.device))
     ordered = [parameters[name] for name in sorted(parameters)]
 
     def loss(x: float, y: float) -> float:
