@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 
 import pandas as pd
 
@@ -10,21 +11,31 @@ from ptq_dynamics.figures import words
 from ptq_dynamics.figures.panels import COLUMNS, Panel
 from ptq_dynamics.figures.settings import FigureSettings
 from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.measure.joining import join
-from ptq_dynamics.measure.settings import FULL_PRECISION
-from ptq_dynamics.trajectories.trajectory import Trajectory
+from ptq_dynamics.measure.pairing import Paired, difference
+from ptq_dynamics.measure.settings import FULL_PRECISION, Series
+from ptq_dynamics.trajectories.trajectory import CURVE, Trajectory
 
 # Metrics that the runs' training curves hold, not the measurements.
 TRAINING = ("gradient_norm", "weight_norm")
 
 
 class Curves:
-    """The measurements that a figure's query names, curve by curve."""
+    """The measurements that a figure's query names, curve by curve.
+
+    Where a trajectory has several seeds, a point is the mean over them, and its band one standard
+    deviation of them up and down: their spread, not the error of their mean. With one seed the band
+    is the measurement's own standard error.
+    """
 
     def __init__(self, context: Context[FigureSettings]) -> None:
         self._settings = settings = context.settings
+        self._inputs = context.inputs
         self._table = join(settings.series, context.inputs)
-        self._runs = {run.name: context.input(run.label) for run in settings.runs}
+        self._runs: dict[str, list[Manifest]] = {}
+        for run in settings.runs:
+            self._runs.setdefault(run.name, []).append(context.input(run.label))
         self._branches = {run.name: (run.trunk, run.at or 0) for run in settings.runs}
         self._curves = dict(settings.curves)
         self.quantizers = {shown.name: shown for shown in settings.quantizers}
@@ -56,8 +67,8 @@ class Curves:
     def points(
         self, panel: str, metric: str, quantizer: str | None, *, lineage: bool = False
     ) -> pd.DataFrame:
-        """A metric against tokens, with one standard error up and down where it has one: of every
-        measured checkpoint, or as the training curves have it."""
+        """A metric against tokens, of every measured checkpoint or as the training curves have it,
+        with a band where it has one."""
         if metric in TRAINING:
             return self._training(panel, metric, lineage)
         if metric != "eigenvalues":
@@ -84,9 +95,8 @@ class Curves:
 
     def against_loss(self, panel: str, quantizer: str, *, lineage: bool = False) -> pd.DataFrame:
         """Loss after quantization against loss before it, in the second half of the longest run's
-        tokens (the first would squeeze the rest); the band is the paired error of their
-        difference."""
-        key = ["trajectory", "step"]
+        tokens (the first would squeeze the rest); the band is that of their difference, paired."""
+        key = ["trajectory", "checkpoint_id"]
         before = self._select("loss", None).set_index(key)["value"].rename("before")
         paired = self._select("loss_increase", quantizer).set_index(key)["stderr"].rename("paired")
         table = self._select("loss", quantizer).join(before, on=key).join(paired, on=key)
@@ -94,12 +104,12 @@ class Curves:
         return self._points(panel, table.assign(stderr=table["paired"]), "before", lineage)
 
     def learning_rates(self, panel: str, *, lineage: bool = False) -> pd.DataFrame:
-        """The learning rate of every run, on the right axis."""
+        """The learning rate of every run, on the right axis; it is the same for all seeds."""
         rows = []
         for curve, name, last in self._segments(lineage):
             if name not in self._runs:
                 continue
-            for checkpoint in Trajectory([self._runs[name]]).checkpoints:
+            for checkpoint in Trajectory(self._runs[name][:1]).checkpoints:
                 if last is None or (checkpoint.step or 0) <= last:
                     point = (panel, curve, name, "right", checkpoint.tokens, checkpoint.lr)
                     rows.append((*point, math.nan, math.nan))
@@ -108,20 +118,31 @@ class Curves:
     def against_metric(
         self, panel: str, other: str, metric: str, quantizer: str | None
     ) -> pd.DataFrame:
-        """A metric against another one in full precision, a point a checkpoint: weights that lie on
-        several trajectories once, with the first."""
-        key = ["trajectory", "step"]
-        against = self._select(other, None).set_index(key)[["value", "checkpoint"]]
+        """A metric against another one in full precision, a point a checkpoint and seed: weights
+        that lie on several trajectories once, with the first. The band is one standard error."""
+        key = ["trajectory", "seed", "checkpoint_id"]
+        against = self._rows(other, None).set_index(key)[["value", "checkpoint"]]
         against = against.rename(columns={"value": "other", "checkpoint": "weights"})
-        table = self._select(metric, quantizer).join(against, on=key, how="inner")
+        table = self._rows(metric, quantizer).join(against, on=key, how="inner")
         parts = []
         for curve, name, _ in self._segments(False):
-            part = table[table.trajectory == name].sort_values("step")
+            part = table[table.trajectory == name].sort_values("step", kind="stable")
             low, high = part.value - part.stderr, part.value + part.stderr
             points = {"curve": curve, "segment": name, "panel": panel, "x": part.other}
             points |= {"y": part.value, "low": low, "high": high, "weights": part.weights}
             parts.append(pd.DataFrame(points))
         return pd.concat(parts).drop_duplicates("weights").drop(columns="weights")
+
+    def paired(self, metric: Paired, one: str, other: str, quantizer: str | None) -> pd.DataFrame:
+        """How much larger a metric of losses is on one trajectory than on another, at equal steps
+        and seeds: seed, step, value, and stderr, its standard error over the blocks that both are
+        validated on."""
+        rows = []
+        for mine, theirs in product(self._series(one, quantizer), self._series(other, quantizer)):
+            if mine.seed == theirs.seed:
+                values = difference(metric, mine, theirs, self._inputs)
+                rows += [(mine.seed, step, *found) for step, found in values.items()]
+        return pd.DataFrame(rows, columns=["seed", "step", "value", "stderr"])
 
     def _training(self, panel: str, column: str, lineage: bool) -> pd.DataFrame:
         """A column of the training curves of the runs against tokens."""
@@ -129,11 +150,12 @@ class Curves:
         for curve, name, last in self._segments(lineage):
             if name not in self._runs:
                 continue
-            rows = pd.read_csv(self._runs[name].file("curve.csv"))
+            seeds = [pd.read_csv(manifest.file(CURVE)) for manifest in self._runs[name]]
+            rows = pd.concat(seeds).assign(trajectory=name, stderr=math.nan)
+            rows = _over_seeds(rows.rename(columns={column: "value"}), "step")
             rows = rows if last is None else rows[rows.step <= last]
-            points = pd.DataFrame({"x": rows.tokens, "y": rows[column]})
             place = {"panel": panel, "curve": curve, "segment": name, "axis": "left"}
-            parts.append(points.assign(**place, low=math.nan, high=math.nan))
+            parts.append(pd.DataFrame({**place, "x": rows.tokens, **_band(rows)}))
         return pd.concat(parts, ignore_index=True)[COLUMNS]
 
     def _segments(self, lineage: bool) -> Iterator[tuple[str, str, int | None]]:
@@ -147,13 +169,24 @@ class Curves:
             for name in names:
                 yield curve, name, ends.get(name)
 
-    def _select(self, metric: str, quantizer: str | None) -> pd.DataFrame:
+    def _series(self, trajectory: str, quantizer: str | None) -> list[Series]:
+        used = self._used(quantizer)
+        found = [one for one in self._settings.series if one.quantizer == used]
+        return [one for one in found if one.trajectory == trajectory]
+
+    def _used(self, quantizer: str | None) -> str:
+        return FULL_PRECISION if quantizer is None else self.quantizers[quantizer].used
+
+    def _rows(self, metric: str, quantizer: str | None) -> pd.DataFrame:
         table = self._table[self._table.metric == metric]
-        if quantizer is None:
-            return table[table.quantizer == FULL_PRECISION]
-        return table[table.quantizer == self.quantizers[quantizer].used]
+        return table[table.quantizer == self._used(quantizer)]
+
+    def _select(self, metric: str, quantizer: str | None) -> pd.DataFrame:
+        return _over_seeds(self._rows(metric, quantizer), "checkpoint_id")
 
     def _points(self, panel: str, table: pd.DataFrame, x: str, lineage: bool) -> pd.DataFrame:
+        # What has no place on the axis, such as a merged model on that of tokens, is not drawn.
+        table = table[table.step.notna() & table[x].notna()]
         parts = []
         for curve, name, last in self._segments(lineage):
             part = table[table.trajectory == name].sort_values("step")
@@ -162,15 +195,22 @@ class Curves:
                 members = table.trajectory.isin(self._curves[curve])
                 join = table[members & (table.step == last)].head(1)
                 part = pd.concat([part[part.step < last], join])
-            points = {
-                "panel": panel,
-                "curve": curve,
-                "segment": name,
-                "axis": "left",
-                "x": part[x],
-                "y": part.value,
-                "low": part.value - part.stderr,
-                "high": part.value + part.stderr,
-            }
-            parts.append(pd.DataFrame(points))
+            place = {"panel": panel, "curve": curve, "segment": name, "axis": "left"}
+            parts.append(pd.DataFrame({**place, "x": part[x], **_band(part)}))
         return pd.concat(parts, ignore_index=True)[COLUMNS]
+
+
+def _over_seeds(table: pd.DataFrame, point: str) -> pd.DataFrame:
+    """One row for every trajectory and point (see `Curves`)."""
+    values = table.groupby(["trajectory", point], sort=False)["value"]
+    several = values.transform("size") > 1
+    if not several.any():
+        return table
+    mean = values.transform("mean").where(several, table.value)
+    spread = values.transform("std").where(several, table.stderr)
+    return table.assign(value=mean, stderr=spread).drop_duplicates(["trajectory", point])
+
+
+def _band(table: pd.DataFrame) -> dict[str, pd.Series]:
+    low, high = table.value - table.stderr, table.value + table.stderr
+    return {"y": table.value, "low": low, "high": high}

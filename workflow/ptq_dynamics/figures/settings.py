@@ -1,8 +1,7 @@
 """Settings of the layouts of figures, as they cross the job border."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 from ptq_dynamics.measure.settings import Series
 
@@ -32,12 +31,35 @@ class ShownRun:
 @dataclass(frozen=True)
 class FigureSettings:
     """What a figure shows: its curves, in the order of the legend, each a label and the names of
-    trajectories; the series that it reads; and how its layout draws them."""
+    trajectories; the quantizers and metrics; the series and runs that it reads; the scale's name.
+    What a layout is told besides stands in a type of its own."""
 
     curves: tuple[tuple[str, tuple[str, ...]], ...]
     quantizers: tuple[Shown, ...]
     metrics: tuple[str, ...]
-    options: Mapping[str, Any]
     series: tuple[Series, ...]
     runs: tuple[ShownRun, ...]
     scale: str
+
+
+@dataclass(frozen=True)
+class DynamicsSettings(FigureSettings):
+    """`lineage`: a curve with a run and a branch of it goes over to the branch; `log`: logarithmic
+    vertical axes."""
+
+    lineage: bool
+    log: bool
+
+
+@dataclass(frozen=True)
+class LossesSettings(FigureSettings):
+    """What is on the horizontal axis."""
+
+    against: Literal["tokens", "share"]
+
+
+@dataclass(frozen=True)
+class ParametricSettings(FigureSettings):
+    """Names of the quantizers under which the loss is drawn."""
+
+    losses_of: tuple[str, ...]

@@ -8,11 +8,10 @@ from torch import Tensor
 
 from ptq_dynamics.geometry.columns import Columns
 from ptq_dynamics.geometry.plane import pca
-from ptq_dynamics.geometry.settings import ComponentsSettings
+from ptq_dynamics.geometry.settings import SCORES, ComponentsSettings
 from ptq_dynamics.jobs.context import Context, Progress
 from ptq_dynamics.trajectories.trajectory import Trajectory
 
-SCORES = "scores.csv"
 # Columns read at once, which decides the order of the sums: 267 checkpoints take 4.5 GB in float32.
 BLOCK = 1 << 22
 

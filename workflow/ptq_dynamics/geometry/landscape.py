@@ -10,12 +10,10 @@ from torch.nn.utils import vector_to_parameters
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.geometry import plane
-from ptq_dynamics.geometry.settings import LandscapeSettings
+from ptq_dynamics.geometry.settings import GRID, POINTS, LandscapeSettings
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.measure.loss import block_losses
 from ptq_dynamics.trajectories.trajectory import Trajectory
-
-GRID, POINTS = "grid.csv", "points.csv"
 
 
 def run(context: Context[LandscapeSettings]) -> Mapping[str, Any]:

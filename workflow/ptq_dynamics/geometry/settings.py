@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 
+# Files of results: scores of checkpoints; losses on a grid of a plane and at its three checkpoints.
+SCORES = "scores.csv"
+GRID, POINTS = "grid.csv", "points.csv"
+
 
 @dataclass(frozen=True)
 class CurvatureSettings:

@@ -31,7 +31,7 @@ class Progress:
             self.say(text)
 
 
-S = TypeVar("S")
+S = TypeVar("S", covariant=True)
 
 
 @dataclass

@@ -3,10 +3,17 @@
 from collections.abc import Iterator
 from functools import cache, cached_property
 from itertools import chain, product
-from typing import get_args
+from typing import TypedDict, get_args
 
-from ptq_dynamics.config import Branch, Evaluated, Figure, Landscapes, Pca, Query
-from ptq_dynamics.figures.settings import FigureSettings, Shown, ShownRun
+from ptq_dynamics.config import Branch, Evaluated, Figure, Query, figures
+from ptq_dynamics.figures.settings import (
+    DynamicsSettings,
+    FigureSettings,
+    LossesSettings,
+    ParametricSettings,
+    Shown,
+    ShownRun,
+)
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.measure.settings import FULL_PRECISION, MEASUREMENTS, CollectSettings, Series
 from ptq_dynamics.plan.geometry import Geometry
@@ -45,31 +52,31 @@ class Figures:
             run.label: [self._trajectories.train(run.name, run.seed).manifest] for run in runs
         }
         match figure:
-            case Landscapes():
+            case figures.Landscapes():
                 previous = self._timeline.steps(figure.landscape.previous)
                 for each, quantizer in product(figure.trajectories, figure.quantizers):
                     job = self._geometry.landscape(each, self._used(quantizer), previous)
                     inputs[f"landscape {each} {quantizer}"] = [job.manifest]
-            case Pca():
+            case figures.Pca():
                 inputs["components"] = [self.components(name).manifest]
-        settings = FigureSettings(
+        shown = Shared(
             curves=tuple(figure.curves.items()),
             quantizers=tuple(map(self._shown, figure.quantizers)),
-            metrics=tuple(figure.metrics),
-            options=figure.options.model_dump(mode="json"),
+            metrics=figure.metrics,
             series=tuple(series),
             runs=tuple(runs),
             scale=self._site.config.scale.description,
         )
         files = tuple(f"{name}.{kind}" for kind in ("pdf", "png", "csv"))
         stage = f"figures.layouts.{figure.layout}"
+        settings = _settings(figure, shown)
         return Job(stage, name, self._site.pictures, inputs, settings, name, files)
 
     @cache
     def components(self, name: str) -> Job:
         """Principal components of the weights along a figure's trajectories."""
         figure = self._site.config.figures[name]
-        count = figure.components if isinstance(figure, Pca) else 2
+        count = figure.components if isinstance(figure, figures.Pca) else 2
         return self._geometry.components(name, tuple(figure.trajectories), count)
 
     def _used(self, quantizer: str) -> str:
@@ -133,3 +140,27 @@ class Figures:
         if self._site.config.choice.figures == "all":
             jobs.append(self.collect())
         return list(chain.from_iterable(job.outputs for job in jobs))
+
+
+class Shared(TypedDict):
+    """What all layouts are told (see `FigureSettings`)."""
+
+    curves: tuple[tuple[str, tuple[str, ...]], ...]
+    quantizers: tuple[Shown, ...]
+    metrics: tuple[str, ...]
+    series: tuple[Series, ...]
+    runs: tuple[ShownRun, ...]
+    scale: str
+
+
+def _settings(figure: Figure, shown: Shared) -> FigureSettings:
+    match figure:
+        case figures.Dynamics():
+            options = figure.options
+            return DynamicsSettings(**shown, lineage=options.lineage, log=options.log)
+        case figures.Losses():
+            return LossesSettings(**shown, against=figure.options.against)
+        case figures.Parametric():
+            losses_of = figure.options.losses_of or figure.quantizers
+            return ParametricSettings(**shown, losses_of=losses_of)
+    return FigureSettings(**shown)

@@ -12,6 +12,7 @@ def check_figures(timeline: Timeline) -> None:
     """Raise `Problem`, naming file and key, when a figure cannot be drawn of its trajectories."""
     for name, figure in timeline.config.figures.items():
         place = f"config/figures.yaml: {name}"
+        _check_quantizers(timeline, place, figure)
         _check_training(timeline, place, figure)
         match figure:
             case Landscapes():
@@ -20,6 +21,18 @@ def check_figures(timeline: Timeline) -> None:
                 _check_lines(timeline, place, figure)
             case Pca():
                 _check_components(timeline, place, figure)
+
+
+def _check_quantizers(timeline: Timeline, place: str, figure: Figure) -> None:
+    names: dict[str, str] = {}
+    for name in figure.quantizers:
+        used = timeline.scale.quantizers.get(name, name)
+        other = names.setdefault(used, name)
+        if other != name:
+            raise Problem(
+                f"{place}.quantizers has {other} and {name}, but {timeline.scale.description} "
+                f"takes {used} for both (quantizers of the scale); leave one out"
+            )
 
 
 def _check_training(timeline: Timeline, place: str, figure: Figure) -> None:

@@ -30,10 +30,9 @@ from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories import schedules, trajectory
 from ptq_dynamics.trajectories.optimizers.state import load_state_tensors, state_tensors
 from ptq_dynamics.trajectories.settings import TrainSettings
-from ptq_dynamics.trajectories.trajectory import Checkpoint, step_id
+from ptq_dynamics.trajectories.trajectory import CURVE, Checkpoint, step_id
 
 RESUMABLE = True
-CURVE = "curve.csv"
 COLUMNS = ("step", "tokens", "loss", "lr", "gradient_norm", "weight_norm")
 
 

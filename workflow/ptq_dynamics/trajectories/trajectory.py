@@ -14,6 +14,8 @@ from ptq_dynamics.content import canonical
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.problem import Problem
 
+CURVE = "curve.csv"  # of a run: its training curve
+
 
 @dataclass(frozen=True)
 class Checkpoint:

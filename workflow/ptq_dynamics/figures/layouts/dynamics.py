@@ -6,15 +6,15 @@ from typing import Any
 
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.panels import publish
-from ptq_dynamics.figures.settings import FigureSettings
+from ptq_dynamics.figures.settings import DynamicsSettings
 from ptq_dynamics.figures.words import letters
 from ptq_dynamics.jobs.context import Context
 
 
-def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
+def run(context: Context[DynamicsSettings]) -> Mapping[str, Any]:
     """Stage: draw the figure, a panel for every metric and quantizer. Dotted: the learning rate."""
     curves = Curves(context)
-    lineage, log = (context.settings.options[name] for name in ("lineage", "log"))
+    lineage, log = context.settings.lineage, context.settings.log
     panels, parts = [], []
     for letter, (metric, quantizer) in zip(letters(), curves.wanted(), strict=False):
         panels.append(replace(curves.over_tokens(letter, metric, quantizer), log_y=log))

@@ -12,11 +12,12 @@ from ptq_dynamics.figures.footer import footer
 from ptq_dynamics.figures.panels import WIDTH, legend, save, subplots
 from ptq_dynamics.figures.settings import FigureSettings
 from ptq_dynamics.figures.words import call
+from ptq_dynamics.geometry.settings import GRID, POINTS
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.jobs.manifest import Manifest
 
 # How the three points are drawn and called.
-POINTS = {
+MARKS = {
     "final": ("o", "final Θ$_K$"),
     "previous": ("s", "earlier Θ$_{K-1}$"),
     "quantized": ("X", "quantized Θ̂$_K$"),
@@ -36,8 +37,8 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
     for ((curve, (name,)), quantizer), ax in zip(shown, axes, strict=False):
         manifest = context.input(f"landscape {name} {quantizer}")
         label = curve if len(called) == 1 else f"{curve}, {called[quantizer]}"
-        grid = pd.read_csv(manifest.file("grid.csv")).assign(point="grid")
-        points = pd.read_csv(manifest.file("points.csv"))
+        grid = pd.read_csv(manifest.file(GRID)).assign(point="grid")
+        points = pd.read_csv(manifest.file(POINTS))
         _draw_panel(ax, grid, points, manifest, label)
         parts.append(pd.concat([grid, points]).assign(panel=label))
     for ax in axes[len(shown) :]:
@@ -56,7 +57,7 @@ def _draw_panel(
     surface = grid.pivot(index="y", columns="x", values="loss")
     filled = ax.contourf(surface.columns, surface.index, surface, LEVELS, cmap="cividis_r")
     ax.contour(surface.columns, surface.index, surface, LEVELS, colors="0.25", linewidths=0.4)
-    for name, (marker, text) in POINTS.items():
+    for name, (marker, text) in MARKS.items():
         point = points[points.point == name]
         ax.plot(
             point.x,

@@ -5,18 +5,18 @@ from typing import Any
 
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.panels import publish
-from ptq_dynamics.figures.settings import FigureSettings
+from ptq_dynamics.figures.settings import LossesSettings
 from ptq_dynamics.figures.words import letters
 from ptq_dynamics.jobs.context import Context
 
 WAY = "Share of the way from start (0) to end (1)"
 
 
-def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
+def run(context: Context[LossesSettings]) -> Mapping[str, Any]:
     """Stage: draw the figure, against tokens with the learning rate dotted, or against the share of
     the way along a line between checkpoints."""
     curves = Curves(context)
-    along = context.settings.options["against"] == "share"
+    along = context.settings.against == "share"
     panels, parts = [], []
     for letter, (metric, quantizer) in zip(
         letters(), curves.wanted(quantized_losses=True), strict=False

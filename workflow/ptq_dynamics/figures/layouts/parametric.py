@@ -5,12 +5,12 @@ from typing import Any
 
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.panels import Panel, publish
-from ptq_dynamics.figures.settings import FigureSettings
+from ptq_dynamics.figures.settings import ParametricSettings
 from ptq_dynamics.figures.words import letters
 from ptq_dynamics.jobs.context import Context
 
 
-def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
+def run(context: Context[ParametricSettings]) -> Mapping[str, Any]:
     """Stage: draw the figure. First every metric but the loss under the first quantizer, against
     tokens; then losses with the line x = y, a panel a quantizer."""
     curves = Curves(context)
@@ -24,7 +24,7 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
         panels.append(curves.over_tokens(letter, metric, first))
         parts.append(curves.points(letter, metric, first, lineage=True))
         parts.append(curves.learning_rates(letter, lineage=True))
-    for quantizer in context.settings.options["losses_of"] or curves.quantizers:
+    for quantizer in context.settings.losses_of:
         letter, called = next(names), curves.called[quantizer]
         panels.append(
             Panel(

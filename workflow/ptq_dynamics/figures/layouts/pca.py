@@ -1,6 +1,6 @@
 """Where the checkpoints of trajectories lie in their first two principal components."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pandas as pd
@@ -9,20 +9,20 @@ from ptq_dynamics.figures.footer import footer
 from ptq_dynamics.figures.panels import COLUMNS, HEIGHT, WIDTH, legend, save, subplots
 from ptq_dynamics.figures.settings import FigureSettings
 from ptq_dynamics.figures.style import LINES
+from ptq_dynamics.geometry.settings import SCORES
 from ptq_dynamics.jobs.context import Context
 
 
 def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
     """Stage: draw the figure."""
     manifest = context.input("components")
-    scores = pd.read_csv(manifest.file("scores.csv"))
+    scores = pd.read_csv(manifest.file(SCORES))
     explained = manifest.facts["explained"]
     figure, (ax,) = subplots(1, 1, WIDTH * 1.5, HEIGHT * 1.4)
     parts = []
     curves = dict(context.settings.curves)
     for (label, names), line in zip(curves.items(), LINES, strict=False):
-        for number, name in enumerate(names):
-            part = scores[scores.trajectory == name]
+        for number, (segment, part) in enumerate(_paths(scores, names)):
             ax.plot(
                 part.pc1,
                 part.pc2,
@@ -31,7 +31,7 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
                 marker=line.marker,
                 label=label if number == 0 else None,
             )
-            points = {"panel": "a", "curve": label, "segment": name, "axis": "left"}
+            points = {"panel": "a", "curve": label, "segment": segment, "axis": "left"}
             parts.append(pd.DataFrame({**points, "x": part.pc1, "y": part.pc2}))
     for number, axis in enumerate((ax.xaxis, ax.yaxis)):
         axis.set_label_text(
@@ -42,3 +42,11 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
     table = pd.concat(parts).reindex(columns=COLUMNS)
     save(figure, table, context.out, context.name)
     return {"points": len(table)}
+
+
+def _paths(scores: pd.DataFrame, names: Iterable[str]) -> Iterator[tuple[str, pd.DataFrame]]:
+    """The scores of every trajectory, by seed where there are several."""
+    for name in names:
+        found = scores[scores.trajectory == name]
+        for seed, part in found.groupby("seed", sort=False):
+            yield (name if found.seed.nunique() == 1 else f"{name} seed {seed}"), part

@@ -1,0 +1,68 @@
+"""Differences between trajectories, paired over the validation blocks that both are measured on.
+
+Values and standard errors alone cannot give the error of a difference: the losses of two
+trajectories go up and down together from block to block.
+"""
+
+from typing import Literal
+
+import numpy as np
+
+from ptq_dynamics.measure.joining import Inputs, block_losses, in_full_precision
+from ptq_dynamics.measure.measurements import mean_and_error
+from ptq_dynamics.measure.settings import Series
+from ptq_dynamics.problem import Problem
+from ptq_dynamics.trajectories.trajectory import Trajectory
+
+Paired = Literal["loss", "loss_increase", "quantization_error"]
+
+
+def difference(
+    metric: Paired, one: Series, other: Series, inputs: Inputs
+) -> dict[int, tuple[float, float]]:
+    """A metric of one series less that of another, and its standard error, by step, wherever both
+    have a checkpoint; `inputs` are those of `joining.join`.
+
+    The error is that of the mean over blocks, to first order for the quantization error. Raises
+    `Problem` when the two are not measured on equally many blocks.
+    """
+    found = {}
+    mine, theirs = _blocks(metric, one, inputs), _blocks(metric, other, inputs)
+    for step in mine.keys() & theirs.keys():
+        values, others = mine[step], theirs[step]
+        if values.shape != others.shape:
+            raise Problem(
+                f"{one.trajectory} is measured on {len(values)} blocks and {other.trajectory} on "
+                f"{len(others)}, so they cannot be compared block by block; compare trajectories "
+                "of one context"
+            )
+        found[step] = mean_and_error(values - others)
+    return dict(sorted(found.items()))
+
+
+def _blocks(metric: Paired, series: Series, inputs: Inputs) -> dict[int, np.ndarray]:
+    """Contribution of every block to the metric, float64 [blocks], by step: the metric is their
+    mean."""
+    steps = {
+        checkpoint.id: checkpoint.step
+        for checkpoint in Trajectory(inputs[series.label("losses")]).checkpoints
+    }
+    losses = block_losses(series, inputs)
+    full = block_losses(in_full_precision(series), inputs)
+    return {
+        step: _contributions(metric, full[name], losses[name])
+        for name, step in steps.items()
+        if step is not None
+    }
+
+
+def _contributions(metric: Paired, full: np.ndarray, losses: np.ndarray) -> np.ndarray:
+    full, losses = full.astype(np.float64), losses.astype(np.float64)
+    match metric:
+        case "loss":
+            return losses
+        case "loss_increase":
+            return losses - full
+    # Of the ratio's mean to first order, see `measurements.relative_increase`.
+    ratio = losses.mean() / full.mean()
+    return (losses - ratio * full) / full.mean() + ratio - 1
