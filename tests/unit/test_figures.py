@@ -4,159 +4,33 @@ import json
 import re
 from contextlib import chdir
 from itertools import combinations
-from zlib import crc32
+from pathlib import Path
+from string import ascii_lowercase
 
 import matplotlib.colors
 import numpy as np
-import pandas as pd
 import pytest
-from matplotlib.collections import PolyCollection
-from ptq_dynamics.content import write_atomically
+from drawing import Drawn, check, data_lines, split
+from ptq_dynamics.config.figures import MOST_CURVES
 from ptq_dynamics.figures import panels
 from ptq_dynamics.figures.style import LINES
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.execute import execute
-from ptq_dynamics.measure import measurements
-from ptq_dynamics.trajectories import trajectory
-from ptq_dynamics.trajectories.schedules import learning_rate, phase
+from ptq_dynamics.measure.joining import join
+from ptq_dynamics.trajectories.schedules import learning_rate
 from support import artifacts, differing, plan, specification
 
 PLAN = plan("laptop")
-
-
+LAYOUTS = {name: figure.layout for name, figure in PLAN.site.config.figures.items()}
 CENTRAL = ("fig04", "fig06", "fig07")
-FIGURES = (*CENTRAL, "fig05")  # and the one with the most curves
-
-
-# Inputs in the real formats, as plausible as results at scale laptop
-
-
-def publish(path, facts):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    found = manifest.describe(path.parent, path, facts)
-    write_atomically(path, found.text())
-
-
-def write_run(folder, name):
-    job = PLAN.train(name)
-    schedule, config = job.settings["schedule"], job.settings
-    per_step = config["batch"] * config["model"]["context"]
-    points = [
-        trajectory.Checkpoint(
-            trajectory.folder_name(step),
-            step,
-            step * per_step,
-            learning_rate(schedule, step),
-            phase(schedule, step),
-        )
-        for step in PLAN.timeline.grid(name)
-    ]
-    path = folder / job.manifest
-    path.parent.mkdir(parents=True, exist_ok=True)
-    steps = np.arange(config["first"] + 10, config["last"] + 1, 10)
-    curve = {"step": steps, "tokens": steps * per_step, "loss": 3 + 1 / np.sqrt(steps)}
-    curve |= {"lr": [learning_rate(schedule, int(step)) for step in steps]}
-    curve |= {"gradient_norm": 1 / np.sqrt(steps), "weight_norm": np.sqrt(steps)}
-    pd.DataFrame(curve).to_csv(path.parent / "curve.csv", index=False)
-    publish(path, trajectory.facts(points, parameters=168_000, seed=100))
-
-
-def write_measurements(folder, path, columns):
-    name = columns["trajectory"]
-    base = PLAN.timeline.base(name)
-    schedule = PLAN.train(base).settings["schedule"]
-    per_step = PLAN.train(base).settings["batch"] * PLAN.train(base).settings["model"]["context"]
-    offset = crc32(name.encode()) % 100 / 1000
-    rows = []
-    for step in PLAN.timeline.measured_steps(name):
-        rate = learning_rate(schedule, step) / schedule["peak"]
-        loss = 2.6 + offset + 6 / (step + 20) ** 0.5 + 0.2 * rate
-        error = 0.0 if columns["method"] == "fp" else (0.02 + offset / 10) * (2 - rate)
-        values = {"loss": (loss * (1 + error), 0.02)}
-        if error:
-            values |= {"loss_increase": (loss * error, 0.002)}
-            values |= {"quantization_error": (error, 0.001)}
-            values |= {"weight_mse": (error / 10, None), "output_mse": (error / 5, None)}
-        for metric, (value, stderr) in values.items():
-            rows.append(
-                {
-                    **columns,
-                    "phase": phase(schedule, step),
-                    "step": step,
-                    "tokens": step * per_step,
-                    "lr": rate * schedule["peak"],
-                    "seed": 100,
-                    "metric": metric,
-                    "value": value,
-                    "stderr": stderr,
-                    "checkpoint": f"{crc32(f'{name}{step}'.encode()):016x}",
-                }
-            )
-    path = folder / path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    measurements.write(measurements.table(rows), path.parent / "measurements.csv")
-    publish(path, {"rows": len(rows)})
+FIGURES = list(LAYOUTS)
+LINED = [name for name, layout in LAYOUTS.items() if layout not in ("landscapes", "flatness")]
 
 
 @pytest.fixture(scope="module")
-def inputs(tmp_path_factory):
-    """A folder with the inputs of all these figures."""
-    folder = tmp_path_factory.mktemp("figures")
-    names = {
-        name
-        for figure in FIGURES
-        for members in PLAN.config.figures[figure].curves.values()
-        for name in members
-    }
-    for run in {PLAN.timeline.base(name) for name in names}:
-        write_run(folder, run)
-    methods = {q for figure in FIGURES for q in PLAN.config.figures[figure].quantizers}
-    wanted = {path for figure in FIGURES for path in PLAN.figure(figure).inputs["measurements"]}
-    for job in (PLAN.measure(name, method) for name in names for method in ("fp", *methods)):
-        if job.manifest in wanted:
-            write_measurements(folder, job.manifest, job.settings["columns"])
-    return folder
-
-
-@pytest.fixture(scope="module")
-def drawn(inputs):
-    """Figures by name, each drawn once: the picture as matplotlib holds it, and its folder."""
-    kept = {}
-
-    def do(name):
-        if name not in kept:
-            with pytest.MonkeyPatch.context() as patch, chdir(inputs):
-                seen = []
-                patch.setattr(panels.plt, "close", seen.append)
-                job = PLAN.figure(name)
-                assert execute(specification(job)) == 0, (
-                    inputs / job.folder / f".{name}.log"
-                ).read_text()[-2000:]
-                (picture,) = seen
-                picture.canvas.draw()
-                kept[name] = picture, inputs / job.folder
-        return kept[name]
-
-    return do
-
-
-def split(picture):
-    """Axes by panel: the left one of each and the right one where there is one."""
-    lefts = [ax for ax in picture.axes if ax.yaxis.get_label_position() == "left"]
-    rights = [ax for ax in picture.axes if ax not in lefts]
-    pairs = {}
-    for letter, left in zip("abcdefgh", lefts, strict=False):
-        same = [ax for ax in rights if np.allclose(ax.bbox.bounds, left.bbox.bounds)]
-        pairs[letter] = left, (same[0] if same else None)
-    return pairs
-
-
-def data_lines(ax):
-    return [line for line in ax.get_lines() if line.get_label() != "x = y"]
-
-
-def read_table(folder, name):
-    return pd.read_csv(folder / f"{name}.csv", dtype={"curve": str, "segment": str})
+def drawn(tmp_path_factory):
+    """All figures, each drawn once."""
+    return Drawn(tmp_path_factory.mktemp("figures"), PLAN)
 
 
 # What is drawn
@@ -164,66 +38,37 @@ def read_table(folder, name):
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_the_csv_is_exactly_what_is_drawn(drawn, name):
-    picture, folder = drawn(name)
-    table = read_table(folder, name)
+    check(drawn.picture(name), drawn.table(name), LAYOUTS[name])
+
+
+@pytest.mark.parametrize("name", CENTRAL)
+def test_every_point_of_the_central_figures_has_an_error(drawn, name):
+    table = drawn.table(name)
     assert list(table.columns) == panels.COLUMNS
-    pairs = split(picture)
-    assert set(table.panel) == set(pairs)
-    count = 0
-    for letter, (left, right) in pairs.items():
-        for axis, ax in (("left", left), ("right", right)):
-            part = table[(table.panel == letter) & (table.axis == axis)]
-            groups = [group for _, group in part.groupby(["curve", "segment"], sort=False)]
-            lines = data_lines(ax) if ax else []
-            assert len(lines) == len(groups), (letter, axis)
-            for line, group in zip(lines, groups, strict=True):
-                assert np.array_equal(line.get_xdata(), group.x), (letter, axis, group.segment)
-                assert np.array_equal(line.get_ydata(), group.y), (letter, axis, group.segment)
-                count += len(group)
-                if axis == "left":
-                    assert line.get_label() == group.curve.iloc[0]
-    assert count == len(table) > 0
+    assert table[table.axis == "left"].low.notna().all()
 
 
-@pytest.mark.parametrize("name", FIGURES)
-def test_bands_are_the_errors_of_the_table(drawn, name):
-    picture, folder = drawn(name)
-    table = read_table(folder, name)
-    for letter, (left, _) in split(picture).items():
-        part = table[(table.panel == letter) & (table.axis == "left")]
-        groups = [g for _, g in part.groupby(["curve", "segment"], sort=False)]
-        groups = [group for group in groups if group.low.notna().any()]
-        bands = [item for item in left.collections if isinstance(item, PolyCollection)]
-        assert len(bands) == len(groups), letter
-        for band, group in zip(bands, groups, strict=True):
-            corners = band.get_paths()[0].vertices
-            lows, highs = ({*zip(group.x, group[c], strict=True)} for c in ("low", "high"))
-            assert lows | highs <= {tuple(corner) for corner in corners.tolist()}
-            assert (group.low <= group.y).all() and (group.y <= group.high).all()
-    if name in CENTRAL:
-        assert table[table.axis == "left"].low.notna().all()
-
-
-def test_points_are_the_measurements(drawn, inputs):
-    _, folder = drawn("fig04")
-    table = read_table(folder, "fig04")
-    job = PLAN.measure("rainbow-036", "gptq-4bit")
-    measured = measurements.read([(inputs / job.manifest).parent / "measurements.csv"])
-    errors = measured[measured.metric == "quantization_error"].sort_values("step")
+def test_points_are_the_measurements(drawn):
+    table, job = drawn.table("fig04"), drawn.job("fig04")
+    with chdir(drawn.folder):
+        inputs = {
+            label: [manifest.read(Path(p)) for p in job.inputs[label]] for label in job.inputs
+        }
+        measured = join(job.settings.series, inputs)
+    errors = measured[measured.metric == "quantization_error"]
+    errors = errors[errors.trajectory == "rainbow-036"].sort_values("step")
     points = table[(table.panel == "a") & (table.segment == "rainbow-036") & (table.axis == "left")]
     assert points.x.tolist() == errors.tokens.tolist()
     assert points.y.tolist() == errors.value.tolist()
     assert points.low.to_numpy() == pytest.approx((errors.value - errors.stderr).to_numpy())
     rates = table[(table.panel == "a") & (table.segment == "rainbow-036") & (table.axis == "right")]
-    steps = PLAN.timeline.grid("rainbow-036")
-    assert rates.y.tolist() == [
-        learning_rate(PLAN.train("rainbow-036").settings["schedule"], step) for step in steps
-    ]
+    steps = [point.step for point in PLAN.site.timeline.checkpoints("rainbow-036")]
+    schedule = PLAN.trajectories.train("rainbow-036").settings.schedule
+    assert rates.y.tolist() == [learning_rate(schedule, step) for step in steps]
 
 
 def test_the_line_of_a_curve_goes_on_where_a_cooldown_takes_over(drawn):
-    _, folder = drawn("fig06")
-    table = pd.read_csv(folder / "fig06.csv")
+    table = drawn.table("fig06")
     errors = table[(table.panel == table.panel.iloc[0]) & (table.axis == "left")]
     for rate in ("3e-4", "1e-3", "3e-3", "1e-2"):
         trunk, cooldown = (errors[errors.segment == f"{k}-{rate}"] for k in ("constant", "wsd"))
@@ -232,8 +77,7 @@ def test_the_line_of_a_curve_goes_on_where_a_cooldown_takes_over(drawn):
 
 
 def test_parametric_panels_hold_the_line_x_equals_y(drawn):
-    picture, _ = drawn("fig06")
-    for letter, (left, _) in split(picture).items():
+    for letter, (left, _) in zip("abc", split(drawn.picture("fig06")), strict=True):
         diagonals = [line for line in left.get_lines() if line.get_label() == "x = y"]
         assert len(diagonals) == (letter in "bc"), letter
         for line in diagonals:
@@ -247,9 +91,9 @@ def test_parametric_panels_hold_the_line_x_equals_y(drawn):
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_axis_has_a_label_and_losses_have_their_unit(drawn, name):
-    picture, _ = drawn(name)
-    for letter, (left, right) in split(picture).items():
-        assert left.get_title().startswith(f"({letter}) "), left.get_title()
+    for letter, (left, right) in zip(ascii_lowercase, split(drawn.picture(name)), strict=False):
+        if LAYOUTS[name] not in ("landscapes", "pca"):
+            assert left.get_title().startswith(f"({letter}) "), left.get_title()
         assert left.get_xlabel() and left.get_ylabel(), letter
         for label in (left.get_xlabel(), left.get_ylabel()):
             if "loss" in label.lower() and "increase" not in label.lower():
@@ -261,22 +105,20 @@ def test_every_axis_has_a_label_and_losses_have_their_unit(drawn, name):
             assert right.get_ylim()[0] == 0
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", [n for n in FIGURES if LAYOUTS[n] != "landscapes"])
 def test_the_legend_names_every_curve_once(drawn, name):
-    picture, folder = drawn(name)
-    (legend,) = picture.legends
+    (legend,) = drawn.picture(name).legends
     labels = [text.get_text() for text in legend.get_texts()]
     assert len(labels) == len(set(labels))
-    table = read_table(folder, name)
-    assert set(labels) - {"x = y"} == set(table[table.axis == "left"].curve)
+    assert set(labels) - {"x = y"} == set(drawn.table(name).curve)
 
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_figure_states_its_scale(drawn, name):
-    picture, _ = drawn(name)
+    tool = "; GPTQ by llm-compressor" if PLAN.site.config.figures[name].quantizers else ""
     assert re.fullmatch(
-        r"laptop scale: 0\.17M( and [\d.]+[MBk])* parameters, [\d.]+[MBT] tokens",
-        picture.get_suptitle(),
+        rf"([34]-bit quantization +)?laptop scale: 0\.17M parameters, [\d.]+M tokens{tool}",
+        drawn.picture(name).get_suptitle(),
     )
 
 
@@ -299,7 +141,7 @@ def shown_texts(picture):
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_no_text_overlaps_another_or_the_edge(drawn, name):
-    picture, _ = drawn(name)
+    picture = drawn.picture(name)
     texts = shown_texts(picture)
     assert len(texts) > 10
     clashes = [
@@ -333,33 +175,33 @@ def alike(one, other):
 
 
 def test_no_two_styles_are_alike_in_greyscale():
+    assert len(LINES) == MOST_CURVES
     styles = [(line.color, line.dash, line.marker) for line in LINES]
     assert not [pair for pair in combinations(styles, 2) if alike(*pair)]
     assert max(luminance(line.color) for line in LINES) < 0.55, "too light on white"
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", LINED)
 def test_curves_can_be_told_apart_in_greyscale(drawn, name):
-    picture, _ = drawn(name)
-    for letter, (left, _) in split(picture).items():
+    for left, _ in split(drawn.picture(name)):
         styles = {
             line.get_label(): (line.get_color(), line.get_linestyle(), line.get_marker())
             for line in data_lines(left)
+            if not line.get_label().startswith("_")
         }
-        assert styles, letter
+        assert styles
         same = [
             (one, other)
             for one, other in combinations(styles, 2)
             if alike(styles[one], styles[other])
         ]
-        assert not same, (letter, same)
+        assert not same
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", LINED)
 def test_the_learning_rate_is_dotted_in_the_colour_of_its_curve(drawn, name):
-    picture, folder = drawn(name)
-    table = read_table(folder, name)
-    for letter, (left, right) in split(picture).items():
+    table = drawn.table(name)
+    for letter, (left, right) in zip(ascii_lowercase, split(drawn.picture(name)), strict=False):
         if right is None:
             continue
         colors = {line.get_label(): line.get_color() for line in data_lines(left)}
@@ -375,14 +217,14 @@ def test_the_learning_rate_is_dotted_in_the_colour_of_its_curve(drawn, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CENTRAL)
-def test_equal_input_gives_equal_bytes_and_leaves_other_figures_alone(drawn, inputs, name):
+def test_equal_input_gives_equal_bytes_and_leaves_other_figures_alone(drawn, name):
     for figure in CENTRAL:
-        drawn(figure)
-    folder = inputs / PLAN.pictures
+        drawn.picture(figure)
+    folder = drawn.folder / PLAN.site.pictures
     before = artifacts(folder)
     written = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
-    with chdir(inputs):
-        assert execute(specification(PLAN.figure(name))) == 0
+    with chdir(drawn.folder):
+        assert execute(specification(drawn.job(name))) == 0
     assert not differing(before, artifacts(folder))
     kinds = ("pdf", "png", "csv", "manifest.json", "record.json")
     touched = {path.name for path, when in written.items() if path.stat().st_mtime_ns != when}

@@ -1,0 +1,312 @@
+"""Figures drawn from inputs that are made up, in the real formats, and what was drawn."""
+
+from contextlib import chdir
+from pathlib import Path
+from zlib import crc32
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.contour import ContourSet
+from matplotlib.figure import Figure as Picture
+from matplotlib.lines import Line2D
+from ptq_dynamics.content import write_atomically
+from ptq_dynamics.figures import panels
+from ptq_dynamics.geometry.settings import GRID, POINTS, SCORES
+from ptq_dynamics.jobs import manifest
+from ptq_dynamics.jobs.execute import execute
+from ptq_dynamics.jobs.specification import Job
+from ptq_dynamics.measure.settings import FULL_PRECISION, LAYERS, LOSSES, VALUES, Series
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.trajectories import trajectory
+from ptq_dynamics.trajectories.schedules import learning_rate, phase
+from ptq_dynamics.trajectories.trajectory import CURVE, Checkpoint
+from safetensors.numpy import save_file
+from support import log_of, specification
+
+BLOCKS = 24
+
+
+def random(*names: object) -> np.random.Generator:
+    """Numbers that are the same for the same names."""
+    return np.random.default_rng(crc32(" ".join(map(str, names)).encode()))
+
+
+class Inputs:
+    """What a figure's job reads, as plausible as at scale laptop."""
+
+    def __init__(self, folder: Path, plan: Plan) -> None:
+        self.folder, self.plan, self.timeline = folder, plan, plan.site.timeline
+
+    def write(self, job: Job) -> None:
+        """All inputs of a figure that are not there yet."""
+        for series in job.settings.series:
+            shards = self.timeline.shards(series.trajectory).values()
+            kinds = {"losses": self.losses, "layers": self.layers}
+            kinds |= {"sharpness": self.sharpness, "spectrum": self.spectrum}
+            for kind, make in kinds.items():
+                paths = job.inputs.get(series.label(kind), [])
+                for path, points in zip(paths, shards, strict=bool(paths)):
+                    self.publish(path, make, series, [point.id for point in points])
+        for run in job.settings.runs:
+            self.publish(*job.inputs[run.label], self.run, run.name, run.seed)
+        for label, paths in job.inputs.items():
+            if label.startswith("landscape "):
+                self.publish(*paths, self.landscape, label)
+            if label == "components":
+                self.publish(*paths, self.components, job)
+
+    def publish(self, path, make, *arguments):
+        """Files and manifest of one result, unless it is there."""
+        path = self.folder / path
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            facts = make(path.parent, *arguments)
+            write_atomically(path, manifest.describe(path.parent, path, facts).text())
+
+    def checkpoints(self, name: str) -> dict[str, Checkpoint]:
+        """Checkpoints of a trajectory by id."""
+        run = self.timeline.trajectory(name).run(name, self.timeline)
+        settings = self.plan.trajectories.train(run).settings
+        found = {}
+        for point in self.timeline.checkpoints(name):
+            rate = learning_rate(settings.schedule, point.step) if run == name else None
+            tokens = point.step * settings.batch * settings.context
+            kind = phase(settings.schedule, point.step) if run == name else "average"
+            found[point.id] = Checkpoint(point.id, point.step, tokens, rate, kind)
+        return found
+
+    def facts(self, series: Series, ids: list[str]) -> dict:
+        """Facts of what is measured of some checkpoints of a series. Where a branch begins, it has
+        the weights of its trunk."""
+        points, digests = [self.checkpoints(series.trajectory)[name] for name in ids], {}
+        for point in points:
+            owner = series.trajectory
+            if point.step == self.at(owner):
+                owner = self.timeline.trajectory(owner).trunk
+            text = f"{owner} {point.step} {series.seed} {series.quantizer}"
+            digests[point.id] = f"{crc32(text.encode()):016x}"
+        return trajectory.facts(points, digests=digests, seed=series.seed)
+
+    def at(self, name: str) -> int | None:
+        """The step at which a branch begins."""
+        at = getattr(self.timeline.trajectory(name), "at", None)
+        return None if at is None else self.timeline.steps(at)
+
+    def losses(self, folder: Path, series: Series, ids: list[str]) -> dict:
+        """Losses that fall along the run, and rise a little under a quantizer."""
+        blocks = random("blocks").normal(0, 0.3, BLOCKS)
+        own = random(series.trajectory, series.seed)
+        offset, losses = own.uniform(0, 0.2), {}
+        for name in ids:
+            step = self.checkpoints(series.trajectory)[name].step
+            values = 2.6 + offset + 6 / (step + 20) ** 0.5 + blocks + own.normal(0, 0.02, BLOCKS)
+            if series.quantizer != FULL_PRECISION:
+                noise = random(series, name)
+                values = values * (1.01 + noise.uniform(0, 0.02) + noise.normal(0, 0.005, BLOCKS))
+            losses[name] = values.astype(np.float32)
+        save_file(losses, folder / LOSSES)
+        return self.facts(series, ids)
+
+    def layers(self, folder: Path, series: Series, ids: list[str]) -> dict:
+        """Errors of two layers."""
+        rows = [
+            {"checkpoint_id": name, "layer": layer, "weight_mse": a, "output_mse": b}
+            for name in ids
+            for layer in ("first", "second")
+            for a, b in [random(series, name, layer).uniform(0.001, 0.002, 2)]
+        ]
+        pd.DataFrame(rows).to_csv(folder / LAYERS, index=False)
+        return self.facts(series, ids)
+
+    def sharpness(self, folder: Path, series: Series, ids: list[str]) -> dict:
+        """Sharpness and trace of every other checkpoint."""
+        return self._probe(folder, series, ids, ["sharpness", "hessian_trace"])
+
+    def spectrum(self, folder: Path, series: Series, ids: list[str]) -> dict:
+        """Three eigenvalues of every other checkpoint."""
+        return self._probe(folder, series, ids, [f"eigenvalue_{n:02d}" for n in (1, 2, 3)])
+
+    def _probe(self, folder, series, ids, metrics):
+        ids = list(dict.fromkeys([*ids[::2], ids[-1]]))
+        rows = [
+            (name, metric, *random(series, name, metric).uniform(1, 9, 2))
+            for name in ids
+            for metric in metrics
+        ]
+        columns = ["checkpoint_id", "metric", "value", "stderr"]
+        pd.DataFrame(rows, columns=columns).to_csv(folder / VALUES, index=False)
+        return self.facts(series, ids)
+
+    def run(self, folder: Path, name: str, seed: int) -> dict:
+        """Training curve and checkpoints of a run."""
+        settings = self.plan.trajectories.train(name).settings
+        steps = np.arange(settings.first + 10, settings.last + 1, 10)
+        curve = {"step": steps, "tokens": steps * settings.batch * settings.context}
+        curve |= {"loss": 3 + 1 / np.sqrt(steps)}
+        curve |= {"lr": [learning_rate(settings.schedule, int(step)) for step in steps]}
+        size = 1 + seed % 7 / 10
+        curve |= {"gradient_norm": size / np.sqrt(steps), "weight_norm": size * np.sqrt(steps)}
+        pd.DataFrame(curve).to_csv(folder / CURVE, index=False)
+        return trajectory.facts(self.checkpoints(name).values(), parameters=168_000, seed=seed)
+
+    def landscape(self, folder: Path, label: str) -> dict:
+        """A bowl, and three points in it."""
+        numbers = random(label)
+        side = np.linspace(-1, 1, 5)
+        x, y = np.meshgrid(side, side)
+        loss = 3 + x**2 + numbers.uniform(0.5, 2) * y**2
+        grid = {"x": x.ravel(), "y": y.ravel(), "loss": loss.ravel()}
+        pd.DataFrame(grid).to_csv(folder / GRID, index=False)
+        points = pd.DataFrame({"point": ["final", "previous", "quantized"]})
+        points[["x", "y", "loss"]] = numbers.uniform(-1, 1, (3, 3))
+        points.to_csv(folder / POINTS, index=False)
+        return {"distance_previous": 1.5, "distance_quantized": 0.25}
+
+    def components(self, folder: Path, job: Job) -> dict:
+        """Scores of all checkpoints."""
+        rows = []
+        for name in dict.fromkeys(name for _, names in job.settings.curves for name in names):
+            for seed in self.timeline.seeds_of(name):
+                for point in self.timeline.measured(name):
+                    whose = {"trajectory": name, "seed": seed, "step": point.step}
+                    pc1, pc2 = random(name, seed, point.id).normal(size=2)
+                    rows.append({**whose, "pc1": pc1, "pc2": pc2})
+        pd.DataFrame(rows).to_csv(folder / SCORES, index=False)
+        return {"explained": [0.6, 0.3]}
+
+
+class Drawn:
+    """Figures of a plan, each drawn once by its real job."""
+
+    def __init__(self, folder: Path, plan: Plan) -> None:
+        self.folder, self.plan = folder, plan
+        self.inputs = Inputs(folder, plan)
+        self._pictures: dict[str, Picture] = {}
+
+    def job(self, name: str) -> Job:
+        """The job that draws a figure."""
+        return self.plan.figures.figure(name)
+
+    def picture(self, name: str) -> Picture:
+        """A figure as matplotlib holds it."""
+        if name not in self._pictures:
+            job = self.job(name)
+            self.inputs.write(job)
+            with pytest.MonkeyPatch.context() as patch, chdir(self.folder):
+                seen: list[Picture] = []
+                patch.setattr(panels.plt, "close", seen.append)
+                status = execute(specification(job))
+            assert status == 0, (self.folder / log_of(job)).read_text()[-2000:]
+            (self._pictures[name],) = seen
+            seen[0].canvas.draw()
+        return self._pictures[name]
+
+    def table(self, name: str) -> pd.DataFrame:
+        """The figure's table as it was written."""
+        self.picture(name)
+        path = self.folder / self.job(name).folder / f"{name}.csv"
+        return pd.read_csv(path, dtype={"curve": str, "segment": str, "panel": str})
+
+
+# What was drawn, against the table
+
+
+def split(picture: Picture) -> list[tuple[Axes, Axes | None]]:
+    """The panels: the left axes of each, and the right ones where there are any."""
+    shown = [ax for ax in picture.axes if ax.get_visible()]
+    lefts = [ax for ax in shown if ax.yaxis.get_label_position() == "left"]
+    rights = [ax for ax in shown if ax not in lefts]
+    pairs = []
+    for left in lefts:
+        same = [ax for ax in rights if np.allclose(ax.bbox.bounds, left.bbox.bounds)]
+        pairs.append((left, same[0] if same else None))
+    return pairs
+
+
+def data_lines(ax: Axes) -> list[Line2D]:
+    """The lines of a panel that show data."""
+    return [line for line in ax.get_lines() if line.get_label() != "x = y"]
+
+
+def check(picture: Picture, table: pd.DataFrame, layout: str) -> None:
+    """Everything in the table is drawn, and nothing else."""
+    assert len(table)
+    by_panel = {str(name): part for name, part in table.groupby("panel", sort=False)}
+    pairs = split(picture)
+    assert len(pairs) == len(by_panel)
+    if layout not in ("landscapes", "flatness"):
+        by_panel = {name: by_panel[name] for name in sorted(by_panel)}
+    for (left, right), part in zip(pairs, by_panel.values(), strict=True):
+        match layout:
+            case "landscapes":
+                _check_surface(left, part)
+            case "flatness":
+                _check_error_bars(left, part)
+            case _:
+                _check_lines(left, right, part)
+
+
+def _check_lines(left: Axes, right: Axes | None, table: pd.DataFrame) -> None:
+    for axis, ax in (("left", left), ("right", right)):
+        part = table[table.axis == axis]
+        groups = [group for _, group in part.groupby(["curve", "segment"], sort=False)]
+        lines = data_lines(ax) if ax else []
+        assert len(lines) == len(groups), axis
+        for line, group in zip(lines, groups, strict=True):
+            assert np.array_equal(line.get_xdata(), group.x), (axis, group.segment)
+            assert np.array_equal(line.get_ydata(), group.y), (axis, group.segment)
+        if axis == "left":
+            labels = [str(line.get_label()) for line in lines]
+            named = [label for label in labels if not label.startswith("_")]
+            curves = [group.curve.iloc[0] for group in groups]
+            # A curve may be named once, or at each of its lines.
+            assert named in (curves, list(dict.fromkeys(curves)))
+            _check_bands(ax, [group for group in groups if group.low.notna().any()])
+
+
+def _check_bands(ax: Axes, groups: list[pd.DataFrame]) -> None:
+    bands = [item for item in ax.collections if isinstance(item, PolyCollection)]
+    assert len(bands) == len(groups)
+    for band, group in zip(bands, groups, strict=True):
+        corners = {(x, y) for x, y in band.get_paths()[0].vertices.tolist()}
+        for edge in ("low", "high"):
+            assert {*zip(group.x, group[edge], strict=True)} <= corners
+        assert (group.low <= group.y).all() and (group.y <= group.high).all()
+
+
+def _check_error_bars(ax: Axes, table: pd.DataFrame) -> None:
+    groups = [group for _, group in table.groupby("curve", sort=False)]
+    found = [each for each in ax.containers if len(each.lines[0].get_xdata())]
+    assert len(found) == len(groups)
+    for container, group in zip(found, groups, strict=True):
+        points, _, (bars,) = container.lines
+        assert container.get_label() == group.curve.iloc[0]
+        assert np.array_equal(points.get_xdata(), group.x)
+        assert np.array_equal(points.get_ydata(), group.y)
+        ends = np.array([bar[:, 1] for bar in bars.get_segments()])
+        assert np.allclose(ends, group[["low", "high"]], rtol=1e-12)
+
+
+def _check_surface(ax: Axes, table: pd.DataFrame) -> None:
+    grid = table[table.point == "grid"].pivot(index="y", columns="x", values="loss")
+    drawn = [item for item in ax.collections if isinstance(item, ContourSet)]
+    assert [found.filled for found in drawn] == [True, False]
+    lowest, *_, highest = drawn[0].levels
+    assert lowest <= grid.min().min() + 1e-9 and grid.max().max() <= highest + 1e-9
+    empty = plt.figure().subplots()
+    for found in drawn:
+        draw = empty.contourf if found.filled else empty.contour
+        same = draw(grid.columns, grid.index, grid, found.levels)
+        for one, other in zip(found.get_paths(), same.get_paths(), strict=True):
+            assert np.array_equal(one.vertices, other.vertices)
+    plt.close(empty.figure)
+    points = table[table.point != "grid"].set_index("point")
+    lines = {str(line.get_label()).split()[0]: line for line in ax.get_lines()}
+    assert set(lines) == set(points.index)
+    for name, line in lines.items():
+        (x,), (y,) = line.get_data()
+        assert (x, y) == tuple(points.loc[name, ["x", "y"]])
