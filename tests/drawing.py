@@ -1,5 +1,6 @@
 """Figures drawn from inputs that are made up, in the real formats, and what was drawn."""
 
+import shutil
 from contextlib import chdir
 from pathlib import Path
 from zlib import crc32
@@ -8,26 +9,59 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.contour import ContourSet
 from matplotlib.figure import Figure as Picture
 from matplotlib.lines import Line2D
+from ptq_dynamics.config import load
 from ptq_dynamics.content import write_atomically
 from ptq_dynamics.figures import panels
+from ptq_dynamics.figures.layouts.landscapes import MARKS
 from ptq_dynamics.geometry.settings import GRID, POINTS, SCORES
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.execute import execute
+from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.specification import Job
+from ptq_dynamics.measure.joining import join
 from ptq_dynamics.measure.settings import FULL_PRECISION, LAYERS, LOSSES, VALUES, Series
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.trajectories import trajectory
 from ptq_dynamics.trajectories.schedules import learning_rate, phase
 from ptq_dynamics.trajectories.trajectory import CURVE, Checkpoint
 from safetensors.numpy import save_file
-from support import log_of, specification
+from support import ROOT, edit_yaml, log_of, specification
 
 BLOCKS = 24
+# What every layout draws, besides its curves and quantizers.
+LAYOUTS = {
+    "over_tokens": {"metrics": ["quantization_error"]},
+    "dynamics": {"metrics": ["quantization_error", "gradient_norm", "eigenvalues"]},
+    "losses": {"metrics": ["loss"]},
+    "parametric": {"metrics": ["quantization_error", "loss"]},
+    "ends": {"metrics": ["loss_increase"]},
+    "flatness": {"metrics": ["quantization_error", "sharpness"]},
+    "landscapes": {"landscape": {"previous": "2/190"}},
+    "pca": {"components": 2},
+}
+
+
+def figure(layout, curves, quantizers, **others):
+    """A figure as it stands in config/figures.yaml."""
+    found = {"title": "A title", "caption": "A caption", "layout": layout, "curves": curves}
+    found |= {"quantizers": [] if layout == "pca" else quantizers}
+    return {**found, **LAYOUTS[layout], **others}
+
+
+def planned(folder, figures, scale="laptop", **changes):
+    """The plan of these figures alone, with changes to other files under config/."""
+    config = folder / "config"
+    shutil.copytree(ROOT / "config", config, dirs_exist_ok=True)
+    for file, change in changes.items():
+        edit_yaml(config / f"{file}.yaml", change)
+    (config / "figures.yaml").write_text(yaml.safe_dump(figures, sort_keys=False))
+    return Plan(load({"scale": scale, "seed": 100, "figures": "all"}, config), ROOT)
 
 
 def random(*names: object) -> np.random.Generator:
@@ -182,8 +216,8 @@ class Inputs:
 class Drawn:
     """Figures of a plan, each drawn once by its real job."""
 
-    def __init__(self, folder: Path, plan: Plan) -> None:
-        self.folder, self.plan = folder, plan
+    def __init__(self, folder: Path, plan: Plan, dpi: int = panels.SETTINGS["savefig.dpi"]) -> None:
+        self.folder, self.plan, self.dpi = folder, plan, dpi
         self.inputs = Inputs(folder, plan)
         self._pictures: dict[str, Picture] = {}
 
@@ -199,6 +233,7 @@ class Drawn:
             with pytest.MonkeyPatch.context() as patch, chdir(self.folder):
                 seen: list[Picture] = []
                 patch.setattr(panels.plt, "close", seen.append)
+                patch.setitem(panels.SETTINGS, "savefig.dpi", self.dpi)
                 status = execute(specification(job))
             assert status == 0, (self.folder / log_of(job)).read_text()[-2000:]
             (self._pictures[name],) = seen
@@ -210,6 +245,18 @@ class Drawn:
         self.picture(name)
         path = self.folder / self.job(name).folder / f"{name}.csv"
         return pd.read_csv(path, dtype={"curve": str, "segment": str, "panel": str})
+
+    def manifests(self, name: str) -> dict[str, list[Manifest]]:
+        """What the figure's job reads, with paths that are valid anywhere."""
+        inputs = self.job(name).inputs
+        return {
+            key: [manifest.read(self.folder / p) for p in paths] for key, paths in inputs.items()
+        }
+
+    def measurements(self, name: str) -> pd.DataFrame:
+        """The measurements that the figure is drawn from."""
+        self.picture(name)
+        return join(self.job(name).settings.series, self.manifests(name))
 
 
 # What was drawn, against the table
@@ -305,8 +352,9 @@ def _check_surface(ax: Axes, table: pd.DataFrame) -> None:
             assert np.array_equal(one.vertices, other.vertices)
     plt.close(empty.figure)
     points = table[table.point != "grid"].set_index("point")
-    lines = {str(line.get_label()).split()[0]: line for line in ax.get_lines()}
-    assert set(lines) == set(points.index)
+    names = {text: name for name, (_, text) in MARKS.items()}
+    lines = {names[str(line.get_label())]: line for line in ax.get_lines()}
+    assert set(lines) == set(points.index) == set(MARKS)
     for name, line in lines.items():
         (x,), (y,) = line.get_data()
         assert (x, y) == tuple(points.loc[name, ["x", "y"]])

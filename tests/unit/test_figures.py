@@ -4,7 +4,6 @@ import json
 import re
 from contextlib import chdir
 from itertools import combinations
-from pathlib import Path
 from string import ascii_lowercase
 
 import matplotlib.colors
@@ -14,9 +13,7 @@ from drawing import Drawn, check, data_lines, split
 from ptq_dynamics.config.figures import MOST_CURVES
 from ptq_dynamics.figures import panels
 from ptq_dynamics.figures.style import LINES
-from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.execute import execute
-from ptq_dynamics.measure.joining import join
 from ptq_dynamics.trajectories.schedules import learning_rate
 from support import artifacts, differing, plan, specification
 
@@ -49,12 +46,7 @@ def test_every_point_of_the_central_figures_has_an_error(drawn, name):
 
 
 def test_points_are_the_measurements(drawn):
-    table, job = drawn.table("fig04"), drawn.job("fig04")
-    with chdir(drawn.folder):
-        inputs = {
-            label: [manifest.read(Path(p)) for p in job.inputs[label]] for label in job.inputs
-        }
-        measured = join(job.settings.series, inputs)
+    table, measured = drawn.table("fig04"), drawn.measurements("fig04")
     errors = measured[measured.metric == "quantization_error"]
     errors = errors[errors.trajectory == "rainbow-036"].sort_values("step")
     points = table[(table.panel == "a") & (table.segment == "rainbow-036") & (table.axis == "left")]

@@ -1,0 +1,148 @@
+"""What a figure asks for: the jobs of its metrics, and one line where it cannot be drawn."""
+
+import pytest
+from drawing import figure, planned
+from ptq_dynamics.config.figures import MOST_CURVES
+from ptq_dynamics.problem import Problem
+
+ERROR, LOSS = "quantization_error", "loss"
+RUNS = ["constant-3e-3", "rainbow-036"]
+
+# Planning
+
+
+KINDS = {
+    (LOSS,): {"losses"},
+    (ERROR, "weight_mse"): {"losses", "layers"},
+    ("sharpness",): {"sharpness"},
+    ("hessian_trace", LOSS): {"losses", "sharpness"},
+    ("eigenvalues",): {"spectrum"},
+    ("weight_norm",): set(),
+}
+
+
+@pytest.mark.parametrize("metrics", KINDS, ids=" ".join)
+def test_a_figure_needs_the_jobs_of_its_metrics_alone(tmp_path, metrics):
+    quantizers = ["gptq-4bit"] if ERROR in metrics else []
+    curves = {"Stable": ["constant-3e-3"]}
+    found = figure("dynamics", curves, quantizers, metrics=list(metrics))
+    plan = planned(tmp_path, {"one": found})
+    kinds = {label.split()[0] for label in plan.figures.figure("one").inputs}
+    assert kinds == KINDS[metrics] | {"run"}
+
+
+def test_title_and_caption_are_no_part_of_a_job(tmp_path):
+    found = figure("losses", {"Stable": ["constant-3e-3"]}, ["int8"])
+    one, other = (
+        planned(tmp_path / name, {"one": {**found, **words}}).figures.figure("one").spec()
+        for name, words in (("a", {}), ("b", {"title": "Other", "caption": "words"}))
+    )
+    assert one == other
+
+
+# What cannot be drawn
+
+
+CURVES = {"One": ["constant-3e-3"]}
+REFUSED = {
+    "unknown layout": (
+        {**figure("over_tokens", CURVES, ["int8"]), "layout": "rainbow"},
+        ["layout", "'rainbow'", "'over_tokens'"],
+    ),
+    "unknown metric": (figure("losses", CURVES, [], metrics=["los"]), ["metrics.0", "'los'"]),
+    "metric of another layout": (
+        figure("over_tokens", CURVES, [], metrics=["sharpness"]),
+        ["metrics.0", "'sharpness'"],
+    ),
+    "metric twice": (
+        figure("losses", CURVES, [], metrics=[LOSS, LOSS]),
+        ["metrics", "has 'loss' twice"],
+    ),
+    "no metric": (figure("losses", CURVES, [], metrics=[]), ["metrics", "at least 1"]),
+    "quantizer twice": (
+        figure("over_tokens", CURVES, ["int8", "int8"]),
+        ["quantizers", "'int8' twice"],
+    ),
+    "no quantizer": (figure("over_tokens", CURVES, []), ["quantizers", ERROR]),
+    "idle quantizer": (
+        figure("over_tokens", CURVES, ["int8"], metrics=[LOSS]),
+        ["metrics", "int8"],
+    ),
+    "no curves": (figure("losses", {}, []), ["curves", "at least 1"]),
+    "empty curve": (figure("losses", {"One": []}, []), ["curves.One", "at least 1"]),
+    "too many curves": (
+        figure("losses", {f"Curve {n}": ["constant-3e-3"] for n in range(MOST_CURVES + 1)}, []),
+        ["curves", str(MOST_CURVES)],
+    ),
+    "landscape of two": (
+        figure("landscapes", {"One": RUNS[:2]}, ["int8"]),
+        ["curves.One", "at most 1"],
+    ),
+    "landscape unquantized": (figure("landscapes", CURVES, []), ["quantizers", "at least 1"]),
+    "landscape with metrics": (
+        figure("landscapes", CURVES, ["int8"], metrics=[LOSS]),
+        ["metrics", "at most 0"],
+    ),
+    "landscape beyond the start": (
+        figure("landscapes", {"One": ["wsd-3e-3"]}, ["int8"], landscape={"previous": "100/190"}),
+        ["landscape.previous", "wsd-3e-3", "nearest"],
+    ),
+    "landscape between checkpoints": (
+        figure("landscapes", {"One": ["wsd-3e-3"]}, ["int8"], landscape={"previous": "1/1900"}),
+        ["landscape.previous is 1 steps", "wsd-3e-3"],
+    ),
+    "option of another layout": (
+        figure("losses", CURVES, [], options={"losses_of": ["int8"]}),
+        ["options.losses_of", "allowed: against"],
+    ),
+    "share of no line": (
+        figure("losses", CURVES, [], options={"against": "share"}),
+        ["options.against", "constant-3e-3", "lawa-to-decay"],
+    ),
+    "losses of no quantizer": (
+        figure("parametric", CURVES, ["int8"], options={"losses_of": ["nf4"]}),
+        ["losses_of", "'nf4'", "int8"],
+    ),
+    "parametric without losses": (
+        figure("parametric", CURVES, ["int8"], metrics=[ERROR]),
+        ["metrics", LOSS],
+    ),
+    "flatness without curvature": (
+        figure("flatness", CURVES, ["int8"], metrics=[ERROR]),
+        ["metrics", "sharpness"],
+    ),
+    "norm of an average": (
+        figure("dynamics", {"One": ["lawa-20"]}, [], metrics=["weight_norm"]),
+        ["metrics", "weight_norm", "lawa-20"],
+    ),
+    "components of two models": (
+        figure("pca", {"One": ["constant-3e-3", "kumar-70m-wsd-13"]}, []),
+        ["curves", "kumar-70m"],
+    ),
+    "more components than checkpoints": (
+        figure("pca", CURVES, [], components=99),
+        ["components is 99"],
+    ),
+    "one component": (figure("pca", CURVES, [], components=1), ["components is 1", "2"]),
+    "components of losses": (figure("pca", CURVES, [], metrics=[LOSS]), ["metrics", "at most 0"]),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_figure_that_cannot_be_drawn_is_refused_in_one_line(tmp_path, case):
+    found, words = REFUSED[case]
+    with pytest.raises(Problem) as caught:
+        planned(tmp_path, {"one": found})
+    message = str(caught.value)
+    assert "config/figures.yaml: one" in message and "\n" not in message
+    missing = [word for word in words if word not in message]
+    assert not missing, f"{missing} not in: {message}"
+
+
+def test_quantizers_that_a_scale_takes_for_one_are_refused(tmp_path):
+    def take(scale):
+        scale["quantizers"] = {"gptq-4bit": "gptqmodel-4bit"}
+
+    found = figure("over_tokens", CURVES, ["gptq-4bit", "gptqmodel-4bit"])
+    with pytest.raises(Problem, match=r"one\.quantizers has gptq-4bit and gptqmodel-4bit, but"):
+        planned(tmp_path, {"one": found}, **{"scales/laptop": take})
