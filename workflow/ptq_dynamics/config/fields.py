@@ -1,12 +1,24 @@
 """What all types of configuration share."""
 
 import difflib
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import fields
 from fractions import Fraction
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
+
+Values = TypeVar("Values", bound=Sequence[Any])
 
 SCALES = ("smoke", "laptop", "gpu", "paper")
 
@@ -24,6 +36,17 @@ class Strict(BaseModel):
         if isinstance(data, dict):
             _require_known(data, list(cls.model_fields))
         return data
+
+
+def _once(values: Values) -> Values:
+    twice = [value for value, count in Counter(values).items() if count > 1]
+    if twice:
+        raise ValueError(f"has {twice[0]!r} twice; name it once")
+    return values
+
+
+# Of a list: no value is there twice.
+Once = AfterValidator(_once)
 
 
 def keys_of(kinds: Any, by: str) -> BeforeValidator:

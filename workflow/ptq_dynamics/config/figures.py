@@ -4,8 +4,8 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ptq_dynamics.config.fields import Share, Strict
-from ptq_dynamics.config.queries import QUANTIZED, Evaluated, Metric, Once, Query
+from ptq_dynamics.config.fields import Once, Share, Strict
+from ptq_dynamics.config.queries import QUANTIZED, Evaluated, Metric, Query
 
 # As many as there are styles of lines.
 MOST_CURVES = 8

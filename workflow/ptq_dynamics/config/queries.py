@@ -1,15 +1,12 @@
 """What is asked of the trajectories: the types of config/config.yaml and backends.yaml, and the
 query that figures are made of."""
 
-from collections import Counter
 from itertools import chain
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from ptq_dynamics.config.fields import Strict
-
-Names = TypeVar("Names", bound=tuple[str, ...])
+from ptq_dynamics.config.fields import Once, Strict
 
 
 def _words(value: Any) -> Any:
@@ -32,16 +29,6 @@ Metric = Literal[
 ]
 # Metrics of quantized weights beside those in full precision.
 QUANTIZED = frozenset({"quantization_error", "loss_increase", "weight_mse", "output_mse"})
-
-
-def _once(names: Names) -> Names:
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise ValueError(f"has {twice[0]!r} twice; name it once")
-    return names
-
-
-Once = AfterValidator(_once)
 
 
 class Query(Strict):

@@ -7,14 +7,14 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from ptq_dynamics.config.averages import Average
-from ptq_dynamics.config.fields import Count, Rate, Share, Strict
+from ptq_dynamics.config.fields import Count, Once, Rate, Share, Strict
 from ptq_dynamics.config.kinds import Optimizer, Point, RunDefaults, Timeline, Trajectory, require
 from ptq_dynamics.config.names import Named
 from ptq_dynamics.config.scale import ModelShape
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories.trajectory import step_id
 
-Seeds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+Seeds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), Once]
 CooldownShape = Literal["linear", "1-sqrt"]
 
 
@@ -102,7 +102,7 @@ class Whole(Run):
 
     def seeds_in(self, timeline: Timeline) -> tuple[int, ...]:
         """Its own, or the configuration's."""
-        return tuple(self.seeds) if self.seeds else timeline.seeds
+        return self.seeds or timeline.seeds
 
     def ends(self, timeline: Timeline) -> tuple[int, int]:
         """From 0 to its length."""
@@ -174,7 +174,7 @@ class Branch(Run):
 
     def seeds_in(self, timeline: Timeline) -> tuple[int, ...]:
         """Its own, or its trunk's."""
-        return tuple(self.seeds) if self.seeds else super().seeds_in(timeline)
+        return self.seeds or super().seeds_in(timeline)
 
     def ends(self, timeline: Timeline) -> tuple[int, int]:
         """From where it branches off to the end of its cooldown."""
