@@ -4,9 +4,10 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import chdir
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from subprocess import CompletedProcess, run
 from typing import Any
@@ -17,9 +18,11 @@ from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.specification import Job
+from ptq_dynamics.measure.settings import FULL_PRECISION
 from ptq_dynamics.plan import Plan
 
 ROOT = Path(__file__).resolve().parent.parent
+PROBES = ("sharpness", "spectrum")
 
 # What the tiny configuration has besides everything under config/: scale smoke with a smaller model
 # and other text, and runs of a few steps.
@@ -73,9 +76,37 @@ def tiny_config(folder: Path) -> Path:
     return config
 
 
-def plan(scale: str, config: Path = ROOT / "config", seed: int = 100) -> Plan:
-    """The plan of everything under a configuration folder at one scale."""
-    return Plan(load({"scale": scale, "seed": seed, "figures": "all"}, config), ROOT)
+def figure(
+    layout: str, curves: Mapping[str, Sequence[str]], metrics: Sequence[str], **others: Any
+) -> dict[str, Any]:
+    """An entry of config/figures.yaml."""
+    query = {"curves": dict(curves), "metrics": list(metrics), **others}
+    return {"title": "A title", "caption": "A caption.", "layout": layout, **query}
+
+
+def plan(
+    scale: str, config: Path = ROOT / "config", seed: int = 100, figures: Sequence[str] = ()
+) -> Plan:
+    """The plan of everything under a configuration folder at one scale, or of some figures."""
+    chosen = {"scale": scale, "seed": seed, "figures": list(figures) or "all"}
+    return Plan(load(chosen, config), ROOT)
+
+
+def jobs_of(
+    plan: Plan, names: Iterable[str], quantizers: Sequence[str], probes: Sequence[str] = PROBES
+) -> Iterator[Job]:
+    """Every job that makes and measures some trajectories at all their seeds, and their corpora."""
+    timeline = plan.site.timeline
+    yield from (plan.corpora.corpus(name) for name in plan.site.config.scale.corpora)
+    for name in names:
+        for seed in timeline.seeds_of(name):
+            yield from plan.trajectories.makers(name, seed)
+        for seed, shard in product(timeline.seeds_of(name), timeline.shards(name)):
+            yield from (plan.geometry.curvature(name, probe, shard, seed) for probe in probes)
+            yield plan.losses.evaluate(name, FULL_PRECISION, shard, seed)
+            for quantizer in quantizers:
+                yield plan.quantization.quantize(name, quantizer, shard, seed)
+                yield plan.losses.evaluate(name, quantizer, shard, seed)
 
 
 @dataclass
@@ -94,6 +125,20 @@ class Workspace:
         """Run a job that must succeed; its manifest."""
         status = self.attempt(job, **changes)
         assert status == 0, (self.folder / log_of(job)).read_text()[-2000:]
+        return self.manifest(job)
+
+    def make(self, job: Job, others: Iterable[Job]) -> Manifest:
+        """Run a job after those of the others that it needs and that have not been run."""
+        makers = {other.manifest: other for other in others}
+        waiting = [job]
+        while waiting:
+            absent = [path for path in waiting[-1].needs if not (self.folder / path).exists()]
+            if absent:
+                waiting += [makers[path] for path in absent]
+            elif not (self.folder / waiting[-1].manifest).exists():
+                self.build(waiting.pop())
+            else:
+                waiting.pop()
         return self.manifest(job)
 
     def manifest(self, job: Job) -> Manifest:

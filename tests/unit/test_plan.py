@@ -3,17 +3,14 @@
 import json
 import re
 from functools import cache
-from itertools import chain, pairwise, product
+from itertools import chain, pairwise
 
 import pytest
-from ptq_dynamics.config import SCALES, Branch, load
+from ptq_dynamics.config import SCALES, Branch
 from ptq_dynamics.content import canonical
-from ptq_dynamics.plan import Plan
 from ptq_dynamics.trajectories.schedules import Constant, Wsd
 from ptq_dynamics.trajectories.settings import OptimizerSettings, Shape
-from support import ROOT, plan
-
-PROBES = ("sharpness", "spectrum")
+from support import PROBES, ROOT, jobs_of, plan
 
 
 @cache
@@ -28,19 +25,9 @@ def train(name, scale="paper"):
 def jobs(scale):
     """Every job that the figures and their measurements need."""
     found = at(scale)
-    timeline = found.site.timeline
-    yield found.corpora.corpus("main")
     yield found.figures.collect()
     yield from (found.figures.figure(name) for name in found.figures.chosen)
-    for name in timeline.names:
-        for seed in timeline.seeds_of(name):
-            yield from found.trajectories.makers(name, seed)
-        for seed, shard in product(timeline.seeds_of(name), timeline.shards(name)):
-            yield from (found.geometry.curvature(name, probe, shard, seed) for probe in PROBES)
-            for quantizer in ("fp", "gptq-4bit", "rtn-3bit"):
-                yield found.losses.evaluate(name, quantizer, shard, seed)
-                if quantizer != "fp":
-                    yield found.quantization.quantize(name, quantizer, shard, seed)
+    yield from jobs_of(found, found.site.timeline.names, ["gptq-4bit", "rtn-3bit"])
 
 
 # The paper's numbers (section 4)
@@ -307,5 +294,4 @@ def test_targets_are_the_chosen_figures_and_with_all_the_table():
     pictures = {f"figures/smoke/fig04.{kind}" for kind in ("pdf", "png", "csv")}
     assert pictures <= targets
     assert "results/smoke/measurements.csv" in targets
-    chosen = load({"scale": "smoke", "seed": 100, "figures": ["fig04"]}, ROOT / "config")
-    assert set(Plan(chosen, ROOT).figures.targets()) == pictures
+    assert set(plan("smoke", figures=["fig04"]).figures.targets()) == pictures
