@@ -27,7 +27,7 @@ unit: $(INSTALLED)
 
 lint: $(INSTALLED)
 	@$(VENV)/bin/ruff check -q . && $(VENV)/bin/ruff format -q --check .
-	@$(VENV)/bin/snakefmt --check Snakefile workflow/rules
+	@$(VENV)/bin/snakefmt --check Snakefile workflow/Snakefile workflow/rules
 	@$(VENV)/bin/mypy
 
 backends: $(INSTALLED)  ## install GPTQModel and AutoGPTQ, and compare them with llm-compressor

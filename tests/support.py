@@ -1,5 +1,6 @@
 """What several test modules share: a tiny configuration and a workspace that builds its jobs."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -156,9 +157,17 @@ def specification(job: Job, **changes: Any) -> dict[str, Any]:
     return {**spec, "settings": {**spec["settings"], **changes}}
 
 
+def job_file(folder: Path, spec: Mapping[str, Any]) -> str:
+    """The specification as the file that a process in `folder` reads it from."""
+    name = hashlib.sha256(json.dumps(spec).encode()).hexdigest()[:16]
+    path = folder / f".job-{name}.json"
+    path.write_text(json.dumps(spec))
+    return str(path)
+
+
 def log_of(job: Job) -> str:
     """Path of a job's log."""
-    return f"{job.folder}/.{job.stem + '.' if job.stem else ''}log"
+    return str(job.paths.log)
 
 
 def visible(folder: Path) -> dict[str, bytes]:

@@ -13,14 +13,17 @@ from subprocess import PIPE, Popen
 from subprocess import run as run_process
 
 import pytest
-from ptq_dynamics.content import canonical, sha256
+from ptq_dynamics.content import sha256
 from ptq_dynamics.jobs.execute import execute
+from ptq_dynamics.jobs.run import main
 from ptq_dynamics.jobs.warm import client, launch
 from support import (
+    ROOT,
     Workspace,
     artifacts,
     copy_results,
     differing,
+    job_file,
     log_of,
     python,
     specification,
@@ -249,6 +252,52 @@ def test_a_checkpoint_that_is_not_in_the_trajectory_is_a_problem(with_trunk, cap
     assert "has no checkpoint at step 5 (it has 12, from 2 to 24)" in line
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "is missing; Snakemake writes it when it starts a build, so run snakemake again"),
+        ("{", "neither a specification nor a record"),
+        ("[]", "neither a specification nor a record"),
+        ('{"job": {}}', "neither a specification nor a record ('stage')"),
+    ],
+    ids=["missing", "truncated", "list", "empty"],
+)
+def test_a_file_that_is_no_job_is_one_line(tmp_path, capsys, text, words):
+    path = tmp_path / "job.json"
+    if text is not None:
+        path.write_text(text)
+    assert main(["--job", str(path)]) == 1
+    line = one_error(capsys.readouterr().err)
+    assert line.startswith(f"error: {path} is no job: ") and words in line
+
+
+def test_a_job_that_was_planned_with_other_code_does_not_run(here, capsys):
+    """Its result would be labelled with code that did not make it."""
+    spec = specification(here.plan.train("trunk"))
+    for other, words in (
+        (
+            {"code": {**spec["code"], "ptq_dynamics.trajectories.schedules": "0" * 16}},
+            "ptq_dynamics.trajectories.schedules in",
+        ),
+        ({"code": {**spec["code"], "ptq_dynamics.gone": "0" * 16}}, "ptq_dynamics.gone in"),
+        ({"environment": {**spec["environment"], "torch": "1.0"}}, "planned with 1.0"),
+    ):
+        with chdir(here.folder):
+            assert execute({**spec, **other}) == 1
+        assert words in one_error(capsys.readouterr().err)
+    assert visible(here.folder / spec["folder"]) == {}
+
+
+def test_a_job_does_not_run_the_code_of_another_checkout(here, capsys):
+    spec = specification(here.plan.train("trunk"))
+    (here.folder / "workflow/ptq_dynamics").mkdir(parents=True)
+    with chdir(here.folder):
+        assert execute(spec) == 1
+    line = one_error(capsys.readouterr().err)
+    assert f"the code that runs is that of another checkout, {ROOT};" in line
+    assert visible(here.folder / spec["folder"]) == {}
+
+
 # Full disk
 
 FULL_DISK = """
@@ -371,9 +420,8 @@ def wait_until(condition, what, patience=60):
 
 def start_job(here, job):
     """The job in a process of its own, which hands it to the warm process."""
-    path = here.folder / "job.json"
-    path.write_text(canonical(specification(job)))
-    command = [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", path.read_text()]
+    file = job_file(here.folder, specification(job))
+    command = [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", file]
     return Popen(command, cwd=here.folder, stderr=PIPE, text=True)
 
 
@@ -443,8 +491,8 @@ def test_a_plain_process_serves_where_there_is_no_warm_one(workspace, trunk, tmp
     workspace.build(measured)
     copy_results(workspace.folder, tmp_path, [evaluated.folder])
     nowhere = {client.VARIABLE: str(tmp_path / "no-socket")}
-    arguments = ["-m", "ptq_dynamics.jobs.run", "--job", canonical(specification(measured))]
-    done = python(arguments, tmp_path, nowhere)
+    record = workspace.folder / measured.paths.record
+    done = python(["-m", "ptq_dynamics.jobs.run", "--job", str(record)], tmp_path, nowhere)
     assert done.returncode == 0, done.stderr
     expected = artifacts(workspace.folder / measured.folder)
     assert expected and not differing(expected, artifacts(tmp_path / measured.folder))

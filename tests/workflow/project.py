@@ -13,7 +13,7 @@ from subprocess import CompletedProcess, run
 from typing import Any
 
 from ptq_dynamics.plan import Plan
-from support import ROOT, plan
+from support import ROOT, job_file, plan
 
 # Another selection, or all, for one call: SMOKE_FIGURES=all pytest tests/workflow
 FIGURES = os.environ.get("SMOKE_FIGURES", "fig04 fig06 fig07")
@@ -132,7 +132,7 @@ class Project:
 def run_job(project: Project, folder: Path, job: Mapping[str, Any]) -> CompletedProcess[str]:
     """Run one job in a process of its own, in another folder than the project's."""
     return run(
-        [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", json.dumps(job)],
+        [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", job_file(folder, job)],
         cwd=folder,
         env=project.variables(),
         capture_output=True,

@@ -1,6 +1,5 @@
 """Kills, damage and wrong names: nothing is lost, nothing half looks whole, one line says why."""
 
-import json
 import os
 import random
 import shutil
@@ -12,8 +11,8 @@ from subprocess import DEVNULL, PIPE, Popen
 import pytest
 from project import SNAKEMAKE, Project, recorded_job, run_job
 from ptq_dynamics.jobs import manifest
-from ptq_dynamics.jobs.execute import Paths
-from support import artifacts, copy_results, differing, visible
+from ptq_dynamics.jobs.paths import Paths
+from support import artifacts, copy_results, differing, job_file, visible
 
 TRUNK = "results/smoke/train/constant-3e-3"
 KILLS = 6
@@ -22,7 +21,7 @@ KILLS = 6
 def start(project, folder, job):
     """A job in a process group of its own."""
     return Popen(
-        [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", json.dumps(job)],
+        [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", job_file(folder, job)],
         cwd=folder,
         env=project.variables(),
         stdout=DEVNULL,
@@ -67,7 +66,7 @@ def test_a_run_that_is_killed_anywhere_ends_with_the_same_bits(built, alone, see
     """kill -9 at random moments of a run that saves its state after every update."""
     moments = random.Random(seed)
     job = recorded_job(built, TRUNK)
-    command = [sys.executable, "-c", EAGER, "--job", json.dumps(job)]
+    command = [sys.executable, "-c", EAGER, "--job", job_file(alone, job)]
     checkpoints = alone / TRUNK
     steps, killed = [], 0
     for _ in range(40):
@@ -135,7 +134,7 @@ def test_a_run_that_is_killed_before_its_first_state_begins_again(built, alone, 
 def test_an_interrupt_is_one_line(built, alone):
     job = recorded_job(built, TRUNK)
     process = Popen(
-        [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", json.dumps(job)],
+        [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", job_file(alone, job)],
         cwd=alone,
         env=built.variables(),
         stdout=DEVNULL,
@@ -296,7 +295,7 @@ def test_the_remedy_mends_it(built, damaged):
     weights = sorted((damaged / TRUNK).glob("step-*/model.safetensors"))[-1]
     weights.write_bytes(weights.read_bytes()[:-50])
     job = recorded_job(built, TRUNK)
-    (damaged / job["folder"] / Paths(job).manifest.name).unlink()
+    (damaged / Paths.of(job).manifest).unlink()
     assert run_job(built, damaged, job).returncode == 0
     assert not differing(artifacts(built.folder / TRUNK), artifacts(damaged / TRUNK))
 

@@ -9,6 +9,7 @@ import yaml
 from rich.console import Console
 
 from ptq_dynamics import config
+from ptq_dynamics.jobs import checkout
 from ptq_dynamics.problem import Problem
 
 
@@ -21,6 +22,7 @@ def main() -> int:
     verbs.add_parser("schema", help="write the JSON schemas of the files under config/")
     arguments = parser.parse_args()
     try:
+        checkout.check(Path())
         match arguments.verb:
             case "config":
                 _print_config(arguments.scale)

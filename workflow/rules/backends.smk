@@ -1,37 +1,42 @@
 # Tools with environments of their own, and how they compare.
 
 
+ENVIRONMENT = Paths.at("envs/{tool}")
+environment_job = lambda w: plan.quantization.environment(w.tool)
+
+
 rule environment:
     output:
-        "envs/{tool}/manifest.json",
-        "envs/{tool}/record.json",
+        ENVIRONMENT.published,
     log:
-        "envs/{tool}/.log",
+        ENVIRONMENT.log,
     conda:
         "../../envs/main.yaml"
     params:
-        job=lambda w: plan.quantization.environment(w.tool).spec(),
+        job=lambda w: handover.file(environment_job(w)),
     shell:
-        "python -m ptq_dynamics.jobs.run --job {params.job:q}"
+        RUN
+
+
+COMPARISON = plan.backends.comparison()
 
 
 rule comparison:
     input:
-        plan.backends.comparison().needs,
+        COMPARISON.needs,
     output:
-        f"{RESULTS}/backends/manifest.json",
-        f"{RESULTS}/backends/record.json",
+        COMPARISON.paths.published,
     log:
-        f"{RESULTS}/backends/.log",
+        COMPARISON.paths.log,
     conda:
         "../../envs/main.yaml"
     params:
-        job=plan.backends.comparison().spec(),
+        job=lambda w: handover.file(COMPARISON),
     shell:
-        "python -m ptq_dynamics.jobs.run --job {params.job:q}"
+        RUN
 
 
 rule backends:
     input:
-        plan.backends.comparison().outputs,
+        COMPARISON.outputs,
     localrule: True

@@ -1,24 +1,25 @@
 # Figures, and a target of its own for each: snakemake fig04
 
 
+FIGURE = Paths.at(plan.site.pictures, "{figure}")
+figure_job = lambda w: plan.figures.figure(w.figure)
+
+
 rule figure:
     input:
-        lambda w: plan.figures.figure(w.figure).needs,
+        lambda w: figure_job(w).needs,
     output:
-        f"{plan.site.pictures}/{{figure}}.pdf",
-        f"{plan.site.pictures}/{{figure}}.png",
-        f"{plan.site.pictures}/{{figure}}.csv",
-        f"{plan.site.pictures}/{{figure}}.manifest.json",
-        f"{plan.site.pictures}/{{figure}}.record.json",
+        *(f"{plan.site.pictures}/{{figure}}.{kind}" for kind in ("pdf", "png", "csv")),
+        FIGURE.published,
     log:
-        f"{plan.site.pictures}/.{{figure}}.log",
+        FIGURE.log,
     priority: 20
     conda:
         "../../envs/main.yaml"
     params:
-        job=lambda w: plan.figures.figure(w.figure).spec(),
+        job=lambda w: handover.file(figure_job(w)),
     shell:
-        "python -m ptq_dynamics.jobs.run --job {params.job:q}"
+        RUN
 
 
 for name in plan.site.config.figures:

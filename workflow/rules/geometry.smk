@@ -1,60 +1,69 @@
 # The loss around checkpoints: curvature, landscapes, and where trajectories lie.
 
 
+CURVATURE = Paths.at(
+    f"{RESULTS}/curvature/{{trajectory}}/seed-{{seed}}/{{probe}}/{{shard}}"
+)
+curvature_job = lambda w: plan.geometry.curvature(
+    w.trajectory, w.probe, w.shard, int(w.seed)
+)
+
+
 rule curvature:
     input:
-        lambda w: plan.geometry.curvature(
-            w.trajectory, w.probe, w.shard, int(w.seed)
-        ).needs,
+        lambda w: curvature_job(w).needs,
     output:
-        f"{RESULTS}/curvature/{{trajectory}}/seed-{{seed}}/{{probe}}/{{shard}}/manifest.json",
-        f"{RESULTS}/curvature/{{trajectory}}/seed-{{seed}}/{{probe}}/{{shard}}/record.json",
+        CURVATURE.published,
     log:
-        f"{RESULTS}/curvature/{{trajectory}}/seed-{{seed}}/{{probe}}/{{shard}}/.log",
+        CURVATURE.log,
     conda:
         "../../envs/main.yaml"
     threads: THREADS
     params:
-        job=lambda w: plan.geometry.curvature(
-            w.trajectory, w.probe, w.shard, int(w.seed)
-        ).spec(),
+        job=lambda w: handover.file(curvature_job(w)),
     shell:
-        "python -m ptq_dynamics.jobs.run --job {params.job:q}"
+        RUN
+
+
+LANDSCAPE = Paths.at(
+    f"{RESULTS}/landscape/{{trajectory}}/seed-{{seed}}/{{quantizer}}/back-{{steps}}"
+)
+landscape_job = lambda w: plan.geometry.landscape(
+    w.trajectory, w.quantizer, int(w.steps), int(w.seed)
+)
 
 
 rule landscape:
     input:
-        lambda w: plan.geometry.landscape(
-            w.trajectory, w.quantizer, int(w.steps), int(w.seed)
-        ).needs,
+        lambda w: landscape_job(w).needs,
     output:
-        f"{RESULTS}/landscape/{{trajectory}}/seed-{{seed}}/{{quantizer}}/back-{{steps}}/manifest.json",
-        f"{RESULTS}/landscape/{{trajectory}}/seed-{{seed}}/{{quantizer}}/back-{{steps}}/record.json",
+        LANDSCAPE.published,
     log:
-        f"{RESULTS}/landscape/{{trajectory}}/seed-{{seed}}/{{quantizer}}/back-{{steps}}/.log",
+        LANDSCAPE.log,
     conda:
         "../../envs/main.yaml"
     threads: THREADS
     params:
-        job=lambda w: plan.geometry.landscape(
-            w.trajectory, w.quantizer, int(w.steps), int(w.seed)
-        ).spec(),
+        job=lambda w: handover.file(landscape_job(w)),
     shell:
-        "python -m ptq_dynamics.jobs.run --job {params.job:q}"
+        RUN
+
+
+COMPONENTS = Paths.at(f"{RESULTS}/components/{{figure}}")
+components_job = lambda w: plan.figures.components(w.figure)
 
 
 rule components:
     input:
-        lambda w: plan.figures.components(w.figure).needs,
+        lambda w: components_job(w).needs,
     output:
-        f"{RESULTS}/components/{{figure}}/manifest.json",
-        f"{RESULTS}/components/{{figure}}/record.json",
+        COMPONENTS.published,
     log:
-        f"{RESULTS}/components/{{figure}}/.log",
+        COMPONENTS.log,
     conda:
         "../../envs/main.yaml"
     threads: THREADS
     params:
-        job=lambda w: plan.figures.components(w.figure).spec(),
+        job=lambda w: handover.file(components_job(w)),
     shell:
-        "python -m ptq_dynamics.jobs.run --job {params.job:q}"
+        RUN

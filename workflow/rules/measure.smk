@@ -1,39 +1,44 @@
 # Losses of full-precision and quantized checkpoints, and the table of all measurements.
 
 
+EVALUATE = Paths.at(
+    f"{RESULTS}/evaluate/{{trajectory}}/seed-{{seed}}/{{method}}/{{shard}}"
+)
+evaluate_job = lambda w: plan.losses.evaluate(
+    w.trajectory, w.method, w.shard, int(w.seed)
+)
+
+
 rule evaluate:
     input:
-        lambda w: plan.losses.evaluate(
-            w.trajectory, w.method, w.shard, int(w.seed)
-        ).needs,
+        lambda w: evaluate_job(w).needs,
     output:
-        f"{RESULTS}/evaluate/{{trajectory}}/seed-{{seed}}/{{method}}/{{shard}}/manifest.json",
-        f"{RESULTS}/evaluate/{{trajectory}}/seed-{{seed}}/{{method}}/{{shard}}/record.json",
+        EVALUATE.published,
     log:
-        f"{RESULTS}/evaluate/{{trajectory}}/seed-{{seed}}/{{method}}/{{shard}}/.log",
+        EVALUATE.log,
     conda:
         "../../envs/main.yaml"
     threads: THREADS
     params:
-        job=lambda w: plan.losses.evaluate(
-            w.trajectory, w.method, w.shard, int(w.seed)
-        ).spec(),
+        job=lambda w: handover.file(evaluate_job(w)),
     shell:
-        "python -m ptq_dynamics.jobs.run --job {params.job:q}"
+        RUN
+
+
+COLLECT = plan.figures.collect()
 
 
 rule collect:
     input:
-        plan.figures.collect().needs,
+        COLLECT.needs,
     output:
-        f"{RESULTS}/measurements.csv",
-        f"{RESULTS}/measurements.manifest.json",
-        f"{RESULTS}/measurements.record.json",
+        COLLECT.outputs,
+        COLLECT.paths.published,
     log:
-        f"{RESULTS}/.measurements.log",
+        COLLECT.paths.log,
     conda:
         "../../envs/main.yaml"
     params:
-        job=plan.figures.collect().spec(),
+        job=lambda w: handover.file(COLLECT),
     shell:
-        "python -m ptq_dynamics.jobs.run --job {params.job:q}"
+        RUN

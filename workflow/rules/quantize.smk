@@ -1,22 +1,25 @@
 # Quantized checkpoints, one job for every trajectory, seed, quantizer and shard.
 
 
+QUANTIZE = Paths.at(
+    f"{RESULTS}/quantize/{{trajectory}}/seed-{{seed}}/{{quantizer}}/{{shard}}"
+)
+quantize_job = lambda w: plan.quantization.quantize(
+    w.trajectory, w.quantizer, w.shard, int(w.seed)
+)
+
+
 rule quantize:
     input:
-        lambda w: plan.quantization.quantize(
-            w.trajectory, w.quantizer, w.shard, int(w.seed)
-        ).needs,
+        lambda w: quantize_job(w).needs,
     output:
-        f"{RESULTS}/quantize/{{trajectory}}/seed-{{seed}}/{{quantizer}}/{{shard}}/manifest.json",
-        f"{RESULTS}/quantize/{{trajectory}}/seed-{{seed}}/{{quantizer}}/{{shard}}/record.json",
+        QUANTIZE.published,
     log:
-        f"{RESULTS}/quantize/{{trajectory}}/seed-{{seed}}/{{quantizer}}/{{shard}}/.log",
+        QUANTIZE.log,
     conda:
         "../../envs/main.yaml"
     threads: THREADS
     params:
-        job=lambda w: plan.quantization.quantize(
-            w.trajectory, w.quantizer, w.shard, int(w.seed)
-        ).spec(),
+        job=lambda w: handover.file(quantize_job(w)),
     shell:
-        "python -m ptq_dynamics.jobs.run --job {params.job:q}"
+        RUN

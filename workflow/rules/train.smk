@@ -1,51 +1,60 @@
 # Trajectories: corpora, the runs trained on them, and averages of their checkpoints.
 
 
+CORPUS = Paths.at(f"{RESULTS}/corpus/{{corpus}}")
+corpus_job = lambda w: plan.corpora.corpus(w.corpus)
+
+
 rule corpus:
     output:
-        f"{RESULTS}/corpus/{{corpus}}/manifest.json",
-        f"{RESULTS}/corpus/{{corpus}}/record.json",
+        CORPUS.published,
     log:
-        f"{RESULTS}/corpus/{{corpus}}/.log",
+        CORPUS.log,
     conda:
         "../../envs/main.yaml"
     threads: workflow.cores
     params:
-        job=lambda w: plan.corpora.corpus(w.corpus).spec(),
+        job=lambda w: handover.file(corpus_job(w)),
     shell:
-        "python -m ptq_dynamics.jobs.run --job {params.job:q}"
+        RUN
+
+
+TRAIN = Paths.at(f"{RESULTS}/train/{{run}}/seed-{{seed}}")
+train_job = lambda w: plan.trajectories.train(w.run, int(w.seed))
 
 
 rule train:
     input:
-        lambda w: plan.trajectories.train(w.run, int(w.seed)).needs,
+        lambda w: train_job(w).needs,
     output:
-        f"{RESULTS}/train/{{run}}/seed-{{seed}}/manifest.json",
-        f"{RESULTS}/train/{{run}}/seed-{{seed}}/record.json",
+        TRAIN.published,
     log:
-        f"{RESULTS}/train/{{run}}/seed-{{seed}}/.log",
+        TRAIN.log,
     priority: 10
     conda:
         "../../envs/main.yaml"
     threads: THREADS
     params:
-        job=lambda w: plan.trajectories.train(w.run, int(w.seed)).spec(),
+        job=lambda w: handover.file(train_job(w)),
     shell:
-        "python -m ptq_dynamics.jobs.run --job {params.job:q}"
+        RUN
+
+
+AVERAGE = Paths.at(f"{RESULTS}/average/{{average}}/seed-{{seed}}/{{shard}}")
+average_job = lambda w: plan.trajectories.average(w.average, w.shard, int(w.seed))
 
 
 rule average:
     input:
-        lambda w: plan.trajectories.average(w.average, w.shard, int(w.seed)).needs,
+        lambda w: average_job(w).needs,
     output:
-        f"{RESULTS}/average/{{average}}/seed-{{seed}}/{{shard}}/manifest.json",
-        f"{RESULTS}/average/{{average}}/seed-{{seed}}/{{shard}}/record.json",
+        AVERAGE.published,
     log:
-        f"{RESULTS}/average/{{average}}/seed-{{seed}}/{{shard}}/.log",
+        AVERAGE.log,
     conda:
         "../../envs/main.yaml"
     threads: THREADS
     params:
-        job=lambda w: plan.trajectories.average(w.average, w.shard, int(w.seed)).spec(),
+        job=lambda w: handover.file(average_job(w)),
     shell:
-        "python -m ptq_dynamics.jobs.run --job {params.job:q}"
+        RUN

@@ -1,8 +1,8 @@
 """Execute one job: the only place where results come into being.
 
-It checks the inputs, lets the stage write into a
-hidden work folder, and publishes the result: files first, then the record, the manifest last. What
-is interrupted before the manifest is written leaves no manifest, and so no result.
+It checks the code and the inputs, lets the stage write into a hidden work folder, and publishes the
+result: files first, then the record, the manifest last. What is interrupted before the manifest is
+written leaves no manifest, and so no result.
 """
 
 import contextlib
@@ -10,7 +10,6 @@ import datetime
 import errno
 import hashlib
 import importlib
-import json
 import os
 import shutil
 import sys
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ptq_dynamics.content import canonical, write_atomically
-from ptq_dynamics.jobs import manifest, record
+from ptq_dynamics.jobs import checkout, fingerprint, manifest, record
 from ptq_dynamics.jobs.context import Context, Progress
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import Paths
@@ -32,7 +31,7 @@ from ptq_dynamics.problem import Problem
 def execute(job: Mapping[str, Any]) -> int:
     """Run a job in this process and say in one line what went wrong, if anything did."""
     label = f"{job['stage']} {job['name']}"
-    paths = Paths(job)
+    paths = Paths.of(job)
     log: TextIO | None = None
     try:
         paths.folder.mkdir(parents=True, exist_ok=True)
@@ -80,11 +79,13 @@ def _complain(message: str, log: TextIO | None = None) -> None:
 def _build(job: Mapping[str, Any], paths: Paths, progress: Progress) -> None:
     started = datetime.datetime.now(datetime.UTC)
     clock = time.monotonic()
+    checkout.check(Path())
+    fingerprint.check(job["code"], job["environment"])
     inputs = {
         label: [manifest.read(Path(path)) for path in group]
         for label, group in job["inputs"].items()
     }
-    work = paths.work(_fingerprint(job, inputs))
+    work = paths.work(_identity(job, inputs))
     out, scratch = work / "out", work / "scratch"
     stage = importlib.import_module(f"ptq_dynamics.{job['stage']}")
     if not getattr(stage, "RESUMABLE", False):
@@ -99,13 +100,13 @@ def _build(job: Mapping[str, Any], paths: Paths, progress: Progress) -> None:
     seconds = time.monotonic() - clock
     _publish(result, out, paths)
     account = record.describe(job, inputs, result, started, seconds)
-    write_atomically(paths.record, json.dumps(account, sort_keys=True, indent=1) + "\n")
+    write_atomically(paths.record, account.text())
     write_atomically(paths.manifest, result.text())
     _remove_work_folders(paths)
     progress.say(f"done in {seconds:.1f} s")
 
 
-def _fingerprint(job: Mapping[str, Any], inputs: Mapping[str, list[Manifest]]) -> str:
+def _identity(job: Mapping[str, Any], inputs: Mapping[str, list[Manifest]]) -> str:
     """Hex digest of all that the result depends on; names the state of an interrupted job."""
     digests = {label: [m.digest() for m in group] for label, group in inputs.items()}
     return hashlib.sha256(canonical([job, digests]).encode()).hexdigest()
@@ -122,6 +123,6 @@ def _publish(result: Manifest, out: Path, paths: Paths) -> None:
 
 
 def _remove_work_folders(paths: Paths, keep: Path | None = None) -> None:
-    for folder in paths.folder.glob(f"{paths.work_prefix}*"):
+    for folder in paths.works():
         if folder != keep:
             shutil.rmtree(folder, ignore_errors=True)

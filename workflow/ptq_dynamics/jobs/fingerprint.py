@@ -9,14 +9,12 @@ import ast
 import hashlib
 import importlib.metadata
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
+from ptq_dynamics.jobs.checkout import PACKAGE, SOURCES
 from ptq_dynamics.problem import Problem
-
-PACKAGE = "ptq_dynamics"
-ROOT = Path(__file__).resolve().parents[2]
 
 # Distributions whose name is not that of the module they install.
 DISTRIBUTION = {"yaml": "PyYAML", "mpl_toolkits": "matplotlib"}
@@ -24,12 +22,12 @@ DISTRIBUTION = {"yaml": "PyYAML", "mpl_toolkits": "matplotlib"}
 Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def code(module: str, root: Path = ROOT) -> dict[str, str]:
+def code(module: str, root: Path = SOURCES) -> dict[str, str]:
     """Digest of every local module that `module` needs, by module name."""
     return {name: _digest(path) for name, path in sorted(_closure(module, root).items())}
 
 
-def environment(module: str, root: Path = ROOT) -> dict[str, str]:
+def environment(module: str, root: Path = SOURCES) -> dict[str, str]:
     """Installed version of every distribution that `module` and its local imports need."""
     roots: set[str] = set()
     for path in _closure(module, root).values():
@@ -40,6 +38,29 @@ def environment(module: str, root: Path = ROOT) -> dict[str, str]:
         if name != PACKAGE and name not in sys.stdlib_module_names
     }
     return {name: _version(name) for name in sorted(names)}
+
+
+def check(code: Mapping[str, str], environment: Mapping[str, str]) -> None:
+    """Raise `Problem` where the code here or a library is not the one of a specification."""
+    for module, digest in code.items():
+        path = _locate(module, SOURCES)
+        if path is None or _digest(path) != digest:
+            raise Problem(
+                f"{module} in {SOURCES} is not the code that this job was planned with; run "
+                "snakemake again, or set PYTHONPATH to the folder workflow of the job's checkout"
+            )
+    for name, version in environment.items():
+        if _version(name) != version:
+            raise Problem(
+                f"{name} is {_version(name)} here, but the job was planned with {version}; plan it "
+                "again with snakemake in this environment, or run it in the other"
+            )
+
+
+def remember(root: Path = SOURCES) -> None:
+    """Parse all modules of the package now, for the processes that are forked off this one."""
+    for path in (root / PACKAGE).rglob("*.py"):
+        _digest(path)
 
 
 @cache

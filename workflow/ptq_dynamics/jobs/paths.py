@@ -1,10 +1,15 @@
 """Where the parts of a job's result lie."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+MANIFEST = "manifest.json"
+RECORD = "record.json"
 
+
+@dataclass(frozen=True)
 class Paths:
     """Where a job's result, log and work folder lie.
 
@@ -12,16 +17,56 @@ class Paths:
     own their whole folder.
     """
 
-    def __init__(self, job: Mapping[str, Any]) -> None:
-        stem = job.get("stem")
-        prefix = f"{stem}." if stem else ""
-        self.folder = Path(job["folder"])
-        self.owns_folder = stem is None
-        self.manifest = self.folder / f"{prefix}manifest.json"
-        self.record = self.folder / f"{prefix}record.json"
-        self.log = self.folder / f".{prefix}log"
-        self.work_prefix = f".work-{prefix}"
+    folder: Path
+    stem: str | None = None
+
+    @classmethod
+    def at(cls, folder: str, stem: str | None = None) -> "Paths":
+        """The paths of a job, or in a rule of many jobs: wildcards may stand in folder and stem."""
+        return cls(Path(folder), stem)
+
+    @classmethod
+    def of(cls, job: Mapping[str, Any]) -> "Paths":
+        """The paths of a job, from its specification."""
+        return cls.at(job["folder"], job["stem"])
+
+    @property
+    def owns_folder(self) -> bool:
+        """Whether all that lies in the folder is the job's."""
+        return self.stem is None
+
+    @property
+    def manifest(self) -> Path:
+        """The result's manifest, written last."""
+        return self.folder / f"{self._prefix}{MANIFEST}"
+
+    @property
+    def record(self) -> Path:
+        """How the result came to be."""
+        return self.folder / f"{self._prefix}{RECORD}"
+
+    @property
+    def log(self) -> Path:
+        """Progress lines, and the traceback of what failed."""
+        return self.folder / f".{self._prefix}log"
+
+    @property
+    def published(self) -> list[str]:
+        """Manifest and record, which every job publishes."""
+        return [str(self.manifest), str(self.record)]
+
+    def works(self) -> list[Path]:
+        """The work folders that there are, of this and of earlier specifications."""
+        return list(self.folder.glob(f"{self._work_prefix}*"))
 
     def work(self, fingerprint: str) -> Path:
         """Work folder of the job with this fingerprint."""
-        return self.folder / f"{self.work_prefix}{fingerprint[:16]}"
+        return self.folder / f"{self._work_prefix}{fingerprint[:16]}"
+
+    @property
+    def _prefix(self) -> str:
+        return f"{self.stem}." if self.stem else ""
+
+    @property
+    def _work_prefix(self) -> str:
+        return f".work-{self._prefix}"

@@ -2,17 +2,103 @@
 
 import datetime
 import importlib.metadata
+import json
 import os
 import platform
 import resource
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
+from ptq_dynamics.jobs.checkout import PACKAGE, ROOT, SOURCES
 from ptq_dynamics.jobs.manifest import Manifest
+from ptq_dynamics.problem import Problem
 
 VERSION = 1
+CODE = (".py", ".smk", "Snakefile", ".yaml")
+
+
+@dataclass(frozen=True)
+class Git:
+    """The commit of the code's repository, and whether the code differs from it."""
+
+    commit: str
+    dirty: bool
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Kind of machine, without its name; memory in bytes."""
+
+    system: str
+    architecture: str
+    processor: str
+    cores: int | None
+    memory: int
+    python: str
+
+
+@dataclass(frozen=True)
+class Device:
+    """The accelerator that the job used, or the CPU; peak memory in bytes."""
+
+    kind: str
+    name: str | None = None
+    count: int | None = None
+    peak_memory: int | None = None
+
+
+@dataclass(frozen=True)
+class Record:
+    """How a result came to be; times in UTC and seconds, memory in bytes.
+
+    `job` is the specification; `inputs` and `output` map paths of manifests to their digests;
+    `cpu_seconds` are those of all processes of the job, `peak_memory` that of the largest of them.
+    """
+
+    job: Mapping[str, Any]
+    inputs: Mapping[str, str]
+    output: Mapping[str, str]
+    packages: Mapping[str, str | None]
+    git: Git | None
+    machine: Machine
+    device: Device
+    started: str
+    seconds: float
+    cpu_seconds: float
+    peak_memory: int
+    threads: int | None
+    tokens: int | None
+    version: int = VERSION
+
+    def text(self) -> str:
+        """The record as it stands on disk."""
+        return json.dumps(asdict(self), sort_keys=True, indent=1) + "\n"
+
+
+def read(path: Path) -> Record:
+    """Read a record; `Problem` when it is missing, not a record, or of another version."""
+    mend = f"remove {path} and build again"
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        version = content["version"]
+    except FileNotFoundError:
+        raise Problem(f"{path} is missing; build it with snakemake {path}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise Problem(f"{path} is no record ({error}); {mend}") from None
+    if version != VERSION:
+        raise Problem(f"{path} has version {version}, this code reads {VERSION}; {mend}")
+    try:
+        return TypeAdapter(Record).validate_python(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise Problem(f"{path} is no record ({place}: {first['msg']}); {mend}") from None
 
 
 def describe(
@@ -21,24 +107,26 @@ def describe(
     output: Manifest,
     started: datetime.datetime,
     seconds: float,
-) -> dict[str, Any]:
-    """Everything about how a result came to be; times in UTC and seconds, memory in bytes."""
-    return {
-        "version": VERSION,
-        "job": job,
-        "inputs": {str(m.path): m.digest() for group in inputs.values() for m in group},
-        "output": {str(output.path): output.digest()},
-        "packages": {name: _installed(name) for name in job["environment"]},
-        "git": git(),
-        "machine": machine(),
-        "device": device(),
-        "started": started.isoformat(timespec="seconds"),
-        "seconds": round(seconds, 3),
-        "cpu_seconds": round(_cpu_seconds(), 3),
-        "peak_memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-        "threads": int(os.environ.get("OMP_NUM_THREADS", 0)) or os.cpu_count(),
-        "tokens": output.facts.get("tokens_processed"),
-    }
+) -> Record:
+    """The record of a result that was made in this process and its children."""
+    own, children = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    cpu = sum(usage.ru_utime + usage.ru_stime for usage in (own, children))
+    unit = 1 if sys.platform == "darwin" else 1024
+    return Record(
+        job=job,
+        inputs={str(m.path): m.digest() for group in inputs.values() for m in group},
+        output={str(output.path): output.digest()},
+        packages={name: _installed(name) for name in job["environment"]},
+        git=git(),
+        machine=machine(),
+        device=device(),
+        started=started.isoformat(timespec="seconds"),
+        seconds=round(seconds, 3),
+        cpu_seconds=round(cpu, 3),
+        peak_memory=max(own.ru_maxrss, children.ru_maxrss) * unit,
+        threads=int(os.environ.get("OMP_NUM_THREADS", 0)) or os.cpu_count(),
+        tokens=output.facts.get("tokens_processed"),
+    )
 
 
 def _installed(distribution: str) -> str | None:
@@ -48,35 +136,36 @@ def _installed(distribution: str) -> str | None:
         return None
 
 
-def _cpu_seconds() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
+def git(root: Path = ROOT) -> Git | None:
+    """State of the repository that the code lies in; None where no repository holds it.
 
-
-def git() -> dict[str, Any] | None:
-    """Commit of the working tree and whether tracked files differ from it; None outside git."""
+    Dirty is a change of any file it holds, and code or configuration that it does not hold.
+    """
     try:
-        commit = _git("rev-parse", "HEAD")
-        return {"commit": commit, "dirty": bool(_git("status", "--porcelain", "-uno"))}
+        _git(root, "ls-files", "--error-unmatch", f"{SOURCES.name}/{PACKAGE}/__init__.py")
+        commit = _git(root, "rev-parse", "HEAD").strip()
+        changes = _git(root, "status", "--porcelain", "-z", "-uall", "--no-renames").split("\0")
     except (OSError, subprocess.CalledProcessError):
         return None
+    dirty = any(line[:2] != "??" or line.endswith(CODE) for line in changes if line)
+    return Git(commit, dirty)
 
 
-def _git(*arguments: str) -> str:
-    command = ["git", "--no-optional-locks", *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+def _git(root: Path, *arguments: str) -> str:
+    command = ["git", "--no-optional-locks", "-C", str(root), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def machine() -> dict[str, Any]:
-    """Kind of machine, without its name."""
-    return {
-        "system": platform.system(),
-        "architecture": platform.machine(),
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "python": platform.python_version(),
-    }
+def machine() -> Machine:
+    """The machine that this process runs on."""
+    return Machine(
+        system=platform.system(),
+        architecture=platform.machine(),
+        processor=_processor(),
+        cores=os.cpu_count(),
+        memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        python=platform.python_version(),
+    )
 
 
 def _processor() -> str:
@@ -90,14 +179,14 @@ def _processor() -> str:
     return names[0] if names else platform.processor()
 
 
-def device() -> dict[str, Any]:
-    """The accelerator that the job used, or the CPU."""
+def device() -> Device:
+    """The device that this process used."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
-        return {"kind": "cpu"}
-    return {
-        "kind": "cuda",
-        "name": torch.cuda.get_device_name(),
-        "count": torch.cuda.device_count(),
-        "peak_memory": torch.cuda.max_memory_allocated(),
-    }
+        return Device("cpu")
+    return Device(
+        "cuda",
+        torch.cuda.get_device_name(),
+        torch.cuda.device_count(),
+        torch.cuda.max_memory_allocated(),
+    )

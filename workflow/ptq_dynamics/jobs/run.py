@@ -1,14 +1,17 @@
-"""Run one job: `python -m ptq_dynamics.jobs.run --job JSON`.
+"""Run one job: `python -m ptq_dynamics.jobs.run --job FILE`.
 
-In the process that has the big libraries ready where there is one, else in this one. Hundreds of
-jobs start here, so what only the job itself needs is imported when it runs.
+FILE is the job's specification, or the record of a result, which holds it. The job runs in the
+process that has the big libraries ready where there is one, else in this one. Hundreds of jobs
+start here, so what only the job itself needs is imported when it runs.
 """
 
 import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from ptq_dynamics.jobs.quiet import QUIET
 from ptq_dynamics.jobs.warm.client import delegate
@@ -17,8 +20,13 @@ from ptq_dynamics.jobs.warm.client import delegate
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job given on the command line; exit status 0 when its result is published."""
     parser = argparse.ArgumentParser(prog="python -m ptq_dynamics.jobs.run", description=__doc__)
-    parser.add_argument("--job", required=True, type=json.loads, help="the job specification, JSON")
-    job = parser.parse_args(arguments).job
+    parser.add_argument("--job", required=True, type=Path, help="a specification or a record")
+    file = parser.parse_args(arguments).job
+    try:
+        job = _specification(file)
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        print(f"error: {file} is no job: {_explain(error)}", file=sys.stderr)
+        return 1
     os.environ.update(QUIET)
     status = delegate(job)
     if status is not None:
@@ -26,6 +34,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from ptq_dynamics.jobs.execute import execute
 
     return execute(job)
+
+
+def _specification(file: Path) -> Mapping[str, Any]:
+    content = json.loads(file.read_text(encoding="utf-8"))
+    job = content.get("job", content)
+    if "stage" not in job:
+        raise KeyError("stage")
+    return job
+
+
+def _explain(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "it is missing; Snakemake writes it when it starts a build, so run snakemake again"
+    return f"it is neither a specification nor a record ({error})"
 
 
 if __name__ == "__main__":

@@ -4,10 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from ptq_dynamics.content import canonical
 from ptq_dynamics.jobs import fingerprint
+from ptq_dynamics.jobs.checkout import PACKAGE
+from ptq_dynamics.jobs.paths import Paths
 from ptq_dynamics.jobs.settings import encode
 
 
@@ -27,9 +30,14 @@ class Job:
     modules: tuple[str, ...] = field(default=())
 
     @property
+    def paths(self) -> Paths:
+        """Where the parts of the job's result lie."""
+        return Paths(Path(self.folder), self.stem)
+
+    @property
     def manifest(self) -> str:
         """Path of the job's manifest."""
-        return f"{self.folder}/{self.stem + '.' if self.stem else ''}manifest.json"
+        return str(self.paths.manifest)
 
     @property
     def outputs(self) -> list[str]:
@@ -43,10 +51,10 @@ class Job:
 
     def spec(self) -> str:
         """The job specification: canonical JSON, with the fingerprints of code and libraries."""
-        module = f"{fingerprint.PACKAGE}.{self.stage}"
+        module = f"{PACKAGE}.{self.stage}"
         code = _code(module)
         for other in self.modules:
-            code = code | _code(f"{fingerprint.PACKAGE}.{other}")
+            code = code | _code(f"{PACKAGE}.{other}")
         return canonical(
             {
                 "stage": self.stage,

@@ -19,6 +19,7 @@ import sys
 import threading
 from pathlib import Path
 
+from ptq_dynamics.jobs import fingerprint
 from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.jobs.quiet import QUIET
 
@@ -41,6 +42,7 @@ def serve(address: Path) -> None:
         _remove(address)
         return
     prime()
+    fingerprint.remember()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.set_blocking(sys.stdin.fileno(), False)

@@ -1,0 +1,141 @@
+"""Records: read back as written, of all the processes of a job, and of the code's repository."""
+
+import datetime
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+from ptq_dynamics.jobs import record
+from ptq_dynamics.jobs.checkout import ROOT
+from ptq_dynamics.jobs.manifest import Manifest
+from ptq_dynamics.problem import Problem
+from support import python
+
+JOB = {"stage": "measure.loss", "name": "a", "environment": {"numpy": "2"}, "code": {}}
+
+
+@pytest.fixture
+def made(tmp_path):
+    output = Manifest(tmp_path / "manifest.json", {}, {"tokens_processed": 12})
+    entered = {"corpus": [Manifest(tmp_path / "corpus.json", {}, {})]}
+    return record.describe(JOB, entered, output, datetime.datetime.now(datetime.UTC), 1.5)
+
+
+def test_what_is_described_is_read_back(made, tmp_path):
+    path = tmp_path / "record.json"
+    path.write_text(made.text())
+    assert record.read(path) == made
+    assert (made.tokens, made.seconds, made.device.kind) == (12, 1.5, "cpu")
+    assert made.inputs.keys() == {str(tmp_path / "corpus.json")}
+
+
+def without_machine(content):
+    del content["machine"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (without_machine, "is no record (machine: Field required)"),
+        (lambda content: content.update(seconds="long"), "is no record (seconds: "),
+        (lambda content: content["git"].update(dirty=3), "is no record (git.dirty: "),
+        (lambda content: content.update(version=99), "has version 99, this code reads 1"),
+        (lambda content: content.clear(), "is no record ('version')"),
+    ],
+    ids=["missing-key", "wrong-type", "nested", "version", "empty"],
+)
+def test_what_is_no_record_is_a_problem(made, tmp_path, change, words):
+    path = tmp_path / "record.json"
+    content = json.loads(made.text()) | {"git": {"commit": "0" * 40, "dirty": True}}
+    change(content)
+    path.write_text(json.dumps(content))
+    with pytest.raises(Problem) as caught:
+        record.read(path)
+    assert words in str(caught.value) and f"remove {path}" in str(caught.value)
+
+
+def test_a_missing_or_broken_file_is_a_problem(tmp_path):
+    path = tmp_path / "record.json"
+    with pytest.raises(Problem, match="is missing; build it with snakemake"):
+        record.read(path)
+    path.write_text("{")
+    with pytest.raises(Problem, match="is no record"):
+        record.read(path)
+
+
+CHILD = """
+import datetime, subprocess, sys
+from pathlib import Path
+from ptq_dynamics.jobs import record
+from ptq_dynamics.jobs.manifest import Manifest
+work = "block = b'x' * 400_000_000; sum(n * n for n in range(5_000_000))"
+subprocess.run([sys.executable, "-c", work], check=True)
+output = Manifest(Path("manifest.json"), {}, {})
+made = record.describe({"environment": {}}, {}, output, datetime.datetime.now(), 1.0)
+print(made.peak_memory, made.cpu_seconds)
+"""
+
+
+def test_memory_and_time_of_a_jobs_children_count(tmp_path):
+    done = python(["-c", CHILD], tmp_path)
+    assert done.returncode == 0, done.stderr
+    memory, seconds = done.stdout.split()
+    assert 400e6 < int(memory) < 600e6
+    assert float(seconds) > 0.3
+    small = python(["-c", CHILD.replace("400_000_000", "4")], tmp_path)
+    assert int(small.stdout.split()[0]) < 400e6
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """A repository with the package in it, and a commit."""
+    folder = tmp_path / "checkout"
+    ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    shutil.copytree(ROOT / "workflow", folder / "workflow", ignore=ignore)
+    (folder / ".gitignore").write_text("/results/\n")
+    git(folder, "init", "-q")
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "first")
+    return folder
+
+
+def git(folder, *arguments):
+    person = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    done = subprocess.run(
+        ["git", *person, *arguments], cwd=folder, check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+def test_the_repository_is_that_of_the_code(repository, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert record.git(repository) == record.Git(git(repository, "rev-parse", "HEAD"), False)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    git(elsewhere, "init", "-q")
+    assert record.git(elsewhere) is None, "it does not hold the code"
+    assert record.git(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "dirty"),
+    [
+        ("workflow/ptq_dynamics/problem.py", True),
+        ("workflow/ptq_dynamics/new.py", True),
+        ("workflow/rules/new.smk", True),
+        ("config/scales/new.yaml", True),
+        ("Snakefile", True),
+        ("notes.txt", False),
+        ("results/new.py", False),
+    ],
+)
+def test_code_that_differs_from_the_commit_is_dirty(repository, name, dirty):
+    path = repository / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        file.write("# more\n")
+    found = record.git(repository)
+    assert found is not None and found.dirty is dirty
+    os.unlink(path)

@@ -1,0 +1,81 @@
+# What the rules share: the plan, and how jobs are started.
+import os
+import re
+import shlex
+import sys
+from itertools import chain
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+from snakemake.settings.types import DeploymentMethod
+
+# The code beside these rules, whichever checkout the environment was installed from.
+HERE = Path(str(workflow.current_basedir)).parent
+if HERE.is_dir():
+    sys.path.insert(0, str(HERE))
+
+from ptq_dynamics.config import load
+from ptq_dynamics.jobs import checkout
+from ptq_dynamics.jobs.handover import Handover
+from ptq_dynamics.jobs.paths import Paths
+from ptq_dynamics.jobs.warm.launch import start as start_warm
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.problem import Problem
+
+IS_MODULE = not workflow.modifier.is_main_snakefile()
+USES_CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
+# A workflow that imports this one may bring configuration of its own.
+OWN = IS_MODULE and Path("config/runs.yaml").is_file()
+ROOT = Path() if OWN else Path(os.path.relpath(checkout.ROOT))
+
+
+configfile: str(ROOT / "config/config.yaml")
+
+
+try:
+    checkout.check(HERE.parent)
+    plan = Plan(load(config, ROOT / "config"), ROOT)
+except Problem as problem:
+    raise WorkflowError(str(problem)) from None
+
+# Jobs run this code too: in the environment that Snakemake runs in, activated or not, or in the one
+# that it makes for them.
+if USES_CONDA:
+    shell.prefix(f"export PYTHONPATH={shlex.quote(str(checkout.SOURCES))}; ")
+else:
+    shell.prefix(
+        f"export PYTHONPATH={shlex.quote(checkout.search_path())}"
+        f" PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; "
+    )
+
+# Their specifications are too long for a command line.
+handover = Handover(Path(".snakemake/ptq-dynamics"))
+RUN = "python -m ptq_dynamics.jobs.run --job {params.job}"
+
+
+def prepare():
+    """Get ready for the jobs that are about to run."""
+    jobs = list(workflow.dag.needrun_jobs())
+    handover.write(job.params.get("job") for job in jobs)
+    if plan.site.config.scale.warm and not USES_CONDA:
+        # It takes as long to get ready as a few jobs to import what they need.
+        if len(jobs) > 2 * workflow.cores:
+            start_warm()
+        # To keep within 100 new jobs a second, Snakemake 9.27 looks for jobs to start once a second
+        # for every job that it has started so far: after 600 jobs, that is most of a core.
+        workflow.scheduler.job_rate_limiter = None
+
+
+onstart:
+    prepare()
+
+
+if IS_MODULE:
+    # Snakemake starts a build with the hook of the importing workflow alone.
+    theirs = workflow._onstart
+    workflow._onstart = lambda log: (theirs(log), prepare())
+
+
+def any_of(*names):
+    """A wildcard that is one of these names."""
+    return "|".join(map(re.escape, chain(*names)))
