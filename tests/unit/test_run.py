@@ -14,7 +14,9 @@ from subprocess import run as run_process
 
 import pytest
 from ptq_dynamics.content import sha256
+from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.execute import execute
+from ptq_dynamics.jobs.paths import Paths
 from ptq_dynamics.jobs.run import main
 from ptq_dynamics.jobs.warm import client, launch
 from support import (
@@ -98,7 +100,7 @@ def test_the_manifest_is_written_last(with_trunk):
 def test_a_failing_stage_leaves_nothing_to_be_seen(here, capsys):
     job = here.plan.corpora.corpus("main")
     shutil.rmtree(here.folder / job.folder)
-    assert here.attempt(job, train=10**9) == 1
+    assert here.attempt(job, sizes={**job.settings.sizes, "train": 10**9}) == 1
     assert "lower its train" in one_error(capsys.readouterr().err)
     assert visible(here.folder / job.folder) == {}
     assert "lower its train" in (here.folder / log_of(job)).read_text()
@@ -108,7 +110,7 @@ def test_a_failing_stage_leaves_an_earlier_result_alone(here, capsys):
     job = here.plan.corpora.corpus("main")
     before = visible(here.folder / job.folder)
     assert before
-    assert here.attempt(job, train=10**9) == 1
+    assert here.attempt(job, sizes={**job.settings.sizes, "train": 10**9}) == 1
     one_error(capsys.readouterr().err)
     assert not differing(before, visible(here.folder / job.folder))
 
@@ -200,7 +202,7 @@ def corrupt(source):
 def test_a_damaged_checkpoint_is_named_with_the_remedy(with_trunk, capsys, harm, words):
     line, _ = evaluate_with(with_trunk, harm, capsys)
     job = with_trunk.plan.trajectories.train("trunk")
-    assert line.startswith("error: measure.loss trunk fp: ")
+    assert line.startswith("error: measure.loss trunk seed 100 fp: ")
     assert all(word in line for word in words), line
     assert f"{job.folder}/step-0000024/model.safetensors" in line
     assert f"rm {job.manifest}" in line
@@ -247,9 +249,9 @@ def test_an_error_in_a_stage_is_one_line_and_its_traceback_is_in_the_log(with_tr
 
 def test_a_checkpoint_that_is_not_in_the_trajectory_is_a_problem(with_trunk, capsys):
     job = with_trunk.plan.losses.evaluate("trunk", "fp", "all")
-    assert with_trunk.attempt(job, steps=[5]) == 1
+    assert with_trunk.attempt(job, checkpoints=["step-0000005"]) == 1
     line = one_error(capsys.readouterr().err)
-    assert "has no checkpoint at step 5 (it has 12, from 2 to 24)" in line
+    assert "has no checkpoint 'step-0000005' (it has 12, from step-0000002 to step-0000024)" in line
 
 
 @pytest.mark.parametrize(
@@ -273,7 +275,7 @@ def test_a_file_that_is_no_job_is_one_line(tmp_path, capsys, text, words):
 
 def test_a_job_that_was_planned_with_other_code_does_not_run(here, capsys):
     """Its result would be labelled with code that did not make it."""
-    spec = specification(here.plan.train("trunk"))
+    spec = specification(here.plan.trajectories.train("trunk"))
     for other, words in (
         (
             {"code": {**spec["code"], "ptq_dynamics.trajectories.schedules": "0" * 16}},
@@ -289,7 +291,7 @@ def test_a_job_that_was_planned_with_other_code_does_not_run(here, capsys):
 
 
 def test_a_job_does_not_run_the_code_of_another_checkout(here, capsys):
-    spec = specification(here.plan.train("trunk"))
+    spec = specification(here.plan.trajectories.train("trunk"))
     (here.folder / "workflow/ptq_dynamics").mkdir(parents=True)
     with chdir(here.folder):
         assert execute(spec) == 1
@@ -303,7 +305,9 @@ def test_a_job_does_not_run_the_code_of_another_checkout(here, capsys):
 FULL_DISK = """
 import json, sys
 from pathlib import Path
+from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.execute import execute
+from ptq_dynamics.jobs.paths import Paths
 for spec in json.load(open(sys.argv[1])):
     print("job", spec["stage"], spec["folder"], file=sys.stderr, flush=True)
     status = execute(spec)
@@ -358,11 +362,15 @@ def test_a_full_disk_is_one_clear_line_and_no_half_result(full_disk, stage):
 # The warm process
 
 
+def wait_until(condition, what, patience=120):
+    end = time.monotonic() + patience
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.01)
+
+
 def wait_for_socket():
-    deadline = time.monotonic() + 60
-    while not os.path.exists(os.environ[client.VARIABLE]):
-        assert time.monotonic() < deadline, "the warm process does not listen"
-        time.sleep(0.02)
+    wait_until(lambda: os.path.exists(os.environ[client.VARIABLE]), "no warm process listens")
 
 
 @pytest.fixture(scope="module")
@@ -411,29 +419,28 @@ def children(process):
     return [int(child) for child in listed.split()]
 
 
-def wait_until(condition, what, patience=60):
-    end = time.monotonic() + patience
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.01)
-
-
-def start_job(here, job):
-    """The job in a process of its own, which hands it to the warm process."""
-    file = job_file(here.folder, specification(job))
-    command = [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", file]
+def start_job(here, spec):
+    """A job in a process of its own, which hands it to the warm process."""
+    command = [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", job_file(here.folder, spec)]
     return Popen(command, cwd=here.folder, stderr=PIPE, text=True)
 
 
-def begins(here, job):
-    return lambda: list((here.folder / job.folder).glob(".work-*/out/step-*"))
+def start_long_job(here):
+    """A training run of seconds that has begun, and its specification."""
+    spec = specification(here.plan.trajectories.train("trunk"), last=1000, checkpoint_every=100)
+    process = start_job(here, spec)
+    work = here.folder / spec["folder"]
+    begins = lambda: list(work.glob(".work-*/out/step-*"))  # noqa: E731
+    wait_until(begins, "training does not begin")
+    assert process.poll() is None
+    return process, spec
 
 
 def test_a_job_that_the_warm_process_dies_with_is_done_without_it(mortal, here, trunk):
     """The server is stopped before it takes the job, and then killed."""
     job = here.plan.trajectories.train("trunk")
     mortal.send_signal(signal.SIGSTOP)
-    client_ = start_job(here, job)
+    client_ = start_job(here, specification(job))
     wait_until(lambda: connected(client_), "the job finds no warm process")
     mortal.kill()
     said = client_.communicate()[1]
@@ -452,28 +459,25 @@ def connected(process):
     return False
 
 
-def test_a_job_goes_on_when_the_warm_process_is_killed(mortal, here, trunk):
-    job = here.plan.trajectories.train("trunk")
-    client_ = start_job(here, job)
-    wait_until(begins(here, job), "training does not begin")
+def test_a_job_goes_on_when_the_warm_process_is_killed(mortal, here):
+    client_, spec = start_long_job(here)
     mortal.kill()
+    mortal.wait()
+    assert client_.poll() is None
     said = client_.communicate()[1]
     assert client_.returncode == 0, said
-    assert not differing(artifacts(trunk.folder), artifacts(here.folder / job.folder))
+    made = manifest.read(Paths.at(here.folder / spec["folder"]).manifest)
+    assert "step-0001000/model.safetensors" in made.files
 
 
 def test_a_job_that_is_killed_in_the_warm_process_is_one_line(mortal, here):
-    job = here.plan.trajectories.train("trunk")
-    client_ = start_job(here, job)
-    wait_until(begins(here, job), "training does not begin")
+    client_, spec = start_long_job(here)
     (child,) = children(mortal)
     os.kill(child, signal.SIGKILL)
     line = one_error(client_.communicate()[1])
     assert client_.returncode == 1
-    assert line == (
-        "error: trajectories.train trunk: its process was killed (out of memory?); run again"
-    )
-    assert visible(here.folder / job.folder) == {}
+    assert line.startswith("error: trajectories.train trunk seed 100: its process was killed")
+    assert visible(here.folder / spec["folder"]) == {}
 
 
 def test_a_problem_in_the_warm_process_is_a_status_and_one_line(warm, here, capfd):
@@ -485,14 +489,17 @@ def test_a_problem_in_the_warm_process_is_a_status_and_one_line(warm, here, capf
 
 
 def test_a_plain_process_serves_where_there_is_no_warm_one(workspace, trunk, tmp_path):
+    """Here the job is that of an earlier result's record."""
     plan = workspace.plan
-    evaluated, measured = plan.losses.evaluate("trunk", "fp", "all"), plan.measure("trunk", "fp")
-    workspace.build(evaluated)
-    workspace.build(measured)
-    copy_results(workspace.folder, tmp_path, [evaluated.folder])
+    job = plan.losses.evaluate("trunk", "fp")
+    expected = artifacts(workspace.build(job).folder)
+    copy_results(
+        workspace.folder,
+        tmp_path,
+        [plan.corpora.corpus().folder, plan.trajectories.train("trunk").folder],
+    )
     nowhere = {client.VARIABLE: str(tmp_path / "no-socket")}
-    record = workspace.folder / measured.paths.record
+    record = workspace.folder / job.paths.record
     done = python(["-m", "ptq_dynamics.jobs.run", "--job", str(record)], tmp_path, nowhere)
     assert done.returncode == 0, done.stderr
-    expected = artifacts(workspace.folder / measured.folder)
-    assert expected and not differing(expected, artifacts(tmp_path / measured.folder))
+    assert expected and not differing(expected, artifacts(tmp_path / job.folder))

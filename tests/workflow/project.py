@@ -100,7 +100,7 @@ class Project:
         named = {
             rule + (":" + re.sub(r"\w+=", "", found[1]).replace(" ", "") if found else "")
             for rule, found in jobs
-            if rule != "figures"
+            if rule not in ("all", "figures")
         }
         assert named or "Nothing to be done" in said, said[-3000:]
         return named

@@ -14,7 +14,7 @@ from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.paths import Paths
 from support import artifacts, copy_results, differing, job_file, visible
 
-TRUNK = "results/smoke/train/constant-3e-3"
+TRUNK = "results/smoke/train/constant-3e-3/seed-100"
 KILLS = 6
 
 
@@ -148,9 +148,9 @@ def test_an_interrupt_is_one_line(built, alone):
     os.kill(process.pid, signal.SIGINT)
     said = process.communicate()[1]
     assert process.returncode == 1, said
-    assert said.splitlines()[-1] == (
-        "error: trajectories.train constant-3e-3: interrupted; run the same command again to go on"
-    )
+    label, _, message = said.splitlines()[-1].rpartition(": ")
+    assert label == "error: trajectories.train constant-3e-3 seed 100"
+    assert message == "interrupted; run the same command again to go on"
     assert "Traceback" not in said
 
 
@@ -264,9 +264,9 @@ def damaged(built, tmp_path):
 @pytest.mark.parametrize(
     "consumer",
     [
-        "quantize/constant-3e-3/gptq-4bit/all",
-        "evaluate/constant-3e-3/fp/all",
-        "average/lawa-5",
+        "quantize/constant-3e-3/seed-100/gptq-4bit/all",
+        "evaluate/constant-3e-3/seed-100/fp/all",
+        "average/lawa-5/seed-100/all",
     ],
 )
 def test_a_truncated_checkpoint_fails_its_consumer_with_one_line(built, damaged, consumer):
@@ -285,7 +285,7 @@ def test_a_damaged_branch_state_fails_the_branch_with_one_line(built, damaged):
     first, _ = built.plan.site.timeline.ends("rainbow-036")
     state = damaged / TRUNK / f"state-{first:07d}.safetensors"
     state.write_bytes(state.read_bytes()[:-50])
-    done = run_job(built, damaged, recorded_job(built, "results/smoke/train/rainbow-036"))
+    done = run_job(built, damaged, recorded_job(built, "results/smoke/train/rainbow-036/seed-100"))
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert f"{state.relative_to(damaged)} has " in done.stderr
 
@@ -312,7 +312,12 @@ def test_the_remedy_mends_it(built, damaged):
         (["--config", "scale=smoke", "seed=x"], ["seed is 'x'", "integer"]),
         (["--config", "scale=smoke", "--", "fig99"], ["fig99"]),
         (
-            ["--config", "scale=smoke", "--", "results/smoke/train/rainbow-999/manifest.json"],
+            [
+                "--config",
+                "scale=smoke",
+                "--",
+                "results/smoke/train/rainbow-999/seed-100/manifest.json",
+            ],
             ["rainbow-999"],
         ),
     ],

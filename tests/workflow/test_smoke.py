@@ -11,6 +11,7 @@ import pytest
 from project import SNAKEMAKE, TABLE, run_job
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.measure import measurements
+from safetensors.numpy import load_file
 from support import ROOT, artifacts, copy_results, differing, visible
 
 
@@ -74,7 +75,7 @@ def test_results_hold_no_place_and_no_person(built):
 
 def test_progress_and_one_line_a_job_are_printed(first):
     _, said = first
-    assert re.search(r"train constant-3e-3: done in [\d.]+ s", said)
+    assert re.search(r"train constant-3e-3 seed 100: done in [\d.]+ s", said)
     assert "Traceback" not in said
     assert "error:" not in said
 
@@ -96,12 +97,31 @@ def test_the_table_has_its_schema_and_every_trajectory(built, trajectories):
     assert (table.tokens % table.step == 0).all()
 
 
-def test_the_table_is_all_measurements_together(built):
+def test_the_table_holds_what_every_evaluation_measured(built):
+    """Mean losses of the blocks and their paired differences, in float64."""
     table = measurements.read([built.folder / TABLE])
     record = json.loads((built.folder / "results/smoke/measurements.record.json").read_text())
-    parts = [(built.folder / path).parent / "measurements.csv" for path in record["inputs"]]
-    together = measurements.read(parts).sort_values(measurements.KEY, kind="stable")
-    pd.testing.assert_frame_equal(table, together.reset_index(drop=True))
+    paths = [path for path in record["inputs"] if path.startswith("results/smoke/evaluate/")]
+    losses = {
+        tuple(path.split("/")[3:6:2]): load_file(
+            (built.folder / path).parent / "losses.safetensors"
+        )
+        for path in paths
+    }
+    wanted = {}
+    for (trajectory, quantizer), found in losses.items():
+        for checkpoint, blocks in found.items():
+            place = (trajectory, quantizer, checkpoint)
+            mean = blocks.astype(np.float64).mean()
+            wanted[*place, "loss"] = mean
+            if quantizer != "fp":
+                before = losses[trajectory, "fp"][checkpoint].astype(np.float64).mean()
+                wanted[*place, "loss_increase"] = mean - before
+                wanted[*place, "quantization_error"] = mean / before - 1
+    keys = ["trajectory", "quantizer", "checkpoint_id", "metric"]
+    values = table[table.metric.isin([key[-1] for key in wanted])].set_index(keys).value
+    assert values.index.is_unique and set(values.index) == set(wanted)
+    assert values[list(wanted)].to_numpy() == pytest.approx([*wanted.values()], rel=1e-6, abs=1e-9)
 
 
 def test_a_figure_shows_its_measurements(built):
@@ -135,13 +155,12 @@ def test_a_second_build_runs_no_job(built):
 
 def test_jobs_give_the_same_bytes_without_the_warm_process(built, tmp_path):
     folders = [
-        "results/smoke/train/rainbow-002",
-        "results/smoke/quantize/rainbow-002/gptq-4bit/all",
-        "results/smoke/evaluate/rainbow-002/gptq-4bit/all",
+        "results/smoke/train/rainbow-002/seed-100",
+        "results/smoke/quantize/rainbow-002/seed-100/gptq-4bit/all",
+        "results/smoke/evaluate/rainbow-002/seed-100/gptq-4bit/all",
     ]
-    copy_results(
-        built.folder, tmp_path, ["results/smoke/corpus/main", "results/smoke/train/constant-3e-3"]
-    )
+    for place in ("corpus/main", "train/constant-3e-3/seed-100"):
+        copy_results(built.folder, tmp_path, [f"results/smoke/{place}"])
     for folder in folders:
         job = json.loads((built.folder / folder / "record.json").read_text())["job"]
         done = run_job(built, tmp_path, job)
@@ -152,7 +171,7 @@ def test_jobs_give_the_same_bytes_without_the_warm_process(built, tmp_path):
 
 def test_every_rule_and_every_figure_is_a_target(built):
     listed = built.process([SNAKEMAKE, "--list", "--config", "scale=smoke"]).stdout.split()
-    assert {"figures", "train", "quantize", "evaluate", "measure", "collect"} <= set(listed)
+    assert {"figures", "train", "quantize", "evaluate", "collect"} <= set(listed)
     assert set(built.plan.figures.chosen) <= set(listed)
     one = built.snakemake("-n", targets=("fig06",))
     assert one.returncode == 0 and "Nothing to be done" in one.stdout + one.stderr

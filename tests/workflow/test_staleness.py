@@ -20,8 +20,8 @@ def train_jobs(project):
     """All runs behind the chosen figures, as jobs."""
     figures = (project.plan.figures.figure(name) for name in project.chosen)
     pattern = re.compile(r"results/smoke/train/([^/]+)/")
-    found = {path for job in figures for path in job.inputs["runs"]}
-    return {f"train:{pattern.match(path)[1]}" for path in found}
+    found = {match[1] for job in figures for path in job.needs if (match := pattern.match(path))}
+    return {f"train:{name},100" for name in found}
 
 
 def touch(path, seconds=3600):
@@ -109,9 +109,7 @@ def test_an_edit_of_training_retrains(built):
     assert train_jobs(built) <= stale
     assert "corpus" not in rules(stale)
     # What follows may or may not change: it waits for the bytes of the new runs.
-    assert {"train", "average", "quantize", "evaluate", "measure", "collect", "figure"} == (
-        rules(stale)
-    )
+    assert {"train", "average", "quantize", "evaluate", "collect", "figure"} == (rules(stale))
 
 
 def test_an_edit_of_the_schedules_retrains(built):
@@ -123,7 +121,7 @@ def test_an_edit_of_gptq_quantizes_again_and_trains_nothing(built):
     stale = edit(built, "quantize/gptq.py")
     quantized = {job for job in stale if job.startswith("quantize:")}
     assert quantized and all(",gptq-" in job for job in quantized), quantized
-    assert rules(stale) == {"quantize", "evaluate", "measure", "collect", "figure"}
+    assert rules(stale) == {"quantize", "evaluate", "collect", "figure"}
     for job in stale:
         if job.startswith("evaluate:"):
             assert ",gptq-" in job, "a full-precision evaluation does not depend on GPTQ"
@@ -136,14 +134,14 @@ def test_an_edit_of_another_method_runs_nothing(built):
 def test_an_edit_of_the_evaluation_evaluates_again(built):
     stale = edit(built, "measure/loss.py")
     assert not rules(stale) & {"train", "average", "quantize", "corpus"}
-    assert "evaluate:constant-3e-3,fp,all" in stale
+    assert "evaluate:constant-3e-3,100,fp,all" in stale
 
 
 def test_an_edit_of_averaging_averages_again(built):
     stale = edit(built, "trajectories/average.py")
     assert {job for job in stale if job.startswith("average")} == {
-        "average:lawa-5",
-        "average:lawa-20",
+        "average:lawa-5,100,all",
+        "average:lawa-20,100,all",
     }
     assert not rules(stale) & {"train", "corpus"}
     assert all("lawa" in job for job in stale if job.startswith(("quantize", "evaluate")))
@@ -151,7 +149,7 @@ def test_an_edit_of_averaging_averages_again(built):
 
 @pytest.mark.parametrize(
     "module",
-    ["plan/figures.py", "plan/checks.py", "jobs/run.py", "jobs/execute.py", "jobs/record.py"],
+    ["plan/figures.py", "plan/checks.py", "jobs/execute.py", "jobs/manifest.py", "jobs/context.py"],
 )
 def test_an_edit_of_what_decides_or_serves_runs_nothing(built, module):
     assert edit(built, module) == set()
@@ -181,10 +179,9 @@ def test_a_new_run_brings_its_own_jobs(built):
         assert built.stale() == set(), "a run that no figure shows is not built"
         edit_yaml(figures, lambda found: found["fig04"]["curves"]["Decay"].append("rainbow-100"))
         assert built.stale() == {
-            "train:rainbow-100",
-            "quantize:rainbow-100,gptq-4bit,all",
-            *(f"evaluate:rainbow-100,{method},all" for method in ("fp", "gptq-4bit")),
-            *(f"measure:rainbow-100,{method}" for method in ("fp", "gptq-4bit")),
+            "train:rainbow-100,100",
+            "quantize:rainbow-100,100,gptq-4bit,all",
+            *(f"evaluate:rainbow-100,100,{method},all" for method in ("fp", "gptq-4bit")),
             "collect",
             "figure:fig04",
         }
@@ -195,7 +192,7 @@ def test_a_change_of_one_run_rebuilds_that_run(built):
         change = {"shape": "1-sqrt"}
         edit_yaml(path, lambda found: found["runs"]["rainbow-036"].update(change))
         stale = built.stale()
-    assert {job for job in stale if job.startswith("train:")} == {"train:rainbow-036"}
+    assert {job for job in stale if job.startswith("train:")} == {"train:rainbow-036,100"}
     assert {job for job in stale if job.startswith("figure:")} == {"figure:fig04"}
     assert all("rainbow-036" in job for job in stale if rules({job}) & {"quantize", "evaluate"})
 
@@ -204,20 +201,20 @@ def test_another_seed_retrains_and_keeps_the_corpus(built):
     with built.edited("config/config.yaml") as (path,):
         built.replace(path, "seed: 100", "seed: 101")
         stale = built.stale()
-    assert train_jobs(built) <= stale
+    assert {job.replace(",100", ",101") for job in train_jobs(built)} <= stale
     assert "corpus" not in rules(stale)
 
 
 SCALE_CHANGES = {
-    "evaluation": ({"blocks": 60, "batch": 64}, {"evaluate", "measure", "collect", "figure"}),
+    "evaluation": ({"blocks": 60, "batch": 64}, {"evaluate", "collect", "figure"}),
     "description": ("another scale", {"figure"}),
     "calibration": (
         {"blocks": 30, "batch": 16},
-        {"quantize", "evaluate", "measure", "collect", "figure"},
+        {"quantize", "evaluate", "collect", "figure"},
     ),
     "log_every": (
         5,
-        {"train", "average", "quantize", "evaluate", "measure", "collect", "figure"},
+        {"train", "average", "quantize", "evaluate", "collect", "figure"},
     ),
     "threads": (2, set()),
     "warm": (False, set()),
@@ -250,8 +247,8 @@ def test_a_deleted_picture_is_drawn_again(built):
 
 def test_a_deleted_manifest_is_made_again_when_it_is_needed(built):
     """Snakemake does not make again what only finished results have needed."""
-    name = "results/smoke/quantize/rainbow-036/gptq-4bit/all/manifest.json"
-    job = "quantize:rainbow-036,gptq-4bit,all"
+    name = "results/smoke/quantize/rainbow-036/seed-100/gptq-4bit/all/manifest.json"
+    job = "quantize:rainbow-036,100,gptq-4bit,all"
     with built.edited(name, f"{PACKAGE}/{FIG04}") as (path, figure):
         path.unlink()
         assert built.stale() == set()
@@ -280,8 +277,8 @@ def test_equal_bytes_upstream_stop_the_rebuild(built):
         append(path)
         said = built.build()
         assert (
-            "trajectories.average lawa-5: done" in said
-            and "trajectories.average lawa-20: done" in said
+            "trajectories.average lawa-5 seed 100: done" in said
+            and "trajectories.average lawa-20 seed 100: done" in said
         )
         assert built.stale() == set()
     built.build()

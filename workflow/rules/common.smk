@@ -39,14 +39,11 @@ except Problem as problem:
     raise WorkflowError(str(problem)) from None
 
 # Jobs run this code too: in the environment that Snakemake runs in, activated or not, or in the one
-# that it makes for them.
+# that it makes for them, which leaves PYTHONPATH out.
 if USES_CONDA:
     shell.prefix(f"export PYTHONPATH={shlex.quote(str(checkout.SOURCES))}; ")
 else:
-    shell.prefix(
-        f"export PYTHONPATH={shlex.quote(checkout.search_path())}"
-        f" PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; "
-    )
+    os.environ.update(checkout.environment())
 
 # Their specifications are too long for a command line.
 handover = Handover(Path(".snakemake/ptq-dynamics"))

@@ -1,6 +1,7 @@
 """The checkout whose code runs: where it lies, and that it is the one that is meant."""
 
 import os
+import sys
 from pathlib import Path
 
 from ptq_dynamics.problem import Problem
@@ -24,6 +25,12 @@ def check(folder: Path) -> None:
         )
 
 
-def search_path() -> str:
-    """PYTHONPATH of processes that are to run this code."""
-    return os.pathsep.join(filter(None, (str(SOURCES), os.environ.get("PYTHONPATH"))))
+def environment() -> dict[str, str]:
+    """Variables with which `python` is this one, and runs this code."""
+    found = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    others = [folder for folder in found if folder not in ("", str(SOURCES))]
+    programs = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+    return {
+        "PYTHONPATH": os.pathsep.join([str(SOURCES), *others]),
+        "PATH": os.pathsep.join(dict.fromkeys(os.pathsep.join(programs).split(os.pathsep))),
+    }

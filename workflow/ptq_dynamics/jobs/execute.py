@@ -54,7 +54,7 @@ def execute(job: Mapping[str, Any]) -> int:
 
 def _explain(error: BaseException, paths: Paths) -> str:
     if isinstance(error, Problem):
-        return str(error)
+        return f"{error} (log: {paths.log})"
     if isinstance(error, KeyboardInterrupt):
         return "interrupted; run the same command again to go on"
     if _is_full_disk(error):

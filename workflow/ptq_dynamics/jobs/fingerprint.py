@@ -1,8 +1,8 @@
 """Fingerprints of the code and of the libraries that a stage's result depends on.
 
-The code of a stage is its module and the local modules that it imports, transitively. Comments,
-docstrings, layout and the Python version do not count. Its libraries are the distributions that
-those modules import, with their installed versions.
+The code of a stage is its module and the local modules that it imports, transitively, but for the
+engine, which shapes no result. Comments, docstrings, layout and the Python version do not count.
+Its libraries are the distributions that those modules import, with their installed versions.
 """
 
 import ast
@@ -18,6 +18,8 @@ from ptq_dynamics.problem import Problem
 
 # Distributions whose name is not that of the module they install.
 DISTRIBUTION = {"yaml": "PyYAML", "mpl_toolkits": "matplotlib"}
+
+ENGINE = f"{PACKAGE}.jobs"
 
 Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -80,7 +82,7 @@ def _closure(module: str, root: Path) -> dict[str, Path]:
     while waiting:
         name = waiting.pop()
         path = _locate(name, root)
-        if path is None or name in found:
+        if path is None or name in found or (name.startswith(ENGINE) and name != module):
             continue
         found[name] = path
         if "." in name:

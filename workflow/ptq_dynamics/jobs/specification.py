@@ -13,6 +13,9 @@ from ptq_dynamics.jobs.checkout import PACKAGE
 from ptq_dynamics.jobs.paths import Paths
 from ptq_dynamics.jobs.settings import encode
 
+# Raised when the engine makes something else of what the same stages do; its code does not count.
+ENGINE = 1
+
 
 @dataclass(frozen=True)
 class Job:
@@ -57,6 +60,7 @@ class Job:
             code = code | _code(f"{PACKAGE}.{other}")
         return canonical(
             {
+                "engine": ENGINE,
                 "stage": self.stage,
                 "name": self.name,
                 "folder": self.folder,

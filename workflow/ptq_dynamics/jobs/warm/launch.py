@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from subprocess import PIPE, Popen
 
-from ptq_dynamics.jobs.checkout import search_path
+from ptq_dynamics.jobs import checkout
 from ptq_dynamics.jobs.warm.client import VARIABLE
 
 # glibc otherwise gives each step's large tensors back to the system and asks for them again.
@@ -20,6 +20,6 @@ def start() -> None:
     folder = Path(tempfile.mkdtemp(prefix="ptq-dynamics-"))
     command = [sys.executable, "-m", "ptq_dynamics.jobs.warm.server", str(folder / "socket")]
     # The pipe stays open until the kernel closes it with this process, whatever ends it.
-    environment = {**os.environ, **ALLOCATOR, "PYTHONPATH": search_path()}
+    environment = {**os.environ, **ALLOCATOR, **checkout.environment()}
     _servers.append(Popen(command, stdin=PIPE, env=environment))
     os.environ[VARIABLE] = str(folder / "socket")
