@@ -290,8 +290,8 @@ def test_the_table_has_every_series_of_every_figure_and_their_raw_results():
 
 
 def test_targets_are_the_chosen_figures_and_with_all_the_table():
-    targets = set(at("smoke").figures.targets())
+    targets = set(at("smoke").targets())
     pictures = {f"figures/smoke/fig04.{kind}" for kind in ("pdf", "png", "csv")}
     assert pictures <= targets
     assert "results/smoke/measurements.csv" in targets
-    assert set(plan("smoke", figures=["fig04"]).figures.targets()) == pictures
+    assert set(plan("smoke", figures=["fig04"]).targets()) == pictures

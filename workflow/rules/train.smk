@@ -1,4 +1,4 @@
-# Trajectories: corpora, the runs trained on them, and averages of their checkpoints.
+# Trajectories: corpora, the runs trained on them, averages of their checkpoints, and what is not kept of both.
 
 
 CORPUS = Paths.at(f"{RESULTS}/corpus/{{corpus}}")
@@ -56,5 +56,24 @@ rule average:
     threads: THREADS
     params:
         job=lambda w: handover.file(average_job(w)),
+    shell:
+        RUN
+
+
+DROP = Paths.at(f"{RESULTS}/drop/{{result}}")
+drop_job = lambda w: plan.keeping.drop(w.result)
+
+
+rule drop:
+    input:
+        lambda w: drop_job(w).needs,
+    output:
+        DROP.published,
+    log:
+        DROP.log,
+    conda:
+        "../../envs/main.yaml"
+    params:
+        job=lambda w: handover.file(drop_job(w)),
     shell:
         RUN

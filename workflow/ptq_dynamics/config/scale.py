@@ -187,6 +187,16 @@ class Grid(Amount):
     margin: Annotated[float, Field(ge=0)]
 
 
+class Keep(Strict):
+    """What stays of trajectories once every job that reads their weights is done: all, the measured
+    checkpoints, or none. What is dropped is made again when something new needs it. The states that
+    runs branch from go with the first weights that go."""
+
+    train: Literal["all", "measured", "none"] = "all"
+    average: Literal["all", "measured", "none"] = "all"
+    quantize: Literal["all", "measured", "none"] = "all"
+
+
 class Scale(Strict):
     """The numbers of one scale; `budget` and `log_every` in optimizer steps; `quantizers` says
     which quantizer of config/quantizers.yaml this scale takes where a figure names another."""
@@ -204,6 +214,7 @@ class Scale(Strict):
     curvature: Curvature
     landscape: Grid
     quantizers: dict[str, str] = {}
+    keep: Keep = Keep()
     shard: Count | None
     threads: Count
     warm: bool

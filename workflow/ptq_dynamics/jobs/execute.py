@@ -24,19 +24,23 @@ from ptq_dynamics.jobs import checkout, fingerprint, manifest, record
 from ptq_dynamics.jobs.context import Context, Progress
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import Paths
+from ptq_dynamics.jobs.restore import restore
 from ptq_dynamics.jobs.settings import decode
 from ptq_dynamics.problem import Problem
 
 
-def execute(job: Mapping[str, Any]) -> int:
-    """Run a job in this process and say in one line what went wrong, if anything did."""
+def execute(job: Mapping[str, Any], *, restoring: bool = False) -> int:
+    """Run a job in this process and say in one line what went wrong, if anything did.
+
+    When `restoring`, its result is there but for dropped files, which alone are made again.
+    """
     label = f"{job['stage']} {job['name']}"
     paths = Paths.of(job)
     log: TextIO | None = None
     try:
         paths.folder.mkdir(parents=True, exist_ok=True)
         log = paths.log.open("w", encoding="utf-8")
-        _build(job, paths, Progress(label, log))
+        _build(job, paths, Progress(label, log), restoring)
         return 0
     except (Exception, KeyboardInterrupt) as error:
         message = _explain(error, paths)
@@ -76,13 +80,13 @@ def _complain(message: str, log: TextIO | None = None) -> None:
             print(line, file=stream, flush=True)
 
 
-def _build(job: Mapping[str, Any], paths: Paths, progress: Progress) -> None:
+def _build(job: Mapping[str, Any], paths: Paths, progress: Progress, restoring: bool) -> None:
     started = datetime.datetime.now(datetime.UTC)
     clock = time.monotonic()
     checkout.check(Path())
     fingerprint.check(job["code"], job["environment"])
     inputs = {
-        label: [manifest.read(Path(path)) for path in group]
+        label: [manifest.read(Path(path), restore) for path in group]
         for label, group in job["inputs"].items()
     }
     work = paths.work(_identity(job, inputs))
@@ -98,10 +102,13 @@ def _build(job: Mapping[str, Any], paths: Paths, progress: Progress) -> None:
     facts = stage.run(context)
     result = manifest.describe(out, paths.manifest, facts)
     seconds = time.monotonic() - clock
-    _publish(result, out, paths)
-    account = record.describe(job, inputs, result, started, seconds)
-    write_atomically(paths.record, account.text())
-    write_atomically(paths.manifest, result.text())
+    if restoring:
+        _give_back(result, out)
+    else:
+        _publish(result, out, paths)
+        account = record.describe(job, inputs, result, started, seconds)
+        write_atomically(paths.record, account.text())
+        write_atomically(paths.manifest, result.text())
     _remove_work_folders(paths)
     progress.say(f"done in {seconds:.1f} s")
 
@@ -120,6 +127,21 @@ def _publish(result: Manifest, out: Path, paths: Paths) -> None:
                 shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     for name in sorted({file.split("/")[0] for file in result.files}):
         os.replace(out / name, paths.folder / name)
+
+
+def _give_back(result: Manifest, out: Path) -> None:
+    """Move dropped files to their place; what else there is stays as it is."""
+    known = manifest.read(result.path)
+    if known.text() != result.text():
+        raise Problem(
+            f"made again, {result.folder} came out different from its manifest (another processor "
+            f"or library?); to take what comes out now, rm {result.path} and build again"
+        )
+    for name in known.dropped():
+        place = result.folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(out / name, place)
+    known.is_whole()
 
 
 def _remove_work_folders(paths: Paths, keep: Path | None = None) -> None:

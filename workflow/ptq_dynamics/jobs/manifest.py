@@ -7,12 +7,13 @@ equal manifests, whatever their size.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from ptq_dynamics.content import sha256
+from ptq_dynamics.content import sha256, write_atomically
+from ptq_dynamics.jobs.paths import ABSENT, MANIFEST
 from ptq_dynamics.problem import Problem
 
 VERSION = 1
@@ -25,6 +26,7 @@ class Manifest:
     path: Path
     files: dict[str, dict[str, Any]]
     facts: dict[str, Any]
+    restore: "Callable[[Manifest], None] | None" = field(default=None, repr=False)
     _verified: set[str] = field(default_factory=set, repr=False)
 
     @property
@@ -53,6 +55,8 @@ class Manifest:
         if name not in self.files:
             raise Problem(f"{self.path} lists no file {name!r}; {mend}")
         entry = self.files[name]
+        if self.restore is not None and not path.exists() and name in self.dropped():
+            self.restore(self)
         try:
             size = path.stat().st_size
         except FileNotFoundError:
@@ -64,6 +68,40 @@ class Manifest:
         self._verified.add(name)
         return path
 
+    def dropped(self) -> set[str]:
+        """Names of the files that were dropped to save space, and are made again on demand."""
+        try:
+            content = json.loads(self._absent.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return set()
+        # A result that was made anew since then has all its files.
+        return set(content["files"]) if content["manifest"] == self.digest() else set()
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Delete files of the result; it stays known, and they are made again when they are
+        needed."""
+        gone = sorted(self.dropped().union(names))
+        content = {"manifest": self.digest(), "files": gone}
+        write_atomically(self._absent, json.dumps(content, indent=1) + "\n")
+        for name in gone:
+            (self.folder / name).unlink(missing_ok=True)
+
+    def is_whole(self) -> None:
+        """All files of the result are there again."""
+        self._absent.unlink(missing_ok=True)
+
+    @property
+    def state(self) -> Literal["present", "absent", "missing"]:
+        """Whether all files are there, or all but dropped ones (known but absent), or fewer."""
+        gone = {name for name in self.files if not (self.folder / name).exists()}
+        if not gone:
+            return "present"
+        return "absent" if gone <= self.dropped() else "missing"
+
+    @property
+    def _absent(self) -> Path:
+        return self.path.with_name(self.path.name.replace(MANIFEST, ABSENT))
+
     def subfolder(self, name: str) -> Path:
         """Path of a folder of the result, after checking every file in it (see `file`)."""
         members = [file for file in self.files if file.startswith(f"{name}/")]
@@ -74,13 +112,16 @@ class Manifest:
         return self.folder / name
 
 
-def read(path: Path) -> Manifest:
-    """Read a manifest; `Problem` when it is missing, not JSON, or of another version."""
+def read(path: Path, restore: Callable[[Manifest], None] | None = None) -> Manifest:
+    """Read a manifest; `restore` makes dropped files of its result again.
+
+    Raises `Problem` when it is missing, not JSON, or of another version.
+    """
     mend = f"remove {path} and build again"
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         version = content["version"]
-        manifest = Manifest(path, content["files"], content["facts"])
+        manifest = Manifest(path, content["files"], content["facts"], restore)
     except FileNotFoundError:
         raise Problem(f"{path} is missing; build it with snakemake {path}") from None
     except (ValueError, KeyError, TypeError) as error:

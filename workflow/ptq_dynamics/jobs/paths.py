@@ -7,6 +7,7 @@ from typing import Any
 
 MANIFEST = "manifest.json"
 RECORD = "record.json"
+ABSENT = "absent.json"  # files of a result that were dropped
 
 
 @dataclass(frozen=True)

@@ -21,19 +21,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job given on the command line; exit status 0 when its result is published."""
     parser = argparse.ArgumentParser(prog="python -m ptq_dynamics.jobs.run", description=__doc__)
     parser.add_argument("--job", required=True, type=Path, help="a specification or a record")
-    file = parser.parse_args(arguments).job
+    parser.add_argument("--restore", action="store_true", help="only make dropped files again")
+    chosen = parser.parse_args(arguments)
+    file: Path = chosen.job
     try:
         job = _specification(file)
     except (OSError, ValueError, KeyError, AttributeError) as error:
         print(f"error: {file} is no job: {_explain(error)}", file=sys.stderr)
         return 1
     os.environ.update(QUIET)
-    status = delegate(job)
+    status = delegate(job, chosen.restore)
     if status is not None:
         return status
     from ptq_dynamics.jobs.execute import execute
 
-    return execute(job)
+    return execute(job, restoring=chosen.restore)
 
 
 def _specification(file: Path) -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ Pure functions of the configuration. A plan has one planner a room, each with th
 builds on; the rules ask them for a job by the wildcards of its output.
 """
 
+from itertools import chain
 from pathlib import Path
 
 from ptq_dynamics.config import Config
@@ -12,6 +13,7 @@ from ptq_dynamics.plan.checks import check
 from ptq_dynamics.plan.corpora import Corpora
 from ptq_dynamics.plan.figures import Figures
 from ptq_dynamics.plan.geometry import Geometry
+from ptq_dynamics.plan.keeping import Keeping
 from ptq_dynamics.plan.losses import Losses
 from ptq_dynamics.plan.quantization import Quantization
 from ptq_dynamics.plan.site import Site
@@ -33,3 +35,9 @@ class Plan:
         self.geometry = Geometry(site, self.corpora, self.trajectories, self.quantization)
         self.backends = Backends(site, self.quantization, self.losses)
         self.figures = Figures(site, self.trajectories, self.losses, self.geometry)
+        self.keeping = Keeping(site, self.figures.targets)
+
+    def targets(self) -> list[str]:
+        """The files that a build of the chosen figures is for."""
+        jobs = [*self.figures.targets(), *self.keeping.drops()]
+        return list(chain.from_iterable(job.outputs for job in jobs))

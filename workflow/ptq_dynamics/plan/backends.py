@@ -32,10 +32,12 @@ class Backends:
         for each in series:
             inputs |= self._losses.losses(each)
         groups = tuple(map(tuple, backends.groups))
-        return Job(
-            "quantize.comparison",
-            trajectory,
-            f"{self._site.results}/backends",
-            inputs,
-            ComparisonSettings(groups, tuple(series)),
+        return self._site.add(
+            Job(
+                "quantize.comparison",
+                trajectory,
+                f"{self._site.results}/backends",
+                inputs,
+                ComparisonSettings(groups, tuple(series)),
+            )
         )

@@ -19,7 +19,7 @@ class Corpora:
         """Token files and tokenizer of one corpus."""
         corpus = self._site.config.scale.corpora[name]
         folder = f"{self._site.results}/corpus/{name}"
-        return Job(f"corpus.{corpus.source}", name, folder, {}, settings(corpus))
+        return self._site.add(Job(f"corpus.{corpus.source}", name, folder, {}, settings(corpus)))
 
     def of(self, trajectory: str) -> Job:
         """The corpus whose tokenizer a trajectory has."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from functools import cache, cached_property
-from itertools import chain, product
+from itertools import product
 from typing import TypedDict, get_args
 
 from ptq_dynamics.config import Branch, Evaluated, Figure, Query, figures
@@ -70,7 +70,7 @@ class Figures:
         files = tuple(f"{name}.{kind}" for kind in ("pdf", "png", "csv"))
         stage = f"figures.layouts.{figure.layout}"
         settings = _settings(figure, shown)
-        return Job(stage, name, self._site.pictures, inputs, settings, name, files)
+        return self._site.add(Job(stage, name, self._site.pictures, inputs, settings, name, files))
 
     @cache
     def components(self, name: str) -> Job:
@@ -129,17 +129,14 @@ class Figures:
             inputs |= needed
         settings = CollectSettings(tuple(series))
         folder, stem = self._site.results, MEASUREMENTS.removesuffix(".csv")
-        return Job(
-            "measure.collect", stem, folder, inputs, settings, stem=stem, files=(MEASUREMENTS,)
+        return self._site.add(
+            Job("measure.collect", stem, folder, inputs, settings, stem=stem, files=(MEASUREMENTS,))
         )
 
-    def targets(self) -> list[str]:
-        """The files that a build of the chosen figures is for; all figures bring the table of all
-        measurements."""
+    def targets(self) -> list[Job]:
+        """The chosen figures; all figures bring the table of all measurements."""
         jobs = [self.figure(name) for name in self.chosen]
-        if self._site.config.choice.figures == "all":
-            jobs.append(self.collect())
-        return list(chain.from_iterable(job.outputs for job in jobs))
+        return [*jobs, self.collect()] if self._site.config.choice.figures == "all" else jobs
 
 
 class Shared(TypedDict):

@@ -47,17 +47,19 @@ class Geometry:
             "max_iterations": scale.max_iterations,
             "seed": seed,
         }
-        return Job(
-            f"geometry.{probe}",
-            f"{trajectory} seed {seed} {probe}",
-            f"{self._site.place('curvature', trajectory, seed)}/{probe}/{shard}",
-            {
-                "corpus": [self._corpora.of(trajectory).manifest],
-                "trajectory": self._trajectories.manifests(trajectory, seed, shard),
-            },
-            SpectrumSettings(**common, eigenvalues=scale.spectrum)
-            if spectrum
-            else SharpnessSettings(**common, trace_samples=scale.trace_samples),
+        return self._site.add(
+            Job(
+                f"geometry.{probe}",
+                f"{trajectory} seed {seed} {probe}",
+                f"{self._site.place('curvature', trajectory, seed)}/{probe}/{shard}",
+                {
+                    "corpus": [self._corpora.of(trajectory).manifest],
+                    "trajectory": self._trajectories.manifests(trajectory, seed, shard),
+                },
+                SpectrumSettings(**common, eigenvalues=scale.spectrum)
+                if spectrum
+                else SharpnessSettings(**common, trace_samples=scale.trace_samples),
+            )
         )
 
     def probed(self, series: Series, probe: str) -> dict[str, list[str]]:
@@ -77,24 +79,26 @@ class Geometry:
         seed = self._site.seed(trajectory, seed)
         quantized = self._quantization.quantize(trajectory, quantizer, last_shard, seed)
         grid, context = self._site.config.scale.landscape, self._context(trajectory)
-        return Job(
-            "geometry.landscape",
-            f"{trajectory} seed {seed} {quantizer}",
-            f"{self._site.place('landscape', trajectory, seed)}/{quantizer}/back-{previous}",
-            {
-                "corpus": [self._corpora.of(trajectory).manifest],
-                "trajectory": self._trajectories.manifests(trajectory, seed),
-                "quantized": [quantized.manifest],
-            },
-            LandscapeSettings(
-                final=final.id,
-                previous=self._before(trajectory, previous),
-                context=context,
-                blocks=grid.count(context),
-                batch=self._site.config.scale.evaluation.batch,
-                side=grid.side,
-                margin=grid.margin,
-            ),
+        return self._site.add(
+            Job(
+                "geometry.landscape",
+                f"{trajectory} seed {seed} {quantizer}",
+                f"{self._site.place('landscape', trajectory, seed)}/{quantizer}/back-{previous}",
+                {
+                    "corpus": [self._corpora.of(trajectory).manifest],
+                    "trajectory": self._trajectories.manifests(trajectory, seed),
+                    "quantized": [quantized.manifest],
+                },
+                LandscapeSettings(
+                    final=final.id,
+                    previous=self._before(trajectory, previous),
+                    context=context,
+                    blocks=grid.count(context),
+                    batch=self._site.config.scale.evaluation.batch,
+                    side=grid.side,
+                    margin=grid.margin,
+                ),
+            )
         )
 
     def _before(self, trajectory: str, steps: int) -> str:
@@ -112,12 +116,14 @@ class Geometry:
                 inputs[label] = self._trajectories.manifests(name, seed)
                 ids = tuple(point.id for point in self._timeline.measured(name))
                 paths.append(Path(label, name, seed, ids))
-        return Job(
-            "geometry.components",
-            figure,
-            f"{self._site.results}/components/{figure}",
-            inputs,
-            ComponentsSettings(tuple(paths), components),
+        return self._site.add(
+            Job(
+                "geometry.components",
+                figure,
+                f"{self._site.results}/components/{figure}",
+                inputs,
+                ComponentsSettings(tuple(paths), components),
+            )
         )
 
     def _context(self, trajectory: str) -> int:

@@ -33,18 +33,20 @@ class Losses:
             checkpoints = [quantized.manifest]
         context = timeline.trajectory(trajectory).model_shape(timeline).context
         evaluation = site.config.scale.evaluation
-        return Job(
-            "measure.loss",
-            f"{trajectory} seed {seed} {quantizer}",
-            f"{site.place('evaluate', trajectory, seed)}/{quantizer}/{shard}",
-            {"corpus": [self._corpora.of(trajectory).manifest], "checkpoints": checkpoints},
-            LossSettings(
-                checkpoints=self._trajectories.checkpoints(trajectory, shard),
-                context=context,
-                blocks=evaluation.count(context),
-                batch=evaluation.batch,
-                full_precision=full,
-            ),
+        return self._site.add(
+            Job(
+                "measure.loss",
+                f"{trajectory} seed {seed} {quantizer}",
+                f"{site.place('evaluate', trajectory, seed)}/{quantizer}/{shard}",
+                {"corpus": [self._corpora.of(trajectory).manifest], "checkpoints": checkpoints},
+                LossSettings(
+                    checkpoints=self._trajectories.checkpoints(trajectory, shard),
+                    context=context,
+                    blocks=evaluation.count(context),
+                    batch=evaluation.batch,
+                    full_precision=full,
+                ),
+            )
         )
 
     @cache

@@ -43,14 +43,14 @@ class Quantization:
         )
         folder = f"{site.place('quantize', trajectory, seed)}/{quantizer}/{shard}"
         name = f"{trajectory} seed {seed} {quantizer}"
-        return Job(kind.stage, name, folder, inputs, settings, modules=kind.scripts)
+        return self._site.add(Job(kind.stage, name, folder, inputs, settings, modules=kind.scripts))
 
     @cache
     def environment(self, tool: str) -> Job:
         """The environment of a tool that cannot share the main one, from its lock file."""
         lock, folder = Path("envs") / f"{tool}.txt", f"envs/{tool}"
         settings = EnvironmentSettings(str(lock), folder, _digest(self._site.root / lock))
-        return Job("quantize.environment", tool, folder, {}, settings)
+        return self._site.add(Job("quantize.environment", tool, folder, {}, settings))
 
     @cache
     def kind(self, quantizer: str, trajectory: str) -> Kind:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ptq_dynamics.config import Config
+from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan.timeline import Timeline
 
 
@@ -14,6 +15,7 @@ class Site:
     config: Config
     root: Path
     timeline: Timeline = field(init=False)
+    made: dict[str, Job] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "timeline", Timeline(self.config))
@@ -27,6 +29,11 @@ class Site:
     def pictures(self) -> str:
         """Folder of all figures of the scale."""
         return f"figures/{self.config.choice.scale}"
+
+    def add(self, job: Job) -> Job:
+        """The same job, so that it is found by the path of its manifest from now on."""
+        self.made[job.manifest] = job
+        return job
 
     def seed(self, trajectory: str, seed: int | None) -> int:
         """The seed asked for, or the first that a trajectory is made for."""

@@ -76,13 +76,15 @@ class Trajectories:
             state_steps=tuple(run.state_steps(timeline)) if isinstance(run, Whole) else (),
             log_every=scale.log_every,
         )
-        return Job(
-            run.stage,
-            f"{name} seed {settings.seed}",
-            site.place("train", name, seed),
-            inputs,
-            settings,
-            modules=(f"trajectories.optimizers.{optimizer.module}",),
+        return self._site.add(
+            Job(
+                run.stage,
+                f"{name} seed {settings.seed}",
+                site.place("train", name, seed),
+                inputs,
+                settings,
+                modules=(f"trajectories.optimizers.{optimizer.module}",),
+            )
         )
 
     def _schedule(self, run: Run) -> schedules.Schedule:
@@ -118,7 +120,7 @@ class Trajectories:
             case Line():
                 numbers = tuple(point.step for point in points if point.step is not None)
                 settings = LineSettings("line", numbers, kind.points)
-        return Job(kind.stage, f"{name} seed {seed}", folder, sources, settings)
+        return self._site.add(Job(kind.stage, f"{name} seed {seed}", folder, sources, settings))
 
     def checkpoints(self, name: str, shard: str) -> tuple[str, ...]:
         """Ids of the measured checkpoints of one shard of a trajectory."""

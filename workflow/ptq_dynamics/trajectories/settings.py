@@ -55,3 +55,10 @@ class TrainSettings:
     checkpoint_every: int
     state_steps: tuple[int, ...]
     log_every: int
+
+
+@dataclass(frozen=True)
+class DropSettings:
+    """Which checkpoints of a trajectory stay when the others' weights are dropped, by id."""
+
+    kept: tuple[str, ...]

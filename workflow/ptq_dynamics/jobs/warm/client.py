@@ -10,7 +10,7 @@ from typing import Any
 VARIABLE = "PTQ_DYNAMICS_WARM"
 
 
-def delegate(job: Mapping[str, Any]) -> int | None:
+def delegate(job: Mapping[str, Any], restoring: bool = False) -> int | None:
     """Exit status of the job, run by the warm process; None where there is no such process."""
     address = os.environ.get(VARIABLE)
     if not address:
@@ -20,7 +20,8 @@ def delegate(job: Mapping[str, Any]) -> int | None:
         connection.connect(address)
     except OSError:
         return None
-    request = {"job": job, "environment": dict(os.environ), "directory": os.getcwd()}
+    place = {"environment": dict(os.environ), "directory": os.getcwd()}
+    request = {"job": job, "restoring": restoring, **place}
     with connection:
         try:
             socket.send_fds(connection, [b"!"], [1, 2])

@@ -91,7 +91,7 @@ def _serve_one(connection: socket.socket) -> int:
         threads = os.environ.get("OMP_NUM_THREADS")
         if threads and "torch" in sys.modules:
             sys.modules["torch"].set_num_threads(int(threads))
-        status = execute(request["job"])
+        status = execute(request["job"], restoring=request["restoring"])
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
