@@ -42,7 +42,12 @@ RUNS: dict[str, Any] = {
     "trunk": {**TRUNK, "checkpoint_every": "2/190", "state_every": "6/190"},
     "branch": {"trunk": "trunk", "at": "12/190", "cooldown": "8/190", "checkpoint_every": "2/190"},
 }
-AVERAGES: dict[str, Any] = {"lawa": {"trajectory": "trunk", "every": "2/190", "window": 3}}
+AVERAGES: dict[str, Any] = {
+    "lawa": {"trajectory": "trunk", "every": "2/190", "window": 3},
+    "lawa-of-branch": {"trajectory": "branch", "every": "2/190", "window": 3},
+    "lawa-of-lawa": {"trajectory": "lawa", "every": "12/190", "window": 2},
+    "line-of-averages": {"start": "lawa-of-lawa", "end": "lawa-of-branch", "points": 4},
+}
 
 GPTQ: dict[str, Any] = {
     "method": "gptq",

@@ -6,9 +6,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from ptq_dynamics import models
+from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories.average import weighted_mean
 from ptq_dynamics.trajectories.trajectory import Trajectory
 from safetensors.numpy import load_file
+from support import edit_yaml, plan, tiny_config
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 weights = st.lists(st.floats(0.01, 10.0), min_size=1, max_size=8)
@@ -65,22 +67,120 @@ def test_members_and_weights_must_be_equally_many(shares):
         weighted_mean(states(0, 3), shares)
 
 
-def test_lawa_is_the_uniform_mean_of_the_last_checkpoints(workspace, trunk, average):
-    source = {point.step: point for point in Trajectory([trunk]).checkpoints}
-    results = Trajectory([average]).checkpoints
-    planned = workspace.plan.site.timeline.measured("lawa")
+def tensors(manifest, name):
+    return load_file(manifest.folder / name / "model.safetensors")
+
+
+def float64_mean_of(states):
+    """What numpy gives, rounded once at the end as checkpoints are."""
+    exact = float64_mean([from_numpy(state) for state in states], [1.0] * len(states))
+    return {name: value.astype(np.float32) for name, value in exact.items()}
+
+
+def from_numpy(state):
+    return {name: torch.from_numpy(value) for name, value in state.items()}
+
+
+def equal(one, other):
+    return one.keys() == other.keys() and all(np.array_equal(one[n], other[n]) for n in one)
+
+
+@pytest.mark.parametrize(("source", "name"), [("trunk", "lawa"), ("branch", "lawa-of-branch")])
+def test_lawa_is_the_uniform_mean_of_the_last_checkpoints(
+    request, workspace, average, source, name
+):
+    made = request.getfixturevalue(source)
+    found = workspace.build(workspace.plan.trajectories.average(name))
+    by_step = {point.step: point for point in Trajectory([made]).checkpoints}
+    results = Trajectory([found]).checkpoints
+    planned = workspace.plan.site.timeline.measured(name)
     assert [(point.id, point.step) for point in results] == planned
     assert len(planned) > 1
     for point in results:
-        members = [point.step - 4, point.step - 2, point.step]
-        files = [trunk.folder / source[step].id / "model.safetensors" for step in members]
-        expected = [load_file(file) for file in files]
-        found = load_file(average.folder / point.id / "model.safetensors")
-        assert found.keys() == expected[0].keys()
-        for name, value in found.items():
-            mean = np.mean([state[name].astype(np.float64) for state in expected], axis=0)
-            assert np.array_equal(value, mean.astype(np.float32)), (point.step, name)
-        assert (point.tokens, point.lr, point.phase) == (source[point.step].tokens, None, "average")
+        members = [by_step[point.step - back].id for back in (4, 2, 0)]
+        mean = float64_mean_of([tensors(made, member) for member in members])
+        assert equal(tensors(found, point.id), mean), point.id
+        assert (point.tokens, point.lr, point.phase) == (
+            by_step[point.step].tokens,
+            None,
+            "average",
+        )
+
+
+def test_an_average_of_averages_is_the_mean_of_those(workspace, average):
+    found = workspace.build(workspace.plan.trajectories.average("lawa-of-lawa"))
+    (point,) = Trajectory([found]).checkpoints
+    assert point.id == "step-0000024"
+    mean = float64_mean_of([tensors(average, name) for name in ("step-0000012", point.id)])
+    assert equal(tensors(found, point.id), mean)
+    assert not equal(tensors(found, point.id), tensors(average, point.id))
+
+
+def test_a_line_goes_from_one_average_to_another(workspace, average, branch):
+    """Its ends are theirs, and the points between lie evenly, whatever their trajectories are."""
+    averages = workspace.plan.trajectories.average
+    one, other = (workspace.build(averages(name)) for name in ("lawa-of-lawa", "lawa-of-branch"))
+    found = workspace.build(averages("line-of-averages"))
+    points = Trajectory([found]).checkpoints
+    assert [(point.id, point.step) for point in points] == [
+        (f"step-000000{number}", number) for number in range(4)
+    ]
+    ends = [tensors(made, Trajectory([made]).checkpoints[-1].id) for made in (one, other)]
+    assert equal(tensors(found, points[0].id), ends[0])
+    assert equal(tensors(found, points[-1].id), ends[1])
+    for number, point in enumerate(points):
+        shares = [1 - number / 3, number / 3]
+        exact = float64_mean([from_numpy(end) for end in ends], shares)
+        for name, value in tensors(found, point.id).items():
+            gap = np.abs(value - exact[name]).max()
+            assert gap <= np.spacing(np.abs(exact[name]).max().astype(np.float32)), (number, name)
+
+
+REFUSED = {
+    # The branch has checkpoints at 12, 14, 16, 18 and 20.
+    "lawa-of-branch": [
+        ({"every": "2/190", "window": 6}, ["no checkpoint of branch with 5 others", "2 steps"]),
+        ({"every": "3/190", "window": 2}, ["no checkpoint of branch with 1 others", "3 steps"]),
+    ],
+    "lawa": [
+        ({"trajectory": "lawa-of-lawa"}, ["averages.lawa is made from itself"]),
+        ({"trajectory": "lawa"}, ["averages.lawa is made from itself"]),
+        ({"trajectory": "lawas"}, ["averages.lawa.trajectory", "'lawas'"]),
+    ],
+    "line-of-averages": [
+        ({"start": "line-of-averages"}, ["averages.line-of-averages is made from itself"]),
+        ({"end": "kumar-70m-constant"}, ["whose models have other shapes"]),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [(name, *case) for name, cases in REFUSED.items() for case in cases],
+)
+def test_averages_that_cannot_be_made_are_refused_in_one_line(tmp_path, name, change, words):
+    config = tiny_config(tmp_path)
+    plan("smoke", config)
+    edit_yaml(config / "runs.yaml", lambda found: found["averages"][name].update(change))
+    with pytest.raises(Problem) as caught:
+        plan("smoke", config)
+    message = str(caught.value)
+    assert "\n" not in message
+    for word in ["config/runs.yaml: averages.", *words]:
+        assert word in message, message
+
+
+def test_the_average_that_cannot_be_made_is_named_not_one_made_of_it(tmp_path):
+    config = tiny_config(tmp_path)
+    lawa = {"trajectory": "trunk", "every": "2/190", "window": 30}
+
+    def change(found):
+        others = {name: each for name, each in found["averages"].items() if name != "lawa"}
+        found["averages"] = {**others, "lawa": lawa}
+
+    edit_yaml(config / "runs.yaml", change)
+    with pytest.raises(Problem, match=r"averages\.lawa has no checkpoint of trunk with 29 others"):
+        plan("smoke", config)
 
 
 def test_an_average_is_a_checkpoint_like_any_other(average, trunk):

@@ -40,8 +40,9 @@ class Lawa(Trajectory):
 
     def check(self, place: str, timeline: Timeline) -> None:
         """There is at least one average."""
-        if not self.checkpoints(timeline):
-            steps = [point.step for point in timeline.checkpoints(self.trajectory)]
+        steps = [point.step for point in timeline.checkpoints(self.trajectory)]
+        # A source without any is answered itself.
+        if steps and not self.checkpoints(timeline):
             every = timeline.steps(self.every)
             raise Problem(
                 f"{place} has no checkpoint of {self.trajectory} with {self.window - 1} others "
