@@ -18,7 +18,7 @@ rule curvature:
         CURVATURE.log,
     conda:
         "../../envs/main.yaml"
-    threads: THREADS
+    threads: plan.resources.threads("curvature")
     params:
         job=lambda w: handover.file(curvature_job(w)),
     shell:
@@ -42,7 +42,7 @@ rule landscape:
         LANDSCAPE.log,
     conda:
         "../../envs/main.yaml"
-    threads: THREADS
+    threads: plan.resources.threads("landscape")
     params:
         job=lambda w: handover.file(landscape_job(w)),
     shell:
@@ -62,7 +62,7 @@ rule components:
         COMPONENTS.log,
     conda:
         "../../envs/main.yaml"
-    threads: THREADS
+    threads: plan.resources.threads("components")
     params:
         job=lambda w: handover.file(components_job(w)),
     shell:

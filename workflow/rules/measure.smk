@@ -18,7 +18,7 @@ rule evaluate:
         EVALUATE.log,
     conda:
         "../../envs/main.yaml"
-    threads: THREADS
+    threads: plan.resources.threads("evaluate")
     params:
         job=lambda w: handover.file(evaluate_job(w)),
     shell:

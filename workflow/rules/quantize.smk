@@ -18,7 +18,7 @@ rule quantize:
         QUANTIZE.log,
     conda:
         "../../envs/main.yaml"
-    threads: THREADS
+    threads: plan.resources.threads("quantize")
     params:
         job=lambda w: handover.file(quantize_job(w)),
     shell:

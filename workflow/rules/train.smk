@@ -12,7 +12,7 @@ rule corpus:
         CORPUS.log,
     conda:
         "../../envs/main.yaml"
-    threads: workflow.cores
+    threads: plan.resources.threads("corpus", workflow.cores)
     params:
         job=lambda w: handover.file(corpus_job(w)),
     shell:
@@ -33,7 +33,7 @@ rule train:
     priority: 10
     conda:
         "../../envs/main.yaml"
-    threads: THREADS
+    threads: plan.resources.threads("train")
     params:
         job=lambda w: handover.file(train_job(w)),
     shell:
@@ -53,7 +53,7 @@ rule average:
         AVERAGE.log,
     conda:
         "../../envs/main.yaml"
-    threads: THREADS
+    threads: plan.resources.threads("average")
     params:
         job=lambda w: handover.file(average_job(w)),
     shell:

@@ -16,6 +16,7 @@ from ptq_dynamics.plan.geometry import Geometry
 from ptq_dynamics.plan.keeping import Keeping
 from ptq_dynamics.plan.losses import Losses
 from ptq_dynamics.plan.quantization import Quantization
+from ptq_dynamics.plan.resources import Resources
 from ptq_dynamics.plan.site import Site
 from ptq_dynamics.plan.trajectories import Trajectories
 
@@ -28,6 +29,7 @@ class Plan:
     def __init__(self, config: Config, root: Path = Path()) -> None:
         self.site = site = Site(config, root)
         check(site.timeline)
+        self.resources = Resources(config)
         self.corpora = Corpora(site)
         self.trajectories = Trajectories(site, self.corpora)
         self.quantization = Quantization(site, self.corpora, self.trajectories)
