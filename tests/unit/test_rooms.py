@@ -32,7 +32,7 @@ MAY_USE = {
         "config",
         *("corpus", "trajectories", "measure", "quantize", "geometry", "figures"),
     },
-    "cli": {*BASE, "config"},
+    "cli": {*ENGINE, "config"},
     "bench": {
         *ENGINE,
         *("config", "plan", "models", "corpus", "trajectories", "quantize", "measure"),
