@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Discriminator, Field, Tag
 
 from ptq_dynamics.config.fields import Share
-from ptq_dynamics.config.kinds import Point, Timeline, Trajectory
+from ptq_dynamics.config.kinds import Point, Timeline, Trajectory, tokenized
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories.trajectory import step_id
 
@@ -70,12 +70,12 @@ class Line(Trajectory):
         return [Point(step_id(number), number) for number in range(self.points)]
 
     def check(self, place: str, timeline: Timeline) -> None:
-        """Both ends have one shape of model."""
+        """Both ends have one shape of model, and one tokenizer."""
         start, end = (timeline.trajectory(n).model_shape(timeline) for n in (self.start, self.end))
-        if start.weights != end.weights:
+        if start.weights != end.weights or tokenized(start, timeline) != tokenized(end, timeline):
             raise Problem(
-                f"{place} goes from {self.start} to {self.end}, whose models have other shapes; "
-                "take two of one model"
+                f"{place} goes from {self.start} to {self.end}, whose models have other shapes or "
+                "tokenizers; take two of one model"
             )
         if not self.seeds_in(timeline):
             raise Problem(f"{place} goes from {self.start} to {self.end}, which have no seed alike")

@@ -65,6 +65,11 @@ def require(place: str, kind: str, names: Iterable[str], known: Iterable[str]) -
             raise Problem(f"{place} names no known {kind}: {name!r} (known: {', '.join(known)})")
 
 
+def tokenized(shape: ModelShape, timeline: Timeline) -> tuple[object, ...]:
+    """What two models have alike whose tokens mean the same."""
+    return timeline.scale.corpora[shape.corpus].tokenized
+
+
 class Trajectory(Strict):
     """A kind of trajectory; `family` is who trained it, `stage` the code that makes it."""
 

@@ -8,7 +8,15 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from ptq_dynamics.config.averages import Average
 from ptq_dynamics.config.fields import Count, Once, Rate, Share, Strict
-from ptq_dynamics.config.kinds import Optimizer, Point, RunDefaults, Timeline, Trajectory, require
+from ptq_dynamics.config.kinds import (
+    Optimizer,
+    Point,
+    RunDefaults,
+    Timeline,
+    Trajectory,
+    require,
+    tokenized,
+)
 from ptq_dynamics.config.names import Named
 from ptq_dynamics.config.scale import ModelShape
 from ptq_dynamics.problem import Problem
@@ -213,12 +221,18 @@ class Branch(Run):
                 f"{place}.seeds has {missing[0]}, which its trunk {self.trunk} has not; add it "
                 "there, or leave seeds out to have those of the trunk"
             )
-        shape = self.model_shape(timeline)
+        shape, model = self.model_shape(timeline), trunk.model_shape(timeline)
         require(f"{place}.corpus", "corpus", [shape.corpus], timeline.scale.corpora)
-        if shape.context > trunk.model_shape(timeline).context:
+        if tokenized(shape, timeline) != tokenized(model, timeline):
             raise Problem(
-                f"{place}.context is {shape.context}, longer than its model's "
-                f"{trunk.model_shape(timeline).context}; lower it, or give the model more"
+                f"{place}.corpus is {shape.corpus!r}, whose tokenizer is not that of "
+                f"{model.corpus!r}, which its trunk {self.trunk} is trained on; take a corpus with "
+                "one tokenizer"
+            )
+        if shape.context > model.context:
+            raise Problem(
+                f"{place}.context is {shape.context}, longer than its model's {model.context}; "
+                "lower it, or give the model more"
             )
 
 

@@ -30,9 +30,8 @@ class ModelShape(Strict):
 
     @property
     def weights(self) -> tuple[object, ...]:
-        """What two models have alike whose weights can be averaged."""
-        shape = (self.layers, self.width, self.heads, self.feedforward, self.rotary_fraction)
-        return (*shape, self.corpus)
+        """What two models with one tokenizer have alike whose weights can be averaged."""
+        return self.layers, self.width, self.heads, self.feedforward, self.rotary_fraction
 
     @model_validator(mode="after")
     def _divides(self) -> "ModelShape":
@@ -56,6 +55,14 @@ class EmbeddedCorpus(Strict):
     validation: Count
     calibration: Count
     probe: Count
+
+    @property
+    def tokenized(self) -> tuple[object, ...]:
+        """What two corpora have alike whose tokens mean the same: the tokenizer is trained on what
+        the held-out splits leave of the text."""
+        text = (self.source, tuple(self.packages), self.source_code, self.shortest_document)
+        held_out = (self.validation, self.calibration, self.probe)
+        return (*text, self.characters_per_token, self.vocabulary, *held_out)
 
 
 COMMIT = re.compile("[0-9a-f]{40}")
@@ -112,6 +119,11 @@ class DatasetsCorpus(Strict):
     def _pinned(self) -> "DatasetsCorpus":
         _check_pin(self.tokenizer, self.tokenizer_revision)
         return self
+
+    @property
+    def tokenized(self) -> tuple[object, ...]:
+        """What two corpora have alike whose tokens mean the same."""
+        return self.source, self.tokenizer, self.tokenizer_revision, self.vocabulary
 
 
 # One tokenizer and the text it was made for, or made from.

@@ -23,7 +23,7 @@ def check(timeline: Timeline) -> None:
         for name, trajectory in trajectories.items():
             trajectory.check(f"config/runs.yaml: {key}.{name}", timeline)
     _check_quantizers(config)
-    _check_amounts(config)
+    _check_amounts(timeline)
     check_figures(timeline)
 
 
@@ -61,16 +61,20 @@ def _check_names(config: Config) -> None:
         require(f"{scale}: models.{name}.corpus", "corpus", [shape.corpus], config.scale.corpora)
 
 
-def _check_amounts(config: Config) -> None:
-    scale, file = config.scale, f"config/scales/{config.choice.scale}.yaml"
-    for model, shape in scale.models.items():
+def _check_amounts(timeline: Timeline) -> None:
+    config, scale = timeline.config, timeline.scale
+    file = f"config/scales/{config.choice.scale}.yaml"
+    shapes = {f"model {name!r}": shape for name, shape in scale.models.items()}
+    for name, run in config.runs.runs.items():
+        shapes.setdefault(f"run {name!r}", run.model_shape(timeline))
+    for whose, shape in shapes.items():
         for key, amount in scale.amounts.items():
             asked = max(1, amount.count(shape.context)) * shape.context
             held = getattr(scale.corpora[shape.corpus], amount.split)
             if asked > held:
                 raise Problem(
-                    f"{file}: {key} asks for {asked:,} tokens in blocks of {shape.context} (model "
-                    f"{model!r}), but corpora.{shape.corpus}.{amount.split} has {held:,}; lower "
+                    f"{file}: {key} asks for {asked:,} tokens in blocks of {shape.context} ("
+                    f"{whose}), but corpora.{shape.corpus}.{amount.split} has {held:,}; lower "
                     "the one or raise the other"
                 )
 
