@@ -24,6 +24,7 @@ from ptq_dynamics.quantize.layers import (
     check_groups,
     gram_matrices,
     layer_errors,
+    model_errors,
     round_to_nearest,
     symmetric_scales,
 )
@@ -355,3 +356,15 @@ def test_autogptq_is_refused_what_it_has_not(change, key):
     given = plan("smoke").site.config.quantizers["autogptq-4bit"].model_dump() | change
     with pytest.raises(ValidationError, match=key):
         AutoGptq.model_validate(given)
+
+
+def test_errors_do_not_depend_on_how_many_layers_are_measured_at_once(folder, calibration):
+    model = models.load(folder)
+    rounded = rtn_stage.quantize(folder, calibration, rtn_stage.Rtn(3, 16)).weights
+    sizes = [4 * layer.in_features**2 for layer in models.linear_layers(model).values()]
+    found = [
+        model_errors(model, rounded, calibration.tokens, calibration.batch_size, memory)
+        for memory in (0, sum(sizes[:3]), sum(sizes))
+    ]
+    assert found[0] == found[1] == found[2]
+    assert list(found[0]) == list(models.linear_layers(model))

@@ -1,6 +1,7 @@
 """GPTQModel and AutoGPTQ in their own environments, against llm-compressor, at scale smoke."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -16,9 +17,12 @@ from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.problem import Problem
+from ptq_dynamics.quantize import environment
+from safetensors.torch import load_file
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAJECTORY = "wsd-3e-3"
+PLAN = Plan(load({"scale": "smoke", "seed": 100, "figures": "all"}, ROOT / "config"), ROOT)
 STATIC = [f"{tool}-{bits}bit-static" for tool in ("gptqmodel", "autogptq") for bits in (3, 4)]
 
 
@@ -27,7 +31,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which both environments were installed and all backends compared."""
     folder = tmp_path_factory.mktemp("backends")
     command = [str(Path(sys.executable).with_name("snakemake")), "-s", str(ROOT / "Snakefile")]
-    rounding = [f"results/smoke/quantize/{TRAJECTORY}/rtn-{b}bit/all/manifest.json" for b in (3, 4)]
+    rounding = [
+        PLAN.quantization.quantize(TRAJECTORY, f"rtn-{bits}bit").manifest for bits in (3, 4)
+    ]
     done = subprocess.run(
         [
             *command,
@@ -48,9 +54,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def quantized(built: Path, quantizer: str) -> manifest.Manifest:
-    return manifest.read(
-        built / f"results/smoke/quantize/{TRAJECTORY}/{quantizer}/all/manifest.json"
-    )
+    return manifest.read(built / PLAN.quantization.quantize(TRAJECTORY, quantizer).manifest)
 
 
 def test_nothing_is_left_beside_results_and_environments(built: Path):
@@ -80,7 +84,7 @@ def test_weights_lie_on_their_own_grid(built: Path, quantizer: str):
     result = quantized(built, quantizer)
     bits = int(quantizer.split("-")[1][0])
     for checkpoint in result.facts["checkpoints"]:
-        name = checkpoint["folder"]
+        name = checkpoint["id"]
         weights = models.dequantized(result.subfolder(name))
         for layer, grid in packed.grids(result.subfolder(name)).items():
             code = grid.steps()
@@ -93,12 +97,51 @@ def test_weights_lie_on_their_own_grid(built: Path, quantizer: str):
             assert off <= 1e-6 * values.abs().amax(), f"{quantizer} {name} {layer}: {off} off"
 
 
+# Run in GPTQModel's environment: the weights of a checkpoint as the tool itself reads them.
+READ = """
+import os, sys
+os.environ |= {"GPTQMODEL_CPU_WORKERS": "2", "GPTQMODEL_DISABLE_PACK_EXT": "1"}
+import torch
+from gptqmodel import BACKEND, GPTQModel
+from safetensors.torch import save_file
+loaded = GPTQModel.load(sys.argv[1], device="cpu", backend=BACKEND.GPTQ_TORCH, dtype=torch.float16)
+save_file(
+    {
+        name: module.dequantize_weight().T.contiguous()
+        for name, module in loaded.model.named_modules()
+        if hasattr(module, "qweight")
+    },
+    sys.argv[2],
+)
+"""
+
+
+@pytest.mark.parametrize("bits", [3, 4])
+def test_the_tool_itself_reads_groups_in_activation_order(built: Path, tmp_path: Path, bits: int):
+    result = quantized(built, f"gptqmodel-{bits}bit")
+    folder = result.subfolder(result.facts["checkpoints"][-1]["id"])
+    assert packed.quantization(folder)["quant_method"] == "gptq"
+    python = environment.python(manifest.read(built / "envs/gptqmodel/manifest.json"))
+    subprocess.run(
+        [str(python), "-c", READ, str(folder), str(tmp_path / "read.safetensors")],
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        cwd=tmp_path,
+        capture_output=True,
+        check=True,
+    )
+    theirs, ours = load_file(tmp_path / "read.safetensors"), packed.grids(folder)
+    assert theirs.keys() == ours.keys()
+    assert any((grid.groups().diff() < 0).any() for grid in ours.values()), "groups are in order"
+    for name, grid in ours.items():
+        assert torch.equal(theirs[name], grid.weight().half()), name
+
+
 @pytest.mark.parametrize("quantizer", STATIC)
 def test_layer_outputs_are_no_worse_than_rounding(built: Path, quantizer: str):
     bits = quantizer.split("-")[1]
     ours = pd.read_csv(quantized(built, quantizer).file("layers.csv"))
     rounded = pd.read_csv(quantized(built, f"rtn-{bits}").file("layers.csv"))
-    joined = ours.merge(rounded, on=["step", "layer"], suffixes=("", "_rtn"))
+    joined = ours.merge(rounded, on=["checkpoint_id", "layer"], suffixes=("", "_rtn"))
     assert len(joined) == len(ours) > 0
     mean = joined.groupby("layer")[["output_relative", "output_relative_rtn"]].mean()
     assert (mean["output_relative"] <= mean["output_relative_rtn"]).all(), f"{quantizer}:\n{mean}"

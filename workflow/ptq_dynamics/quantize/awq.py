@@ -28,7 +28,7 @@ from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.packed import Grid
 from ptq_dynamics.quantize.compressor import compress, grid
 from ptq_dynamics.quantize.layers import check_groups
-from ptq_dynamics.quantize.method import Calibration, Quantized, run_method
+from ptq_dynamics.quantize.method import Calibration, Quantized, Weights, run_method
 from ptq_dynamics.quantize.settings import QuantizeSettings
 from ptq_dynamics.quantize.storage import Packed, exact
 
@@ -89,8 +89,7 @@ def quantize(folder: Path, calibration: Calibration, settings: Awq) -> Quantized
         parts = {f"{name}.rows": layer.rows, f"{name}.columns": layer.columns}
         scaling |= {part: scales for part, scales in parts.items() if scales is not None}
     grids = {name: layer.grid for name, layer in layers.items()}
-    weights = {name: layer.weight() for name, layer in layers.items()}
-    return Quantized(weights, Packed(grids, changed, scaling))
+    return Quantized(Weights(layers, Smoothed.weight), Packed(grids, changed, scaling))
 
 
 def smooth(model: PreTrainedModel, calibration: Calibration, settings: Awq) -> dict[str, Smoothed]:

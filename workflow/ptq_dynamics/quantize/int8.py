@@ -14,7 +14,7 @@ from transformers import BitsAndBytesConfig
 
 from ptq_dynamics import models
 from ptq_dynamics.jobs.context import Context
-from ptq_dynamics.quantize.method import Calibration, Quantized, run_method
+from ptq_dynamics.quantize.method import Calibration, Quantized, Weights, run_method
 from ptq_dynamics.quantize.settings import QuantizeSettings
 from ptq_dynamics.quantize.storage import Own, outside_blocks
 
@@ -40,10 +40,12 @@ def quantize(folder: Path, _calibration: Calibration, settings: Int8) -> Quantiz
         llm_int8_skip_modules=outside_blocks(folder),
     )
     model = models.load(folder, quantization_config=options)
-    layers = models.linear_layers(model)
-    return Quantized({name: _dequantize(layer) for name, layer in layers.items()}, Own(model))
+    # The library takes them from the layers when those first run.
+    parts = {name: _parts(layer) for name, layer in models.linear_layers(model).items()}
+    return Quantized(Weights(parts, lambda part: int8_vectorwise_dequant(*part)), Own(model))
 
 
-def _dequantize(layer: nn.Linear) -> Tensor:
+def _parts(layer: nn.Linear) -> tuple[Tensor, Tensor]:
+    """Codes, int8 [out, in], and the largest magnitude of every row, [out]."""
     codes: Any = layer.weight
-    return int8_vectorwise_dequant(codes.data, codes.SCB)
+    return codes.data, codes.SCB

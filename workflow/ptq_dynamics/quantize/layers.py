@@ -1,13 +1,17 @@
 """What all weight quantizers share: the grid, round-to-nearest on it, and the error of layers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
 
 from ptq_dynamics.models import linear_layers
 from ptq_dynamics.problem import Problem
+
+# Bytes of gram matrices held at once: all of a model with 1e9 parameters, a part of a larger one's.
+GRAM_MEMORY = 8 << 30
 
 
 @dataclass(frozen=True)
@@ -51,13 +55,40 @@ def round_to_nearest(weight: Tensor, bits: int, group_size: int) -> tuple[Tensor
     return codes.to(torch.int8), scales
 
 
-def gram_matrices(model: nn.Module, calibration: Tensor, batch_size: int) -> dict[str, Tensor]:
-    """Mean over calibration tokens of x xᵀ for the input x of every quantized layer, float32
-    [in, in]; the layers' inputs are those of the full-precision model.
+def model_errors(
+    model: nn.Module,
+    quantized: Mapping[str, Tensor],
+    calibration: Tensor,
+    batch_size: int,
+    memory: int = GRAM_MEMORY,
+) -> dict[str, LayerError]:
+    """Errors of every layer of a model whose quantized weights are given, in passes over the
+    calibration set, int64 [sequences, context], whose gram matrices take no more than `memory`
+    bytes (but at least one layer's)."""
+    layers = linear_layers(model)
+    weights = {name: layer.weight for name, layer in layers.items()}
+    errors: dict[str, LayerError] = {}
+    waiting = list(layers)
+    while waiting:
+        sizes = accumulate(4 * layers[name].in_features ** 2 for name in waiting)
+        fitting = max(1, sum(size <= memory for size in sizes))
+        taken, waiting = waiting[:fitting], waiting[fitting:]
+        grams = gram_matrices(model, calibration, batch_size, taken)
+        errors |= layer_errors(weights, quantized, grams)
+    return errors
+
+
+def gram_matrices(
+    model: nn.Module, calibration: Tensor, batch_size: int, names: Collection[str] | None = None
+) -> dict[str, Tensor]:
+    """Mean over calibration tokens of x xᵀ for the input x of every quantized layer, or of those
+    named, float32 [in, in]; the layers' inputs are those of the full-precision model.
 
     `calibration` is int64 [sequences, context].
     """
     layers = linear_layers(model)
+    if names is not None:
+        layers = {name: layers[name] for name in names}
     sums = {
         name: torch.zeros(layer.in_features, layer.in_features, device=layer.weight.device)
         for name, layer in layers.items()

@@ -6,7 +6,7 @@ layer.
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stderr
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,13 +20,33 @@ from ptq_dynamics.corpus import tokens
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.measure.settings import LAYERS
 from ptq_dynamics.packed import Grid
-from ptq_dynamics.quantize.layers import LayerError, gram_matrices, layer_errors
+from ptq_dynamics.quantize.layers import model_errors
 from ptq_dynamics.quantize.settings import QuantizeSettings
 from ptq_dynamics.quantize.storage import Packed, Stored
 from ptq_dynamics.trajectories import trajectory
 from ptq_dynamics.trajectories.trajectory import Trajectory
 
 Q = TypeVar("Q")
+
+
+L = TypeVar("L")
+
+
+class Weights(Mapping[str, Tensor]):
+    """Dequantized weights by layer, [out, in], made when they are asked for: all at once would be a
+    second model in memory."""
+
+    def __init__(self, layers: Mapping[str, L], dequantize: Callable[[L], Tensor]) -> None:
+        self._layers, self._dequantize = layers, dequantize
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._dequantize(self._layers[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._layers)
+
+    def __len__(self) -> int:
+        return len(self._layers)
 
 
 @dataclass(frozen=True)
@@ -40,7 +60,7 @@ class Quantized:
     @classmethod
     def on(cls, grids: Mapping[str, Grid]) -> "Quantized":
         """The original model with the weights of these grids."""
-        return cls({name: grid.weight() for name, grid in grids.items()}, Packed(grids))
+        return cls(Weights(grids, Grid.weight), Packed(grids))
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +87,10 @@ def run_method(context: Context[QuantizeSettings[Q]], method: Method[Q]) -> Mapp
         with redirect_stderr(context.progress.log or sys.stderr):
             quantized = method(folder, calibration, settings.quantizer)
             quantized.stored.save(folder, context.out / checkpoint.id)
-        errors = _errors(folder, calibration, quantized)
+        # The model again: methods change theirs, and by now it is no longer in memory.
+        errors = model_errors(
+            models.load(folder), quantized.weights, calibration.tokens, calibration.batch_size
+        )
         whose = {"checkpoint_id": checkpoint.id, "step": checkpoint.step}
         rows += [{**whose, "layer": name, **asdict(error)} for name, error in errors.items()]
         context.progress.maybe(f"{len(rows) // len(errors)} of {len(chosen)} checkpoints")
@@ -83,11 +106,3 @@ def calibration_of(context: Context[QuantizeSettings[Any]]) -> Calibration:
     settings, corpus = context.settings, context.input("corpus")
     blocks = tokens.blocks(corpus, "calibration", settings.context, settings.calibration_sequences)
     return Calibration(blocks, settings.calibration_batch)
-
-
-def _errors(folder: Path, calibration: Calibration, found: Quantized) -> dict[str, LayerError]:
-    # The model again: methods change theirs, and by now it is no longer in memory.
-    model = models.load(folder)
-    weights = {name: layer.weight for name, layer in models.linear_layers(model).items()}
-    grams = gram_matrices(model, calibration.tokens, calibration.batch_size)
-    return layer_errors(weights, found.weights, grams)

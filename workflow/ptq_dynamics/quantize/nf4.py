@@ -13,7 +13,7 @@ from transformers import BitsAndBytesConfig
 
 from ptq_dynamics import models
 from ptq_dynamics.jobs.context import Context
-from ptq_dynamics.quantize.method import Calibration, Quantized, run_method
+from ptq_dynamics.quantize.method import Calibration, Quantized, Weights, run_method
 from ptq_dynamics.quantize.settings import QuantizeSettings
 from ptq_dynamics.quantize.storage import outside_blocks, replace
 
@@ -43,7 +43,7 @@ def quantize(folder: Path, _calibration: Calibration, settings: Nf4) -> Quantize
     )
     layers = models.linear_layers(models.load(folder))
     rounded = {name: _round(layer.weight.detach(), settings) for name, layer in layers.items()}
-    weights = {name: dequantize_4bit(*parts) for name, parts in rounded.items()}
+    weights = Weights(rounded, lambda parts: dequantize_4bit(*parts))
     return Quantized(weights, Blocks(rounded, about.to_dict()))
 
 

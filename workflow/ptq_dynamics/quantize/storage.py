@@ -162,10 +162,13 @@ def _compressed_config(grids: Mapping[str, Grid]) -> dict[str, Any]:
 def _gptq_layer(grid: Grid) -> dict[str, Tensor]:
     # Two's complement makes the words of both formats the same.
     zeros = torch.zeros_like(grid.scales, dtype=torch.int8) if grid.zeros is None else grid.zeros
+    # GPTQModel's scales are float16, whatever the dtype they are kept in.
+    halves = grid.scales.half()
+    scales = halves if torch.equal(halves.to(grid.scales), grid.scales) else grid.scales
     return {
         "qweight": pack_to_int32(grid.codes, grid.bits).T,
         "qzeros": pack_to_int32(zeros, grid.bits, packed_dim=0).T,
-        "scales": grid.scales.T,
+        "scales": scales.T,
         "g_idx": grid.groups(),
     }
 
