@@ -72,7 +72,7 @@ def _rows(series: Series, inputs: Inputs) -> Iterator[dict[str, Any]]:
 
 def _probed(series: Series, manifest: Manifest) -> Iterator[dict[str, Any]]:
     checkpoints = {each.id: each for each in Trajectory([manifest]).checkpoints}
-    values = pd.read_csv(manifest.file(VALUES))
+    values = measurements.read_csv(manifest.file(VALUES), measurements.TEXT)
     rows: list[Any] = values.to_dict("records")
     for measured in rows:
         name = measured.pop("checkpoint_id")
@@ -85,5 +85,6 @@ def _layer_errors(series: Series, inputs: Inputs) -> pd.DataFrame | None:
     manifests = inputs.get(series.label("layers"), ())
     if not manifests:
         return None
-    frames = [pd.read_csv(manifest.file(LAYERS)) for manifest in manifests]
+    read, text = measurements.read_csv, measurements.TEXT
+    frames = [read(manifest.file(LAYERS), text) for manifest in manifests]
     return pd.concat(frames).groupby("checkpoint_id")[list(LAYER_METRICS)].mean()

@@ -69,6 +69,13 @@ def table(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     return frame.astype(WHOLE | TEXT).sort_values(ORDER, kind="stable", ignore_index=True)
 
 
+def read_csv(path: Path, types: Mapping[str, str]) -> pd.DataFrame:
+    """A table from its file; only what is empty is missing, so that `null` and `0360` can be ids
+    of checkpoints."""
+    options: Any = {"dtype": types, "keep_default_na": False, "na_values": [""]}
+    return pd.read_csv(path, **options)
+
+
 def write(frame: pd.DataFrame, path: Path) -> None:
     """Write a table of measurements; `read` gives it back exactly."""
     frame.to_csv(path, index=False, lineterminator="\n")
@@ -76,4 +83,4 @@ def write(frame: pd.DataFrame, path: Path) -> None:
 
 def read(path: Path) -> pd.DataFrame:
     """A table of measurements from its file."""
-    return pd.read_csv(path, dtype=WHOLE | TEXT)
+    return read_csv(path, WHOLE | TEXT)
