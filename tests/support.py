@@ -133,9 +133,9 @@ class Workspace:
         assert status == 0, (self.folder / log_of(job)).read_text()[-2000:]
         return self.manifest(job)
 
-    def make(self, job: Job, others: Iterable[Job]) -> Manifest:
-        """Run a job after those of the others that it needs and that have not been run."""
-        makers = {other.manifest: other for other in others}
+    def make(self, job: Job) -> Manifest:
+        """Run a job of the plan after those that it needs and that have not been run."""
+        makers = self.plan.site.made
         waiting = [job]
         while waiting:
             absent = [path for path in waiting[-1].needs if not (self.folder / path).exists()]

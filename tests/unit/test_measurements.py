@@ -77,7 +77,9 @@ def test_unchanged_losses_have_no_error():
 rows = st.lists(
     st.fixed_dictionaries(
         {
-            "trajectory": st.sampled_from(["constant-3e-3", "lawa-5", "a,b", 'quoted "name"']),
+            "trajectory": st.sampled_from(
+                ["constant-3e-3", "lawa-5", "a,b", 'quoted "name"', "nan"]
+            ),
             "family": st.just("controlled"),
             "phase": st.sampled_from(["stable", "cooldown", "average"]),
             # A merged model has no step, and steps may repeat.
@@ -90,8 +92,8 @@ rows = st.lists(
             "bits": st.sampled_from([3, 4]) | st.none(),
             "group_size": st.just(128) | st.none(),
             # Ids of digits alone must not become numbers, nor words of pandas become nothing.
-            "checkpoint_id": st.sampled_from(["step-0000360", "0360", "1e5", "soup", "v1.0"]),
-            "task": st.sampled_from(["arc-easy", "007"]) | st.none(),
+            "checkpoint_id": st.sampled_from(["step-0000360", "0360", "1e5", "null", "v1.0"]),
+            "task": st.sampled_from(["arc-easy", "007", "NA"]) | st.none(),
             "metric": st.sampled_from(["loss", "quantization_error"]),
             "value": st.floats(allow_nan=False, allow_infinity=False),
             "stderr": st.floats(0, allow_infinity=False) | st.none(),

@@ -65,7 +65,7 @@ def pair(workspace, corpus, tmp_path_factory):
     folder = tmp_path_factory.mktemp("seeds")
     copy_results(workspace.folder, folder, [workspace.plan.corpora.corpus("main").folder])
     built = Workspace(folder, planned(folder, BOTH))
-    built.make(built.plan.figures.collect(), jobs_of(built.plan, SEEDS, ["rtn3"]))
+    built.make(built.plan.figures.collect())
     return built
 
 
@@ -152,7 +152,7 @@ def test_a_seed_alone_is_what_it_is_beside_others(pair, tmp_path):
     for job in jobs:
         assert job.spec() == before[job.manifest], job.folder
     evaluation = alone.plan.losses.evaluate("line", "rtn3", "all", 2)
-    alone.make(evaluation, jobs)
+    alone.make(evaluation)
     for place in ("train/pair", "train/down", "average/line", "quantize/line", "evaluate/line"):
         folder = f"results/smoke/{place}/seed-2"
         found, expected = artifacts(tmp_path / folder), artifacts(pair.folder / folder)
