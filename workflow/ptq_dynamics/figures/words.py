@@ -58,7 +58,8 @@ def call(quantizers: Iterable[Shown]) -> dict[str, str]:
     method where that does, and else their names in the configuration."""
     shown = {quantizer.name: quantizer for quantizer in quantizers}
     bits = {name: f"{quantizer.bits}-bit" for name, quantizer in shown.items()}
-    both = {name: f"{bits[name]} {METHODS[each.method]}" for name, each in shown.items()}
+    methods = {name: METHODS.get(each.method, each.method) for name, each in shown.items()}
+    both = {name: f"{bits[name]} {methods[name]}" for name in shown}
     for names in (bits, both):
         if len({*names.values()}) == len(names):
             return names

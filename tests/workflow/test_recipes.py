@@ -1,0 +1,316 @@
+"""README's recipes, each followed: the places that it names are those that change."""
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+from project import Project
+from support import ROOT, SCALE, differing
+
+PACKAGE = "workflow/ptq_dynamics"
+SECTION = (ROOT / "README.md").read_text().split("\n## Changing things\n")[1].split("\n## ")[0]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What somebody adds who follows a recipe: `name` stands where the recipe has NAME; a text a
+    place, which goes to the end of the file, or in front of a text that the file has."""
+
+    title: str
+    name: str
+    added: Mapping[str, str | tuple[str, str]]
+    jobs: frozenset[str]
+
+
+def figure(name: str, layout: str, curves: str, rest: str) -> str:
+    lines = [f"{name}:", "  title: New", "  caption: New.", f"  layout: {layout}"]
+    return "\n".join([*lines, f"  curves: {{{curves}}}", f"  {rest}", ""])
+
+
+def written(recipe: str) -> str:
+    """The example that a recipe has."""
+    (found,) = re.findall(r"\n\n      (\S.*)\n", text_of(recipe))
+    return found
+
+
+def text_of(title: str) -> str:
+    (found,) = re.findall(
+        rf"^- \*\*{re.escape(title)}\*\*(.*?)(?=^- \*\*|^\S|\Z)", SECTION, flags=re.M | re.S
+    )
+    return found
+
+
+def places(recipe: Recipe) -> set[str]:
+    """Paths that a recipe names."""
+    named = re.findall(r"`((?:config|workflow|envs)/[^`\s]+)`", text_of(recipe.title))
+    return {path.replace("NAME", recipe.name) for path in named}
+
+
+METRICS = "metrics: [quantization_error, loss]"
+BRANCH = "Branch: [rainbow-002]"
+RECIPES = [
+    Recipe(
+        "A run.",
+        "rainbow-050",
+        {
+            "config/runs.yaml": ("  # Peak learning rate (figure 6)", f"  {written('A run.')}\n"),
+            "config/figures.yaml": figure(
+                "new-run",
+                "over_tokens",
+                "Trunk: [constant-3e-3], Branch: [rainbow-050]",
+                "metrics: [loss]",
+            ),
+        },
+        frozenset({"train:rainbow-050,100", "figure:new-run"}),
+    ),
+    Recipe(
+        "A quantizer.",
+        "rtn-2bit",
+        {
+            "config/quantizers.yaml": f"{written('A quantizer.')}\n",
+            "config/figures.yaml": figure(
+                "new-quantizer", "over_tokens", BRANCH, f"quantizers: [rtn-2bit]\n  {METRICS}"
+            ),
+        },
+        frozenset({"quantize:rainbow-002,100,rtn-2bit,all", "figure:new-quantizer"}),
+    ),
+    Recipe(
+        "A method of quantization.",
+        "truncation",
+        {
+            f"{PACKAGE}/quantize/truncation.py": '''"""Truncation: as rounding, but towards zero."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ptq_dynamics import models
+from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.packed import Grid
+from ptq_dynamics.quantize.method import Calibration, Quantized, run_method
+from ptq_dynamics.quantize.settings import QuantizeSettings
+
+
+@dataclass(frozen=True)
+class Truncation:
+    """The grid: one scale a row."""
+
+    bits: int
+
+
+def run(context: Context[QuantizeSettings[Truncation]]) -> Mapping[str, Any]:
+    """Stage: quantize a trajectory's checkpoints by truncation."""
+    return run_method(context, quantize)
+
+
+def quantize(folder: Path, _calibration: Calibration, settings: Truncation) -> Quantized:
+    """One checkpoint."""
+    grids = {}
+    for name, layer in models.linear_layers(models.load(folder)).items():
+        weight = layer.weight.detach()
+        scales = weight.abs().amax(dim=1, keepdim=True) / (2 ** (settings.bits - 1) - 1)
+        codes = (weight / scales).trunc().to(torch.int8)
+        grids[name] = Grid(settings.bits, codes, scales)
+    return Quantized.on(grids)
+''',
+            f"{PACKAGE}/config/quantizers.py": (
+                "Quantizer = Annotated[\n    ",
+                '''class Truncation(Kind):
+    """Rounding towards zero, one scale a row."""
+
+    stage: ClassVar[str] = "quantize.truncation"
+
+    method: Literal["truncation"]
+    bits: Literal[3, 4]
+
+
+Quantizer = Annotated[
+    Truncation
+    | ''',
+            ),
+            "config/quantizers.yaml": "truncation-4bit: {method: truncation, bits: 4}\n",
+            "config/figures.yaml": figure(
+                "new-method", "over_tokens", BRANCH, f"quantizers: [truncation-4bit]\n  {METRICS}"
+            ),
+        },
+        frozenset({"quantize:rainbow-002,100,truncation-4bit,all", "figure:new-method"}),
+    ),
+    Recipe(
+        "An optimizer.",
+        "sgd",
+        {
+            f"{PACKAGE}/trajectories/optimizers/sgd.py": '''"""SGD with momentum."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from ptq_dynamics.trajectories.optimizers.groups import parameter_groups, set_groups
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Momentum, and the weight decay."""
+
+    momentum: float
+    weight_decay: float
+
+
+def make(model: nn.Module, settings: Settings) -> torch.optim.Optimizer:
+    """The optimizer of a model, at rate 0."""
+    return torch.optim.SGD(parameter_groups(model), lr=0.0, momentum=settings.momentum)
+
+
+def set_rate(optimizer: torch.optim.Optimizer, settings: Settings, lr: float, peak: float) -> None:
+    """Set the next update's learning rate, and the weight decay that goes with it."""
+    set_groups(optimizer, lr, settings.weight_decay)
+''',
+            f"{PACKAGE}/trajectories/optimizers/kinds.py": (
+                "Optimizer = Annotated[",
+                '''@dataclass(frozen=True)
+class Sgd:
+    """SGD with momentum; one step takes p·lr·weight_decay from a weight p."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+    module: ClassVar[str] = "sgd"
+
+    kind: Literal["sgd"]
+    momentum: Annotated[float, Field(ge=0, lt=1)]
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+Optimizer = Annotated[Sgd | ''',
+            ),
+            "config/runs.yaml": (
+                "\n  # AdamC (figure 20)",
+                "  sgd: {schedule: constant, peak_lr: 0.1, length: 20/190, "
+                "optimizer: {kind: sgd, momentum: 0.9, weight_decay: 0.01}}\n",
+            ),
+            "config/figures.yaml": figure(
+                "new-optimizer", "dynamics", "SGD: [sgd]", "metrics: [gradient_norm, weight_norm]"
+            ),
+        },
+        frozenset({"train:sgd,100", "figure:new-optimizer"}),
+    ),
+    Recipe(
+        "A figure.",
+        "new-figure",
+        {
+            "config/figures.yaml": figure(
+                "new-figure",
+                "parametric",
+                BRANCH,
+                f"quantizers: [rtn-3bit, rtn-4bit]\n  {METRICS}",
+            ),
+        },
+        frozenset({"figure:new-figure"}),
+    ),
+    Recipe(
+        "A layout.",
+        "against_steps",
+        {
+            f"{PACKAGE}/figures/layouts/against_steps.py": '''"""Metrics, bare."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ptq_dynamics.figures.curves import Curves
+from ptq_dynamics.figures.panels import publish
+from ptq_dynamics.figures.settings import FigureSettings
+from ptq_dynamics.figures.words import letters
+from ptq_dynamics.jobs.context import Context
+
+
+def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
+    """Stage: draw the figure."""
+    curves = Curves(context)
+    panels, parts = [], []
+    for letter, (metric, quantizer) in zip(letters(), curves.wanted(), strict=False):
+        panels.append(curves.panel(letter, metric, quantizer, "Tokens"))
+        parts.append(curves.points(letter, metric, quantizer))
+    return publish(context, panels, parts, curves.labels)
+''',
+            f"{PACKAGE}/config/figures.py": (
+                "Figure = Annotated[\n    ",
+                '''class AgainstSteps(Measured):
+    """Every metric against tokens, bare."""
+
+    layout: Literal["against_steps"]
+    metrics: Evaluations
+
+
+Figure = Annotated[
+    AgainstSteps
+    | ''',
+            ),
+            "config/figures.yaml": figure("new-layout", "against_steps", BRANCH, "metrics: [loss]"),
+        },
+        frozenset({"figure:new-layout"}),
+    ),
+]
+
+
+def tiny(folder: Path) -> Project:
+    """A copy of the project at a scale that builds in seconds."""
+    project = Project.copy(folder)
+    scale = yaml.safe_dump({**SCALE, "warm": True}, sort_keys=False)
+    (folder / "config/scales/smoke.yaml").write_text(scale)
+    return project
+
+
+def follow(project: Project, recipe: Recipe) -> None:
+    for place, added in recipe.added.items():
+        path = project.folder / place
+        if isinstance(added, str):
+            with path.open("a") as file:
+                file.write(added)
+        else:
+            before, text = added
+            project.replace(path, before, text if before in text else text + before)
+    command = [sys.executable, "-m", "ptq_dynamics.cli", "schema"]
+    assert project.process(command).returncode == 0
+
+
+def contents(project: Project) -> dict[str, bytes]:
+    found = [
+        path for place in ("config", "workflow") for path in (project.folder / place).rglob("*")
+    ]
+    return {
+        str(path.relative_to(project.folder)): path.read_bytes()
+        for path in found
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=[recipe.title for recipe in RECIPES])
+def test_a_recipe_names_every_place_to_touch(tmp_path, recipe):
+    project = tiny(tmp_path / "project")
+    before = contents(project)
+    follow(project, recipe)
+    assert set(differing(before, contents(project))) == places(recipe)
+    (name,) = (job.partition(":")[2] for job in recipe.jobs if job.startswith("figure:"))
+    assert recipe.jobs <= project.stale(targets=(name,))
+
+
+def test_what_all_recipes_add_is_built(tmp_path):
+    project = tiny(tmp_path / "project")
+    for recipe in RECIPES:
+        follow(project, recipe)
+    wanted = {job for recipe in RECIPES for job in recipe.jobs}
+    names = sorted(job.partition(":")[2] for job in wanted if job.startswith("figure:"))
+    assert wanted <= project.stale(targets=tuple(names))
+    done = project.snakemake("--quiet", targets=tuple(names))
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+    for name in names:
+        table = pd.read_csv(project.folder / f"figures/smoke/{name}.csv")
+        assert len(table) > 1 and table.y.notna().all(), name
+    assert project.stale(targets=tuple(names)) == set()
