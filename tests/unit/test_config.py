@@ -591,11 +591,9 @@ named = st.sampled_from(NAMED)
 PLAIN = re.compile(r"(?!seed-\d+\Z)(?=.{1,100}\Z)[A-Za-z0-9][\w-]*(\.[\w-]+)*", flags=re.A)
 BAD_NAMES = ["../up", "a/b", "a..b", ".hidden", "ends.", "-option", "a|b", "a.*", "line\n", "", "ä"]
 BAD_NAMES += ["x" * 101, "seed-100"]
-RULES = re.findall(
-    r"^rule (\w+):",
-    "".join(path.read_text() for path in [ROOT / "Snakefile", *ROOT.glob("workflow/**/*.smk")]),
-    flags=re.M,
-)
+SNAKEFILES = [*ROOT.glob("Snakefile"), *ROOT.glob("workflow/Snakefile")]
+SNAKEFILES += ROOT.glob("workflow/rules/*.smk")
+RULES = re.findall(r"^rule (\w+):", "".join(path.read_text() for path in SNAKEFILES), flags=re.M)
 
 
 def refuse(damaged, name, where):

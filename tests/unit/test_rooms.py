@@ -26,7 +26,7 @@ MAY_USE = {
     "quantize": {*ENGINE, "models", "packed", "corpus", "trajectories", "measure"},
     "geometry": {*ENGINE, "models", "corpus", "trajectories", "measure"},
     "figures": {*ENGINE, "trajectories", "measure", "geometry"},
-    "config": {*BASE, "trajectories"},
+    "config": {*BASE, "trajectories", "measure"},
     "plan": {
         *ENGINE,
         "config",

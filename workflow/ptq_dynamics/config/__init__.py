@@ -9,14 +9,12 @@ from ptq_dynamics.config.fields import SCALES
 from ptq_dynamics.config.figures import Figure, Landscapes, Losses, Pca
 from ptq_dynamics.config.kinds import Point, Trajectory, require
 from ptq_dynamics.config.loading import Config, load, read_yaml
-from ptq_dynamics.config.names import FULL_PRECISION
 from ptq_dynamics.config.queries import Evaluated, Query
 from ptq_dynamics.config.runs import Branch, Run, Whole
 from ptq_dynamics.config.scale import DatasetsCorpus, EmbeddedCorpus, ModelShape
 from ptq_dynamics.config.schemas import schemas
 
 __all__ = [
-    "FULL_PRECISION",
     "SCALES",
     "Branch",
     "Config",

@@ -11,13 +11,13 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, WithJsonSchema
 
+from ptq_dynamics.measure.settings import FULL_PRECISION
+
 PATTERN = r"[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*"
 LONGEST = 100
 # Folders of seeds stand beside those of names.
 SEEDS = r"seed-[0-9]+"
-# What measurements without a quantizer have for its name.
-FULL_PRECISION = "fp"
-RULES = Path(__file__).parents[2] / "rules"
+WORKFLOW = Path(__file__).parents[2]
 
 T = TypeVar("T")
 
@@ -44,7 +44,8 @@ def _free(reserved: Callable[[], Iterable[str]], meaning: str) -> AfterValidator
 
 def rule_names() -> set[str]:
     """Names of the rules of Snakemake, and the words that choose all figures."""
-    texts = [path.read_text(encoding="utf-8") for path in sorted(RULES.glob("*.smk"))]
+    paths = [path for pattern in ("Snakefile", "rules/*.smk") for path in WORKFLOW.glob(pattern)]
+    texts = [path.read_text(encoding="utf-8") for path in paths]
     named = {name for text in texts for name in re.findall(r"^rule (\w+):", text, flags=re.M)}
     return named | {"figures", "all"}
 
