@@ -321,7 +321,7 @@ BAD = {
     "warmup as long as the run": (
         "runs.yaml",
         put("runs", "cosine-{end}-{rate}", "warmup", value="{end}/190"),
-        ["runs.cosine-020-6e-4", "warmup is 20 steps", "lower warmup"],
+        ["runs.cosine-{end}-{rate}.warmup is 20 steps", "lower warmup", "(in cosine-020-6e-4)"],
     ),
     "warmup into the cooldown": (
         "runs.yaml",
@@ -530,6 +530,10 @@ BAD_GRIDS = {
     "a key of all": (
         put(*KUMAR, "floor", value=2),
         [f"{WSD}.floor is 2: must be less than or equal to 1 (in kumar-70m-wsd-1.5) (and 7 more"],
+    ),
+    "a trunk that there is not": (
+        put(*KUMAR, "trunk", value="kumar-{at}"),
+        [f"{WSD}.trunk names no known trajectory: 'kumar-1.5'", "(in kumar-70m-wsd-1.5)"],
     ),
     "a name twice": (
         put("runs", "kumar-70m-wsd-13", value={}),

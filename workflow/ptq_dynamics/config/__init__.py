@@ -10,7 +10,7 @@ from ptq_dynamics.config.figures import Figure, Landscapes, Losses, Pca
 from ptq_dynamics.config.kinds import Point, Trajectory, require
 from ptq_dynamics.config.loading import Config, load, read_yaml
 from ptq_dynamics.config.queries import Evaluated, Query
-from ptq_dynamics.config.runs import Branch, Run, Whole
+from ptq_dynamics.config.runs import Branch, Run, Runs, Whole
 from ptq_dynamics.config.scale import DatasetsCorpus, EmbeddedCorpus, ModelShape
 from ptq_dynamics.config.schemas import schemas
 
@@ -31,6 +31,7 @@ __all__ = [
     "Point",
     "Query",
     "Run",
+    "Runs",
     "Trajectory",
     "Whole",
     "load",

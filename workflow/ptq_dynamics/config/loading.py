@@ -105,6 +105,6 @@ def _read(path: Path, name: str) -> Any:
 
 def _check(data: Any, name: str, path: Path, grids: Mapping[tuple[str, str], str]) -> Any:
     try:
-        return TypeAdapter(TYPES[name]).validate_python(data)
+        return TypeAdapter(TYPES[name]).validate_python(data, context={"grids": grids})
     except ValidationError as error:
         raise problem(error, data, str(path), grids) from None

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, PrivateAttr, Tag, model_validator
 
 from ptq_dynamics.config.averages import Average
 from ptq_dynamics.config.fields import Count, Once, Rate, Share, Strict
@@ -252,3 +252,13 @@ class Runs(Strict):
     defaults: RunDefaults
     runs: Named[AnyRun]
     averages: Named[Average]
+    # Of entries that a grid made (see `grids`), the name of the grid.
+    _grids: Mapping[tuple[str, str], str] = PrivateAttr(default_factory=dict)
+
+    def model_post_init(self, context: Any) -> None:
+        """Take the grids from whoever validates the file."""
+        self._grids = (context or {}).get("grids", {})
+
+    def written(self, section: str, name: str) -> str:
+        """The name under which an entry stands in the file."""
+        return self._grids.get((section, name), name)

@@ -1,8 +1,10 @@
 """Checks of the configuration that concern more than one file or key."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import chain
 
-from ptq_dynamics.config import Config, require
+from ptq_dynamics.config import Config, Runs, require
 from ptq_dynamics.plan.shown import check_figures
 from ptq_dynamics.plan.timeline import Timeline
 from ptq_dynamics.problem import Problem
@@ -15,16 +17,29 @@ def check(timeline: Timeline) -> None:
     runs = config.runs
     for key, trajectories in (("runs", runs.runs), ("averages", runs.averages)):
         for name, trajectory in trajectories.items():
-            place, sources = f"config/runs.yaml: {key}.{name}", trajectory.sources()
-            for label, source in sources.items():
-                require(f"{place}.{label}", "trajectory", [source], timeline.names)
-            _check_circle(timeline, place, name)
+            with _place(runs, key, name) as place:
+                for label, source in trajectory.sources().items():
+                    require(f"{place}.{label}", "trajectory", [source], timeline.names)
+                _check_circle(timeline, place, name)
     for key, trajectories in (("runs", runs.runs), ("averages", runs.averages)):
         for name, trajectory in trajectories.items():
-            trajectory.check(f"config/runs.yaml: {key}.{name}", timeline)
+            with _place(runs, key, name) as place:
+                trajectory.check(place, timeline)
     _check_quantizers(config)
     _check_amounts(timeline)
     check_figures(timeline)
+
+
+@contextmanager
+def _place(runs: Runs, section: str, name: str) -> Iterator[str]:
+    """Key of a trajectory as it stands in the file, and problems that say which of a grid it is."""
+    written = runs.written(section, name)
+    try:
+        yield f"config/runs.yaml: {section}.{written}"
+    except Problem as problem:
+        if written == name:
+            raise
+        raise Problem(f"{problem} (in {name})") from None
 
 
 def _check_circle(timeline: Timeline, place: str, name: str) -> None:
