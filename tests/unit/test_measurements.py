@@ -7,13 +7,15 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.measure import measurements
-from ptq_dynamics.measure.joining import join
+from ptq_dynamics.measure.joining import in_full_precision, join
 from ptq_dynamics.measure.measurements import COLUMNS, KEY
-from ptq_dynamics.measure.settings import LOSSES, MEASUREMENTS, CollectSettings
-from ptq_dynamics.trajectories.trajectory import Trajectory
-from safetensors.numpy import load_file
+from ptq_dynamics.measure.settings import LOSSES, MEASUREMENTS, CollectSettings, Series
+from ptq_dynamics.trajectories import trajectory
+from ptq_dynamics.trajectories.trajectory import Checkpoint, Trajectory
+from safetensors.numpy import load_file, save_file
 
 COUNT = 400
 
@@ -131,6 +133,67 @@ def test_the_order_of_rows_does_not_depend_on_that_of_jobs(found, random):
     random.shuffle(shuffled)
     tables = [measurements.table(some) for some in (unique, shuffled)]
     assert tables[0].equals(tables[1]), tables
+
+
+# Joining whatever series there are
+
+
+ids = st.sampled_from(["step-0000002", "0360", "soup"])
+# Quantizers as the backends of GPTQ are: equal but for their names.
+quantizers = st.sampled_from(["gptqmodel-4bit", "gptqmodel-4bit-static", "autogptq-4bit"])
+series = st.builds(
+    lambda name, seed, quantizer: Series(name, seed, "controlled", quantizer, "gptq", 4, 128),
+    st.sampled_from(["trunk", "lawa", "lawa-5"]),
+    st.sampled_from([1, 2, 12, None]),
+    quantizers,
+)
+
+
+def publish(folder, checkpoints, values):
+    """The result of an evaluation: `values` are the losses of two blocks by checkpoint."""
+    folder.mkdir(parents=True)
+    save_file(
+        {name: np.array(pair, dtype=np.float32) for name, pair in values.items()}, folder / LOSSES
+    )
+    digests = {name: f"digest of {name}" for name in values}
+    facts = trajectory.facts(checkpoints, digests=digests)
+    return manifest.describe(folder, folder / "manifest.json", facts)
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(series, min_size=1, max_size=8, unique=True),
+    st.lists(ids, min_size=1, max_size=3, unique=True),
+    st.booleans(),
+)
+def test_no_two_measurements_have_one_key(tmp_path_factory, found, names, in_parts):
+    """Whatever is measured, in one part or one a checkpoint: every value is told apart, and is that
+    of its own series."""
+    folder = tmp_path_factory.mktemp("series")
+    checkpoints = [Checkpoint(name, 7, None, None, "stable") for name in names]
+    everything = list(dict.fromkeys([*found, *map(in_full_precision, found)]))
+    inputs, values = {}, {}
+    for number, one in enumerate(everything, start=1):
+        losses = {name: (number + place, number + place + 0.5) for place, name in enumerate(names)}
+        values[one] = losses
+        parts = [[each] for each in checkpoints] if in_parts else [checkpoints]
+        inputs[one.label("losses")] = [
+            publish(folder / f"{number}-{part}", some, {each.id: losses[each.id] for each in some})
+            for part, some in enumerate(parts)
+        ]
+    table = join(everything, inputs)
+    assert not table.duplicated(KEY).any()
+    full = [one for one in everything if one.quantizer == "fp"]
+    assert len(table) == len(names) * (len(full) + 3 * len(found))
+    for one, losses in values.items():
+        rows = table[(table.trajectory == one.trajectory) & (table.quantizer == one.quantizer)]
+        rows = rows[rows.seed.isna() if one.seed is None else rows.seed == one.seed]
+        loss = rows[rows.metric == "loss"].set_index("checkpoint_id")["value"]
+        assert dict(loss) == {name: sum(pair) / 2 for name, pair in losses.items()}
+        before = values[in_full_precision(one)]
+        increase = rows[rows.metric == "loss_increase"].set_index("checkpoint_id")["value"]
+        if one.quantizer != "fp":
+            assert dict(increase) == {n: losses[n][0] - before[n][0] for n in names}
 
 
 # On real evaluations

@@ -21,6 +21,8 @@ from support import (
     tiny_config,
 )
 
+pytestmark = pytest.mark.slow
+
 BOTH = (1, 2)
 RUNS = {
     "pair": {**TRUNK, "length": "8/190", "checkpoint_every": "2/190", "state_every": "4/190"},
