@@ -71,7 +71,8 @@ def _check_names(config: Config) -> None:
     require(f"{place}: trajectory", "trajectory", [backends.trajectory], trajectories)
     require(f"{place}: groups", "quantizer", chain.from_iterable(backends.groups), quantizers)
     scale = f"config/scales/{config.choice.scale}.yaml"
-    require(f"{scale}: quantizers", "quantizer", config.scale.quantizers.values(), quantizers)
+    taken = config.scale.quantizers
+    require(f"{scale}: quantizers", "quantizer", [*taken, *taken.values()], quantizers)
     for name, shape in config.scale.models.items():
         require(f"{scale}: models.{name}.corpus", "corpus", [shape.corpus], config.scale.corpora)
 
