@@ -8,9 +8,10 @@ from itertools import chain, pairwise
 import pytest
 from ptq_dynamics.config import SCALES, Branch
 from ptq_dynamics.content import canonical
+from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories.schedules import Constant, Wsd
 from ptq_dynamics.trajectories.settings import OptimizerSettings, Shape
-from support import PROBES, ROOT, jobs_of, plan
+from support import PROBES, ROOT, edit_yaml, figure, jobs_of, plan, tiny_config
 
 
 @cache
@@ -295,3 +296,86 @@ def test_targets_are_the_chosen_figures_and_with_all_the_table():
     assert pictures <= targets
     assert "results/smoke/measurements.csv" in targets
     assert set(plan("smoke", figures=["fig04"]).targets()) == pictures
+
+
+# Which quantizer a scale takes where a figure names one
+
+
+def taking(folder, **quantizers):
+    """A plan of figures of GPTQ at a scale that takes these quantizers instead of others."""
+    config = tiny_config(folder)
+    curves = {"one": ["branch"]}
+    shown = figure("losses", curves, ["loss", "weight_mse"], quantizers=["gptq4", "gptq3"])
+    landscape = figure("landscapes", curves, [], quantizers=["gptq4"])
+    landscape |= {"landscape": {"previous": "2/190"}}
+    figures = {"shown": shown, "landscape-of-it": landscape}
+    edit_yaml(config / "figures.yaml", lambda found: found.update(figures))
+    edit_yaml(config / "scales/smoke.yaml", lambda found: found.update(quantizers=quantizers))
+    return plan("smoke", config, figures=list(figures))
+
+
+def test_a_scale_takes_its_own_quantizer_where_a_figure_names_one(tmp_path):
+    plain, other = taking(tmp_path / "plain"), taking(tmp_path / "other", gptq4="rtn3")
+    for found, used in ((plain, "gptq4"), (other, "rtn3")):
+        job = found.figures.figure("shown")
+        assert [(each.name, each.used) for each in job.settings.quantizers] == [
+            ("gptq4", used),
+            ("gptq3", "gptq3"),
+        ]
+        method = found.site.config.quantizers[used].method
+        assert job.settings.quantizers[0].method == method
+        names = ["fp", used, "gptq3"]
+        for each in (job, found.figures.collect()):
+            assert [series.quantizer for series in each.settings.series] == names
+            labels = {f"losses branch seed 100 {name}" for name in names}
+            labels |= {f"layers branch seed 100 {name}" for name in names[1:]}
+            assert {label for label in each.inputs if not label.startswith("run")} == labels
+        quantize = found.quantization.quantize("branch", used)
+        assert job.inputs[f"layers branch seed 100 {used}"] == [quantize.manifest]
+        # The landscape's label has the figure's name, its plane the quantizer that is taken.
+        (landscape,) = found.figures.figure("landscape-of-it").inputs["landscape branch gptq4"]
+        assert f"/landscape/branch/seed-100/{used}/" in landscape
+        assert found.site.made[landscape].inputs["quantized"] == [quantize.manifest]
+
+
+def test_a_scale_that_takes_another_quantizer_changes_no_other_measurement(tmp_path):
+    plain, other = taking(tmp_path / "plain"), taking(tmp_path / "other", gptq4="rtn3")
+    for found in (plain, other):
+        found.figures.collect()
+    one, two = plain.site.made, other.site.made
+    both = {path for path in one.keys() & two.keys() if one[path].stage != "measure.collect"}
+    assert {"train", "quantize", "evaluate"} <= {path.split("/")[2] for path in both}
+    for path in both:
+        assert one[path].spec() == two[path].spec(), path
+    gone, new = one.keys() - two.keys(), two.keys() - one.keys()
+    assert gone and all("gptq4" in path for path in gone)
+    assert new and all("rtn3" in path for path in new)
+
+
+@pytest.mark.parametrize(
+    "quantizers", [{"gptq4": "gptq-5bit"}, {"gptq-5bit": "gptq4"}], ids=["taken", "named"]
+)
+def test_a_scale_takes_known_quantizers_for_known_ones(tmp_path, quantizers):
+    with pytest.raises(Problem, match=r"smoke\.yaml: quantizers names no known .*'gptq-5bit'"):
+        taking(tmp_path, **quantizers)
+
+
+def test_a_quantizer_of_another_tool_brings_its_environment_and_its_scripts():
+    found = at("smoke")
+    quantize = found.quantization.quantize
+    worker = quantize("rainbow-172", "gptqmodel-4bit")
+    assert worker.inputs["environment"] == [found.quantization.environment("gptqmodel").manifest]
+    code = set(json.loads(worker.spec())["code"])
+    foreign = "ptq_dynamics.quantize.foreign"
+    assert {f"{foreign}.gptqmodel_worker", f"{foreign}.worker_protocol"} <= code
+    assert f"{foreign}.autogptq_worker" not in code
+    one = quantize("rainbow-172", "gptq-4bit")
+    assert "environment" not in one.inputs
+    assert not [name for name in json.loads(one.spec())["code"] if foreign in name]
+
+
+@pytest.mark.parametrize(
+    ("quantizer", "columns"), [("rtn-3bit", 64), ("gptq-4bit", 64), ("int8", None), ("nf4", None)]
+)
+def test_a_series_has_columns_in_a_group_where_there_are_groups_of_columns(quantizer, columns):
+    assert at("laptop").losses.series("rainbow-172", quantizer).group_size == columns
