@@ -63,6 +63,10 @@ class Project:
         own = {"PYTHONPATH": str(self.folder / "workflow"), **self.environment}
         return {**os.environ, **own}
 
+    def without_path(self) -> dict[str, str]:
+        """Environment of processes whose package is the installed one unless they know better."""
+        return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
     def command(self, *arguments: str, targets: tuple[str, ...] = ("figures", TABLE)) -> list[str]:
         """Command line of Snakemake for the chosen figures and the table."""
         choice = ["--config", "scale=smoke", f"figures={self.figures}"]

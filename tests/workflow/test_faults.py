@@ -341,5 +341,5 @@ def test_a_broken_configuration_stops_before_any_job(built):
     said = done.stdout + done.stderr
     assert done.returncode == 1 and "Traceback" not in said
     assert "config/runs.yaml: runs.rainbow-002" in said
-    assert "unknown key 'cooldwn'; did you mean 'cooldown'?" in said
+    assert "runs.rainbow-002.cooldwn: unknown key; did you mean 'cooldown'?" in said
     assert "rule " not in said

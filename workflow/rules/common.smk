@@ -24,17 +24,18 @@ from ptq_dynamics.problem import Problem
 
 IS_MODULE = not workflow.modifier.is_main_snakefile()
 USES_CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
+ROOT = Path(os.path.relpath(checkout.ROOT))
 # A workflow that imports this one may bring configuration of its own.
 OWN = IS_MODULE and Path("config/runs.yaml").is_file()
-ROOT = Path() if OWN else Path(os.path.relpath(checkout.ROOT))
+CONFIG = Path("config") if OWN else ROOT / "config"
 
 
-configfile: str(ROOT / "config/config.yaml")
+configfile: str(CONFIG / "config.yaml")
 
 
 try:
     checkout.check(HERE.parent)
-    plan = Plan(load(config, ROOT / "config"), ROOT)
+    plan = Plan(load(config, CONFIG), ROOT)
 except Problem as problem:
     raise WorkflowError(str(problem)) from None
 

@@ -60,7 +60,8 @@ class Manifest:
         try:
             size = path.stat().st_size
         except FileNotFoundError:
-            raise Problem(f"{path} is missing; {mend}") from None
+            what = "was dropped to save space" if name in self.dropped() else "is missing"
+            raise Problem(f"{path} {what}; {mend}") from None
         if size != entry["size"]:
             raise Problem(f"{path} has {size} bytes instead of {entry['size']}; {mend}")
         if sha256(path) != entry["sha256"]:

@@ -1,14 +1,17 @@
 """Make the dropped files of a result again, when a job needs them.
 
 A result whose weights were dropped is known but absent: manifest and record are there. The job in
-the record runs once more, in a process of its own; what it makes must be what the manifest says,
-which stays as it is, so that nothing else is built again.
+the record runs once more, in a process of its own and with as many threads as then; what it makes
+must be what the manifest says, which stays as it is, so that nothing else is built again.
 """
 
 import fcntl
-import subprocess
+import os
 import sys
+from collections.abc import Iterable
+from subprocess import PIPE, Popen
 
+from ptq_dynamics.jobs import record
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import MANIFEST, RECORD
 from ptq_dynamics.problem import Problem
@@ -24,10 +27,26 @@ def restore(result: Manifest) -> None:
         fcntl.flock(file, fcntl.LOCK_EX)
         if result.state == "present":
             return
-        record = result.path.with_name(result.path.name.replace(MANIFEST, RECORD))
-        command = [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", str(record), "--restore"]
-        if subprocess.run(command, check=False).returncode:
+        path = result.path.with_name(result.path.name.replace(MANIFEST, RECORD))
+        threads = str(record.read(path).threads)
+        limits = {name: threads for name in os.environ if name.endswith("_NUM_THREADS")}
+        command = [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", str(path), "--restore"]
+        environment = {**os.environ, **limits, "OMP_NUM_THREADS": threads}
+        with Popen(command, stderr=PIPE, text=True, env=environment) as process:
+            reason = _relay(process.stderr or ())
+        if process.returncode:
             raise Problem(
-                f"the dropped files of {result.folder} could not be made again (the reason is "
-                f"above); to make all of it anew, rm {result.path} and build again"
+                f"the dropped files of {result.folder} could not be made again: {reason}; to make "
+                f"all of it anew, rm {result.path} and build again"
             )
+
+
+def _relay(lines: Iterable[str]) -> str:
+    """Pass on what a job says, but for why it fails."""
+    reason = "its process was ended"
+    for line in lines:
+        if line.startswith("error: "):
+            reason = line.removeprefix("error: ").rstrip()
+        else:
+            print(line, end="", file=sys.stderr, flush=True)
+    return reason
