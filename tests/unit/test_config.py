@@ -256,12 +256,12 @@ BAD = {
     "two amounts": (
         SMOKE,
         put("evaluation", "tokens", value=2048),
-        ["evaluation", "takes blocks or tokens, and one of the two"],
+        ["evaluation", "takes blocks or tokens, and one of them"],
     ),
     "no amount": (
         SMOKE,
         put("curvature", "blocks", value="del"),
-        ["curvature", "takes blocks or tokens, and one of the two"],
+        ["curvature", "takes blocks or tokens, and one of them"],
     ),
     "more validation text than there is": (
         SMOKE,

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import importlib
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pytest
@@ -115,6 +115,32 @@ def test_no_document_is_in_two_splits(corpus, documents):
         assert whole.startswith(text.rstrip("\ufffd")), name
     train = tokenizer.decode(tokens.read(corpus, "train").tolist())
     assert train.split(embedded.END)[:-1] == dealt["train"]
+
+
+def test_calibration_text_says_where_its_documents_end(corpus, documents, tmp_path):
+    tokenizer = AutoTokenizer.from_pretrained(corpus.subfolder("tokenizer"))
+    encoded = embedded.encode(tokenizer.backend_tokenizer, documents, np.dtype("<u2"), end=False)
+    splits.write(tmp_path, "calibration", encoded, 5000, whole=False)
+    found = manifest.describe(tmp_path, tmp_path / "manifest.json", {"dtype": "uint16"})
+    by_hand = [tokenizer.encode(text, add_special_tokens=False) for text in documents[:100]]
+    ends = np.fromfile(found.file("calibration.ends.bin"), dtype="<u8").tolist()
+    assert ends == [end for end in accumulate(map(len, by_hand)) if end <= 5000]
+    table = tokens.documents(found, 140, len(ends)).tolist()
+    assert table == [row[:140] + [-1] * (140 - len(row)) for row in by_hand[: len(ends)]]
+    assert {len(row) < 140 for row in by_hand[: len(ends)]} == {True, False}
+    with pytest.raises(Problem, match=rf"holds {len(ends)} whole documents, 500 are asked for"):
+        tokens.documents(found, 140, 500)
+    assert "calibration.ends.bin" in corpus.files
+
+
+def test_documents_of_ten_tokens_are_too_short(tmp_path):
+    texts = [np.arange(size, dtype=np.uint16) for size in (12, 0, 10, 30, 11, 5)]
+    splits.write(tmp_path, "calibration", texts, 68, whole=False)
+    corpus = manifest.describe(tmp_path, tmp_path / "manifest.json", {"dtype": "uint16"})
+    found = tokens.documents(corpus, 20, 6).tolist()
+    sizes = [12, 20, 11]
+    assert found == [[*range(size), *[-1] * (20 - size)] for size in sizes]
+    assert len(tokens.documents(corpus, 20, 4)) == 2
 
 
 @given(

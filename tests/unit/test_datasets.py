@@ -26,7 +26,7 @@ from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan import corpora
 from ptq_dynamics.problem import Problem
-from support import artifacts, differing, python
+from support import artifacts, differing, job_file, python
 from tokenizers import Tokenizer
 from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE
@@ -255,7 +255,8 @@ class Build:
         self.environment = {**reaching(hub, folder), "OMP_NUM_THREADS": str(workers)}
 
     def start(self):
-        command = [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", self.job.spec()]
+        file = job_file(self.folder, json.loads(self.job.spec()))
+        command = [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", file]
         return subprocess.Popen(
             command, cwd=self.folder, env=self.environment, stderr=subprocess.PIPE, text=True
         )

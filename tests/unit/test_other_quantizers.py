@@ -117,7 +117,7 @@ def saved(source, corpus, tmp_path_factory):
     for name in METHODS:
         out = tmp_path_factory.mktemp(name)
         inputs = {"trajectory": [source], "corpus": [corpus]}
-        settings = QuantizeSettings(("step-0000001",), 32, 64, 16, SETTINGS[name])
+        settings = QuantizeSettings(("step-0000001",), 32, 64, False, 16, SETTINGS[name])
         module_of(name).run(Context(name, settings, inputs, out, out, Progress(name)))
         made[name] = out
     return made
@@ -227,7 +227,7 @@ def test_outputs_are_no_worse_than_rounded_ones(
     method, bits, group, tolerance, folder, calibration, results
 ):
     weights = originals(folder)
-    grams = gram_matrices(load(folder), calibration.tokens, calibration.batch_size)
+    grams = gram_matrices(load(folder), calibration.batches())
     rounded = {}
     for name, weight in weights.items():
         codes, scales = round_to_nearest(weight, bits, group or weight.shape[1])
@@ -240,6 +240,19 @@ def test_outputs_are_no_worse_than_rounded_ones(
         assert min(ratios.values()) < 0.9, ratios
     if method == "int8":
         assert min(ratios.values()) > 0.8, ratios
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name.startswith("awq")])
+def test_awq_takes_documents_of_any_length(method, folder, calibration, results):
+    table = calibration.tokens.clone()
+    for row, sequence in enumerate(table):
+        sequence[12 + row % 21 :] = tokens.FILLING
+    by_documents = quantize(method, folder, Calibration(table, 16)).weights
+    # What is cut off matters, and how many go at once does not.
+    one_by_one = quantize(method, folder, Calibration(calibration.tokens, 1)).weights
+    for name, weight in results[method].items():
+        assert torch.allclose(one_by_one[name], weight, rtol=1e-4, atol=1e-5), name
+    assert any(not torch.equal(by_documents[n], weight) for n, weight in results[method].items())
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -116,14 +116,13 @@ def test_gptq_has_the_papers_settings(bits):
     assert (settings.bits, settings.group_size) == (bits, 128)
     assert (settings.symmetric, settings.damping) == (True, 0.05)
     assert settings.activation_order == "static"
-    assert job.settings.calibration_sequences == 1024
-    assert job.settings.calibration_batch == 16
+    assert (job.settings.calibration_sequences, job.settings.calibration_documents) == (1024, True)
 
 
 @pytest.mark.parametrize(
     ("scale", "validation", "calibration", "probe"),
     [
-        ("paper", {2048: 293, 1024: 586}, {2048: 1024, 1024: 2048}, 100),
+        ("paper", {2048: 293, 1024: 586}, {2048: 1024, 1024: 1024}, 100),
         ("laptop", {128: 128, 64: 128}, {128: 32, 64: 32}, 10),
         ("smoke", {32: 64, 16: 64}, {32: 32, 16: 32}, 8),
     ],

@@ -101,21 +101,22 @@ def reference_gptq(weight, hessian, bits, group, damping, ordered, taken):
     return codes[:, order.argsort()], ties
 
 
-def block_inputs(model, block, batch):
+def block_inputs(model, block, batches):
     """Input of every linear layer of one block, [tokens, in]."""
-    found, handles = {}, []
+    found, handles = {name: [] for name in models.linear_layers(model)}, []
     for name, layer in models.linear_layers(model).items():
         if f".layers.{block}." in name:
             handles.append(
                 layer.register_forward_hook(
-                    lambda _m, x, _y, name=name: found.__setitem__(name, x[0].flatten(0, 1))
+                    lambda _m, x, _y, name=name: found[name].append(x[0].flatten(0, 1))
                 )
             )
     with torch.no_grad():
-        model(batch, use_cache=False)
+        for batch in batches:
+            model(batch, use_cache=False)
     for handle in handles:
         handle.remove()
-    return found
+    return {name: torch.cat(inputs) for name, inputs in found.items() if inputs}
 
 
 def compare(folder, calibration, weights, bits, group, damping=0.05, ordered=True):
@@ -126,7 +127,7 @@ def compare(folder, calibration, weights, bits, group, damping=0.05, ordered=Tru
     assert weights.keys() == layers.keys()
     differ, found = {}, {}
     for block in range(model.config.num_hidden_layers):
-        for name, x in block_inputs(model, block, calibration.tokens).items():
+        for name, x in block_inputs(model, block, calibration.batches()).items():
             weight = layers[name].weight.detach()
             step = grid_steps(weight, bits, group)
             exact = weights[name].double() / step
@@ -149,6 +150,40 @@ def test_gptq_gives_the_codes_of_the_reference(folder, calibration, bits, group)
     assert set(differ.values()) == {0.0}, differ
 
 
+@pytest.fixture(scope="module")
+def ragged(calibration):
+    """Documents of all lengths: as the blocks, but cut."""
+    table = calibration.tokens.clone()
+    for row, sequence in enumerate(table):
+        sequence[1 + row % 16 :] = tokens.FILLING
+    return Calibration(table, 8)
+
+
+def test_documents_go_one_by_one_and_without_filling(ragged, calibration):
+    lengths = [batch.shape for batch in ragged.batches()]
+    assert lengths == [(1, 1 + row % 16) for row in range(32)]
+    for batch, whole in zip(ragged.batches(), calibration.tokens, strict=True):
+        assert torch.equal(batch[0], whole[: batch.shape[1]])
+    assert (ragged.together, calibration.together) == (1, 8)
+    assert torch.equal(torch.cat(calibration.batches()), calibration.tokens)
+
+
+def test_gptq_on_documents_gives_the_codes_of_the_reference(folder, ragged, calibration):
+    weights = quantized(folder, ragged, 3, 16)
+    differ = compare(folder, ragged, weights, 3, 16)
+    assert set(differ.values()) == {0.0}, differ
+    with_blocks = compare(folder, calibration, weights, 3, 16)
+    assert max(with_blocks.values()) > 10 * TIES, "the calibration set changes nothing here"
+
+
+def test_gram_matrices_of_documents_are_means_over_their_tokens(folder, ragged):
+    model = models.load(folder)
+    found = gram_matrices(model, ragged.batches())
+    for name, x in block_inputs(model.double(), 0, ragged.batches()).items():
+        assert len(x) == sum(1 + row % 16 for row in range(32))
+        assert torch.allclose(found[name].double(), x.T @ x / len(x), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("change", "arguments"),
     [({"activation_order": None}, {"ordered": False}), ({"damping": 0.01}, {"damping": 0.01})],
@@ -165,7 +200,7 @@ def test_settings_of_gptq_mean_what_the_reference_means(folder, calibration, cha
 @pytest.mark.parametrize("bits", [3, 4])
 def test_gptq_has_less_output_error_than_rounding(folder, calibration, original, bits):
     model = models.load(folder)
-    grams = gram_matrices(model, calibration.tokens, calibration.batch_size)
+    grams = gram_matrices(model, calibration.batches())
     before = {name: layer.weight for name, layer in original.items()}
     rounded = {}
     for name, weight in before.items():
@@ -285,7 +320,7 @@ def test_recorded_layer_errors_are_those_of_weights_and_activations(
     layers = models.linear_layers(after)
     assert set(rows.index) == set(layers)
     for block in range(2):
-        for name, x in block_inputs(before, block, calibration.tokens).items():
+        for name, x in block_inputs(before, block, calibration.batches()).items():
             weight = models.linear_layers(before)[name].weight.detach().double()
             other = layers[name].weight.detach().double()
             outputs, changed = x.double() @ weight.T, x.double() @ other.T
@@ -304,9 +339,9 @@ def test_recorded_layer_errors_are_those_of_weights_and_activations(
 
 def test_gram_matrices_are_means_over_tokens_whatever_the_batch(folder, calibration):
     model = models.load(folder)
-    one = gram_matrices(model, calibration.tokens, 1)
-    all_ = gram_matrices(copy.deepcopy(model), calibration.tokens, 32)
-    for name, x in block_inputs(model, 0, calibration.tokens).items():
+    one = gram_matrices(model, calibration.tokens.split(1))
+    all_ = gram_matrices(copy.deepcopy(model), [calibration.tokens])
+    for name, x in block_inputs(model, 0, calibration.batches()).items():
         expected = (x.double().T @ x.double() / len(x)).float()
         for found in (one[name], all_[name]):
             assert torch.allclose(found, expected, rtol=1e-4, atol=1e-5), name
@@ -363,7 +398,7 @@ def test_errors_do_not_depend_on_how_many_layers_are_measured_at_once(folder, ca
     rounded = rtn_stage.quantize(folder, calibration, rtn_stage.Rtn(3, 16)).weights
     sizes = [4 * layer.in_features**2 for layer in models.linear_layers(model).values()]
     found = [
-        model_errors(model, rounded, calibration.tokens, calibration.batch_size, memory)
+        model_errors(model, rounded, calibration.batches(), memory)
         for memory in (0, sum(sizes[:3]), sum(sizes))
     ]
     assert found[0] == found[1] == found[2]

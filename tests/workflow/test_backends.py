@@ -7,17 +7,21 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
 import yaml
 from ptq_dynamics import models, packed
 from ptq_dynamics.config import load
+from ptq_dynamics.corpus import tokens
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.problem import Problem
-from ptq_dynamics.quantize import environment
+from ptq_dynamics.quantize import environment, gptq
+from ptq_dynamics.quantize.method import Calibration
+from ptq_dynamics.quantize.worker import SCRIPTS
 from safetensors.torch import load_file
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -145,6 +149,48 @@ def test_layer_outputs_are_no_worse_than_rounding(built: Path, quantizer: str):
     assert len(joined) == len(ours) > 0
     mean = joined.groupby("layer")[["output_relative", "output_relative_rtn"]].mean()
     assert (mean["output_relative"] <= mean["output_relative_rtn"]).all(), f"{quantizer}:\n{mean}"
+
+
+@pytest.mark.parametrize("tool", ["gptqmodel", "autogptq"])
+def test_documents_of_any_length_count_without_filling(built: Path, tmp_path: Path, tool: str):
+    checkpoint = sorted(built.glob(f"results/smoke/train/{TRAJECTORY}/**/config.json"))[-1].parent
+    table = torch.randint(320, (64, 32), generator=torch.Generator().manual_seed(1))
+    for row, sequence in enumerate(table):
+        sequence[11 + row % 22 :] = tokens.FILLING
+    calibration = Calibration(table, 16)
+    order = "static" if tool == "gptqmodel" else None
+    ours = gptq.quantize(checkpoint, calibration, gptq.Gptq(4, 32, True, order, 0.05, 128)).weights
+    np.save(tmp_path / "calibration.npy", table.numpy())
+    (tmp_path / "result").mkdir()
+    request = {
+        "checkpoints": [{"source": str(checkpoint), "target": str(tmp_path / "result")}],
+        "calibration": str(tmp_path / "calibration.npy"),
+        "device": "cpu",
+        "settings": {
+            "bits": 4,
+            "group_size": 32,
+            "symmetric": True,
+            "activation_order": order is not None,
+            "static_groups": True,
+            "damping": 0.05,
+            "damping_increment": 0.01,
+            "true_sequential": True,
+            "mse": 0.0,
+            "batch_size": calibration.together,
+        },
+    }
+    (tmp_path / "request.json").write_text(json.dumps(request))
+    interpreter = environment.python(manifest.read(built / f"envs/{tool}/manifest.json"))
+    command = [interpreter, SCRIPTS / f"{tool}_worker.py", tmp_path / "request.json"]
+    # GPTQModel leaves logs where it runs.
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    theirs = load_file(tmp_path / "result" / "weights.safetensors")
+    # The layers whose inputs no quantized layer comes before.
+    for name in ("attention.query_key_value", "mlp.dense_h_to_4h"):
+        (layer,) = (key for key in ours if key.endswith(name))
+        gap = (ours[layer] - theirs[f"{layer}.weight"]).abs().max()
+        assert gap < 1e-3 * ours[layer].abs().max(), (layer, gap)
 
 
 def test_a_second_run_does_nothing(built: Path):

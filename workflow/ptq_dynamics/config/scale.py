@@ -141,7 +141,7 @@ class Measuring(Strict):
 
 class Amount(Strict):
     """The first of a split: so many `blocks` of the model's context, or so many `tokens`, cut into
-    whole blocks; one of the two."""
+    whole blocks; one of them."""
 
     split: ClassVar[str]
     blocks: Count | None = None
@@ -149,8 +149,11 @@ class Amount(Strict):
 
     @model_validator(mode="after")
     def _one(self) -> "Amount":
-        if (self.blocks is None) == (self.tokens is None):
-            raise ValueError("takes blocks or tokens, and one of the two")
+        kinds = [
+            name for name in ("blocks", "tokens", "documents") if name in type(self).model_fields
+        ]
+        if sum(getattr(self, name) is not None for name in kinds) != 1:
+            raise ValueError(f"takes {' or '.join(kinds)}, and one of them")
         return self
 
     def count(self, context: int) -> int:
@@ -166,9 +169,11 @@ class Evaluation(Amount):
 
 
 class CalibrationSet(Amount):
-    """Calibration text, and how many blocks go at once."""
+    """Calibration text, and how many blocks go at once; or so many `documents`, as long as they
+    are but cut to the model's context, which go one by one."""
 
     split = "calibration"
+    documents: Count | None = None
     batch: Count
 
 

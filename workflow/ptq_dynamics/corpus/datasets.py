@@ -26,21 +26,21 @@ def run(context: Context[DatasetsSettings]) -> Mapping[str, Any]:
     folder = context.out / "tokenizer"
     tokenizer.save_pretrained(folder)
     dtype = splits.dtype(settings.vocabulary)
-    counts = {}
+    counts: dict[str, int] = {}
     for name in SPLITS:
         wanted = settings.sizes[name]
         context.progress.say(f"{name}: {wanted:,} tokens")
-        # Held-out text has no special tokens (section 2).
-        end = tokenizer.eos_token_id if name == "train" else None
-        counts[name] = encode(
-            stretches(settings.sources[name]),
-            Encoding(folder / "tokenizer.json", end, dtype),
-            wanted,
-            context.out / splits.file_name(name),
-            context.scratch / name,
-            context.progress,
-        )
-        splits.require(name, counts[name], wanted)
+        text = stretches(settings.sources[name])
+        if name == "train":
+            encoding = Encoding(folder / "tokenizer.json", tokenizer.eos_token_id, dtype)
+            file = context.out / splits.file_name(name)
+            progress, scratch = context.progress, context.scratch / name
+            counts[name] = encode(text, encoding, wanted, file, scratch, progress)
+            splits.require(name, counts[name], wanted)
+        else:
+            # Little, and without special tokens (section 2).
+            documents = Encoding(folder / "tokenizer.json", None, dtype).documents(text)
+            counts[name] = splits.write(context.out, name, documents, wanted, whole=False)
     return {"tokens": counts, splits.DTYPE: dtype.name, "digest": splits.digest(context.out)}
 
 

@@ -13,12 +13,12 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 from multiprocessing import connection
 from pathlib import Path
 from typing import IO, Any
@@ -43,6 +43,16 @@ class Encoding:
     tokenizer: Path
     end: int | None
     dtype: np.dtype
+
+    def documents(self, stretches: Iterable[Stretch]) -> Iterator[np.ndarray]:
+        """Tokens of each document, `dtype` [n]."""
+        end = [] if self.end is None else [self.end]
+        found = chain.from_iterable(map(texts, stretches))
+        while batch := list(islice(found, BATCH)):
+            for encoding in _tokenizer(self.tokenizer).encode_batch_fast(
+                batch, add_special_tokens=False
+            ):
+                yield np.asarray(encoding.ids + end, dtype=self.dtype)
 
 
 @dataclass
@@ -154,15 +164,13 @@ def _end_in_time(stop: Any) -> None:
 
 
 def _encode(stretch: Stretch, part: Path, limit: int, encoding: Encoding) -> None:
-    tokenizer, documents, written = _tokenizer(encoding.tokenizer), texts(stretch), 0
-    end = [] if encoding.end is None else [encoding.end]
-    partial = part.with_suffix(PARTIAL)
+    written, partial = 0, part.with_suffix(PARTIAL)
     with partial.open("wb") as file:
-        while written < limit and (batch := list(islice(documents, BATCH))):
-            for found in tokenizer.encode_batch_fast(batch, add_special_tokens=False):
-                ids = np.asarray(found.ids + end, dtype=encoding.dtype)
-                file.write(ids.tobytes())
-                written += len(ids)
+        for document in encoding.documents([stretch]):
+            file.write(document.tobytes())
+            written += len(document)
+            if written >= limit:
+                break
         file.flush()
         os.fsync(file.fileno())
     partial.replace(part)

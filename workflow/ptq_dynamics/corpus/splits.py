@@ -19,6 +19,11 @@ def dtype(vocabulary: int) -> np.dtype:
     return np.dtype("<u2" if vocabulary <= 1 << 16 else "<u4")
 
 
+# Where the whole documents of the calibration split end, in tokens from its beginning: uint64 [n].
+ENDS = "calibration.ends.bin"
+ENDS_DTYPE = np.dtype("<u8")
+
+
 def file_name(split: Split) -> str:
     """File of a split's tokens."""
     return f"{split}.bin"
@@ -28,19 +33,23 @@ def write(
     folder: Path, split: Split, documents: Iterable[np.ndarray], tokens: int, *, whole: bool
 ) -> int:
     """Append documents (unsigned, [n] each, of one dtype) to a split's file until it has `tokens`
-    tokens; with `whole`, write all of them. Returns the number of tokens written.
+    tokens; with `whole`, write all of them. Returns the number of tokens written. Of calibration
+    text, it also writes where documents end.
 
     Raises `Problem` when the documents end before that.
     """
-    written = 0
+    written, ends = 0, []
     with (folder / file_name(split)).open("wb") as file:
         for document in documents:
             part = document if whole else document[: tokens - written]
             file.write(part.astype(part.dtype.newbyteorder("<")).tobytes())
             written += len(part)
+            ends += [written] if len(part) == len(document) else []
             if written >= tokens and not whole:
                 break
     require(split, written, tokens)
+    if split == "calibration":
+        np.asarray(ends, dtype=ENDS_DTYPE).tofile(folder / ENDS)
     return written
 
 

@@ -5,9 +5,12 @@ import torch
 from torch import Tensor
 
 from ptq_dynamics.corpus.settings import Split
-from ptq_dynamics.corpus.splits import DTYPE, file_name
+from ptq_dynamics.corpus.splits import DTYPE, ENDS, ENDS_DTYPE, file_name
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.problem import Problem
+
+FILLING = -1
+TOO_SHORT = 10
 
 
 def read(corpus: Manifest, split: Split) -> np.ndarray:
@@ -32,6 +35,28 @@ def blocks(corpus: Manifest, split: Split, context: int, count: int | None = Non
     count = count or available
     table = np.asarray(tokens[: count * context], dtype=np.int64).reshape(count, context)
     return torch.from_numpy(table)
+
+
+def documents(corpus: Manifest, context: int, count: int) -> Tensor:
+    """The first `count` documents of the calibration split (section 3), cut to `context` tokens and
+    filled up with `FILLING`, int64 [count, context]. As GPTQModel does, those of at most
+    `TOO_SHORT` tokens are then left out.
+
+    Raises `Problem` when the split holds fewer.
+    """
+    tokens = read(corpus, "calibration")
+    ends = np.fromfile(corpus.file(ENDS), dtype=ENDS_DTYPE).astype(np.int64)
+    if len(ends) < count:
+        raise Problem(
+            f"{corpus.folder / file_name('calibration')} holds {len(ends)} whole documents, "
+            f"{count} are asked for; enlarge the split in the scale's file under config/scales"
+        )
+    table = np.full((count, context), FILLING, dtype=np.int64)
+    starts = np.concatenate([[0], ends[:-1]])
+    for row, start, end in zip(table, starts, ends, strict=False):
+        document = tokens[start : min(end, start + context)]
+        row[: len(document)] = document
+    return torch.from_numpy(table[(table != FILLING).sum(axis=1) > TOO_SHORT])
 
 
 class TrainingData:

@@ -37,7 +37,8 @@ class Quantization:
         settings = QuantizeSettings(
             checkpoints=self._trajectories.checkpoints(trajectory, shard),
             context=context,
-            calibration_sequences=calibration.count(context),
+            calibration_sequences=calibration.documents or calibration.count(context),
+            calibration_documents=calibration.documents is not None,
             calibration_batch=calibration.batch,
             quantizer=kind,
         )

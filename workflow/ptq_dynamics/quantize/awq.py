@@ -101,7 +101,7 @@ def smooth(model: PreTrainedModel, calibration: Calibration, settings: Awq) -> d
         n_grid=settings.grid_points,
         offload_device=None,
     )
-    batches = [{"input_ids": batch} for batch in calibration.tokens.split(calibration.batch_size)]
+    batches = [{"input_ids": batch} for batch in calibration.batches()]
     data: Any = DataLoader(batches, batch_size=None)  # type: ignore[arg-type]
     with patch_attr(IntermediatesCache, "pin_memory", _pin_memory):
         # Scales are searched on the full-precision model's activations, as in the paper; the

@@ -50,7 +50,7 @@ def quantize(folder: Path, calibration: Calibration, settings: Gptq) -> Quantize
         model,
         _dataset(calibration),
         modifier,
-        batch_size=calibration.batch_size,
+        batch_size=calibration.together,
         num_calibration_samples=len(calibration.tokens),
         max_seq_length=calibration.tokens.shape[1],
         shuffle_calibration_samples=False,
@@ -58,7 +58,7 @@ def quantize(folder: Path, calibration: Calibration, settings: Gptq) -> Quantize
     if modifier._rtn_fallback_module_names:
         raise Problem(
             f"the Hessian of {modifier._rtn_fallback_module_names} in {folder} cannot be "
-            "inverted; raise damping or calibration_sequences"
+            "inverted; raise damping, or calibration in the scale's file"
         )
     layers = {name: model.get_submodule(name) for name in names}
     return Quantized.on({name: _grid(name, layer, settings.bits) for name, layer in layers.items()})
@@ -77,9 +77,12 @@ def _grid(name: str, layer: nn.Module, bits: int) -> Grid:
 
 @cache
 def _dataset(calibration: Calibration) -> Dataset:
-    tokens = calibration.tokens
-    columns = {"input_ids": tokens.numpy(), "attention_mask": torch.ones_like(tokens).numpy()}
-    return Dataset.from_dict({name: list(values) for name, values in columns.items()})
+    rows = [row for batch in calibration.batches() for row in batch]
+    ones = [torch.ones_like(row) for row in rows]
+    columns = {"input_ids": rows, "attention_mask": ones}
+    return Dataset.from_dict(
+        {name: [v.numpy() for v in values] for name, values in columns.items()}
+    )
 
 
 def _modifier(settings: Gptq, layers: Sequence[str]) -> GPTQModifier:

@@ -1,6 +1,6 @@
 """What all weight quantizers share: the grid, round-to-nearest on it, and the error of layers."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -58,12 +58,11 @@ def round_to_nearest(weight: Tensor, bits: int, group_size: int) -> tuple[Tensor
 def model_errors(
     model: nn.Module,
     quantized: Mapping[str, Tensor],
-    calibration: Tensor,
-    batch_size: int,
+    batches: Sequence[Tensor],
     memory: int = GRAM_MEMORY,
 ) -> dict[str, LayerError]:
     """Errors of every layer of a model whose quantized weights are given, in passes over the
-    calibration set, int64 [sequences, context], whose gram matrices take no more than `memory`
+    calibration set, int64 [batch, length] each, whose gram matrices take no more than `memory`
     bytes (but at least one layer's)."""
     layers = linear_layers(model)
     weights = {name: layer.weight for name, layer in layers.items()}
@@ -73,18 +72,18 @@ def model_errors(
         sizes = accumulate(4 * layers[name].in_features ** 2 for name in waiting)
         fitting = max(1, sum(size <= memory for size in sizes))
         taken, waiting = waiting[:fitting], waiting[fitting:]
-        grams = gram_matrices(model, calibration, batch_size, taken)
+        grams = gram_matrices(model, batches, taken)
         errors |= layer_errors(weights, quantized, grams)
     return errors
 
 
 def gram_matrices(
-    model: nn.Module, calibration: Tensor, batch_size: int, names: Collection[str] | None = None
+    model: nn.Module, batches: Sequence[Tensor], names: Collection[str] | None = None
 ) -> dict[str, Tensor]:
     """Mean over calibration tokens of x xᵀ for the input x of every quantized layer, or of those
     named, float32 [in, in]; the layers' inputs are those of the full-precision model.
 
-    `calibration` is int64 [sequences, context].
+    The calibration set comes as int64 [batch, length] each.
     """
     layers = linear_layers(model)
     if names is not None:
@@ -104,11 +103,12 @@ def gram_matrices(
     handles = [layer.register_forward_hook(hook(name)) for name, layer in layers.items()]
     device = next(model.parameters()).device
     with torch.no_grad():
-        for batch in calibration.split(batch_size):
+        for batch in batches:
             model(batch.to(device), use_cache=False)
     for handle in handles:
         handle.remove()
-    return {name: total / calibration.numel() for name, total in sums.items()}
+    count = sum(batch.numel() for batch in batches)
+    return {name: total / count for name, total in sums.items()}
 
 
 def layer_errors(

@@ -65,10 +65,23 @@ class Quantized:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """The calibration set, int64 [sequences, context], and how many sequences go at once."""
+    """The calibration set, int64 [sequences, context], shorter sequences filled up with
+    `tokens.FILLING`, and how many sequences go at once."""
 
     tokens: Tensor
     batch_size: int
+
+    @property
+    def together(self) -> int:
+        """How many sequences go at once: one, where they differ in length."""
+        return 1 if bool((self.tokens == tokens.FILLING).any()) else self.batch_size
+
+    def batches(self) -> list[Tensor]:
+        """The sequences that go at once, int64 [batch, length], without filling."""
+        return [
+            batch[:, : int((batch != tokens.FILLING).sum(dim=1).max())]
+            for batch in self.tokens.split(self.together)
+        ]
 
 
 # Checkpoint folder, calibration set, settings of the quantizer → its result.
@@ -88,9 +101,7 @@ def run_method(context: Context[QuantizeSettings[Q]], method: Method[Q]) -> Mapp
             quantized = method(folder, calibration, settings.quantizer)
             quantized.stored.save(folder, context.out / checkpoint.id)
         # The model again: methods change theirs, and by now it is no longer in memory.
-        errors = model_errors(
-            models.load(folder), quantized.weights, calibration.tokens, calibration.batch_size
-        )
+        errors = model_errors(models.load(folder), quantized.weights, calibration.batches())
         whose = {"checkpoint_id": checkpoint.id, "step": checkpoint.step}
         rows += [{**whose, "layer": name, **asdict(error)} for name, error in errors.items()]
         context.progress.maybe(f"{len(rows) // len(errors)} of {len(chosen)} checkpoints")
@@ -104,5 +115,9 @@ def run_method(context: Context[QuantizeSettings[Q]], method: Method[Q]) -> Mapp
 def calibration_of(context: Context[QuantizeSettings[Any]]) -> Calibration:
     """The calibration set of a job."""
     settings, corpus = context.settings, context.input("corpus")
-    blocks = tokens.blocks(corpus, "calibration", settings.context, settings.calibration_sequences)
-    return Calibration(blocks, settings.calibration_batch)
+    context_length, count = settings.context, settings.calibration_sequences
+    if settings.calibration_documents:
+        table = tokens.documents(corpus, context_length, count)
+    else:
+        table = tokens.blocks(corpus, "calibration", context_length, count)
+    return Calibration(table, settings.calibration_batch)

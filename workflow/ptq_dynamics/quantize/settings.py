@@ -15,11 +15,13 @@ Q = TypeVar("Q")
 @dataclass(frozen=True)
 class QuantizeSettings(Generic[Q]):
     """Quantization of `checkpoints` with the method's settings `quantizer`, on
-    `calibration_sequences` blocks of `context` tokens, `calibration_batch` at once."""
+    `calibration_sequences` blocks of `context` tokens, `calibration_batch` at once, or with
+    `calibration_documents` on so many documents cut to `context` tokens."""
 
     checkpoints: tuple[str, ...]
     context: int
     calibration_sequences: int
+    calibration_documents: bool
     calibration_batch: int
     quantizer: Q
 

@@ -89,7 +89,7 @@ def _run(targets: Mapping[Path, Path], context: Context[QuantizeSettings[Foreign
         ],
         "calibration": str(tokens.resolve()),
         "device": models.device().type,
-        "settings": {**settings, "batch_size": calibration.batch_size},
+        "settings": {**settings, "batch_size": calibration.together},
     }
     request.write_text(json.dumps(content))
     interpreter = environment.python(context.input("environment")).absolute()

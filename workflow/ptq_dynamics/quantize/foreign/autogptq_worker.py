@@ -92,11 +92,10 @@ class AutoGPTQBackend:
         wrapped = model_class(config.model_type)(
             model.eval().to(job.device), quantized=False, quantize_config=asked
         )
-        ones = torch.ones(job.calibration.shape[1], dtype=torch.long)
         wrapped.quantize(
             [
-                {"input_ids": torch.from_numpy(row), "attention_mask": ones}
-                for row in job.calibration
+                {"input_ids": row, "attention_mask": torch.ones_like(row)}
+                for row in map(torch.from_numpy, job.sequences())
             ],
             batch_size=settings.batch_size,
             use_triton=False,

@@ -82,11 +82,10 @@ class GPTQModelBackend:
         )
         # Again on the loaded model: the library splits fused experts into linear layers.
         check_blocks(wrapped.model, wrapped, job)
-        ones = torch.ones(job.calibration.shape[1], dtype=torch.long)
         log = wrapped.quantize(
             calibration=[
-                {"input_ids": torch.from_numpy(row), "attention_mask": ones}
-                for row in job.calibration
+                {"input_ids": row, "attention_mask": torch.ones_like(row)}
+                for row in map(torch.from_numpy, job.sequences())
             ],
             calibration_concat_size=None,
             calibration_sort=None,

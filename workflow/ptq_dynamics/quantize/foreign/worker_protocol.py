@@ -44,12 +44,17 @@ class Settings:
 
 @dataclass(frozen=True)
 class Job:
-    """A request: (source, target) folders and calibration tokens, int64 [sequences, context]."""
+    """A request: (source, target) folders and calibration tokens, int64 [sequences, context],
+    shorter sequences filled up with -1."""
 
     checkpoints: tuple[tuple[Path, Path], ...]
     calibration: np.ndarray
     device: str
     settings: Settings
+
+    def sequences(self) -> list[np.ndarray]:
+        """The calibration sequences without filling, int64 [length] each."""
+        return [row[row >= 0] for row in self.calibration]
 
 
 @dataclass(frozen=True)
@@ -113,7 +118,7 @@ def check_calibration(tokens: np.ndarray, config: Any) -> None:
     context = getattr(config, "max_position_embeddings", None)
     if context is not None and tokens.shape[1] > context:
         raise JobError(f"calibration: {tokens.shape[1]} tokens a sequence, the model has {context}")
-    if not 0 <= tokens.min() <= tokens.max() < config.vocab_size:
+    if not -1 <= tokens.min() <= tokens.max() < config.vocab_size:
         raise JobError(f"calibration: token {tokens.max()} outside the vocabulary")
 
 
