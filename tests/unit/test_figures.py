@@ -109,13 +109,14 @@ def test_the_legend_names_every_curve_once(drawn, name):
 def test_a_figure_states_its_scale(drawn, name):
     tool = "; GPTQ by llm-compressor" if PLAN.site.config.figures[name].quantizers else ""
     assert re.fullmatch(
-        rf"([34]-bit quantization +)?laptop scale: 0\.17M parameters, [\d.]+M tokens{tool}",
+        rf"([34]-bit quantization; )?laptop scale: 0\.17M parameters, [\d.]+M tokens{tool}",
         drawn.picture(name).get_suptitle(),
     )
 
 
 def shown_texts(picture):
     """Every text that is seen, with its box in pixels."""
+    picture.canvas.draw()
     renderer = picture.canvas.get_renderer()
     texts = [picture._suptitle, *(t for legend in picture.legends for t in legend.get_texts())]
     for ax in picture.axes:

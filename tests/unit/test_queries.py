@@ -68,10 +68,13 @@ REFUSED = {
         figure("over_tokens", CURVES, ["int8"], metrics=[LOSS]),
         ["metrics", "int8"],
     ),
-    "no curves": (figure("losses", {}, []), ["curves", "at least 1"]),
-    "empty curve": (figure("losses", {"One": []}, []), ["curves.One", "at least 1"]),
+    "no curves": (figure("losses", {}, [], metrics=[LOSS]), ["curves", "at least 1"]),
+    "empty curve": (
+        figure("losses", {"One": []}, [], metrics=[LOSS]),
+        ["curves.One", "at least 1"],
+    ),
     "too many curves": (
-        figure("losses", {f"Curve {n}": ["constant-3e-3"] for n in range(MOST_CURVES + 1)}, []),
+        figure("losses", {f"Curve {n}": RUNS[:1] for n in range(MOST_CURVES + 1)}, ["int8"]),
         ["curves", str(MOST_CURVES)],
     ),
     "landscape of two": (
@@ -92,11 +95,11 @@ REFUSED = {
         ["landscape.previous is 1 steps", "wsd-3e-3"],
     ),
     "option of another layout": (
-        figure("losses", CURVES, [], options={"losses_of": ["int8"]}),
+        figure("losses", CURVES, [], metrics=[LOSS], options={"losses_of": ["int8"]}),
         ["options.losses_of", "allowed: against"],
     ),
     "share of no line": (
-        figure("losses", CURVES, [], options={"against": "share"}),
+        figure("losses", CURVES, [], metrics=[LOSS], options={"against": "share"}),
         ["options.against", "constant-3e-3", "lawa-to-decay"],
     ),
     "losses of no quantizer": (

@@ -7,6 +7,7 @@ point; low and high bound the error band where there is one.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import wrap
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -18,13 +19,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter, PercentFormatter
 
 from ptq_dynamics.figures.footer import footer
-from ptq_dynamics.figures.settings import FigureSettings
+from ptq_dynamics.figures.settings import PICTURES, TABLE, FigureSettings
 from ptq_dynamics.figures.style import LINES, SETTINGS, Line
 from ptq_dynamics.jobs.context import Context
 
 COLUMNS = ["panel", "curve", "segment", "axis", "x", "y", "low", "high"]
 WIDTH, HEIGHT = 3.55, 2.9  # inches of one panel
 ENTRY, LETTER = 0.5, 0.062  # inches of an entry of the legend without its label, and of a letter
+SMALL_LETTER = 0.058  # inches of a letter of the line at the top
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ def draw(
     for ax in axes[len(panels) :]:
         ax.set_visible(False)
     legend(figure, axes)
-    figure.suptitle(scale, x=0.995, ha="right", fontsize=7, color="0.35")
+    head(figure, scale)
     return figure
 
 
@@ -135,6 +137,13 @@ def plain_log_ticks(axis: Axis) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
+def head(figure: Figure, text: str) -> None:
+    """Small words at the top right, in as many lines as they take."""
+    width = int(figure.get_figwidth() / SMALL_LETTER)
+    lines = wrap(text, width, break_on_hyphens=False)
+    figure.suptitle("\n".join(lines), x=0.995, ha="right", fontsize=7, color="0.35")
+
+
 def legend(figure: Figure, axes: Sequence[Axes]) -> None:
     """One legend below the panels: every label once, as many in a row as there is room for."""
     found: dict[str, Artist] = {}
@@ -147,8 +156,12 @@ def legend(figure: Figure, axes: Sequence[Axes]) -> None:
 
 
 def save(figure: Figure, table: pd.DataFrame, out: Path, name: str) -> None:
-    """Write NAME.pdf, NAME.png and NAME.csv; equal input gives equal bytes."""
-    figure.savefig(out / f"{name}.pdf", metadata={"CreationDate": None})
-    figure.savefig(out / f"{name}.png")
-    table.to_csv(out / f"{name}.csv", index=False, lineterminator="\n")
+    """Write the figure's pictures and its table, NAME.csv; equal input gives equal bytes."""
+    # Laid out once: with a layout engine, matplotlib lays a figure out, and draws it, twice a file.
+    figure.draw_without_rendering()
+    figure.set_layout_engine(None)
+    for kind in PICTURES:
+        metadata = {"CreationDate": None} if kind == "pdf" else {}
+        figure.savefig(out / f"{name}.{kind}", metadata=metadata)
+    table.to_csv(out / f"{name}.{TABLE}", index=False, lineterminator="\n")
     plt.close(figure)

@@ -5,6 +5,10 @@ from typing import Literal
 
 from ptq_dynamics.measure.settings import Series
 
+# The formats that a figure is drawn in, beside the table of what it draws.
+PICTURES = ("pdf", "png")
+TABLE = "csv"
+
 
 @dataclass(frozen=True)
 class Shown:

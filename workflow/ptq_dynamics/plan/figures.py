@@ -7,6 +7,8 @@ from typing import TypedDict, get_args
 
 from ptq_dynamics.config import Branch, Evaluated, Figure, Query, figures
 from ptq_dynamics.figures.settings import (
+    PICTURES,
+    TABLE,
     DynamicsSettings,
     FigureSettings,
     LossesSettings,
@@ -67,7 +69,7 @@ class Figures:
             runs=tuple(runs),
             scale=self._site.config.scale.description,
         )
-        files = tuple(f"{name}.{kind}" for kind in ("pdf", "png", "csv"))
+        files = tuple(f"{name}.{kind}" for kind in (*PICTURES, TABLE))
         stage = f"figures.layouts.{figure.layout}"
         settings = _settings(figure, shown)
         return self._site.add(Job(stage, name, self._site.pictures, inputs, settings, name, files))

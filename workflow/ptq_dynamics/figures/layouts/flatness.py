@@ -10,7 +10,7 @@ from scipy.stats import bootstrap, rankdata
 
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.footer import footer
-from ptq_dynamics.figures.panels import HEIGHT, WIDTH, legend, plain_log_ticks, save, subplots
+from ptq_dynamics.figures.panels import HEIGHT, WIDTH, head, legend, plain_log_ticks, save, subplots
 from ptq_dynamics.figures.settings import FigureSettings
 from ptq_dynamics.figures.style import LINES
 from ptq_dynamics.figures.words import letters
@@ -63,7 +63,7 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
         ax.set_title(f"{shown.title}\n{correlation}")
         parts.append(table)
     legend(figure, axes)
-    figure.suptitle(footer(context), x=0.995, ha="right", fontsize=7, color="0.35")
+    head(figure, footer(context))
     save(figure, pd.concat(parts), context.out, context.name)
     return facts
 

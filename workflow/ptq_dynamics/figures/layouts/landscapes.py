@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from ptq_dynamics.figures.footer import footer
-from ptq_dynamics.figures.panels import WIDTH, legend, save, subplots
+from ptq_dynamics.figures.panels import WIDTH, head, legend, save, subplots
 from ptq_dynamics.figures.settings import FigureSettings
 from ptq_dynamics.figures.words import call
 from ptq_dynamics.geometry.settings import GRID, POINTS
@@ -44,8 +44,7 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
     for ax in axes[len(shown) :]:
         ax.set_visible(False)
     legend(figure, axes[:1])
-    title = f"{' and '.join(called.values())} quantization      {footer(context)}"
-    figure.suptitle(title, x=0.995, ha="right", fontsize=7, color="0.35")
+    head(figure, f"{' and '.join(called.values())} quantization; {footer(context)}")
     table = pd.concat(parts)[["panel", "point", "x", "y", "loss"]]
     save(figure, table, context.out, context.name)
     return {"points": len(table)}

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from ptq_dynamics.figures.footer import footer
-from ptq_dynamics.figures.panels import COLUMNS, HEIGHT, WIDTH, legend, save, subplots
+from ptq_dynamics.figures.panels import COLUMNS, HEIGHT, WIDTH, head, legend, save, subplots
 from ptq_dynamics.figures.settings import FigureSettings
 from ptq_dynamics.figures.style import LINES
 from ptq_dynamics.geometry.settings import SCORES
@@ -38,7 +38,7 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
             f"Principal component {number + 1} ({explained[number]:.0%} of variance)"
         )
     legend(figure, [ax])
-    figure.suptitle(footer(context), x=0.995, ha="right", fontsize=7, color="0.35")
+    head(figure, footer(context))
     table = pd.concat(parts).reindex(columns=COLUMNS)
     save(figure, table, context.out, context.name)
     return {"points": len(table)}

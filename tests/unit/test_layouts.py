@@ -1,0 +1,277 @@
+"""Layouts draw any number of curves, quantizers and seeds, or are refused in one line."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from drawing import LAYOUTS, Drawn, check, figure, planned
+from ptq_dynamics.figures.curves import Curves
+from ptq_dynamics.figures.settings import Shown
+from ptq_dynamics.figures.words import call, letters
+from ptq_dynamics.jobs import manifest
+from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.measure.joining import block_losses
+from ptq_dynamics.measure.pairing import difference
+from ptq_dynamics.problem import Problem
+from safetensors.numpy import load_file, save_file
+
+pytestmark = pytest.mark.slow
+
+ERROR, LOSS = "quantization_error", "loss"
+RUNS = ["constant-3e-3", "rainbow-036", "rainbow-070", "rainbow-104", "rainbow-138"]
+QUANTIZERS = ["gptq-4bit", "gptq-3bit", "awq-4bit", "int8", "rtn-4bit"]
+
+
+# Any number
+
+
+COUNTS = [(1, 5), (2, 4), (3, 3), (4, 2), (5, 1)]
+# Every curve has a landscape of its own under every quantizer.
+FEWER = [(1, 2), (1, 3), (2, 2), (3, 1), (5, 1)]
+CASES = [
+    (f"{layout}-{curves}-{quantizers}", layout, curves, quantizers)
+    for layout in LAYOUTS
+    for curves, quantizers in (FEWER if layout == "landscapes" else COUNTS)
+]
+COUNTED = {
+    name: figure(layout, {f"Curve {n}": [RUNS[n]] for n in range(curves)}, QUANTIZERS[:quantizers])
+    for name, layout, curves, quantizers in CASES
+}
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("layouts")
+    return Drawn(folder, planned(folder, COUNTED), coarse=True)
+
+
+@pytest.mark.parametrize(("name", "layout", "curves", "quantizers"), CASES)
+def test_a_layout_draws_any_number_of_curves_and_quantizers(
+    drawn, name, layout, curves, quantizers
+):
+    picture, table = drawn.picture(name), drawn.table(name)
+    check(picture, table, layout)
+    if layout == "landscapes":
+        assert table.panel.nunique() == curves * quantizers
+    else:
+        assert set(table.curve) == {f"Curve {number}" for number in range(curves)}
+    for legend in picture.legends:
+        box = legend.get_window_extent()
+        assert box.x0 >= -1 and box.x1 <= picture.bbox.width + 1, "the legend is cut off"
+    assert picture._suptitle.get_window_extent().x0 >= -1, "the footer is cut off"
+
+
+def test_panels_are_named_beyond_z():
+    names = letters()
+    found = [next(names) for _ in range(29)]
+    assert found[0] == "a" and found[25:] == ["z", "aa", "ab", "ac"]
+
+
+# Quantizers
+
+
+def test_quantizers_that_differ_in_no_bit_are_each_drawn_once(tmp_path):
+    names = ["gptqmodel-4bit", "gptqmodel-4bit-static"]
+    figures = {"both": figure("over_tokens", {"Stable": ["constant-3e-3"]}, names, metrics=[ERROR])}
+    drawn = Drawn(tmp_path, planned(tmp_path, figures), coarse=True)
+    table = drawn.table("both")
+    left = table[table.axis == "left"]
+    one, other = (left[left.panel == panel].y.to_numpy() for panel in "ab")
+    measured = len(drawn.plan.site.timeline.measured("constant-3e-3"))
+    assert len(one) == len(other) == measured and not np.array_equal(one, other)
+    titles = [ax.get_title() for ax in drawn.picture("both").axes]
+    assert [name for name in names for title in titles if f" {name} " in title] == names
+
+
+def test_quantizers_are_called_by_what_tells_them_apart():
+    four, three = Shown("a", "a", "gptq", 4), Shown("b", "b", "gptq", 3)
+    assert call([four, three]) == {"a": "4-bit", "b": "3-bit"}
+    assert call([four, Shown("c", "c", "awq", 4)]) == {"a": "4-bit GPTQ", "c": "4-bit AWQ"}
+    assert call([four, Shown("d", "d", "gptqmodel", 4)]) == {"a": "a", "d": "d"}
+
+
+def test_the_footer_names_the_tool_that_the_scale_takes(tmp_path):
+    figures = {"one": figure("over_tokens", {"Stable": ["constant-3e-3"]}, ["gptq-4bit"])}
+    own = drawn_with(tmp_path / "own", figures).replace("\n", " ")
+    assert own.endswith("tokens; GPTQ by llm-compressor")
+
+    def take(scale):
+        scale["quantizers"] = {"gptq-4bit": "gptqmodel-4bit"}
+
+    changed = drawn_with(tmp_path / "other", figures, **{"scales/laptop": take})
+    changed = changed.replace("\n", " ")
+    assert changed.endswith("tokens; GPTQ by GPTQModel (gptqmodel-4bit)")
+
+
+def drawn_with(folder, figures, **changes):
+    folder.mkdir()
+    return (
+        Drawn(folder, planned(folder, figures, **changes), coarse=True)
+        .picture("one")
+        .get_suptitle()
+    )
+
+
+# Seeds
+
+
+SEEDS = [1, 2, 3]
+
+
+def several(runs):
+    runs["runs"]["constant-3e-3"]["seeds"] = SEEDS
+
+
+@pytest.fixture(scope="module")
+def seeded(tmp_path_factory):
+    """The same figures of one run at one seed and at three."""
+    curves, quantizers = {"Stable": ["constant-3e-3"]}, ["gptq-3bit"]
+    layouts = ("over_tokens", "parametric", "ends", "flatness", "pca")
+    figures = {layout: figure(layout, curves, quantizers) for layout in layouts}
+    figures["dynamics"] = figure("dynamics", curves, [], metrics=["gradient_norm"])
+    folders = [tmp_path_factory.mktemp(name) for name in ("one", "three")]
+    changes = [{}, {"runs": several}]
+    plans = [planned(f, figures, **c) for f, c in zip(folders, changes, strict=True)]
+    return [Drawn(f, plan, coarse=True) for f, plan in zip(folders, plans, strict=True)]
+
+
+def errors_of(drawn, name):
+    """The measured errors of a figure's job, by seed and tokens."""
+    table = drawn.measurements(name)
+    return table[table.metric == ERROR].pivot(index="tokens", columns="seed", values="value")
+
+
+def test_several_seeds_are_their_mean_and_spread(seeded):
+    _, three = seeded
+    errors = errors_of(three, "over_tokens")
+    assert list(errors.columns) == SEEDS
+    table = three.table("over_tokens")
+    left = table[table.axis == "left"]
+    assert left.x.tolist() == errors.index.tolist()
+    assert np.allclose(left.y, errors.to_numpy().mean(axis=1), rtol=1e-12)
+    spread = errors.to_numpy().std(axis=1, ddof=1)
+    assert np.allclose(left.y - left.low, spread) and np.allclose(left.high - left.y, spread)
+    words = three.picture("over_tokens").get_suptitle().replace("\n", " ")
+    assert words.endswith("3 seeds; GPTQ by llm-compressor")
+    rates = table[table.axis == "right"]
+    assert not rates.x.duplicated().any(), "the learning rate is drawn once"
+
+
+def test_training_curves_of_several_seeds_are_their_mean_and_spread(seeded):
+    one, three = (drawn.table("dynamics") for drawn in seeded)
+    assert one[one.axis == "left"].low.isna().all()
+    left = three[three.axis == "left"]
+    found = sorted(seeded[1].folder.glob("results/*/train/constant-3e-3/seed-*/curve.csv"))
+    values = np.array([pd.read_csv(path).gradient_norm for path in found])
+    assert len(values) == len(SEEDS)
+    assert np.allclose(left.y, values.mean(axis=0), rtol=1e-12)
+    assert np.allclose(left.high - left.y, values.std(axis=0, ddof=1))
+
+
+def test_the_band_of_losses_is_the_spread_of_their_difference(seeded):
+    _, three = seeded
+    table = three.table("parametric")
+    losses = table[table.panel == "b"]
+    found = three.measurements("parametric")
+    found = found[found.quantizer == "gptq-3bit"].set_index("tokens")
+    increases = found[found.metric == "loss_increase"].groupby(level=0)["value"].std()
+    later = increases[increases.index >= increases.index.max() / 2]
+    assert np.allclose(losses.y - losses.low, later)
+
+
+def test_flatness_has_a_point_for_every_seed_and_every_weights_once(seeded):
+    one, three = (drawn.table("flatness") for drawn in seeded)
+    assert len(three) == len(SEEDS) * len(one)
+    assert not three.x.duplicated().any()
+
+
+def test_components_have_a_line_for_every_seed(seeded):
+    one, three = (drawn.table("pca") for drawn in seeded)
+    assert set(one.segment) == {"constant-3e-3"}
+    assert list(dict.fromkeys(three.segment)) == [f"constant-3e-3 seed {seed}" for seed in SEEDS]
+    assert len(three) == len(SEEDS) * len(one)
+
+
+@pytest.mark.parametrize(
+    "layout", ["over_tokens", "dynamics", "parametric", "ends", "flatness", "pca"]
+)
+def test_figures_of_several_seeds_draw_their_tables(seeded, layout):
+    _, three = seeded
+    check(three.picture(layout), three.table(layout), layout)
+
+
+# Weights that lie on two trajectories
+
+
+def test_weights_of_a_branch_and_its_trunk_count_once(tmp_path):
+    curves = {"Both": ["constant-1e-3", "wsd-1e-3"]}
+    drawn = Drawn(
+        tmp_path, planned(tmp_path, {"one": figure("flatness", curves, ["gptq-3bit"])}), coarse=True
+    )
+    table, measured = drawn.table("one"), drawn.measurements("one")
+    sharp = measured[measured.metric == "sharpness"]
+    shared = sharp[sharp.checkpoint.duplicated(keep=False)]
+    assert set(shared.trajectory) == {"constant-1e-3", "wsd-1e-3"}, "the branch point is measured"
+    assert len(table) == sharp.checkpoint.nunique() == len(sharp) - 1
+    assert (table.segment == "constant-1e-3").sum() == (sharp.trajectory == "constant-1e-3").sum()
+
+
+# Paired differences
+
+
+def test_paired_differences_are_those_of_the_blocks(tmp_path):
+    curves = {"One": ["constant-3e-3"], "Other": ["wsd-3e-3", "lawa-20"]}
+    figures = {"one": figure("losses", curves, ["gptq-3bit"])}
+    drawn = Drawn(tmp_path, planned(tmp_path, figures), coarse=True)
+    drawn.picture("one")
+    job = drawn.job("one")
+    data = Curves(Context("one", job.settings, drawn.manifests("one"), tmp_path, tmp_path, None))
+    for metric in ("loss", "loss_increase", "quantization_error"):
+        found = data.paired(metric, "lawa-20", "constant-3e-3", "gptq-3bit")
+        ids = {p.step: p.id for p in drawn.plan.site.timeline.measured("lawa-20")}
+        assert found.step.tolist() == sorted(ids)
+        # To first order: of few blocks, the ratio's own bias is no part of the value.
+        tolerance = {"rel": 0.02, "abs": 1e-4} if metric == ERROR else {"rel": 1e-9}
+        for row in found.itertuples():
+            names = ("lawa-20", "constant-3e-3")
+            one, other = (contributions(drawn, metric, name, ids[row.step]) for name in names)
+            assert row.value == pytest.approx(one.mean() - other.mean(), **tolerance)
+            error = (one - other).std(ddof=1) / len(one) ** 0.5
+            assert row.stderr == pytest.approx(error, **tolerance)
+    loss = data.paired("loss", "lawa-20", "constant-3e-3", None)
+    apart = drawn.measurements("one")
+    apart = apart[(apart.quantizer == "fp") & (apart.metric == "loss")]
+    assert (loss.stderr < apart.stderr.min() / 3).all(), "blocks go up and down together"
+
+
+def contributions(drawn, metric, name, checkpoint):
+    """A metric of every block: leave-one-out for the ratio, whose mean is not that of blocks."""
+    series = {s.quantizer: s for s in drawn.job("one").settings.series if s.trajectory == name}
+    inputs = drawn.manifests("one")
+    full, found = (
+        block_losses(series[quantizer], inputs)[checkpoint].astype(np.float64)
+        for quantizer in ("fp", "gptq-3bit")
+    )
+    match metric:
+        case "loss":
+            return found
+        case "loss_increase":
+            return found - full
+    count = len(full)
+    ratio = found.sum() / full.sum() - 1
+    without = (found.sum() - found) / (full.sum() - full) - 1
+    return count * ratio - (count - 1) * without
+
+
+def test_trajectories_of_other_blocks_are_not_paired(tmp_path):
+    figures = {"one": figure("losses", {"One": ["constant-3e-3"], "Other": ["wsd-3e-3"]}, ["int8"])}
+    drawn = Drawn(tmp_path, planned(tmp_path, figures), coarse=True)
+    drawn.picture("one")
+    one, other = (s for s in drawn.job("one").settings.series if s.quantizer == "fp")
+    inputs = drawn.manifests("one")
+    losses = inputs[other.label("losses")][0].folder / "losses.safetensors"
+    save_file({name: values[:-1] for name, values in load_file(losses).items()}, losses)
+    redone = manifest.describe(
+        losses.parent, losses.parent / "manifest.json", inputs[other.label("losses")][0].facts
+    )
+    with pytest.raises(Problem, match="24 blocks and wsd-3e-3 on 23, so they cannot be compared"):
+        difference("loss", one, other, {**inputs, other.label("losses"): [redone]})
