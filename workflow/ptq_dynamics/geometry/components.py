@@ -12,7 +12,7 @@ from ptq_dynamics.geometry.settings import SCORES, ComponentsSettings
 from ptq_dynamics.jobs.context import Context, Progress
 from ptq_dynamics.trajectories.trajectory import Trajectory
 
-# Columns read at once, which decides the order of the sums: 267 checkpoints take 4.5 GB in float32.
+# Columns read at once, which decides the order of the sums: of 267 checkpoints they take 4.5 GB.
 BLOCK = 1 << 22
 
 

@@ -85,7 +85,7 @@ def pca(blocks: Iterable[Tensor], components: int) -> tuple[Tensor, Tensor]:
     """Principal components of n checkpoints through their n x n Gram matrix in float64.
 
     blocks: the matrix checkpoints x parameters, [n, P], in blocks of columns, each taken once and
-    let go; a float32 block takes three times its size.
+    let go; at work on a float32 block, memory is up to four times its size.
     Returns scores [n, components] (parameter units; each column's largest entry is positive) and
     the explained variance ratio [components], falling, both float64.
     ValueError: components outside 1..n-1, or all checkpoints equal or not finite.
