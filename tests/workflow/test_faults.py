@@ -282,7 +282,8 @@ def test_a_truncated_checkpoint_fails_its_consumer_with_one_line(built, damaged,
 
 
 def test_a_damaged_branch_state_fails_the_branch_with_one_line(built, damaged):
-    first, _ = built.plan.site.timeline.ends("rainbow-036")
+    timeline = built.plan.site.timeline
+    first, _ = timeline.run("rainbow-036").ends(timeline)
     state = damaged / TRUNK / f"state-{first:07d}.safetensors"
     state.write_bytes(state.read_bytes()[:-50])
     done = run_job(built, damaged, recorded_job(built, "results/smoke/train/rainbow-036/seed-100"))

@@ -81,12 +81,14 @@ def test_progress_and_one_line_a_job_are_printed(first):
 
 
 def test_the_table_has_its_schema_and_every_trajectory(built, trajectories):
-    table = measurements.read([built.folder / TABLE])
+    table = measurements.read(built.folder / TABLE)
     assert tuple(table.columns) == measurements.COLUMNS
     assert set(table.trajectory) == trajectories
     assert {"fp", "gptq"} <= set(table.method)
     assert not table.duplicated(measurements.KEY).any()
-    filled = [c for c in measurements.COLUMNS if c not in ("lr", "bits", "group_size", "stderr")]
+    filled = [
+        c for c in measurements.COLUMNS if c not in ("lr", "bits", "group_size", "task", "stderr")
+    ]
     assert not table[filled].isna().any().any()
     losses = table[table.metric == "loss"]
     assert losses.value.between(1, 8).all()
@@ -99,7 +101,7 @@ def test_the_table_has_its_schema_and_every_trajectory(built, trajectories):
 
 def test_the_table_holds_what_every_evaluation_measured(built):
     """Mean losses of the blocks and their paired differences, in float64."""
-    table = measurements.read([built.folder / TABLE])
+    table = measurements.read(built.folder / TABLE)
     record = json.loads((built.folder / "results/smoke/measurements.record.json").read_text())
     paths = [path for path in record["inputs"] if path.startswith("results/smoke/evaluate/")]
     losses = {
@@ -121,11 +123,13 @@ def test_the_table_holds_what_every_evaluation_measured(built):
     keys = ["trajectory", "quantizer", "checkpoint_id", "metric"]
     values = table[table.metric.isin([key[-1] for key in wanted])].set_index(keys).value
     assert values.index.is_unique and set(values.index) == set(wanted)
-    assert values[list(wanted)].to_numpy() == pytest.approx([*wanted.values()], rel=1e-6, abs=1e-9)
+    assert values.loc[list(wanted)].to_numpy() == pytest.approx(
+        [*wanted.values()], rel=1e-6, abs=1e-9
+    )
 
 
 def test_a_figure_shows_its_measurements(built):
-    table = measurements.read([built.folder / TABLE])
+    table = measurements.read(built.folder / TABLE)
     drawn = pd.read_csv(built.folder / "figures/smoke/fig04.csv")
     drawn = drawn[(drawn.panel == "a") & (drawn.axis == "left")]
     wanted = table[(table.metric == "quantization_error") & (table.bits == 4)]
@@ -137,11 +141,11 @@ def test_a_figure_shows_its_measurements(built):
 
 def test_branches_begin_with_the_bytes_of_their_trunk(built):
     for name in ("rainbow-036", "wsd-3e-3"):
-        first, _ = built.plan.site.timeline.ends(name)
-        trunk = built.plan.site.config.runs.runs[name].trunk
+        branch = built.plan.site.config.runs.runs[name]
+        first, _ = branch.ends(built.plan.site.timeline)
         here, there = (
             manifest.read(built.folder / built.plan.trajectories.train(run).manifest)
-            for run in (name, trunk)
+            for run in (name, branch.trunk)
         )
         file = f"step-{first:07d}/model.safetensors"
         assert here.files[file] == there.files[file], name

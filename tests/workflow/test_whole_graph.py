@@ -34,7 +34,7 @@ def test_every_figure_is_drawn(built: Path):
 
 
 def test_every_method_and_metric_is_measured(built: Path):
-    table = measurements.read([built / "results/smoke/measurements.csv"])
+    table = measurements.read(built / "results/smoke/measurements.csv")
     methods = {"fp", "gptq", "awq", "int8"}
     assert methods <= set(table.method), sorted(set(table.method))
     metrics = {"loss", "quantization_error", "loss_increase", "weight_mse", "output_mse"}
