@@ -7,6 +7,7 @@ import sys
 from subprocess import PIPE, Popen, run
 
 import pytest
+import yaml
 from project import SNAKEMAKE, Project
 from support import ROOT, artifacts, differing
 
@@ -121,6 +122,58 @@ def test_the_command_does_not_run_the_code_of_another_checkout(tmp_path):
     )
     assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
     assert f"that of another checkout, {ROOT}; set PYTHONPATH=workflow" in done.stderr
+
+
+CONDA = """#!/bin/sh
+# As much of conda as Snakemake asks for: an environment whose python says that it was run.
+case "$1 $2" in
+    "info --json") echo '{{"conda_prefix": "{home}", "platform": "linux-64"}}' ;;
+    "--version ") echo "conda 25.3.0" ;;
+    "config --get") echo '{{"get": {{"channel_priority": "strict"}}}}' ;;
+    "env create")
+        cp "$6" "{home}/wanted.yaml"
+        mkdir -p "$8/bin"
+        cp "{home}/python" "$8/bin" ;;
+esac
+"""
+PYTHON = """#!/bin/sh
+echo ran >> "{home}/ran"
+exec "{python}" "$@"
+"""
+ACTIVATE = 'export PATH="$1/bin:$PATH"\n'
+
+
+@pytest.fixture
+def conda(tmp_path):
+    """A stand-in for conda, which cannot be installed from the registries that tests may use."""
+    home = tmp_path / "conda"
+    (home / "bin").mkdir(parents=True)
+    for name, text in {"bin/conda": CONDA, "python": PYTHON}.items():
+        (home / name).write_text(text.format(home=home, python=sys.executable))
+        (home / name).chmod(0o755)
+    (home / "bin/activate").write_text(ACTIVATE)
+    return home
+
+
+def test_jobs_run_in_the_environment_that_conda_makes(built, conda, tmp_path):
+    """Not in the one that Snakemake runs in, and with the code of the checkout."""
+    folder = tmp_path / "build"
+    folder.mkdir()
+    command = [SNAKEMAKE, "-s", str(ROOT / "Snakefile"), "-c1", "--config", "scale=smoke"]
+    done = run(
+        [*command, "--software-deployment-method", "conda", "--", f"{CORPUS}/manifest.json"],
+        cwd=folder,
+        env=built.without_path() | {"PATH": f"{conda}/bin:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+    assert (conda / "ran").read_text() == "ran\n"
+    assert not differing(artifacts(folder / CORPUS), artifacts(built.folder / CORPUS))
+    *_, packages = yaml.safe_load((conda / "wanted.yaml").read_text())["dependencies"]
+    lines = (ROOT / "envs/main.txt").read_text().splitlines()
+    assert packages["pip"] == [line for line in lines if line and not line.startswith("#")]
 
 
 def test_builds_side_by_side_hand_over_what_each_needs(built, tmp_path):
