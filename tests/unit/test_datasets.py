@@ -33,6 +33,8 @@ from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import AutoTokenizer
 
+pytestmark = pytest.mark.slow
+
 COMMIT = "0123456789abcdef" * 2 + "01234567"
 CARD = """---
 configs:

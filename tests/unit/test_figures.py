@@ -33,6 +33,7 @@ def drawn(tmp_path_factory):
 # What is drawn
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_the_csv_is_exactly_what_is_drawn(drawn, name):
     check(drawn.picture(name), drawn.table(name), LAYOUTS[name])

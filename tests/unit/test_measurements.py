@@ -160,6 +160,7 @@ def publish(folder, checkpoints, values):
     return manifest.describe(folder, folder / "manifest.json", facts)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(
     st.lists(series, min_size=1, max_size=8, unique=True),

@@ -27,6 +27,8 @@ from support import (
     tiny_config,
 )
 
+pytestmark = pytest.mark.slow
+
 # The same text, but less of it to train on; and text with a tokenizer of its own.
 MAIN = SCALE["corpora"]["main"]
 CORPORA = {"shorter": {**MAIN, "train": 9000}, "foreign": {**MAIN, "vocabulary": 301}}

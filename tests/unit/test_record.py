@@ -78,6 +78,7 @@ print(made.peak_memory, made.cpu_seconds)
 """
 
 
+@pytest.mark.slow
 def test_memory_and_time_of_a_jobs_children_count(tmp_path):
     done = python(["-c", CHILD], tmp_path)
     assert done.returncode == 0, done.stderr

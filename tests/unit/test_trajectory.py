@@ -16,6 +16,8 @@ from ptq_dynamics.trajectories.trajectory import Checkpoint, Trajectory
 from safetensors.numpy import load_file
 from support import Workspace, copy_results
 
+pytestmark = pytest.mark.slow
+
 # Of every checkpoint, the step of the trunk's that has its weights. Two have the same step, two
 # have none; ids of digits alone are no numbers, and a word that pandas reads as nothing is an id.
 GIVEN = {
