@@ -17,6 +17,9 @@ from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.trajectories.schedules import learning_rate
 from support import artifacts, differing, plan, specification
 
+# Every figure is drawn in full.
+pytestmark = pytest.mark.slow
+
 PLAN = plan("laptop")
 LAYOUTS = {name: figure.layout for name, figure in PLAN.site.config.figures.items()}
 CENTRAL = ("fig04", "fig06", "fig07")
@@ -33,7 +36,6 @@ def drawn(tmp_path_factory):
 # What is drawn
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_the_csv_is_exactly_what_is_drawn(drawn, name):
     check(drawn.picture(name), drawn.table(name), LAYOUTS[name])
