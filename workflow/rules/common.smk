@@ -7,6 +7,7 @@ from itertools import chain
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
+from snakemake.persistence import PersistenceBase
 from snakemake.settings.types import DeploymentMethod
 
 # The code beside these rules, whichever checkout the environment was installed from.
@@ -45,6 +46,11 @@ if USES_CONDA:
     shell.prefix(f"export PYTHONPATH={shlex.quote(str(checkout.SOURCES))}; ")
 else:
     os.environ.update(checkout.environment())
+
+# Snakemake 9.27 imports pandas, a sixth of a start with nothing to do, to look for tables among
+# params; those of this workflow are paths.
+if not IS_MODULE:
+    PersistenceBase._serialize_param_pandas = PersistenceBase._serialize_param_builtin
 
 # Their specifications are too long for a command line.
 handover = Handover(Path(".snakemake/ptq-dynamics"))
