@@ -75,9 +75,11 @@ onstart:
 
 
 if IS_MODULE:
-    # Snakemake starts a build with the hook of the importing workflow alone.
-    theirs = workflow._onstart
-    workflow._onstart = lambda log: (theirs(log), prepare())
+    # Snakemake starts a build with the hook of the importing workflow alone, which may stand before
+    # or after the import.
+    register, earlier = workflow.onstart, workflow._onstart
+    workflow.onstart = lambda theirs: register(lambda log: (theirs(log), prepare()))
+    workflow._onstart = lambda log: (earlier(log), prepare())
 
 
 def any_of(*names):
