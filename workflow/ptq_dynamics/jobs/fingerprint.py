@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from ptq_dynamics.jobs.checkout import PACKAGE, SOURCES
 from ptq_dynamics.problem import Problem
@@ -128,7 +129,7 @@ def _canonical(node: object, parts: list[str], imports: list[str]) -> None:
             imports += [f"{node.module}.{alias.name}" for alias in node.names]
         parts.append(f"{type(node).__name__}(")
         for name in node._fields:
-            value = getattr(node, name, None)
+            value: Any = getattr(node, name, None)
             if name == "body" and isinstance(node, Definition) and _is_docstring(value):
                 value = value[1:]
             if value is None or value == []:
