@@ -63,6 +63,14 @@ def test_a_workflow_that_imports_this_one_brings_its_own_configuration(importing
     assert status == 1 and "runs.rainbow-002.cooldwn: unknown key" in said, said[-2000:]
 
 
+def test_its_jobs_run_and_so_does_the_hook_of_the_importing_workflow(importing, built):
+    status, said = snakemake(importing, "--no-hooks", f"{CORPUS}/manifest.json")
+    assert status == 1 and "Snakemake writes it when it starts a build" in said
+    status, said = snakemake(importing, f"{CORPUS}/manifest.json")
+    assert status == 0 and "theirs" in said, said[-2000:]
+    assert not differing(artifacts(importing / CORPUS), artifacts(built.folder / CORPUS))
+
+
 def test_the_linter_has_nothing_to_say(importing):
     for folder in (ROOT, importing):
         status, said = snakemake(folder, "--lint")
