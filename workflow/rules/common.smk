@@ -20,6 +20,7 @@ from ptq_dynamics.jobs import checkout
 from ptq_dynamics.jobs.handover import Handover
 from ptq_dynamics.jobs.paths import Paths
 from ptq_dynamics.jobs.warm.launch import start as start_warm
+from ptq_dynamics.measure.settings import FULL_PRECISION
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.problem import Problem
 

@@ -24,7 +24,7 @@ def difference(
     have a checkpoint; `inputs` are those of `joining.join`.
 
     The error is that of the mean over blocks, to first order for the quantization error. Raises
-    `Problem` when the two are not measured on equally many blocks.
+    `Problem` when the two are not measured on equally many blocks, or one has a step twice.
     """
     found = {}
     mine, theirs = _blocks(metric, one, inputs), _blocks(metric, other, inputs)
@@ -49,11 +49,16 @@ def _blocks(metric: Paired, series: Series, inputs: Inputs) -> dict[int, np.ndar
     }
     losses = block_losses(series, inputs)
     full = block_losses(in_full_precision(series), inputs)
-    return {
-        step: _contributions(metric, full[name], losses[name])
-        for name, step in steps.items()
-        if step is not None
-    }
+    found: dict[int, np.ndarray] = {}
+    for name, step in steps.items():
+        if step in found:
+            raise Problem(
+                f"{series.trajectory} has several checkpoints at step {step} (one is {name}), so "
+                "it cannot be compared step by step; compare trajectories without repeated steps"
+            )
+        if step is not None:
+            found[step] = _contributions(metric, full[name], losses[name])
+    return found
 
 
 def _contributions(metric: Paired, full: np.ndarray, losses: np.ndarray) -> np.ndarray:

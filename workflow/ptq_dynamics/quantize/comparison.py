@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, combinations
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -9,6 +10,7 @@ import pandas as pd
 from ptq_dynamics import packed
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.measure.joining import join
+from ptq_dynamics.measure.measurements import TEXT, read_csv
 from ptq_dynamics.measure.settings import LAYERS
 from ptq_dynamics.quantize.settings import ComparisonSettings
 from ptq_dynamics.trajectories.trajectory import Trajectory
@@ -66,6 +68,7 @@ def _codes(context: Context[ComparisonSettings], group: Sequence[str]) -> Iterat
                 difference = (mine.steps() - other.steps()).abs()
                 moved = mine.groups() != other.groups()
                 yield {
+                    "checkpoint_id": checkpoint.id,
                     "step": checkpoint.step,
                     "layer": layer,
                     "first": first,
@@ -87,7 +90,7 @@ def _kind(largest: int, moved: bool) -> str:
 def _layers(context: Context[ComparisonSettings], groups: Sequence[Sequence[str]]) -> pd.DataFrame:
     quantizers = dict.fromkeys(chain.from_iterable(groups))
     tables = [(q, context.input(f"quantized {q}").file(LAYERS)) for q in quantizers]
-    return pd.concat([pd.read_csv(path).assign(quantizer=q) for q, path in tables])
+    return pd.concat([_read(path).assign(quantizer=q) for q, path in tables])
 
 
 def _models(context: Context[ComparisonSettings], group: Sequence[str]) -> pd.DataFrame:
@@ -95,11 +98,15 @@ def _models(context: Context[ComparisonSettings], group: Sequence[str]) -> pd.Da
     for quantizer in group:
         measured = table[table.quantizer == quantizer]
         wide = measured.pivot(index="checkpoint_id", columns="metric", values="value")
-        layers = pd.read_csv(context.input(f"quantized {quantizer}").file(LAYERS))
+        layers = _read(context.input(f"quantized {quantizer}").file(LAYERS))
         means = layers.groupby("checkpoint_id")[["step", "output_relative"]].mean()
         joined = means.join(wide[["loss", "quantization_error"]], how="inner")
         parts.append(joined.reset_index().assign(quantizer=quantizer))
     return pd.concat(parts, ignore_index=True)
+
+
+def _read(path: Path) -> pd.DataFrame:
+    return read_csv(path, TEXT)
 
 
 def _quantized(context: Context[ComparisonSettings], quantizer: str) -> Trajectory:
