@@ -2,9 +2,12 @@
 SCALE ?= laptop
 FIGURES ?= all
 PYTHON ?= python3
+WORKERS ?= 2
 VENV := .venv
 SNAKEMAKE := $(VENV)/bin/snakemake
 INSTALLED := $(VENV)/.installed
+# Files of tests side by side; a file's tests share what they build.
+PYTEST := $(VENV)/bin/pytest -n $(WORKERS) --dist loadfile
 
 .PHONY: help figures test test-fast unit lint backends bench unlock clean
 
@@ -16,14 +19,14 @@ figures: $(INSTALLED)  ## build the figures: what is missing or out of date, not
 	@$(SNAKEMAKE) --config scale=$(SCALE) figures="$(FIGURES)"
 
 test: test-fast  ## all tests: the fast ones, the slow ones, then the whole graph at scale smoke
-	@$(VENV)/bin/pytest tests/unit -m slow
-	@$(VENV)/bin/pytest tests/workflow
+	@$(PYTEST) tests/unit -m slow
+	@$(PYTEST) tests/workflow
 
 test-fast: $(INSTALLED)  ## style, types and the fast unit tests side by side, in about a minute
 	@$(MAKE) --no-print-directory -j2 lint unit
 
 unit: $(INSTALLED)
-	@$(VENV)/bin/pytest tests/unit -m 'not slow'
+	@$(PYTEST) tests/unit -m 'not slow'
 
 lint: $(INSTALLED)
 	@$(VENV)/bin/ruff check -q . && $(VENV)/bin/ruff format -q --check .

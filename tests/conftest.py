@@ -1,6 +1,7 @@
 """Settings of all tests: one thread, no network, no telling of progress."""
 
 import os
+import signal
 
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -13,3 +14,6 @@ from hypothesis import settings
 
 settings.register_profile("project", deadline=None, print_blob=True, max_examples=50)
 settings.load_profile("project")
+
+# What runs in the background ignores interrupts, and so would the processes that tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)

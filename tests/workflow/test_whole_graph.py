@@ -30,7 +30,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_figure_is_drawn(built: Path):
     missing = [path for path in PLAN.targets() if not (built / path).stat().st_size]
-    assert len(PLAN.figures) >= 16 and not missing, missing
+    assert len(PLAN.site.config.figures) >= 16 and not missing, missing
 
 
 def test_every_method_and_metric_is_measured(built: Path):
