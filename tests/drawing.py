@@ -25,6 +25,7 @@ from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.measure.joining import join
+from ptq_dynamics.measure.measurements import read_csv
 from ptq_dynamics.measure.settings import FULL_PRECISION, LAYERS, LOSSES, VALUES, Series
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.trajectories import trajectory
@@ -244,7 +245,8 @@ class Drawn:
         """The figure's table as it was written."""
         self.picture(name)
         path = self.folder / self.job(name).folder / f"{name}.csv"
-        return pd.read_csv(path, dtype={"curve": str, "segment": str, "panel": str})
+        texts = dict.fromkeys(("curve", "segment", "panel"), "string")
+        return read_csv(path, texts)
 
     def manifests(self, name: str) -> dict[str, list[Manifest]]:
         """What the figure's job reads, with paths that are valid anywhere."""

@@ -363,6 +363,27 @@ BAD = {
         put(*TRUNK, "model", value="big"),
         ["runs.constant-3e-3.model", "model: 'big'", "known: main"],
     ),
+    "unknown model of a trunk behind its branch": (
+        "runs.yaml",
+        lambda runs: runs.update(
+            runs={
+                "early": {**runs["runs"]["rainbow-036"], "trunk": "late"},
+                "late": {**runs["runs"]["constant-3e-3"], "model": "big"},
+                **runs["runs"],
+            }
+        ),
+        ["runs.late.model", "model: 'big'", "known: main"],
+    ),
+    "less than a block": (
+        SMOKE,
+        put("calibration", value={"tokens": 10, "batch": 4}),
+        ["calibration has 0 blocks of 32 tokens (model 'main'), and must have 1; raise it"],
+    ),
+    "an evaluation without an error": (
+        SMOKE,
+        put("evaluation", value={"tokens": 40, "batch": 4}),
+        ["evaluation has 1 blocks of 32 tokens (model 'main'), and must have 2; raise it"],
+    ),
 }
 
 

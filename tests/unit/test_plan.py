@@ -5,12 +5,15 @@ import re
 from functools import cache
 from itertools import chain, pairwise
 
+import drawing
 import pytest
 from ptq_dynamics.config import SCALES, Branch
+from ptq_dynamics.config.quantizers import Quantizer
 from ptq_dynamics.content import canonical
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories.schedules import Constant, Wsd
 from ptq_dynamics.trajectories.settings import OptimizerSettings, Shape
+from pydantic import TypeAdapter
 from support import PROBES, ROOT, edit_yaml, figure, jobs_of, plan, tiny_config
 
 
@@ -189,6 +192,30 @@ def test_short_runs_are_measured_as_closely_as_they_need(name):
     widest = max(after - before for before, after in pairwise(steps))
     assert widest <= timeline.steps(measure.trunk_every), steps
     assert len(steps) > measure.trunk_least, steps
+
+
+@pytest.mark.parametrize("every", ["1.5/190", "2/190", "5/190", "9/190"])
+def test_checkpoints_of_any_spacing_are_measured_as_often(tmp_path, every):
+    """Where the spacing does not divide the distance of measurements, the nearest are taken."""
+
+    def coarse(runs):
+        runs["runs"]["constant-3e-3"]["checkpoint_every"] = every
+        runs["averages"] = {}
+
+    figures = {"one": drawing.figure("ends", {"A": ["constant-3e-3"]}, ["gptq-3bit"])}
+    timeline = drawing.planned(tmp_path, figures, runs=coarse).site.timeline
+    steps = [point.step for point in timeline.measured("constant-3e-3")]
+    run = timeline.run("constant-3e-3")
+    widest = run.measured_every(timeline) + run.spacing(timeline)
+    gaps = [after - before for before, after in pairwise(steps)]
+    assert max(gaps) <= widest, steps
+
+
+def test_a_large_group_size_is_found_at_once():
+    kind = TypeAdapter(Quantizer).validate_python(
+        {"method": "rtn", "bits": 4, "group_size": {"at_most": 10**12}}
+    )
+    assert kind.resolved((96, 384)).columns == 96
 
 
 def test_a_shard_is_a_checkpoint_at_scale_paper_and_a_trajectory_at_laptop():

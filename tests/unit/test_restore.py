@@ -35,11 +35,13 @@ def drop(here, job, kept=()):
     """Drop the weights of a result but for some checkpoints; what stays."""
     inputs = {"result": [job.manifest]}
     folder = f"results/smoke/drop/{job.name.replace(' ', '-')}"
-    dropping = Job("trajectories.drop", job.name, folder, inputs, DropSettings(kept))
+    settings = DropSettings(kept, f"{folder}/manifest.json")
+    dropping = Job("trajectories.drop", job.name, folder, inputs, settings)
     before = artifacts(here.folder / job.folder)
     here.build(dropping)
     after = artifacts(here.folder / job.folder)
     assert here.manifest(job).state == "absent"
+    assert (here.folder / dropping.manifest).exists()
     return {name for name in before if name in after}
 
 
@@ -64,6 +66,7 @@ def test_a_job_gets_what_was_dropped_as_it_was(here, trunk, threads, monkeypatch
     monkeypatch.setenv("MKL_NUM_THREADS", threads)
     assert not differing(wanted, artifacts(here.build(reader).folder))
     assert here.manifest(job).state == "present"
+    assert not list(here.folder.glob("results/smoke/drop/*/manifest.json")), "never dropped again"
     assert not differing(complete, artifacts(here.folder / job.folder))
     for name, before in times.items():
         assert (here.folder / job.folder / name).stat().st_mtime_ns == before, name

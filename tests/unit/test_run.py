@@ -503,3 +503,11 @@ def test_a_plain_process_serves_where_there_is_no_warm_one(workspace, trunk, tmp
     done = python(["-m", "ptq_dynamics.jobs.run", "--job", str(record)], tmp_path, nowhere)
     assert done.returncode == 0, done.stderr
     assert expected and not differing(expected, artifacts(tmp_path / job.folder))
+
+
+def test_a_job_leaves_the_work_folders_of_jobs_with_longer_names(tmp_path):
+    mine, other = (Paths(tmp_path, stem) for stem in ("fig", "fig.b"))
+    for paths in (mine, other):
+        paths.work("0123456789abcdef" * 4).mkdir()
+    assert mine.works() == [tmp_path / ".work-fig.0123456789abcdef"]
+    assert other.works() == [tmp_path / ".work-fig.b.0123456789abcdef"]

@@ -77,7 +77,8 @@ def _compute(plan: Plan, folder: Path) -> Iterator[Row]:
     quantization = plan.quantization.quantize("wsd-3e-3", "gptq-4bit", _last(plan))
     settings = decode(gptq.run, encode(quantization.settings)).quantizer
     sizes = plan.site.config.scale.calibration
-    calibration = Calibration(blocks[: sizes.count(context)], sizes.batch)
+    count = sizes.documents or sizes.count(context)
+    calibration = Calibration(blocks[:count], sizes.batch)
     gptq.quantize(folder / "model", calibration, settings)
     count, seconds = _repeat(lambda: gptq.quantize(folder / "model", calibration, settings))
     yield "GPTQ", f"{seconds / count:.2f} s/checkpoint"

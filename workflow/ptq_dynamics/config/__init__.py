@@ -7,7 +7,7 @@ the file, the key, the value and what is allowed.
 from ptq_dynamics.config.averages import Lawa, Line
 from ptq_dynamics.config.fields import SCALES
 from ptq_dynamics.config.figures import Figure, Landscapes, Losses, Pca
-from ptq_dynamics.config.kinds import Point, Trajectory, require
+from ptq_dynamics.config.kinds import Point, Trajectory, require, tokenized
 from ptq_dynamics.config.loading import Config, load, read_yaml
 from ptq_dynamics.config.queries import Evaluated, Query
 from ptq_dynamics.config.runs import Branch, Run, Runs, Whole
@@ -38,4 +38,5 @@ __all__ = [
     "read_yaml",
     "require",
     "schemas",
+    "tokenized",
 ]

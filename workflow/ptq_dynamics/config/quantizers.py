@@ -52,7 +52,7 @@ class Grouped(Kind):
         """The same with a number as group size."""
         if not isinstance(self.group_size, AtMost):
             return self
-        sizes = range(1, self.group_size.at_most + 1)
+        sizes = range(1, min(self.group_size.at_most, *widths) + 1)
         largest = max(size for size in sizes if not any(width % size for width in widths))
         return self.model_copy(update={"group_size": largest})
 

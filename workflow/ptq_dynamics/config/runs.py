@@ -66,11 +66,12 @@ class Run(Trajectory):
         return [Point(step_id(step), step) for step in steps]
 
     def measured(self, timeline: Timeline) -> list[Point]:
-        """One so often from its beginning, and both ends."""
+        """One so often from its beginning, or the nearest there is, and both ends."""
         (first, last), every = self.ends(timeline), self.measured_every(timeline)
-        points = self.checkpoints(timeline)
-        steps = {points[0].step, *range(first, last, every), last}
-        return [point for point in points if point.step in steps]
+        steps = [step for _, step in self.checkpoints(timeline) if step is not None]
+        nearest = {min(steps, key=lambda step: abs(step - at)) for at in range(first, last, every)}
+        wanted = {steps[0], *nearest, last}
+        return [point for point in self.checkpoints(timeline) if point.step in wanted]
 
 
 class Whole(Run):
@@ -133,8 +134,7 @@ class Whole(Run):
         return min(timeline.steps(measure.trunk_every), max(spacing, at_most // spacing * spacing))
 
     def check(self, place: str, timeline: Timeline) -> None:
-        """Its model is known, and its warmup ends before its cooldown begins."""
-        require(f"{place}.model", "model", [self.model], timeline.scale.models)
+        """Its warmup ends before its cooldown begins."""
         warmup = self.warmup_steps(timeline)
         cooldown = timeline.steps(self.cooldown) if self.cooldown else 0
         steady = timeline.steps(self.length) - cooldown

@@ -147,6 +147,11 @@ class Amount(Strict):
     blocks: Count | None = None
     tokens: Count | None = None
 
+    @property
+    def least(self) -> int:
+        """Blocks that there must be."""
+        return 1
+
     @model_validator(mode="after")
     def _one(self) -> "Amount":
         kinds = [
@@ -167,6 +172,11 @@ class Evaluation(Amount):
     split = "validation"
     batch: Count
 
+    @property
+    def least(self) -> int:
+        """Two: one alone has no standard error."""
+        return 2
+
 
 class CalibrationSet(Amount):
     """Calibration text, and how many blocks go at once; or so many `documents`, as long as they
@@ -175,6 +185,11 @@ class CalibrationSet(Amount):
     split = "calibration"
     documents: Count | None = None
     batch: Count
+
+    @property
+    def least(self) -> int:
+        """One block, unless it is of documents."""
+        return 0 if self.documents else 1
 
 
 class Curvature(Amount):

@@ -27,13 +27,13 @@ def blocks(corpus: Manifest, split: Split, context: int, count: int | None = Non
     """
     tokens = read(corpus, split)
     available = len(tokens) // context
-    if available < (count or 1):
+    wanted = max(1, available) if count is None else count
+    if available < wanted:
         raise Problem(
             f"{corpus.folder / file_name(split)} holds {available} blocks of {context} tokens, "
-            f"{count or 1} are asked for; enlarge the split in the scale's file under config/scales"
+            f"{wanted} are asked for; enlarge the split in the scale's file under config/scales"
         )
-    count = count or available
-    table = np.asarray(tokens[: count * context], dtype=np.int64).reshape(count, context)
+    table = np.asarray(tokens[: wanted * context], dtype=np.int64).reshape(wanted, context)
     return torch.from_numpy(table)
 
 

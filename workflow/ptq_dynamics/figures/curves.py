@@ -83,9 +83,8 @@ class Curves:
     def against_share(self, panel: str, metric: str, quantizer: str | None) -> pd.DataFrame:
         """A metric along a line, against the share of the way."""
         table = self._select(metric, quantizer)
-        return self._points(
-            panel, table.assign(share=table.step / table.step.max()), "share", False
-        )
+        ends = table.groupby("trajectory").step.transform("max")
+        return self._points(panel, table.assign(share=table.step / ends), "share", False)
 
     def ends(self, panel: str, metric: str, quantizer: str | None) -> pd.DataFrame:
         """A metric of every trajectory's last checkpoint against its tokens, a line a curve."""
@@ -113,7 +112,8 @@ class Curves:
                 if last is None or (checkpoint.step or 0) <= last:
                     point = (panel, curve, name, "right", checkpoint.tokens, checkpoint.lr)
                     rows.append((*point, math.nan, math.nan))
-        return pd.DataFrame(rows, columns=COLUMNS)
+        numbers = dict.fromkeys(COLUMNS[4:], float)
+        return pd.DataFrame(rows, columns=COLUMNS).astype(numbers)
 
     def against_metric(
         self, panel: str, other: str, metric: str, quantizer: str | None
@@ -169,6 +169,9 @@ class Curves:
             for name in names:
                 yield curve, name, ends.get(name)
 
+    def _trunk(self, name: str) -> str | None:
+        return self._branches.get(name, (None, 0))[0]
+
     def _series(self, trajectory: str, quantizer: str | None) -> list[Series]:
         used = self._used(quantizer)
         found = [one for one in self._settings.series if one.quantizer == used]
@@ -192,7 +195,8 @@ class Curves:
             part = table[table.trajectory == name].sort_values("step")
             if last is not None:
                 # What takes over begins with this trajectory's weights, measured there at least.
-                members = table.trajectory.isin(self._curves[curve])
+                family = [n for n in self._curves[curve] if name in (n, self._trunk(n))]
+                members = table.trajectory.isin(family)
                 join = table[members & (table.step == last)].head(1)
                 part = pd.concat([part[part.step < last], join])
             place = {"panel": panel, "curve": curve, "segment": name, "axis": "left"}

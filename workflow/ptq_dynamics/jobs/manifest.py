@@ -78,18 +78,19 @@ class Manifest:
         # A result that was made anew since then has all its files.
         return set(content["files"]) if content["manifest"] == self.digest() else set()
 
-    def drop(self, names: Iterable[str]) -> None:
+    def drop(self, names: Iterable[str], by: str) -> None:
         """Delete files of the result; it stays known, and they are made again when they are
-        needed."""
+        needed. `by` is the manifest of the job that drops them."""
         gone = sorted(self.dropped().union(names))
-        content = {"manifest": self.digest(), "files": gone}
+        content = {"manifest": self.digest(), "files": gone, "by": by}
         write_atomically(self._absent, json.dumps(content, indent=1) + "\n")
         for name in gone:
             (self.folder / name).unlink(missing_ok=True)
 
     def is_whole(self) -> None:
-        """All files of the result are there again."""
-        self._absent.unlink(missing_ok=True)
+        """All files of the result are there again, until a build drops them anew."""
+        Path(json.loads(self._absent.read_text(encoding="utf-8"))["by"]).unlink(missing_ok=True)
+        self._absent.unlink()
 
     @property
     def state(self) -> Literal["present", "absent", "missing"]:

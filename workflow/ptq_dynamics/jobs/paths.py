@@ -7,6 +7,7 @@ from typing import Any
 
 MANIFEST = "manifest.json"
 RECORD = "record.json"
+DIGITS = 16  # of a job's fingerprint, in the name of its work folder
 ABSENT = "absent.json"  # files of a result that were dropped
 
 
@@ -58,11 +59,11 @@ class Paths:
 
     def works(self) -> list[Path]:
         """The work folders that there are, of this and of earlier specifications."""
-        return list(self.folder.glob(f"{self._work_prefix}*"))
+        return list(self.folder.glob(f"{self._work_prefix}{'[0-9a-f]' * DIGITS}"))
 
     def work(self, fingerprint: str) -> Path:
         """Work folder of the job with this fingerprint."""
-        return self.folder / f"{self._work_prefix}{fingerprint[:16]}"
+        return self.folder / f"{self._work_prefix}{fingerprint[:DIGITS]}"
 
     @property
     def _prefix(self) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
 
-from ptq_dynamics.config import Config, Runs, require
+from ptq_dynamics.config import Config, Runs, Whole, require
 from ptq_dynamics.plan.shown import check_figures
 from ptq_dynamics.plan.timeline import Timeline
 from ptq_dynamics.problem import Problem
@@ -21,6 +21,10 @@ def check(timeline: Timeline) -> None:
                 for label, source in trajectory.sources().items():
                     require(f"{place}.{label}", "trajectory", [source], timeline.names)
                 _check_circle(timeline, place, name)
+    for name, run in runs.runs.items():
+        if isinstance(run, Whole):
+            with _place(runs, "runs", name) as place:
+                require(f"{place}.model", "model", [run.model], timeline.scale.models)
     for key, trajectories in (("runs", runs.runs), ("averages", runs.averages)):
         for name, trajectory in trajectories.items():
             with _place(runs, key, name) as place:
@@ -85,7 +89,13 @@ def _check_amounts(timeline: Timeline) -> None:
         shapes.setdefault(f"run {name!r}", run.model_shape(timeline))
     for whose, shape in shapes.items():
         for key, amount in scale.amounts.items():
-            asked = max(1, amount.count(shape.context)) * shape.context
+            count = amount.count(shape.context)
+            if count < amount.least:
+                raise Problem(
+                    f"{file}: {key} has {count} blocks of {shape.context} tokens ({whose}), and "
+                    f"must have {amount.least}; raise it"
+                )
+            asked = max(1, count) * shape.context
             held = getattr(scale.corpora[shape.corpus], amount.split)
             if asked > held:
                 raise Problem(

@@ -50,6 +50,9 @@ class Figures:
         figure = self._site.config.figures[name]
         series, inputs = self._measured(figure, layers=bool(LAYERS & {*figure.metrics}))
         runs = list(self._runs(figure))
+        if isinstance(figure, figures.Landscapes):
+            # Of several seeds it shows the first.
+            runs = [run for run in runs if run.seed == self._timeline.seeds_of(run.name)[0]]
         inputs |= {
             run.label: [self._trajectories.train(run.name, run.seed).manifest] for run in runs
         }

@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
+from ptq_dynamics.jobs.paths import Paths
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan.site import Site
+from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories.settings import DropSettings
 
 # Rooms whose jobs read facts and small files of a result, not its weights.
-LIGHT = ("figures", "measure.collect", "quantize.comparison")
+LIGHT = ("figures", "measure.collect")
 
 
 class Keeping:
@@ -26,13 +28,19 @@ class Keeping:
 
     def drop(self, result: str) -> Job:
         """The job that drops weights of the result in this folder below the scale's results."""
-        job, site = self._site.made[self._manifest(result)], self._site
+        site, job = self._site, self._site.made.get(self._manifest(result))
+        if job is None or result not in self._readers:
+            raise Problem(
+                f"{site.results}/drop/{result} drops nothing: no figure that was chosen has such a "
+                "result, or keep of the scale leaves it whole"
+            )
         kind, name, _ = result.split("/", 2)
         stays = getattr(site.config.scale.keep, kind) == "measured"
         kept = tuple(point.id for point in site.timeline.measured(name)) if stays else ()
         inputs = {"result": [job.manifest], "readers": sorted(self._all_readers(result))}
         folder = f"{site.results}/drop/{result}"
-        return site.add(Job("trajectories.drop", result, folder, inputs, DropSettings(kept)))
+        settings = DropSettings(kept, str(Paths.at(folder).manifest))
+        return site.add(Job("trajectories.drop", result, folder, inputs, settings))
 
     def _all_readers(self, result: str) -> set[str]:
         """Manifests of what reads a result; where that is dropped too, also of what reads that,

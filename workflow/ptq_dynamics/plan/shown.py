@@ -1,6 +1,6 @@
 """Checks of figures against the trajectories that they show."""
 
-from ptq_dynamics.config import Figure, Landscapes, Line, Losses, Pca
+from ptq_dynamics.config import Figure, Landscapes, Line, Losses, Pca, tokenized
 from ptq_dynamics.plan.timeline import Timeline
 from ptq_dynamics.problem import Problem
 
@@ -71,13 +71,18 @@ def _check_lines(timeline: Timeline, place: str, figure: Losses) -> None:
 
 
 def _check_components(timeline: Timeline, place: str, figure: Pca) -> None:
-    models = {timeline.run(name).whole(timeline).model for name in figure.trajectories}
+    models: dict[tuple[object, ...], str] = {}
+    for name in figure.trajectories:
+        model = timeline.run(name).whole(timeline).model
+        shape = timeline.scale.models[model]
+        models.setdefault((shape.weights, tokenized(shape, timeline)), model)
     if len(models) > 1:
         raise Problem(
-            f"{place}.curves has trajectories of several models ({', '.join(sorted(models))}); "
-            "take those of one"
+            f"{place}.curves has trajectories of several models "
+            f"({', '.join(sorted(models.values()))}); take those of one"
         )
-    count = sum(len(timeline.measured(name)) for name in figure.trajectories)
+    points = {name: len(timeline.measured(name)) for name in figure.trajectories}
+    count = sum(points[name] * len(timeline.seeds_of(name)) for name in points)
     if figure.components >= count:
         raise Problem(
             f"{place}.components is {figure.components}, but its trajectories have {count} "

@@ -23,8 +23,8 @@ from ptq_dynamics.quantize.storage import exact
 from ptq_dynamics.trajectories.trajectory import Trajectory
 
 SCRIPTS = Path(__file__).parent / "foreign"
-# The file that a script writes for every checkpoint (worker_protocol.py).
-WEIGHTS = "weights.safetensors"
+# The files that a script writes for every checkpoint (worker_protocol.py).
+WEIGHTS, REPORT = "weights.safetensors", "report.json"
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,7 @@ def run(context: Context[QuantizeSettings[ForeignGptq]]) -> Mapping[str, Any]:
 
     def result(folder: Path, _calibration: Calibration, _settings: ForeignGptq) -> Quantized:
         tensors = load_file(targets[folder] / WEIGHTS)
+        _check_report(json.loads((targets[folder] / REPORT).read_text())["settings"], folder)
         names = [key.removesuffix(".codes") for key in tensors if key.endswith(".codes")]
         bits = settings.quantizer.bits
         return Quantized.on({name: _grid(name, tensors, bits) for name in names})
@@ -72,6 +73,16 @@ def _grid(name: str, tensors: Mapping[str, Tensor], bits: int) -> Grid:
     if not torch.equal(columns, grid.groups()):
         grid = replace(grid, columns=columns)
     return exact(name, grid, tensors[f"{name}.weight"])
+
+
+def _check_report(report: Mapping[str, Any], folder: Path) -> None:
+    """Raise `Problem` where a tool gave up on GPTQ for a layer."""
+    layers = report.get("fallback_layers", [])
+    if layers:
+        raise Problem(
+            f"the tool rounded {', '.join(layers)} of {folder} instead of GPTQ, since its Hessian "
+            "cannot be inverted; raise damping or the calibration set"
+        )
 
 
 def _run(targets: Mapping[Path, Path], context: Context[QuantizeSettings[ForeignGptq]]) -> None:

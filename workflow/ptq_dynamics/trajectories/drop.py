@@ -19,5 +19,5 @@ def run(context: Context[DropSettings]) -> Mapping[str, Any]:
         for name in result.files
         if name.endswith(".safetensors") and name.partition("/")[0] not in kept
     ]
-    result.drop(names)
+    result.drop(names, context.settings.manifest)
     return {"files": len(names), "bytes": sum(result.files[name]["size"] for name in names)}

@@ -59,6 +59,8 @@ class TrainSettings:
 
 @dataclass(frozen=True)
 class DropSettings:
-    """Which checkpoints of a trajectory stay when the others' weights are dropped, by id."""
+    """Which checkpoints of a trajectory stay when the others' weights are dropped, by id; and the
+    manifest that says so, which goes when dropped weights come back."""
 
     kept: tuple[str, ...]
+    manifest: str

@@ -11,12 +11,13 @@ from ptq_dynamics.figures.settings import FigureSettings
 from ptq_dynamics.figures.style import LINES
 from ptq_dynamics.geometry.settings import SCORES
 from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.measure.measurements import read_csv
 
 
 def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
     """Stage: draw the figure."""
     manifest = context.input("components")
-    scores = pd.read_csv(manifest.file(SCORES))
+    scores = read_csv(manifest.file(SCORES), {"trajectory": "string"})
     explained = manifest.facts["explained"]
     figure, (ax,) = subplots(1, 1, WIDTH * 1.5, HEIGHT * 1.4)
     parts = []
