@@ -277,11 +277,9 @@ def test_a_job_that_was_planned_with_other_code_does_not_run(here, capsys):
     """Its result would be labelled with code that did not make it."""
     spec = specification(here.plan.trajectories.train("trunk"))
     for other, words in (
-        (
-            {"code": {**spec["code"], "ptq_dynamics.trajectories.schedules": "0" * 16}},
-            "ptq_dynamics.trajectories.schedules in",
-        ),
-        ({"code": {**spec["code"], "ptq_dynamics.gone": "0" * 16}}, "ptq_dynamics.gone in"),
+        ({"code": {**spec["code"], "learning_rate": "0" * 8}}, "learning_rate in"),
+        ({"code": {**spec["code"], "gone": "0" * 8}}, "gone in"),
+        ({"code": {**spec["code"], "": "0" * 32}}, "what definitions refer to in"),
         ({"environment": {**spec["environment"], "torch": "1.0"}}, "planned with 1.0"),
     ):
         with chdir(here.folder):
