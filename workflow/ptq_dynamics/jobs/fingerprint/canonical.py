@@ -188,7 +188,7 @@ class _Writer:
                 return
             out.append("Assign(targets=[")
         self.node(node.target, out, scope)
-        out.append(",]value=")
+        out += [",", "]value="]
         self.node(node.value, out, scope)
         out.append(")")
 
