@@ -16,6 +16,7 @@ PURE = {
     *("functools", "itertools", "math", "operator", "pathlib", "pydantic", "re", "string"),
     *("types", "typing"),
 }
+VALUES = {"dtype", "device"}
 IMPURE = {"exec", "eval", "setattr", "delattr", "print", "input", "open", "__import__", "next"}
 # Methods of strings, paths, mappings and sequences that change nothing.
 READING = {
@@ -142,7 +143,9 @@ class Module:
             return isinstance(function, ast.Attribute) and function.attr in READING
         first, found = names[0], self.names.get(names[0])
         if isinstance(found, Import):
-            return found.module.split(".")[0] in PURE or names[-1] in PLAIN
+            # A class of a library, by its name, makes a value.
+            makes = names[-1] in VALUES or names[-1][:1].isupper()
+            return found.module.split(".")[0] in PURE or names[-1] in PLAIN or makes
         if found is None:
             return hasattr(builtins, first) and first not in IMPURE
         # A constant's method, or a class here: no class of the package acts when it is called.

@@ -14,7 +14,7 @@ from ptq_dynamics.jobs.fingerprint.digests import Digests
 from ptq_dynamics.jobs.fingerprint.references import Dynamic, Import, Raw, Token, Use
 
 # What reads names that no text shows: then the whole module counts.
-SEEING = {"globals", "vars", "eval", "exec", "locals", "__import__"}
+SEEING = {"globals", "eval", "exec", "__import__"}
 OF_MODULE = {"__file__", "__name__", "__package__", "__path__", "__spec__", "__doc__"}
 WHOLE = "*"
 
