@@ -16,6 +16,7 @@ import json, os, sys, threading
 
 PACKAGE = os.sep + os.path.join("workflow", "ptq_dynamics") + os.sep
 FOLDER = os.environ["TRACED"]
+SHARED = ("content.py", "problem.py")
 job, seen = None, set()
 
 
@@ -30,6 +31,11 @@ def callers(frame):
         frame = frame.f_back
 
 
+def depth_of_engine(above):
+    inside = (n for n, each in enumerate(above) if place(each).startswith("jobs" + os.sep))
+    return next(inside, len(above))
+
+
 def note(frame, event, argument):
     global job
     code = frame.f_code
@@ -41,15 +47,13 @@ def note(frame, event, argument):
         seen.clear()
     if job is None or code in seen or file.startswith("jobs" + os.sep):
         return
-    for caller in callers(frame):
-        if caller.co_name == "<module>":
-            return
-        if place(caller).startswith("jobs" + os.sep):
-            # What the engine calls but the stage itself is the engine's.
-            if code.co_name != "run" and caller.co_name != "_build":
-                if place(code) in ("content.py", "problem.py"):
-                    return
-            break
+    above = list(callers(frame))
+    # The engine imports what a job runs, and has helpers of its own outside of jobs/.
+    if any(caller.co_name == "<module>" for caller in above[: depth_of_engine(above)]):
+        return
+    nearest = next((each for each in above if place(each) not in SHARED), None)
+    if file in SHARED and nearest is not None and place(nearest).startswith("jobs" + os.sep):
+        return
     if code.co_flags & 2 == 0:
         return  # the body of a class
     seen.add(code)
@@ -63,7 +67,7 @@ sys.setprofile(note)
 threading.setprofile(note)
 """
 
-# One command shows the figures whose stages are traced: TRACED_FIGURES=fig04 pytest ...
+# Fewer figures for one call: TRACED_FIGURES=fig04 pytest ...
 FIGURES = os.environ.get("TRACED_FIGURES", "all")
 
 
