@@ -1,265 +1,396 @@
-"""Fingerprints of code: what counts as an edit, and which modules a stage's result depends on."""
+"""Fingerprints of code: what counts as an edit, and which definitions a stage depends on."""
 
-import ast
 import importlib.metadata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ptq_dynamics.jobs import fingerprint
+from ptq_dynamics.jobs.fingerprint import sources
+from ptq_dynamics.jobs.fingerprint.reach import Node, Program
 from ptq_dynamics.problem import Problem
-from support import ROOT
 
-PACKAGE = ROOT / "workflow" / "ptq_dynamics"
+BASE = {
+    "ptq_dynamics": "",
+    "ptq_dynamics.problem": "class Problem(Exception):\n    pass\n",
+    "ptq_dynamics.jobs": "",
+    "ptq_dynamics.jobs.context": "class Context:\n    name = 1\n",
+    "ptq_dynamics.helpers": '''"""Helpers."""
+RATE = 0.1
+UNUSED = 1
 
-SOURCE = '''"""A module."""
+
+def scaled(x, by=RATE):
+    return _twice(x) * by
+
+
+def _twice(x):
+    return 2 * x
+
+
+def unused():
+    return UNUSED
+''',
+    "ptq_dynamics.other": '''from dataclasses import dataclass
+
+
+def _twice(x):
+    return x + x
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings."""
+
+    size: int
+    rate: float = 1.0
+
+    def twice(self) -> int:
+        return _twice(self.size)
+
+    def again(self):
+        return self.twice()
+''',
+    "ptq_dynamics.stage": '''"""A stage."""
 import math
 
-RATE = 0.1
+from loguru import logger
+
+from ptq_dynamics import helpers
+from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.other import Settings
+from ptq_dynamics.problem import Problem
+
+LIMIT = 3
+
+
+def run(context: Context[Settings]) -> dict:
+    """Run it."""
+    size: int = context.settings.twice()
+    if size > LIMIT:
+        raise Problem(f"{size} is too large; lower size")
+    context.progress.say(f"size {size}")
+    logger.info("begun")
+    return {"value": area(size), "text": "text"}
 
 
 def area(radius, scale=1):
     """The area of a circle."""
-    return scale * math.pi * radius**2
+    return scale * math.pi * helpers.scaled(radius) ** 2
+''',
+}
+STAGE, HELPERS, OTHER = (f"ptq_dynamics.{name}" for name in ("stage", "helpers", "other"))
 
 
-class Shape:
-    """A shape."""
+def of(files, modules=()):
+    return fingerprint.of(Program(files, sources.ENGINE), "stage", modules)
 
-    sides = 3
 
-    async def draw(self):
-        "Draw it."
-        return [self.sides, "text"]
-'''
+def edited(module, *changes, base=BASE):
+    text = base[module]
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    return {**base, module: text}
 
-# What changes nothing: comments, docstrings, layout.
+
+def moved(definition, source, target, *changes):
+    """The sources with a definition of one module in another."""
+    files = edited(source, (definition, ""), *changes)
+    return {**files, target: files[target] + "\n\n" + definition}
+
+
+TWICE = "def _twice(x):\n    return 2 * x\n"
+AREA = BASE[STAGE][BASE[STAGE].index("def area") :]
+RUN = BASE[STAGE][BASE[STAGE].index("def run") : BASE[STAGE].index("def area")]
+AGAIN = "    def again(self):\n        return self.twice()\n"
+TWICE_OF = "    def twice(self) -> int:\n        return _twice(self.size)\n"
+
 SAME = {
-    "comment": SOURCE.replace("RATE = 0.1", "# A comment.\nRATE = 0.1  # another"),
-    "module docstring": SOURCE.replace("A module.", "Another text."),
-    "no module docstring": SOURCE.replace('"""A module."""\n', ""),
-    "function docstring": SOURCE.replace("The area of a circle.", "Something else.\n\n    More."),
-    "no function docstring": SOURCE.replace('    """The area of a circle."""\n', ""),
-    "class docstring": SOURCE.replace('    """A shape."""\n', ""),
-    "docstring of an async function": SOURCE.replace('        "Draw it."\n', ""),
-    "blank lines": SOURCE.replace("\n\n\n", "\n\n\n\n\n"),
-    "line breaks": SOURCE.replace("(radius, scale=1)", "(\n    radius,\n    scale=1,\n)"),
-    "parentheses": SOURCE.replace("scale * math.pi * radius**2", "((scale * math.pi) * radius**2)"),
-    "quotes": SOURCE.replace('"text"', "'text'"),
-    "number notation": SOURCE.replace("0.1", "1e-1"),
-    "line endings": SOURCE.replace("\n", "\r\n"),
+    "comment": edited(STAGE, ("LIMIT = 3", "# A comment.\nLIMIT = 3  # another")),
+    "module docstring": edited(STAGE, ('"""A stage."""\n', "")),
+    "docstring": edited(STAGE, ("The area of a circle.", "Something else.\n\n    More.")),
+    "no docstring": edited(STAGE, ('    """The area of a circle."""\n', "")),
+    "class docstring": edited(OTHER, ('    """Settings."""\n', "")),
+    "blank lines": edited(STAGE, ("\n\n\n", "\n\n\n\n\n")),
+    "line breaks": edited(STAGE, ("(radius, scale=1)", "(\n    radius,\n    scale=1,\n)")),
+    "parentheses": edited(STAGE, ("scale * math.pi *", "(scale * math.pi) *")),
+    "quotes": edited(STAGE, ('"text": "text"', "'text': 'text'")),
+    "line ends": edited(STAGE, ("\n", "\r\n")),
+    "hint of a local": edited(STAGE, ("size: int =", "size: float =")),
+    "no hint of a local": edited(STAGE, ("size: int =", "size =")),
+    "hint of a parameter": edited(STAGE, ("(radius, scale", "(radius: float, scale")),
+    "hint of a result": edited(OTHER, ("-> int", "-> float")),
+    "error text": edited(STAGE, ("is too large; lower size", "is large")),
+    "progress text": edited(STAGE, ('"size {size}"', '"it is {size} now"')),
+    "progress told": edited(
+        STAGE, ("    logger", "    context.progress.maybe(str(size))\n    logger")
+    ),
+    "log text": edited(STAGE, ('"begun"', '"started"')),
+    "no log": edited(
+        STAGE, ('    logger.info("begun")\n', ""), ("from loguru import logger\n", "")
+    ),
+    "unused function": edited(HELPERS, ("def unused", "def more():\n    pass\n\n\ndef unused")),
+    "unused function's body": edited(HELPERS, ("return UNUSED", "return 2")),
+    "unused constant": edited(HELPERS, ("UNUSED = 1", "UNUSED = 2")),
+    "functions swapped": {**BASE, STAGE: BASE[STAGE].replace(AREA, "").replace(RUN, AREA + RUN)},
+    "methods swapped": {
+        **BASE,
+        OTHER: BASE[OTHER].replace(AGAIN, "").replace(TWICE_OF, AGAIN + TWICE_OF),
+    },
+    "helper added to another module": edited(
+        OTHER, ("def _twice", "def new(x):\n    pass\n\n\ndef _twice")
+    ),
+    "definition moved": moved(
+        TWICE,
+        HELPERS,
+        "ptq_dynamics.problem",
+        ("RATE =", "from ptq_dynamics.problem import _twice\nRATE ="),
+    ),
+    "import by another name": edited(
+        STAGE, ("import helpers", "import helpers as h"), ("helpers.scaled", "h.scaled")
+    ),
+    "import of the function": edited(
+        STAGE,
+        ("ptq_dynamics import helpers", "ptq_dynamics.helpers import scaled as s"),
+        ("helpers.scaled", "s"),
+    ),
+    "import in the function": edited(
+        STAGE,
+        ("from ptq_dynamics import helpers\n", ""),
+        ("    return scale", "    import ptq_dynamics.helpers as y\n\n    return scale"),
+        ("helpers.scaled", "y.scaled"),
+    ),
+    "relative import": edited(STAGE, ("from ptq_dynamics import helpers", "from . import helpers")),
+    "relative import of a name": edited(STAGE, ("from ptq_dynamics.other", "from .other")),
+    "library by another name": edited(
+        STAGE, ("import math", "import math as m"), ("math.pi", "m.pi")
+    ),
+    "unused import": edited(STAGE, ("import math\n", "import json\nimport math\n")),
+    "engine": edited("ptq_dynamics.jobs.context", ("name = 1", "name = 2")),
+    "new module": {**BASE, "ptq_dynamics.new": "print(1)\n"},
 }
 
-# What changes something.
-OTHER = {
-    "constant": SOURCE.replace("0.1", "0.2"),
-    "constant type": SOURCE.replace("sides = 3", "sides = 3.0"),
-    "default": SOURCE.replace("scale=1", "scale=2"),
-    "operator": SOURCE.replace("scale * math", "scale + math"),
-    "precedence": SOURCE.replace("scale * math.pi * radius**2", "(scale * math.pi * radius)**2"),
-    "name": SOURCE.replace("area", "surface"),
-    "argument name": SOURCE.replace("radius", "r"),
-    "keyword-only": SOURCE.replace("(radius, scale", "(radius, *, scale"),
-    "string": SOURCE.replace('"text"', '"texts"'),
-    "bytes": SOURCE.replace('"text"', 'b"text"'),
-    "f-string": SOURCE.replace('"text"', 'f"text"'),
-    "order": SOURCE.replace('[self.sides, "text"]', '["text", self.sides]'),
-    "import": SOURCE.replace("import math", "import math, json"),
-    "import alias": SOURCE.replace("import math\n", "import math as m\n"),
-    "not a docstring": SOURCE.replace("    sides = 3\n", '    sides = 3\n    "a string"\n'),
-    "second string": SOURCE.replace('"""A module."""\n', '"""A module."""\n"another"\n'),
-    "decorator": SOURCE.replace("def area", "@staticmethod\ndef area"),
-    "async": SOURCE.replace("    async def", "    def"),
-    "annotation": SOURCE.replace("radius, scale", "radius: float, scale"),
-    "statement": SOURCE + "\nprint(RATE)\n",
-    "removed statement": SOURCE.replace("RATE = 0.1\n", ""),
-    "moved to else": SOURCE + "\nif RATE:\n    a = 1\n    b = 2\n",
-    "base class": SOURCE.replace("class Shape:", "class Shape(dict):"),
+DIFFERENT = {
+    "constant": edited(HELPERS, ("0.1", "0.2")),
+    "constant type": edited(STAGE, ("LIMIT = 3", "LIMIT = 3.0")),
+    "default": edited(STAGE, ("scale=1", "scale=2")),
+    "operator": edited(STAGE, ("scale * math", "scale + math")),
+    "argument name": edited(STAGE, ("(radius, scale", "(r, scale"), ("(radius)", "(r)")),
+    "keyword-only": edited(STAGE, ("(radius, scale", "(radius, *, scale")),
+    "string": edited(STAGE, ('"text"}', '"texts"}')),
+    "decorator": edited(STAGE, ("def area", "@staticmethod\ndef area")),
+    "class decorator": edited(OTHER, ("frozen=True", "frozen=False")),
+    "base class": edited(OTHER, ("class Settings:", "class Settings(dict):")),
+    "field": edited(OTHER, ("size: int", "size: float")),
+    "field's default": edited(OTHER, ("= 1.0", "= 2.0")),
+    "fields swapped": edited(OTHER, ("    size: int\n", ""), ("= 1.0\n", "= 1.0\n    size: int\n")),
+    "method": edited(OTHER, ("_twice(self.size)", "_twice(self.size) + 1")),
+    "helper": edited(HELPERS, ("2 * x", "3 * x")),
+    "condition": edited(STAGE, ("size > LIMIT", "size >= LIMIT")),
+    "the other helper of that name": edited(
+        STAGE,
+        ("import math\n", "import math\n\nfrom ptq_dynamics.other import _twice\n"),
+        ("area(size)", "_twice(size)"),
+    ),
+    "effect": edited(HELPERS, ("RATE =", "import torch\n\ntorch.manual_seed(0)\nRATE =")),
+    "effect of a package": {**BASE, "ptq_dynamics": "print(2)\n"},
+    "import for its effect": edited(HELPERS, ("RATE =", "import torch\n\nRATE =")),
+    "effect of what is imported": edited(OTHER, ("def _twice", "print(1)\n\n\ndef _twice")),
+    "registered": edited(HELPERS, ("def unused", "@_twice\ndef unused")),
+    "context": edited(STAGE, ("Context[Settings]", "Context[int]")),
+    "shadowed": edited(STAGE, ('    """Run it."""', "    LIMIT = 4")),
+    "global": edited(STAGE, ('    """Run it."""', "    global LIMIT\n    LIMIT = 4")),
 }
-
-
-def write(root, files):
-    for name, text in {"ptq_dynamics/__init__.py": "", **files}.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(text.encode())
-    return root
-
-
-def digest(tmp_path, text, name="case"):
-    root = write(tmp_path / name, {"ptq_dynamics/shape.py": text})
-    return fingerprint.code("ptq_dynamics.shape", root)["ptq_dynamics.shape"]
 
 
 @pytest.mark.parametrize("edit", SAME)
-def test_comments_docstrings_and_layout_change_nothing(tmp_path, edit):
-    assert SAME[edit] != SOURCE
-    assert digest(tmp_path, SAME[edit], "new") == digest(tmp_path, SOURCE, "old")
+def test_what_changes_no_meaning_changes_nothing(edit):
+    assert SAME[edit] != BASE
+    assert of(SAME[edit]) == of(BASE)
 
 
-@pytest.mark.parametrize("edit", OTHER)
-def test_every_other_edit_changes_the_fingerprint(tmp_path, edit):
-    assert OTHER[edit] != SOURCE
-    assert digest(tmp_path, OTHER[edit], "new") != digest(tmp_path, SOURCE, "old")
+@pytest.mark.parametrize("edit", DIFFERENT)
+def test_every_other_edit_changes_the_fingerprint(edit):
+    assert of(DIFFERENT[edit]) != of(BASE)
 
 
-def test_different_edits_have_different_fingerprints(tmp_path):
-    found = {edit: digest(tmp_path, text, edit) for edit, text in OTHER.items()}
-    assert len(set(found.values())) == len(found), found
+def test_different_edits_have_different_fingerprints():
+    found = [of(files).code for files in DIFFERENT.values()]
+    assert len({tuple(sorted(code.items())) for code in found}) == len(found)
 
 
-def test_branches_of_a_statement_are_told_apart(tmp_path):
-    texts = [
-        "if x:\n    a = 1\n    b = 2\n",
-        "if x:\n    a = 1\nelse:\n    b = 2\n",
-        "if x:\n    a = 1\nb = 2\n",
-        "while x:\n    a = 1\n    b = 2\n",
-    ]
-    assert len({digest(tmp_path, text, str(n)) for n, text in enumerate(texts)}) == len(texts)
+def test_two_helpers_of_one_name_are_told_apart():
+    """Each caller has the helper of its own module, and that counts."""
+    helper = "def _read():\n    return {}\n\n\ndef {}():\n    return _read()\n"
+    head = "from ptq_dynamics.a import f\nfrom ptq_dynamics.b import g\n"
+    run = f"{head}\n\ndef run():\n    return f, g\n"
+    files = {"ptq_dynamics": "", "ptq_dynamics.stage": run}
+    one, other = (
+        {
+            **files,
+            "ptq_dynamics.a": helper.format("{}", "f").format(first).replace("{}", ""),
+            "ptq_dynamics.b": helper.format("{}", "g").format(second).replace("{}", ""),
+        }
+        for first, second in ((1, 2), (2, 1))
+    )
+    assert of(one).code != of(other).code
+    names = of(one).code.keys()
+    assert names == of(other).code.keys() == {"", "run", "f", "g", "_read"}
+
+
+def test_circles_of_functions_are_told_apart_and_move():
+    text = "def run():\n    return a()\n\n\ndef a():\n    return b(1)\n\n\n"
+    text += "def b(x):\n    return a() or {}\n"
+    one, other = ({"ptq_dynamics": "", STAGE: text.replace("{}", str(n))} for n in (1, 2))
+    assert of(one) != of(other)
+    part = one[STAGE].index("def b")
+    moving = {
+        **one,
+        STAGE: "from ptq_dynamics.b import b\n" + one[STAGE][:part],
+        "ptq_dynamics.b": "import ptq_dynamics.stage as s\n\n"
+        + one[STAGE][part:].replace("a()", "s.a()"),
+    }
+    assert of(moving) == of(one)
+
+
+WHOLE = {
+    "a value": "return helpers",
+    "getattr": "return getattr(helpers, context.name)",
+    "import_module": 'return importlib.import_module("ptq_dynamics.helpers")',
+    "a name made when it runs": 'return importlib.import_module(f"ptq_dynamics.{context.name}")',
+    "any name": "return importlib.import_module(context.name)",
+    "star": "return scaled",
+    "globals": "return globals()[context.name]",
+    "unknown": "return helpers.whatever",
+}
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+def test_where_no_name_shows_what_is_meant_the_whole_module_counts(kind):
+    head = "import importlib\nfrom ptq_dynamics import helpers\n"
+    head = "from ptq_dynamics.helpers import *\n" if kind == "star" else head
+    files = {**BASE, STAGE: f"{head}\n\ndef run(context):\n    {WHOLE[kind]}\n"}
+    changed = edited(HELPERS, ("return UNUSED", "return 2"), base=files)
+    assert of(changed) != of(files)
+
+
+def test_a_module_that_settings_select_stands_for_a_name_made_when_it_runs():
+    text = 'def run(context):\n    return import_module(f"ptq_dynamics.kinds.{context.name}")\n'
+    kinds = {
+        f"ptq_dynamics.kinds{name}": f"def make():\n    return '{name}'\n"
+        for name in ("", ".a", ".b")
+    }
+    files = {"ptq_dynamics": "", STAGE: "from importlib import import_module\n" + text, **kinds}
+    changed = {**files, "ptq_dynamics.kinds.b": "def make():\n    return 3\n"}
+    assert of(changed, ["kinds.a"]) == of(files, ["kinds.a"])
+    assert of(changed, ["kinds.b"]) != of(files, ["kinds.b"])
+    assert of(changed) != of(files)
+
+
+def test_a_script_beside_another_is_followed():
+    scripts = {
+        "ptq_dynamics.foreign.tool": "from protocol import main\n\nif __name__ == '__main__':\n    "
+        "main()\n",
+        "ptq_dynamics.foreign.protocol": "def main():\n    return 1\n\n\n"
+        "def other():\n    return 2\n",
+    }
+    files = {**BASE, **scripts}
+    for old, changes in (("return 1", True), ("return 2", False)):
+        changed = edited("ptq_dynamics.foreign.protocol", (old, "return 3"), base=files)
+        assert (of(changed, ["foreign.tool"]) != of(files, ["foreign.tool"])) == changes
 
 
 @given(st.integers() | st.floats() | st.text() | st.binary() | st.booleans() | st.none())
 def test_constants_are_told_apart(value):
     other = not value if isinstance(value, bool) else (value, 1)
-    one, two = (canonical(f"f({v!r})") for v in (value, other))
-    assert one != two
+    # The infinite and NaN are no literals.
+    files = [
+        {"ptq_dynamics": "", STAGE: f"inf = nan = 0\ndef run():\n    return {v!r}\n"}
+        for v in (value, other)
+    ]
+    assert of(files[0]) != of(files[1])
 
 
-def canonical(text):
-    parts = []
-    fingerprint._canonical(ast.parse(text), parts, imports=[])
-    return "".join(parts)
-
-
-CLOSURE = {
-    "ptq_dynamics/a.py": "import json\nfrom ptq_dynamics import b\nfrom ptq_dynamics.d import f\n",
-    "ptq_dynamics/b.py": "def g():\n    import ptq_dynamics.sub.c as c\n    return c\n",
-    "ptq_dynamics/d.py": "import numpy\nf = 1\n",
-    "ptq_dynamics/sub/__init__.py": "from ptq_dynamics import a\n",
-    "ptq_dynamics/sub/c.py": "def h():\n    import matplotlib.pyplot\n",
-    "ptq_dynamics/other.py": "import pandas\n",
-    "ptq_dynamics/typed.py": "if TYPE_CHECKING:\n    from ptq_dynamics.other import x\n",
-}
+def test_libraries_are_those_that_reached_definitions_use():
+    text = (
+        "import numpy as np\nimport pandas as pd\nimport yaml\nimport no_such_library\nimport os\n"
+        "from torch import Tensor\nfrom ptq_dynamics import helpers\n\n\n"
+        "def run(x: Tensor):\n    import scipy.stats\n    return np.mean, yaml, no_such_library, "
+        "os, scipy.stats, helpers\n\n\ndef unused():\n    return pd\n"
+    )
+    found = of({**BASE, STAGE: text}).environment
+    assert set(found) == {"PyYAML", "no_such_library", "numpy", "scipy", "torch"}
+    assert found["no_such_library"] == "absent"
+    assert found["numpy"] == importlib.metadata.version("numpy")
 
 
 @pytest.mark.parametrize(
-    ("module", "expected"),
+    ("stage", "words"),
     [
-        # Transitive, through functions, with the packages on the way; circles end.
-        ("a", {"a", "b", "d", "sub", "sub.c"}),
-        ("sub.c", {"a", "b", "d", "sub", "sub.c"}),
-        ("d", {"d"}),
-        ("typed", {"typed", "other"}),
+        ("x", r"no module ptq_dynamics\.x; write workflow/ptq_dynamics/x\.py"),
+        ("helpers", r"ptq_dynamics\.helpers has no function run"),
     ],
 )
-def test_the_code_of_a_stage_is_all_that_it_imports(tmp_path, module, expected):
-    root = write(tmp_path, CLOSURE)
-    found = set(fingerprint.code(f"ptq_dynamics.{module}", root))
-    assert found == {"ptq_dynamics", *(f"ptq_dynamics.{name}" for name in expected)}
-
-
-def test_an_edit_far_down_changes_what_imports_it_and_nothing_else(tmp_path):
-    old = write(tmp_path / "old", CLOSURE)
-    edited = CLOSURE["ptq_dynamics/sub/c.py"] + "    return 1\n"
-    new = write(tmp_path / "new", {**CLOSURE, "ptq_dynamics/sub/c.py": edited})
-    changed = {
-        name: fingerprint.code(f"ptq_dynamics.{name}", old)
-        != fingerprint.code(f"ptq_dynamics.{name}", new)
-        for name in ("a", "b", "d", "sub.c", "other", "typed")
-    }
-    assert changed == dict.fromkeys(("a", "b", "sub.c"), True) | dict.fromkeys(
-        ("d", "other", "typed"), False
-    )
-
-
-def test_libraries_are_those_of_all_local_modules_with_their_versions(tmp_path):
-    root = write(tmp_path, CLOSURE)
-    found = fingerprint.environment("ptq_dynamics.a", root)
-    assert set(found) == {"numpy", "matplotlib"}
-    assert found["numpy"] == importlib.metadata.version("numpy").split("+")[0]
-
-
-def test_an_absent_library_and_one_under_another_name(tmp_path):
-    text = "import yaml\nimport no_such_library\nimport os\n"
-    root = write(tmp_path, {"ptq_dynamics/a.py": text})
-    found = fingerprint.environment("ptq_dynamics.a", root)
-    version = importlib.metadata.version("PyYAML")
-    assert found == {"PyYAML": version, "no_such_library": "absent"}
-
-
-def test_a_module_that_is_not_there_is_a_problem(tmp_path):
-    with pytest.raises(Problem, match=r"no module ptq_dynamics\.x; write workflow/ptq_dynamics/x"):
-        fingerprint.code("ptq_dynamics.x", write(tmp_path, {}))
+def test_a_stage_that_is_not_there_is_a_problem(stage, words):
+    with pytest.raises(Problem, match=words):
+        fingerprint.of(Program(BASE, sources.ENGINE), stage)
 
 
 # The modules of this project
 
-
-def stages():
-    """Modules that have a stage's function `run`."""
-    found = []
-    for path in sorted(PACKAGE.rglob("*.py")):
-        tree = ast.parse(path.read_text())
-        functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-        arguments = {f.name: [a.arg for a in f.args.args] for f in functions}
-        if arguments.get("run") == ["context"]:
-            found.append(".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts))
-    return found
-
-
-STAGES = stages()
-FIGURES = [name for name in STAGES if ".figures." in name]
+FILES = sources.on_disk()
+PROGRAM = Program(FILES, sources.ENGINE)
+STAGES = sorted(
+    name.removeprefix("ptq_dynamics.")
+    for name, text in FILES.items()
+    if "\ndef run(context: Context[" in text
+)
+FIGURES = [name for name in STAGES if name.startswith("figures.")]
 # The environment that a foreign method runs in is a stage too, and its reader.
-METHODS = [n for n in STAGES if ".quantize." in n and not n.endswith(".environment")]
+METHODS = [n for n in STAGES if n.startswith("quantize.") and not n.endswith(".environment")]
+
+
+def reached(stage):
+    return PROGRAM.reach([Node(f"ptq_dynamics.{stage}", "run")])
+
+
+def environment(stage):
+    return set(fingerprint.of(PROGRAM, stage).environment)
 
 
 def test_all_stages_are_found():
-    assert {
-        "ptq_dynamics.trajectories.train",
-        "ptq_dynamics.measure.loss",
-        "ptq_dynamics.trajectories.average",
-    } <= set(STAGES)
+    assert {"trajectories.train", "measure.loss", "trajectories.average"} <= set(STAGES)
     assert len(FIGURES) >= 3 and len(METHODS) >= 2
 
 
 @pytest.mark.parametrize("stage", [*FIGURES, *METHODS])
 def test_a_figure_or_method_depends_on_no_other(stage):
-    others = set(fingerprint.code(stage)) & {*FIGURES, *METHODS} - {stage}
-    assert not others, f"an edit of {others} would rebuild what {stage} made"
-
-
-def test_an_edit_of_the_training_module_retrains_and_rebuilds_nothing_else():
-    assert "ptq_dynamics.trajectories.train" in fingerprint.code("ptq_dynamics.trajectories.train")
-    for stage in set(STAGES) - {"ptq_dynamics.trajectories.train"}:
-        assert "ptq_dynamics.trajectories.train" not in fingerprint.code(stage), stage
+    others = {f"ptq_dynamics.{name}" for name in {*FIGURES, *METHODS} - {stage}}
+    assert not others & {node.module for node in reached(stage).nodes}
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_no_stage_depends_on_what_decides_or_serves(stage):
-    outside = ("config", "plan", "checks", "run", "record", "cli", "warm", "timeline")
-    found = set(fingerprint.code(stage)) & {f"ptq_dynamics.{name}" for name in outside}
-    assert not found
+    rooms = {name.split(".")[1] for name in reached(stage).modules if "." in name}
+    assert not rooms & {"config", "plan", "jobs", "cli", "bench"}
 
 
 def test_libraries_of_the_projects_stages():
-    libraries = {stage: set(fingerprint.environment(stage)) for stage in STAGES}
+    libraries = {stage: environment(stage) for stage in STAGES}
     assert all("matplotlib" in libraries[figure] for figure in FIGURES)
-    drawing = {"matplotlib", "seaborn"}
     for stage in set(STAGES) - set(FIGURES):
-        assert not libraries[stage] & drawing, f"a newer matplotlib would rebuild {stage}"
+        drawing = libraries[stage] & {"matplotlib", "seaborn"}
+        assert not drawing, f"a newer matplotlib would rebuild {stage}"
     for figure in FIGURES:
         assert "torch" not in libraries[figure], f"a newer torch would redraw {figure}"
-    assert "torch" in libraries["ptq_dynamics.trajectories.train"]
-    assert "llmcompressor" in libraries["ptq_dynamics.quantize.gptq"]
-    assert "llmcompressor" not in libraries["ptq_dynamics.quantize.rtn"]
+    assert "torch" in libraries["trajectories.train"]
+    # What rounds for GPTQ is behind llm-compressor.
+    assert {"llmcompressor", "compressed-tensors"} <= libraries["quantize.gptq"]
+    assert "llmcompressor" not in libraries["quantize.rtn"]
 
 
 def test_every_library_is_installed_under_the_name_in_its_fingerprint():
     # Quantizers that run in environments of their own name libraries that this one lacks.
-    absent = {
-        (stage, name)
-        for stage in ("ptq_dynamics.trajectories.train", "ptq_dynamics.measure.loss", *FIGURES)
-        for name, version in fingerprint.environment(stage).items()
-        if version == "absent"
-    }
-    assert not absent
+    for stage in ("trajectories.train", "measure.loss", "quantize.gptq", *FIGURES):
+        assert "absent" not in fingerprint.of(PROGRAM, stage).environment.values(), stage

@@ -1,5 +1,6 @@
 """The plan: the paper's steps at scale paper, and what job specifications hold."""
 
+import importlib.metadata
 import json
 import re
 from functools import cache
@@ -11,6 +12,7 @@ from ptq_dynamics.config import SCALES, Branch
 from ptq_dynamics.config.quantizers import Quantizer
 from ptq_dynamics.content import canonical
 from ptq_dynamics.problem import Problem
+from ptq_dynamics.quantize import lock_file
 from ptq_dynamics.trajectories.schedules import Constant, Wsd
 from ptq_dynamics.trajectories.settings import OptimizerSettings, Shape
 from pydantic import TypeAdapter
@@ -273,19 +275,15 @@ def test_a_job_depends_on_its_own_slice_of_the_configuration():
 
 def test_another_kind_of_optimizer_or_average_trains_no_run_again():
     """The code of a run has its own optimizer's module, and nothing that lists all kinds."""
-    room = "ptq_dynamics.trajectories"
-    shared = {"", ".groups", ".state"}
-    used = {"adamw": set(), "adamc": {".adamw"}, "adamw_independent": {".adamw"}}
     seen = set()
     for name in at("smoke").site.config.runs.runs:
         job = at("smoke").trajectories.train(name)
-        module, code = job.settings.optimizer.module, set(json.loads(job.spec())["code"])
+        module, code = job.settings.optimizer.module, json.loads(job.spec())["code"]
         seen.add(module)
-        found = {other for other in code if other.startswith(f"{room}.optimizers")}
-        wanted = shared | used[module] | {f".{module}"}
-        assert found == {f"{room}.optimizers{other}" for other in wanted}, name
-        assert not code & {f"{room}.average", f"{room}.average_settings"}
-    assert seen == set(used)
+        assert job.modules == (f"trajectories.optimizers.{module}",)
+        assert len(code["set_rate"].split()) == 1
+        assert not {"AdamW", "IndependentAdamW", "AdamC", "LawaSettings"} & set(code), name
+    assert seen == {"adamw", "adamc", "adamw_independent"}
 
 
 def test_what_a_job_needs_is_made_by_a_job_that_the_plan_knows():
@@ -392,12 +390,30 @@ def test_a_quantizer_of_another_tool_brings_its_environment_and_its_scripts():
     worker = quantize("rainbow-172", "gptqmodel-4bit")
     assert worker.inputs["environment"] == [found.quantization.environment("gptqmodel").manifest]
     code = set(json.loads(worker.spec())["code"])
-    foreign = "ptq_dynamics.quantize.foreign"
-    assert {f"{foreign}.gptqmodel_worker", f"{foreign}.worker_protocol"} <= code
-    assert f"{foreign}.autogptq_worker" not in code
+    assert {"GPTQModelBackend", "JobError"} <= code and "AutoGPTQBackend" not in code
     one = quantize("rainbow-172", "gptq-4bit")
     assert "environment" not in one.inputs
-    assert not [name for name in json.loads(one.spec())["code"] if foreign in name]
+    assert not {"GPTQModelBackend", "JobError"} & set(json.loads(one.spec())["code"])
+
+
+def test_a_corpus_of_installed_packages_holds_their_versions():
+    found = at("smoke")
+    packages = found.site.config.scale.corpora["main"].packages
+    environment = json.loads(found.corpora.corpus("main").spec())["environment"]
+    assert {name: environment[name] for name in packages} == {
+        name: importlib.metadata.version(name).split("+")[0] for name in packages
+    }
+
+
+LOCK = "# A comment.\n# pip-env: A=1\ntorch==2.11  # why\n\nnumpy @ https://x/y#sha256=0\n"
+
+
+def test_a_comment_in_a_lock_file_installs_nothing_again():
+    same = LOCK.replace("A comment", "Another").replace("# why", "# because")
+    assert same != LOCK and lock_file.digest(same) == lock_file.digest(LOCK)
+    assert lock_file.options(LOCK) == {"A": "1"}
+    for old, new in (("A=1", "A=2"), ("2.11", "2.12"), ("sha256=0", "sha256=1")):
+        assert lock_file.digest(LOCK.replace(old, new)) != lock_file.digest(LOCK)
 
 
 @pytest.mark.parametrize(

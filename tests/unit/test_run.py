@@ -14,11 +14,15 @@ from subprocess import run as run_process
 
 import pytest
 from ptq_dynamics.content import sha256
-from ptq_dynamics.jobs import manifest
+from ptq_dynamics.jobs import fingerprint, manifest
+from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.jobs.execute import execute
+from ptq_dynamics.jobs.fingerprint import sources
 from ptq_dynamics.jobs.paths import Paths
 from ptq_dynamics.jobs.run import main
 from ptq_dynamics.jobs.warm import client, launch
+from ptq_dynamics.trajectories import train
+from ptq_dynamics.trajectories.settings import TrainSettings
 from support import (
     ROOT,
     Workspace,
@@ -277,17 +281,67 @@ def test_a_job_that_was_planned_with_other_code_does_not_run(here, capsys):
     """Its result would be labelled with code that did not make it."""
     spec = specification(here.plan.trajectories.train("trunk"))
     for other, words in (
-        (
-            {"code": {**spec["code"], "ptq_dynamics.trajectories.schedules": "0" * 16}},
-            "ptq_dynamics.trajectories.schedules in",
-        ),
-        ({"code": {**spec["code"], "ptq_dynamics.gone": "0" * 16}}, "ptq_dynamics.gone in"),
+        ({"code": {**spec["code"], "learning_rate": "0" * 8}}, "learning_rate in"),
+        ({"code": {**spec["code"], "gone": "0" * 8}}, "gone in"),
+        ({"code": {**spec["code"], "": "0" * 32}}, "what definitions refer to in"),
         ({"environment": {**spec["environment"], "torch": "1.0"}}, "planned with 1.0"),
     ):
         with chdir(here.folder):
             assert execute({**spec, **other}) == 1
         assert words in one_error(capsys.readouterr().err)
     assert visible(here.folder / spec["folder"]) == {}
+
+
+def edit(monkeypatch):
+    """From now on, another schedule is on disk."""
+    found = sources.as_loaded()
+    name = "ptq_dynamics.trajectories.schedules"
+    text = found[name].replace("def learning_rate(", "def learning_rate(*_, ")
+    assert text != found[name]
+    monkeypatch.setattr(sources, "as_loaded", lambda: {**found, name: text})
+
+
+def test_code_that_is_edited_while_a_job_imports_it_does_not_run(here, capsys, monkeypatch):
+    spec = specification(here.plan.trajectories.train("trunk"))
+    monkeypatch.setattr(fingerprint, "load", lambda job: edit(monkeypatch))
+    with chdir(here.folder):
+        assert execute(spec) == 1
+    line = one_error(capsys.readouterr().err)
+    assert "learning_rate in" in line and "is not the code that this job was planned with" in line
+    assert visible(here.folder / spec["folder"]) == {}
+
+
+def test_code_that_is_edited_while_a_job_runs_is_not_its(here, monkeypatch):
+    job = here.plan.trajectories.train("trunk")
+    own = train.run
+
+    def edited(context: Context[TrainSettings]):
+        edit(monkeypatch)
+        return own(context)
+
+    monkeypatch.setattr(train, "run", edited)
+    here.build(job)
+    record = json.loads((here.folder / job.paths.record).read_text())
+    assert record["job"] == json.loads(job.spec())
+
+
+def test_a_job_imports_all_its_code_before_it_begins(here):
+    """Its modules, those that its settings select, and nothing of other stages."""
+    (here.folder / "spec.json").write_text(here.plan.trajectories.train("trunk").spec())
+    done = python(["-c", LOADING], here.folder, {"PYTHONPATH": str(ROOT / "workflow")})
+    assert done.returncode == 0, done.stderr
+    names = set(json.loads(done.stdout))
+    room = "ptq_dynamics.trajectories"
+    assert {f"{room}.train", f"{room}.schedules", f"{room}.optimizers.adamw"} <= names
+    assert not names & {f"{room}.optimizers.adamc", f"{room}.average"}
+
+
+LOADING = """
+import json, sys
+from ptq_dynamics.jobs import fingerprint
+fingerprint.load(json.load(open("spec.json")))
+print(json.dumps([name for name in sys.modules if name.startswith("ptq_dynamics")]))
+"""
 
 
 def test_a_job_does_not_run_the_code_of_another_checkout(here, capsys):

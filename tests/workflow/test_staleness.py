@@ -81,7 +81,8 @@ def test_comments_in_configuration_and_rules_run_nothing(built):
 
 
 def append(path):
-    path.write_text(path.read_text() + "\nEDITED = True\n")
+    """Add what runs when the module is imported."""
+    path.write_text(path.read_text() + "\nassert True\n")
 
 
 def edit(built, module):
@@ -92,6 +93,24 @@ def edit(built, module):
 
 def figure_jobs(built):
     return {f"figure:{name}" for name in built.chosen}
+
+
+def test_what_no_job_reaches_runs_nothing(built):
+    with built.edited(*built.modules()) as paths:
+        for path in paths:
+            path.write_text(
+                path.read_text() + "\n\ndef _new():\n    return EDITED\n\n\nEDITED = True\n"
+            )
+        assert built.stale() == set()
+
+
+def test_an_edit_of_one_function_rebuilds_what_calls_it(built):
+    """A figure reads names of checkpoints from the module that trains nothing."""
+    with built.edited(f"{PACKAGE}/trajectories/schedules.py") as (path,):
+        built.replace(path, "def learning_rate(", "EDITED = 1\n\n\ndef learning_rate(")
+        assert built.stale() == set()
+        built.replace(path, "EDITED = 1\n\n\ndef learning_rate(", "def learning_rate(*_, ")
+        assert train_jobs(built) <= built.stale()
 
 
 def test_an_edit_of_a_layout_redraws_its_figures(built):

@@ -105,10 +105,7 @@ class GptqModel(ForeignGptq):
     """GPTQ through GPTQModel, the tool of the paper."""
 
     tool: ClassVar[str | None] = "gptqmodel"
-    scripts: ClassVar[tuple[str, ...]] = (
-        "quantize.foreign.gptqmodel_worker",
-        "quantize.foreign.worker_protocol",
-    )
+    scripts: ClassVar[tuple[str, ...]] = ("quantize.foreign.gptqmodel_worker",)
 
     method: Literal["gptqmodel"]
 
@@ -117,10 +114,7 @@ class AutoGptq(ForeignGptq):
     """GPTQ through AutoGPTQ, GPTQModel's predecessor; symmetric only, no search for scales."""
 
     tool: ClassVar[str | None] = "autogptq"
-    scripts: ClassVar[tuple[str, ...]] = (
-        "quantize.foreign.autogptq_worker",
-        "quantize.foreign.worker_protocol",
-    )
+    scripts: ClassVar[tuple[str, ...]] = ("quantize.foreign.autogptq_worker",)
 
     method: Literal["autogptq"]
     symmetric: Literal[True]

@@ -1,8 +1,8 @@
 """Execute one job: the only place where results come into being.
 
-It checks the code and the inputs, lets the stage write into a hidden work folder, and publishes the
-result: files first, then the record, the manifest last. What is interrupted before the manifest is
-written leaves no manifest, and so no result.
+It takes the code it was planned with, checks the inputs, lets the stage write into a hidden work
+folder, and publishes the result: files first, then the record, the manifest last. What is
+interrupted before the manifest is written leaves no manifest, and so no result.
 """
 
 import contextlib
@@ -84,7 +84,7 @@ def _build(job: Mapping[str, Any], paths: Paths, progress: Progress, restoring: 
     started = datetime.datetime.now(datetime.UTC)
     clock = time.monotonic()
     checkout.check(Path())
-    fingerprint.check(job["code"], job["environment"])
+    _take_code(job)
     inputs = {
         label: [manifest.read(Path(path), restore) for path in group]
         for label, group in job["inputs"].items()
@@ -111,6 +111,15 @@ def _build(job: Mapping[str, Any], paths: Paths, progress: Progress, restoring: 
         write_atomically(paths.manifest, result.text())
     _remove_work_folders(paths)
     progress.say(f"done in {seconds:.1f} s")
+
+
+def _take_code(job: Mapping[str, Any]) -> None:
+    """Import the code that the job was planned with. What is edited later is neither run by it nor
+    makes its result another's."""
+    fingerprint.check(job)
+    fingerprint.load(job)
+    # What was edited while it was imported may have been imported.
+    fingerprint.check(job)
 
 
 def _identity(job: Mapping[str, Any], inputs: Mapping[str, list[Manifest]]) -> str:

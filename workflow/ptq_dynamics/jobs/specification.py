@@ -9,7 +9,6 @@ from typing import Any
 
 from ptq_dynamics.content import canonical
 from ptq_dynamics.jobs import fingerprint
-from ptq_dynamics.jobs.checkout import PACKAGE
 from ptq_dynamics.jobs.paths import Paths
 from ptq_dynamics.jobs.settings import encode
 
@@ -20,8 +19,8 @@ ENGINE = 1
 @dataclass(frozen=True)
 class Job:
     """One job: its stage's module, its folder (and the stem of its files, where it shares the
-    folder), the manifests it reads by label, its settings (a frozen dataclass), and the modules
-    that its settings select beside the stage's own imports."""
+    folder), the manifests it reads by label, its settings (a frozen dataclass), the modules that
+    its settings select beside what the stage names, and the distributions whose files it reads."""
 
     stage: str
     name: str
@@ -31,6 +30,7 @@ class Job:
     stem: str | None = None
     files: tuple[str, ...] = field(default=())
     modules: tuple[str, ...] = field(default=())
+    distributions: tuple[str, ...] = field(default=())
 
     @property
     def paths(self) -> Paths:
@@ -54,10 +54,7 @@ class Job:
 
     def spec(self) -> str:
         """The job specification: canonical JSON, with the fingerprints of code and libraries."""
-        module = f"{PACKAGE}.{self.stage}"
-        code = _code(module)
-        for other in self.modules:
-            code = code | _code(f"{PACKAGE}.{other}")
+        code, environment = _fingerprint(self.stage, self.modules, self.distributions)
         return canonical(
             {
                 "engine": ENGINE,
@@ -67,17 +64,15 @@ class Job:
                 "stem": self.stem,
                 "inputs": self.inputs,
                 "settings": encode(self.settings),
+                "modules": self.modules,
                 "code": code,
-                "environment": _environment(module),
+                "environment": environment,
             }
         )
 
 
 @cache
-def _code(module: str) -> dict[str, str]:
-    return fingerprint.code(module)
-
-
-@cache
-def _environment(module: str) -> dict[str, str]:
-    return fingerprint.environment(module)
+def _fingerprint(
+    stage: str, modules: tuple[str, ...], distributions: tuple[str, ...]
+) -> fingerprint.Fingerprint:
+    return fingerprint.planned(stage, modules, distributions)

@@ -19,7 +19,12 @@ class Corpora:
         """Token files and tokenizer of one corpus."""
         corpus = self._site.config.scale.corpora[name]
         folder = f"{self._site.results}/corpus/{name}"
-        return self._site.add(Job(f"corpus.{corpus.source}", name, folder, {}, settings(corpus)))
+        # Their text is what the corpus is made of.
+        packages = tuple(corpus.packages) if isinstance(corpus, EmbeddedCorpus) else ()
+        stage = f"corpus.{corpus.source}"
+        return self._site.add(
+            Job(stage, name, folder, {}, settings(corpus), distributions=packages)
+        )
 
     def of(self, trajectory: str) -> Job:
         """The corpus whose tokenizer a trajectory has."""

@@ -4,12 +4,12 @@ from functools import cache
 from pathlib import Path
 
 from ptq_dynamics.config.quantizers import Kind
-from ptq_dynamics.content import sha256
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan.corpora import Corpora
 from ptq_dynamics.plan.site import Site
 from ptq_dynamics.plan.trajectories import Trajectories
 from ptq_dynamics.problem import Problem
+from ptq_dynamics.quantize import lock_file
 from ptq_dynamics.quantize.settings import EnvironmentSettings, QuantizeSettings
 
 
@@ -63,6 +63,6 @@ class Quantization:
 
 def _digest(lock: Path) -> str:
     try:
-        return sha256(lock)
+        return lock_file.digest(lock.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise Problem(f"{lock} is missing; restore it with git checkout {lock}") from None

@@ -11,6 +11,7 @@ from typing import Any
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.problem import Problem
+from ptq_dynamics.quantize import lock_file
 from ptq_dynamics.quantize.settings import EnvironmentSettings
 
 # Hidden, so that its tens of thousands of files are no part of the manifest.
@@ -28,7 +29,7 @@ def run(context: Context[EnvironmentSettings]) -> Mapping[str, Any]:
     shutil.rmtree(folder, ignore_errors=True)
     context.progress.say(f"installing {lock.name} (minutes, once)")
     python = folder / "bin" / "python"
-    options = _options(lock)
+    options = lock_file.options(lock.read_text(encoding="utf-8"))
     _call([sys.executable, "-m", "venv", str(folder)], options, context)
     _call([str(python), "-m", "pip", "install", "-q", "-r", str(lock)], options, context)
     packages = _call([str(python), "-m", "pip", "freeze"], options, context)
@@ -42,16 +43,6 @@ def python(environment: Manifest) -> Path:
     if not path.exists():
         raise Problem(f"{path} is missing; remove {environment.path} and build again")
     return path
-
-
-def _options(lock: Path) -> dict[str, str]:
-    """Variables for the installation: the lock file's comments `pip-env: NAME=VALUE`."""
-    lines = [
-        line.removeprefix("# pip-env:").strip()
-        for line in lock.read_text().splitlines()
-        if line.startswith("# pip-env:")
-    ]
-    return dict(line.split("=", 1) for line in lines)
 
 
 def _call(

@@ -28,7 +28,8 @@ class QuantizeSettings(Generic[Q]):
 
 @dataclass(frozen=True)
 class EnvironmentSettings:
-    """A virtual environment in `folder`, from the lock file `lock` with the sha256 `digest`."""
+    """A virtual environment in `folder`, from the lock file `lock`; `digest` is that of what
+    it says, without its comments."""
 
     lock: str
     folder: str

@@ -96,8 +96,9 @@ class Trainer:
         self._forward: nn.Module = self.model
         if settings.compile:
             self._forward = torch.compile(self.model)  # type: ignore[assignment]
-        kind = f"ptq_dynamics.trajectories.optimizers.{settings.optimizer.module}"
-        self._kind: Any = import_module(kind)
+        self._kind: Any = import_module(
+            f"ptq_dynamics.trajectories.optimizers.{settings.optimizer.module}"
+        )
         self._optimizer_settings = self._kind.Settings(**settings.optimizer.settings)
         self._optimizer = self._kind.make(self.model, self._optimizer_settings)
         self._curve: Any = None

@@ -1,0 +1,342 @@
+"""Edits of every definition of this project, in memory: none is missed, none counts needlessly."""
+
+import ast
+import dis
+from collections.abc import Callable
+from functools import cache
+from itertools import chain
+from types import CodeType
+
+import pytest
+from ptq_dynamics.jobs.fingerprint import sources
+from ptq_dynamics.jobs.fingerprint.reach import WHOLE, Node, Program
+
+ENGINE = "ptq_dynamics.jobs"
+FILES = {name: ast.unparse(ast.parse(text)) for name, text in sources.on_disk().items()}
+PROGRAM = Program(FILES, ENGINE)
+STAGES = [name for name, text in FILES.items() if "\ndef run(context: Context[" in text]
+OPTIMIZERS = "ptq_dynamics.trajectories.optimizers"
+SELECTED = {
+    "ptq_dynamics.trajectories.train": [
+        f"{OPTIMIZERS}.{n}" for n in ("adamc", "adamw_independent")
+    ],
+    "ptq_dynamics.quantize.worker": [
+        f"ptq_dynamics.quantize.foreign.{tool}_worker" for tool in ("gptqmodel", "autogptq")
+    ],
+}
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def roots(stage):
+    return [Node(stage, "run"), *(Node(name, WHOLE) for name in SELECTED.get(stage, ()))]
+
+
+REACHED = {stage: PROGRAM.reach(roots(stage)).nodes for stage in STAGES}
+ALL = set().union(*REACHED.values())
+
+
+def digest(program, stage):
+    return program.combined(roots(stage), program.reach(roots(stage)).nodes)
+
+
+# Edits; each changes a node in place and says whether it did.
+
+
+def asks(function):
+    return function.name == "run" or bool(function.decorator_list)
+
+
+def hints_of_parameters(node):
+    if not isinstance(node, FUNCTIONS) or asks(node):
+        return False
+    hinted = [each for each in node.args.args if each.annotation]
+    for each in hinted:
+        each.annotation = ast.BinOp(each.annotation, ast.BitOr(), ast.Name("object"))
+    node.returns = node.returns and ast.BinOp(node.returns, ast.BitOr(), ast.Name("object"))
+    return bool(hinted or node.returns)
+
+
+def hints_of_locals(node):
+    if not isinstance(node, FUNCTIONS):
+        return False
+    shared = {n for each in ast.walk(node) if isinstance(each, ast.Global) for n in each.names}
+    found = False
+    for number, each in enumerate(node.body):
+        match each:
+            case ast.Assign(targets=[ast.Name(id=name) as target]) if name not in shared:
+                node.body[number] = ast.AnnAssign(target, ast.Name("object"), each.value, 1)
+                found = True
+    return found
+
+
+def retold(call):
+    texts = [n for n in ast.walk(call) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    for each in texts:
+        each.value += "!"
+    return bool(texts)
+
+
+def error_texts(node):
+    problem = isinstance(node, ast.Call) and ast.unparse(node.func) == "Problem"
+    return problem and retold(node)
+
+
+def progress_texts(node):
+    told = isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-2:-1] == ["progress"]
+    return told and any([retold(each) for each in node.args])
+
+
+def docstrings(node):
+    if isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.Module)) and ast.get_docstring(node):
+        node.body[0].value.value += "!"
+        return True
+    return False
+
+
+def new_functions(node):
+    if isinstance(node, ast.Module):
+        node.body += ast.parse("def _new(x):\n    return x").body
+        return True
+    return False
+
+
+def order(node):
+    if not isinstance(node, ast.Module | ast.ClassDef):
+        return False
+    plain = [n for n in node.body if isinstance(n, FUNCTIONS) and not n.decorator_list]
+    places = [node.body.index(each) for each in plain]
+    for place, each in zip(places, reversed(plain), strict=True):
+        node.body[place] = each
+    return len(plain) > 1
+
+
+def relative_imports(node):
+    if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ptq_dynamics."):
+        # Counted from the module that it stands in, as `mutated` says.
+        node.module, node.level = node.module.removeprefix("ptq_dynamics."), -1
+        return True
+    return False
+
+
+NEEDLESS = [
+    *(hints_of_parameters, hints_of_locals, error_texts, progress_texts, docstrings),
+    *(new_functions, order, relative_imports),
+]
+
+
+def bodies(node):
+    if isinstance(node, FUNCTIONS):
+        node.body.append(ast.Assert(ast.Constant(True)))
+    return isinstance(node, FUNCTIONS)
+
+
+def defaults(node):
+    if isinstance(node, FUNCTIONS):
+        node.args.kwonlyargs.append(ast.arg("_new"))
+        node.args.kw_defaults.append(ast.Constant(1))
+    return isinstance(node, FUNCTIONS)
+
+
+def decorators(node):
+    if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+        node.decorator_list.append(ast.Name("staticmethod"))
+    return isinstance(node, (*FUNCTIONS, ast.ClassDef))
+
+
+def bases(node):
+    if isinstance(node, ast.ClassDef):
+        node.bases.insert(0, ast.Name("dict"))
+    return isinstance(node, ast.ClassDef)
+
+
+def fields(node):
+    hinted = isinstance(node, ast.ClassDef) and [
+        n for n in node.body if isinstance(n, ast.AnnAssign)
+    ]
+    for each in hinted or ():
+        each.annotation = ast.BinOp(each.annotation, ast.BitOr(), ast.Constant(None))
+    return bool(hinted)
+
+
+def constants(node):
+    assigned = isinstance(node, ast.Module) and [n for n in node.body if isinstance(n, ast.Assign)]
+    for each in assigned or ():
+        each.value = ast.Tuple([each.value, ast.Constant(1)])
+    return bool(assigned)
+
+
+MEANT = [bodies, defaults, decorators, bases, fields, constants]
+
+
+def names_of(statement):
+    if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
+        return [statement.name]
+    if isinstance(statement, ast.Assign | ast.AnnAssign):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        found = [node for target in targets for node in ast.walk(target)]
+        return [n.id for n in found if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    return []
+
+
+def mutated(edit: Callable[[ast.AST], bool], wanted: Callable[[Node], bool] = lambda _: True):
+    """The sources with an edit of all wanted definitions, and those that it changed."""
+    files, changed = {}, set()
+    for name, text in FILES.items():
+        tree = ast.parse(text)
+        is_package = any(other.startswith(f"{name}.") for other in FILES)
+        for statement in list(tree.body):
+            own = names_of(statement)
+            if own and not wanted(Node(name, own[0])):
+                continue
+            touched = [edit(node) for node in list(ast.walk(statement))]
+            if any(touched) and own and not name.startswith(ENGINE):
+                changed |= {Node(name, each) for each in own}
+            elif any(touched):
+                changed.add(Node(name, ""))
+        if edit is constants:
+            for statement in tree.body:
+                own = names_of(statement) if isinstance(statement, ast.Assign) else []
+                if own and wanted(Node(name, own[0])) and not name.startswith(ENGINE):
+                    edit(ast.Module([statement], []))
+                    changed |= {Node(name, each) for each in own}
+        elif wanted(Node(name, "")) and edit(tree):
+            changed.add(Node(name, ""))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.level == -1:
+                node.level = name.count(".") + (1 if is_package else 0)
+        files[name] = ast.unparse(ast.fix_missing_locations(tree))
+    return files, changed
+
+
+def test_layout_changes_nothing():
+    disk = Program(sources.on_disk(), ENGINE)
+    assert [digest(disk, stage) for stage in STAGES] == [digest(PROGRAM, stage) for stage in STAGES]
+
+
+@pytest.mark.parametrize("edit", NEEDLESS, ids=lambda edit: edit.__name__)
+def test_no_edit_without_a_meaning_counts(edit):
+    files, changed = mutated(edit)
+    program = Program(files, ENGINE)
+    assert len(changed) > 5
+    different = {
+        node for node in ALL if node.name != WHOLE and program.own(node) != PROGRAM.own(node)
+    }
+    assert not different
+    if edit is not new_functions:
+        assert [s for s in STAGES if digest(program, s) != digest(PROGRAM, s)] == []
+    else:
+        # A module that settings select counts whole.
+        assert {s for s in STAGES if digest(program, s) != digest(PROGRAM, s)} <= set(SELECTED)
+
+
+@pytest.mark.parametrize("edit", MEANT, ids=lambda edit: edit.__name__)
+def test_every_edit_with_a_meaning_counts(edit):
+    files, changed = mutated(edit)
+    program = Program(files, ENGINE)
+    reached = changed & ALL
+    assert len(reached) > 5
+    assert not {node for node in reached if program.own(node) == PROGRAM.own(node)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", STAGES)
+def test_no_edit_of_what_is_not_reached_counts(stage):
+    for edit in (bodies, constants):
+        files, changed = mutated(edit, lambda node: node not in REACHED[stage])
+        assert len(changed) > 5
+        assert digest(Program(files, ENGINE), stage) == digest(PROGRAM, stage), edit.__name__
+
+
+# A second, simpler reachability: what the interpreter would look up, by compiled code.
+
+
+def looked_up(code: CodeType):
+    """Names that compiled code takes from its module, with the attributes that follow."""
+    steps = list(dis.get_instructions(code))
+    for number, step in enumerate(steps):
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL"):
+            rest = steps[number + 1 :]
+            end = next((n for n, s in enumerate(rest) if s.opname not in ATTRIBUTES), len(rest))
+            yield (step.argval, *(s.argval for s in rest[:end]))
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from looked_up(constant)
+
+
+ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
+
+
+@cache
+def bound(module):
+    """What names of a module stand for: statements, or (module, name) of an import."""
+    found = {}
+    for statement in ast.parse(FILES[module]).body:
+        match statement:
+            case ast.ImportFrom(names=names, module=source):
+                beside = f"{module.rpartition('.')[0]}.{source}"
+                source = beside if beside in FILES and source not in FILES else source
+                found |= {each.asname or each.name: (source, each.name) for each in names}
+            case _:
+                for name in names_of(statement):
+                    found.setdefault(name, []).append(statement)
+    return found
+
+
+@cache
+def needed(module, name):
+    """The nodes that a definition names, in its code or in its annotations."""
+    texts = [ast.unparse(each) for each in bound(module).get(name, ())]
+    for statement in bound(module).get(name, ()):
+        hints = [n.annotation for n in ast.walk(statement) if isinstance(n, ast.AnnAssign)]
+        hints += [n.annotation for n in ast.walk(statement) if isinstance(n, ast.arg)]
+        hints += [n.returns for n in ast.walk(statement) if isinstance(n, FUNCTIONS)]
+        texts += [ast.unparse(hint) for hint in hints if hint is not None]
+        # Annotations as strings.
+        words = [n.value for h in hints if h for n in ast.walk(h) if isinstance(n, ast.Constant)]
+        texts += [word for word in words if isinstance(word, str) and word.isidentifier()]
+    used = chain.from_iterable(looked_up(compile(text, module, "exec")) for text in texts)
+    return {node for names in used for node in meant(module, *names)}
+
+
+def meant(module, name, *attributes):
+    """The node that a name with attributes stands for, if it is one of the package."""
+    found = bound(module).get(name)
+    if isinstance(found, list):
+        yield Node(module, name)
+    elif found is not None:
+        source, member = found
+        if f"{source}.{member}" in FILES:
+            if attributes:
+                yield from meant(f"{source}.{member}", *attributes)
+        elif source in FILES and not source.startswith(ENGINE):
+            yield from meant(source, member, *attributes)
+
+
+def acts(node):
+    """Whether a node is a statement that runs when its module is imported."""
+    return node.name.startswith("(")
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_no_definition_counts_that_nothing_needs(stage):
+    waiting = [Node(stage, "run")]
+    for selected in SELECTED.get(stage, ()):
+        waiting += [
+            Node(selected, name) for name, found in bound(selected).items() if type(found) is list
+        ]
+        waiting += [n for name in bound(selected) for n in meant(selected, name)]
+    for node in filter(acts, REACHED[stage]):
+        tree = ast.parse(FILES[node.module])
+        texts = [ast.unparse(n) for n in tree.body if isinstance(n, ast.If | ast.Expr)]
+        used = chain.from_iterable(looked_up(compile(t, "", "exec")) for t in texts)
+        waiting += [n for names in used for n in meant(node.module, *names)]
+    seen = set()
+    while waiting:
+        node = waiting.pop()
+        if node not in seen and not node.module.startswith(ENGINE):
+            seen.add(node)
+            waiting += needed(*node)
+    counted = {node for node in REACHED[stage] if node.name != WHOLE and not acts(node)}
+    assert not counted - seen
+    missed = seen - counted
+    assert not missed

@@ -1,0 +1,121 @@
+"""Fingerprints of the code and of the libraries that a job's result depends on.
+
+The code of a job is what its roots reach by name: its stage's `run`, and the modules that its
+settings select. It counts by definition (function, class or constant), wherever that stands, with
+what modules do when they are imported; the engine shapes no result and does not count. Where no
+name shows what is meant, a whole module counts.
+"""
+
+import importlib
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+from ptq_dynamics.jobs.checkout import PACKAGE, SOURCES
+from ptq_dynamics.jobs.fingerprint import sources
+from ptq_dynamics.jobs.fingerprint.reach import WHOLE, Node, Program, Reached
+from ptq_dynamics.jobs.fingerprint.versions import version, versions
+from ptq_dynamics.problem import Problem
+
+# The key of the digest that covers all definitions and how they refer to each other.
+ALL = ""
+
+
+class Fingerprint(NamedTuple):
+    """Digests of definitions by name, and versions of distributions."""
+
+    code: Mapping[str, str]
+    environment: Mapping[str, str]
+
+
+def of(
+    program: Program, stage: str, modules: Iterable[str] = (), distributions: Iterable[str] = ()
+) -> Fingerprint:
+    """Fingerprint of a stage's job whose settings select these modules, and which reads these
+    distributions beside those that its code imports."""
+    reached, roots = _reached(program, stage, tuple(modules))
+    own: dict[str, list[str]] = {}
+    for node in reached.nodes:
+        own.setdefault(node.name, []).append(program.own(node)[:8])
+    digest = program.combined(roots, reached.nodes)
+    code = {ALL: digest, **{name: " ".join(sorted(found)) for name, found in own.items()}}
+    return Fingerprint(code, versions(reached.libraries, distributions))
+
+
+def planned(stage: str, modules: Iterable[str], distributions: Iterable[str]) -> Fingerprint:
+    """Fingerprint by the sources on disk when this process first asked."""
+    return of(_first_read(), stage, modules, distributions)
+
+
+def check(job: Mapping[str, Any]) -> None:
+    """Raise `Problem` where the code here or a library is not the one of a specification."""
+    found = of(_program(sources.as_loaded()), job["stage"], job.get("modules", ()))
+    if found.code != job["code"]:
+        raise Problem(
+            f"{_differing(found.code, job['code'])} in {SOURCES} is not the code that this job was "
+            "planned with; run snakemake again, or set PYTHONPATH to the folder workflow of the "
+            "job's checkout"
+        )
+    for name, planned_version in job["environment"].items():
+        if version(name) != planned_version:
+            raise Problem(
+                f"{name} is {version(name)} here, but the job was planned with {planned_version}; "
+                "plan it again with snakemake in this environment, or run it in the other"
+            )
+
+
+def load(job: Mapping[str, Any]) -> None:
+    """Import all modules that a job runs, so that later edits do not reach it."""
+    program = _program(sources.as_loaded())
+    reached, _ = _reached(program, job["stage"], tuple(job.get("modules", ())))
+    for name in sorted(reached.modules):
+        if not program.is_script(name):
+            importlib.import_module(name)
+
+
+def remember() -> None:
+    """Follow the code of all stages now, for the processes that are forked off this one."""
+    content = sources.as_loaded()
+    program = _program(content)
+    for name in content:
+        if not name.startswith(sources.ENGINE) and program.has(name, "run"):
+            program.combined([], program.reach([Node(name, "run")]).nodes)
+
+
+def _reached(program: Program, stage: str, modules: tuple[str, ...]) -> tuple[Reached, list[Node]]:
+    name = f"{PACKAGE}.{stage}"
+    if not program.has(name):
+        raise Problem(f"there is no module {name}; write workflow/{name.replace('.', '/')}.py")
+    if not program.has(name, "run"):
+        raise Problem(
+            f"{name} has no function run; write one in workflow/{name.replace('.', '/')}.py"
+        )
+    for module in modules:
+        if not program.has(f"{PACKAGE}.{module}"):
+            path = f"{PACKAGE}/{module.replace('.', '/')}.py"
+            raise Problem(f"there is no module {PACKAGE}.{module}; write workflow/{path}")
+    roots = [Node(name, "run"), *(Node(f"{PACKAGE}.{module}", WHOLE) for module in modules)]
+    return program.reach(roots), roots
+
+
+def _differing(here: Mapping[str, str], planned: Mapping[str, str]) -> str:
+    """Name of a definition that is not the same in both."""
+    names = sorted({*here, *planned} - {ALL})
+    differing = [name for name in names if here.get(name) != planned.get(name)]
+    return differing[0] if differing else "what definitions refer to"
+
+
+_programs: dict[str, tuple[Mapping[str, str], Program]] = {}
+
+
+def _program(content: Mapping[str, str]) -> Program:
+    """The program of sources; the last one is kept."""
+    known = _programs.get("last")
+    if known is None or known[0] != content:
+        known = _programs["last"] = (content, Program(content, sources.ENGINE))
+    return known[1]
+
+
+@cache
+def _first_read() -> Program:
+    return _program(sources.on_disk())

@@ -1,0 +1,205 @@
+"""The definitions at the top of a module, by name, and what it does when it is imported."""
+
+import ast
+import builtins
+import re
+from collections.abc import Sequence
+from functools import cache
+
+from ptq_dynamics.jobs.fingerprint.canonical import write
+from ptq_dynamics.jobs.fingerprint.left_out import FUNCTIONS, PLAIN, is_docstring, names_in
+from ptq_dynamics.jobs.fingerprint.references import Import, Written, imported, imports
+
+# Calls of what these modules and Python itself have make a value and change nothing else.
+PURE = {
+    *("abc", "collections", "contextlib", "dataclasses", "decimal", "enum", "fractions"),
+    *("functools", "itertools", "math", "operator", "pathlib", "pydantic", "re", "string"),
+    *("types", "typing"),
+}
+VALUES = {"dtype", "device"}
+IMPURE = {"exec", "eval", "setattr", "delattr", "print", "input", "open", "__import__", "next"}
+# Methods of strings, paths, mappings and sequences that change nothing.
+READING = {
+    *("items", "keys", "values", "get", "split", "join", "format", "resolve", "absolute"),
+    *("joinpath", "with_name", "strip", "lower", "upper", "copy", "union"),
+}
+
+WORD = re.compile(r"\w+")
+COMMENT = re.compile(r"\"{3}.*?\"{3}|#[^\n]*", re.DOTALL)
+
+
+class Module:
+    """A parsed module. `names` has what each name is bound to, an import or the statements that
+    define it; `effects` the statements that do something when the module is imported, by a name
+    for each; `imports` what it imports then, `stars` what it imports all names of, and `unused`
+    what it imports and never names."""
+
+    def __init__(self, name: str, text: str, is_package: bool) -> None:
+        self.name, self.parent = name, name if is_package else name.rpartition(".")[0]
+        self.names: dict[str, Import | list[ast.stmt]] = {}
+        self.effects: dict[str, list[ast.stmt]] = {}
+        self.imports: list[Import] = []
+        self.stars: list[str] = []
+        self._written: dict[str, Written] = {}
+        statements = ast.parse(text, filename=name).body
+        for statement in statements:
+            self._read(statement, runs=True)
+        self._known = {n: found for n, found in self.names.items() if isinstance(found, Import)}
+        for name, found in self.names.items():
+            if not isinstance(found, Import) and any(map(self._has_effect, found)):
+                self.effects[name] = found
+        self.unused = self._unused(statements, text)
+
+    def written(self, name: str) -> Written:
+        """The text of what defines a name, or of an effect."""
+        if name not in self._written:
+            found = self.names.get(name) or self.effects[name]
+            assert not isinstance(found, Import)
+            self._written[name] = write(found, self.parent, self._known)
+        return self._written[name]
+
+    def _read(self, statement: ast.stmt, runs: bool) -> None:
+        match statement:
+            case ast.Import() | ast.ImportFrom():
+                self._import(statement, runs)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                self._define(statement.name, statement)
+            case ast.Assign() | ast.AnnAssign() | ast.AugAssign() if _plain_targets(statement):
+                for name in _bound(statement):
+                    self._define(name, statement)
+            case ast.If(test=test, orelse=[]) if names_in(test)[-1:] == ["TYPE_CHECKING"]:
+                for inner in statement.body:
+                    self._read(inner, runs=False)
+            case ast.Pass():
+                pass
+            case ast.Expr() if isinstance(statement.value, ast.Constant):
+                pass
+            case _:
+                self.effects[f"({len(self.effects) + 1})"] = [statement]
+                for name in _bound(statement):
+                    self._define(name, statement)
+                self._import_within(statement)
+
+    def _define(self, name: str, statement: ast.stmt) -> None:
+        found = self.names.get(name)
+        if isinstance(found, list):
+            found.append(statement)
+        else:
+            self.names[name] = [statement]
+
+    def _import(self, statement: ast.Import | ast.ImportFrom, runs: bool) -> None:
+        if runs:
+            self._import_within(statement)
+        for bound, found in imports(statement, self.parent):
+            if isinstance(self.names.get(bound, found), Import):
+                self.names[bound] = found
+            else:
+                self._define(bound, statement)
+
+    def _import_within(self, statement: ast.stmt) -> None:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Import):
+                self.imports += [Import(alias.name) for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                source = imported(node.module or "", self.parent, node.level)
+                for alias in node.names:
+                    if alias.name == "*":
+                        self.stars.append(source)
+                    self.imports.append(Import(source, alias.name))
+
+    def _unused(self, statements: list[ast.stmt], text: str) -> list[str]:
+        lines = text.splitlines()
+        for statement in statements:
+            if isinstance(statement, ast.Import | ast.ImportFrom):
+                first, last = statement.lineno - 1, statement.end_lineno or statement.lineno
+                lines[first:last] = [""] * (last - first)
+        # Several times as fast as a walk through the tree. Too few words are found where a string
+        # holds a quote or a number sign, which makes more count, never less.
+        words = set(WORD.findall(COMMENT.sub("", "\n".join(lines))))
+        return [found.module for name, found in sorted(self._known.items()) if name not in words]
+
+    def _has_effect(self, statement: ast.stmt) -> bool:
+        if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
+            decorators = statement.decorator_list
+            acts = any(not self._is_pure(decorator) for decorator in decorators)
+            if isinstance(statement, ast.ClassDef):
+                body = [each for each in statement.body if not is_docstring(each)]
+                return acts or any(map(self._acts_in_class, body))
+            return acts
+        return any(
+            isinstance(node, ast.Call) and not self._is_pure(node) for node in _evaluated(statement)
+        )
+
+    def _acts_in_class(self, statement: ast.stmt) -> bool:
+        harmless = (*FUNCTIONS, ast.ClassDef, ast.Assign, ast.AnnAssign, ast.Pass)
+        is_constant = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        return not isinstance(statement, harmless) and not is_constant
+
+    def _is_pure(self, called: ast.expr) -> bool:
+        """Whether a call or a decorator makes a value and nothing else, as far as is known."""
+        names = names_in(called)
+        if not names:
+            function = called.func if isinstance(called, ast.Call) else called
+            return isinstance(function, ast.Attribute) and function.attr in READING
+        first, found = names[0], self.names.get(names[0])
+        if isinstance(found, Import):
+            # A class of a library, by its name, makes a value.
+            makes = names[-1] in VALUES or names[-1][:1].isupper()
+            return found.module.split(".")[0] in PURE or names[-1] in PLAIN or makes
+        if found is None:
+            return hasattr(builtins, first) and first not in IMPURE
+        # A constant's method, or a class here: no class of the package acts when it is called.
+        return (
+            names[-1] in READING
+            or names[-1] in PLAIN
+            or all(isinstance(each, ast.ClassDef) for each in found)
+        )
+
+
+@cache
+def parsed(name: str, text: str, is_package: bool) -> Module:
+    """A module by its text; an equal text is parsed once in a process."""
+    return Module(name, text, is_package)
+
+
+def _plain_targets(statement: ast.Assign | ast.AnnAssign | ast.AugAssign) -> bool:
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    return not any(
+        isinstance(node, ast.Attribute | ast.Subscript)
+        for target in targets
+        for node in ast.walk(target)
+    )
+
+
+def _bound(statement: ast.stmt) -> Sequence[str]:
+    """Names that a statement at the top of a module binds."""
+    found: list[str] = []
+    waiting: list[ast.AST] = [statement]
+    while waiting:
+        node = waiting.pop()
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                found.append(node.name)
+                continue
+            case ast.Lambda() | ast.ListComp() | ast.SetComp() | ast.DictComp():
+                continue
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                found.append(name)
+            case ast.Import() | ast.ImportFrom():
+                found += [name for name, _ in imports(node, "")]
+            case ast.ExceptHandler(name=str(name)):
+                found.append(name)
+        waiting += ast.iter_child_nodes(node)
+    return list(dict.fromkeys(found))
+
+
+def _evaluated(statement: ast.stmt) -> Sequence[ast.AST]:
+    """What a statement evaluates when it runs: not the bodies of functions."""
+    found: list[ast.AST] = []
+    waiting: list[ast.AST] = [statement]
+    while waiting:
+        node = waiting.pop()
+        found.append(node)
+        if not isinstance(node, ast.Lambda):
+            waiting += ast.iter_child_nodes(node)
+    return found
