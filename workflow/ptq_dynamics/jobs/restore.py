@@ -5,7 +5,6 @@ the record runs once more, in a process of its own and with as many threads as t
 must be what the manifest says, which stays as it is, so that nothing else is built again.
 """
 
-import fcntl
 import os
 import sys
 from collections.abc import Iterable
@@ -22,23 +21,19 @@ def restore(result: Manifest) -> None:
 
     Raises `Problem` when they cannot be made, or come out different.
     """
-    lock = result.path.with_name(f".{result.path.name}.lock")
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        if result.state == "present":
-            return
-        path = result.path.with_name(result.path.name.replace(MANIFEST, RECORD))
-        threads = str(record.read(path).threads)
-        limits = {name: threads for name in os.environ if name.endswith("_NUM_THREADS")}
-        command = [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", str(path), "--restore"]
-        environment = {**os.environ, **limits, "OMP_NUM_THREADS": threads}
-        with Popen(command, stderr=PIPE, text=True, env=environment) as process:
-            reason = _relay(process.stderr or ())
-        if process.returncode:
-            raise Problem(
-                f"the dropped files of {result.folder} could not be made again: {reason}; to make "
-                f"all of it anew, rm {result.path} and build again"
-            )
+    path = result.path.with_name(result.path.name.replace(MANIFEST, RECORD))
+    threads = str(record.read(path).threads)
+    limits = {name: threads for name in os.environ if name.endswith("_NUM_THREADS")}
+    command = [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", str(path), "--restore"]
+    environment = {**os.environ, **limits, "OMP_NUM_THREADS": threads}
+    # It waits for another that makes them, and finds them there.
+    with Popen(command, stderr=PIPE, text=True, env=environment) as process:
+        reason = _relay(process.stderr or ())
+    if process.returncode:
+        raise Problem(
+            f"the dropped files of {result.folder} could not be made again: {reason}; to make "
+            f"all of it anew, rm {result.path} and build again"
+        )
 
 
 def _relay(lines: Iterable[str]) -> str:
