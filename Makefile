@@ -2,11 +2,12 @@
 SCALE ?= laptop
 FIGURES ?= all
 PYTHON ?= python3
+KILLS ?= 30
 VENV := .venv
 SNAKEMAKE := $(VENV)/bin/snakemake
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help figures test test-fast unit lint backends bench unlock clean
+.PHONY: help figures test test-fast unit lint backends bench chaos clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -36,8 +37,8 @@ backends: $(INSTALLED)  ## install GPTQModel and AutoGPTQ, and compare them with
 bench: $(INSTALLED)  ## measure training, quantization, evaluation, planning and overhead
 	@$(VENV)/bin/python -m ptq_dynamics.bench --scale $(SCALE)
 
-unlock: $(INSTALLED)  ## after a killed build: remove Snakemake's lock
-	@$(SNAKEMAKE) --unlock
+chaos: $(INSTALLED)  ## 30 random kills of builds, each followed by the same command (KILLS=30)
+	@CHAOS_KILLS=$(KILLS) $(VENV)/bin/pytest tests/workflow/test_chaos.py -s
 
 clean:  ## remove everything built at SCALE
 	rm -rf results/$(SCALE) figures/$(SCALE)
