@@ -7,6 +7,12 @@ VENV := .venv
 SNAKEMAKE := $(VENV)/bin/snakemake
 INSTALLED := $(VENV)/.installed
 
+# Snakemake keeps a cache in the home directory, which may be read-only.
+ifneq ($(shell test -w "$$HOME" && echo yes),yes)
+export XDG_CACHE_HOME ?= $(CURDIR)/.snakemake/cache
+export MPLCONFIGDIR ?= $(CURDIR)/.snakemake/cache/matplotlib
+endif
+
 .PHONY: help figures test test-fast unit lint backends bench chaos clean
 
 help:  ## this list

@@ -128,18 +128,18 @@ def test_a_kill_while_files_are_published_computes_nothing_again(
     here, trunk, moved, monkeypatch, capsys
 ):
     job = here.plan.trajectories.train("trunk")
-    replace, count = os.replace, iter(range(1000))
+    count = iter(range(1000))
 
-    def dies(*arguments):
+    def dies(source, target):
         if next(count) >= moved:
             raise KeyboardInterrupt
-        replace(*arguments)
+        os.replace(source, target)
 
-    monkeypatch.setattr(publish.os, "replace", dies)
+    monkeypatch.setattr(publish, "_move", dies)
     assert here.attempt(job) == 1
     monkeypatch.undo()
     assert not (here.folder / job.manifest).exists()
-    monkeypatch.setattr("ptq_dynamics.trajectories.train.run", None)
+    monkeypatch.setattr("ptq_dynamics.trajectories.train.train", None)
     with chdir(here.folder):
         assert execute(specification(job)) == 0, capsys.readouterr().err
     assert not differing(artifacts(trunk.folder), artifacts(here.folder / job.folder))

@@ -6,8 +6,10 @@ until the kernel ends it, whatever ends it, and that says what it makes and read
 
 import fcntl
 import json
+import logging
 import os
 import signal
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import FrameType
@@ -72,6 +74,9 @@ def _end_jobs(number: int, frame: FrameType | None) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    # Each job says in one line that it ends; Snakemake would add a paragraph.
+    logging.disable()
+    print("the build is interrupted; run the same command again to go on", file=sys.stderr)
     for process in psutil.Process().children(recursive=True):
         try:
             if "ptq_dynamics.jobs.run" in process.cmdline():

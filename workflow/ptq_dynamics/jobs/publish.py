@@ -57,10 +57,14 @@ def publish(work: Path, paths: Paths, require: Callable[[], None]) -> None:
             if not moved and not entry.name.startswith("."):
                 shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     for name in waiting:
-        os.replace(work / "out" / name, paths.folder / name)
+        _move(work / "out" / name, paths.folder / name)
     require()
     write_atomically(paths.record, (work / RECORD).read_text(encoding="utf-8"))
     write_atomically(paths.manifest, result.text())
+
+
+def _move(source: Path, target: Path) -> None:
+    os.replace(source, target)
 
 
 def is_published(job: Mapping[str, Any], paths: Paths) -> bool:
