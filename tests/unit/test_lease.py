@@ -217,6 +217,28 @@ def test_what_a_job_started_ends_with_it_when_it_is_killed():
     wait_until(lambda: not any(each.is_running() for each in found), 10)
 
 
+POOL = """
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from ptq_dynamics.jobs import processes
+with ProcessPoolExecutor(2, get_context("fork"), processes.end_with_parent) as pool:
+    list(pool.map(str, range(10)))
+    print("started", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_forked_workers_end_with_a_job_that_is_killed():
+    process = Popen([sys.executable, "-c", POOL], stdout=PIPE, text=True)
+    process.stdout.readline()
+    found = psutil.Process(process.pid).children(recursive=True)
+    assert len(found) == 2
+    process.kill()
+    process.wait()
+    wait_until(lambda: not any(each.is_running() for each in found), 10)
+
+
 def test_what_a_command_prints_and_its_status_are_kept():
     from ptq_dynamics.jobs import processes
 

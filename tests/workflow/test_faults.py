@@ -190,6 +190,60 @@ def test_a_signal_to_snakemake_ends_the_build_with_a_line_for_each_job(partial, 
     assert not list((partial.folder / "results").rglob(".lease"))
 
 
+LOSSES = "results/smoke/evaluate/constant-3e-3/seed-100/fp/all"
+
+
+@pytest.fixture
+def measured(built, tmp_path):
+    """A copy with the trunk and its losses."""
+    project = Project.copy(tmp_path / "project", figures="fig04")
+    copy_results(built.folder, project.folder, ["results/smoke/corpus/main", TRUNK, LOSSES])
+    shutil.copytree(built.folder / ".snakemake", project.folder / ".snakemake")
+    return project
+
+
+def test_a_clock_that_was_set_back_stops_no_build(built, measured):
+    """What the job reads is of tomorrow."""
+    tomorrow = time.time() + 24 * 3600
+    for place in ("results/smoke/corpus/main", TRUNK):
+        os.utime(measured.folder / place / "manifest.json", (tomorrow, tomorrow))
+    target = (f"{LOSSES}/manifest.json",)
+    (measured.folder / target[0]).unlink()
+    done = measured.snakemake(targets=target)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+    assert not differing(artifacts(built.folder / LOSSES), artifacts(measured.folder / LOSSES))
+    assert measured.stale(targets=target) == set()
+
+
+CLAIM = """
+import sys, time
+from pathlib import Path
+from ptq_dynamics.jobs import builds
+builds.claim(Path(".snakemake/ptq-dynamics-builds"), [sys.argv[1]], [])
+print("claimed", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_build_of_what_another_builds_says_so_in_one_line(measured):
+    target = (f"{LOSSES}/manifest.json",)
+    command = [sys.executable, "-c", CLAIM, *target]
+    other = Popen(command, cwd=measured.folder, env=measured.variables(), stdout=PIPE, text=True)
+    try:
+        other.stdout.readline()
+        (measured.folder / target[0]).unlink()
+        assert measured.stale(targets=target) == {"evaluate:constant-3e-3,100,fp,all"}
+        done = measured.snakemake(targets=target)
+        said = done.stdout + done.stderr
+        assert done.returncode == 1 and "Traceback" not in said
+        (line,) = [line for line in said.splitlines() if "another build" in line]
+        assert f"another build (process {other.pid}) is at work on {target[0]}; run" in line
+    finally:
+        other.kill()
+    done = measured.snakemake(targets=target)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+
+
 def wait_for(condition, what, patience=120):
     end = time.monotonic() + patience
     while not condition():

@@ -16,6 +16,7 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -25,7 +26,7 @@ from ptq_dynamics.jobs.context import Context, Progress
 from ptq_dynamics.jobs.lease import Lease, held
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import Paths
-from ptq_dynamics.jobs.publish import is_prepared, is_published, prepare, publish
+from ptq_dynamics.jobs.publish import is_prepared, is_published, of_today, prepare, publish
 from ptq_dynamics.jobs.restore import restore
 from ptq_dynamics.jobs.settings import decode
 from ptq_dynamics.problem import Problem
@@ -44,6 +45,7 @@ def execute(job: Mapping[str, Any], *, restoring: bool = False) -> int:
     try:
         paths.folder.mkdir(parents=True, exist_ok=True)
         with held(paths.lease, Progress(label).say, signals.stop) as lease:
+            of_today(chain.from_iterable(job["inputs"].values()))
             if _is_done(job, paths, lease, restoring):
                 return 0
             log = paths.log.open("w", encoding="utf-8")
