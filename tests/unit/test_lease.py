@@ -1,5 +1,6 @@
 """Several processes of one job, signals, and what a job starts: one works, and all end with it."""
 
+import errno
 import os
 import signal
 import sys
@@ -11,7 +12,8 @@ from subprocess import PIPE, Popen
 import psutil
 import pytest
 from ptq_dynamics.jobs import builds, lease, publish
-from ptq_dynamics.jobs.execute import execute
+from ptq_dynamics.jobs.execute import _explain, execute
+from ptq_dynamics.jobs.paths import Paths
 from ptq_dynamics.problem import Problem
 from support import Workspace, artifacts, copy_results, differing, job_file, specification
 
@@ -244,6 +246,21 @@ def test_what_a_command_prints_and_its_status_are_kept():
 
     done = processes.run(["sh", "-c", "echo out; echo err >&2; exit 3"], dict(os.environ))
     assert (done.stdout, done.stderr, done.returncode) == ("out\n", "err\n", 3)
+
+
+# A full disk
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "full"),
+        OSError(errno.EDQUOT, "full"),
+        RuntimeError("I/O error: Disk quota exceeded (os error 122)"),
+    ],
+)
+def test_a_quota_is_as_a_full_disk(tmp_path, error):
+    assert "the disk is full; free some space" in _explain(error, Paths(tmp_path))
 
 
 # Builds

@@ -8,9 +8,9 @@ must be what the manifest says, which stays as it is, so that nothing else is bu
 import os
 import sys
 from collections.abc import Iterable
-from subprocess import PIPE, Popen
+from subprocess import DEVNULL, PIPE
 
-from ptq_dynamics.jobs import record
+from ptq_dynamics.jobs import processes, record
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import MANIFEST, RECORD
 from ptq_dynamics.problem import Problem
@@ -27,8 +27,12 @@ def restore(result: Manifest) -> None:
     command = [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", str(path), "--restore"]
     environment = {**os.environ, **limits, "OMP_NUM_THREADS": threads}
     # It waits for another that makes them, and finds them there.
-    with Popen(command, stderr=PIPE, text=True, env=environment) as process:
+    process = processes.start(command, stdout=DEVNULL, stderr=PIPE, environment=environment)
+    try:
         reason = _relay(process.stderr or ())
+        process.wait()
+    finally:
+        processes.end(process)
     if process.returncode:
         raise Problem(
             f"the dropped files of {result.folder} could not be made again: {reason}; to make "
