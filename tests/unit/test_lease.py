@@ -15,6 +15,7 @@ from ptq_dynamics.jobs import builds, lease, publish
 from ptq_dynamics.jobs.execute import _explain, execute
 from ptq_dynamics.jobs.paths import Paths
 from ptq_dynamics.problem import Problem
+from ptq_dynamics.trajectories import train
 from support import Workspace, artifacts, copy_results, differing, job_file, specification
 
 HOLD = """
@@ -145,6 +146,26 @@ def test_a_kill_while_files_are_published_computes_nothing_again(
     with chdir(here.folder):
         assert execute(specification(job)) == 0, capsys.readouterr().err
     assert not differing(artifacts(trunk.folder), artifacts(here.folder / job.folder))
+
+
+@pytest.mark.slow
+def test_resuming_keeps_the_checkpoint_that_shows_how_far_a_run_has_come(here, monkeypatch):
+    job, update = here.plan.trajectories.train("trunk"), train.Trainer.update
+
+    def stops(trainer, batch):
+        if trainer.step == 12:
+            raise KeyboardInterrupt
+        return update(trainer, batch)
+
+    monkeypatch.setattr(train.Pace, "state_is_due", lambda _: True)
+    monkeypatch.setattr(train.Trainer, "update", stops)
+    numbers = []
+    for _ in range(2):
+        assert here.attempt(job) == 1
+        (work,) = (here.folder / job.folder).glob(".work-*/out")
+        kept = ("step-0000012", "state-0000012.safetensors")
+        numbers.append([(work / name).stat().st_ino for name in kept])
+    assert numbers[0] == numbers[1]
 
 
 # Signals

@@ -76,27 +76,36 @@ def test_a_build_that_is_killed_at_random_ends_with_the_bytes_of_an_undisturbed_
     print(f"CHAOS_SEED={seed}", flush=True)
     moments = random.Random(seed)
     project = Project.copy(tmp_path / "project", figures="fig04")
-    killed = []
-    while True:
-        process = start(project)
-        kind = KINDS[(seed + len(killed)) % len(KINDS)] if len(killed) < KILLS else None
-        if kind is not None and is_under_way(project, process, moments):
-            kind(process, moments)
-            killed.append(kind.__name__)
-            print(f"{len(killed)} of {KILLS}: {killed[-1]}", flush=True)
-            continue
-        status = process.wait(PATIENCE)
-        said = (project.folder / "said.txt").read_text()
-        assert status == 0, f"seed {seed}, after {killed}: {said[-3000:]}"
-        for place in PLACES:
-            wanted, found = (artifacts(each.folder / place) for each in (built, project))
-            wanted = {name: data for name, data in wanted.items() if name in found}
-            changed = differing(wanted, found)
-            assert found and not changed, f"seed {seed}, after {killed}: {changed[:5]}"
-        if len(killed) == KILLS:
-            break
-        for place in PLACES:
-            shutil.rmtree(project.folder / place)
+    killed, processes = [], []
+    try:
+        while True:
+            process = start(project)
+            processes.append(process)
+            kind = KINDS[(seed + len(killed)) % len(KINDS)] if len(killed) < KILLS else None
+            if kind is not None and is_under_way(project, process, moments):
+                kind(process, moments)
+                killed.append(kind.__name__)
+                print(f"{len(killed)} of {KILLS}: {killed[-1]}", flush=True)
+                continue
+            status = process.wait(PATIENCE)
+            said = (project.folder / "said.txt").read_text()
+            assert status == 0, f"seed {seed}, after {killed}: {said[-3000:]}"
+            compare(built, project, f"seed {seed}, after {killed}")
+            if len(killed) == KILLS:
+                break
+            for place in PLACES:
+                shutil.rmtree(project.folder / place)
+    finally:
+        if processes[-1].poll() is None:
+            whole_group(processes[-1], moments)
+
+
+def compare(built, project, when):
+    for place in PLACES:
+        wanted, found = (artifacts(each.folder / place) for each in (built, project))
+        wanted = {name: data for name, data in wanted.items() if name in found}
+        changed = differing(wanted, found)
+        assert found and not changed, f"{when}: {changed[:5]}"
 
 
 def is_under_way(project, process, moments):
@@ -111,4 +120,9 @@ def is_under_way(project, process, moments):
 
 
 def manifests(project):
-    return len(list((project.folder / "results").rglob("manifest.json")))
+    """How many results are there; work folders come and go."""
+    count = 0
+    for _, folders, files in os.walk(project.folder / "results"):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        count += "manifest.json" in files
+    return count

@@ -23,7 +23,7 @@ def environment(project):
 
 def test_make_builds_in_a_folder_with_spaces_without_git_and_home(built, tmp_path):
     """Of all figures of scale smoke one is drawn anew."""
-    project = Project.copy(tmp_path / "a copy {of it}")
+    project = Project.copy(tmp_path / "a copy of it")
     shutil.copy2(ROOT / "Makefile", project.folder)
     for name in ("results", "figures", ".snakemake"):
         shutil.copytree(built.folder / name, project.folder / name)

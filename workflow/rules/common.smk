@@ -43,8 +43,7 @@ except Problem as problem:
 # Jobs run this code too: in the environment that Snakemake runs in, activated or not, or in the one
 # that it makes for them, which leaves PYTHONPATH out.
 if USES_CONDA:
-    sources = shlex.quote(str(checkout.SOURCES)).replace("{", "{{").replace("}", "}}")
-    shell.prefix(f"export PYTHONPATH={sources}; ")
+    shell.prefix(f"export PYTHONPATH={shlex.quote(str(checkout.SOURCES))}; ")
 else:
     os.environ.update(checkout.environment())
 

@@ -32,15 +32,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     os.environ.update(QUIET)
     label = f"{job['stage']} {job['name']}"
-    # The warm process's child has its time first.
-    with signals.ending(label, 2 * signals.GRACE):
-        status = delegate(job, chosen.restore)
-    if status is not None:
-        return status
-    with signals.ending(label):
-        from ptq_dynamics.jobs.execute import execute
+    try:
+        # The warm process's child has its time first.
+        with signals.ending(label, 2 * signals.GRACE):
+            status = delegate(job, chosen.restore)
+        if status is not None:
+            return status
+        with signals.ending(label):
+            from ptq_dynamics.jobs.execute import execute
 
-        return execute(job, restoring=chosen.restore)
+            return execute(job, restoring=chosen.restore)
+    except KeyboardInterrupt:
+        signals.complain(label)
+        return 1
 
 
 def _specification(file: Path) -> Mapping[str, Any]:

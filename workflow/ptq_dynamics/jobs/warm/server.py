@@ -76,20 +76,21 @@ def _ended(descriptor: int) -> bool:
 
 def _serve_one(connection: socket.socket) -> NoReturn:
     """Run the job of a connection and end this child, whatever its client does."""
-    status = 1
+    status, label = 1, "job"
     try:
         request = _request(connection)
-        job = request["job"]
-        with signals.ending(f"{job['stage']} {job['name']}"):
+        label = f"{request['job']['stage']} {request['job']['name']}"
+        with signals.ending(label):
             connection.sendall(f"{os.getpid()}\n".encode())
             threading.Thread(target=_end_with_client, args=(connection,), daemon=True).start()
             threads = os.environ.get("OMP_NUM_THREADS")
             if threads and "torch" in sys.modules:
                 sys.modules["torch"].set_num_threads(int(threads))
-            status = execute(job, restoring=request["restoring"])
-    except (OSError, ValueError, KeyError, KeyboardInterrupt):
-        # The client left before it had said what is to be done.
-        status = 1
+            status = execute(request["job"], restoring=request["restoring"])
+    except KeyboardInterrupt:
+        signals.complain(label)
+    except (OSError, ValueError, KeyError):
+        pass  # the client left before it had said what is to be done
     finally:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
