@@ -3,13 +3,20 @@ SCALE ?= laptop
 FIGURES ?= all
 PYTHON ?= python3
 WORKERS ?= 2
+KILLS ?= 30
 VENV := .venv
 SNAKEMAKE := $(VENV)/bin/snakemake
 INSTALLED := $(VENV)/.installed
 # Files of tests side by side; a file's tests share what they build.
 PYTEST := $(VENV)/bin/pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: help figures test test-fast unit lint backends bench unlock clean
+# Snakemake keeps a cache in the home directory, which may be read-only.
+ifneq ($(shell test -w "$$HOME" && echo yes),yes)
+export XDG_CACHE_HOME ?= $(CURDIR)/.snakemake/cache
+export MPLCONFIGDIR ?= $(CURDIR)/.snakemake/cache/matplotlib
+endif
+
+.PHONY: help figures test test-fast unit lint backends bench chaos clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -39,8 +46,8 @@ backends: $(INSTALLED)  ## install GPTQModel and AutoGPTQ, and compare them with
 bench: $(INSTALLED)  ## measure training, quantization, evaluation, planning and overhead
 	@$(VENV)/bin/python -m ptq_dynamics.bench --scale $(SCALE)
 
-unlock: $(INSTALLED)  ## after a killed build: remove Snakemake's lock
-	@$(SNAKEMAKE) --unlock
+chaos: $(INSTALLED)  ## 30 random kills of builds, each followed by the same command (KILLS=30)
+	@CHAOS_KILLS=$(KILLS) $(VENV)/bin/pytest tests/workflow/test_chaos.py -s
 
 clean:  ## remove everything built at SCALE
 	rm -rf results/$(SCALE) figures/$(SCALE)

@@ -39,7 +39,7 @@ MAY_USE = {
     },
 }
 # What rooms of stages may use of the engine, so that it never shapes a result.
-OF_THE_ENGINE = {"context", "manifest"}
+OF_THE_ENGINE = {"context", "manifest", "processes"}
 STAGES = {"corpus", "trajectories", "measure", "quantize", "geometry", "figures"}
 
 

@@ -5,7 +5,9 @@ import json
 import os
 import shutil
 import signal
+import socket
 import sys
+import tempfile
 import time
 from contextlib import chdir
 from pathlib import Path
@@ -532,6 +534,42 @@ def test_a_job_that_is_killed_in_the_warm_process_is_one_line(mortal, here):
     assert client_.returncode == 1
     assert line.startswith("error: trajectories.train trunk seed 100: its process was killed")
     assert visible(here.folder / spec["folder"]) == {}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_job_of_the_warm_process_in_one_line(warm, here, number):
+    client_, spec = start_long_job(here)
+    client_.send_signal(number)
+    said = client_.communicate(timeout=20)[1]
+    assert client_.returncode == 1
+    assert one_error(said).endswith("interrupted; run the same command again to go on")
+    wait_until(lambda: not children(warm), "the job goes on")
+    assert visible(here.folder / spec["folder"]) == {}
+
+
+@pytest.mark.parametrize("sent", [b"", b"!", b"{"])
+def test_the_warm_process_survives_a_client_that_leaves(warm, here, sent):
+    address = os.environ[client.VARIABLE]
+    for _ in range(3):
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(address)
+            connection.sendall(sent)
+    wait_until(lambda: not children(warm), "a child stays")
+    assert os.path.exists(address) and warm.poll() is None
+    job = here.plan.losses.evaluate("trunk", "fp", "all")
+    with chdir(here.folder):
+        assert client.delegate(specification(job)) == 1, "nobody serves"
+
+
+def test_where_the_path_of_a_socket_is_too_long_there_is_no_warm_process(tmp_path, monkeypatch):
+    folder = tmp_path / ("long" * 25)
+    folder.mkdir()
+    monkeypatch.setenv(client.VARIABLE, "")
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    known = list(launch._servers)
+    launch.start()
+    assert launch._servers == known and os.environ[client.VARIABLE] == ""
+    assert not list(folder.iterdir())
 
 
 def test_a_problem_in_the_warm_process_is_a_status_and_one_line(warm, here, capfd):

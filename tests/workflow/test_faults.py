@@ -10,8 +10,8 @@ from subprocess import DEVNULL, PIPE, Popen
 
 import pytest
 from project import SNAKEMAKE, Project, recorded_job, run_job
-from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.paths import Paths
+from ptq_dynamics.jobs.signals import INTERRUPTED
 from support import artifacts, copy_results, differing, job_file, visible
 
 TRUNK = "results/smoke/train/constant-3e-3/seed-100"
@@ -157,11 +157,6 @@ def test_an_interrupt_is_one_line(built, alone):
 # Snakemake that is killed
 
 
-def group_of(process):
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
 @pytest.fixture(scope="module")
 def partial(built, tmp_path_factory):
     """A copy with the first half of the graph built: its trunk, but none of what follows."""
@@ -171,44 +166,89 @@ def partial(built, tmp_path_factory):
     return project
 
 
-def test_a_killed_build_is_unlocked_and_goes_on_to_the_same_results(built, partial, seed):
-    moments = random.Random(seed)
-    finished = partial.folder / "results/smoke"
-    for _ in range(2):
-        process = Popen(
-            partial.command(targets=("fig04",)),
-            cwd=partial.folder,
-            env=partial.variables(),
-            stdout=DEVNULL,
-            stderr=DEVNULL,
-            start_new_session=True,
-        )
-        known = len(list(finished.rglob("manifest.json")))
-        end = time.monotonic() + 120
-        while process.poll() is None and len(list(finished.rglob("manifest.json"))) < known + 2:
-            assert time.monotonic() < end, "the build does not begin"
-            time.sleep(0.05)
-        time.sleep(moments.uniform(0, 1.5))
-        group_of(process)
-        for path in finished.rglob("manifest.json"):
-            found = manifest.read(path)
-            for name in found.files:
-                found.file(name)
-        locked = partial.snakemake(targets=("fig04",))
-        assert locked.returncode == 1
-        assert "lock" in (locked.stdout + locked.stderr).lower()
-        unlocked = partial.process([SNAKEMAKE, "--unlock", "--config", "scale=smoke"])
-        assert unlocked.returncode == 0, unlocked.stderr[-1000:]
-    done = partial.snakemake(targets=("fig04",))
-    assert done.returncode == 0, f"seed {seed}: {(done.stdout + done.stderr)[-3000:]}"
-    for place in ("figures/smoke", "results/smoke"):
-        here = artifacts(partial.folder / place)
-        there = {
-            name: data for name, data in artifacts(built.folder / place).items() if name in here
-        }
-        assert here.keys() == there.keys()
-        assert not differing(here, there), f"seed {seed}"
-    assert "fig04.pdf" in artifacts(partial.folder / "figures/smoke")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_snakemake_ends_the_build_with_a_line_for_each_job(partial, number):
+    """Jobs that the warm process runs, or plain ones, as it comes."""
+    process = Popen(
+        partial.command(targets=("fig04",)),
+        cwd=partial.folder,
+        env=partial.variables(),
+        stdout=DEVNULL,
+        stderr=PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    wait_for(lambda: list((partial.folder / "results").rglob(".lease")), "no job begins")
+    process.send_signal(number)
+    said = process.communicate(timeout=40)[1]
+    assert process.returncode == 1
+    _, _, after = said.partition("the build is interrupted; run the same command again to go on\n")
+    errors = [line for line in after.splitlines() if line.startswith("error: ")]
+    assert errors and all(line.endswith(INTERRUPTED) for line in errors), said[-2000:]
+    assert len(errors) == len(set(errors)) <= os.cpu_count()
+    assert "Traceback" not in said and "Exception" not in said
+    assert not list((partial.folder / "results").rglob(".lease"))
+
+
+LOSSES = "results/smoke/evaluate/constant-3e-3/seed-100/fp/all"
+
+
+@pytest.fixture
+def measured(built, tmp_path):
+    """A copy with the trunk and its losses."""
+    project = Project.copy(tmp_path / "project", figures="fig04")
+    copy_results(built.folder, project.folder, ["results/smoke/corpus/main", TRUNK, LOSSES])
+    shutil.copytree(built.folder / ".snakemake", project.folder / ".snakemake")
+    return project
+
+
+def test_a_clock_that_was_set_back_stops_no_build(built, measured):
+    """What the job reads is of tomorrow."""
+    tomorrow = time.time() + 24 * 3600
+    for place in ("results/smoke/corpus/main", TRUNK):
+        os.utime(measured.folder / place / "manifest.json", (tomorrow, tomorrow))
+    target = (f"{LOSSES}/manifest.json",)
+    (measured.folder / target[0]).unlink()
+    done = measured.snakemake(targets=target)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+    assert not differing(artifacts(built.folder / LOSSES), artifacts(measured.folder / LOSSES))
+    assert measured.stale(targets=target) == set()
+
+
+CLAIM = """
+import sys, time
+from pathlib import Path
+from ptq_dynamics.jobs import builds
+builds.claim(Path(".snakemake/ptq-dynamics-builds"), [sys.argv[1]], [])
+print("claimed", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_build_of_what_another_builds_says_so_in_one_line(measured):
+    target = (f"{LOSSES}/manifest.json",)
+    command = [sys.executable, "-c", CLAIM, *target]
+    other = Popen(command, cwd=measured.folder, env=measured.variables(), stdout=PIPE, text=True)
+    try:
+        other.stdout.readline()
+        (measured.folder / target[0]).unlink()
+        assert measured.stale(targets=target) == {"evaluate:constant-3e-3,100,fp,all"}
+        done = measured.snakemake(targets=target)
+        said = done.stdout + done.stderr
+        assert done.returncode == 1 and "Traceback" not in said
+        (line,) = [line for line in said.splitlines() if "another build" in line]
+        assert f"another build (process {other.pid}) is at work on {target[0]}; run" in line
+    finally:
+        other.kill()
+    done = measured.snakemake(targets=target)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+
+
+def wait_for(condition, what, patience=120):
+    end = time.monotonic() + patience
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.01)
 
 
 def test_the_warm_process_ends_with_the_snakemake_that_was_killed(partial):
@@ -234,7 +274,6 @@ def test_the_warm_process_ends_with_the_snakemake_that_was_killed(partial):
     while os.path.exists(f"/proc/{server}"):
         assert time.monotonic() < end, "the warm process outlives Snakemake"
         time.sleep(0.1)
-    partial.process([SNAKEMAKE, "--unlock", "--config", "scale=smoke"])
 
 
 def warm_server_of(parent):

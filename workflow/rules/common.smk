@@ -16,7 +16,7 @@ if HERE.is_dir():
     sys.path.insert(0, str(HERE))
 
 from ptq_dynamics.config import load
-from ptq_dynamics.jobs import checkout
+from ptq_dynamics.jobs import builds, checkout
 from ptq_dynamics.jobs.handover import Handover
 from ptq_dynamics.jobs.paths import Paths
 from ptq_dynamics.jobs.warm.launch import start as start_warm
@@ -61,7 +61,16 @@ RUN = "python -m ptq_dynamics.jobs.run --job {params.job}"
 def prepare():
     """Get ready for the jobs that are about to run."""
     jobs = list(workflow.dag.needrun_jobs())
-    handover.write(job.params.get("job") for job in jobs)
+    try:
+        builds.claim(
+            Path(".snakemake/ptq-dynamics-builds"),
+            chain.from_iterable(job.output for job in jobs),
+            chain.from_iterable(job.input for job in jobs),
+        )
+        handover.write(job.params.get("job") for job in jobs)
+    except (Problem, OSError) as problem:
+        raise WorkflowError(str(problem)) from None
+    builds.pass_signals_on()
     if plan.site.config.scale.warm and not USES_CONDA:
         # It takes as long to get ready as a few jobs to import what they need.
         if len(jobs) > 2 * workflow.cores:

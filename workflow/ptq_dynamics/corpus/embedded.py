@@ -26,6 +26,7 @@ from transformers import PreTrainedTokenizerFast
 
 from ptq_dynamics.corpus import splits
 from ptq_dynamics.corpus.settings import HELD_OUT, SPLITS, EmbeddedSettings, Split
+from ptq_dynamics.jobs import processes
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.problem import Problem
 
@@ -67,7 +68,8 @@ def collect(packages: Sequence[str], source_code: bool, shortest: int) -> list[s
     if workers == 1:
         found = [read(file) for file in files]
     else:
-        with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
+        context = get_context("fork")
+        with ProcessPoolExecutor(workers, context, processes.end_with_parent) as pool:
             found = list(pool.map(read, files, chunksize=16))
     distinct = {text for texts in found for text in texts if len(text) >= shortest}
     return sorted(distinct, key=lambda text: hashlib.sha256(text.encode()).digest())

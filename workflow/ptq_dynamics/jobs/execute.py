@@ -1,8 +1,8 @@
 """Execute one job: the only place where results come into being.
 
 It takes the code it was planned with, checks the inputs, lets the stage write into a hidden work
-folder, and publishes the result: files first, then the record, the manifest last. What is
-interrupted before the manifest is written leaves no manifest, and so no result.
+folder, and publishes the result, all under a lease on the folder. What is interrupted before the
+manifest is written leaves no manifest, and so no result.
 """
 
 import contextlib
@@ -16,17 +16,22 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
-from ptq_dynamics.content import canonical, write_atomically
-from ptq_dynamics.jobs import checkout, fingerprint, manifest, record
+from ptq_dynamics.content import canonical
+from ptq_dynamics.jobs import checkout, fingerprint, manifest, record, signals
 from ptq_dynamics.jobs.context import Context, Progress
+from ptq_dynamics.jobs.lease import Lease, held
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import Paths
+from ptq_dynamics.jobs.publish import is_prepared, is_published, of_today, prepare, publish
 from ptq_dynamics.jobs.restore import restore
 from ptq_dynamics.jobs.settings import decode
 from ptq_dynamics.problem import Problem
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def execute(job: Mapping[str, Any], *, restoring: bool = False) -> int:
@@ -39,11 +44,16 @@ def execute(job: Mapping[str, Any], *, restoring: bool = False) -> int:
     log: TextIO | None = None
     try:
         paths.folder.mkdir(parents=True, exist_ok=True)
-        log = paths.log.open("w", encoding="utf-8")
-        _build(job, paths, Progress(label, log), restoring)
+        with held(paths.lease, Progress(label).say, signals.stop) as lease:
+            of_today(chain.from_iterable(job["inputs"].values()))
+            if _is_done(job, paths, lease, restoring):
+                return 0
+            log = paths.log.open("w", encoding="utf-8")
+            _build(job, paths, Progress(label, log), lease, restoring)
         return 0
     except (Exception, KeyboardInterrupt) as error:
         message = _explain(error, paths)
+        signals.answer()
         # A full disk may take neither the traceback nor the line.
         with contextlib.suppress(OSError):
             if log is not None and not isinstance(error, Problem | KeyboardInterrupt):
@@ -56,21 +66,30 @@ def execute(job: Mapping[str, Any], *, restoring: bool = False) -> int:
                 log.close()
 
 
+def _is_done(job: Mapping[str, Any], paths: Paths, lease: Lease, restoring: bool) -> bool:
+    """Whether another process has just done the job."""
+    if restoring:
+        return manifest.read(paths.manifest).state == "present"
+    return lease.waited and is_published(job, paths)
+
+
 def _explain(error: BaseException, paths: Paths) -> str:
     if isinstance(error, Problem):
         return f"{error} (log: {paths.log})"
     if isinstance(error, KeyboardInterrupt):
-        return "interrupted; run the same command again to go on"
+        return signals.INTERRUPTED
     if _is_full_disk(error):
-        return f"the disk is full; free some space (see {paths.folder}) and run the command again"
+        where = f"see {paths.folder}; it may be a quota"
+        return f"the disk is full; free some space ({where}) and run the command again"
     return f"{type(error).__name__}: {error} (traceback in {paths.log})"
 
 
 def _is_full_disk(error: BaseException) -> bool:
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if isinstance(error, OSError) and error.errno in FULL:
         return True
     # Errors of copytree and of safetensors hold the system's error in their text alone.
-    return any(sign in str(error) for sign in (os.strerror(errno.ENOSPC), "os error 28"))
+    signs = [text for n in FULL for text in (os.strerror(n), f"os error {n})")]
+    return any(sign in str(error) for sign in signs)
 
 
 def _complain(message: str, log: TextIO | None = None) -> None:
@@ -80,7 +99,9 @@ def _complain(message: str, log: TextIO | None = None) -> None:
             print(line, file=stream, flush=True)
 
 
-def _build(job: Mapping[str, Any], paths: Paths, progress: Progress, restoring: bool) -> None:
+def _build(
+    job: Mapping[str, Any], paths: Paths, progress: Progress, lease: Lease, restoring: bool
+) -> None:
     started = datetime.datetime.now(datetime.UTC)
     clock = time.monotonic()
     checkout.check(Path())
@@ -92,25 +113,27 @@ def _build(job: Mapping[str, Any], paths: Paths, progress: Progress, restoring: 
     work = paths.work(_identity(job, inputs))
     out, scratch = work / "out", work / "scratch"
     stage = importlib.import_module(f"ptq_dynamics.{job['stage']}")
-    if not getattr(stage, "RESUMABLE", False):
-        shutil.rmtree(work, ignore_errors=True)
-    _remove_work_folders(paths, keep=work)
-    out.mkdir(parents=True, exist_ok=True)
-    scratch.mkdir(exist_ok=True)
-    settings = decode(stage.run, job["settings"])
-    context = Context(job["name"], settings, inputs, out, scratch, progress)
-    facts = stage.run(context)
-    result = manifest.describe(out, paths.manifest, facts)
-    seconds = time.monotonic() - clock
-    if restoring:
-        _give_back(result, out)
-    else:
-        _publish(result, out, paths)
-        account = record.describe(job, inputs, result, started, seconds)
-        write_atomically(paths.record, account.text())
-        write_atomically(paths.manifest, result.text())
+    if restoring or not is_prepared(work, paths):
+        if not getattr(stage, "RESUMABLE", False):
+            shutil.rmtree(work, ignore_errors=True)
+        _remove_work_folders(paths, keep=work)
+        out.mkdir(parents=True, exist_ok=True)
+        scratch.mkdir(exist_ok=True)
+        settings = decode(stage.run, job["settings"])
+        context = Context(job["name"], settings, inputs, out, scratch, progress)
+        facts = stage.run(context)
+        result = manifest.describe(out, paths.manifest, facts)
+        seconds = time.monotonic() - clock
+        if restoring:
+            lease.require()
+            _give_back(result, out)
+        else:
+            account = record.describe(job, inputs, result, started, seconds)
+            prepare(work, result, account.text())
+    if not restoring:
+        publish(work, paths, lease.require)
     _remove_work_folders(paths)
-    progress.say(f"done in {seconds:.1f} s")
+    progress.say(f"done in {time.monotonic() - clock:.1f} s")
 
 
 def _take_code(job: Mapping[str, Any]) -> None:
@@ -126,16 +149,6 @@ def _identity(job: Mapping[str, Any], inputs: Mapping[str, list[Manifest]]) -> s
     """Hex digest of all that the result depends on; names the state of an interrupted job."""
     digests = {label: [m.digest() for m in group] for label, group in inputs.items()}
     return hashlib.sha256(canonical([job, digests]).encode()).hexdigest()
-
-
-def _publish(result: Manifest, out: Path, paths: Paths) -> None:
-    """Move the result's files to their place, after removing those of an earlier result."""
-    if paths.owns_folder:
-        for entry in paths.folder.iterdir():
-            if not entry.name.startswith("."):
-                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-    for name in sorted({file.split("/")[0] for file in result.files}):
-        os.replace(out / name, paths.folder / name)
 
 
 def _give_back(result: Manifest, out: Path) -> None:

@@ -53,6 +53,11 @@ class Paths:
         return self.folder / f".{self._prefix}log"
 
     @property
+    def lease(self) -> Path:
+        """Held by the process that makes the result."""
+        return self.folder / f".{self._prefix}lease"
+
+    @property
     def published(self) -> list[str]:
         """Manifest and record, which every job publishes."""
         return [str(self.manifest), str(self.record)]

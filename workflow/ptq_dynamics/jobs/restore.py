@@ -5,13 +5,12 @@ the record runs once more, in a process of its own and with as many threads as t
 must be what the manifest says, which stays as it is, so that nothing else is built again.
 """
 
-import fcntl
 import os
 import sys
 from collections.abc import Iterable
-from subprocess import PIPE, Popen
+from subprocess import DEVNULL, PIPE
 
-from ptq_dynamics.jobs import record
+from ptq_dynamics.jobs import processes, record
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import MANIFEST, RECORD
 from ptq_dynamics.problem import Problem
@@ -22,23 +21,23 @@ def restore(result: Manifest) -> None:
 
     Raises `Problem` when they cannot be made, or come out different.
     """
-    lock = result.path.with_name(f".{result.path.name}.lock")
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        if result.state == "present":
-            return
-        path = result.path.with_name(result.path.name.replace(MANIFEST, RECORD))
-        threads = str(record.read(path).threads)
-        limits = {name: threads for name in os.environ if name.endswith("_NUM_THREADS")}
-        command = [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", str(path), "--restore"]
-        environment = {**os.environ, **limits, "OMP_NUM_THREADS": threads}
-        with Popen(command, stderr=PIPE, text=True, env=environment) as process:
-            reason = _relay(process.stderr or ())
-        if process.returncode:
-            raise Problem(
-                f"the dropped files of {result.folder} could not be made again: {reason}; to make "
-                f"all of it anew, rm {result.path} and build again"
-            )
+    path = result.path.with_name(result.path.name.replace(MANIFEST, RECORD))
+    threads = str(record.read(path).threads)
+    limits = {name: threads for name in os.environ if name.endswith("_NUM_THREADS")}
+    command = [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", str(path), "--restore"]
+    environment = {**os.environ, **limits, "OMP_NUM_THREADS": threads}
+    # It waits for another that makes them, and finds them there.
+    process = processes.start(command, stdout=DEVNULL, stderr=PIPE, environment=environment)
+    try:
+        reason = _relay(process.stderr or ())
+        process.wait()
+    finally:
+        processes.end(process)
+    if process.returncode:
+        raise Problem(
+            f"the dropped files of {result.folder} could not be made again: {reason}; to make "
+            f"all of it anew, rm {result.path} and build again"
+        )
 
 
 def _relay(lines: Iterable[str]) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ptq_dynamics.jobs import signals
 from ptq_dynamics.jobs.quiet import QUIET
 from ptq_dynamics.jobs.warm.client import delegate
 
@@ -30,12 +31,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {file} is no job: {_explain(error)}", file=sys.stderr)
         return 1
     os.environ.update(QUIET)
-    status = delegate(job, chosen.restore)
-    if status is not None:
-        return status
-    from ptq_dynamics.jobs.execute import execute
+    label = f"{job['stage']} {job['name']}"
+    try:
+        # The warm process's child has its time first.
+        with signals.ending(label, 2 * signals.GRACE):
+            status = delegate(job, chosen.restore)
+        if status is not None:
+            return status
+        with signals.ending(label):
+            from ptq_dynamics.jobs.execute import execute
 
-    return execute(job, restoring=chosen.restore)
+            return execute(job, restoring=chosen.restore)
+    except KeyboardInterrupt:
+        signals.complain(label)
+        return 1
 
 
 def _specification(file: Path) -> Mapping[str, Any]:

@@ -2,12 +2,12 @@
 
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ptq_dynamics.jobs import processes
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.problem import Problem
@@ -50,7 +50,7 @@ def _call(
 ) -> str:
     # A PYTHONPATH of the main environment would hide the packages of this one.
     variables = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | dict(options)
-    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    done = processes.run(command, variables)
     if context.progress.log is not None:
         context.progress.log.write(done.stderr)
     if done.returncode:

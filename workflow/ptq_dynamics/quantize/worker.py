@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from ptq_dynamics import models
+from ptq_dynamics.jobs import processes
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.packed import Grid
 from ptq_dynamics.problem import Problem
@@ -105,21 +106,24 @@ def _run(targets: Mapping[Path, Path], context: Context[QuantizeSettings[Foreign
     request.write_text(json.dumps(content))
     interpreter = environment.python(context.input("environment")).absolute()
     # GPTQModel leaves logs where it runs.
-    process = subprocess.Popen(
+    process = processes.start(
         [str(interpreter), str(script), str(request.resolve())],
-        cwd=context.scratch,
+        folder=context.scratch,
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
-        text=True,
     )
     assert process.stderr is not None
     complaint = ""
-    for line in process.stderr:
-        if context.progress.log is not None:
-            context.progress.log.write(line)
-        if line.startswith("error: "):
-            complaint = line.removeprefix("error: ").strip()
-    if process.wait():
+    try:
+        for line in process.stderr:
+            if context.progress.log is not None:
+                context.progress.log.write(line)
+            if line.startswith("error: "):
+                complaint = line.removeprefix("error: ").strip()
+        process.wait()
+    finally:
+        processes.end(process)
+    if process.returncode:
         raise Problem(
             complaint or f"the worker ended with status {process.returncode}; see the log"
         )

@@ -197,12 +197,16 @@ class Trainer:
 
     def save_due(self, loss: Tensor | None = None) -> None:
         """Save what is due at this step."""
-        if self.step in self._due_checkpoints:
+        # Before the first update, what is there was found whole and shows how far the run has come.
+        if self.step in self._due_checkpoints and not self._is_kept(step_id(self.step), loss):
             if loss is not None:
                 self.require_finite(loss)
             self._save_checkpoint()
-        if self.step in self._due_states:
+        if self.step in self._due_states and not self._is_kept(state_name(self.step), loss):
             self.save(self.out / state_name(self.step))
+
+    def _is_kept(self, name: str, loss: Tensor | None) -> bool:
+        return loss is None and (self.out / name).exists()
 
     def _save_checkpoint(self) -> None:
         folder = self.out / step_id(self.step)

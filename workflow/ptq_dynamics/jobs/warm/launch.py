@@ -12,14 +12,29 @@ from ptq_dynamics.jobs.warm.client import VARIABLE
 # glibc otherwise gives each step's large tensors back to the system and asks for them again.
 ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
 
+LONGEST = 103  # bytes of a socket's path, on the strictest of systems
+
 _servers: list[Popen[bytes]] = []
 
 
 def start() -> None:
-    """Start a server for this process and its children; it ends when this process ends."""
-    folder = Path(tempfile.mkdtemp(prefix="ptq-dynamics-"))
-    command = [sys.executable, "-m", "ptq_dynamics.jobs.warm.server", str(folder / "socket")]
-    # The pipe stays open until the kernel closes it with this process, whatever ends it.
+    """Start a server for this process and its children; it ends when this process ends.
+
+    Where there can be none, for want of a folder or with a path too long for a socket, jobs start
+    by themselves.
+    """
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="ptq-dynamics-"))
+    except OSError:
+        return
+    socket = folder / "socket"
+    if len(os.fsencode(socket.with_suffix(".unheard"))) > LONGEST:
+        folder.rmdir()
+        return
+    command = [sys.executable, "-m", "ptq_dynamics.jobs.warm.server", str(socket)]
     environment = {**os.environ, **ALLOCATOR, **checkout.environment()}
-    _servers.append(Popen(command, stdin=PIPE, env=environment))
-    os.environ[VARIABLE] = str(folder / "socket")
+    # The pipe stays open until the kernel closes it with this process, whatever ends it. Jobs get
+    # the signals of a terminal from those who wait for them.
+    server = Popen(command, stdin=PIPE, env=environment, start_new_session=True)
+    _servers.append(server)
+    os.environ[VARIABLE] = str(socket)

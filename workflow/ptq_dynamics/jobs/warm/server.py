@@ -18,8 +18,9 @@ import socket
 import sys
 import threading
 from pathlib import Path
+from typing import Any, NoReturn
 
-from ptq_dynamics.jobs import fingerprint
+from ptq_dynamics.jobs import fingerprint, signals
 from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.jobs.quiet import QUIET
 
@@ -55,7 +56,7 @@ def serve(address: Path) -> None:
                 continue
             if os.fork() == 0:
                 listener.close()
-                os._exit(_serve_one(connection))
+                _serve_one(connection)
             connection.close()
     finally:
         _remove(address)
@@ -73,31 +74,45 @@ def _ended(descriptor: int) -> bool:
         return False
 
 
-def _serve_one(connection: socket.socket) -> int:
+def _serve_one(connection: socket.socket) -> NoReturn:
+    """Run the job of a connection and end this child, whatever its client does."""
+    status, label = 1, "job"
+    try:
+        request = _request(connection)
+        label = f"{request['job']['stage']} {request['job']['name']}"
+        with signals.ending(label):
+            connection.sendall(f"{os.getpid()}\n".encode())
+            threading.Thread(target=_end_with_client, args=(connection,), daemon=True).start()
+            threads = os.environ.get("OMP_NUM_THREADS")
+            if threads and "torch" in sys.modules:
+                sys.modules["torch"].set_num_threads(int(threads))
+            status = execute(request["job"], restoring=request["restoring"])
+    except KeyboardInterrupt:
+        signals.complain(label)
+    except (OSError, ValueError, KeyError):
+        pass  # the client left before it had said what is to be done
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        with contextlib.suppress(OSError):
+            connection.sendall(f"{status}\n".encode())
+        os._exit(status)
+
+
+def _request(connection: socket.socket) -> dict[str, Any]:
+    """What the client asks for, in whose environment and folder this process is from now on."""
     connection.setblocking(True)
     _, descriptors, _, _ = socket.recv_fds(connection, 1, 2)
     for target, descriptor in enumerate(descriptors, start=1):
         os.dup2(descriptor, target)
         os.close(descriptor)
-    request = json.loads(b"".join(iter(lambda: connection.recv(65536), b"")))
+    request: dict[str, Any] = json.loads(b"".join(iter(lambda: connection.recv(65536), b"")))
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["directory"])
-    threading.Thread(target=_end_with_client, args=(connection,), daemon=True).start()
-    status = 1
-    try:
-        threads = os.environ.get("OMP_NUM_THREADS")
-        if threads and "torch" in sys.modules:
-            sys.modules["torch"].set_num_threads(int(threads))
-        status = execute(request["job"], restoring=request["restoring"])
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        with contextlib.suppress(OSError):
-            connection.sendall(str(status).encode())
-    return status
+    return request
 
 
 def _end_with_client(connection: socket.socket) -> None:

@@ -1,0 +1,128 @@
+"""Random kills of a build, each followed by the same command alone.
+
+Kills Snakemake, one of its jobs, or all of the group at random moments; the next start has to go
+on, whatever still lives, and what comes out has to be equal to an undisturbed build. Here a few
+kills; `make chaos` does 30. CHAOS_SEED=N gives the moments of a failed test again.
+"""
+
+import os
+import random
+import shutil
+import signal
+import time
+from subprocess import STDOUT, Popen
+
+import psutil
+from project import Project
+from support import artifacts, differing
+
+KILLS = int(os.environ.get("CHAOS_KILLS") or 3)
+PLACES = ("figures/smoke", "results/smoke")
+PATIENCE = 900
+
+
+def start(project):
+    """`make figures` without the installation, in a group of its own; what it prints is kept."""
+    with (project.folder / "said.txt").open("wb") as said:
+        return Popen(
+            project.command(targets=("figures",)),
+            cwd=project.folder,
+            env=project.variables(),
+            stdout=said,
+            stderr=STDOUT,
+            start_new_session=True,
+        )
+
+
+def only_snakemake(process, _):
+    """Its jobs live on."""
+    process.kill()
+    process.wait()
+
+
+def one_job(process, moments):
+    """Or the process that a job waits in for the warm one; the others go on."""
+    found = [each for each in psutil.Process(process.pid).children(recursive=True) if is_job(each)]
+    if found:
+        moments.choice(sorted(found, key=lambda each: each.pid)).kill()
+    process.wait(PATIENCE)
+
+
+def is_job(process):
+    """Whether a process runs a job, or has the warm process run it."""
+    try:
+        parent = process.parent().cmdline()
+        return (
+            "ptq_dynamics.jobs.run" in process.cmdline()
+            or "ptq_dynamics.jobs.warm.server" in parent
+        )
+    except (psutil.Error, AttributeError):
+        return False
+
+
+def whole_group(process, _):
+    """As a closed terminal does at its worst."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+KINDS = [only_snakemake, one_job, whole_group]
+
+
+def test_a_build_that_is_killed_at_random_ends_with_the_bytes_of_an_undisturbed_one(
+    built, tmp_path
+):
+    seed = int(os.environ.get("CHAOS_SEED") or random.SystemRandom().randrange(10**6))
+    print(f"CHAOS_SEED={seed}", flush=True)
+    moments = random.Random(seed)
+    project = Project.copy(tmp_path / "project", figures="fig04")
+    killed, processes = [], []
+    try:
+        while True:
+            process = start(project)
+            processes.append(process)
+            kind = KINDS[(seed + len(killed)) % len(KINDS)] if len(killed) < KILLS else None
+            if kind is not None and is_under_way(project, process, moments):
+                kind(process, moments)
+                killed.append(kind.__name__)
+                print(f"{len(killed)} of {KILLS}: {killed[-1]}", flush=True)
+                continue
+            status = process.wait(PATIENCE)
+            said = (project.folder / "said.txt").read_text()
+            assert status == 0, f"seed {seed}, after {killed}: {said[-3000:]}"
+            compare(built, project, f"seed {seed}, after {killed}")
+            if len(killed) == KILLS:
+                break
+            for place in PLACES:
+                shutil.rmtree(project.folder / place)
+    finally:
+        if processes[-1].poll() is None:
+            whole_group(processes[-1], moments)
+
+
+def compare(built, project, when):
+    for place in PLACES:
+        wanted, found = (artifacts(each.folder / place) for each in (built, project))
+        wanted = {name: data for name, data in wanted.items() if name in found}
+        changed = differing(wanted, found)
+        assert found and not changed, f"{when}: {changed[:5]}"
+
+
+def is_under_way(project, process, moments):
+    """Wait until a random share of the build is done; False when it has come to its end."""
+    wanted = manifests(project) + moments.randint(0, 8)
+    end = time.monotonic() + PATIENCE
+    while manifests(project) < wanted and process.poll() is None:
+        assert time.monotonic() < end, "the build does not go on"
+        time.sleep(0.05)
+    time.sleep(moments.uniform(0, 2))
+    return process.poll() is None
+
+
+def manifests(project):
+    """How many results are there; work folders come and go."""
+    count = 0
+    for _, folders, files in os.walk(project.folder / "results"):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        count += "manifest.json" in files
+    return count

@@ -1,0 +1,65 @@
+"""Unusual places: spaces in paths, no git, a read-only home, another working directory."""
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from subprocess import run
+
+from project import SNAKEMAKE, Project
+from support import ROOT, artifacts, differing
+
+CORPUS = "results/smoke/corpus/main"
+FIGURES = ["figures/smoke/fig04.csv", "figures/smoke/fig04.png"]
+# Nobody can make folders there, not even root.
+HOME = {"HOME": "/proc/none", "XDG_CACHE_HOME": ""}
+
+
+def environment(project):
+    found = {**project.without_path(), **HOME}
+    return {name: value for name, value in found.items() if value}
+
+
+def test_make_builds_in_a_folder_with_spaces_without_git_and_home(built, tmp_path):
+    """Of all figures of scale smoke one is drawn anew."""
+    project = Project.copy(tmp_path / "a copy of it")
+    shutil.copy2(ROOT / "Makefile", project.folder)
+    for name in ("results", "figures", ".snakemake"):
+        shutil.copytree(built.folder / name, project.folder / name)
+    (project.folder / "figures/smoke/fig04.manifest.json").unlink()
+    (project.folder / "figures/smoke/fig04.csv").unlink()
+    installed = Path(sys.executable).parents[1]
+    command = ["make", f"VENV={installed}", "-o", f"{installed}/.installed", "figures"]
+    done = run(
+        [*command, "SCALE=smoke", "FIGURES=fig04"],
+        cwd=project.folder,
+        env=environment(project),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+    for name in FIGURES:
+        assert (project.folder / name).read_bytes() == (built.folder / name).read_bytes()
+    record = json.loads((project.folder / "figures/smoke/fig04.record.json").read_text())
+    assert record["git"] is None
+    assert (project.folder / ".snakemake/cache").is_dir()
+
+
+def test_a_build_from_another_folder_with_spaces(built, tmp_path):
+    project, folder = Project.copy(tmp_path / "a copy"), tmp_path / "else where"
+    folder.mkdir()
+    command = [SNAKEMAKE, "-s", str(project.folder / "Snakefile"), "-d", str(folder), "-c1"]
+    done = run(
+        [*command, "--config", "scale=smoke", "--", f"{CORPUS}/manifest.json"],
+        cwd=tmp_path,
+        env={**environment(project), "XDG_CACHE_HOME": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+    assert not differing(artifacts(built.folder / CORPUS), artifacts(folder / CORPUS))
+    assert not (project.folder / "results").exists()
+    assert os.listdir(tmp_path / "cache")

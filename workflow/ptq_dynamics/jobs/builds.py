@@ -1,0 +1,86 @@
+"""Builds at once in one folder: none makes what another one makes or reads.
+
+Snakemake's own lock outlives the process that was killed. Here each build has a file that it locks
+until the kernel ends it, whatever ends it, and that says what it makes and reads.
+"""
+
+import fcntl
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import IO, Any
+
+from ptq_dynamics.problem import Problem
+
+TURN = "turn"
+
+_held: list[IO[str]] = []
+
+
+def claim(folder: Path, makes: Iterable[str], reads: Iterable[str]) -> None:
+    """Claim what this process is about to make, until it ends.
+
+    Raises `Problem` when another build makes or reads some of it, or makes what this one reads.
+    """
+    mine = {"pid": os.getpid(), "makes": sorted(set(makes)), "reads": sorted(set(reads))}
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / TURN).open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        for path in folder.glob("*.json"):
+            with path.open(encoding="utf-8") as file:
+                if _is_free(file):
+                    path.unlink()
+                else:
+                    _require_apart(mine, json.load(file))
+        file = (folder / f"{os.getpid()}.json").open("w", encoding="utf-8")
+        _held.append(file)
+        fcntl.flock(file, fcntl.LOCK_EX)
+        json.dump(mine, file)
+        file.flush()
+
+
+def _is_free(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _require_apart(mine: Mapping[str, Any], other: Mapping[str, Any]) -> None:
+    makes, reads = set(mine["makes"]), set(mine["reads"])
+    theirs = set(other["makes"])
+    shared = sorted(makes & theirs) or sorted(makes & set(other["reads"]) | reads & theirs)
+    if shared:
+        raise Problem(
+            f"another build (process {other['pid']}) is at work on {shared[0]}; run the same "
+            "command again when it has ended"
+        )
+
+
+def pass_signals_on() -> None:
+    """SIGINT and SIGTERM of this process, Snakemake, end its jobs too, wherever they came from."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _end_jobs)
+
+
+def _end_jobs(number: int, frame: FrameType | None) -> None:
+    import psutil
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    # Each job says in one line that it ends; Snakemake would add a paragraph.
+    logging.disable()
+    print("the build is interrupted; run the same command again to go on", file=sys.stderr)
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if "ptq_dynamics.jobs.run" in process.cmdline():
+                process.terminate()
+        except psutil.Error:
+            pass
+    raise KeyboardInterrupt

@@ -1,0 +1,94 @@
+"""How a finished job becomes a result: files first, then the record, the manifest last.
+
+What is to be published stands in the work folder before the first file moves, so a process that is
+killed in between leaves the rest to the next one, which computes nothing again.
+"""
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ptq_dynamics.content import canonical, write_atomically
+from ptq_dynamics.jobs import manifest, record
+from ptq_dynamics.jobs.manifest import Manifest
+from ptq_dynamics.jobs.paths import MANIFEST, RECORD, Paths
+from ptq_dynamics.problem import Problem
+
+
+def of_today(inputs: Iterable[str]) -> None:
+    """Give inputs from the future the time that it is: after a clock was set back, Snakemake takes
+    outputs that are older than their inputs for wrong."""
+    for path in inputs:
+        with contextlib.suppress(OSError):
+            if os.stat(path).st_mtime > time.time():
+                os.utime(path)
+
+
+def prepare(work: Path, result: Manifest, account: str) -> None:
+    """Write down that `work`/out is finished, with its manifest and record."""
+    write_atomically(work / RECORD, account)
+    write_atomically(work / MANIFEST, result.text())
+
+
+def is_prepared(work: Path, paths: Paths) -> bool:
+    """Whether an earlier process finished what is in the work folder, and all of it is there or
+    has moved to its place."""
+    try:
+        files = manifest.read(work / MANIFEST).files
+    except Problem:
+        return False
+    return all(
+        any(_size(folder / name) == entry["size"] for folder in (work / "out", paths.folder))
+        for name, entry in files.items()
+    )
+
+
+def _size(path: Path) -> int | None:
+    return path.stat().st_size if path.exists() else None
+
+
+def publish(work: Path, paths: Paths, require: Callable[[], None]) -> None:
+    """Move the files of a prepared result to their place, after removing those of an earlier one.
+
+    `require` raises when the folder is no longer this process's.
+    """
+    require()
+    result = manifest.read(work / MANIFEST)
+    names = sorted({file.split("/")[0] for file in result.files})
+    waiting = [name for name in names if (work / "out" / name).exists()]
+    # What it lists is about to go.
+    paths.manifest.unlink(missing_ok=True)
+    if paths.owns_folder:
+        for entry in paths.folder.iterdir():
+            moved = entry.name in names and entry.name not in waiting
+            if not moved and not entry.name.startswith("."):
+                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    for name in waiting:
+        _move(work / "out" / name, paths.folder / name)
+    require()
+    write_atomically(paths.record, (work / RECORD).read_text(encoding="utf-8"))
+    write_atomically(paths.manifest, result.text())
+
+
+def _move(source: Path, target: Path) -> None:
+    os.replace(source, target)
+
+
+def is_published(job: Mapping[str, Any], paths: Paths) -> bool:
+    """Whether the result of just this job, from its inputs as they are, is there and whole."""
+    try:
+        result, account = manifest.read(paths.manifest), record.read(paths.record)
+        inputs = {
+            path: manifest.read(Path(path)).digest()
+            for group in job["inputs"].values()
+            for path in group
+        }
+    except Problem:
+        return False
+    same = canonical(account.job) == canonical(job)
+    made = account.output == {str(paths.manifest): result.digest()}
+    return same and made and account.inputs == inputs and result.state != "missing"

@@ -1,0 +1,93 @@
+"""SIGINT and SIGTERM end a job within seconds and in one line, whatever it is doing.
+
+Both raise KeyboardInterrupt. Libraries may swallow that, or never come back to Python; so a thread
+ends the process the hard way some seconds after the signal.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from types import FrameType
+
+INTERRUPTED = "interrupted; run the same command again to go on"
+GRACE = 4.0  # seconds
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+_answered = threading.Event()
+_begun = threading.Event()
+_armed = threading.Event()
+
+
+def answer() -> None:
+    """From now on the process needs no line about its end: it has said one."""
+    _answered.set()
+
+
+def stop() -> None:
+    """End the job as a signal does, from any thread; nothing outside of `ending`."""
+    if _armed.is_set():
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def ending(label: str, grace: float = GRACE) -> Iterator[None]:
+    """In this block the first signal raises KeyboardInterrupt, further ones do nothing, and the
+    process ends `grace` seconds later at the latest, with a line that begins with `label`."""
+    _answered.clear()
+    _begun.clear()
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    # Written to as a signal comes in, even while Python does not get to run its handler.
+    earlier = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    handlers = {number: signal.signal(number, _raise) for number in SIGNALS}
+    watch = threading.Thread(target=_watch, args=(reader, label, grace), daemon=True)
+    watch.start()
+    _armed.set()
+    try:
+        yield
+    finally:
+        _armed.clear()
+        for number, handler in handlers.items():
+            # Who was interrupted may still be in the way of another signal.
+            signal.signal(number, signal.SIG_IGN if _begun.is_set() else handler)
+        signal.set_wakeup_fd(earlier)
+        os.close(writer)
+
+
+def _raise(number: int, frame: FrameType | None) -> None:
+    if not _begun.is_set():
+        _begun.set()
+        raise KeyboardInterrupt
+
+
+def _watch(reader: int, label: str, grace: float) -> None:
+    while caught := os.read(reader, 1):
+        if caught[0] in SIGNALS:
+            time.sleep(grace)
+            complain(label)
+            os._exit(1)
+    os.close(reader)
+
+
+def complain(label: str) -> None:
+    """Say that a job was interrupted, unless something has been said."""
+    if not _answered.is_set():
+        _answered.set()
+        with contextlib.suppress(OSError):
+            os.write(sys.stderr.fileno(), f"error: {label}: {INTERRUPTED}\n".encode())
+
+
+def _leave_to_parent() -> None:
+    """In a fork: signals of the terminal are for the job, which ends its workers."""
+    if _armed.is_set():
+        _armed.clear()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
