@@ -11,6 +11,8 @@ import pytest
 from ptq_dynamics.jobs.fingerprint import sources
 from ptq_dynamics.jobs.fingerprint.reach import WHOLE, Node, Program
 
+pytestmark = pytest.mark.slow
+
 ENGINE = "ptq_dynamics.jobs"
 FILES = {name: ast.unparse(ast.parse(text)) for name, text in sources.on_disk().items()}
 PROGRAM = Program(FILES, ENGINE)
@@ -238,7 +240,6 @@ def test_every_edit_with_a_meaning_counts(edit):
     assert not {node for node in reached if program.own(node) == PROGRAM.own(node)}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("stage", STAGES)
 def test_no_edit_of_what_is_not_reached_counts(stage):
     for edit in (bodies, constants):
