@@ -20,10 +20,11 @@ endif
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
-	@echo "  SCALE=smoke|laptop|gpu|paper (now $(SCALE)), FIGURES=\"fig04 fig06\" (now $(FIGURES))"
+	@echo "  SCALE=smoke|laptop|gpu|paper (now $(SCALE)), FIGURES=\"fig04 fig06\" (now $(FIGURES)),"
+	@echo "  DEEP=1 (compare all bytes of results with their manifests)"
 
 figures: $(INSTALLED)  ## build the figures: what is missing or out of date, nothing else
-	@$(SNAKEMAKE) --config scale=$(SCALE) figures="$(FIGURES)"
+	@$(SNAKEMAKE) --config scale=$(SCALE) figures="$(FIGURES)" $(if $(DEEP),deep=true)
 
 test: test-fast  ## all tests: the fast ones, the slow ones, then the whole graph at scale smoke
 	@$(PYTEST) tests/unit -m slow

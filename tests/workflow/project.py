@@ -31,6 +31,7 @@ class Project:
     folder: Path
     figures: str = FIGURES
     environment: Mapping[str, str] = field(default_factory=dict)
+    deep: bool = False
 
     @classmethod
     def copy(cls, folder: Path, **settings: Any) -> "Project":
@@ -69,7 +70,7 @@ class Project:
 
     def command(self, *arguments: str, targets: tuple[str, ...] = ("figures", TABLE)) -> list[str]:
         """Command line of Snakemake for the chosen figures and the table."""
-        choice = ["--config", "scale=smoke", f"figures={self.figures}"]
+        choice = ["--config", "scale=smoke", f"figures={self.figures}", f"deep={self.deep}"]
         return [SNAKEMAKE, *choice, *arguments, "--", *targets]
 
     def snakemake(self, *arguments: str, **options: Any) -> CompletedProcess[str]:

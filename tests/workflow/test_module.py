@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sys
+import time
 from subprocess import PIPE, Popen, run
 
 import pytest
@@ -207,7 +208,10 @@ def test_a_job_that_fails_is_one_line_with_the_place_of_its_log(built, tmp_path)
     shutil.copytree(built.folder / ".snakemake", tmp_path / ".snakemake")
     run_ = "results/smoke/train/constant-3e-3/seed-100"
     weights = sorted((tmp_path / run_).glob("step-*/model.safetensors"))[-1]
-    weights.write_bytes(b"")
+    weights.write_bytes(weights.read_bytes()[::-1])
+    # As if it had been so when the record was written: the job notices it, the planner does not.
+    time.sleep(0.02)
+    os.utime(tmp_path / run_ / "record.json")
     target = "results/smoke/evaluate/constant-3e-3/seed-100/fp/all"
     command = [SNAKEMAKE, "-s", str(built.folder / "Snakefile"), "-c1", "--config", "scale=smoke"]
     command += ["--workflow-profile", str(built.folder / "profiles/default")]
@@ -222,6 +226,6 @@ def test_a_job_that_fails_is_one_line_with_the_place_of_its_log(built, tmp_path)
     said = done.stdout + done.stderr
     assert done.returncode == 1
     (line,) = [line for line in said.splitlines() if line.startswith("error: ")]
-    assert "has 0 bytes instead of" in line and line.endswith(f"(log: {target}/.log)")
+    assert "is damaged (its sha256 is not" in line and line.endswith(f"(log: {target}/.log)")
     after = said.partition(line)[2]
     assert max(map(len, after.splitlines())) < 250, "a specification is shown"

@@ -5,7 +5,7 @@ import re
 
 import pytest
 from project import TABLE
-from support import artifacts, differing, edit_yaml
+from support import edit_yaml
 
 PACKAGE = "workflow/ptq_dynamics"
 FIG04 = "figures/layouts/over_tokens.py"
@@ -264,41 +264,7 @@ def test_a_deleted_picture_is_drawn_again(built):
         assert built.stale() == {"figure:fig04"}
 
 
-def test_a_deleted_manifest_is_made_again_when_it_is_needed(built):
-    """Snakemake does not make again what only finished results have needed."""
-    name = "results/smoke/quantize/rainbow-036/seed-100/gptq-4bit/all/manifest.json"
-    job = "quantize:rainbow-036,100,gptq-4bit,all"
-    with built.edited(name, f"{PACKAGE}/{FIG04}") as (path, figure):
-        path.unlink()
-        assert built.stale() == set()
-        assert built.stale(targets=(name,)) == {job}
-        append(figure)
-        assert built.stale() == {"figure:fig04"}
-    with built.edited(name, f"{PACKAGE}/measure/loss.py") as (path, module):
-        path.unlink()
-        append(module)
-        assert job in built.stale()
-
-
 def test_a_deleted_table_is_collected_again(built):
     with built.edited(TABLE) as (path,):
         path.unlink()
         assert built.stale() == {"collect"}
-
-
-# Bytes
-
-
-def test_equal_bytes_upstream_stop_the_rebuild(built):
-    """An edit that changes no result is run once, and then nothing is due."""
-    before = artifacts(built.folder / "results/smoke/average")
-    with built.edited(f"{PACKAGE}/trajectories/average.py") as (path,):
-        append(path)
-        said = built.build()
-        assert (
-            "trajectories.average lawa-5 seed 100: done" in said
-            and "trajectories.average lawa-20 seed 100: done" in said
-        )
-        assert built.stale() == set()
-    built.build()
-    assert before and not differing(before, artifacts(built.folder / "results/smoke/average"))

@@ -6,8 +6,10 @@ environment_job = lambda w: plan.quantization.environment(w.tool)
 
 
 rule environment:
+    input:
+        lambda w: needs(environment_job(w)),
     output:
-        ENVIRONMENT.published,
+        update(ENVIRONMENT.published),
     log:
         ENVIRONMENT.log,
     conda:
@@ -23,9 +25,9 @@ COMPARISON = plan.backends.comparison()
 
 rule comparison:
     input:
-        COMPARISON.needs,
+        lambda w: needs(COMPARISON),
     output:
-        COMPARISON.paths.published,
+        update(COMPARISON.paths.published),
     log:
         COMPARISON.paths.log,
     conda:

@@ -3,6 +3,7 @@ import os
 import re
 import shlex
 import sys
+from functools import cache
 from itertools import chain
 from pathlib import Path
 
@@ -17,11 +18,14 @@ if HERE.is_dir():
 
 from ptq_dynamics.config import load
 from ptq_dynamics.jobs import builds, checkout
+from ptq_dynamics.jobs.current import Results
 from ptq_dynamics.jobs.handover import Handover
 from ptq_dynamics.jobs.paths import Paths
+from ptq_dynamics.jobs.verified import Verifier
 from ptq_dynamics.jobs.warm.launch import start as start_warm
 from ptq_dynamics.measure.settings import FULL_PRECISION
 from ptq_dynamics.plan import Plan
+from ptq_dynamics.plan.due import Due
 from ptq_dynamics.problem import Problem
 
 IS_MODULE = not workflow.modifier.is_main_snakefile()
@@ -55,7 +59,42 @@ if not IS_MODULE:
 
 # Their specifications are too long for a command line.
 handover = Handover(Path(".snakemake/ptq-dynamics"))
-RUN = "python -m ptq_dynamics.jobs.run --job {params.job}"
+RUN = "python -m ptq_dynamics.jobs.run --if-stale --job {params.job}"
+
+
+@cache
+def forced():
+    """Rules and files that the command line has made again; asked before any job is due."""
+    return workflow.dag.forcerules | workflow.dag.forcefiles
+
+
+@cache
+def due():
+    """What is due, by what results say; a dry run leaves no note of that."""
+    verifier = Verifier(
+        deep=plan.site.config.choice.deep, remembers=not workflow.dryrun
+    )
+    return Due(plan.site, Results(verifier))
+
+
+def needs(job):
+    """What a job reads. Whether it runs is for `due` to say, and not for times of files, unless
+    something is forced: then all that follows runs, and what is current ends at once.
+    """
+    if forced():
+        inputs = job.needs
+    else:
+        inputs = [ancient(path) for path in job.needs]
+    if due().is_due(job):
+        workflow.dag.forcefiles.add(job.manifest)
+    return inputs
+
+
+def is_again(job):
+    """Whether a job of Snakemake runs even where its result is current."""
+    own = handover.job(job.params.get("job"))
+    is_forced = job.rule in forced() or not forced().isdisjoint(job.output)
+    return is_forced or own is not None and due().is_damaged(own)
 
 
 def prepare():
@@ -67,7 +106,7 @@ def prepare():
             chain.from_iterable(job.output for job in jobs),
             chain.from_iterable(job.input for job in jobs),
         )
-        handover.write(job.params.get("job") for job in jobs)
+        handover.write({job.params.get("job"): is_again(job) for job in jobs})
     except (Problem, OSError) as problem:
         raise WorkflowError(str(problem)) from None
     builds.pass_signals_on()

@@ -7,10 +7,12 @@ figure_job = lambda w: plan.figures.figure(w.figure)
 
 rule figure:
     input:
-        lambda w: figure_job(w).needs,
+        lambda w: needs(figure_job(w)),
     output:
-        *(f"{plan.site.pictures}/{{figure}}.{kind}" for kind in ("pdf", "png", "csv")),
-        FIGURE.published,
+        update(
+            f"{plan.site.pictures}/{{figure}}.{kind}" for kind in ("pdf", "png", "csv")
+        ),
+        update(FIGURE.published),
     log:
         FIGURE.log,
     priority: 20

@@ -11,9 +11,9 @@ curvature_job = lambda w: plan.geometry.curvature(
 
 rule curvature:
     input:
-        lambda w: curvature_job(w).needs,
+        lambda w: needs(curvature_job(w)),
     output:
-        CURVATURE.published,
+        update(CURVATURE.published),
     log:
         CURVATURE.log,
     conda:
@@ -35,9 +35,9 @@ landscape_job = lambda w: plan.geometry.landscape(
 
 rule landscape:
     input:
-        lambda w: landscape_job(w).needs,
+        lambda w: needs(landscape_job(w)),
     output:
-        LANDSCAPE.published,
+        update(LANDSCAPE.published),
     log:
         LANDSCAPE.log,
     conda:
@@ -55,9 +55,9 @@ components_job = lambda w: plan.figures.components(w.figure)
 
 rule components:
     input:
-        lambda w: components_job(w).needs,
+        lambda w: needs(components_job(w)),
     output:
-        COMPONENTS.published,
+        update(COMPONENTS.published),
     log:
         COMPONENTS.log,
     conda:

@@ -11,9 +11,9 @@ evaluate_job = lambda w: plan.losses.evaluate(
 
 rule evaluate:
     input:
-        lambda w: evaluate_job(w).needs,
+        lambda w: needs(evaluate_job(w)),
     output:
-        EVALUATE.published,
+        update(EVALUATE.published),
     log:
         EVALUATE.log,
     conda:
@@ -30,10 +30,10 @@ COLLECT = plan.figures.collect()
 
 rule collect:
     input:
-        COLLECT.needs,
+        lambda w: needs(COLLECT),
     output:
-        COLLECT.outputs,
-        COLLECT.paths.published,
+        update(COLLECT.outputs),
+        update(COLLECT.paths.published),
     log:
         COLLECT.paths.log,
     conda:

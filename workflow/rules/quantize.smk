@@ -11,9 +11,9 @@ quantize_job = lambda w: plan.quantization.quantize(
 
 rule quantize:
     input:
-        lambda w: quantize_job(w).needs,
+        lambda w: needs(quantize_job(w)),
     output:
-        QUANTIZE.published,
+        update(QUANTIZE.published),
     log:
         QUANTIZE.log,
     conda:

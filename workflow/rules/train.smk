@@ -6,8 +6,10 @@ corpus_job = lambda w: plan.corpora.corpus(w.corpus)
 
 
 rule corpus:
+    input:
+        lambda w: needs(corpus_job(w)),
     output:
-        CORPUS.published,
+        update(CORPUS.published),
     log:
         CORPUS.log,
     conda:
@@ -25,9 +27,9 @@ train_job = lambda w: plan.trajectories.train(w.run, int(w.seed))
 
 rule train:
     input:
-        lambda w: train_job(w).needs,
+        lambda w: needs(train_job(w)),
     output:
-        TRAIN.published,
+        update(TRAIN.published),
     log:
         TRAIN.log,
     priority: 10
@@ -46,9 +48,9 @@ average_job = lambda w: plan.trajectories.average(w.average, w.shard, int(w.seed
 
 rule average:
     input:
-        lambda w: average_job(w).needs,
+        lambda w: needs(average_job(w)),
     output:
-        AVERAGE.published,
+        update(AVERAGE.published),
     log:
         AVERAGE.log,
     conda:
@@ -66,9 +68,9 @@ drop_job = lambda w: plan.keeping.drop(w.result)
 
 rule drop:
     input:
-        lambda w: drop_job(w).needs,
+        lambda w: needs(drop_job(w)),
     output:
-        DROP.published,
+        update(DROP.published),
     log:
         DROP.log,
     conda:

@@ -15,11 +15,13 @@ def _words(value: Any) -> Any:
 
 
 class Choice(Strict):
-    """What to build: the scale, the seed of initial weights and data order, the figures."""
+    """What to build: the scale, the seed of initial weights and data order, the figures; and
+    whether to look for damage at all bytes of results."""
 
     scale: Literal["smoke", "laptop", "gpu", "paper"]
     seed: Annotated[int, Field(ge=0)]
     figures: Annotated[Literal["all"] | list[str], BeforeValidator(_words)]
+    deep: bool = False
 
 
 # What is measured of checkpoints, and the training curves' own columns.

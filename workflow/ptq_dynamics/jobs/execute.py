@@ -23,10 +23,11 @@ from typing import Any, TextIO
 from ptq_dynamics.content import canonical
 from ptq_dynamics.jobs import checkout, fingerprint, manifest, record, signals
 from ptq_dynamics.jobs.context import Context, Progress
+from ptq_dynamics.jobs.current import is_current
 from ptq_dynamics.jobs.lease import Lease, held
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import Paths
-from ptq_dynamics.jobs.publish import is_prepared, is_published, of_today, prepare, publish
+from ptq_dynamics.jobs.publish import is_prepared, of_today, prepare, publish
 from ptq_dynamics.jobs.restore import restore
 from ptq_dynamics.jobs.settings import decode
 from ptq_dynamics.problem import Problem
@@ -34,10 +35,11 @@ from ptq_dynamics.problem import Problem
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-def execute(job: Mapping[str, Any], *, restoring: bool = False) -> int:
+def execute(job: Mapping[str, Any], *, restoring: bool = False, if_stale: bool = False) -> int:
     """Run a job in this process and say in one line what went wrong, if anything did.
 
-    When `restoring`, its result is there but for dropped files, which alone are made again.
+    When `restoring`, its result is there but for dropped files, which alone are made again; with
+    `if_stale`, it does nothing where its result is current.
     """
     label = f"{job['stage']} {job['name']}"
     paths = Paths.of(job)
@@ -46,7 +48,7 @@ def execute(job: Mapping[str, Any], *, restoring: bool = False) -> int:
         paths.folder.mkdir(parents=True, exist_ok=True)
         with held(paths.lease, Progress(label).say, signals.stop) as lease:
             of_today(chain.from_iterable(job["inputs"].values()))
-            if _is_done(job, paths, lease, restoring):
+            if _is_done(job, paths, restoring, if_stale or lease.waited):
                 return 0
             log = paths.log.open("w", encoding="utf-8")
             _build(job, paths, Progress(label, log), lease, restoring)
@@ -66,11 +68,11 @@ def execute(job: Mapping[str, Any], *, restoring: bool = False) -> int:
                 log.close()
 
 
-def _is_done(job: Mapping[str, Any], paths: Paths, lease: Lease, restoring: bool) -> bool:
-    """Whether another process has just done the job."""
+def _is_done(job: Mapping[str, Any], paths: Paths, restoring: bool, if_stale: bool) -> bool:
+    """Whether there is nothing to do, such as when another process has just done the job."""
     if restoring:
         return manifest.read(paths.manifest).state == "present"
-    return lease.waited and is_published(job, paths)
+    return if_stale and is_current(job)
 
 
 def _explain(error: BaseException, paths: Paths) -> str:

@@ -1,10 +1,11 @@
 """Hand specifications over to job processes as files: command lines are too short for them."""
 
 import hashlib
+import json
 import os
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 
 from ptq_dynamics.jobs.specification import Job
@@ -30,13 +31,19 @@ class Handover:
         self._jobs[path] = job
         return path
 
-    def write(self, files: Iterable[str]) -> None:
-        """Write those of the files that belong to jobs, and remove what no build has needed for
-        some time."""
+    def job(self, file: str) -> Job | None:
+        """The job that a file is for, if any."""
+        return self._jobs.get(file)
+
+    def write(self, files: Mapping[str, bool]) -> None:
+        """Write those of the files that belong to jobs, each with whether it is to run even where
+        its result is current, and remove what no build has needed for some time."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        for path in files:
+        for path, again in files.items():
             if path in self._jobs:
-                self._write(path, self._jobs[path].spec())
+                spec = self._jobs[path].spec()
+                whole = {"job": json.loads(spec), "again": True}
+                self._write(path, json.dumps(whole) if again else spec)
         oldest = time.time() - DAYS * 24 * 3600
         for file in self._folder.iterdir():
             if file.stat().st_mtime < oldest:

@@ -89,8 +89,7 @@ class Manifest:
 
     def is_whole(self) -> None:
         """All files of the result are there again, until a build drops them anew."""
-        Path(json.loads(self._absent.read_text(encoding="utf-8"))["by"]).unlink(missing_ok=True)
-        self._absent.unlink()
+        forget_dropped(self.path)
 
     @property
     def state(self) -> Literal["present", "absent", "missing"]:
@@ -102,7 +101,7 @@ class Manifest:
 
     @property
     def _absent(self) -> Path:
-        return self.path.with_name(self.path.name.replace(MANIFEST, ABSENT))
+        return _absent(self.path)
 
     def subfolder(self, name: str) -> Path:
         """Path of a folder of the result, after checking every file in it (see `file`)."""
@@ -131,6 +130,20 @@ def read(path: Path, restore: Callable[[Manifest], None] | None = None) -> Manif
     if version != VERSION:
         raise Problem(f"{path} has version {version}, this code reads {VERSION}; {mend}")
     return manifest
+
+
+def forget_dropped(path: Path) -> None:
+    """Nothing of the result with this manifest counts as dropped, nor its dropping as done."""
+    absent = _absent(path)
+    try:
+        Path(json.loads(absent.read_text(encoding="utf-8"))["by"]).unlink(missing_ok=True)
+    except FileNotFoundError:
+        return
+    absent.unlink()
+
+
+def _absent(path: Path) -> Path:
+    return path.with_name(path.name.replace(MANIFEST, ABSENT))
 
 
 def describe(folder: Path, path: Path, facts: Mapping[str, Any]) -> Manifest:

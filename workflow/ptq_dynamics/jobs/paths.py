@@ -59,8 +59,8 @@ class Paths:
 
     @property
     def published(self) -> list[str]:
-        """Manifest and record, which every job publishes."""
-        return [str(self.manifest), str(self.record)]
+        """What Snakemake knows of a result: its manifest."""
+        return [str(self.manifest)]
 
     def works(self) -> list[Path]:
         """The work folders that there are, of this and of earlier specifications."""

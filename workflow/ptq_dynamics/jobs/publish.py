@@ -8,12 +8,11 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
-from ptq_dynamics.content import canonical, write_atomically
-from ptq_dynamics.jobs import manifest, record
+from ptq_dynamics.content import write_atomically
+from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import MANIFEST, RECORD, Paths
 from ptq_dynamics.problem import Problem
@@ -60,8 +59,10 @@ def publish(work: Path, paths: Paths, require: Callable[[], None]) -> None:
     result = manifest.read(work / MANIFEST)
     names = sorted({file.split("/")[0] for file in result.files})
     waiting = [name for name in names if (work / "out" / name).exists()]
-    # What it lists is about to go.
+    # What they list is about to go. Snakemake puts back a manifest that a job has left out.
+    paths.record.unlink(missing_ok=True)
     paths.manifest.unlink(missing_ok=True)
+    manifest.forget_dropped(paths.manifest)
     if paths.owns_folder:
         for entry in paths.folder.iterdir():
             moved = entry.name in names and entry.name not in waiting
@@ -76,19 +77,3 @@ def publish(work: Path, paths: Paths, require: Callable[[], None]) -> None:
 
 def _move(source: Path, target: Path) -> None:
     os.replace(source, target)
-
-
-def is_published(job: Mapping[str, Any], paths: Paths) -> bool:
-    """Whether the result of just this job, from its inputs as they are, is there and whole."""
-    try:
-        result, account = manifest.read(paths.manifest), record.read(paths.record)
-        inputs = {
-            path: manifest.read(Path(path)).digest()
-            for group in job["inputs"].values()
-            for path in group
-        }
-    except Problem:
-        return False
-    same = canonical(account.job) == canonical(job)
-    made = account.output == {str(paths.manifest): result.digest()}
-    return same and made and account.inputs == inputs and result.state != "missing"

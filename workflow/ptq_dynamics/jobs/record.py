@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ptq_dynamics.jobs.checkout import PACKAGE, ROOT, SOURCES
 from ptq_dynamics.jobs.manifest import Manifest
+from ptq_dynamics.jobs.paths import MANIFEST, RECORD
 from ptq_dynamics.problem import Problem
 
 VERSION = 1
@@ -88,7 +89,8 @@ def read(path: Path) -> Record:
         content = json.loads(path.read_text(encoding="utf-8"))
         version = content["version"]
     except FileNotFoundError:
-        raise Problem(f"{path} is missing; build it with snakemake {path}") from None
+        result = path.with_name(path.name.replace(RECORD, MANIFEST))
+        raise Problem(f"{path} is missing; build it with snakemake {result}") from None
     except (ValueError, KeyError, TypeError) as error:
         raise Problem(f"{path} is no record ({error}); {mend}") from None
     if version != VERSION:

@@ -1,6 +1,6 @@
 """Run one job: `python -m ptq_dynamics.jobs.run --job FILE`.
 
-FILE is the job's specification, or the record of a result, which holds it. The job runs in the
+FILE is the job's specification, or holds it, as the record of a result does. The job runs in the
 process that has the big libraries ready where there is one, else in this one. Hundreds of jobs
 start here, so what only the job itself needs is imported when it runs.
 """
@@ -22,37 +22,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job given on the command line; exit status 0 when its result is published."""
     parser = argparse.ArgumentParser(prog="python -m ptq_dynamics.jobs.run", description=__doc__)
     parser.add_argument("--job", required=True, type=Path, help="a specification or a record")
+    parser.add_argument("--if-stale", action="store_true", help="unless its result is current")
     parser.add_argument("--restore", action="store_true", help="only make dropped files again")
     chosen = parser.parse_args(arguments)
     file: Path = chosen.job
     try:
-        job = _specification(file)
+        job, again = _specification(file)
     except (OSError, ValueError, KeyError, AttributeError) as error:
         print(f"error: {file} is no job: {_explain(error)}", file=sys.stderr)
         return 1
     os.environ.update(QUIET)
     label = f"{job['stage']} {job['name']}"
+    if_stale = chosen.if_stale and not again
     try:
         # The warm process's child has its time first.
         with signals.ending(label, 2 * signals.GRACE):
-            status = delegate(job, chosen.restore)
+            status = delegate(job, restoring=chosen.restore, if_stale=if_stale)
         if status is not None:
             return status
         with signals.ending(label):
             from ptq_dynamics.jobs.execute import execute
 
-            return execute(job, restoring=chosen.restore)
+            return execute(job, restoring=chosen.restore, if_stale=if_stale)
     except KeyboardInterrupt:
         signals.complain(label)
         return 1
 
 
-def _specification(file: Path) -> Mapping[str, Any]:
+def _specification(file: Path) -> tuple[Mapping[str, Any], bool]:
+    """The job in a file, and whether that says to run it even where its result is current."""
     content = json.loads(file.read_text(encoding="utf-8"))
     job = content.get("job", content)
     if "stage" not in job:
         raise KeyError("stage")
-    return job
+    return job, content.get("again", False)
 
 
 def _explain(error: Exception) -> str:

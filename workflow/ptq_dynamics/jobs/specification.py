@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -32,12 +32,12 @@ class Job:
     modules: tuple[str, ...] = field(default=())
     distributions: tuple[str, ...] = field(default=())
 
-    @property
+    @cached_property
     def paths(self) -> Paths:
         """Where the parts of the job's result lie."""
         return Paths(Path(self.folder), self.stem)
 
-    @property
+    @cached_property
     def manifest(self) -> str:
         """Path of the job's manifest."""
         return str(self.paths.manifest)

@@ -14,7 +14,9 @@ from ptq_dynamics.jobs import signals
 VARIABLE = "PTQ_DYNAMICS_WARM"
 
 
-def delegate(job: Mapping[str, Any], restoring: bool = False) -> int | None:
+def delegate(
+    job: Mapping[str, Any], *, restoring: bool = False, if_stale: bool = False
+) -> int | None:
     """Exit status of the job, run by the warm process; None where there is no such process."""
     address = os.environ.get(VARIABLE)
     if not address:
@@ -25,7 +27,7 @@ def delegate(job: Mapping[str, Any], restoring: bool = False) -> int | None:
     except OSError:
         return None
     place = {"environment": dict(os.environ), "directory": os.getcwd()}
-    request = {"job": job, "restoring": restoring, **place}
+    request = {"job": job, "restoring": restoring, "if_stale": if_stale, **place}
     name = f"{job['stage']} {job['name']}"
     with connection:
         try:

@@ -86,7 +86,8 @@ def _serve_one(connection: socket.socket) -> NoReturn:
             threads = os.environ.get("OMP_NUM_THREADS")
             if threads and "torch" in sys.modules:
                 sys.modules["torch"].set_num_threads(int(threads))
-            status = execute(request["job"], restoring=request["restoring"])
+            choice = {name: request[name] for name in ("restoring", "if_stale")}
+            status = execute(request["job"], **choice)
     except KeyboardInterrupt:
         signals.complain(label)
     except (OSError, ValueError, KeyError):

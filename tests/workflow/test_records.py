@@ -1,0 +1,173 @@
+"""Records say what is due: not Snakemake's notes, nor times of files; and a failing build loses
+nothing."""
+
+import os
+import shutil
+import time
+
+import pytest
+from project import TABLE, Project
+from support import artifacts, differing
+
+PACKAGE = "workflow/ptq_dynamics"
+RUN = "results/smoke/train/rainbow-036/seed-100"
+QUANTIZED = "results/smoke/quantize/rainbow-036/seed-100/gptq-4bit/all"
+LOSSES = "results/smoke/evaluate/rainbow-036/seed-100/gptq-4bit/all"
+# Of a job that runs; one that finds its result current says nothing.
+DONE = ": done in "
+
+
+@pytest.fixture(scope="module")
+def copied(built, tmp_path_factory):
+    """A fresh checkout, into which the results of another were copied; without their times."""
+    project = Project.copy(tmp_path_factory.mktemp("records") / "project")
+    for place in ("results", "figures"):
+        ignored = shutil.ignore_patterns(".*")
+        shutil.copytree(
+            built.folder / place,
+            project.folder / place,
+            ignore=ignored,
+            copy_function=shutil.copyfile,
+        )
+    return project
+
+
+@pytest.fixture(autouse=True)
+def before(copied):
+    """All artifacts as they are and, but for a test that says otherwise, have to be in the end."""
+    found = state(copied)
+    yield found
+    assert not differing(found, state(copied))
+    assert copied.stale() == set(), "a test left something behind"
+
+
+def state(project):
+    return {
+        f"{place}/{name}": data
+        for place in ("results", "figures")
+        for name, data in artifacts(project.folder / place).items()
+    }
+
+
+def ran(said):
+    """Stages and names of the jobs that did something."""
+    return {line.partition(DONE)[0] for line in said.splitlines() if DONE in line}
+
+
+def test_copied_results_are_current(copied):
+    assert copied.stale() == set()
+    assert "Nothing to be done" in copied.build()
+
+
+def test_without_snakemakes_notes_the_fresh_stays_and_the_stale_is_rebuilt(copied):
+    shutil.rmtree(copied.folder / ".snakemake")
+    assert copied.stale() == set()
+    with copied.edited(f"{PACKAGE}/figures/layouts/over_tokens.py") as (path,):
+        path.write_text(path.read_text() + "\nassert True\n")
+        assert "figure:fig04" in copied.stale() <= {f"figure:{name}" for name in copied.chosen}
+
+
+def test_a_dry_run_writes_down_nothing(copied):
+    shutil.rmtree(copied.folder / ".snakemake")
+    for path in (copied.folder / "figures/smoke").iterdir():
+        os.utime(path)
+    assert copied.stale() == set()
+    assert not list((copied.folder / ".snakemake").glob("ptq-dynamics*"))
+    copied.build()
+
+
+def test_a_missing_manifest_in_the_middle_is_made_again(copied):
+    (copied.folder / QUANTIZED / "manifest.json").unlink()
+    assert "quantize:rainbow-036,100,gptq-4bit,all" in copied.stale()
+    assert ran(copied.build()) == {"quantize.gptq rainbow-036 seed 100 gptq-4bit"}
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def edit(path):
+    """The same size."""
+    data = path.read_bytes()
+    path.write_bytes(data[:-7] + bytes(255 - byte for byte in data[-7:]))
+
+
+def edit_at_the_same_time(path):
+    times = path.stat()
+    edit(path)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def delete(path):
+    path.unlink()
+
+
+@pytest.mark.parametrize("harm", [truncate, edit, edit_at_the_same_time, delete])
+@pytest.mark.parametrize(
+    ("pattern", "job"),
+    [
+        (f"{RUN}/step-*/model.safetensors", "trajectories.train rainbow-036 seed 100"),
+        (f"{LOSSES}/losses.safetensors", "measure.loss rainbow-036 seed 100 gptq-4bit"),
+        ("figures/smoke/fig04.csv", "figures.layouts.over_tokens fig04"),
+        (TABLE, "measure.collect measurements"),
+    ],
+    ids=["checkpoint", "losses", "figure", "table"],
+)
+def test_damage_is_noticed_and_mended(copied, harm, pattern, job):
+    """And what depends on it does not run, since the bytes come out as they were."""
+    *_, path = sorted(copied.folder.glob(pattern))
+    harm(path)
+    assert ran(copied.build()) == {job}
+
+
+def test_damage_that_leaves_no_trace_is_found_by_its_bytes(copied):
+    *_, path = sorted(copied.folder.glob(f"{RUN}/step-*/model.safetensors"))
+    edit(path)
+    # As if it had been so when the record was written.
+    time.sleep(0.02)
+    os.utime(copied.folder / RUN / "record.json")
+    assert copied.stale() == set()
+    copied.deep = True
+    try:
+        assert "train:rainbow-036,100" in copied.stale()
+        assert ran(copied.build()) == {"trajectories.train rainbow-036 seed 100"}
+        assert copied.stale() == set()
+    finally:
+        copied.deep = False
+
+
+def test_an_edit_that_fails_and_is_undone_runs_nothing(copied, before):
+    with copied.edited(f"{PACKAGE}/trajectories/train.py") as (path,):
+        copied.replace(path, "    trainer = ", "    assert not context\n    trainer = ")
+        done = copied.snakemake()
+        assert done.returncode, "the edit does not make training fail"
+        assert not differing(before, state(copied))
+    assert copied.stale() == set()
+    assert not ran(copied.build())
+
+
+def test_bytes_that_come_out_equal_stop_the_rebuild_within_the_build(copied):
+    with copied.edited(f"{PACKAGE}/quantize/gptq.py") as (path,):
+        path.write_text(path.read_text() + "\nassert True\n")
+        stale = copied.stale()
+        assert {job.partition(":")[0] for job in stale} == {
+            "quantize",
+            "evaluate",
+            "collect",
+            "figure",
+        }
+        found = ran(copied.build())
+        quantized = [job for job in stale if job.startswith("quantize:")]
+        assert len(found) == len(quantized), found
+        assert all(job.startswith("quantize.gptq ") for job in found), found
+        assert copied.stale() == set()
+    copied.build()
+
+
+def test_what_is_forced_runs_though_it_is_current(copied):
+    target = f"{LOSSES}/manifest.json"
+    for options in (("--force",), ("--forcerun", target)):
+        done = copied.snakemake(*options, targets=(target,))
+        assert done.returncode == 0, done.stderr[-2000:]
+        assert ran(done.stdout + done.stderr) == {"measure.loss rainbow-036 seed 100 gptq-4bit"}
+    assert not ran(copied.snakemake(targets=(target,)).stderr)

@@ -1,0 +1,75 @@
+"""Whether a result is current: what its record says, against the job, its inputs and its files.
+
+Planner and jobs ask the same question, and nothing but results answers it: where Snakemake's own
+notes are lost, or results were copied, what is fresh stays fresh.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ptq_dynamics.content import canonical, sha256
+from ptq_dynamics.jobs import manifest, record
+from ptq_dynamics.jobs.manifest import Manifest
+from ptq_dynamics.jobs.paths import Paths
+from ptq_dynamics.jobs.verified import Verifier
+from ptq_dynamics.problem import Problem
+
+
+class Results:
+    """The results in this folder as they lie there; each manifest is read once."""
+
+    def __init__(self, verifier: Verifier) -> None:
+        self._verifier = verifier
+        self.damaged = set[str]()
+        """Manifests of results that are what their jobs make, but for bytes of their files."""
+
+    def is_current(self, spec: str, inputs: list[str], paths: Paths) -> bool:
+        """Whether the result of just this job, from its inputs as they are, is there and whole."""
+        found, account = self._read(paths.manifest), _account(paths.record)
+        if found is None or account is None:
+            return False
+        result, digest = found
+        same = (
+            account.get("version") == record.VERSION
+            and account.get("output") == {str(paths.manifest): digest}
+            and account.get("inputs") == {path: self._digest(path) for path in inputs}
+            and canonical(account.get("job")) == spec
+        )
+        if not same:
+            return False
+        whole = self._verifier.is_whole(result, os.stat(paths.record).st_ctime_ns)
+        if not whole:
+            self.damaged.add(str(paths.manifest))
+        return whole
+
+    def _digest(self, path: str) -> str | None:
+        found = self._read(Path(path))
+        return found and found[1]
+
+    @cache
+    def _read(self, path: Path) -> tuple[Manifest, str] | None:
+        try:
+            result = manifest.read(path)
+        except Problem:
+            return None
+        # That of its text, as `digest` has it: to write hundreds of manifests anew takes a second.
+        return result, sha256(path)
+
+
+def is_current(job: Mapping[str, Any]) -> bool:
+    """Whether the result of a job, given by its specification, is current."""
+    inputs = [path for group in job["inputs"].values() for path in group]
+    return Results(Verifier()).is_current(canonical(job), inputs, Paths.of(job))
+
+
+def _account(path: Path) -> Mapping[str, Any] | None:
+    """What a record says, as it stands there: to check all of it would take as long as to plan."""
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None

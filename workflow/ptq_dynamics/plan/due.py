@@ -1,0 +1,29 @@
+"""Which jobs a build has to run: those whose results are not current, and what depends on them."""
+
+from ptq_dynamics.jobs.current import Results
+from ptq_dynamics.jobs.specification import Job
+from ptq_dynamics.plan.site import Site
+
+
+class Due:
+    """What is due among the jobs of a site.
+
+    A job that depends on another one that is due ends at once when that came out as it was.
+    """
+
+    def __init__(self, site: Site, results: Results) -> None:
+        self._site, self._results = site, results
+        self._known = dict[str, bool]()
+
+    def is_due(self, job: Job) -> bool:
+        """Whether a job is due."""
+        if job.manifest not in self._known:
+            current = self._results.is_current(job.spec(), job.needs, job.paths)
+            makers = [self._site.made[path] for path in job.needs]
+            self._known[job.manifest] = not current or any(map(self.is_due, makers))
+        return self._known[job.manifest]
+
+    def is_damaged(self, job: Job) -> bool:
+        """Whether nothing but bytes of the result's files is not as its manifest says, which the
+        job itself may not notice."""
+        return job.manifest in self._results.damaged
