@@ -81,13 +81,12 @@ def needs(job):
     """What a job reads. Whether it runs is for `due` to say, and not for times of files, unless
     something is forced: then all that follows runs, and what is current ends at once.
     """
-    if forced():
-        inputs = job.needs
-    else:
-        inputs = [ancient(path) for path in job.needs]
     if due().is_due(job):
         workflow.dag.forcefiles.add(job.manifest)
-    return inputs
+    elif not forced():
+        return [ancient(path) for path in job.needs]
+    # Snakemake 9.27 follows them, and nothing else, from a job that runs to the next.
+    return job.needs
 
 
 def is_again(job):
