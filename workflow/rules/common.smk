@@ -81,9 +81,10 @@ def needs(job):
     """What a job reads. Whether it runs is for `due` to say, and not for times of files, unless
     something is forced: then all that follows runs, and what is current ends at once.
     """
+    everything = bool(forced())
     if due().is_due(job):
         workflow.dag.forcefiles.add(job.manifest)
-    elif not forced():
+    elif not everything:
         return [ancient(path) for path in job.needs]
     # Snakemake 9.27 follows them, and nothing else, from a job that runs to the next.
     return job.needs
