@@ -8,7 +8,7 @@ VENV := .venv
 SNAKEMAKE := $(VENV)/bin/snakemake
 INSTALLED := $(VENV)/.installed
 # Files of tests side by side; a file's tests share what they build.
-PYTEST := $(VENV)/bin/pytest -n $(WORKERS) --dist loadfile
+PYTEST := $(VENV)/bin/pytest -n $(WORKERS) --dist loadfile --durations 15 --durations-min 5
 
 # Snakemake keeps a cache in the home directory, which may be read-only.
 ifneq ($(shell test -w "$$HOME" && echo yes),yes)

@@ -241,7 +241,10 @@ def test_group_sizes_are_the_largest_that_divide(scale, group):
 # Specifications
 
 
-@pytest.mark.parametrize("scale", SCALES)
+LARGE_LAST = [*SCALES[:-1], pytest.param(SCALES[-1], marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("scale", LARGE_LAST)
 def test_specifications_are_canonical_and_hold_no_absolute_path(scale):
     found = list(jobs(scale))
     assert len({(job.folder, job.stem) for job in found}) == len(found)

@@ -96,7 +96,10 @@ def figure_jobs(built):
 
 
 def test_what_no_job_reaches_runs_nothing(built):
-    with built.edited(*built.modules()) as paths:
+    """But for the modules that settings select by name, which count whole."""
+    whole = ("/optimizers/", "/foreign/")
+    names = [name for name in built.modules() if not any(part in name for part in whole)]
+    with built.edited(*names) as paths:
         for path in paths:
             path.write_text(
                 path.read_text() + "\n\ndef _new():\n    return EDITED\n\n\nEDITED = True\n"
