@@ -134,6 +134,14 @@ def seeded(tmp_path_factory):
     return [Drawn(f, plan, coarse=True) for f, plan in zip(folders, plans, strict=True)]
 
 
+def test_a_landscape_reads_the_first_seed_alone(tmp_path):
+    figures = {"one": figure("landscapes", {"Stable": ["constant-3e-3"]}, ["gptq-3bit"])}
+    plan = planned(tmp_path, figures, runs=several)
+    job = plan.figures.figure("one")
+    assert [run.seed for run in job.settings.runs] == SEEDS[:1]
+    assert not [path for path in job.needs if f"seed-{SEEDS[1]}" in path]
+
+
 def errors_of(drawn, name):
     """The measured errors of a figure's job, by seed and tokens."""
     table = drawn.measurements(name)

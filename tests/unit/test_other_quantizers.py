@@ -17,7 +17,8 @@ from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.context import Context, Progress
 from ptq_dynamics.measure.loss import block_losses
 from ptq_dynamics.measure.settings import LAYERS
-from ptq_dynamics.quantize import awq, int8, nf4, storage
+from ptq_dynamics.problem import Problem
+from ptq_dynamics.quantize import awq, int8, nf4, storage, worker
 from ptq_dynamics.quantize.layers import gram_matrices, layer_errors, round_to_nearest
 from ptq_dynamics.quantize.method import Calibration
 from ptq_dynamics.quantize.settings import QuantizeSettings
@@ -255,6 +256,12 @@ def test_awq_takes_documents_of_any_length(method, folder, calibration, results)
         moved = ((one_by_one[name] - weight).abs() > 1e-4).float().mean()
         assert moved < 0.005, (name, moved)
     assert any(not torch.equal(by_documents[n], weight) for n, weight in results[method].items())
+
+
+def test_a_layer_that_a_tool_only_rounded_is_a_problem(tmp_path):
+    worker.check_report({"fallback_layers": []}, tmp_path)
+    with pytest.raises(Problem, match=r"rounded mlp\.one, mlp\.two of .* instead of GPTQ"):
+        worker.check_report({"fallback_layers": ["mlp.one", "mlp.two"]}, tmp_path)
 
 
 @pytest.mark.parametrize("method", METHODS)

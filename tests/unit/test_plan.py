@@ -213,6 +213,11 @@ def test_checkpoints_of_any_spacing_are_measured_as_often(tmp_path, every):
     assert max(gaps) <= widest, steps
 
 
+def test_what_stays_whole_cannot_be_dropped():
+    with pytest.raises(Problem, match=r"drop/train/wsd-3e-3/seed-100 drops nothing"):
+        at("smoke").keeping.drop("train/wsd-3e-3/seed-100")
+
+
 def test_a_large_group_size_is_found_at_once():
     kind = TypeAdapter(Quantizer).validate_python(
         {"method": "rtn", "bits": 4, "group_size": {"at_most": 10**12}}

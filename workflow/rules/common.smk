@@ -64,13 +64,13 @@ RUN = "python -m ptq_dynamics.jobs.run --if-stale --job {params.job}"
 
 @cache
 def forced():
-    """Rules and files that the command line has made again; asked before any job is due."""
+    """Rules and files that the command line forces, read before `needs` adds what is due."""
     return workflow.dag.forcerules | workflow.dag.forcefiles
 
 
 @cache
 def due():
-    """What is due, by what results say; a dry run leaves no note of that."""
+    """Which jobs are due, as records say; a dry run writes nothing down."""
     verifier = Verifier(
         deep=plan.site.config.choice.deep, remembers=not workflow.dryrun
     )
@@ -78,8 +78,8 @@ def due():
 
 
 def needs(job):
-    """What a job reads. Whether it runs is for `due` to say, and not for times of files, unless
-    something is forced: then all that follows runs, and what is current ends at once.
+    """Inputs of a job. Records, not times of files, decide whether it runs. Where the command line
+    forces something, all that follows is planned, and what is current ends at once.
     """
     everything = bool(forced())
     if due().is_due(job):
@@ -90,7 +90,7 @@ def needs(job):
     return job.needs
 
 
-def is_again(job):
+def runs_again(job):
     """Whether a job of Snakemake runs even where its result is current."""
     own = handover.job(job.params.get("job"))
     is_forced = job.rule in forced() or not forced().isdisjoint(job.output)
@@ -106,7 +106,7 @@ def prepare():
             chain.from_iterable(job.output for job in jobs),
             chain.from_iterable(job.input for job in jobs),
         )
-        handover.write({job.params.get("job"): is_again(job) for job in jobs})
+        handover.write({job.params.get("job"): runs_again(job) for job in jobs})
     except (Problem, OSError) as problem:
         raise WorkflowError(str(problem)) from None
     builds.pass_signals_on()

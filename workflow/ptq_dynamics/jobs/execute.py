@@ -27,12 +27,12 @@ from ptq_dynamics.jobs.current import is_current
 from ptq_dynamics.jobs.lease import Lease, held
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import Paths
-from ptq_dynamics.jobs.publish import is_prepared, of_today, prepare, publish
+from ptq_dynamics.jobs.publish import is_prepared, mend_times, prepare, publish
 from ptq_dynamics.jobs.restore import restore
 from ptq_dynamics.jobs.settings import decode
 from ptq_dynamics.problem import Problem
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 
 
 def execute(job: Mapping[str, Any], *, restoring: bool = False, if_stale: bool = False) -> int:
@@ -47,7 +47,7 @@ def execute(job: Mapping[str, Any], *, restoring: bool = False, if_stale: bool =
     try:
         paths.folder.mkdir(parents=True, exist_ok=True)
         with held(paths.lease, Progress(label).say, signals.stop) as lease:
-            of_today(chain.from_iterable(job["inputs"].values()))
+            mend_times(chain.from_iterable(job["inputs"].values()))
             if _is_done(job, paths, restoring, if_stale or lease.waited):
                 return 0
             log = paths.log.open("w", encoding="utf-8")
@@ -87,10 +87,10 @@ def _explain(error: BaseException, paths: Paths) -> str:
 
 
 def _is_full_disk(error: BaseException) -> bool:
-    if isinstance(error, OSError) and error.errno in FULL:
+    if isinstance(error, OSError) and error.errno in FULL_DISK:
         return True
     # Errors of copytree and of safetensors hold the system's error in their text alone.
-    signs = [text for n in FULL for text in (os.strerror(n), f"os error {n})")]
+    signs = [text for n in FULL_DISK for text in (os.strerror(n), f"os error {n})")]
     return any(sign in str(error) for sign in signs)
 
 

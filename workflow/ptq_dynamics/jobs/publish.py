@@ -18,7 +18,7 @@ from ptq_dynamics.jobs.paths import MANIFEST, RECORD, Paths
 from ptq_dynamics.problem import Problem
 
 
-def of_today(inputs: Iterable[str]) -> None:
+def mend_times(inputs: Iterable[str]) -> None:
     """Give inputs from the future the time that it is: after a clock was set back, Snakemake takes
     outputs that are older than their inputs for wrong."""
     for path in inputs:

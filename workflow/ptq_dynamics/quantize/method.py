@@ -27,8 +27,6 @@ from ptq_dynamics.trajectories import trajectory
 from ptq_dynamics.trajectories.trajectory import Trajectory
 
 Q = TypeVar("Q")
-
-
 L = TypeVar("L")
 
 

@@ -55,7 +55,7 @@ def run(context: Context[QuantizeSettings[ForeignGptq]]) -> Mapping[str, Any]:
 
     def result(folder: Path, _calibration: Calibration, _settings: ForeignGptq) -> Quantized:
         tensors = load_file(targets[folder] / WEIGHTS)
-        _check_report(json.loads((targets[folder] / REPORT).read_text())["settings"], folder)
+        check_report(json.loads((targets[folder] / REPORT).read_text())["settings"], folder)
         names = [key.removesuffix(".codes") for key in tensors if key.endswith(".codes")]
         bits = settings.quantizer.bits
         return Quantized.on({name: _grid(name, tensors, bits) for name in names})
@@ -76,7 +76,7 @@ def _grid(name: str, tensors: Mapping[str, Tensor], bits: int) -> Grid:
     return exact(name, grid, tensors[f"{name}.weight"])
 
 
-def _check_report(report: Mapping[str, Any], folder: Path) -> None:
+def check_report(report: Mapping[str, Any], folder: Path) -> None:
     """Raise `Problem` where a tool gave up on GPTQ for a layer."""
     layers = report.get("fallback_layers", [])
     if layers:
