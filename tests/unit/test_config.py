@@ -117,6 +117,24 @@ BRANCH = ("runs", "rainbow-036")
 SMOKE = "scales/smoke.yaml"
 BAD = {
     # The keys of one file.
+    "state beyond the end": (
+        "runs.yaml",
+        put(
+            *TRUNK,
+            value={"schedule": "constant", "peak_lr": 1e-3, "length": 0.5, "state_at": [0.6]},
+        ),
+        ["runs.constant-3e-3", "state_at has 3/5, beyond its length 1/2"],
+    ),
+    "context of one token": (
+        SMOKE,
+        put("models", "main", "context", value=1),
+        ["models.main.context is 1", "greater than or equal to 2"],
+    ),
+    "more eigenvalues than iterations": (
+        SMOKE,
+        put("curvature", "spectrum", value=10**6),
+        ["curvature", "spectrum 1000000 is more than what max_iterations "],
+    ),
     "unknown key": (
         "runs.yaml",
         put(*TRUNK, "peak_rl", value=1e-3),
@@ -694,10 +712,12 @@ def test_a_key_that_is_there_twice_is_a_problem(folder, text, words):
         ({"scale": "big"}, ["scale is 'big'", "'smoke', 'laptop', 'gpu' or 'paper'"]),
         ({"figures": "fig04 fig4"}, ["figures names no known figure: 'fig4'", "known: fig04"]),
         ({"figures": 4}, ["figures", "is 4"]),
+        ({"figures": []}, ["figures", "[]"]),
         ({"seed": -1}, ["seed is -1", "greater than or equal to 0"]),
+        ({"seed": 2**70}, ["seed is 1180591620717411303424", "less than 4294967296"]),
         ({"scales": "smoke"}, ["scales: unknown key; did you mean 'scale'?"]),
     ],
-    ids=["scale", "figure", "figures", "seed", "key"],
+    ids=["scale", "figure", "figures", "no figure", "seed", "large seed", "key"],
 )
 def test_a_bad_choice_is_a_problem(choice, words):
     with pytest.raises(Problem) as caught:

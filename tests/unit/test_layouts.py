@@ -223,6 +223,18 @@ def test_weights_of_a_branch_and_its_trunk_count_once(tmp_path):
     assert (table.segment == "constant-1e-3").sum() == (sharp.trajectory == "constant-1e-3").sum()
 
 
+def test_a_few_points_have_no_correlation(tmp_path):
+    curves = {"One": ["rainbow-002"]}
+    drawn = Drawn(
+        tmp_path, planned(tmp_path, {"one": figure("flatness", curves, ["gptq-3bit"])}), coarse=True
+    )
+    drawn.picture("one")
+    count = len(drawn.table("one"))
+    assert 1 <= count < 5
+    (ax,) = drawn.picture("one").axes
+    assert f"n = {count}, too few" in ax.get_title()
+
+
 # Paired differences
 
 

@@ -429,3 +429,8 @@ def test_a_comment_in_a_lock_file_installs_nothing_again():
 )
 def test_a_series_has_columns_in_a_group_where_there_are_groups_of_columns(quantizer, columns):
     assert at("laptop").losses.series("rainbow-172", quantizer).group_size == columns
+
+
+def test_an_unknown_shard_is_a_problem():
+    with pytest.raises(Problem, match="lawa-20 has no shard 'none' \\(its shards: all\\)"):
+        plan("smoke").trajectories.average("lawa-20", "none")

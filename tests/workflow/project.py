@@ -110,6 +110,15 @@ class Project:
         assert named or "Nothing to be done" in said, said[-3000:]
         return named
 
+    def due(self) -> set[str]:
+        """What the command says to be due, among the chosen figures and what they need."""
+        choice = ["--scale", "smoke", "--figures", self.figures]
+        command = [sys.executable, "-m", "ptq_dynamics.cli", "status", *choice]
+        done = self.process([*command, *(["--deep"] if self.deep else [])])
+        found = set(re.findall(r"^due: (.*)$", done.stdout, flags=re.M))
+        assert done.returncode == bool(found), done.stdout + done.stderr
+        return found
+
     @contextmanager
     def edited(self, *names: str) -> Iterator[list[Path]]:
         """Files that may be edited or deleted, put back afterwards as if nothing had happened."""

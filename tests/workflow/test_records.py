@@ -38,7 +38,7 @@ def before(copied):
     found = state(copied)
     yield found
     assert not differing(found, state(copied))
-    assert copied.stale() == set(), "a test left something behind"
+    assert copied.due() == set(), "a test left something behind"
 
 
 def state(project):
@@ -78,6 +78,7 @@ def test_a_dry_run_writes_down_nothing(copied):
 
 def test_a_missing_manifest_in_the_middle_is_made_again(copied):
     (copied.folder / QUANTIZED / "manifest.json").unlink()
+    assert copied.due() == {QUANTIZED, LOSSES, "figures/smoke/fig04"}
     # With what follows, which finds its inputs as they were.
     assert copied.stale() == {
         "quantize:rainbow-036,100,gptq-4bit,all",
@@ -132,8 +133,10 @@ def test_damage_that_leaves_no_trace_is_found_by_its_bytes(copied):
     time.sleep(0.02)
     os.utime(copied.folder / RUN / "record.json")
     assert copied.stale() == set()
+    assert copied.due() == set()
     copied.deep = True
     try:
+        assert RUN in copied.due()
         assert "train:rainbow-036,100" in copied.stale()
         assert ran(copied.build()) == {"trajectories.train rainbow-036 seed 100"}
         assert copied.stale() == set()

@@ -10,6 +10,10 @@ from rich.console import Console
 
 from ptq_dynamics import config
 from ptq_dynamics.jobs import checkout
+from ptq_dynamics.jobs.current import Results
+from ptq_dynamics.jobs.verified import Verifier
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.plan.due import Due
 from ptq_dynamics.problem import Problem
 
 
@@ -19,13 +23,21 @@ def main() -> int:
     verbs = parser.add_subparsers(dest="verb", required=True)
     show = verbs.add_parser("config", help="print the resolved configuration of a scale")
     show.add_argument("--scale", choices=config.SCALES, help="default: that of config.yaml")
+    status = verbs.add_parser("status", help="say what a build would make; exit status 1 if any")
+    status.add_argument("--scale", choices=config.SCALES, help="default: that of config.yaml")
+    status.add_argument("--figures", help="default: those of config.yaml")
+    status.add_argument("--deep", action="store_true", help="also read all bytes of results")
+    status.add_argument("--quiet", action="store_true", help="say nothing unless all is current")
     verbs.add_parser("schema", help="write the JSON schemas of the files under config/")
     arguments = parser.parse_args()
     try:
         checkout.check(Path())
         match arguments.verb:
             case "config":
-                _print_config(arguments.scale)
+                _print_config(_load({"scale": arguments.scale}))
+            case "status":
+                choice = {"scale": arguments.scale, "figures": arguments.figures}
+                return _print_status(_load(choice), arguments.deep, arguments.quiet)
             case "schema":
                 _write_schemas()
         sys.stdout.flush()
@@ -48,13 +60,29 @@ def _write_schemas() -> None:
         print(folder / name)
 
 
-def _print_config(scale: str | None) -> None:
+def _load(given: dict[str, str | None]) -> config.Config:
+    """Configuration as the files have it, but for what the command line gives."""
     folder = Path("config")
     choice = config.read_yaml(folder / "config.yaml")
-    resolved = config.load(choice | ({"scale": scale} if scale else {}), folder)
+    given = {key: value for key, value in given.items() if value is not None}
+    return config.load(choice | given, folder)
+
+
+def _print_config(resolved: config.Config) -> None:
     yaml.safe_dump(
         resolved.model_dump(mode="json"), sys.stdout, sort_keys=False, allow_unicode=True
     )
+
+
+def _print_status(resolved: config.Config, deep: bool, quiet: bool) -> int:
+    plan = Plan(resolved)
+    current, due = Due(plan.site, Results(Verifier(deep=deep))).find(plan.last())
+    if not due:
+        print(f"nothing to do: all {len(current)} results are current")
+    elif not quiet:
+        print(*sorted(f"due: {job.paths.folder / (job.paths.stem or '')}" for job in due), sep="\n")
+        print(f"{len(due)} results are due, {len(current)} are current")
+    return 1 if due else 0
 
 
 if __name__ == "__main__":

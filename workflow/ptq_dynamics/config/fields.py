@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import fields
 from fractions import Fraction
-from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
 from pydantic import (
     AfterValidator,
@@ -20,7 +20,8 @@ from pydantic_core import PydanticCustomError
 
 Values = TypeVar("Values", bound=Sequence[Any])
 
-SCALES = ("smoke", "laptop", "gpu", "paper")
+ScaleName = Literal["smoke", "laptop", "gpu", "paper"]
+SCALES: tuple[str, ...] = get_args(ScaleName)
 
 
 class Strict(BaseModel):
@@ -103,4 +104,8 @@ Share = Annotated[
     ),
 ]
 Count = Annotated[int, Field(gt=0)]
+# A block has as many targets as it has tokens after the first.
+Context = Annotated[int, Field(ge=2)]
+# What generators of random numbers take.
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]

@@ -6,6 +6,8 @@ from pydantic import Field, model_validator
 
 from ptq_dynamics.config.fields import Once, Share, Strict
 from ptq_dynamics.config.queries import QUANTIZED, Evaluated, Metric, Query
+from ptq_dynamics.figures.settings import in_group
+from ptq_dynamics.measure.settings import PROBES
 
 # As many as there are styles of lines.
 MOST_CURVES = 8
@@ -130,10 +132,10 @@ class Ends(Measured):
     @property
     def styles(self) -> list[str]:
         """Names of what is told apart by the style of lines: curves within a group."""
-        return list({label.partition(": ")[2] or label: None for label in self.curves})
+        return list(dict.fromkeys(in_group(label)[1] for label in self.curves))
 
 
-CURVATURE = frozenset({"sharpness", "hessian_trace"})
+CURVATURE = frozenset(PROBES["sharpness"])
 ErrorOrCurvature = Literal[
     "quantization_error",
     "loss_increase",

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from ptq_dynamics.config.fields import Once, Strict
+from ptq_dynamics.config.fields import Once, ScaleName, Seed, Strict
+from ptq_dynamics.measure.settings import LAYER_METRICS
 
 
 def _words(value: Any) -> Any:
@@ -18,9 +19,11 @@ class Choice(Strict):
     """What to build: the scale, the seed of initial weights and data order, the figures; and
     whether to look for damage at all bytes of results."""
 
-    scale: Literal["smoke", "laptop", "gpu", "paper"]
-    seed: Annotated[int, Field(ge=0)]
-    figures: Annotated[Literal["all"] | list[str], BeforeValidator(_words)]
+    scale: ScaleName
+    seed: Seed
+    figures: Annotated[
+        Literal["all"] | Annotated[list[str], Field(min_length=1)], BeforeValidator(_words)
+    ]
     deep: bool = False
 
 
@@ -30,7 +33,7 @@ Metric = Literal[
     Evaluated, "sharpness", "hessian_trace", "eigenvalues", "gradient_norm", "weight_norm"
 ]
 # Metrics of quantized weights beside those in full precision.
-QUANTIZED = frozenset({"quantization_error", "loss_increase", "weight_mse", "output_mse"})
+QUANTIZED = frozenset({"quantization_error", "loss_increase", *LAYER_METRICS})
 
 
 class Query(Strict):

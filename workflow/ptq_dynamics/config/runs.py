@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Discriminator, Field, PrivateAttr, Tag, model_validator
 
 from ptq_dynamics.config.averages import Average
-from ptq_dynamics.config.fields import Count, Once, Rate, Share, Strict
+from ptq_dynamics.config.fields import Context, Count, Once, Rate, Seed, Share, Strict
 from ptq_dynamics.config.kinds import (
     Optimizer,
     Point,
@@ -22,7 +22,7 @@ from ptq_dynamics.config.scale import ModelShape
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories.trajectory import step_id
 
-Seeds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1), Once]
+Seeds = Annotated[tuple[Seed, ...], Field(min_length=1), Once]
 CooldownShape = Literal["linear", "1-sqrt"]
 
 
@@ -101,6 +101,13 @@ class Whole(Run):
             )
         return self
 
+    @model_validator(mode="after")
+    def _keeps_states_of_its_own(self) -> "Whole":
+        beyond = [str(share) for share in self.state_at if share > self.length]
+        if beyond:
+            raise ValueError(f"state_at has {beyond[0]}, beyond its length {self.length}")
+        return self
+
     def whole(self, timeline: Timeline) -> "Whole":
         """Itself."""
         return self
@@ -158,7 +165,7 @@ class Branch(Run):
     shape: CooldownShape = "linear"
     corpus: str | None = None
     batch: Count | None = None
-    context: Count | None = None
+    context: Context | None = None
 
     def sources(self) -> Mapping[str, str]:
         """Its trunk."""

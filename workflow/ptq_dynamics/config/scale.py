@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from ptq_dynamics.config.fields import Count, Rate, Share, Strict
+from ptq_dynamics.config.fields import Context, Count, Rate, Share, Strict
 from ptq_dynamics.config.names import Named
 
 
@@ -18,7 +18,7 @@ class ModelShape(Strict):
     heads: Count
     feedforward: Count
     rotary_fraction: Annotated[float, Field(gt=0, le=1)]
-    context: Count
+    context: Context
     batch: Count
     micro_batch: Count | None = None
     corpus: str = "main"
@@ -208,6 +208,15 @@ class Curvature(Amount):
     sharpness_every: Count
     spectrum: Count
     spectrum_every: Count
+
+    @model_validator(mode="after")
+    def _finds_the_spectrum(self) -> "Curvature":
+        if self.spectrum > self.max_iterations:
+            raise ValueError(
+                f"spectrum {self.spectrum} is more than what max_iterations "
+                f"{self.max_iterations} can find"
+            )
+        return self
 
 
 class Grid(Amount):

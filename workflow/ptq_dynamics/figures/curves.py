@@ -15,10 +15,8 @@ from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.measure.joining import join
 from ptq_dynamics.measure.pairing import Paired, difference
 from ptq_dynamics.measure.settings import FULL_PRECISION, Series
+from ptq_dynamics.trajectories.settings import TRAINING
 from ptq_dynamics.trajectories.trajectory import CURVE, Trajectory
-
-# Metrics that the runs' training curves hold, not the measurements.
-TRAINING = ("gradient_norm", "weight_norm")
 
 
 class Curves:

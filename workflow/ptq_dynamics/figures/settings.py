@@ -10,6 +10,12 @@ PICTURES = ("pdf", "png")
 TABLE = "csv"
 
 
+def in_group(label: str) -> tuple[str, str]:
+    """Group and name of a curve that is named "GROUP: NAME"; no group, and its label, of others."""
+    group, _, name = label.rpartition(": ")
+    return group, name
+
+
 @dataclass(frozen=True)
 class Shown:
     """A quantizer: `name` is the figure's for it, `used` that of the one this scale takes."""

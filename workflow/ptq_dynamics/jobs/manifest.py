@@ -135,11 +135,11 @@ def read(path: Path, restore: Callable[[Manifest], None] | None = None) -> Manif
 def forget_dropped(path: Path) -> None:
     """Nothing of the result with this manifest counts as dropped, nor its dropping as done."""
     absent = _absent(path)
-    try:
-        Path(json.loads(absent.read_text(encoding="utf-8"))["by"]).unlink(missing_ok=True)
-    except FileNotFoundError:
-        return
-    absent.unlink()
+    if absent.exists():
+        by = json.loads(absent.read_text(encoding="utf-8")).get("by")
+        if by:
+            Path(by).unlink(missing_ok=True)
+        absent.unlink()
 
 
 def _absent(path: Path) -> Path:

@@ -15,12 +15,18 @@ from safetensors.numpy import load_file
 
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.measure import measurements
-from ptq_dynamics.measure.settings import FULL_PRECISION, LAYERS, LOSSES, VALUES, Series
+from ptq_dynamics.measure.settings import (
+    FULL_PRECISION,
+    LAYER_METRICS,
+    LAYERS,
+    LOSSES,
+    PROBES,
+    VALUES,
+    Series,
+)
 from ptq_dynamics.trajectories.trajectory import Trajectory
 
 Inputs = Mapping[str, Sequence[Manifest]]
-PROBES = ("sharpness", "spectrum")
-LAYER_METRICS = ("weight_mse", "output_mse")
 
 
 def in_full_precision(series: Series) -> Series:

@@ -11,6 +11,10 @@ LAYERS = "layers.csv"  # of a quantization: errors of every layer of every check
 VALUES = "values.csv"  # of a probe: checkpoint_id, metric, value, stderr
 MEASUREMENTS = "measurements.csv"
 
+# Metrics of every layer, which quantizing gives; the probes, each with the metrics it gives.
+LAYER_METRICS = ("weight_mse", "output_mse")
+PROBES = {"sharpness": ("sharpness", "hessian_trace"), "spectrum": ("eigenvalues",)}
+
 
 @dataclass(frozen=True)
 class LossSettings:

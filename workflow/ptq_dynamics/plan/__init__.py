@@ -8,6 +8,7 @@ from itertools import chain
 from pathlib import Path
 
 from ptq_dynamics.config import Config
+from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan.backends import Backends
 from ptq_dynamics.plan.checks import check
 from ptq_dynamics.plan.corpora import Corpora
@@ -41,5 +42,8 @@ class Plan:
 
     def targets(self) -> list[str]:
         """The files that a build of the chosen figures is for."""
-        jobs = [*self.figures.targets(), *self.keeping.drops()]
-        return list(chain.from_iterable(job.outputs for job in jobs))
+        return list(chain.from_iterable(job.outputs for job in self.last()))
+
+    def last(self) -> list[Job]:
+        """The jobs that a build of the chosen figures is for."""
+        return [*self.figures.targets(), *self.keeping.drops()]

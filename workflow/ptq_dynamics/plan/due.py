@@ -1,5 +1,7 @@
 """Which jobs a build has to run: those whose results are not current, and what depends on them."""
 
+from collections.abc import Iterable
+
 from ptq_dynamics.jobs.current import Results
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan.site import Site
@@ -22,6 +24,13 @@ class Due:
             makers = [self._site.made[path] for path in job.needs]
             self._known[job.manifest] = not current or any(map(self.is_due, makers))
         return self._known[job.manifest]
+
+    def find(self, targets: Iterable[Job]) -> tuple[list[Job], list[Job]]:
+        """What is current and what is due, among targets and all they need."""
+        current, due = list[Job](), list[Job]()
+        for job in self._site.needed(targets):
+            (due if self.is_due(job) else current).append(job)
+        return current, due
 
     def is_damaged(self, job: Job) -> bool:
         """Whether nothing but bytes of the result's files is not as its manifest says, which the

@@ -17,16 +17,20 @@ from ptq_dynamics.figures.settings import (
     ShownRun,
 )
 from ptq_dynamics.jobs.specification import Job
-from ptq_dynamics.measure.settings import FULL_PRECISION, MEASUREMENTS, CollectSettings, Series
+from ptq_dynamics.measure.settings import (
+    FULL_PRECISION,
+    LAYER_METRICS,
+    MEASUREMENTS,
+    PROBES,
+    CollectSettings,
+    Series,
+)
 from ptq_dynamics.plan.geometry import Geometry
 from ptq_dynamics.plan.losses import Losses
 from ptq_dynamics.plan.site import Site
 from ptq_dynamics.plan.trajectories import Trajectories
 
-# Metrics of the probes; of evaluations; of layers. The others are in the training curves.
-PROBES = {"sharpness": {"sharpness", "hessian_trace"}, "spectrum": {"eigenvalues"}}
 EVALUATED = frozenset(get_args(Evaluated))
-LAYERS = frozenset({"weight_mse", "output_mse"})
 
 
 class Figures:
@@ -48,7 +52,9 @@ class Figures:
     def figure(self, name: str) -> Job:
         """One figure."""
         figure = self._site.config.figures[name]
-        series, inputs = self._measured(figure, layers=bool(LAYERS & {*figure.metrics}))
+        series, inputs = self._measured(
+            figure, layers=not {*LAYER_METRICS}.isdisjoint(figure.metrics)
+        )
         runs = list(self._runs(figure))
         if isinstance(figure, figures.Landscapes):
             # Of several seeds it shows the first.
@@ -105,7 +111,7 @@ class Figures:
         """The series of a query, and the raw results they are joined from, by label."""
         names, metrics = query.trajectories, {*query.metrics}
         evaluated = bool(metrics & EVALUATED)
-        probes = [probe for probe, measured in PROBES.items() if metrics & measured]
+        probes = [probe for probe, measured in PROBES.items() if not metrics.isdisjoint(measured)]
         quantizers = (FULL_PRECISION, *(map(self._used, query.quantizers) if evaluated else ()))
         if not evaluated and not probes:
             return [], {}

@@ -1,6 +1,6 @@
 """The jobs that drop weights when nothing reads them any more, as `keep` of a scale says."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cached_property
 
 from ptq_dynamics.jobs.paths import Paths
@@ -55,7 +55,7 @@ class Keeping:
         """Manifests of the jobs that read weights of a result, by its folder below the scale's
         results, for all that is not kept whole."""
         readers = dict[str, list[str]]()
-        for job in self._needed():
+        for job in self._site.needed(self._targets()):
             if job.stage.startswith(LIGHT):
                 continue
             for needed in job.needs:
@@ -73,16 +73,6 @@ class Keeping:
         # All averaged and all quantized checkpoints are measured ones.
         dropping = {"train": keep.train != "all", "average": keep.average == "none"}
         return {**dropping, "quantize": keep.quantize == "none"}.get(kind, False)
-
-    def _needed(self) -> Iterator[Job]:
-        """All jobs that the targets need, each once."""
-        waiting, seen = list(self._targets()), set[str]()
-        while waiting:
-            job = waiting.pop()
-            if job.manifest not in seen:
-                seen.add(job.manifest)
-                waiting += [self._site.made[path] for path in job.needs]
-                yield job
 
     def _manifest(self, result: str) -> str:
         return f"{self._site.results}/{result}/manifest.json"

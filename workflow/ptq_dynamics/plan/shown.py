@@ -3,9 +3,7 @@
 from ptq_dynamics.config import Figure, Landscapes, Line, Losses, Pca, tokenized
 from ptq_dynamics.plan.timeline import Timeline
 from ptq_dynamics.problem import Problem
-
-# Metrics of training curves, which averages have not.
-TRAINING = ("gradient_norm", "weight_norm")
+from ptq_dynamics.trajectories.settings import TRAINING
 
 
 def check_figures(timeline: Timeline) -> None:

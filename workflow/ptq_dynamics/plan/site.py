@@ -1,5 +1,6 @@
 """What all planners of a plan share: the configuration, its timeline, and where results lie."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,6 +35,16 @@ class Site:
         """The same job, so that it is found by the path of its manifest from now on."""
         self.made[job.manifest] = job
         return job
+
+    def needed(self, targets: Iterable[Job]) -> Iterator[Job]:
+        """Some jobs and all that they need, each once."""
+        waiting, seen = list(targets), set[str]()
+        while waiting:
+            job = waiting.pop()
+            if job.manifest not in seen:
+                seen.add(job.manifest)
+                waiting += [self.made[path] for path in job.needs]
+                yield job
 
     def seed(self, trajectory: str, seed: int | None) -> int:
         """The seed asked for, or the first that a trajectory is made for."""

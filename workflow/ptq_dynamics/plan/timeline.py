@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any
 
 from ptq_dynamics.config import Config, Point, Run, Trajectory, Whole
+from ptq_dynamics.problem import Problem
 
 
 class Timeline:
@@ -59,3 +60,10 @@ class Timeline:
             return {"all": points}
         parts = [points[start : start + size] for start in range(0, len(points), size)]
         return {part[0].id: part for part in parts}
+
+    def shard(self, name: str, shard: str) -> list[Point]:
+        """The measured checkpoints of one shard; raises `Problem` when there is none such."""
+        shards = self.shards(name)
+        if shard not in shards:
+            raise Problem(f"{name} has no shard {shard!r} (its shards: {', '.join(shards)})")
+        return shards[shard]

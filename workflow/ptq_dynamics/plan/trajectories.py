@@ -108,7 +108,7 @@ class Trajectories:
     def average(self, name: str, shard: str = "all", seed: int | None = None) -> Job:
         """One shard of averages of checkpoints."""
         site, timeline = self._site, self._timeline
-        kind, points = site.config.runs.averages[name], timeline.shards(name)[shard]
+        kind, points = site.config.runs.averages[name], timeline.shard(name, shard)
         seed = site.seed(name, seed)
         sources = {label: self.manifests(source, seed) for label, source in kind.sources().items()}
         folder = f"{site.place('average', name, seed)}/{shard}"
@@ -124,7 +124,7 @@ class Trajectories:
 
     def checkpoints(self, name: str, shard: str) -> tuple[str, ...]:
         """Ids of the measured checkpoints of one shard of a trajectory."""
-        return _ids(self._timeline.shards(name)[shard])
+        return _ids(self._timeline.shard(name, shard))
 
     def runs(self, names: list[str]) -> list[str]:
         """The runs whose learning rates the trajectories follow, each once."""

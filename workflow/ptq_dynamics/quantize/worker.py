@@ -53,14 +53,25 @@ def run(context: Context[QuantizeSettings[ForeignGptq]]) -> Mapping[str, Any]:
     targets = {folder: context.scratch / folder.name for folder in folders}
     _run(targets, context)
 
+    reports = {
+        folder: json.loads((target / REPORT).read_text())["settings"]
+        for folder, target in targets.items()
+    }
+    for folder, report in reports.items():
+        check_report(report, folder)
+
     def result(folder: Path, _calibration: Calibration, _settings: ForeignGptq) -> Quantized:
         tensors = load_file(targets[folder] / WEIGHTS)
-        check_report(json.loads((targets[folder] / REPORT).read_text())["settings"], folder)
         names = [key.removesuffix(".codes") for key in tensors if key.endswith(".codes")]
         bits = settings.quantizer.bits
         return Quantized.on({name: _grid(name, tensors, bits) for name in names})
 
-    return run_method(context, result)
+    raised = {
+        folder.name: report["raised_damping"]
+        for folder, report in reports.items()
+        if report.get("raised_damping")
+    }
+    return {**run_method(context, result), "raised_damping": raised}
 
 
 def _grid(name: str, tensors: Mapping[str, Tensor], bits: int) -> Grid:

@@ -6,6 +6,9 @@ from typing import Any, Literal
 
 from ptq_dynamics.trajectories.schedules import Schedule
 
+# Metrics that the curves of runs hold, and averages have not.
+TRAINING = ("gradient_norm", "weight_norm")
+
 
 @dataclass(frozen=True)
 class Shape:

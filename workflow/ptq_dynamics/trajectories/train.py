@@ -29,11 +29,11 @@ from ptq_dynamics.jobs.context import Context, Progress
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories import schedules, trajectory
 from ptq_dynamics.trajectories.optimizers.state import load_state_tensors, state_tensors
-from ptq_dynamics.trajectories.settings import TrainSettings
+from ptq_dynamics.trajectories.settings import TRAINING, TrainSettings
 from ptq_dynamics.trajectories.trajectory import CURVE, Checkpoint, step_id
 
 RESUMABLE = True
-COLUMNS = ("step", "tokens", "loss", "lr", "gradient_norm", "weight_norm")
+COLUMNS = ("step", "tokens", "loss", "lr", *TRAINING)
 
 
 def run(context: Context[TrainSettings]) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.panels import publish
-from ptq_dynamics.figures.settings import FigureSettings
+from ptq_dynamics.figures.settings import FigureSettings, in_group
 from ptq_dynamics.figures.words import letters
 from ptq_dynamics.jobs.context import Context
 
@@ -16,7 +16,7 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
     """Stage: draw the figure. Curves that are named "GROUP: NAME" have a row of panels for every
     group, and the line of their name."""
     curves = Curves(context)
-    split = {label: _split(label) for label in curves.labels}
+    split = {label: in_group(label) for label in curves.labels}
     groups = list(dict.fromkeys(group for group, _ in split.values()))
     names = list(dict.fromkeys(name for _, name in split.values()))
     wanted = list(curves.wanted())
@@ -31,9 +31,3 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
         points = points[[split[curve][0] == group for curve in points.curve]]
         parts.append(points.assign(curve=[split[curve][1] for curve in points.curve]))
     return publish(context, panels, parts, names, columns=len(wanted) if len(groups) > 1 else None)
-
-
-def _split(label: str) -> tuple[str, str]:
-    """Group and name of a curve."""
-    group, _, name = label.rpartition(": ")
-    return group, name

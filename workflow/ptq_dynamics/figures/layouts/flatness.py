@@ -17,6 +17,7 @@ from ptq_dynamics.figures.words import letters
 from ptq_dynamics.jobs.context import Context
 
 RESAMPLES = 2000
+LEAST = 5  # points of a correlation
 
 
 def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
@@ -37,8 +38,11 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
         name = ", ".join(names)
         table = curves.against_metric(name, other, metric, quantizer)
         table = table[(table.x > 0) & table.y.notna()]
-        rho, low, high = rank_correlation(table.x.to_numpy(), table.y.to_numpy())
-        facts[name] = {"rho": rho, "low": low, "high": high, "points": len(table)}
+        correlation = f"n = {len(table)}, too few for a rank correlation"
+        if len(table) >= LEAST:
+            rho, low, high = rank_correlation(table.x.to_numpy(), table.y.to_numpy())
+            facts[name] = {"rho": rho, "low": low, "high": high, "points": len(table)}
+            correlation = f"Spearman ρ = {rho:.2f} [{low:.2f}, {high:.2f}], n = {len(table)}"
         for curve, line in zip(curves.labels, LINES, strict=False):
             part = table[table.curve == curve]
             spread = [part.y - part.low, part.high - part.y]
@@ -59,7 +63,6 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
         if shown.percent_y:
             ax.yaxis.set_major_formatter("{x:.2%}")
         ax.set(xlabel=shown.x, ylabel=shown.y)
-        correlation = f"Spearman ρ = {rho:.2f} [{low:.2f}, {high:.2f}], n = {len(table)}"
         ax.set_title(f"{shown.title}\n{correlation}")
         parts.append(table)
     legend(figure, axes)
