@@ -1,14 +1,34 @@
 """One build of scale smoke, shared by all tests of the workflow."""
 
+import fcntl
+import os
+import shutil
+from dataclasses import replace
+
 import pytest
 from project import Project
 
 
 @pytest.fixture(scope="session")
 def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, str]:
-    """The project after its first build, and what Snakemake printed."""
-    project = Project.copy(tmp_path_factory.mktemp("smoke") / "project")
-    return project, project.build()
+    """The project after its first build, and what Snakemake printed.
+
+    Processes that test side by side have a copy each of what one of them built.
+    """
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    folder, said = shared / "smoke", shared / "smoke.txt"
+    with (shared / "smoke.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if said.exists():
+            project = Project(folder)
+        else:
+            project = Project.copy(folder)
+            said.write_text(project.build())
+    if shared != own:
+        copy = shutil.copytree(folder, own / "smoke", symlinks=True)
+        project = replace(project, folder=copy)
+    return project, said.read_text()
 
 
 @pytest.fixture(scope="session")

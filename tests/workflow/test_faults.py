@@ -212,7 +212,7 @@ def test_a_clock_that_was_set_back_stops_no_build(built, measured):
     done = measured.snakemake(targets=target)
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
     assert not differing(artifacts(built.folder / LOSSES), artifacts(measured.folder / LOSSES))
-    assert measured.stale(targets=target) == set()
+    assert measured.planned(targets=target) == set()
 
 
 CLAIM = """
@@ -232,7 +232,7 @@ def test_a_build_of_what_another_builds_says_so_in_one_line(measured):
     try:
         other.stdout.readline()
         (measured.folder / target[0]).unlink()
-        assert measured.stale(targets=target) == {"evaluate:constant-3e-3,100,fp,all"}
+        assert measured.planned(targets=target) == {"evaluate:constant-3e-3,100,fp,all"}
         done = measured.snakemake(targets=target)
         said = done.stdout + done.stderr
         assert done.returncode == 1 and "Traceback" not in said

@@ -1,4 +1,4 @@
-"""Unusual places: spaces in paths, no git, a read-only home, another working directory."""
+"""Unusual places: odd characters in paths, no git, a read-only home, another working directory."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def environment(project):
 
 def test_make_builds_in_a_folder_with_spaces_without_git_and_home(built, tmp_path):
     """Of all figures of scale smoke one is drawn anew."""
-    project = Project.copy(tmp_path / "a copy of it")
+    project = Project.copy(tmp_path / "it's a cöpy")
     shutil.copy2(ROOT / "Makefile", project.folder)
     for name in ("results", "figures", ".snakemake"):
         shutil.copytree(built.folder / name, project.folder / name)
@@ -63,3 +63,12 @@ def test_a_build_from_another_folder_with_spaces(built, tmp_path):
     assert not differing(artifacts(built.folder / CORPUS), artifacts(folder / CORPUS))
     assert not (project.folder / "results").exists()
     assert os.listdir(tmp_path / "cache")
+
+
+def test_a_folder_with_braces_is_one_line(tmp_path):
+    project = Project.copy(tmp_path / "a {copy} of it")
+    done = project.snakemake("-n")
+    assert done.returncode == 1
+    said = done.stdout + done.stderr
+    assert "has braces, which Snakemake takes for wildcards; move it" in said
+    assert "Traceback" not in said

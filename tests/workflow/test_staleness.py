@@ -2,6 +2,7 @@
 
 import os
 import re
+from pathlib import Path
 
 import pytest
 from project import TABLE
@@ -29,11 +30,40 @@ def touch(path, seconds=3600):
     os.utime(path, ns=(now.st_atime_ns, now.st_mtime_ns + seconds * 10**9))
 
 
+def append(path):
+    """Add what runs when the module is imported."""
+    path.write_text(path.read_text() + "\nassert True\n")
+
+
 @pytest.fixture(autouse=True)
 def _fresh(built):
     """Every test starts, and so every other one ended, with nothing to do."""
     yield
     assert built.stale() == set(), "a test left something behind"
+
+
+# Snakemake
+
+
+PLANNED = {
+    "training": (f"{PACKAGE}/trajectories/train.py", append),
+    "style": (f"{PACKAGE}/figures/style.py", append),
+    "quantizer": (
+        "config/quantizers.yaml",
+        lambda path: edit_yaml(path, lambda found: found["gptq-4bit"].update(damping=0.02)),
+    ),
+    "manifest": ("results/smoke/average/lawa-20/seed-100/all/manifest.json", Path.unlink),
+    "picture": ("figures/smoke/fig04.png", Path.unlink),
+}
+
+
+@pytest.mark.parametrize("name", PLANNED)
+def test_snakemake_plans_what_is_due(built, name):
+    file, change = PLANNED[name]
+    with built.edited(file) as (path,):
+        change(path)
+        due = built.stale()
+        assert due and built.planned() - {"collect"} == due
 
 
 # Nothing
@@ -78,11 +108,6 @@ def test_comments_in_configuration_and_rules_run_nothing(built):
 
 
 # Code
-
-
-def append(path):
-    """Add what runs when the module is imported."""
-    path.write_text(path.read_text() + "\nassert True\n")
 
 
 def edit(built, module):
@@ -131,7 +156,7 @@ def test_an_edit_of_training_retrains(built):
     assert train_jobs(built) <= stale
     assert "corpus" not in rules(stale)
     # What follows may or may not change: it waits for the bytes of the new runs.
-    assert {"train", "average", "quantize", "evaluate", "collect", "figure"} == (rules(stale))
+    assert {"train", "average", "quantize", "evaluate", "figure"} == (rules(stale))
 
 
 def test_an_edit_of_the_schedules_retrains(built):
@@ -143,7 +168,7 @@ def test_an_edit_of_gptq_quantizes_again_and_trains_nothing(built):
     stale = edit(built, "quantize/gptq.py")
     quantized = {job for job in stale if job.startswith("quantize:")}
     assert quantized and all(",gptq-" in job for job in quantized), quantized
-    assert rules(stale) == {"quantize", "evaluate", "collect", "figure"}
+    assert rules(stale) == {"quantize", "evaluate", "figure"}
     for job in stale:
         if job.startswith("evaluate:"):
             assert ",gptq-" in job, "a full-precision evaluation does not depend on GPTQ"
@@ -204,7 +229,6 @@ def test_a_new_run_brings_its_own_jobs(built):
             "train:rainbow-100,100",
             "quantize:rainbow-100,100,gptq-4bit,all",
             *(f"evaluate:rainbow-100,100,{method},all" for method in ("fp", "gptq-4bit")),
-            "collect",
             "figure:fig04",
         }
 
@@ -228,15 +252,15 @@ def test_another_seed_retrains_and_keeps_the_corpus(built):
 
 
 SCALE_CHANGES = {
-    "evaluation": ({"blocks": 60, "batch": 64}, {"evaluate", "collect", "figure"}),
+    "evaluation": ({"blocks": 60, "batch": 64}, {"evaluate", "figure"}),
     "description": ("another scale", {"figure"}),
     "calibration": (
         {"blocks": 30, "batch": 16},
-        {"quantize", "evaluate", "collect", "figure"},
+        {"quantize", "evaluate", "figure"},
     ),
     "log_every": (
         5,
-        {"train", "average", "quantize", "evaluate", "collect", "figure"},
+        {"train", "average", "quantize", "evaluate", "figure"},
     ),
     "threads": (2, set()),
     "warm": (False, set()),
@@ -270,4 +294,4 @@ def test_a_deleted_picture_is_drawn_again(built):
 def test_a_deleted_table_is_collected_again(built):
     with built.edited(TABLE) as (path,):
         path.unlink()
-        assert built.stale() == {"collect"}
+        assert built.planned() == {"collect"}

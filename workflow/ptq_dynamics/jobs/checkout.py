@@ -13,10 +13,16 @@ ROOT = SOURCES.parent
 
 
 def check(folder: Path) -> None:
-    """Raise `Problem` when `folder` is a checkout, but not the one whose code runs.
+    """Raise `Problem` when `folder` is a checkout, but not the one whose code runs, or where it
+    cannot lie.
 
     Checkouts that share an environment otherwise run the one that was installed last.
     """
+    if not {*"{}"}.isdisjoint(str(ROOT)):
+        raise Problem(
+            f"the path of this checkout, {ROOT}, has braces, which Snakemake takes for wildcards; "
+            "move it to a path without"
+        )
     own = folder / "workflow" / PACKAGE
     if own.is_dir() and not own.samefile(SOURCES / PACKAGE):
         raise Problem(
