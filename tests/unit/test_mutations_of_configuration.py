@@ -1,0 +1,234 @@
+"""Edits of every key of every configuration file, in memory: each changes the jobs that depend on
+it, and no others.
+
+What depends on a key is found here a second time, from the files as they stand and a table of what
+the sections of a scale are for; not from specifications. CONFIGURATION_EDITS=all tries every key;
+otherwise a sample, of which CONFIGURATION_SEED gives the same again.
+"""
+
+import json
+import os
+import random
+import shutil
+from collections import defaultdict
+from fractions import Fraction
+
+import pytest
+import yaml
+from ptq_dynamics.config import load, read_yaml
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.problem import Problem
+from support import ROOT
+
+pytestmark = pytest.mark.slow
+
+SAMPLE = 60
+FILES = ["runs.yaml", "quantizers.yaml", "figures.yaml", "backends.yaml", "scales/smoke.yaml"]
+ANYTHING = ""
+# Stages that a section of a scale may change, by the beginnings of their names.
+SECTIONS = {
+    "description": ["figures"],
+    "budget": [ANYTHING],
+    "models": ["trajectories.train", "quantize", "measure", "geometry", "figures"],
+    "precision": ["trajectories.train"],
+    "compile": ["trajectories.train"],
+    "corpora": [ANYTHING],
+    "log_every": ["trajectories.train"],
+    "measure": [ANYTHING],
+    "evaluation": ["measure.loss", "geometry.landscape"],
+    "calibration": ["quantize"],
+    "curvature": ["geometry.sharpness", "geometry.spectrum"],
+    "landscape": ["geometry.landscape"],
+    "shard": [ANYTHING],
+    "threads": [],
+    "warm": [],
+}
+# Keys that no result depends on.
+IDLE = {"title", "caption", "threads", "warm"}
+
+
+def specs(folder):
+    """Specification of every job of scale smoke, by its result, with its stage."""
+    plan = Plan(load({"scale": "smoke", "seed": 100, "figures": "all"}, folder), ROOT)
+    targets = [*plan.last(), plan.backends.comparison()]
+    return {job.manifest: (job.stage, job.spec()) for job in plan.site.needed(targets)}
+
+
+def leaves(content, path=()):
+    if isinstance(content, dict | list):
+        items = content.items() if isinstance(content, dict) else enumerate(content)
+        for key, value in items:
+            yield from leaves(value, (*path, key))
+    else:
+        yield path, content
+
+
+def keys():
+    """Every key that has a value, in every file."""
+    return [
+        (file, path)
+        for file in FILES
+        for path, _ in leaves(yaml.safe_load((ROOT / "config" / file).read_text()))
+    ]
+
+
+def words():
+    """Texts that stand under each key somewhere, and all of them."""
+    found = defaultdict(set)
+    for file in FILES:
+        for path, value in leaves(read_yaml(ROOT / "config" / file)):
+            if isinstance(value, str):
+                named = next(key for key in reversed(path) if isinstance(key, str))
+                found[named].add(value)
+    return found
+
+
+WORDS = words()
+
+
+def others(path, value):
+    """Other values for a key, the likelier ones first."""
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, int):
+        return [value + 1, 2 * value, value - 1, value // 2, 4 * value, value // 8]
+    if isinstance(value, float):
+        return [value / 2, value * 2, value + 0.1, 3.0]
+    if value is None:
+        return [1, 2]
+    try:
+        share = Fraction(value)
+        return [f"{float(share * by * 190):g}/190" for by in (2, 1 / 2, 3)]
+    except (ValueError, ZeroDivisionError):
+        named = next(key for key in reversed(path) if isinstance(key, str))
+        return [*sorted(WORDS[named] - {value}), f"{value} and more", f"{value}-more"]
+
+
+def put(content, path, value):
+    for key in path[:-1]:
+        content = content[key]
+    content[path[-1]] = value
+
+
+def mentions(name, content):
+    return any(value == name for _, value in leaves(content))
+
+
+def unused_quantizers():
+    """Names of those that no figure and no comparison takes."""
+    named = set()
+    for file in ("figures.yaml", "backends.yaml"):
+        named |= {value for _, value in leaves(read_yaml(ROOT / "config" / file))}
+    return {*read_yaml(ROOT / "config/quantizers.yaml")} - named
+
+
+def behind(name, raw):
+    """Runs and averages that are made of one, itself included; grids by the beginning of names."""
+    found, entries = {name}, {**raw["runs"], **raw["averages"]}
+    while True:
+        more = {
+            other
+            for other, entry in entries.items()
+            if other not in found and any(mentions(each, entry) for each in found)
+        }
+        if not more:
+            return found
+        found |= more
+
+
+def allowed(file, path):
+    """Whether the job of a stage, with a result's path, may depend on a key."""
+    if file == "figures.yaml":
+        # A figure may be the first to want something measured.
+        return lambda stage, result, new: (
+            new
+            or stage == "measure.collect"
+            or result
+            in (
+                f"figures/smoke/{path[0]}.manifest.json",
+                f"results/smoke/components/{path[0]}/manifest.json",
+            )
+        )
+    if file == "quantizers.yaml":
+        return lambda stage, result, new: (
+            f"/{path[0]}/" in result
+            or stage.startswith(("figures", "measure.collect", "quantize.comparison"))
+            or new
+        )
+    if file == "backends.yaml":
+        return lambda stage, result, new: new or stage == "quantize.comparison"
+    if file == "scales/smoke.yaml":
+        stages = tuple(SECTIONS[path[0]])
+        return lambda stage, result, new: new or (bool(stages) and stage.startswith(stages))
+    if path[0] == "defaults":
+        return lambda stage, result, new: True
+    raw = yaml.safe_load((ROOT / "config/runs.yaml").read_text())
+    names = {each.partition("{")[0] for each in behind(path[1], raw)}
+    return lambda stage, result, new: (
+        new
+        or any(f"/{name}" in result for name in names)
+        or stage.startswith(("figures", "measure.collect", "geometry.components"))
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return shutil.copytree(ROOT / "config", tmp_path_factory.mktemp("edits") / "config")
+
+
+def test_an_edit_of_a_key_changes_what_depends_on_it_and_nothing_else(folder):
+    seed = int(os.environ.get("CONFIGURATION_SEED") or random.SystemRandom().randrange(10**6))
+    print(f"CONFIGURATION_SEED={seed}")
+    tried = keys()
+    if os.environ.get("CONFIGURATION_EDITS") != "all":
+        tried = random.Random(seed).sample(tried, SAMPLE)
+    before = specs(folder)
+    unused = unused_quantizers()
+    missed, needless, refused, edits = [], [], [], 0
+    for file, path in tried:
+        # Without aliases, of which an edit would change all.
+        content = json.loads(json.dumps(yaml.safe_load((ROOT / "config" / file).read_text())))
+        value = dict(leaves(content))[path]
+        after = None
+        for other in others(path, value):
+            found = edited(folder, file, content, path, other) if other != value else None
+            after = found or after
+            if found not in (None, before):
+                break
+        shutil.copy2(ROOT / "config" / file, folder / file)
+        if after is None:
+            refused.append((file, path))
+            continue
+        edits += 1
+        changed = {
+            result: (before.get(result) or after[result])[0]
+            for result in before.keys() | after.keys()
+            if before.get(result) != after.get(result)
+        }
+        idle = not IDLE.isdisjoint(path) or (file == "quantizers.yaml" and path[0] in unused)
+        if not changed and not idle:
+            missed.append((file, path, value))
+        if changed and idle:
+            needless.append((file, path, sorted(changed)[:3]))
+        may = allowed(file, path)
+        wrong = [
+            result
+            for result, stage in changed.items()
+            if not may(stage, result, result not in before or result not in after)
+        ]
+        if wrong:
+            needless.append((file, path, sorted(wrong)[:3]))
+    print(f"{edits} edits, {len(refused)} keys whose other values do not fit the rest")
+    wrong = [f"missed {each}" for each in missed] + [f"needless {each}" for each in needless]
+    assert not wrong, "\n".join(wrong)
+    assert edits > len(tried) / 2, refused
+
+
+def edited(folder, file, content, path, value):
+    """Specifications with another value, or none when that does not fit the rest."""
+    put(content, path, value)
+    (folder / file).write_text(yaml.safe_dump(content, sort_keys=False))
+    try:
+        return specs(folder)
+    except Problem:
+        return None
