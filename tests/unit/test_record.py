@@ -3,10 +3,12 @@
 import datetime
 import json
 import os
+import platform
 import shutil
 import subprocess
 
 import pytest
+import torch
 from ptq_dynamics.jobs import record
 from ptq_dynamics.jobs.checkout import ROOT
 from ptq_dynamics.jobs.manifest import Manifest
@@ -138,3 +140,11 @@ def test_code_that_differs_from_the_commit_is_dirty(repository, name, dirty):
     found = record.git(repository)
     assert found is not None and found.dirty is dirty
     os.unlink(path)
+
+
+def test_the_vector_instructions_are_those_that_torch_uses():
+    """The order of sums, and so the last bits of results, depends on them."""
+    if platform.machine() != "x86_64" or platform.system() != "Linux":
+        pytest.skip("torch names them so on x86 under Linux")
+    found = torch.backends.cpu.get_cpu_capability()
+    assert {"AVX512": "avx512f", "AVX2": "avx2"}[found] == record.machine().vector

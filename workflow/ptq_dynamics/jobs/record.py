@@ -5,6 +5,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import resource
 import subprocess
 import sys
@@ -21,6 +22,8 @@ from ptq_dynamics.jobs.paths import MANIFEST, RECORD
 from ptq_dynamics.problem import Problem
 
 VERSION = 1
+# Of x86 and ARM, the widest first, as Linux calls them.
+VECTORS = ("avx512f", "avx2", "avx", "sve", "asimd")
 CODE = (".py", ".smk", "Snakefile", ".yaml")
 
 
@@ -34,7 +37,8 @@ class Git:
 
 @dataclass(frozen=True)
 class Machine:
-    """Kind of machine, without its name; memory in bytes."""
+    """Kind of machine, without its name; memory in bytes; the widest vector instructions, on which
+    the order of sums depends, and so the last bits of results."""
 
     system: str
     architecture: str
@@ -42,6 +46,7 @@ class Machine:
     cores: int | None
     memory: int
     python: str
+    vector: str | None = None
 
 
 @dataclass(frozen=True)
@@ -160,25 +165,25 @@ def _git(root: Path, *arguments: str) -> str:
 
 def machine() -> Machine:
     """The machine that this process runs on."""
+    flags = " ".join(_of_processor("flags")[:1] or _of_processor("Features")[:1]).split()
     return Machine(
         system=platform.system(),
         architecture=platform.machine(),
-        processor=_processor(),
+        processor=(_of_processor("model name") or [platform.processor()])[0],
         cores=os.cpu_count(),
         memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         python=platform.python_version(),
+        vector=next((name for name in VECTORS if name in flags), None),
     )
 
 
-def _processor() -> str:
+def _of_processor(key: str) -> list[str]:
+    """What Linux says of every core under a key."""
     try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            names = [
-                line.split(":", 1)[1].strip() for line in file if line.startswith("model name")
-            ]
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
-        names = []
-    return names[0] if names else platform.processor()
+        return []
+    return re.findall(rf"^{key}\s*: *(.*?) *$", text, flags=re.M)
 
 
 def device() -> Device:
