@@ -26,13 +26,13 @@ MAY_USE = {
     "quantize": {*ENGINE, "models", "packed", "corpus", "trajectories", "measure"},
     "geometry": {*ENGINE, "models", "corpus", "trajectories", "measure"},
     "figures": {*ENGINE, "trajectories", "measure", "geometry"},
-    "config": {*BASE, "trajectories", "measure"},
+    "config": {*BASE, "trajectories", "measure", "figures"},
     "plan": {
         *ENGINE,
         "config",
         *("corpus", "trajectories", "measure", "quantize", "geometry", "figures"),
     },
-    "cli": {*ENGINE, "config"},
+    "cli": {*ENGINE, "config", "plan"},
     "bench": {
         *ENGINE,
         *("config", "plan", "models", "corpus", "trajectories", "quantize", "measure"),
