@@ -299,7 +299,7 @@ BAD = {
     "micro batch does not divide": (
         SMOKE,
         put("models", "main", "micro_batch", value=3),
-        ["models.main", "micro_batch 3 does not divide batch 8"],
+        ["models.main", "models.main.micro_batch 3 does not divide regime.batch 8"],
     ),
     "group size does not divide": (
         "quantizers.yaml",

@@ -32,7 +32,7 @@ MAY_USE = {
         "config",
         *("corpus", "trajectories", "measure", "quantize", "geometry", "figures"),
     },
-    "cli": {*ENGINE, "config", "plan"},
+    "cli": {*ENGINE, "config", "plan", "measure"},
     "bench": {
         *ENGINE,
         *("config", "plan", "models", "corpus", "trajectories", "quantize", "measure"),

@@ -1,19 +1,24 @@
 """The command `ptq-dynamics`: what is not building."""
 
 import argparse
+import csv
 import os
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import yaml
 from rich.console import Console
+from rich.table import Table
 
 from ptq_dynamics import config
 from ptq_dynamics.jobs import checkout
 from ptq_dynamics.jobs.current import Results
 from ptq_dynamics.jobs.verified import Verifier
+from ptq_dynamics.measure.settings import FULL_PRECISION, MEASUREMENTS
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.due import Due
+from ptq_dynamics.plan.regime import Regime, best_rates, regimes
 from ptq_dynamics.problem import Problem
 
 
@@ -28,6 +33,8 @@ def main() -> int:
     status.add_argument("--figures", help="default: those of config.yaml")
     status.add_argument("--deep", action="store_true", help="also read all bytes of results")
     status.add_argument("--quiet", action="store_true", help="say nothing unless all is current")
+    regime = verbs.add_parser("regime", help="compare a scale's runs with the paper's")
+    regime.add_argument("--scale", choices=config.SCALES, help="default: that of config.yaml")
     verbs.add_parser("schema", help="write the JSON schemas of the files under config/")
     arguments = parser.parse_args()
     try:
@@ -38,6 +45,8 @@ def main() -> int:
             case "status":
                 choice = {"scale": arguments.scale, "figures": arguments.figures}
                 return _print_status(_load(choice), arguments.deep, arguments.quiet)
+            case "regime":
+                _print_regime(_load({"scale": arguments.scale}))
             case "schema":
                 _write_schemas()
         sys.stdout.flush()
@@ -83,6 +92,53 @@ def _print_status(resolved: config.Config, deep: bool, quiet: bool) -> int:
         print(*sorted(f"due: {job.paths.folder / (job.paths.stem or '')}" for job in due), sep="\n")
         print(f"{len(due)} results are due, {len(current)} are current")
     return 1 if due else 0
+
+
+def _print_regime(resolved: config.Config) -> None:
+    here, paper = Plan(resolved), Plan(_load({"scale": "paper"}))
+    theirs = dict(regimes(paper.site, paper.trajectories))
+    table = Table("run", "peak rate", *(field.name.replace("_", " ") for field in fields(Regime)))
+    for name, mine in regimes(here.site, here.trajectories):
+        rates = _rate(here, name), _rate(paper, name)
+        unlike, cells = mine.unlike(theirs[name]), [_beside(*rates)]
+        for field in fields(Regime):
+            numbers = getattr(mine, field.name), getattr(theirs[name], field.name)
+            cells.append(_beside(*numbers, marked=field.name in unlike))
+        table.add_row(name, *cells)
+    console = Console(width=200)
+    console.print(table)
+    console.print(
+        f"{resolved.scale.description}, in brackets paper scale; !: not alike. e folds: sum of the "
+        "shares that weight decay takes of the weights; timescale, warmup, cooldown, batch: shares "
+        "of the run."
+    )
+    for group in best_rates(here.site, here.trajectories, _final_losses(here.site.results)):
+        best = group[0][1]
+        told = ", ".join(f"{name} {loss:.3f} ({peak / best:.3g})" for loss, peak, name in group)
+        console.print(f"final loss in full precision (peak rate over the best): {told}")
+    for name, reason in resolved.scale.regime.left_out.items():
+        console.print(f"left out: {name} ({reason})")
+
+
+def _final_losses(results: str) -> dict[str, float]:
+    """Loss of every run's last checkpoint in full precision, as far as it is measured."""
+    path = Path(results) / MEASUREMENTS
+    if not path.exists():
+        return {}
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["step"]]
+    rows = [row for row in rows if row["metric"] == "loss" and row["quantizer"] == FULL_PRECISION]
+    rows.sort(key=lambda row: int(row["step"]))
+    return {row["trajectory"]: float(row["value"]) for row in rows}
+
+
+def _rate(plan: Plan, name: str) -> float:
+    return plan.trajectories.schedule(plan.site.config.runs.runs[name]).peak
+
+
+def _beside(mine: float | None, theirs: float | None, marked: bool = False) -> str:
+    texts = ["-" if number is None else f"{number:.3g}" for number in (mine, theirs)]
+    return f"{texts[0]} ({texts[1]}){' !' if marked else ''}"
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
 from pydantic import Field
 
 from ptq_dynamics.config.fields import Rate, Share, Strict, keys_of
-from ptq_dynamics.config.scale import ModelShape, Scale
+from ptq_dynamics.config.scale import ModelShape, Scale, TrainedShape
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories.optimizers import kinds
 
@@ -93,7 +93,7 @@ class Trajectory(Strict):
         source = self._last_source()
         return timeline.trajectory(source).run(source, timeline)
 
-    def model_shape(self, timeline: Timeline) -> ModelShape:
+    def model_shape(self, timeline: Timeline) -> TrainedShape:
         """Shape of its model, with the batch, the context and the corpus it is trained with."""
         return timeline.trajectory(self._last_source()).model_shape(timeline)
 

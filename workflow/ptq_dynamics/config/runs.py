@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, PrivateAttr, Tag, model_validator
@@ -18,7 +19,7 @@ from ptq_dynamics.config.kinds import (
     tokenized,
 )
 from ptq_dynamics.config.names import Named
-from ptq_dynamics.config.scale import ModelShape
+from ptq_dynamics.config.scale import TrainedShape
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories.trajectory import step_id
 
@@ -112,9 +113,9 @@ class Whole(Run):
         """Itself."""
         return self
 
-    def model_shape(self, timeline: Timeline) -> ModelShape:
+    def model_shape(self, timeline: Timeline) -> TrainedShape:
         """That of its model in the scale."""
-        return timeline.scale.models[self.model]
+        return timeline.scale.trained(self.model)
 
     def seeds_in(self, timeline: Timeline) -> tuple[int, ...]:
         """Its own, or the configuration's."""
@@ -126,7 +127,12 @@ class Whole(Run):
 
     def warmup_steps(self, timeline: Timeline) -> int:
         """Steps of its warmup."""
-        return timeline.steps(self.warmup or timeline.defaults.warmup)
+        factor = Fraction(str(timeline.scale.regime.warmup))
+        return timeline.steps(factor * (self.warmup or timeline.defaults.warmup))
+
+    def peak(self, timeline: Timeline) -> float:
+        """Its peak learning rate at this scale."""
+        return self.peak_lr * timeline.scale.regime.peak_lr
 
     def state_steps(self, timeline: Timeline) -> list[int]:
         """Steps at which it keeps its whole state for others to branch off."""
@@ -177,7 +183,7 @@ class Branch(Run):
         assert isinstance(trunk, Whole)
         return trunk
 
-    def model_shape(self, timeline: Timeline) -> ModelShape:
+    def model_shape(self, timeline: Timeline) -> TrainedShape:
         """Its trunk's, with what the phase has of its own."""
         own = {"corpus": self.corpus, "batch": self.batch, "context": self.context}
         changes = {name: value for name, value in own.items() if value is not None}

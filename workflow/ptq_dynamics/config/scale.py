@@ -10,8 +10,8 @@ from ptq_dynamics.config.names import Named
 
 
 class ModelShape(Strict):
-    """A GPT-NeoX, the corpus it reads and the batch it is trained with; `context` in tokens,
-    `batch` in sequences."""
+    """A GPT-NeoX and the corpus it reads; `context` in tokens, `micro_batch`, of which a batch is
+    made, in sequences."""
 
     layers: Count
     width: Count
@@ -19,7 +19,6 @@ class ModelShape(Strict):
     feedforward: Count
     rotary_fraction: Annotated[float, Field(gt=0, le=1)]
     context: Context
-    batch: Count
     micro_batch: Count | None = None
     corpus: str = "main"
 
@@ -37,9 +36,26 @@ class ModelShape(Strict):
     def _divides(self) -> "ModelShape":
         if self.width % self.heads:
             raise ValueError(f"heads {self.heads} does not divide width {self.width}")
-        if self.micro_batch and self.batch % self.micro_batch:
-            raise ValueError(f"micro_batch {self.micro_batch} does not divide batch {self.batch}")
         return self
+
+
+class TrainedShape(ModelShape):
+    """A model with the text of a phase: `batch` in sequences of `context` tokens."""
+
+    batch: Count
+
+
+class Regime(Strict):
+    """What a scale makes of the paper's runs, so that its own are alike in what is dimensionless
+    (`ptq-dynamics regime`): factors on all peak learning rates, on the weight decay of AdamW and
+    AdamC (that of AdamW with independent decay has both), and on warmups; the batch in sequences;
+    and runs that cannot be made so, each with the reason."""
+
+    peak_lr: Rate
+    weight_decay: Rate
+    warmup: Rate
+    batch: Count
+    left_out: dict[str, str] = {}
 
 
 class EmbeddedCorpus(Strict):
@@ -244,6 +260,7 @@ class Scale(Strict):
 
     description: str
     budget: Count
+    regime: Regime
     models: Named[ModelShape]
     precision: Literal["float32", "bfloat16"]
     compile: bool
@@ -259,6 +276,21 @@ class Scale(Strict):
     shard: Count | None
     threads: Count
     warm: bool
+
+    @model_validator(mode="after")
+    def _divides(self) -> "Scale":
+        batch = self.regime.batch
+        for name, model in self.models.items():
+            if model.micro_batch and batch % model.micro_batch:
+                raise ValueError(
+                    f"models.{name}.micro_batch {model.micro_batch} does not divide regime.batch "
+                    f"{batch}"
+                )
+        return self
+
+    def trained(self, model: str) -> TrainedShape:
+        """A model as runs from fresh weights train it."""
+        return TrainedShape(**self.models[model].model_dump(), batch=self.regime.batch)
 
     @property
     def amounts(self) -> dict[str, Amount]:

@@ -16,6 +16,12 @@ def in_group(label: str) -> tuple[str, str]:
     return group, name
 
 
+def short(number: float) -> str:
+    """A number as runs are named by it: 3e-3, 1.5e-2."""
+    digits, _, exponent = f"{number:.3e}".partition("e")
+    return f"{digits.rstrip('0').rstrip('.')}e{int(exponent)}"
+
+
 @dataclass(frozen=True)
 class Shown:
     """A quantizer: `name` is the figure's for it, `used` that of the one this scale takes."""
@@ -41,8 +47,9 @@ class ShownRun:
 @dataclass(frozen=True)
 class FigureSettings:
     """What a figure shows: its curves, in the order of the legend, each a label and the names of
-    trajectories; the quantizers and metrics; the series and runs that it reads; the scale's name.
-    What a layout is told besides stands in a type of its own."""
+    trajectories; the quantizers and metrics; the series and runs that it reads; the scale's name,
+    and the trajectories that it leaves out. What a layout is told besides stands in a type of its
+    own."""
 
     curves: tuple[tuple[str, tuple[str, ...]], ...]
     quantizers: tuple[Shown, ...]
@@ -50,6 +57,7 @@ class FigureSettings:
     series: tuple[Series, ...]
     runs: tuple[ShownRun, ...]
     scale: str
+    left_out: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,12 @@ from ptq_dynamics.plan.corpora import Corpora
 from ptq_dynamics.plan.figures import Figures
 from ptq_dynamics.plan.geometry import Geometry
 from ptq_dynamics.plan.keeping import Keeping
+from ptq_dynamics.plan.leaving_out import leave_out
 from ptq_dynamics.plan.losses import Losses
 from ptq_dynamics.plan.quantization import Quantization
 from ptq_dynamics.plan.resources import Resources
 from ptq_dynamics.plan.site import Site
+from ptq_dynamics.plan.timeline import Timeline
 from ptq_dynamics.plan.trajectories import Trajectories
 
 __all__ = ["Plan"]
@@ -28,8 +30,9 @@ class Plan:
     """All jobs of a configuration; raises `Problem` when that does not fit together."""
 
     def __init__(self, config: Config, root: Path = Path()) -> None:
-        self.site = site = Site(config, root)
-        check(site.timeline)
+        check(Timeline(config))
+        config, left_out = leave_out(config)
+        self.site = site = Site(config, root, left_out)
         self.resources = Resources(config)
         self.corpora = Corpora(site)
         self.trajectories = Trajectories(site, self.corpora)

@@ -21,10 +21,15 @@ def check(timeline: Timeline) -> None:
                 for label, source in trajectory.sources().items():
                     require(f"{place}.{label}", "trajectory", [source], timeline.names)
                 _check_circle(timeline, place, name)
+    left_out = config.scale.regime.left_out
+    place = f"config/scales/{config.choice.scale}.yaml: regime.left_out"
+    require(place, "run", left_out, runs.runs)
     for name, run in runs.runs.items():
         if isinstance(run, Whole):
             with _place(runs, "runs", name) as place:
                 require(f"{place}.model", "model", [run.model], timeline.scale.models)
+                if name not in left_out:
+                    _check_weight_decay(timeline, place, run)
     for key, trajectories in (("runs", runs.runs), ("averages", runs.averages)):
         for name, trajectory in trajectories.items():
             with _place(runs, key, name) as place:
@@ -32,6 +37,21 @@ def check(timeline: Timeline) -> None:
     _check_quantizers(config)
     _check_amounts(timeline)
     check_figures(timeline)
+
+
+# One step with more would be closer to changing the sign of weights than to decay.
+LARGEST_DECAY = 0.5
+
+
+def _check_weight_decay(timeline: Timeline, place: str, run: Whole) -> None:
+    peak = run.peak(timeline)
+    taken = timeline.optimizer(run).per_step(peak, peak)
+    if taken > LARGEST_DECAY:
+        raise Problem(
+            f"{place}: at {timeline.scale.description} its weight decay takes {taken:g} of a "
+            f"weight in one step, more than {LARGEST_DECAY}; lower it, or name the run in "
+            "regime.left_out of the scale"
+        )
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """The jobs that draw figures, and what a build is for."""
 
+import re
 from collections.abc import Iterator
 from functools import cache, cached_property
 from itertools import product
@@ -15,6 +16,7 @@ from ptq_dynamics.figures.settings import (
     ParametricSettings,
     Shown,
     ShownRun,
+    short,
 )
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.measure.settings import (
@@ -71,12 +73,13 @@ class Figures:
             case figures.Pca():
                 inputs["components"] = [self.components(name).manifest]
         shown = Shared(
-            curves=tuple(figure.curves.items()),
+            curves=tuple((self._label(*each), each[1]) for each in figure.curves.items()),
             quantizers=tuple(map(self._shown, figure.quantizers)),
             metrics=figure.metrics,
             series=tuple(series),
             runs=tuple(runs),
             scale=self._site.config.scale.description,
+            left_out=self._site.left_out[name],
         )
         files = tuple(f"{name}.{kind}" for kind in (*PICTURES, TABLE))
         stage = f"figures.layouts.{figure.layout}"
@@ -89,6 +92,20 @@ class Figures:
         figure = self._site.config.figures[name]
         count = figure.components if isinstance(figure, figures.Pca) else 2
         return self._geometry.components(name, tuple(figure.trajectories), count)
+
+    def _label(self, label: str, members: tuple[str, ...]) -> str:
+        """A curve's label; behind the rate and the weight decay of the paper's run, those used at
+        this scale."""
+        run = self._timeline.run(members[0]).whole(self._timeline)
+        mine, theirs = self._timeline.optimizer(run), run.optimizer
+        pairs = [(run.peak_lr, run.peak(self._timeline))]
+        pairs += [(theirs.weight_decay, mine.weight_decay)] if theirs else []
+        for paper, here in pairs:
+            if here != paper:
+                label = re.sub(
+                    rf"{short(paper)}(?![0-9])", f"{short(here)} ≙ {short(paper)}", label
+                )
+        return label
 
     def _used(self, quantizer: str) -> str:
         """The quantizer that this scale takes where a figure names one."""
@@ -159,6 +176,7 @@ class Shared(TypedDict):
     series: tuple[Series, ...]
     runs: tuple[ShownRun, ...]
     scale: str
+    left_out: tuple[str, ...]
 
 
 def _settings(figure: Figure, shown: Shared) -> FigureSettings:

@@ -1,6 +1,6 @@
 """What all planners of a plan share: the configuration, its timeline, and where results lie."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,10 +11,12 @@ from ptq_dynamics.plan.timeline import Timeline
 
 @dataclass(frozen=True, eq=False)
 class Site:
-    """A configuration, and the root of the project it belongs to."""
+    """A configuration without what its scale leaves out; the root of the project it belongs to; and
+    the trajectories that each figure goes without."""
 
     config: Config
     root: Path
+    left_out: Mapping[str, tuple[str, ...]]
     timeline: Timeline = field(init=False)
     made: dict[str, Job] = field(default_factory=dict)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from ptq_dynamics.config import Config, Point, Run, Trajectory, Whole
 from ptq_dynamics.problem import Problem
+from ptq_dynamics.trajectories.optimizers.kinds import Optimizer
 
 
 class Timeline:
@@ -31,6 +32,12 @@ class Timeline:
         """Names of the runs with a constant learning rate."""
         runs = self.config.runs.runs.items()
         return [n for n, run in runs if isinstance(run, Whole) and run.schedule == "constant"]
+
+    def optimizer(self, run: Whole) -> Optimizer:
+        """The optimizer of a run at this scale."""
+        regime = self.scale.regime
+        optimizer = run.optimizer or self.defaults.optimizer
+        return optimizer.scaled(regime.peak_lr, regime.weight_decay)
 
     @cache
     def steps(self, share: Any) -> int:

@@ -44,7 +44,7 @@ class Trajectories:
         whole = run.whole(timeline)
         model, phase = whole.model_shape(timeline), run.model_shape(timeline)
         corpus = scale.corpora[model.corpus]
-        optimizer = whole.optimizer or timeline.defaults.optimizer
+        optimizer = timeline.optimizer(whole)
         first, last = run.ends(timeline)
         inputs = {"corpus": [self._corpora.of(name).manifest]}
         if isinstance(run, Branch):
@@ -67,7 +67,7 @@ class Trajectories:
             seed=site.seed(name, seed),
             optimizer=OptimizerSettings(optimizer.module, _settings_of(optimizer)),
             clip=timeline.defaults.clip,
-            schedule=self._schedule(run),
+            schedule=self.schedule(run),
             first=first,
             last=last,
             first_tokens=first * model.batch * model.context,
@@ -87,11 +87,11 @@ class Trajectories:
             )
         )
 
-    def _schedule(self, run: Run) -> schedules.Schedule:
+    def schedule(self, run: Run) -> schedules.Schedule:
         """The learning rate schedule of a run, in steps."""
         timeline = self._timeline
         whole, (first, last) = run.whole(timeline), run.ends(timeline)
-        peak, warmup = whole.peak_lr, whole.warmup_steps(timeline)
+        peak, warmup = whole.peak(timeline), whole.warmup_steps(timeline)
         floor = run.floor * peak
         match run:
             case Branch():

@@ -5,8 +5,8 @@ rate (`set_rate`) and has a dataclass `Settings` of the fields here but `kind`. 
 class here and one module; no stage imports this one, so that no other run is trained again.
 """
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field
 
@@ -25,6 +25,14 @@ class Adam:
     eps: Annotated[float, Field(gt=0, allow_inf_nan=False)]
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
+    def scaled(self, _peak_lr: float, weight_decay: float) -> Self:
+        """With the factors that a scale has on peak rates and weight decay."""
+        return replace(self, weight_decay=self.weight_decay * weight_decay)
+
+    def per_step(self, lr: float, peak: float) -> float:
+        """The share of a weight that one step at rate `lr` takes."""
+        return lr * self.weight_decay
+
 
 @dataclass(frozen=True)
 class AdamW(Adam):
@@ -41,6 +49,14 @@ class IndependentAdamW(Adam):
     module: ClassVar[str] = "adamw_independent"
     kind: Literal["adamw-independent"]
 
+    def scaled(self, peak_lr: float, weight_decay: float) -> Self:
+        """Both, so that it takes as much as AdamW's."""
+        return replace(self, weight_decay=self.weight_decay * peak_lr * weight_decay)
+
+    def per_step(self, lr: float, peak: float) -> float:
+        """Whatever the peak rate."""
+        return lr / peak * self.weight_decay
+
 
 @dataclass(frozen=True)
 class AdamC(Adam):
@@ -48,6 +64,10 @@ class AdamC(Adam):
 
     module: ClassVar[str] = "adamc"
     kind: Literal["adamc"]
+
+    def per_step(self, lr: float, peak: float) -> float:
+        """Less the lower the rate."""
+        return lr * lr / peak * self.weight_decay
 
 
 Optimizer = Annotated[AdamW | IndependentAdamW | AdamC, Field(discriminator="kind")]

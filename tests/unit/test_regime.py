@@ -1,0 +1,163 @@
+"""What a scale makes of the paper's runs, and the numbers in which they are alike."""
+
+import shutil
+from dataclasses import asdict
+
+import pytest
+import torch
+from ptq_dynamics import models
+from ptq_dynamics.config import SCALES, load
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.plan.regime import Regime, best_rates, parameters, regimes
+from ptq_dynamics.problem import Problem
+from support import ROOT, edit_yaml, plan
+
+FAR = ["decay-lambda-0.1", "decay-lambda-0.05"]
+
+
+def numbers(of):
+    return dict(regimes(of.site, of.trajectories))
+
+
+@pytest.fixture
+def changed(tmp_path):
+    """The plan of scale laptop with changes to its file."""
+
+    def make(change, figures="all"):
+        folder = shutil.copytree(ROOT / "config", tmp_path / "config", dirs_exist_ok=True)
+        edit_yaml(folder / "scales/laptop.yaml", change)
+        return Plan(load({"scale": "laptop", "seed": 100, "figures": figures}, folder), ROOT)
+
+    return make
+
+
+def factors(peak_lr, weight_decay, left_out=FAR, **others):
+    regime = {"peak_lr": peak_lr, "weight_decay": weight_decay, "warmup": 1, "batch": 16}
+    regime["left_out"] = dict.fromkeys(left_out, "its decay would change the sign of weights")
+    return lambda scale: scale.update(regime=regime, **others)
+
+
+def test_the_papers_numbers_are_those_of_its_recipes():
+    found = numbers(plan("paper"))
+    main = found["constant-3e-3"]
+    # 190,000 steps at 3e-3 with λ 0.1, but for the warmup, of which half counts.
+    assert main.e_folds == pytest.approx(57 * (1 - 0.01 / 2), rel=1e-4)
+    assert main.timescale == pytest.approx(1 / 57)
+    assert (main.warmup, main.cooldown) == (0.01, 0)
+    assert main.tokens_per_parameter == pytest.approx(614, rel=0.01)
+    assert found["wsd-3e-3"].cooldown == 0.2
+    assert found["decay-lambda-0"].e_folds == 0 and found["decay-lambda-0"].timescale is None
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_parameters_are_those_of_the_model(scale):
+    made = plan(scale)
+    shape = asdict(made.trajectories.train("constant-3e-3").settings.model)
+    with torch.device("meta"):
+        model = models.create(shape, 0)
+    main = made.site.config.scale.models["main"]
+    count = sum(each.numel() for each in model.parameters())
+    assert parameters(main, shape["vocabulary"]) == count
+
+
+def test_factors_of_one_change_nothing():
+    settings = plan("laptop").trajectories.train("constant-3e-3").settings
+    assert settings.schedule.peak == 3e-3 and settings.optimizer.settings["weight_decay"] == 0.1
+
+
+def test_rates_and_weight_decay_have_their_factors(changed):
+    made = changed(factors(5, 10))
+    train = {name: made.trajectories.train(name).settings for name in made.site.config.runs.runs}
+    assert train["wsd-1e-2"].schedule.peak == pytest.approx(5e-2)
+    assert train["wsd-1e-2"].optimizer.settings["weight_decay"] == pytest.approx(1)
+    assert train["adamc-3e-3"].optimizer.settings["weight_decay"] == pytest.approx(1)
+    # Independent of the rate, so that a step takes as much more as AdamW's does.
+    assert train["decay-lambda-0.01"].optimizer.settings["weight_decay"] == pytest.approx(0.5)
+    assert train["kumar-70m-cosine-6-to-0.1"].schedule.floor == pytest.approx(3e-4)
+    before, after = numbers(plan("laptop")), numbers(made)
+    for name, mine in after.items():
+        assert mine.e_folds == pytest.approx(50 * before[name].e_folds), name
+
+
+def test_warmups_have_their_factor_and_all_runs_the_batch(changed):
+    def change(scale):
+        scale["regime"] = {"peak_lr": 1, "weight_decay": 1, "warmup": 2, "batch": 8}
+
+    made = changed(change)
+    for name in ("constant-3e-3", "cosine-190-3e-3", "kumar-70m-cosine-50-to-0"):
+        mine, before = (each.trajectories.train(name).settings for each in (made, plan("laptop")))
+        assert mine.schedule.warmup == 2 * before.schedule.warmup, name
+        assert (mine.batch, before.batch) == (8, 16)
+
+
+def test_a_decay_that_takes_most_of_a_weight_is_a_problem(changed):
+    with pytest.raises(Problem, match=r"decay-lambda-.*takes 5 of a weight in one step") as caught:
+        changed(factors(5, 10, left_out=[]))
+    assert "regime.left_out" in str(caught.value)
+
+
+def test_what_is_left_out_is_not_planned_and_figures_say_so(changed):
+    made = changed(factors(5, 10))
+    assert not {*FAR} & {*made.site.config.runs.runs}
+    job = made.figures.figure("fig19")
+    assert len(job.settings.curves) == 5 and job.settings.left_out == ("decay-lambda-0.05", FAR[0])
+    assert not [path for job in made.figures.targets() for path in job.needs if FAR[0] in path]
+    assert made.figures.figure("fig04").settings.left_out == ()
+
+
+def test_what_is_made_of_what_is_left_out_goes_too(changed):
+    made = changed(factors(1, 1, ["constant-3e-3"]))
+    assert not {"rainbow-002", "lawa-20", "lawa-to-decay"} & {*made.site.timeline.names}
+    assert "interpolation" not in made.figures.chosen
+    assert [label for label, _ in made.figures.figure("fig06").settings.curves] == [
+        "LR = 3e-4",
+        "LR = 1e-3",
+        "LR = 1e-2",
+    ]
+
+
+def test_a_run_that_is_left_out_must_be_there(changed):
+    with pytest.raises(Problem, match=r"regime\.left_out names no known run: 'typo'"):
+        changed(factors(1, 1, ["typo"]))
+
+
+def test_legends_have_the_rate_that_is_used_and_the_papers(changed):
+    made = changed(factors(5, 10))
+    labels = {
+        name: [label for label, _ in made.figures.figure(name).settings.curves]
+        for name in ("fig04", "fig06", "fig19", "fig22")
+    }
+    assert labels["fig04"] == ["Stable", "Decay"]
+    assert labels["fig06"] == [
+        "LR = 1.5e-3 ≙ 3e-4",
+        "LR = 5e-3 ≙ 1e-3",
+        "LR = 1.5e-2 ≙ 3e-3",
+        "LR = 5e-2 ≙ 1e-2",
+    ]
+    assert labels["fig19"][:3] == ["λ = 0", "λ = 2.5e-2 ≙ 5e-4", "λ = 5e-2 ≙ 1e-3"]
+    assert labels["fig22"][1:] == ["Cosine, LR = 1.5e-2 ≙ 3e-3", "Cosine, LR = 3e-3 ≙ 6e-4"]
+    assert plan("laptop").figures.figure("fig06").settings.curves[0][0] == "LR = 3e-4"
+
+
+def test_the_best_rate_is_that_of_the_lowest_loss_among_runs_that_are_alike():
+    made = plan("laptop")
+    losses = {"wsd-3e-4": 3.2, "wsd-1e-3": 2.8, "wsd-3e-3": 2.9, "rainbow-002": 1.0}
+    (group,) = best_rates(made.site, made.trajectories, losses)
+    assert group == [(2.8, 1e-3, "wsd-1e-3"), (2.9, 3e-3, "wsd-3e-3"), (3.2, 3e-4, "wsd-3e-4")]
+
+
+def test_what_is_not_alike_is_named():
+    paper = Regime(57, 0.0175, 0.01, 0.2, 614, 1.0, 5e-6)
+    assert Regime(60, 0.0175, 0.01, 0.2, 700, 0.5, 5e-6).unlike(paper) == set()
+    other = Regime(5.7, 0.175, 0.02, 0.2, 23, 1.5, 5e-4)
+    same = {"cooldown"}
+    names = {
+        "e_folds",
+        "timescale",
+        "warmup",
+        "cooldown",
+        "tokens_per_parameter",
+        "epochs",
+        "batch",
+    }
+    assert other.unlike(paper) == names - same
