@@ -394,3 +394,9 @@ def test_every_library_is_installed_under_the_name_in_its_fingerprint():
     # Quantizers that run in environments of their own name libraries that this one lacks.
     for stage in ("trajectories.train", "measure.loss", "quantize.gptq", *FIGURES):
         assert "absent" not in fingerprint.of(PROGRAM, stage).environment.values(), stage
+
+
+@pytest.mark.parametrize("way", ["__init_subclass__", "__set_name__", "metaclass="])
+def test_no_class_registers_itself_where_names_do_not_lead(way):
+    found = [name for name, text in sources.on_disk().items() if way in text]
+    assert not found, f"{way} is called without being named, so it would be in no fingerprint"

@@ -23,6 +23,7 @@ from ptq_dynamics.quantize import environment, gptq
 from ptq_dynamics.quantize.method import Calibration
 from ptq_dynamics.quantize.worker import SCRIPTS
 from safetensors.torch import load_file
+from tracer import Traces
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAJECTORY = "wsd-3e-3"
@@ -31,8 +32,13 @@ STATIC = [f"{tool}-{bits}bit-static" for tool in ("gptqmodel", "autogptq") for b
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which both environments were installed and all backends compared."""
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Traces:
+    return Traces(tmp_path_factory.mktemp("traced") / "traces")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory, traces: Traces) -> Path:
+    """A folder in which both environments were installed and all backends compared; traced."""
     folder = tmp_path_factory.mktemp("backends")
     command = [str(Path(sys.executable).with_name("snakemake")), "-s", str(ROOT / "Snakefile")]
     rounding = [
@@ -49,12 +55,23 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "backends",
             *rounding,
         ],
+        env=os.environ | traces.environment(ROOT / "workflow"),
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+    traces.collect()
     return folder
+
+
+@pytest.mark.usefixtures("built")
+def test_every_function_that_jobs_and_workers_enter_is_in_their_fingerprints(traces: Traces):
+    missed, _ = traces.missed(ROOT / "workflow")
+    assert not missed
+    modules = {module for entries in traces.entered.values() for module, _, _ in entries}
+    workers = {f"ptq_dynamics.quantize.foreign.{tool}_worker" for tool in ("gptqmodel", "autogptq")}
+    assert {*workers, "ptq_dynamics.quantize.foreign.worker_protocol"} <= modules
 
 
 def quantized(built: Path, quantizer: str) -> manifest.Manifest:

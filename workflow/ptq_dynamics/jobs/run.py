@@ -15,7 +15,6 @@ from typing import Any
 
 from ptq_dynamics.jobs import signals
 from ptq_dynamics.jobs.quiet import QUIET
-from ptq_dynamics.jobs.warm.client import delegate
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,6 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--restore", action="store_true", help="only make dropped files again")
     chosen = parser.parse_args(arguments)
     file: Path = chosen.job
+    from ptq_dynamics.jobs.warm.client import delegate
+
     try:
         job, again = _specification(file)
     except (OSError, ValueError, KeyError, AttributeError) as error:
@@ -65,4 +66,5 @@ def _explain(error: Exception) -> str:
 
 
 if __name__ == "__main__":
+    signals.leave_at_once()
     sys.exit(main())

@@ -33,6 +33,18 @@ def stop() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
+def leave_at_once() -> None:
+    """Until a job is under way, a signal ends the process, with one line."""
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _leave)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    complain("a job that was about to begin")
+    os._exit(1)
+
+
 @contextlib.contextmanager
 def ending(label: str, grace: float = GRACE) -> Iterator[None]:
     """In this block the first signal raises KeyboardInterrupt, further ones do nothing, and the
