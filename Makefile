@@ -17,7 +17,7 @@ export XDG_CACHE_HOME ?= $(CURDIR)/.snakemake/cache
 export MPLCONFIGDIR ?= $(CURDIR)/.snakemake/cache/matplotlib
 endif
 
-.PHONY: help figures test test-fast unit lint backends bench chaos clean
+.PHONY: help figures test test-fast unit lint backends bench sweep chaos clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -49,6 +49,9 @@ backends: $(INSTALLED)  ## install GPTQModel and AutoGPTQ, and compare them with
 
 bench: $(INSTALLED)  ## measure training, quantization, evaluation, planning and overhead
 	@$(VENV)/bin/python -m ptq_dynamics.bench --scale $(SCALE)
+
+sweep: $(INSTALLED)  ## train candidates for the regime of a scale, as config/sweep.yaml has them
+	@$(VENV)/bin/python -m ptq_dynamics.sweep
 
 chaos: $(INSTALLED)  ## 30 random kills of builds, each followed by the same command (KILLS=30)
 	@CHAOS_KILLS=$(KILLS) $(VENV)/bin/pytest tests/workflow/test_chaos.py -s

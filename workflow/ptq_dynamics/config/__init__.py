@@ -8,8 +8,8 @@ from ptq_dynamics.config.averages import Lawa, Line
 from ptq_dynamics.config.fields import SCALES
 from ptq_dynamics.config.figures import Figure, Landscapes, Losses, Pca
 from ptq_dynamics.config.kinds import Point, Trajectory, require, tokenized
-from ptq_dynamics.config.loading import Config, load, read_yaml
-from ptq_dynamics.config.queries import Evaluated, Query
+from ptq_dynamics.config.loading import Config, load, load_sweep, read_yaml
+from ptq_dynamics.config.queries import Evaluated, Query, Sweep
 from ptq_dynamics.config.runs import Branch, Run, Runs, Whole
 from ptq_dynamics.config.scale import DatasetsCorpus, EmbeddedCorpus, ModelShape
 from ptq_dynamics.config.schemas import schemas
@@ -32,9 +32,11 @@ __all__ = [
     "Query",
     "Run",
     "Runs",
+    "Sweep",
     "Trajectory",
     "Whole",
     "load",
+    "load_sweep",
     "read_yaml",
     "require",
     "schemas",

@@ -13,7 +13,7 @@ from ptq_dynamics.config.figures import Figure
 from ptq_dynamics.config.grids import expand
 from ptq_dynamics.config.names import DISTINCT, FigureName, QuantizerName
 from ptq_dynamics.config.quantizers import Quantizer
-from ptq_dynamics.config.queries import Backends, Choice
+from ptq_dynamics.config.queries import Backends, Choice, Sweep
 from ptq_dynamics.config.runs import Runs
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.problem import Problem
@@ -43,6 +43,7 @@ TYPES: dict[str, Any] = {
     "quantizers": Quantizers,
     "figures": Figures,
     "backends": Backends,
+    "sweep": Sweep,
 }
 # Where entries may be grids.
 SECTIONS = {"runs": ("runs", "averages")}
@@ -55,9 +56,15 @@ def load(choice: dict[str, Any], folder: Path) -> Config:
     """
     chosen: Choice = _check(choice, "config", folder / "config.yaml", {})
     parts = {"scale": _read(folder / "scales" / f"{chosen.scale}.yaml", "scale")}
-    for name in [name for name in TYPES if name not in ("config", "scale")]:
+    for name in [name for name in TYPES if name not in ("config", "scale", "sweep")]:
         parts[name] = _read(folder / f"{name}.yaml", name)
     return Config(choice=chosen, **parts)
+
+
+def load_sweep(path: Path) -> Sweep:
+    """Read and check what a sweep is made of; raises `Problem` as `load` does."""
+    found: Sweep = _read(path, "sweep")
+    return found
 
 
 def read_yaml(path: Path) -> Any:

@@ -1,5 +1,5 @@
-"""What is asked of the trajectories: the types of config/config.yaml and backends.yaml, and the
-query that figures are made of."""
+"""What is asked of the trajectories: the types of config.yaml, backends.yaml and sweep.yaml, and
+the query that figures are made of."""
 
 from itertools import chain
 from typing import Annotated, Any, Literal, Self
@@ -59,6 +59,17 @@ class Query(Strict):
     def trajectories(self) -> list[str]:
         """Names of the trajectories, each once."""
         return list(dict.fromkeys(chain.from_iterable(self.curves.values())))
+
+
+class Sweep(Strict):
+    """What `make sweep` trains: candidates for the regime of a scale, each with what it changes of
+    the scale's file. `rates` differ in the peak rate alone, and `trunk` is that of the first."""
+
+    scale: ScaleName
+    seed: Seed
+    rates: Annotated[tuple[str, ...], Field(min_length=2), Once]
+    trunk: str
+    candidates: Annotated[dict[str, dict[str, Any]], Field(min_length=1)]
 
 
 class Backends(Strict):

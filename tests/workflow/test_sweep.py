@@ -1,0 +1,44 @@
+"""The sweep of regimes, at scale smoke."""
+
+import csv
+import sys
+
+import pytest
+import yaml
+from project import Project
+
+SWEEP = {
+    "scale": "smoke",
+    "seed": 100,
+    "rates": ["wsd-3e-3", "wsd-1e-3"],
+    "trunk": "constant-3e-3",
+    "candidates": {
+        "as-it-is": {},
+        "faster": {"regime": {"peak_lr": 2, "weight_decay": 3}, "models": {"main": {"width": 16}}},
+    },
+}
+
+
+def test_a_sweep_tabulates_losses_of_candidates_that_differ_as_it_says(built, tmp_path):
+    project = Project.copy(tmp_path / "project")
+    (project.folder / "config/sweep.yaml").write_text(yaml.safe_dump(SWEEP))
+    done = project.process([sys.executable, "-m", "ptq_dynamics.sweep"])
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+    with (project.folder / "results/sweep/sweep.csv").open() as file:
+        plain, faster = csv.DictReader(file)
+    assert (plain["candidate"], faster["candidate"]) == tuple(SWEEP["candidates"])
+    assert float(faster["e_folds"]) == pytest.approx(6 * float(plain["e_folds"]), rel=0.01)
+    assert (plain["width"], faster["width"]) == ("32", "16")
+    # The same run, in the table of a build of its own.
+    losses = built.folder / "results/smoke/measurements.csv"
+    with losses.open() as file:
+        rows = [
+            row
+            for row in csv.DictReader(file)
+            if (row["trajectory"], row["quantizer"], row["metric"]) == ("wsd-3e-3", "fp", "loss")
+        ]
+    last = max(rows, key=lambda row: int(row["step"]))
+    assert float(plain["loss_wsd-3e-3"]) == pytest.approx(float(last["value"]), abs=5e-5)
+    assert faster["loss_wsd-3e-3"] != plain["loss_wsd-3e-3"]
+    again = project.process([sys.executable, "-m", "ptq_dynamics.sweep"])
+    assert again.returncode == 0 and ": done in " not in again.stderr

@@ -1,0 +1,155 @@
+"""`make sweep`: train candidates for the regime of a scale, and tabulate their losses.
+
+Every candidate is a workflow of its own that imports this one, with the scale's file changed, and
+draws one figure of losses in full precision: a choice between them sees no quantization error.
+"""
+
+import argparse
+import csv
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+
+from ptq_dynamics import config
+from ptq_dynamics.jobs.checkout import ROOT
+from ptq_dynamics.jobs.paths import MANIFEST
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.plan.regime import parameters, regimes
+from ptq_dynamics.problem import Problem
+
+FOLDER = Path("results/sweep")
+FIGURE = "sweep"
+# As profiles/default has them, which an importing workflow does not take.
+OPTIONS = ["--cores", "all", "--rerun-triggers", "mtime", "--ignore-incomplete", "--nolock"]
+SNAKEFILE = """# Made by make sweep.
+module dynamics:
+    snakefile: "{root}/workflow/Snakefile"
+    config: {choice}
+
+use rule * from dynamics
+"""
+
+
+def main() -> int:
+    """Train every candidate that is not there yet; write and print the table of all."""
+    parser = argparse.ArgumentParser(prog="python -m ptq_dynamics.sweep", description=__doc__)
+    parser.add_argument("--table", type=Path, default=FOLDER / "sweep.csv", help="where it goes")
+    arguments = parser.parse_args()
+    try:
+        sweep = config.load_sweep(Path("config/sweep.yaml"))
+        rows = list[dict[str, Any]]()
+        for name, changes in sweep.candidates.items():
+            folder = FOLDER / name
+            prepare(folder, sweep, changes)
+            take_corpora(folder)
+            status = subprocess.run(
+                [Path(sys.executable).with_name("snakemake"), *OPTIONS, "--", "figures"],
+                cwd=folder,
+                check=False,
+            ).returncode
+            if status:
+                return status
+            rows.append({"candidate": name, **summary(folder, sweep)})
+            write(arguments.table, rows)
+    except Problem as problem:
+        Console(stderr=True, soft_wrap=True).print(f"error: {problem}", markup=False)
+        return 1
+    print(arguments.table.read_text(encoding="utf-8"))
+    return 0
+
+
+def prepare(folder: Path, sweep: config.Sweep, changes: Mapping[str, Any]) -> None:
+    """Write the workflow of a candidate."""
+    written = folder / "config"
+    (written / "scales").mkdir(parents=True, exist_ok=True)
+    for file in Path("config").glob("*.yaml"):
+        (written / file.name).write_bytes(file.read_bytes())
+    (written / "sweep.yaml").unlink()
+    for name in config.SCALES:
+        content = config.read_yaml(Path(f"config/scales/{name}.yaml"))
+        content = merged(content, changes) if name == sweep.scale else content
+        _dump(written / f"scales/{name}.yaml", content)
+    figure = {
+        "title": "Loss of candidates",
+        "caption": "In full precision.",
+        "layout": "dynamics",
+        "curves": {name: [name] for name in (*sweep.rates, sweep.trunk)},
+        "metrics": ["loss"],
+    }
+    _dump(written / "figures.yaml", {FIGURE: figure})
+    choice = {"scale": sweep.scale, "seed": sweep.seed, "figures": "all"}
+    root = os.path.relpath(ROOT, folder)
+    (folder / "Snakefile").write_text(SNAKEFILE.format(root=root, choice=choice), encoding="utf-8")
+
+
+def take_corpora(folder: Path) -> None:
+    """Copy the corpora of another candidate; records say whether they are this one's too."""
+    for corpora in sorted(FOLDER.glob("*/results/*/corpus")):
+        target = folder / corpora.relative_to(corpora.parents[2])
+        if not target.exists() and all((each / MANIFEST).exists() for each in corpora.iterdir()):
+            shutil.copytree(corpora, target)
+
+
+def merged(content: Any, changes: Any) -> Any:
+    """A mapping with changes at any depth."""
+    if not isinstance(content, dict) or not isinstance(changes, dict):
+        return changes
+    return content | {key: merged(content.get(key), value) for key, value in changes.items()}
+
+
+def summary(folder: Path, sweep: config.Sweep) -> dict[str, Any]:
+    """What a candidate is, and its losses."""
+    choice = {"scale": sweep.scale, "seed": sweep.seed, "figures": "all"}
+    plan = Plan(config.load(choice, folder / "config"))
+    scale, main = plan.site.config.scale, plan.site.config.scale.models["main"]
+    found = dict(regimes(plan.site, plan.trajectories))[sweep.trunk]
+    losses = dict(_losses(folder / plan.site.results / "measurements.csv"))
+    stable = losses[sweep.trunk]
+    half = min(stable, key=lambda step: abs(step - max(stable) / 2))
+    return {
+        "width": main.width,
+        "steps": scale.budget,
+        "vocabulary": scale.corpora["main"].vocabulary,
+        "peak_lr": f"{scale.regime.peak_lr:g}",
+        "weight_decay": f"{scale.regime.weight_decay:g}",
+        "parameters": parameters(main, scale.corpora["main"].vocabulary),
+        "e_folds": f"{found.e_folds:.3g}",
+        "tokens_per_parameter": f"{found.tokens_per_parameter:.3g}",
+        "epochs": f"{found.epochs:.3g}",
+        **{f"loss_{name}": f"{losses[name][max(losses[name])]:.4f}" for name in sweep.rates},
+        "stable_half": f"{stable[half]:.4f}",
+        "stable_end": f"{stable[max(stable)]:.4f}",
+    }
+
+
+def _losses(table: Path) -> Iterator[tuple[str, dict[int, float]]]:
+    """Loss in full precision by step, of every trajectory."""
+    found: dict[str, dict[int, float]] = {}
+    with table.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            if row["metric"] == "loss":
+                found.setdefault(row["trajectory"], {})[int(row["step"])] = float(row["value"])
+    yield from found.items()
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> None:
+    """The table of all candidates so far."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _dump(path: Path, content: Any) -> None:
+    path.write_text(yaml.safe_dump(content, sort_keys=False, allow_unicode=True), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
