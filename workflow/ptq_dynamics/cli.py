@@ -121,14 +121,15 @@ def _print_regime(resolved: config.Config) -> None:
 
 
 def _final_losses(results: str) -> dict[str, float]:
-    """Loss of every run's last checkpoint in full precision, as far as it is measured."""
+    """Loss of every run's last checkpoint in full precision at its first seed, as far as it is
+    measured."""
     path = Path(results) / MEASUREMENTS
     if not path.exists():
         return {}
     with path.open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["step"]]
     rows = [row for row in rows if row["metric"] == "loss" and row["quantizer"] == FULL_PRECISION]
-    rows.sort(key=lambda row: int(row["step"]))
+    rows.sort(key=lambda row: (-int(row["seed"]), int(row["step"])))
     return {row["trajectory"]: float(row["value"]) for row in rows}
 
 
