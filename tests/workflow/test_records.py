@@ -71,7 +71,7 @@ def test_a_dry_run_writes_down_nothing(copied):
     shutil.rmtree(copied.folder / ".snakemake")
     for path in (copied.folder / "figures/smoke").iterdir():
         os.utime(path)
-    assert copied.stale() == set()
+    assert copied.planned() == set()
     assert not list((copied.folder / ".snakemake").glob("ptq-dynamics*"))
     copied.build()
 

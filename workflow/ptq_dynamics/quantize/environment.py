@@ -31,7 +31,11 @@ def run(context: Context[EnvironmentSettings]) -> Mapping[str, Any]:
     python = folder / "bin" / "python"
     options = lock_file.options(lock.read_text(encoding="utf-8"))
     _call([sys.executable, "-m", "venv", str(folder)], options, context)
-    _call([str(python), "-m", "pip", "install", "-q", "-r", str(lock)], options, context)
+    _call(
+        [str(python), "-m", "pip", "install", "-q", "--no-compile", "-r", str(lock)],
+        options,
+        context,
+    )
     packages = _call([str(python), "-m", "pip", "freeze"], options, context)
     (context.out / PACKAGES).write_text(packages)
     return {"lock": lock.name}
