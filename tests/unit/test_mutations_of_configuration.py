@@ -16,6 +16,7 @@ from fractions import Fraction
 import pytest
 import yaml
 from ptq_dynamics.config import load, read_yaml
+from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.problem import Problem
 from support import ROOT
@@ -29,6 +30,7 @@ ANYTHING = ""
 SECTIONS = {
     "description": ["figures"],
     "budget": [ANYTHING],
+    "regime": ["trajectories.train", "figures"],
     "models": ["trajectories.train", "quantize", "measure", "geometry", "figures"],
     "precision": ["trajectories.train"],
     "compile": ["trajectories.train"],
@@ -39,6 +41,8 @@ SECTIONS = {
     "calibration": ["quantize"],
     "curvature": ["geometry.sharpness", "geometry.spectrum"],
     "landscape": ["geometry.landscape"],
+    "quantizers": ["figures", "quantize", "measure", "geometry"],
+    "keep": ["trajectories.drop"],
     "shard": [ANYTHING],
     "threads": [],
     "warm": [],
@@ -174,6 +178,10 @@ def allowed(file, path):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return shutil.copytree(ROOT / "config", tmp_path_factory.mktemp("edits") / "config")
+
+
+def test_every_section_of_a_scale_is_known():
+    assert {*SECTIONS} == {*Scale.model_fields}
 
 
 def test_an_edit_of_a_key_changes_what_depends_on_it_and_nothing_else(folder):

@@ -125,4 +125,13 @@ def test_a_compiled_run_is_the_run(build, go_on, compiler):
     loaded = models.load(last(compiled)).state_dict()
     loaded["embed_out.weight"] = loaded.pop("lm_head.weight")
     assert_equal(loaded, weights(compiled))
-    assert_goes_on_to_the_same_bits(compiled, go_on(compile=True))
+    # Not to the same bits on every processor: sums of the math library depend on where compiled
+    # code lays its buffers.
+    half = go_on(compile=True)
+    gap = (curve(compiled).loss.loc[13:] - curve(half).loss).abs()
+    assert gap.max() < 1e-6, gap
+    far = {
+        name: float((value - weights(half)[name]).abs().max())
+        for name, value in weights(compiled).items()
+    }
+    assert max(far.values()) < 1e-5, far

@@ -1,15 +1,17 @@
 """What a scale makes of the paper's runs, and the numbers in which they are alike."""
 
 import shutil
+from contextlib import chdir
 from dataclasses import asdict
 
 import pytest
 import torch
 from ptq_dynamics import models
-from ptq_dynamics.config import SCALES, load
+from ptq_dynamics.config import SCALES, load, load_sweep
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.regime import Regime, best_rates, parameters, regimes
 from ptq_dynamics.problem import Problem
+from ptq_dynamics.sweep import check, prepare
 from support import ROOT, edit_yaml, plan
 
 FAR = ["decay-lambda-0.1", "decay-lambda-0.05"]
@@ -106,14 +108,35 @@ def test_what_is_left_out_is_not_planned_and_figures_say_so(changed):
 
 
 def test_what_is_made_of_what_is_left_out_goes_too(changed):
-    made = changed(factors(1, 1, ["constant-3e-3"]))
-    assert not {"rainbow-002", "lawa-20", "lawa-to-decay"} & {*made.site.timeline.names}
-    assert "interpolation" not in made.figures.chosen
+    made = changed(factors(1, 1, ["constant-1e-3", "decay-040"]))
+    assert not {"constant-1e-3", "wsd-1e-3", "decay-040"} & {*made.site.timeline.names}
     assert [label for label, _ in made.figures.figure("fig06").settings.curves] == [
         "LR = 3e-4",
-        "LR = 1e-3",
+        "LR = 3e-3",
         "LR = 1e-2",
     ]
+
+
+LAMBDAS = [name for name in plan("laptop").site.config.runs.runs if "decay-lambda" in name]
+
+
+def test_a_figure_without_trajectories_is_left_out_unless_it_was_chosen(changed):
+    assert "fig19" not in changed(factors(1, 1, LAMBDAS)).figures.chosen
+    with pytest.raises(Problem, match=r"regime.left_out leaves nothing of figure fig19"):
+        changed(factors(1, 1, LAMBDAS), figures="fig04 fig19")
+
+
+def test_the_trajectory_of_the_backends_cannot_be_left_out(changed):
+    with pytest.raises(Problem, match=r"leaves out wsd-3e-3, or what it is made of"):
+        changed(factors(1, 1, ["constant-3e-3"]))
+
+
+def test_every_candidate_of_the_sweep_can_be_planned(tmp_path):
+    sweep = load_sweep(ROOT / "config/sweep.yaml")
+    with chdir(ROOT):
+        for name, changes in sweep.candidates.items():
+            prepare(tmp_path / name, sweep, changes)
+            check(tmp_path / name, sweep)
 
 
 def test_a_run_that_is_left_out_must_be_there(changed):

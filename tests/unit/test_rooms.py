@@ -33,7 +33,7 @@ MAY_USE = {
         *("corpus", "trajectories", "measure", "quantize", "geometry", "figures"),
     },
     "cli": {*ENGINE, "config", "plan", "measure"},
-    "sweep": {*ENGINE, "config", "plan"},
+    "sweep": {*ENGINE, "config", "plan", "measure"},
     "bench": {
         *ENGINE,
         *("config", "plan", "models", "corpus", "trajectories", "quantize", "measure"),

@@ -44,7 +44,8 @@ def main() -> int:
                 _print_config(_load({"scale": arguments.scale}))
             case "status":
                 choice = {"scale": arguments.scale, "figures": arguments.figures}
-                return _print_status(_load(choice), arguments.deep, arguments.quiet)
+                choice |= {"deep": "true"} if arguments.deep else {}
+                return _print_status(_load(choice), arguments.quiet)
             case "regime":
                 _print_regime(_load({"scale": arguments.scale}))
             case "schema":
@@ -83,9 +84,9 @@ def _print_config(resolved: config.Config) -> None:
     )
 
 
-def _print_status(resolved: config.Config, deep: bool, quiet: bool) -> int:
-    plan = Plan(resolved)
-    current, due = Due(plan.site, Results(Verifier(deep=deep))).find(plan.last())
+def _print_status(resolved: config.Config, quiet: bool) -> int:
+    plan, verifier = Plan(resolved), Verifier(deep=resolved.choice.deep)
+    current, due = Due(plan.site, Results(verifier)).find(plan.last())
     if not due:
         print(f"nothing to do: all {len(current)} results are current")
     elif not quiet:
@@ -99,6 +100,8 @@ def _print_regime(resolved: config.Config) -> None:
     theirs = dict(regimes(paper.site, paper.trajectories))
     table = Table("run", "peak rate", *(field.name.replace("_", " ") for field in fields(Regime)))
     for name, mine in regimes(here.site, here.trajectories):
+        if name not in theirs:
+            continue
         rates = _rate(here, name), _rate(paper, name)
         unlike, cells = mine.unlike(theirs[name]), [_beside(*rates)]
         for field in fields(Regime):
@@ -115,9 +118,11 @@ def _print_regime(resolved: config.Config) -> None:
     for group in best_rates(here.site, here.trajectories, _final_losses(here.site.results)):
         best = group[0][1]
         told = ", ".join(f"{name} {loss:.3f} ({peak / best:.3g})" for loss, peak, name in group)
-        console.print(f"final loss in full precision (peak rate over the best): {told}")
+        console.print(
+            f"final loss in full precision, as last measured (peak rate over the best): {told}"
+        )
     for name, reason in resolved.scale.regime.left_out.items():
-        console.print(f"left out: {name} ({reason})")
+        console.print(f"left out: {name} ({reason})", markup=False)
 
 
 def _final_losses(results: str) -> dict[str, float]:

@@ -8,9 +8,10 @@ import argparse
 import csv
 import os
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from rich.console import Console
 from ptq_dynamics import config
 from ptq_dynamics.jobs.checkout import ROOT
 from ptq_dynamics.jobs.paths import MANIFEST
+from ptq_dynamics.measure.settings import MEASUREMENTS
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.regime import parameters, regimes
 from ptq_dynamics.problem import Problem
@@ -44,25 +46,45 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         sweep = config.load_sweep(Path("config/sweep.yaml"))
-        rows = list[dict[str, Any]]()
         for name, changes in sweep.candidates.items():
-            folder = FOLDER / name
-            prepare(folder, sweep, changes)
-            take_corpora(folder)
-            status = subprocess.run(
-                [Path(sys.executable).with_name("snakemake"), *OPTIONS, "--", "figures"],
-                cwd=folder,
-                check=False,
-            ).returncode
+            prepare(FOLDER / name, sweep, changes)
+            check(FOLDER / name, sweep)
+        rows = list[dict[str, Any]]()
+        for name in sweep.candidates:
+            take_corpora(FOLDER / name)
+            status = build(FOLDER / name)
             if status:
                 return status
-            rows.append({"candidate": name, **summary(folder, sweep)})
+            rows.append({"candidate": name, **summary(FOLDER / name, sweep)})
             write(arguments.table, rows)
     except Problem as problem:
         Console(stderr=True, soft_wrap=True).print(f"error: {problem}", markup=False)
         return 1
     print(arguments.table.read_text(encoding="utf-8"))
     return 0
+
+
+def build(folder: Path) -> int:
+    """Run the workflow of a candidate to its end; a signal ends it first, and then this process."""
+    command = [str(Path(sys.executable).with_name("snakemake")), *OPTIONS, "--", "figures"]
+    # In a session of its own, so that it hears each signal once.
+    with subprocess.Popen(command, cwd=folder, start_new_session=True) as process:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda number, _: process.send_signal(number))
+        return process.wait()
+
+
+def check(folder: Path, sweep: config.Sweep) -> None:
+    """Raise `Problem` where a candidate cannot be planned or lacks a run of the sweep."""
+    runs = planned(folder, sweep).site.config.runs.runs
+    place = f"config/sweep.yaml: candidate {folder.name}"
+    config.require(f"{place}: rates and trunk", "run", (*sweep.rates, sweep.trunk), runs)
+
+
+def planned(folder: Path, sweep: config.Sweep) -> Plan:
+    """The plan of a candidate."""
+    choice = {"scale": sweep.scale, "seed": sweep.seed, "figures": "all"}
+    return Plan(config.load(choice, folder / "config"))
 
 
 def prepare(folder: Path, sweep: config.Sweep, changes: Mapping[str, Any]) -> None:
@@ -106,11 +128,10 @@ def merged(content: Any, changes: Any) -> Any:
 
 def summary(folder: Path, sweep: config.Sweep) -> dict[str, Any]:
     """What a candidate is, and its losses."""
-    choice = {"scale": sweep.scale, "seed": sweep.seed, "figures": "all"}
-    plan = Plan(config.load(choice, folder / "config"))
+    plan = planned(folder, sweep)
     scale, main = plan.site.config.scale, plan.site.config.scale.models["main"]
     found = dict(regimes(plan.site, plan.trajectories))[sweep.trunk]
-    losses = dict(_losses(folder / plan.site.results / "measurements.csv"))
+    losses = _losses(folder / plan.site.results / MEASUREMENTS, sweep.seed)
     stable = losses[sweep.trunk]
     half = min(stable, key=lambda step: abs(step - max(stable) / 2))
     return {
@@ -129,14 +150,14 @@ def summary(folder: Path, sweep: config.Sweep) -> dict[str, Any]:
     }
 
 
-def _losses(table: Path) -> Iterator[tuple[str, dict[int, float]]]:
-    """Loss in full precision by step, of every trajectory."""
+def _losses(table: Path, seed: int) -> dict[str, dict[int, float]]:
+    """Loss in full precision by step, of every trajectory at a seed."""
     found: dict[str, dict[int, float]] = {}
     with table.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            if row["metric"] == "loss":
+            if row["metric"] == "loss" and int(row["seed"]) == seed:
                 found.setdefault(row["trajectory"], {})[int(row["step"])] = float(row["value"])
-    yield from found.items()
+    return found
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> None:

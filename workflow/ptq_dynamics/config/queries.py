@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from ptq_dynamics.config.fields import Once, ScaleName, Seed, Strict
+from ptq_dynamics.config.names import Named
 from ptq_dynamics.measure.settings import LAYER_METRICS
 
 
@@ -69,7 +70,7 @@ class Sweep(Strict):
     seed: Seed
     rates: Annotated[tuple[str, ...], Field(min_length=2), Once]
     trunk: str
-    candidates: Annotated[dict[str, dict[str, Any]], Field(min_length=1)]
+    candidates: Annotated[Named[dict[str, Any]], Field(min_length=1)]
 
 
 class Backends(Strict):

@@ -5,6 +5,7 @@ is as it was published. Any other is read, once: that its bytes were found right
 Snakemake's own notes, which may be lost at any time.
 """
 
+import contextlib
 import os
 from collections.abc import Mapping
 from functools import cached_property
@@ -52,9 +53,11 @@ class Verifier:
         right = sha256(Path(path)) == entry["sha256"]
         if right and self._remembers and note not in self._notes:
             self._notes.add(note)
-            NOTES.parent.mkdir(exist_ok=True)
-            with NOTES.open("a", encoding="utf-8") as file:
-                file.write(note)
+            # Without them, as where nothing can be written, it is read again the next time.
+            with contextlib.suppress(OSError):
+                NOTES.parent.mkdir(exist_ok=True)
+                with NOTES.open("a", encoding="utf-8") as file:
+                    file.write(note)
         return right
 
     @cached_property

@@ -97,15 +97,15 @@ class Figures:
         """A curve's label; behind the rate and the weight decay of the paper's run, those used at
         this scale."""
         run = self._timeline.run(members[0]).whole(self._timeline)
-        mine, theirs = self._timeline.optimizer(run), run.optimizer
-        pairs = [(run.peak_lr, run.peak(self._timeline))]
-        pairs += [(theirs.weight_decay, mine.weight_decay)] if theirs else []
-        for paper, here in pairs:
-            if here != paper:
-                label = re.sub(
-                    rf"{short(paper)}(?![0-9])", f"{short(here)} ≙ {short(paper)}", label
-                )
-        return label
+        theirs = run.optimizer or self._timeline.defaults.optimizer
+        mine = self._timeline.optimizer(run)
+        used = {
+            short(theirs.weight_decay): short(mine.weight_decay),
+            short(run.peak_lr): short(run.peak(self._timeline)),
+        }
+        texts = "|".join(re.escape(paper) for paper, here in used.items() if here != paper)
+        numbers = rf"(?<![0-9.])(?:{texts})(?![0-9])"
+        return re.sub(numbers, lambda at: f"{used[at[0]]} ≙ {at[0]}", label) if texts else label
 
     def _used(self, quantizer: str) -> str:
         """The quantizer that this scale takes where a figure names one."""

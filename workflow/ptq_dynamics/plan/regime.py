@@ -100,8 +100,8 @@ def best_rates(site: Site, trajectories: Trajectories, losses: Mapping[str, floa
     for name, run in site.config.runs.runs.items():
         if name in losses:
             whole = run.whole(site.timeline)
-            steps = run.ends(site.timeline), whole.warmup_steps(site.timeline)
-            alike = whole.schedule, whole.model, whole.optimizer, run.floor, steps
+            own = repr(run.model_dump(exclude={"peak_lr", "trunk"}))
+            alike = own, whole.model, repr(whole.optimizer), whole.warmup_steps(site.timeline)
             peak = trajectories.schedule(run).peak
             groups.setdefault(alike, []).append((losses[name], peak, name))
     return [sorted(group) for group in groups.values() if len(group) > 1]
