@@ -184,3 +184,19 @@ def test_what_is_not_alike_is_named():
         "batch",
     }
     assert other.unlike(paper) == names - same
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"trunk": "lawa-20"}, "names no known run: 'lawa-20'"),
+        ({"rates": ("wsd-3e-3", "wsd-9")}, "names no known run: 'wsd-9'"),
+    ],
+)
+def test_a_sweep_of_what_is_no_run_is_a_problem(tmp_path, changes, words):
+    sweep = load_sweep(ROOT / "config/sweep.yaml").model_copy(update=changes)
+    with chdir(ROOT):
+        prepare(tmp_path, sweep, {})
+    with pytest.raises(Problem, match=words) as caught:
+        check(tmp_path, sweep)
+    assert "config/sweep.yaml: rates and trunk" in str(caught.value)

@@ -76,15 +76,18 @@ def build(folder: Path) -> int:
 
 def check(folder: Path, sweep: config.Sweep) -> None:
     """Raise `Problem` where a candidate cannot be planned or lacks a run of the sweep."""
-    runs = planned(folder, sweep).site.config.runs.runs
-    place = f"config/sweep.yaml: candidate {folder.name}"
-    config.require(f"{place}: rates and trunk", "run", (*sweep.rates, sweep.trunk), runs)
+    found = loaded(folder, sweep)
+    left_out = found.scale.regime.left_out
+    runs = [name for name in found.runs.runs if name not in left_out]
+    place = f"config/sweep.yaml: rates and trunk, for candidate {folder.name},"
+    config.require(place, "run", (*sweep.rates, sweep.trunk), runs)
+    Plan(found)
 
 
-def planned(folder: Path, sweep: config.Sweep) -> Plan:
-    """The plan of a candidate."""
+def loaded(folder: Path, sweep: config.Sweep) -> config.Config:
+    """The configuration of a candidate."""
     choice = {"scale": sweep.scale, "seed": sweep.seed, "figures": "all"}
-    return Plan(config.load(choice, folder / "config"))
+    return config.load(choice, folder / "config")
 
 
 def prepare(folder: Path, sweep: config.Sweep, changes: Mapping[str, Any]) -> None:
@@ -128,7 +131,7 @@ def merged(content: Any, changes: Any) -> Any:
 
 def summary(folder: Path, sweep: config.Sweep) -> dict[str, Any]:
     """What a candidate is, and its losses."""
-    plan = planned(folder, sweep)
+    plan = Plan(loaded(folder, sweep))
     scale, main = plan.site.config.scale, plan.site.config.scale.models["main"]
     found = dict(regimes(plan.site, plan.trajectories))[sweep.trunk]
     losses = _losses(folder / plan.site.results / MEASUREMENTS, sweep.seed)
