@@ -177,7 +177,7 @@ def set_rate(optimizer: torch.optim.Optimizer, settings: Settings, lr: float, pe
             f"{PACKAGE}/trajectories/optimizers/kinds.py": (
                 "Optimizer = Annotated[",
                 '''@dataclass(frozen=True)
-class Sgd:
+class Sgd(Decaying):
     """SGD with momentum; one step takes p·lr·weight_decay from a weight p."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")

@@ -6,15 +6,31 @@ class here and one module; no stage imports this one, so that no other run is tr
 """
 
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field
 
 _Decay = Annotated[float, Field(ge=0, lt=1)]
 
 
+class Decaying:
+    """What a kind answers about its weight decay: here, one that takes p·lr·weight_decay from a
+    weight p in a step."""
+
+    weight_decay: float
+
+    def scaled(self, _peak_lr: float, weight_decay: float) -> Self:
+        """With the factors that a scale has on peak rates and weight decay."""
+        itself: Any = self
+        return replace(itself, weight_decay=self.weight_decay * weight_decay)
+
+    def per_step(self, lr: float, peak: float) -> float:
+        """The share of a weight that one step at rate `lr` takes."""
+        return lr * self.weight_decay
+
+
 @dataclass(frozen=True)
-class Adam:
+class Adam(Decaying):
     """What the kinds of Adam share: decay rates of both moments, ε, and the weight decay."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -24,14 +40,6 @@ class Adam:
     betas: tuple[_Decay, _Decay]
     eps: Annotated[float, Field(gt=0, allow_inf_nan=False)]
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-    def scaled(self, _peak_lr: float, weight_decay: float) -> Self:
-        """With the factors that a scale has on peak rates and weight decay."""
-        return replace(self, weight_decay=self.weight_decay * weight_decay)
-
-    def per_step(self, lr: float, peak: float) -> float:
-        """The share of a weight that one step at rate `lr` takes."""
-        return lr * self.weight_decay
 
 
 @dataclass(frozen=True)
