@@ -25,7 +25,8 @@ help:  ## this list
 	@echo "  DEEP=1 (compare all bytes of results with their manifests)"
 
 figures: $(INSTALLED)  ## build the figures: what is missing or out of date, nothing else
-	@# Seconds sooner than Snakemake, which says what is wrong where something is.
+	@# The records say within a second or two whether anything is due; Snakemake takes longer, and
+	@# reports what is wrong.
 	@$(STATUS) --quiet 2>/dev/null || \
 		$(SNAKEMAKE) --config scale=$(SCALE) figures="$(FIGURES)" $(if $(DEEP),deep=true)
 

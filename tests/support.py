@@ -19,11 +19,10 @@ from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.specification import Job
-from ptq_dynamics.measure.settings import FULL_PRECISION
+from ptq_dynamics.measure.settings import FULL_PRECISION, PROBES
 from ptq_dynamics.plan import Plan
 
 ROOT = Path(__file__).resolve().parent.parent
-PROBES = ("sharpness", "spectrum")
 
 # What the tiny configuration has besides everything under config/: scale smoke with a smaller model
 # and other text, and runs of a few steps.
@@ -100,7 +99,7 @@ def plan(
 
 
 def jobs_of(
-    plan: Plan, names: Iterable[str], quantizers: Sequence[str], probes: Sequence[str] = PROBES
+    plan: Plan, names: Iterable[str], quantizers: Sequence[str], probes: Iterable[str] = PROBES
 ) -> Iterator[Job]:
     """Every job that makes and measures some trajectories at all their seeds, and their corpora."""
     timeline = plan.site.timeline

@@ -309,3 +309,20 @@ def test_what_a_reader_was_not_given_is_not_joined(workspace, collect):
     assert set(join([full], losses).metric) == {"loss"}
     paired = {"loss", "loss_increase", "quantization_error"}
     assert set(join([rounded], losses).metric) == paired
+
+
+def test_losses_in_full_precision_are_those_of_the_first_seed_by_step():
+    rows = [
+        ("a", 101, "fp", "loss", 20, 1.0),
+        ("a", 100, "fp", "loss", 20, 2.0),
+        ("a", 100, "fp", "loss", 10, 3.0),
+        ("a", 100, "rtn", "loss", 20, 9.0),
+        ("a", 100, "fp", "sharpness", 20, 9.0),
+        ("merged", 100, "fp", "loss", None, 9.0),
+        ("b", 101, "fp", "loss", 5, 4.0),
+    ]
+    frame = pd.DataFrame(
+        rows, columns=["trajectory", "seed", "quantizer", "metric", "step", "value"]
+    ).astype({"step": "Int64", "seed": "Int64"})
+    found = measurements.full_precision_losses(frame)
+    assert found == {"a": {10: 3.0, 20: 2.0}, "b": {5: 4.0}}

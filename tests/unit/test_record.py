@@ -148,4 +148,6 @@ def test_the_vector_instructions_are_those_that_torch_uses():
         pytest.skip("torch names them so on x86 under Linux")
     found = torch.backends.cpu.get_cpu_capability()
     named = {"AVX512": "avx512f", "AVX2": "avx2"}
-    assert record.machine().vector == named.get(found, record.machine().vector)
+    if found not in named:
+        pytest.skip(f"torch has no code of its own for this processor ({found})")
+    assert record.machine().vector == named[found]

@@ -9,7 +9,7 @@ import torch
 from ptq_dynamics import models
 from ptq_dynamics.config import SCALES, load, load_sweep
 from ptq_dynamics.plan import Plan
-from ptq_dynamics.plan.regime import Regime, best_rates, parameters, regimes
+from ptq_dynamics.plan.regime import Dimensionless, best_rates, parameters, regimes
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.sweep import check, prepare
 from support import ROOT, edit_yaml, plan
@@ -170,9 +170,9 @@ def test_the_best_rate_is_that_of_the_lowest_loss_among_runs_that_are_alike():
 
 
 def test_what_is_not_alike_is_named():
-    paper = Regime(57, 0.0175, 0.01, 0.2, 614, 1.0, 5e-6)
-    assert Regime(60, 0.0175, 0.01, 0.2, 700, 0.5, 5e-6).unlike(paper) == set()
-    other = Regime(5.7, 0.175, 0.02, 0.2, 23, 1.5, 5e-4)
+    paper = Dimensionless(57, 0.0175, 0.01, 0.2, 614, 1.0, 5e-6)
+    assert Dimensionless(60, 0.0175, 0.01, 0.2, 700, 0.5, 5e-6).unlike(paper) == set()
+    other = Dimensionless(5.7, 0.175, 0.02, 0.2, 23, 1.5, 5e-4)
     same = {"cooldown"}
     names = {
         "e_folds",

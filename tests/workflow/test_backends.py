@@ -103,6 +103,7 @@ def test_differences_are_explained(built: Path):
 @pytest.mark.parametrize("quantizer", STATIC)
 def test_weights_lie_on_their_own_grid(built: Path, quantizer: str):
     result = quantized(built, quantizer)
+    assert result.facts["raised_damping"] == {}
     bits = int(quantizer.split("-")[1][0])
     for checkpoint in result.facts["checkpoints"]:
         name = checkpoint["id"]

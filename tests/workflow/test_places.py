@@ -45,6 +45,16 @@ def test_make_builds_in_a_folder_with_spaces_without_git_and_home(built, tmp_pat
     record = json.loads((project.folder / "figures/smoke/fig04.record.json").read_text())
     assert record["git"] is None
     assert (project.folder / ".snakemake/cache").is_dir()
+    again = run(
+        [*command, "SCALE=smoke", "FIGURES=fig04"],
+        cwd=project.folder,
+        env=environment(project),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert again.returncode == 0 and again.stdout.startswith("nothing to do: "), again.stdout
+    assert "Building DAG" not in again.stdout + again.stderr
 
 
 def test_a_build_from_another_folder_with_spaces(built, tmp_path):

@@ -1,7 +1,6 @@
 """The command `ptq-dynamics`: what is not building."""
 
 import argparse
-import csv
 import os
 import sys
 from dataclasses import fields
@@ -15,10 +14,10 @@ from ptq_dynamics import config
 from ptq_dynamics.jobs import checkout
 from ptq_dynamics.jobs.current import Results
 from ptq_dynamics.jobs.verified import Verifier
-from ptq_dynamics.measure.settings import FULL_PRECISION, MEASUREMENTS
+from ptq_dynamics.measure.settings import MEASUREMENTS
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.due import Due
-from ptq_dynamics.plan.regime import Regime, best_rates, regimes
+from ptq_dynamics.plan.regime import Dimensionless, best_rates, regimes
 from ptq_dynamics.problem import Problem
 
 
@@ -98,14 +97,15 @@ def _print_status(resolved: config.Config, quiet: bool) -> int:
 def _print_regime(resolved: config.Config) -> None:
     here, paper = Plan(resolved), Plan(_load({"scale": "paper"}))
     theirs = dict(regimes(paper.site, paper.trajectories))
-    table = Table("run", "peak rate", *(field.name.replace("_", " ") for field in fields(Regime)))
+    table = Table(
+        "run", "peak rate", *(field.name.replace("_", " ") for field in fields(Dimensionless))
+    )
     for name, mine in regimes(here.site, here.trajectories):
-        if name not in theirs:
-            continue
-        rates = _rate(here, name), _rate(paper, name)
-        unlike, cells = mine.unlike(theirs[name]), [_beside(*rates)]
-        for field in fields(Regime):
-            numbers = getattr(mine, field.name), getattr(theirs[name], field.name)
+        other = theirs.get(name)
+        unlike = mine.unlike(other) if other else set()
+        cells = [_beside(_rate(here, name), _rate(paper, name) if other else None)]
+        for field in fields(Dimensionless):
+            numbers = getattr(mine, field.name), getattr(other, field.name, None)
             cells.append(_beside(*numbers, marked=field.name in unlike))
         table.add_row(name, *cells)
     console = Console(width=200)
@@ -126,16 +126,13 @@ def _print_regime(resolved: config.Config) -> None:
 
 
 def _final_losses(results: str) -> dict[str, float]:
-    """Loss of every run's last checkpoint in full precision at its first seed, as far as it is
-    measured."""
+    """Loss of every run's last checkpoint in full precision, as far as it is measured."""
+    # `make figures` asks for the status each time, so the command imports pandas only here.
+    from ptq_dynamics.measure import measurements
+
     path = Path(results) / MEASUREMENTS
-    if not path.exists():
-        return {}
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["step"]]
-    rows = [row for row in rows if row["metric"] == "loss" and row["quantizer"] == FULL_PRECISION]
-    rows.sort(key=lambda row: (-int(row["seed"]), int(row["step"])))
-    return {row["trajectory"]: float(row["value"]) for row in rows}
+    losses = measurements.full_precision_losses(measurements.read(path)) if path.exists() else {}
+    return {name: by_step[max(by_step)] for name, by_step in losses.items()}
 
 
 def _rate(plan: Plan, name: str) -> float:

@@ -21,6 +21,7 @@ from rich.console import Console
 from ptq_dynamics import config
 from ptq_dynamics.jobs.checkout import ROOT
 from ptq_dynamics.jobs.paths import MANIFEST
+from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.settings import MEASUREMENTS
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.regime import parameters, regimes
@@ -28,8 +29,8 @@ from ptq_dynamics.problem import Problem
 
 FOLDER = Path("results/sweep")
 FIGURE = "sweep"
-# As profiles/default has them, which an importing workflow does not take.
-OPTIONS = ["--cores", "all", "--rerun-triggers", "mtime", "--ignore-incomplete", "--nolock"]
+# An importing workflow does not take it by itself.
+PROFILE = ROOT / "profiles/default"
 SNAKEFILE = """# Made by make sweep.
 module dynamics:
     snakefile: "{root}/workflow/Snakefile"
@@ -66,7 +67,8 @@ def main() -> int:
 
 def build(folder: Path) -> int:
     """Run the workflow of a candidate to its end; a signal ends it first, and then this process."""
-    command = [str(Path(sys.executable).with_name("snakemake")), *OPTIONS, "--", "figures"]
+    snakemake = str(Path(sys.executable).with_name("snakemake"))
+    command = [snakemake, "--workflow-profile", str(PROFILE), "--", "figures"]
     # In a session of its own, so that it hears each signal once.
     with subprocess.Popen(command, cwd=folder, start_new_session=True) as process:
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -93,14 +95,9 @@ def loaded(folder: Path, sweep: config.Sweep) -> config.Config:
 def prepare(folder: Path, sweep: config.Sweep, changes: Mapping[str, Any]) -> None:
     """Write the workflow of a candidate."""
     written = folder / "config"
-    (written / "scales").mkdir(parents=True, exist_ok=True)
-    for file in Path("config").glob("*.yaml"):
-        (written / file.name).write_bytes(file.read_bytes())
-    (written / "sweep.yaml").unlink()
-    for name in config.SCALES:
-        content = config.read_yaml(Path(f"config/scales/{name}.yaml"))
-        content = merged(content, changes) if name == sweep.scale else content
-        _dump(written / f"scales/{name}.yaml", content)
+    shutil.copytree("config", written, dirs_exist_ok=True)
+    scale = Path(f"scales/{sweep.scale}.yaml")
+    _dump(written / scale, merged(config.read_yaml("config" / scale), changes))
     figure = {
         "title": "Loss of candidates",
         "caption": "In full precision.",
@@ -133,17 +130,19 @@ def summary(folder: Path, sweep: config.Sweep) -> dict[str, Any]:
     """What a candidate is, and its losses."""
     plan = Plan(loaded(folder, sweep))
     scale, main = plan.site.config.scale, plan.site.config.scale.models["main"]
+    vocabulary = scale.corpora[main.corpus].vocabulary
     found = dict(regimes(plan.site, plan.trajectories))[sweep.trunk]
-    losses = _losses(folder / plan.site.results / MEASUREMENTS, sweep.seed)
+    table = measurements.read(folder / plan.site.results / MEASUREMENTS)
+    losses = measurements.full_precision_losses(table[table.seed == sweep.seed])
     stable = losses[sweep.trunk]
     half = min(stable, key=lambda step: abs(step - max(stable) / 2))
     return {
         "width": main.width,
         "steps": scale.budget,
-        "vocabulary": scale.corpora["main"].vocabulary,
+        "vocabulary": vocabulary,
         "peak_lr": f"{scale.regime.peak_lr:g}",
         "weight_decay": f"{scale.regime.weight_decay:g}",
-        "parameters": parameters(main, scale.corpora["main"].vocabulary),
+        "parameters": parameters(main, vocabulary),
         "e_folds": f"{found.e_folds:.3g}",
         "tokens_per_parameter": f"{found.tokens_per_parameter:.3g}",
         "epochs": f"{found.epochs:.3g}",
@@ -151,16 +150,6 @@ def summary(folder: Path, sweep: config.Sweep) -> dict[str, Any]:
         "stable_half": f"{stable[half]:.4f}",
         "stable_end": f"{stable[max(stable)]:.4f}",
     }
-
-
-def _losses(table: Path, seed: int) -> dict[str, dict[int, float]]:
-    """Loss in full precision by step, of every trajectory at a seed."""
-    found: dict[str, dict[int, float]] = {}
-    with table.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            if row["metric"] == "loss" and int(row["seed"]) == seed:
-                found.setdefault(row["trajectory"], {})[int(row["step"])] = float(row["value"])
-    return found
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> None:

@@ -278,7 +278,7 @@ class Scale(Strict):
     warm: bool
 
     @model_validator(mode="after")
-    def _divides(self) -> "Scale":
+    def _micro_batches_divide(self) -> "Scale":
         batch = self.regime.batch
         for name, model in self.models.items():
             if model.micro_batch and batch % model.micro_batch:

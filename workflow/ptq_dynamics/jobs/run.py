@@ -25,6 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--restore", action="store_true", help="only make dropped files again")
     chosen = parser.parse_args(arguments)
     file: Path = chosen.job
+    # Here, where a signal is answered already (`signals.leave_at_once`).
     from ptq_dynamics.jobs.warm.client import delegate
 
     try:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ptq_dynamics.measure.settings import Series
+from ptq_dynamics.measure.settings import FULL_PRECISION, Series
 from ptq_dynamics.trajectories.trajectory import Checkpoint
 
 COLUMNS = (
@@ -84,3 +84,13 @@ def write(frame: pd.DataFrame, path: Path) -> None:
 def read(path: Path) -> pd.DataFrame:
     """A table of measurements from its file."""
     return read_csv(path, WHOLE | TEXT)
+
+
+def full_precision_losses(frame: pd.DataFrame) -> dict[str, dict[int, float]]:
+    """Loss in full precision by step, of every trajectory of a table at its first seed."""
+    rows = frame[(frame.metric == "loss") & (frame.quantizer == FULL_PRECISION)]
+    rows = rows[rows.step.notna() & (rows.seed == rows.groupby("trajectory").seed.transform("min"))]
+    return {
+        str(name): dict(zip(part.step.tolist(), part.value.tolist(), strict=True))
+        for name, part in rows.sort_values("step").groupby("trajectory")
+    }

@@ -19,8 +19,8 @@ ALIKE = (0.8, 1.25)
 
 
 @dataclass(frozen=True)
-class Regime:
-    """Numbers of one run from fresh weights to its end.
+class Dimensionless:
+    """Numbers without dimension of one run, from fresh weights to its end.
 
     `e_folds`: Σ of the shares that weight decay takes of a weight, step by step. `timescale`: steps
     in which it takes 1/e at the peak rate, as a share of the run; none without decay. `warmup`,
@@ -36,7 +36,7 @@ class Regime:
     epochs: float
     batch: float
 
-    def unlike(self, other: "Regime") -> set[str]:
+    def unlike(self, other: "Dimensionless") -> set[str]:
         """Names of the numbers that are not as those of another run; text that is seen again is
         unlike, less of an epoch is not; more text for a parameter is no fault."""
         found = set()
@@ -60,13 +60,13 @@ def _alike(mine: float | None, theirs: float | None) -> bool:
     return ALIKE[0] <= mine / theirs <= ALIKE[1]
 
 
-def regimes(site: Site, trajectories: Trajectories) -> Iterator[tuple[str, Regime]]:
+def regimes(site: Site, trajectories: Trajectories) -> Iterator[tuple[str, Dimensionless]]:
     """The regime of every run, by its name."""
     for name, run in site.config.runs.runs.items():
         yield name, _regime(site, trajectories, run)
 
 
-def _regime(site: Site, trajectories: Trajectories, run: Run) -> Regime:
+def _regime(site: Site, trajectories: Trajectories, run: Run) -> Dimensionless:
     timeline, whole = site.timeline, run.whole(site.timeline)
     schedule, (_, steps) = trajectories.schedule(run), run.ends(timeline)
     optimizer, peak = timeline.optimizer(whole), schedule.peak
@@ -82,7 +82,7 @@ def _regime(site: Site, trajectories: Trajectories, run: Run) -> Regime:
             decaying = schedule.length
         case _:
             decaying = steps - schedule.warmup
-    return Regime(
+    return Dimensionless(
         e_folds=sum(optimizer.per_step(learning_rate(schedule, n), peak) for n in range(steps)),
         timescale=1 / (taken * steps) if taken else None,
         warmup=schedule.warmup / steps,
