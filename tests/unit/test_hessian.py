@@ -97,6 +97,11 @@ def symmetric(values, seed=3):
     return basis @ torch.diag(values) @ basis.T
 
 
+def form(matvec):
+    """What `trace` takes: z'Hz, in one part."""
+    return lambda z: (z @ matvec(z)).double().reshape(1)
+
+
 def kwargs(seed=0, **more):
     return {"generator": seeded(seed), "dtype": torch.float64, **more}
 
@@ -159,7 +164,7 @@ def test_model_curvature(model, probes, dense):
     spectrum = top_spectrum(product, product.dim, 25, **kwargs(tolerance=1e-6, max_iterations=300))
     assert spectrum.converged, f"residuals {spectrum.residuals} after {spectrum.iterations}"
     torch.testing.assert_close(spectrum.values, exact, rtol=1e-9, atol=0)
-    estimate = trace(product, product.dim, **kwargs(samples=256))
+    estimate = trace(form(product), product.dim, **kwargs(samples=256))
     error, bound = estimate.mean - dense.trace().item(), 4 * estimate.standard_error
     assert abs(error) < bound, f"trace is off by {error}, four standard errors are {bound}"
     assert bound < 0.1 * torch.linalg.eigvalsh(dense).abs().sum(), f"{bound} tests nothing"
@@ -185,7 +190,7 @@ def test_generator_decides_everything(estimator):
         if estimator == "top_spectrum":
             more = kwargs(seed, tolerance=1e-2, max_iterations=30)
             return top_spectrum(matrix.mv, 40, 2, **more).residuals
-        return trace(matrix.mv, 40, **kwargs(seed, samples=4)).samples
+        return trace(form(matrix.mv), 40, **kwargs(seed, samples=4)).samples
 
     assert run(7).equal(run(7))
     assert not run(7).equal(run(8))
@@ -277,13 +282,13 @@ def test_spectrum_rejects_more_than_there_is(k, max_iterations):
 
 def test_trace_of_a_diagonal_is_exact():
     diagonal = torch.arange(-3.0, 9.0)
-    estimate = trace(lambda v: diagonal * v, 12, samples=5, generator=seeded())
+    estimate = trace(form(lambda v: diagonal * v), 12, samples=5, generator=seeded())
     assert (estimate.mean, estimate.standard_error) == (diagonal.sum().item(), 0.0)
 
 
 def test_trace_standard_error_is_honest():
     matrix = symmetric(torch.linspace(-2, 7, 30))
-    estimate = trace(matrix.mv, 30, **kwargs(samples=4000))
+    estimate = trace(form(matrix.mv), 30, **kwargs(samples=4000))
     # Var z'Az = 2 sum over i != j of A_ij^2 for Rademacher z.
     off = matrix - torch.diag(matrix.diagonal())
     expected = math.sqrt(2 * off.square().sum().item() / 4000)
@@ -292,7 +297,28 @@ def test_trace_standard_error_is_honest():
     assert abs(error) < 4 * expected, f"{error} against standard error {expected}"
     assert estimate.mean == pytest.approx(estimate.samples.mean().item(), rel=1e-12)
     with pytest.raises(ValueError, match="at least 2"):
-        trace(matrix.mv, 30, **kwargs(samples=1))
+        trace(form(matrix.mv), 30, **kwargs(samples=1))
+
+
+@pytest.mark.parametrize("keep_graph", [True, False])
+def test_parts_of_the_form_are_those_of_the_text(model, probes, keep_graph):
+    """Batches of one: each part is the curvature of the loss on one sequence."""
+    product = LossHessian(model, probes, 1, keep_graph=keep_graph)
+    v = torch.randn(product.dim, generator=seeded(4), dtype=torch.float64)
+    alone = [LossHessian(model, probes[n : n + 1], 1) for n in range(N)]
+    expected = torch.stack([v @ one(v) for one in alone])
+    torch.testing.assert_close(product.form(v), expected, rtol=1e-9, atol=0)
+    whole = LossHessian(model, probes, 2)
+    assert len(whole.form(v)) == 3
+    assert whole.form(v).mean().item() == pytest.approx((v @ product(v)).item(), rel=1e-9)
+
+
+def test_trace_standard_error_has_both_samples():
+    """Text that differs, with vectors that do not matter."""
+    parts = torch.tensor([1.0, 2.0, 6.0, 7.0], dtype=torch.float64)
+    estimate = trace(lambda z: parts, 3, **kwargs(samples=8))
+    assert (estimate.mean, estimate.samples.shape) == (4.0, (8, 4))
+    assert estimate.standard_error == pytest.approx(math.sqrt((9 + 4 + 4 + 9) / 3 / 4))
 
 
 def test_rejects_what_has_no_hessian(model, probes):

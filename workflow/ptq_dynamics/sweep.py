@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import yaml
@@ -135,7 +136,9 @@ def summary(folder: Path, sweep: config.Sweep) -> dict[str, Any]:
     table = measurements.read(folder / plan.site.results / MEASUREMENTS)
     losses = measurements.full_precision_losses(table[table.seed == sweep.seed])
     stable = losses[sweep.trunk]
-    half = min(stable, key=lambda step: abs(step - max(stable) / 2))
+    end = max(stable)
+    third = [loss for step, loss in stable.items() if end / 2 <= step < end * 3 / 4]
+    last = [loss for step, loss in stable.items() if end * 3 / 4 <= step]
     return {
         "width": main.width,
         "steps": scale.budget,
@@ -147,8 +150,8 @@ def summary(folder: Path, sweep: config.Sweep) -> dict[str, Any]:
         "tokens_per_parameter": f"{found.tokens_per_parameter:.3g}",
         "epochs": f"{found.epochs:.3g}",
         **{f"loss_{name}": f"{losses[name][max(losses[name])]:.4f}" for name in sweep.rates},
-        "stable_half": f"{stable[half]:.4f}",
-        "stable_end": f"{stable[max(stable)]:.4f}",
+        "stable_third_quarter": f"{mean(third):.4f}",
+        "stable_last_quarter": f"{mean(last):.4f}",
     }
 
 

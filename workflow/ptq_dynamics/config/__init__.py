@@ -4,9 +4,9 @@ Configuration holds what is built. Everything here is checked before any job sta
 the file, the key, the value and what is allowed.
 """
 
-from ptq_dynamics.config.averages import Lawa, Line
+from ptq_dynamics.config.averages import Lawa, Line, Tails
 from ptq_dynamics.config.fields import SCALES
-from ptq_dynamics.config.figures import Figure, Landscapes, Losses, Pca
+from ptq_dynamics.config.figures import Figure, Landscapes, Losses, Pca, Windows
 from ptq_dynamics.config.kinds import Point, Trajectory, require, tokenized
 from ptq_dynamics.config.loading import Config, load, load_sweep, read_yaml
 from ptq_dynamics.config.queries import Evaluated, Query, Sweep
@@ -33,8 +33,10 @@ __all__ = [
     "Run",
     "Runs",
     "Sweep",
+    "Tails",
     "Trajectory",
     "Whole",
+    "Windows",
     "load",
     "load_sweep",
     "read_yaml",

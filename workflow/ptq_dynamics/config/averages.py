@@ -1,28 +1,36 @@
 """Averages of checkpoints in config/runs.yaml, one class a kind (see `kinds`)."""
 
+from abc import abstractmethod
 from collections.abc import Mapping
+from math import exp
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Discriminator, Field, Tag
 
-from ptq_dynamics.config.fields import Share
+from ptq_dynamics.config.fields import Once, Share
 from ptq_dynamics.config.kinds import Point, Timeline, Trajectory, tokenized
 from ptq_dynamics.problem import Problem
+from ptq_dynamics.trajectories.average_settings import Tail
 from ptq_dynamics.trajectories.trajectory import step_id
 
 
-class Lawa(Trajectory):
-    """Uniform mean of the last `window` checkpoints, one `every` so often, of one trajectory; one
-    wherever that is measured and has so many checkpoints behind it."""
+class OfOne(Trajectory):
+    """Means of checkpoints of one trajectory."""
 
     stage: ClassVar[str] = "trajectories.average"
     trajectory: str
-    every: Share
-    window: Annotated[int, Field(ge=2)]
 
     def sources(self) -> Mapping[str, str]:
         """The trajectory whose checkpoints it averages."""
         return {"trajectory": self.trajectory}
+
+
+class Lawa(OfOne):
+    """Uniform mean of the last `window` checkpoints, one `every` so often, of one trajectory; one
+    wherever that is measured and has so many checkpoints behind it."""
+
+    every: Share
+    window: Annotated[int, Field(ge=2)]
 
     def members(self, step: int, timeline: Timeline) -> list[int]:
         """Steps of the checkpoints in the average at `step`, the last one last."""
@@ -50,6 +58,74 @@ class Lawa(Trajectory):
                 f"{steps[:3]} and end at {steps[-1]}; change every or window, or checkpoint_every "
                 "of the run"
             )
+
+
+class Tails(OfOne):
+    """Several means of the last checkpoints of one trajectory, all at its end."""
+
+    @abstractmethod
+    def tails(self, timeline: Timeline) -> list[Tail]:
+        """What is in each of them."""
+
+    def end(self, timeline: Timeline) -> int:
+        """Step of the trajectory's last checkpoint."""
+        return timeline.measured(self.trajectory)[-1].step or 0
+
+    def checkpoints(self, timeline: Timeline) -> list[Point]:
+        """One a mean, all at the last step."""
+        return [Point(tail.id, self.end(timeline)) for tail in self.tails(timeline)]
+
+    def ages(self, timeline: Timeline) -> dict[str, float]:
+        """Mean age of what is in each, in steps before the end, by the checkpoint's id."""
+        return {tail.id: tail.mean_age for tail in self.tails(timeline)}
+
+    def _known(self, timeline: Timeline) -> set[int | None]:
+        return {point.step for point in timeline.checkpoints(self.trajectory)}
+
+    def check(self, place: str, timeline: Timeline) -> None:
+        """There is at least one."""
+        if timeline.checkpoints(self.trajectory) and not self.tails(timeline):
+            raise Problem(
+                f"{place} has no average for which {self.trajectory} has the checkpoints; change "
+                "every, or checkpoint_every of the run"
+            )
+
+
+class Windows(Tails):
+    """Uniform means of the last `window` checkpoints, one for each of the `intervals` between them
+    that the run has room and checkpoints for."""
+
+    intervals: Annotated[tuple[Share, ...], Field(min_length=1), Once]
+    window: Annotated[int, Field(ge=2)]
+
+    def tails(self, timeline: Timeline) -> list[Tail]:
+        """One an interval."""
+        end, known = self.end(timeline), self._known(timeline)
+        found = []
+        for every in dict.fromkeys(map(timeline.steps, self.intervals)):
+            weights = dict.fromkeys((end - every * back for back in range(self.window)), 1.0)
+            if known.issuperset(weights):
+                found.append(Tail.of(f"every-{every}", weights))
+        return found
+
+
+class Exponential(Tails):
+    """Means of all checkpoints, one `every` so often, with the weight exp(−age / memory), one for
+    each of the `memories`."""
+
+    every: Share
+    memories: Annotated[tuple[Share, ...], Field(min_length=1), Once]
+
+    def tails(self, timeline: Timeline) -> list[Tail]:
+        """One a memory."""
+        end, every, known = self.end(timeline), timeline.steps(self.every), self._known(timeline)
+        steps = [step for step in range(end, 0, -every) if step in known]
+        if len(steps) < 2:
+            return []
+        return [
+            Tail.of(f"memory-{memory}", {step: exp((step - end) / memory) for step in steps})
+            for memory in dict.fromkeys(map(timeline.steps, self.memories))
+        ]
 
 
 class Line(Trajectory):
@@ -81,11 +157,26 @@ class Line(Trajectory):
             raise Problem(f"{place} goes from {self.start} to {self.end}, which have no seed alike")
 
 
+# What stands in an entry of each kind and in no other.
+KINDS = {"start": "line", "intervals": "windows", "memories": "exponential"}
+TAGS: dict[type, str] = {
+    Lawa: "lawa",
+    Line: "line",
+    Windows: "windows",
+    Exponential: "exponential",
+}
+
+
 def _kind_of_average(data: Any) -> str:
-    line = "start" in data if isinstance(data, dict) else isinstance(data, Line)
-    return "line" if line else "lawa"
+    if isinstance(data, dict):
+        return next((kind for key, kind in KINDS.items() if key in data), "lawa")
+    return TAGS.get(type(data), "lawa")
 
 
 Average = Annotated[
-    Annotated[Lawa, Tag("lawa")] | Annotated[Line, Tag("line")], Discriminator(_kind_of_average)
+    Annotated[Lawa, Tag("lawa")]
+    | Annotated[Line, Tag("line")]
+    | Annotated[Windows, Tag("windows")]
+    | Annotated[Exponential, Tag("exponential")],
+    Discriminator(_kind_of_average),
 ]

@@ -14,10 +14,12 @@ MOST_CURVES = 8
 
 
 class Drawing(Query):
-    """A query, its title and caption for those who read the figure, and how it is drawn."""
+    """A query, its title and caption for those who read the figure, and how it is drawn. A
+    `headline` figure shows all seeds of the configuration, others the first."""
 
     title: str
     caption: str
+    headline: bool = False
     layout: str
     options: Strict = Strict()
 
@@ -135,6 +137,15 @@ class Ends(Measured):
         return list(dict.fromkeys(in_group(label)[1] for label in self.curves))
 
 
+class Windows(Measured):
+    """Averages at the end of a run, a point each, against the mean age of what is in them; of other
+    trajectories the end is a level to compare with."""
+
+    layout: Literal["windows"]
+    metrics: Evaluations
+    quantized = QUANTIZED | {"loss"}
+
+
 CURVATURE = frozenset(PROBES["sharpness"])
 ErrorOrCurvature = Literal[
     "quantization_error",
@@ -194,6 +205,6 @@ class Pca(Drawing):
 
 
 Figure = Annotated[
-    OverTokens | Dynamics | Losses | Parametric | Ends | Flatness | Landscapes | Pca,
+    OverTokens | Dynamics | Losses | Parametric | Ends | Windows | Flatness | Landscapes | Pca,
     Field(discriminator="layout"),
 ]

@@ -36,6 +36,23 @@ class Kind(Strict):
         """Columns in a group, once resolved, where there are groups of columns."""
         return None
 
+    @property
+    def calibration_draw(self) -> int:
+        """Which calibration set it takes, where it takes one."""
+        return 1
+
+
+class Calibrated(Kind):
+    """A quantizer that looks at activations; `draw` says on which calibration set: 1 is the first
+    of the split, 2 the one after it."""
+
+    draw: Annotated[Count, Field(exclude=True)] = 1
+
+    @property
+    def calibration_draw(self) -> int:
+        """Which calibration set it takes."""
+        return self.draw
+
 
 class AtMost(Strict):
     """The largest group size up to this that divides every width of the model."""
@@ -73,7 +90,7 @@ class Grouped(Kind):
         return None if isinstance(self.group_size, AtMost) else self.group_size
 
 
-class Gptq(Grouped):
+class Gptq(Calibrated, Grouped):
     """GPTQ through llm-compressor."""
 
     stage: ClassVar[str] = "quantize.gptq"
@@ -86,7 +103,7 @@ class Gptq(Grouped):
     block_size: Count
 
 
-class ForeignGptq(Grouped):
+class ForeignGptq(Calibrated, Grouped):
     """GPTQ through a tool in an environment of its own."""
 
     stage: ClassVar[str] = "quantize.worker"
@@ -121,7 +138,7 @@ class AutoGptq(ForeignGptq):
     mse: Literal[0]
 
 
-class Awq(Grouped):
+class Awq(Calibrated, Grouped):
     """AWQ through llm-compressor; `duo_scaling` takes the weights into the scales beside the
     activations, `grid_points` exponents are tried for every layer."""
 

@@ -12,20 +12,29 @@ from ptq_dynamics.measure.settings import LAYER_METRICS
 
 
 def _words(value: Any) -> Any:
-    # From the command line: --config figures="fig04 fig06".
+    # From the command line: --config figures="fig04 fig06" more_seeds=102.
+    value = [value] if isinstance(value, int) else value
     return value.split() if isinstance(value, str) and value != "all" else value
 
 
 class Choice(Strict):
-    """What to build: the scale, the seed of initial weights and data order, the figures; and
-    whether to look for damage at all bytes of results."""
+    """What to build: the scale, the seed of initial weights and data order, and further seeds of
+    what headline figures show; the figures; and whether to look for damage at all bytes of
+    results."""
 
     scale: ScaleName
     seed: Seed
+    more_seeds: Annotated[tuple[Seed, ...], BeforeValidator(_words), Once] = ()
     figures: Annotated[
         Literal["all"] | Annotated[list[str], Field(min_length=1)], BeforeValidator(_words)
     ]
     deep: bool = False
+
+    @model_validator(mode="after")
+    def _seeds_differ(self) -> Self:
+        if self.seed in self.more_seeds:
+            raise ValueError(f"more_seeds has {self.seed}, which is seed already; name it once")
+        return self
 
 
 # What is measured of checkpoints, and the training curves' own columns.
@@ -39,12 +48,14 @@ QUANTIZED = frozenset({"quantization_error", "loss_increase", *LAYER_METRICS})
 
 class Query(Strict):
     """Curves × quantizers × metrics: the trajectories of every curve, by the curve's label; the
-    quantizers they are measured under, beside full precision; and what is measured."""
+    quantizers they are measured under, beside full precision, and further `draws` of them, which
+    differ in the calibration set; and what is measured."""
 
     curves: Annotated[
         dict[str, Annotated[tuple[str, ...], Field(min_length=1), Once]], Field(min_length=1)
     ]
     quantizers: Annotated[tuple[str, ...], Once] = ()
+    draws: dict[str, Annotated[tuple[str, ...], Once]] = {}
     metrics: Annotated[tuple[Metric, ...], Once] = ()
 
     @model_validator(mode="after")
@@ -53,6 +64,16 @@ class Query(Strict):
         if quantized and not self.quantizers:
             raise ValueError(
                 f"metrics has {quantized[0]}, which needs a quantizer; name one in quantizers"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _draws_of_its_quantizers(self) -> Self:
+        unknown = [name for name in self.draws if name not in self.quantizers]
+        if unknown:
+            raise ValueError(
+                f"draws has {unknown[0]!r}, which is none of its quantizers "
+                f"({', '.join(self.quantizers) or 'none'}); name it there"
             )
         return self
 

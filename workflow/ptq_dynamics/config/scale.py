@@ -168,6 +168,11 @@ class Amount(Strict):
         """Blocks that there must be."""
         return 1
 
+    @property
+    def sets(self) -> int:
+        """How many times it is taken, one after the other."""
+        return 1
+
     @model_validator(mode="after")
     def _one(self) -> "Amount":
         kinds = [
@@ -196,16 +201,23 @@ class Evaluation(Amount):
 
 class CalibrationSet(Amount):
     """Calibration text, and how many blocks go at once; or so many `documents`, as long as they
-    are but cut to the model's context, which go one by one."""
+    are but cut to the model's context, which go one by one. Of quantizers that a figure names
+    several draws of, `draws` are taken."""
 
     split = "calibration"
     documents: Count | None = None
     batch: Count
+    draws: Count = 1
 
     @property
     def least(self) -> int:
         """One block, unless it is of documents."""
         return 0 if self.documents else 1
+
+    @property
+    def sets(self) -> int:
+        """One for every draw."""
+        return self.draws
 
 
 class Curvature(Amount):

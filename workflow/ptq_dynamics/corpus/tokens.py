@@ -37,23 +37,24 @@ def blocks(corpus: Manifest, split: Split, context: int, count: int | None = Non
     return torch.from_numpy(table)
 
 
-def documents(corpus: Manifest, context: int, count: int) -> Tensor:
-    """The first `count` documents of the calibration split (section 3), cut to `context` tokens and
-    filled up with `FILLING`, int64 [count, context]. As GPTQModel does, those of at most
-    `TOO_SHORT` tokens are then left out.
+def documents(corpus: Manifest, context: int, count: int, before: int = 0) -> Tensor:
+    """The first `count` documents of the calibration split (section 3) after those `before`, cut to
+    `context` tokens and filled up with `FILLING`, int64 [count, context]. As GPTQModel does, those
+    of at most `TOO_SHORT` tokens are then left out.
 
     Raises `Problem` when the split holds fewer.
     """
     tokens = read(corpus, "calibration")
     ends = np.fromfile(corpus.file(ENDS), dtype=ENDS_DTYPE).astype(np.int64)
-    if len(ends) < count:
+    if len(ends) < before + count:
         raise Problem(
             f"{corpus.folder / file_name('calibration')} holds {len(ends)} whole documents, "
-            f"{count} are asked for; enlarge the split in the scale's file under config/scales"
+            f"{before + count} are asked for; enlarge the split in the scale's file under "
+            "config/scales"
         )
     table = np.full((count, context), FILLING, dtype=np.int64)
     starts = np.concatenate([[0], ends[:-1]])
-    for row, start, end in zip(table, starts, ends, strict=False):
+    for row, start, end in zip(table, starts[before:], ends[before:], strict=False):
         document = tokens[start : min(end, start + context)]
         row[: len(document)] = document
     return torch.from_numpy(table[(table != FILLING).sum(axis=1) > TOO_SHORT])

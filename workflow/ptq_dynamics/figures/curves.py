@@ -1,10 +1,13 @@
 """From measurements to the points of curves."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from itertools import product
+from typing import cast, get_args
 
+import numpy as np
 import pandas as pd
 
 from ptq_dynamics.figures import words
@@ -13,18 +16,29 @@ from ptq_dynamics.figures.settings import FigureSettings
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.measure.joining import join
-from ptq_dynamics.measure.pairing import Paired, difference
+from ptq_dynamics.measure.pairing import (
+    Paired,
+    contributions,
+    difference,
+    errors_of_comparison,
+)
 from ptq_dynamics.measure.settings import FULL_PRECISION, Series
 from ptq_dynamics.trajectories.settings import TRAINING
 from ptq_dynamics.trajectories.trajectory import CURVE, Trajectory
+
+# What tells a measurement of one metric and quantizer from all others.
+POINT = ["trajectory", "seed", "checkpoint_id"]
 
 
 class Curves:
     """The measurements that a figure's query names, curve by curve.
 
-    Where a trajectory has several seeds, a point is the mean over them, and its band one standard
-    deviation of them up and down: their spread, not the error of their mean. With one seed the band
-    is the measurement's own standard error.
+    Where a quantizer has several calibration draws, a value is the mean over them. Where a
+    trajectory has several seeds, a point is the mean over them, and its band one standard deviation
+    of them up and down: their spread, not the error of their mean. With one seed the band is one
+    standard error; that of losses and their differences is without what validation blocks have in
+    common in all points of one quantizer, so that points are compared by it (see
+    `pairing.errors_of_comparison`), and with the error of the draws.
     """
 
     def __init__(self, context: Context[FigureSettings]) -> None:
@@ -84,10 +98,29 @@ class Curves:
         ends = table.groupby("trajectory").step.transform("max")
         return self._points(panel, table.assign(share=table.step / ends), "share", False)
 
-    def ends(self, panel: str, metric: str, quantizer: str | None) -> pd.DataFrame:
-        """A metric of every trajectory's last checkpoint against its tokens, a line a curve."""
+    def against_age(
+        self, panel: str, metric: str, quantizer: str | None, ages: Mapping[tuple[str, str], float]
+    ) -> pd.DataFrame:
+        """A metric of averages against the mean age of what is in them (by trajectory and
+        checkpoint id), a line a curve; of other trajectories the last one, a level over all
+        ages."""
+        table = self._select(metric, quantizer)
+        names = zip(table.trajectory, table.checkpoint_id, strict=True)
+        table = table.assign(age=[ages.get(name, math.nan) for name in names])
+        aged = self._points(panel, table, "age", False)
+        aged = aged.assign(segment=aged.curve).sort_values(["curve", "x"], kind="stable")
+        last = self.last(panel, metric, quantizer)
+        levels = last[~last.segment.isin({trajectory for trajectory, _ in ages})]
+        return pd.concat([aged, *(levels.assign(x=end(ages.values())) for end in (min, max))])
+
+    def last(self, panel: str, metric: str, quantizer: str | None) -> pd.DataFrame:
+        """A metric of every trajectory's last checkpoint against its tokens, a point each."""
         points = self.points(panel, metric, quantizer)
-        last = points.groupby(["curve", "segment"], sort=False).tail(1)
+        return points.groupby(["curve", "segment"], sort=False).tail(1)
+
+    def ends(self, panel: str, metric: str, quantizer: str | None) -> pd.DataFrame:
+        """The same, a line a curve."""
+        last = self.last(panel, metric, quantizer)
         return last.assign(segment=last.curve).sort_values(["curve", "x"], kind="stable")
 
     def against_loss(self, panel: str, quantizer: str, *, lineage: bool = False) -> pd.DataFrame:
@@ -118,10 +151,9 @@ class Curves:
     ) -> pd.DataFrame:
         """A metric against another one in full precision, a point a checkpoint and seed: weights
         that lie on several trajectories once, with the first. The band is one standard error."""
-        key = ["trajectory", "seed", "checkpoint_id"]
-        against = self._rows(other, None).set_index(key)[["value", "checkpoint"]]
+        against = self._rows(other, None).set_index(POINT)[["value", "checkpoint"]]
         against = against.rename(columns={"value": "other", "checkpoint": "weights"})
-        table = self._rows(metric, quantizer).join(against, on=key, how="inner")
+        table = self._rows(metric, quantizer).join(against, on=POINT, how="inner")
         parts = []
         for curve, name, _ in self._segments(False):
             part = table[table.trajectory == name].sort_values("step", kind="stable")
@@ -133,8 +165,8 @@ class Curves:
 
     def paired(self, metric: Paired, one: str, other: str, quantizer: str | None) -> pd.DataFrame:
         """How much larger a metric of losses is on one trajectory than on another, at equal steps
-        and seeds: seed, step, value, and stderr, its standard error over the blocks that both are
-        validated on."""
+        and seeds, with the first calibration draw: seed, step, value, and stderr, its standard
+        error over the blocks that both are validated on."""
         rows = []
         for mine, theirs in product(self._series(one, quantizer), self._series(other, quantizer)):
             if mine.seed == theirs.seed:
@@ -171,16 +203,43 @@ class Curves:
         return self._branches.get(name, (None, 0))[0]
 
     def _series(self, trajectory: str, quantizer: str | None) -> list[Series]:
-        used = self._used(quantizer)
+        used = self._used(quantizer)[0]
         found = [one for one in self._settings.series if one.quantizer == used]
         return [one for one in found if one.trajectory == trajectory]
 
-    def _used(self, quantizer: str | None) -> str:
-        return FULL_PRECISION if quantizer is None else self.quantizers[quantizer].used
+    def _used(self, quantizer: str | None) -> tuple[str, ...]:
+        return (FULL_PRECISION,) if quantizer is None else self.quantizers[quantizer].draws
 
+    @cache
     def _rows(self, metric: str, quantizer: str | None) -> pd.DataFrame:
+        """The rows of a metric, one for every trajectory, seed and checkpoint."""
         table = self._table[self._table.metric == metric]
-        return table[table.quantizer == self._used(quantizer)]
+        table = table[table.quantizer.isin(self._used(quantizer))]
+        values = table.groupby(POINT, sort=False, dropna=False)["value"]
+        draws = values.transform("size")
+        spread = (values.transform("std") / draws**0.5).where(draws > 1, 0)
+        table = table.assign(value=values.transform("mean")).drop_duplicates(POINT)
+        if metric not in get_args(Paired):
+            return table
+        errors = self._errors_of_comparison(cast(Paired, metric), quantizer)
+        seeds = [None if seed is pd.NA else seed for seed in table.seed]
+        points = zip(table.trajectory, seeds, table.checkpoint_id, strict=True)
+        own = [errors[point] for point in points]
+        return table.assign(stderr=np.hypot(own, spread[table.index]))
+
+    def _errors_of_comparison(
+        self, metric: Paired, quantizer: str | None
+    ) -> dict[tuple[str, int | None, str], float]:
+        """By trajectory, seed and checkpoint id, over the mean of all draws."""
+        draws: dict[tuple[str, int | None, str], list[np.ndarray]] = {}
+        for series in self._settings.series:
+            if series.quantizer in self._used(quantizer):
+                found = contributions(metric, series, self._inputs)
+                for name, blocks in found.items():
+                    point = (series.trajectory, series.seed, name)
+                    draws.setdefault(point, []).append(blocks)
+        means = {point: np.mean(found, axis=0) for point, found in draws.items()}
+        return errors_of_comparison(means)
 
     def _select(self, metric: str, quantizer: str | None) -> pd.DataFrame:
         return _over_seeds(self._rows(metric, quantizer), "checkpoint_id")

@@ -43,6 +43,7 @@ class Panel:
     tokens_x: bool = False
     percent_y: bool = False
     diagonal: bool = False
+    log_x: bool = False
     log_y: bool = False
     thin: bool = False
     crop: bool = False
@@ -109,8 +110,12 @@ def _draw_panel(ax: Axes, panel: Panel, table: pd.DataFrame, lines: Mapping[str,
         ends = [left.x.min(), left.x.max()]
         ax.plot(ends, ends, color="black", linestyle=(0, (4, 3)), linewidth=0.9, label="x = y")
     ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
+    if panel.log_x:
+        ax.set_xscale("log")
+        plain_log_ticks(ax.xaxis)
     if panel.tokens_x:
         ax.xaxis.set_major_formatter(EngFormatter(sep=""))
+    if panel.tokens_x and not panel.log_x:
         ax.locator_params(axis="x", nbins=6)
     if panel.crop:
         later = table[(table.axis == "left") & (table.x >= table.x.max() / 10)]

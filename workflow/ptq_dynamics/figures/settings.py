@@ -24,12 +24,18 @@ def short(number: float) -> str:
 
 @dataclass(frozen=True)
 class Shown:
-    """A quantizer: `name` is the figure's for it, `used` that of the one this scale takes."""
+    """A quantizer: `name` is the figure's for it, `draws` are those of the ones this scale takes,
+    which differ in the calibration set."""
 
     name: str
-    used: str
+    draws: tuple[str, ...]
     method: str
     bits: int
+
+    @property
+    def used(self) -> str:
+        """The one this scale takes, with the first calibration set."""
+        return self.draws[0]
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,17 @@ class LossesSettings(FigureSettings):
     """What is on the horizontal axis."""
 
     against: Literal["tokens", "share"]
+
+
+# Of averages: trajectory, checkpoint id, and mean age of what is in it, in tokens before the end.
+Ages = tuple[tuple[str, str, float], ...]
+
+
+@dataclass(frozen=True)
+class WindowsSettings(FigureSettings):
+    """Averages at the end of runs."""
+
+    ages: Ages
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 Matvec = Callable[[Tensor], Tensor]
+# v ↦ v'H v in parts, float64 [b], whose mean it is (see `LossHessian.form`).
+Form = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,8 @@ class Eigenpair:
 
 @dataclass(frozen=True)
 class Trace:
-    """Hutchinson estimate of a trace: mean and standard error of samples ([s] float64)."""
+    """Hutchinson estimate of a trace: mean and standard error of samples ([s, b] float64: vectors,
+    parts of the text)."""
 
     mean: float
     standard_error: float
@@ -80,16 +83,26 @@ class LossHessian:
 
     def __call__(self, v: Tensor) -> Tensor:
         """H v, exact mean over all tokens; v and result [P] of `dtype` on `device`."""
+        product = torch.zeros_like(v)
+        for part in self._products(v):
+            product += part
+        return product
+
+    def form(self, v: Tensor) -> Tensor:
+        """v'H v by micro-batches of probes, float64 [b]: their mean; their spread says how much it
+        depends on the probes. v: [P]."""
+        parts = [dot(v, part) for part in self._products(v)]
+        return torch.tensor(parts, dtype=torch.float64) * len(parts)
+
+    def _products(self, v: Tensor) -> Iterator[Tensor]:
         parts = zip(v.split_with_sizes(self._sizes), self._parameters, strict=True)
         shaped = [part.view_as(parameter) for part, parameter in parts]
         # One vector at a time: under vmap layer norm's second derivative is wrong (torch 2.13).
-        product = torch.zeros_like(v)
         for gradient in self._graphs or self._gradients():
             products = torch.autograd.grad(
                 gradient, self._parameters, shaped, retain_graph=self._graphs is not None
             )
-            product += torch.cat([part.reshape(-1) for part in products])
-        return product
+            yield torch.cat([part.reshape(-1) for part in products])
 
     def _batch_loss(self, batch: Tensor) -> Tensor:
         batch = batch.to(self.device)
@@ -140,7 +153,7 @@ def top_eigenvalue(
 
 
 def trace(
-    matvec: Matvec,
+    form: Form,
     dim: int,
     *,
     samples: int,
@@ -150,7 +163,8 @@ def trace(
 ) -> Trace:
     """Trace by Hutchinson's estimator, the mean of z'Hz over Rademacher vectors z.
 
-    samples: products, at least 2 (else ValueError: one sample has no standard error).
+    samples: vectors, at least 2 (else ValueError: one sample has no standard error). The standard
+    error is that of both samples: of the vectors, and of the parts of the text.
     generator, dtype, device: as for `top_eigenvalue`. Source: Hutchinson (1990); PyHessian.
     """
     if samples < 2:
@@ -159,9 +173,15 @@ def trace(
     for _ in range(samples):
         bits = torch.randint(0, 2, (dim,), generator=generator, dtype=torch.int8)
         z = (2 * bits - 1).to(device, dtype)
-        draws.append(dot(z, matvec(z)))
-    values = torch.tensor(draws, dtype=torch.float64)
-    return Trace(values.mean().item(), values.std().item() / math.sqrt(samples), values)
+        draws.append(form(z))
+    values = torch.stack(draws)
+    error = math.hypot(standard_error(values.mean(dim=1)), standard_error(values.mean(dim=0)))
+    return Trace(values.mean().item(), error, values)
+
+
+def standard_error(values: Tensor) -> float:
+    """Standard error of the mean of values [n]; of one alone it is not known, and none is added."""
+    return values.std().item() / math.sqrt(len(values)) if len(values) > 1 else 0.0
 
 
 def gaussian(

@@ -4,7 +4,8 @@ Values and standard errors alone cannot give the error of a difference: the loss
 trajectories go up and down together from block to block.
 """
 
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories.trajectory import Trajectory
 
 Paired = Literal["loss", "loss_increase", "quantization_error"]
+K = TypeVar("K")
 
 
 def difference(
@@ -40,15 +42,49 @@ def difference(
     return dict(sorted(found.items()))
 
 
+def contributions(metric: Paired, series: Series, inputs: Inputs) -> dict[str, np.ndarray]:
+    """Contribution of every block to a metric, float64 [blocks], by checkpoint id: the metric is
+    their mean."""
+    losses = block_losses(series, inputs)
+    full = losses if metric == "loss" else block_losses(in_full_precision(series), inputs)
+    return {name: _contributions(metric, full[name], found) for name, found in losses.items()}
+
+
+def errors_of_comparison(blocks: Mapping[K, np.ndarray]) -> dict[K, float]:
+    """Standard error of every mean over blocks [n] without what blocks have in common in all of
+    them, which no comparison of two sees; of one alone, its own.
+
+    Two that are equally exact differ by more than chance where they are √2 · 2 of these apart.
+    Source: Cousineau (2005), with the correction of Morey (2008), for designs within subjects.
+    """
+    found: dict[K, float] = {}
+    for alike in _alike(blocks.items()):
+        table = np.stack([values for _, values in alike])
+        count = len(table)
+        if count > 1:
+            table = (table - table.mean(axis=0)) * np.sqrt(count / (count - 1))
+        errors = table.std(axis=1, ddof=1) / np.sqrt(table.shape[1])
+        found |= {key: float(error) for (key, _), error in zip(alike, errors, strict=True)}
+    return found
+
+
+def _alike(
+    blocks: Iterable[tuple[K, np.ndarray]],
+) -> Iterable[list[tuple[K, np.ndarray]]]:
+    """Those with equally many blocks, which are the same blocks."""
+    groups: dict[int, list[tuple[K, np.ndarray]]] = {}
+    for key, values in blocks:
+        groups.setdefault(len(values), []).append((key, values))
+    return groups.values()
+
+
 def _blocks(metric: Paired, series: Series, inputs: Inputs) -> dict[int, np.ndarray]:
-    """Contribution of every block to the metric, float64 [blocks], by step: the metric is their
-    mean."""
+    """The contributions by step."""
     steps = {
         checkpoint.id: checkpoint.step
         for checkpoint in Trajectory(inputs[series.label("losses")]).checkpoints
     }
-    losses = block_losses(series, inputs)
-    full = block_losses(in_full_precision(series), inputs)
+    blocks = contributions(metric, series, inputs)
     found: dict[int, np.ndarray] = {}
     for name, step in steps.items():
         if step in found:
@@ -57,7 +93,7 @@ def _blocks(metric: Paired, series: Series, inputs: Inputs) -> dict[int, np.ndar
                 "it cannot be compared step by step; compare trajectories without repeated steps"
             )
         if step is not None:
-            found[step] = _contributions(metric, full[name], losses[name])
+            found[step] = blocks[name]
     return found
 
 

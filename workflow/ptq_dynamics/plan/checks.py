@@ -91,6 +91,8 @@ def _check_names(config: Config) -> None:
         place = f"config/figures.yaml: {name}"
         require(f"{place}.curves", "trajectory", figure.trajectories, trajectories)
         require(f"{place}.quantizers", "quantizer", figure.quantizers, quantizers)
+        for each, draws in figure.draws.items():
+            require(f"{place}.draws.{each}", "quantizer", draws, quantizers)
     place, backends = "config/backends.yaml", config.backends
     require(f"{place}: trajectory", "trajectory", [backends.trajectory], trajectories)
     require(f"{place}: groups", "quantizer", chain.from_iterable(backends.groups), quantizers)
@@ -115,7 +117,7 @@ def _check_amounts(timeline: Timeline) -> None:
                     f"{file}: {key} has {count} blocks of {shape.context} tokens ({whose}), and "
                     f"must have {amount.least}; raise it"
                 )
-            asked = max(1, count) * shape.context
+            asked = max(1, count) * shape.context * amount.sets
             held = getattr(scale.corpora[shape.corpus], amount.split)
             if asked > held:
                 raise Problem(

@@ -3,19 +3,21 @@
 import re
 from collections.abc import Iterator
 from functools import cache, cached_property
-from itertools import product
+from itertools import chain, product
 from typing import TypedDict, get_args
 
-from ptq_dynamics.config import Branch, Evaluated, Figure, Query, figures
+from ptq_dynamics.config import Branch, Evaluated, Figure, Query, Tails, figures
 from ptq_dynamics.figures.settings import (
     PICTURES,
     TABLE,
+    Ages,
     DynamicsSettings,
     FigureSettings,
     LossesSettings,
     ParametricSettings,
     Shown,
     ShownRun,
+    WindowsSettings,
     short,
 )
 from ptq_dynamics.jobs.specification import Job
@@ -74,7 +76,7 @@ class Figures:
                 inputs["components"] = [self.components(name).manifest]
         shown = Shared(
             curves=tuple((self._label(*each), each[1]) for each in figure.curves.items()),
-            quantizers=tuple(map(self._shown, figure.quantizers)),
+            quantizers=tuple(self._shown(figure, each) for each in figure.quantizers),
             metrics=figure.metrics,
             series=tuple(series),
             runs=tuple(runs),
@@ -83,7 +85,7 @@ class Figures:
         )
         files = tuple(f"{name}.{kind}" for kind in (*PICTURES, TABLE))
         stage = f"figures.layouts.{figure.layout}"
-        settings = _settings(figure, shown)
+        settings = _settings(figure, shown, self._ages(figure))
         return self._site.add(Job(stage, name, self._site.pictures, inputs, settings, name, files))
 
     @cache
@@ -91,7 +93,8 @@ class Figures:
         """Principal components of the weights along a figure's trajectories."""
         figure = self._site.config.figures[name]
         count = figure.components if isinstance(figure, figures.Pca) else 2
-        return self._geometry.components(name, tuple(figure.trajectories), count)
+        seeds = {each: self._seeds(figure, each) for each in figure.trajectories}
+        return self._geometry.components(name, tuple(seeds.items()), count)
 
     def _label(self, label: str, members: tuple[str, ...]) -> str:
         """A curve's label; behind the rate and the weight decay of the paper's run, those used at
@@ -111,9 +114,30 @@ class Figures:
         """The quantizer that this scale takes where a figure names one."""
         return self._site.config.scale.quantizers.get(quantizer, quantizer)
 
-    def _shown(self, quantizer: str) -> Shown:
-        settings = self._site.config.quantizers[self._used(quantizer)]
-        return Shown(quantizer, self._used(quantizer), settings.method, settings.bits)
+    def _ages(self, figure: Figure) -> Ages:
+        """Trajectory, checkpoint id and mean age in tokens of all means at the end of a run."""
+        found = []
+        for name in figure.trajectories:
+            average = self._timeline.trajectory(name)
+            if isinstance(average, Tails):
+                model = average.model_shape(self._timeline)
+                ages = average.ages(self._timeline)
+                found += [(name, n, age * model.batch * model.context) for n, age in ages.items()]
+        return tuple(found)
+
+    def _draws(self, query: Query, quantizer: str) -> tuple[str, ...]:
+        """The quantizers that this scale takes where a figure names one: with each draw of the
+        calibration set that both have."""
+        further = query.draws.get(quantizer, ())[: self._site.config.scale.calibration.draws - 1]
+        return tuple(map(self._used, (quantizer, *further)))
+
+    def _seeds(self, figure: Figure, trajectory: str) -> tuple[int, ...]:
+        return self._timeline.seeds_shown(trajectory, figure.headline)
+
+    def _shown(self, figure: Figure, quantizer: str) -> Shown:
+        draws = self._draws(figure, quantizer)
+        settings = self._site.config.quantizers[draws[0]]
+        return Shown(quantizer, draws, settings.method, settings.bits)
 
     def _runs(self, figure: Figure) -> Iterator[ShownRun]:
         for name in self._trajectories.runs(figure.trajectories):
@@ -121,21 +145,24 @@ class Figures:
             trunk, at = None, None
             if isinstance(run, Branch):
                 trunk, at = run.trunk, self._timeline.steps(run.at)
-            for seed in self._timeline.seeds_of(name):
+            for seed in self._seeds(figure, name):
                 yield ShownRun(f"run {name} seed {seed}", name, seed, trunk, at)
 
-    def _measured(self, query: Query, *, layers: bool) -> tuple[list[Series], dict[str, list[str]]]:
-        """The series of a query, and the raw results they are joined from, by label."""
+    def _measured(
+        self, query: Figure, *, layers: bool
+    ) -> tuple[list[Series], dict[str, list[str]]]:
+        """The series of a figure, and the raw results they are joined from, by label."""
         names, metrics = query.trajectories, {*query.metrics}
         evaluated = bool(metrics & EVALUATED)
         probes = [probe for probe, measured in PROBES.items() if not metrics.isdisjoint(measured)]
-        quantizers = (FULL_PRECISION, *(map(self._used, query.quantizers) if evaluated else ()))
+        drawn = chain.from_iterable(self._draws(query, each) for each in query.quantizers)
+        quantizers = (FULL_PRECISION, *(drawn if evaluated else ()))
         if not evaluated and not probes:
             return [], {}
         found: list[Series] = []
         inputs: dict[str, list[str]] = {}
         for name, quantizer in product(names, quantizers):
-            for seed in self._timeline.seeds_of(name):
+            for seed in self._seeds(query, name):
                 series = self._losses.series(name, quantizer, seed)
                 found.append(series)
                 if evaluated:
@@ -179,13 +206,15 @@ class Shared(TypedDict):
     left_out: tuple[str, ...]
 
 
-def _settings(figure: Figure, shown: Shared) -> FigureSettings:
+def _settings(figure: Figure, shown: Shared, ages: Ages) -> FigureSettings:
     match figure:
         case figures.Dynamics():
             options = figure.options
             return DynamicsSettings(**shown, lineage=options.lineage, log=options.log)
         case figures.Losses():
             return LossesSettings(**shown, against=figure.options.against)
+        case figures.Windows():
+            return WindowsSettings(**shown, ages=ages)
         case figures.Parametric():
             losses_of = figure.options.losses_of or figure.quantizers
             return ParametricSettings(**shown, losses_of=losses_of)

@@ -107,11 +107,13 @@ class Geometry:
         return points[(self._timeline.measured(trajectory)[-1].step or 0) - steps].id
 
     @cache
-    def components(self, figure: str, trajectories: tuple[str, ...], components: int) -> Job:
-        """Principal components of the weights along a figure's trajectories."""
+    def components(
+        self, figure: str, trajectories: tuple[tuple[str, tuple[int, ...]], ...], components: int
+    ) -> Job:
+        """Principal components of the weights along a figure's trajectories at their seeds."""
         inputs, paths = {}, []
-        for name in trajectories:
-            for seed in self._timeline.seeds_of(name):
+        for name, seeds in trajectories:
+            for seed in seeds:
                 label = f"{name} seed {seed}"
                 inputs[label] = self._trajectories.manifests(name, seed)
                 ids = tuple(point.id for point in self._timeline.measured(name))

@@ -40,6 +40,7 @@ class Quantization:
             calibration_sequences=calibration.documents or calibration.count(context),
             calibration_documents=calibration.documents is not None,
             calibration_batch=calibration.batch,
+            calibration_draw=kind.calibration_draw,
             quantizer=kind,
         )
         folder = f"{site.place('quantize', trajectory, seed)}/{quantizer}/{shard}"

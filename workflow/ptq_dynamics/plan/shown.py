@@ -1,6 +1,17 @@
 """Checks of figures against the trajectories that they show."""
 
-from ptq_dynamics.config import Figure, Landscapes, Line, Losses, Pca, tokenized
+from itertools import chain
+
+from ptq_dynamics.config import (
+    Figure,
+    Landscapes,
+    Line,
+    Losses,
+    Pca,
+    Tails,
+    Windows,
+    tokenized,
+)
 from ptq_dynamics.plan.timeline import Timeline
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories.settings import TRAINING
@@ -17,13 +28,15 @@ def check_figures(timeline: Timeline) -> None:
                 _check_landscape(timeline, place, figure)
             case Losses() if figure.options.against == "share":
                 _check_lines(timeline, place, figure)
+            case Windows():
+                _check_windows(timeline, place, figure)
             case Pca():
                 _check_components(timeline, place, figure)
 
 
 def _check_quantizers(timeline: Timeline, place: str, figure: Figure) -> None:
     names: dict[str, str] = {}
-    for name in figure.quantizers:
+    for name in (*figure.quantizers, *chain.from_iterable(figure.draws.values())):
         used = timeline.scale.quantizers.get(name, name)
         other = names.setdefault(used, name)
         if other != name:
@@ -68,6 +81,14 @@ def _check_lines(timeline: Timeline, place: str, figure: Losses) -> None:
             )
 
 
+def _check_windows(timeline: Timeline, place: str, figure: Windows) -> None:
+    if not any(isinstance(timeline.trajectory(name), Tails) for name in figure.trajectories):
+        raise Problem(
+            f"{place}.curves has no averages at the end of a run, which it draws; name some that "
+            "config/runs.yaml has with intervals or memories"
+        )
+
+
 def _check_components(timeline: Timeline, place: str, figure: Pca) -> None:
     models: dict[tuple[object, ...], str] = {}
     for name in figure.trajectories:
@@ -80,7 +101,8 @@ def _check_components(timeline: Timeline, place: str, figure: Pca) -> None:
             f"({', '.join(sorted(models.values()))}); take those of one"
         )
     points = {name: len(timeline.measured(name)) for name in figure.trajectories}
-    count = sum(points[name] * len(timeline.seeds_of(name)) for name in points)
+    seeds = {name: timeline.seeds_shown(name, figure.headline) for name in points}
+    count = sum(points[name] * len(seeds[name]) for name in points)
     if figure.components >= count:
         raise Problem(
             f"{place}.components is {figure.components}, but its trajectories have {count} "

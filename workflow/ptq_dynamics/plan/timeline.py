@@ -16,7 +16,7 @@ class Timeline:
         self.config = config
         self.scale = config.scale
         self.defaults = config.runs.defaults
-        self.seeds: tuple[int, ...] = (config.choice.seed,)
+        self.seeds: tuple[int, ...] = (config.choice.seed, *config.choice.more_seeds)
         self.names = [*config.runs.runs, *config.runs.averages]
 
     def trajectory(self, name: str) -> Trajectory:
@@ -58,6 +58,14 @@ class Timeline:
     def seeds_of(self, name: str) -> tuple[int, ...]:
         """The seeds that a trajectory is made for."""
         return self.trajectory(name).seeds_in(self)
+
+    @cache
+    def seeds_shown(self, name: str, headline: bool) -> tuple[int, ...]:
+        """The seeds that a figure shows of a trajectory: all of a headline figure's, and of a run
+        that has seeds of its own; else the first."""
+        found, run = self.seeds_of(name), self.run(name)
+        own = run.seeds or run.whole(self).seeds
+        return found if headline or own else found[:1]
 
     @cache
     def shards(self, name: str) -> dict[str, list[Point]]:

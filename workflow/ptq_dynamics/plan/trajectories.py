@@ -5,12 +5,16 @@ from functools import cache
 from itertools import chain
 from typing import Any
 
-from ptq_dynamics.config import Branch, Lawa, Line, Point, Run, Whole
+from ptq_dynamics.config import Branch, Lawa, Line, Point, Run, Tails, Whole
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan.corpora import Corpora
 from ptq_dynamics.plan.site import Site
 from ptq_dynamics.trajectories import schedules
-from ptq_dynamics.trajectories.average_settings import LawaSettings, LineSettings
+from ptq_dynamics.trajectories.average_settings import (
+    LawaSettings,
+    LineSettings,
+    TailsSettings,
+)
 from ptq_dynamics.trajectories.optimizers.kinds import Optimizer
 from ptq_dynamics.trajectories.settings import OptimizerSettings, Shape, TrainSettings
 
@@ -112,11 +116,15 @@ class Trajectories:
         seed = site.seed(name, seed)
         sources = {label: self.manifests(source, seed) for label, source in kind.sources().items()}
         folder = f"{site.place('average', name, seed)}/{shard}"
-        settings: LawaSettings | LineSettings
+        settings: LawaSettings | TailsSettings | LineSettings
         match kind:
             case Lawa():
                 every = timeline.steps(kind.every)
                 settings = LawaSettings("lawa", _ids(points), every, kind.window)
+            case Tails():
+                chosen = {*_ids(points)}
+                tails = tuple(tail for tail in kind.tails(timeline) if tail.id in chosen)
+                settings = TailsSettings("tails", tails)
             case Line():
                 numbers = tuple(point.step for point in points if point.step is not None)
                 settings = LineSettings("line", numbers, kind.points)

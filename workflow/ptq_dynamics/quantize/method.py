@@ -114,8 +114,9 @@ def calibration_of(context: Context[QuantizeSettings[Any]]) -> Calibration:
     """The calibration set of a job."""
     settings, corpus = context.settings, context.input("corpus")
     context_length, count = settings.context, settings.calibration_sequences
+    before = count * (settings.calibration_draw - 1)
     if settings.calibration_documents:
-        table = tokens.documents(corpus, context_length, count)
+        table = tokens.documents(corpus, context_length, count, before)
     else:
-        table = tokens.blocks(corpus, "calibration", context_length, count)
+        table = tokens.blocks(corpus, "calibration", context_length, before + count)[before:]
     return Calibration(table, settings.calibration_batch)

@@ -16,13 +16,15 @@ Q = TypeVar("Q")
 class QuantizeSettings(Generic[Q]):
     """Quantization of `checkpoints` with the method's settings `quantizer`, on
     `calibration_sequences` blocks of `context` tokens, `calibration_batch` at once, or with
-    `calibration_documents` on so many documents cut to `context` tokens."""
+    `calibration_documents` on so many documents cut to `context` tokens; `calibration_draw` says
+    which so many of the split, 1 for the first."""
 
     checkpoints: tuple[str, ...]
     context: int
     calibration_sequences: int
     calibration_documents: bool
     calibration_batch: int
+    calibration_draw: int
     quantizer: Q
 
 

@@ -1,7 +1,8 @@
 """Weighted averages of checkpoints, as trajectories of their own.
 
-LAWA (section 4): the uniform mean of the last checkpoints along one trajectory. A line: the points
-between the last checkpoints of two trajectories.
+LAWA (section 4): the uniform mean of the last checkpoints along one trajectory. Tails: several
+means at the end of one, uniform ones or with weights that fall with age. A line: the points between
+the last checkpoints of two trajectories.
 """
 
 import shutil
@@ -17,19 +18,27 @@ from torch import Tensor
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories import trajectory
-from ptq_dynamics.trajectories.average_settings import LawaSettings, LineSettings
+from ptq_dynamics.trajectories.average_settings import (
+    LawaSettings,
+    LineSettings,
+    TailsSettings,
+)
 from ptq_dynamics.trajectories.trajectory import Checkpoint, Trajectory, step_id
 
 # A checkpoint of a trajectory, and its weight in the average.
 Member = tuple[Trajectory, Checkpoint, float]
 
 
-def run(context: Context[LawaSettings | LineSettings]) -> Mapping[str, Any]:
+def run(
+    context: Context[LawaSettings | TailsSettings | LineSettings],
+) -> Mapping[str, Any]:
     """Write the averaged checkpoints that the settings ask for."""
     sources = {label: Trajectory(manifests) for label, manifests in context.inputs.items()}
     match context.settings:
         case LawaSettings() as lawa:
             points = list(_lawa(sources["trajectory"], lawa))
+        case TailsSettings() as tails:
+            points = list(_tails(sources["trajectory"], tails))
         case LineSettings() as line:
             points = list(_line(sources["start"], sources["end"], line))
     for number, (checkpoint, members) in enumerate(points, start=1):
@@ -55,6 +64,17 @@ def _lawa(source: Trajectory, lawa: LawaSettings) -> Iterator[tuple[Checkpoint, 
             )
         members = [(source, by_step[step], 1.0) for step in steps]
         yield replace(last, lr=None, phase="average"), members
+
+
+def _tails(
+    source: Trajectory, settings: TailsSettings
+) -> Iterator[tuple[Checkpoint, list[Member]]]:
+    """Every mean, in the place of the source's last checkpoint."""
+    by_step = {checkpoint.step: checkpoint for checkpoint in source.checkpoints}
+    for tail in settings.tails:
+        place = replace(by_step[tail.steps[0]], id=tail.id, lr=None, phase="average")
+        weighted = zip(tail.steps, tail.weights, strict=True)
+        yield place, [(source, by_step[step], weight) for step, weight in weighted]
 
 
 def _line(

@@ -1,7 +1,9 @@
 """Settings of the stage that averages, as they cross the job border; apart from those of training,
 so that a new kind of average trains no run again."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import mul
 from typing import Literal
 
 
@@ -14,6 +16,35 @@ class LawaSettings:
     checkpoints: tuple[str, ...]
     every: int
     window: int
+
+
+@dataclass(frozen=True)
+class Tail:
+    """One mean of the last checkpoints of a trajectory: the id it gets, and the steps and weights
+    of what is in it, the last one first."""
+
+    id: str
+    steps: tuple[int, ...]
+    weights: tuple[float, ...]
+
+    @classmethod
+    def of(cls, name: str, weights: Mapping[int, float]) -> "Tail":
+        """From weights by step."""
+        return cls(name, tuple(weights), tuple(weights.values()))
+
+    @property
+    def mean_age(self) -> float:
+        """Steps before the last one, in the weighted mean."""
+        ages = [self.steps[0] - step for step in self.steps]
+        return sum(map(mul, ages, self.weights)) / sum(self.weights)
+
+
+@dataclass(frozen=True)
+class TailsSettings:
+    """Means of the last checkpoints of the input, at its end."""
+
+    kind: Literal["tails"]
+    tails: tuple[Tail, ...]
 
 
 @dataclass(frozen=True)
