@@ -373,8 +373,18 @@ BAD = {
     ),
     "unknown quantizer": (
         "figures.yaml",
-        put("fig04", "quantizers", value=["gptq-5bit"]),
-        ["fig04.quantizers", "quantizer: 'gptq-5bit'", "known: gptq-4bit"],
+        put("fig10", "quantizers", value=["gptq-5bit"]),
+        ["fig10.quantizers", "quantizer: 'gptq-5bit'", "known: gptq-4bit"],
+    ),
+    "unknown draw": (
+        "figures.yaml",
+        put("fig04", "draws", value={"gptq-4bit": ["gptq-5bit"]}),
+        ["fig04.draws.gptq-4bit", "quantizer: 'gptq-5bit'", "known: gptq-4bit"],
+    ),
+    "draw of nothing": (
+        "figures.yaml",
+        put("fig04", "draws", value={"int8": ["gptq-4bit"]}),
+        ["fig04", "draws has 'int8', which is none of its quantizers (gptq-4bit)"],
     ),
     "unknown model": (
         "runs.yaml",
@@ -714,10 +724,11 @@ def test_a_key_that_is_there_twice_is_a_problem(folder, text, words):
         ({"figures": 4}, ["figures", "is 4"]),
         ({"figures": []}, ["figures", "[]"]),
         ({"seed": -1}, ["seed is -1", "greater than or equal to 0"]),
+        ({"more_seeds": "7 100"}, ["more_seeds has 100, which is seed already"]),
         ({"seed": 2**70}, ["seed is 1180591620717411303424", "less than 4294967296"]),
         ({"scales": "smoke"}, ["scales: unknown key; did you mean 'scale'?"]),
     ],
-    ids=["scale", "figure", "figures", "no figure", "seed", "large seed", "key"],
+    ids=["scale", "figure", "figures", "no figure", "seed", "seed twice", "large seed", "key"],
 )
 def test_a_bad_choice_is_a_problem(choice, words):
     with pytest.raises(Problem) as caught:

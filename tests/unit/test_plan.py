@@ -8,7 +8,7 @@ from itertools import chain, pairwise
 
 import drawing
 import pytest
-from ptq_dynamics.config import SCALES, Branch
+from ptq_dynamics.config import SCALES, Branch, Tails
 from ptq_dynamics.config.quantizers import Quantizer
 from ptq_dynamics.content import canonical
 from ptq_dynamics.problem import Problem
@@ -128,7 +128,7 @@ def test_gptq_has_the_papers_settings(bits):
     ("scale", "validation", "calibration", "probe"),
     [
         ("paper", {2048: 293, 1024: 586}, {2048: 1024, 1024: 1024}, 100),
-        ("laptop", {128: 128, 64: 128}, {128: 32, 64: 32}, 10),
+        ("laptop", {128: 512, 64: 512}, {128: 32, 64: 32}, 40),
         ("smoke", {32: 64, 16: 64}, {32: 32, 16: 32}, 8),
     ],
 )
@@ -181,7 +181,10 @@ def test_measured_points_are_checkpoints_and_hold_both_ends(scale):
         assert set(measured) <= set(points), name
         assert (measured[0], measured[-1]) == (points[0], points[-1]), name
         steps = [point.step for point in measured]
-        assert steps == sorted(set(steps)), name
+        if isinstance(timeline.trajectory(name), Tails):
+            assert set(steps) == {timeline.measured("constant-3e-3")[-1].step}, name
+        else:
+            assert steps == sorted(set(steps)), name
         for found in (measured, points):
             assert len({point.id for point in found}) == len(found), name
         assert [point for part in timeline.shards(name).values() for point in part] == measured
@@ -232,7 +235,7 @@ def test_a_shard_is_a_checkpoint_at_scale_paper_and_a_trajectory_at_laptop():
     assert list(at("laptop").site.timeline.shards("rainbow-036")) == ["all"]
 
 
-@pytest.mark.parametrize(("scale", "group"), [("paper", 128), ("gpu", 128), ("laptop", 64)])
+@pytest.mark.parametrize(("scale", "group"), [("paper", 128), ("gpu", 128), ("laptop", 32)])
 def test_group_sizes_are_the_largest_that_divide(scale, group):
     timeline = at(scale).site.timeline
     shape = timeline.trajectory("constant-3e-3").model_shape(timeline)
@@ -425,7 +428,7 @@ def test_a_comment_in_a_lock_file_installs_nothing_again():
 
 
 @pytest.mark.parametrize(
-    ("quantizer", "columns"), [("rtn-3bit", 64), ("gptq-4bit", 64), ("int8", None), ("nf4", None)]
+    ("quantizer", "columns"), [("rtn-3bit", 32), ("gptq-4bit", 32), ("int8", None), ("nf4", None)]
 )
 def test_a_series_has_columns_in_a_group_where_there_are_groups_of_columns(quantizer, columns):
     assert at("laptop").losses.series("rainbow-172", quantizer).group_size == columns

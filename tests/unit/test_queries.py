@@ -92,7 +92,7 @@ REFUSED = {
     ),
     "landscape between checkpoints": (
         figure("landscapes", {"One": ["wsd-3e-3"]}, ["int8"], landscape={"previous": "1/1900"}),
-        ["landscape.previous is 1 steps", "wsd-3e-3"],
+        ["landscape.previous is 2 steps", "wsd-3e-3"],
     ),
     "option of another layout": (
         figure("losses", CURVES, [], metrics=[LOSS], options={"losses_of": ["int8"]}),

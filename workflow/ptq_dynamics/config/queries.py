@@ -12,9 +12,13 @@ from ptq_dynamics.measure.settings import LAYER_METRICS
 
 
 def _words(value: Any) -> Any:
-    # From the command line: --config figures="fig04 fig06" more_seeds=102.
-    value = [value] if isinstance(value, int) else value
+    # From the command line: --config figures="fig04 fig06".
     return value.split() if isinstance(value, str) and value != "all" else value
+
+
+def _numbers(value: Any) -> Any:
+    # From the command line: more_seeds="102 103" is text, more_seeds=102 a number.
+    return [value] if isinstance(value, int) else _words(value)
 
 
 class Choice(Strict):
@@ -24,7 +28,7 @@ class Choice(Strict):
 
     scale: ScaleName
     seed: Seed
-    more_seeds: Annotated[tuple[Seed, ...], BeforeValidator(_words), Once] = ()
+    more_seeds: Annotated[tuple[Seed, ...], BeforeValidator(_numbers), Once] = ()
     figures: Annotated[
         Literal["all"] | Annotated[list[str], Field(min_length=1)], BeforeValidator(_words)
     ]

@@ -11,6 +11,7 @@ from ptq_dynamics.plan.corpora import Corpora
 from ptq_dynamics.plan.site import Site
 from ptq_dynamics.trajectories import schedules
 from ptq_dynamics.trajectories.average_settings import (
+    AverageSettings,
     LawaSettings,
     LineSettings,
     TailsSettings,
@@ -116,7 +117,7 @@ class Trajectories:
         seed = site.seed(name, seed)
         sources = {label: self.manifests(source, seed) for label, source in kind.sources().items()}
         folder = f"{site.place('average', name, seed)}/{shard}"
-        settings: LawaSettings | TailsSettings | LineSettings
+        settings: AverageSettings
         match kind:
             case Lawa():
                 every = timeline.steps(kind.every)

@@ -19,6 +19,7 @@ from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories import trajectory
 from ptq_dynamics.trajectories.average_settings import (
+    AverageSettings,
     LawaSettings,
     LineSettings,
     TailsSettings,
@@ -29,9 +30,7 @@ from ptq_dynamics.trajectories.trajectory import Checkpoint, Trajectory, step_id
 Member = tuple[Trajectory, Checkpoint, float]
 
 
-def run(
-    context: Context[LawaSettings | TailsSettings | LineSettings],
-) -> Mapping[str, Any]:
+def run(context: Context[AverageSettings]) -> Mapping[str, Any]:
     """Write the averaged checkpoints that the settings ask for."""
     sources = {label: Trajectory(manifests) for label, manifests in context.inputs.items()}
     match context.settings:

@@ -55,3 +55,6 @@ class LineSettings:
     kind: Literal["line"]
     points: tuple[int, ...]
     of: int
+
+
+AverageSettings = LawaSettings | TailsSettings | LineSettings
