@@ -1,12 +1,14 @@
 # `make` prints what there is.
 SCALE ?= laptop
 FIGURES ?= all
+SEEDS ?=
 PYTHON ?= python3
 WORKERS ?= 2
 KILLS ?= 30
 VENV := .venv
 SNAKEMAKE := $(VENV)/bin/snakemake
-STATUS = $(VENV)/bin/ptq-dynamics status --scale $(SCALE) --figures "$(FIGURES)" $(if $(DEEP),--deep)
+STATUS = $(VENV)/bin/ptq-dynamics status --scale $(SCALE) --figures "$(FIGURES)" \
+	$(if $(SEEDS),--more-seeds "$(SEEDS)") $(if $(DEEP),--deep)
 INSTALLED := $(VENV)/.installed
 # Files of tests side by side; a file's tests share what they build.
 PYTEST := $(VENV)/bin/pytest -n $(WORKERS) --dist loadfile --durations 15 --durations-min 5
@@ -22,13 +24,15 @@ endif
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
 	@echo "  SCALE=smoke|laptop|gpu|paper (now $(SCALE)), FIGURES=\"fig04 fig06\" (now $(FIGURES)),"
+	@echo "  SEEDS=\"102 103\" (further seeds of the headline figures),"
 	@echo "  DEEP=1 (compare all bytes of results with their manifests)"
 
 figures: $(INSTALLED)  ## build the figures: what is missing or out of date, nothing else
 	@# The records say within a second or two whether anything is due; Snakemake takes longer, and
 	@# reports what is wrong.
 	@$(STATUS) --quiet 2>/dev/null || \
-		$(SNAKEMAKE) --config scale=$(SCALE) figures="$(FIGURES)" $(if $(DEEP),deep=true)
+		$(SNAKEMAKE) --config scale=$(SCALE) figures="$(FIGURES)" \
+			$(if $(SEEDS),more_seeds="$(SEEDS)") $(if $(DEEP),deep=true)
 
 test: test-fast  ## all tests: the fast ones, the slow ones, then the whole graph at scale smoke
 	@$(PYTEST) tests/unit -m slow

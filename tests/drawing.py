@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import yaml
 from matplotlib.axes import Axes
-from matplotlib.collections import PolyCollection
+from matplotlib.collections import PathCollection, PolyCollection
 from matplotlib.contour import ContourSet
 from matplotlib.figure import Figure as Picture
 from matplotlib.lines import Line2D
@@ -42,6 +42,7 @@ LAYOUTS = {
     "losses": {"metrics": ["quantization_error"]},
     "parametric": {"metrics": ["quantization_error", "loss"]},
     "ends": {"metrics": ["loss_increase"]},
+    "windows": {"metrics": ["quantization_error"]},
     "flatness": {"metrics": ["quantization_error", "sharpness"]},
     "landscapes": {"landscape": {"previous": "2/190"}},
     "pca": {"components": 2},
@@ -278,7 +279,7 @@ def split(picture: Picture) -> list[tuple[Axes, Axes | None]]:
 
 def data_lines(ax: Axes) -> list[Line2D]:
     """The lines of a panel that show data."""
-    return [line for line in ax.get_lines() if line.get_label() != "x = y"]
+    return list(ax.get_lines())
 
 
 def check(picture: Picture, table: pd.DataFrame, layout: str) -> None:
@@ -309,12 +310,21 @@ def _check_lines(left: Axes, right: Axes | None, table: pd.DataFrame) -> None:
             assert np.array_equal(line.get_xdata(), group.x), (axis, group.segment)
             assert np.array_equal(line.get_ydata(), group.y), (axis, group.segment)
         if axis == "left":
+            _check_ends(ax, groups)
             labels = [str(line.get_label()) for line in lines]
             named = [label for label in labels if not label.startswith("_")]
             curves = [group.curve.iloc[0] for group in groups]
             # A curve may be named once, or at each of its lines.
             assert named in (curves, list(dict.fromkeys(curves)))
             _check_bands(ax, [group for group in groups if group.low.notna().any()])
+
+
+def _check_ends(ax: Axes, groups: list[pd.DataFrame]) -> None:
+    marks = [item for item in ax.collections if isinstance(item, PathCollection)]
+    ends = [group[group.y.notna()].tail(1)[["x", "y"]].to_numpy() for group in groups]
+    assert len(marks) == len(ends)
+    for mark, end in zip(marks, ends, strict=True):
+        assert np.array_equal(np.asarray(mark.get_offsets()), end)
 
 
 def _check_bands(ax: Axes, groups: list[pd.DataFrame]) -> None:
@@ -341,7 +351,7 @@ def _check_error_bars(ax: Axes, table: pd.DataFrame) -> None:
 
 
 def _check_surface(ax: Axes, table: pd.DataFrame) -> None:
-    grid = table[table.point == "grid"].pivot(index="y", columns="x", values="loss")
+    grid = table[table.point == "grid"].pivot(index="y", columns="x", values="increase")
     drawn = [item for item in ax.collections if isinstance(item, ContourSet)]
     assert [found.filled for found in drawn] == [True, False]
     lowest, *_, highest = drawn[0].levels

@@ -2,6 +2,7 @@
 
 import json
 import re
+import zlib
 from contextlib import chdir
 from itertools import combinations
 from string import ascii_lowercase
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.slow
 
 PLAN = plan("laptop")
 LAYOUTS = {name: figure.layout for name, figure in PLAN.site.config.figures.items()}
+RATE = "learning rate (right axis)"
 CENTRAL = ("fig04", "fig06", "fig07")
 FIGURES = list(LAYOUTS)
 LINED = [name for name, layout in LAYOUTS.items() if layout not in ("landscapes", "flatness")]
@@ -52,10 +54,12 @@ def test_points_are_the_measurements(drawn):
     table, measured = drawn.table("fig04"), drawn.measurements("fig04")
     errors = measured[measured.metric == "quantization_error"]
     errors = errors[errors.trajectory == "rainbow-036"].sort_values("step")
+    draws = errors.groupby("step").value
+    assert set(draws.size()) == {3}, "calibration draws"
     points = table[(table.panel == "a") & (table.segment == "rainbow-036") & (table.axis == "left")]
-    assert points.x.tolist() == errors.tokens.tolist()
-    assert points.y.tolist() == errors.value.tolist()
-    assert points.low.to_numpy() == pytest.approx((errors.value - errors.stderr).to_numpy())
+    assert points.x.tolist() == errors.tokens.drop_duplicates().tolist()
+    assert points.y.to_numpy() == pytest.approx(draws.mean().to_numpy(), rel=1e-12)
+    assert (points.y - points.low >= (draws.std() / 3**0.5).to_numpy()).all()
     rates = table[(table.panel == "a") & (table.segment == "rainbow-036") & (table.axis == "right")]
     steps = [point.step for point in PLAN.site.timeline.checkpoints("rainbow-036")]
     schedule = PLAN.trajectories.train("rainbow-036").settings.schedule
@@ -71,14 +75,28 @@ def test_the_line_of_a_curve_goes_on_where_a_cooldown_takes_over(drawn):
         assert not trunk.x.duplicated().any(), rate
 
 
-def test_parametric_panels_hold_the_line_x_equals_y(drawn):
+def test_parametric_panels_show_where_all_curves_have_points(drawn):
+    table = drawn.table("fig06")
     for letter, (left, _) in zip("abc", split(drawn.picture("fig06")), strict=True):
-        diagonals = [line for line in left.get_lines() if line.get_label() == "x = y"]
-        assert len(diagonals) == (letter in "bc"), letter
-        for line in diagonals:
-            assert list(line.get_xdata()) == list(line.get_ydata())
-            shown = np.concatenate([other.get_xdata() for other in data_lines(left)])
-            assert (min(shown), max(shown)) == tuple(line.get_xdata())
+        points = table[(table.panel == letter) & (table.axis == "left")]
+        measured = {"tokens", "loss"} if letter == "a" else {"loss"}
+        low, high = left.get_xlim()
+        seen = points[(points.x >= low) & (points.x <= high)]
+        assert set(seen.curve) == set(points.curve), measured
+        if letter in "bc":
+            assert high == points.groupby("curve").x.median().max()
+            assert (seen.y >= left.get_ylim()[0]).all() and (seen.y <= left.get_ylim()[1]).all()
+
+
+def test_a_trunk_goes_through_the_points_where_its_branches_begin(drawn):
+    table = drawn.table("fig04")
+    for panel in "ab":
+        errors = table[(table.panel == panel) & (table.axis == "left")]
+        trunk = errors[errors.segment == "constant-3e-3"]
+        assert trunk.x.is_monotonic_increasing and not trunk.x.duplicated().any()
+        for name, branch in errors[errors.curve == "Decay"].groupby("segment"):
+            (at,) = trunk[trunk.x == branch.x.min()].y
+            assert at == branch.sort_values("x").y.iloc[0], name
 
 
 # Words
@@ -96,8 +114,9 @@ def test_every_axis_has_a_label_and_losses_have_their_unit(drawn, name):
             if "error" in label.lower():
                 assert re.search(r"\(%\)|MSE|squared|nats", label), label
         if right is not None:
-            assert right.get_ylabel() == "Learning rate"
             assert right.get_ylim()[0] == 0
+    rights = [right for _, right in split(drawn.picture(name)) if right is not None]
+    assert not rights or rights[-1].get_ylabel() == "Learning rate"
 
 
 @pytest.mark.parametrize("name", [n for n in FIGURES if LAYOUTS[n] != "landscapes"])
@@ -105,16 +124,35 @@ def test_the_legend_names_every_curve_once(drawn, name):
     (legend,) = drawn.picture(name).legends
     labels = [text.get_text() for text in legend.get_texts()]
     assert len(labels) == len(set(labels))
-    assert set(labels) - {"x = y"} == set(drawn.table(name).curve)
+    table = drawn.table(name)
+    assert set(labels) - {RATE} == set(table.curve)
+    has_rates = "axis" in table and bool((table.axis == "right").any())
+    assert (RATE in labels) == has_rates
 
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_figure_states_its_scale(drawn, name):
     tool = "; GPTQ by llm-compressor" if PLAN.site.config.figures[name].quantizers else ""
+    gone = ", ".join(PLAN.site.left_out[name])
+    left_out = f"; left out: {gone}" if gone else ""
     assert re.fullmatch(
-        rf"([34]-bit quantization; )?laptop scale: 0\.17M parameters, [\d.]+M tokens{tool}",
-        drawn.picture(name).get_suptitle(),
+        rf"([34]-bit quantization; )?laptop scale: 0\.17M parameters, [\d.]+M tokens{tool}"
+        rf"{left_out}(; resolves differences of \([a-z]\) .*)?",
+        drawn.picture(name).get_suptitle().replace("\n", " "),
     )
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_is_as_wide_as_in_a_paper_and_its_letters_are_legible_there(drawn, name):
+    drawn.picture(name)
+    content = (drawn.folder / PLAN.site.pictures / f"{name}.pdf").read_bytes()
+    (box,) = re.findall(rb"/MediaBox \[([^\]]*)\]", content)
+    width = float(box.split()[2]) / 72
+    assert width == pytest.approx(5.5) or width == pytest.approx(2.75), width
+    streams = re.findall(rb"stream\r?\n(.*?)\r?\nendstream", content, flags=re.S)
+    text = b"".join(zlib.decompress(each) for each in streams if each[:1] == b"x")
+    sizes = [float(size) for size in re.findall(rb"/\S+ ([\d.]+) Tf", text)]
+    assert len(sizes) > 10 and min(sizes) >= 6, sorted(set(sizes))
 
 
 def shown_texts(picture):

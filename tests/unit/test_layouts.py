@@ -11,6 +11,7 @@ from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.measure.joining import block_losses
 from ptq_dynamics.measure.pairing import difference
+from ptq_dynamics.plan import Plan
 from ptq_dynamics.problem import Problem
 from safetensors.numpy import load_file, save_file
 
@@ -32,8 +33,14 @@ CASES = [
     for layout in LAYOUTS
     for curves, quantizers in (FEWER if layout == "landscapes" else COUNTS)
 ]
+# What is drawn against its age, and levels.
+AVERAGES = ["lawa-windows-5", "constant-3e-3", "exponential", "wsd-3e-3", "lawa-windows-50"]
 COUNTED = {
-    name: figure(layout, {f"Curve {n}": [RUNS[n]] for n in range(curves)}, QUANTIZERS[:quantizers])
+    name: figure(
+        layout,
+        {f"Curve {n}": [(AVERAGES if layout == "windows" else RUNS)[n]] for n in range(curves)},
+        QUANTIZERS[:quantizers],
+    )
     for name, layout, curves, quantizers in CASES
 }
 
@@ -92,14 +99,14 @@ def test_quantizers_are_called_by_what_tells_them_apart():
 def test_the_footer_names_the_tool_that_the_scale_takes(tmp_path):
     figures = {"one": figure("over_tokens", {"Stable": ["constant-3e-3"]}, ["gptq-4bit"])}
     own = drawn_with(tmp_path / "own", figures).replace("\n", " ")
-    assert own.endswith("tokens; GPTQ by llm-compressor")
+    assert "tokens; GPTQ by llm-compressor; resolves differences of (a) " in own
 
     def take(scale):
         scale["quantizers"] = {"gptq-4bit": "gptqmodel-4bit"}
 
     changed = drawn_with(tmp_path / "other", figures, **{"scales/laptop": take})
     changed = changed.replace("\n", " ")
-    assert changed.endswith("tokens; GPTQ by GPTQModel (gptqmodel-4bit)")
+    assert "tokens; GPTQ by GPTQModel (gptqmodel-4bit); resolves" in changed
 
 
 def drawn_with(folder, figures, **changes):
@@ -159,7 +166,7 @@ def test_several_seeds_are_their_mean_and_spread(seeded):
     spread = errors.to_numpy().std(axis=1, ddof=1)
     assert np.allclose(left.y - left.low, spread) and np.allclose(left.high - left.y, spread)
     words = three.picture("over_tokens").get_suptitle().replace("\n", " ")
-    assert words.endswith("3 seeds; GPTQ by llm-compressor")
+    assert "3 seeds; GPTQ by llm-compressor; resolves" in words
     rates = table[table.axis == "right"]
     assert not rates.x.duplicated().any(), "the learning rate is drawn once"
 
@@ -175,15 +182,74 @@ def test_training_curves_of_several_seeds_are_their_mean_and_spread(seeded):
     assert np.allclose(left.high - left.y, values.std(axis=0, ddof=1))
 
 
-def test_the_band_of_losses_is_the_spread_of_their_difference(seeded):
+def test_errors_against_the_loss_have_their_spread(seeded):
     _, three = seeded
     table = three.table("parametric")
-    losses = table[table.panel == "b"]
+    errors = table[table.panel == "b"].sort_values("x")
     found = three.measurements("parametric")
-    found = found[found.quantizer == "gptq-3bit"].set_index("tokens")
-    increases = found[found.metric == "loss_increase"].groupby(level=0)["value"].std()
-    later = increases[increases.index >= increases.index.max() / 2]
-    assert np.allclose(losses.y - losses.low, later)
+    found = found[(found.quantizer == "gptq-3bit") & (found.metric == ERROR)]
+    spread = found.groupby("tokens")["value"].std()
+    assert np.allclose(sorted(errors.y - errors.low), sorted(spread))
+
+
+def test_what_blocks_have_in_common_is_in_no_band_of_one_seed(seeded):
+    """Written apart from the code: the errors of blocks at all points, less each block's mean."""
+    one, _ = seeded
+    table, job = one.table("over_tokens"), one.job("over_tokens")
+    (full,) = [s for s in job.settings.series if s.quantizer == "fp"]
+    (rounded,) = [s for s in job.settings.series if s.quantizer == "gptq-3bit"]
+    inputs = one.manifests("over_tokens")
+    before, after = (block_losses(s, inputs) for s in (full, rounded))
+    rows = []
+    for point in one.plan.site.timeline.measured("constant-3e-3"):
+        w, q = (found[point.id].astype(np.float64) for found in (before, after))
+        rows.append((q - q.mean() / w.mean() * w) / w.mean())
+    rest = np.array(rows) - np.mean(rows, axis=0)
+    count, blocks = rest.shape
+    # Of all residuals one in `count` is spent on the blocks' means.
+    variance = (rest**2).sum(axis=1) / (blocks - 1) * count / (count - 1)
+    left = table[table.axis == "left"]
+    assert np.allclose(left.y - left.low, np.sqrt(variance / blocks), rtol=1e-6)
+
+
+def test_draws_are_averaged_and_their_error_is_added(tmp_path):
+    curves, quantizers = {"Stable": ["constant-3e-3"]}, ["gptq-4bit"]
+    draws = {"gptq-4bit": ["gptq-4bit-draw-2", "gptq-4bit-draw-3"]}
+    figures = {
+        "one": figure("over_tokens", curves, quantizers),
+        "three": figure("over_tokens", curves, quantizers, draws=draws),
+    }
+    drawn = Drawn(tmp_path, planned(tmp_path, figures), coarse=True)
+    tables = {name: drawn.table(name) for name in figures}
+    one, three = (table[table.axis == "left"] for table in tables.values())
+    found = drawn.measurements("three")
+    found = found[found.metric == ERROR].pivot(index="tokens", columns="quantizer", values="value")
+    assert found.shape[1] == 3 and np.allclose(one.y, found["gptq-4bit"])
+    assert np.allclose(three.y, found.mean(axis=1), rtol=1e-12)
+    spread = found.std(axis=1) / 3**0.5
+    assert (three.y - three.low >= spread.to_numpy() * (1 - 1e-9)).all()
+
+    def fewer(scale):
+        scale["calibration"]["draws"] = 2
+
+    less = planned(tmp_path / "fewer", figures, **{"scales/laptop": fewer})
+    (shown,) = less.figures.figure("three").settings.quantizers
+    assert shown.draws == ("gptq-4bit", "gptq-4bit-draw-2")
+
+
+def test_headline_figures_show_all_seeds_and_others_the_first(tmp_path):
+    curves = {"Stable": ["constant-3e-3"]}
+    figures = {
+        "one": figure("over_tokens", curves, ["int8"]),
+        "all": figure("over_tokens", curves, ["int8"], headline=True),
+    }
+    config = planned(tmp_path, figures).site.config
+    choice = config.choice.model_copy(update={"more_seeds": (7, 8)})
+    plan = Plan(config.model_copy(update={"choice": choice}), tmp_path)
+    seeds = {n: {r.seed for r in plan.figures.figure(n).settings.runs} for n in figures}
+    assert seeds == {"one": {100}, "all": {100, 7, 8}}
+    measured = {series.seed for series in plan.figures.collect().settings.series}
+    assert measured == {100, 7, 8}
 
 
 def test_flatness_has_a_point_for_every_seed_and_every_weights_once(seeded):

@@ -30,6 +30,7 @@ def main() -> int:
     status = verbs.add_parser("status", help="say what a build would make; exit status 1 if any")
     status.add_argument("--scale", choices=config.SCALES, help="default: that of config.yaml")
     status.add_argument("--figures", help="default: those of config.yaml")
+    status.add_argument("--more-seeds", help="default: those of config.yaml")
     status.add_argument("--deep", action="store_true", help="also read all bytes of results")
     status.add_argument("--quiet", action="store_true", help="say nothing unless all is current")
     regime = verbs.add_parser("regime", help="compare a scale's runs with the paper's")
@@ -43,6 +44,7 @@ def main() -> int:
                 _print_config(_load({"scale": arguments.scale}))
             case "status":
                 choice = {"scale": arguments.scale, "figures": arguments.figures}
+                choice |= {"more_seeds": arguments.more_seeds}
                 choice |= {"deep": "true"} if arguments.deep else {}
                 return _print_status(_load(choice), arguments.quiet)
             case "regime":

@@ -83,14 +83,20 @@ class Curves:
         with a band where it has one."""
         if metric in TRAINING:
             return self._training(panel, metric, lineage)
-        if metric != "eigenvalues":
-            return self._points(panel, self._select(metric, quantizer), "tokens", lineage)
+        if metric == "eigenvalues":
+            return self._ranks(panel)
+        return self._points(panel, self._select(metric, quantizer), "tokens", lineage)
+
+    def _ranks(self, panel: str) -> pd.DataFrame:
+        """Magnitudes of the leading eigenvalues by rank, at every trajectory's last checkpoint."""
         parts = []
-        for name in sorted({m for m in self._table.metric if m.startswith("eigenvalue_")}):
-            table = self._select(name, quantizer).assign(stderr=math.nan)
-            points = self._points(panel, table, "tokens", lineage)
-            parts.append(points.assign(segment=points.segment + " " + name))
-        return pd.concat(parts)
+        names = sorted({m for m in self._table.metric if m.startswith("eigenvalue_")})
+        for rank, name in enumerate(names, start=1):
+            table = self._select(name, None)
+            table = table.assign(value=table.value.abs(), rank=rank)
+            points = self._points(panel, table, "rank", False)
+            parts.append(points.groupby(["curve", "segment"], sort=False).tail(1))
+        return pd.concat(parts).sort_values(["curve", "segment", "x"], kind="stable")
 
     def against_share(self, panel: str, metric: str, quantizer: str | None) -> pd.DataFrame:
         """A metric along a line, against the share of the way."""
@@ -108,7 +114,8 @@ class Curves:
         names = zip(table.trajectory, table.checkpoint_id, strict=True)
         table = table.assign(age=[ages.get(name, math.nan) for name in names])
         aged = self._points(panel, table, "age", False)
-        aged = aged.assign(segment=aged.curve).sort_values(["curve", "x"], kind="stable")
+        aged = aged.assign(segment=aged.curve).sort_values("x", kind="stable")
+        aged = pd.concat([aged[aged.curve == curve] for curve in self.labels])
         last = self.last(panel, metric, quantizer)
         levels = last[~last.segment.isin({trajectory for trajectory, _ in ages})]
         return pd.concat([aged, *(levels.assign(x=end(ages.values())) for end in (min, max))])
@@ -124,14 +131,11 @@ class Curves:
         return last.assign(segment=last.curve).sort_values(["curve", "x"], kind="stable")
 
     def against_loss(self, panel: str, quantizer: str, *, lineage: bool = False) -> pd.DataFrame:
-        """Loss after quantization against loss before it, in the second half of the longest run's
-        tokens (the first would squeeze the rest); the band is that of their difference, paired."""
+        """The quantization error against the loss in full precision, along every run."""
         key = ["trajectory", "checkpoint_id"]
         before = self._select("loss", None).set_index(key)["value"].rename("before")
-        paired = self._select("loss_increase", quantizer).set_index(key)["stderr"].rename("paired")
-        table = self._select("loss", quantizer).join(before, on=key).join(paired, on=key)
-        table = table[table.tokens >= table.tokens.max() / 2]
-        return self._points(panel, table.assign(stderr=table["paired"]), "before", lineage)
+        table = self._select("quantization_error", quantizer).join(before, on=key)
+        return self._points(panel, table, "before", lineage)
 
     def learning_rates(self, panel: str, *, lineage: bool = False) -> pd.DataFrame:
         """The learning rate of every run, on the right axis; it is the same for all seeds."""
@@ -199,9 +203,6 @@ class Curves:
             for name in names:
                 yield curve, name, ends.get(name)
 
-    def _trunk(self, name: str) -> str | None:
-        return self._branches.get(name, (None, 0))[0]
-
     def _series(self, trajectory: str, quantizer: str | None) -> list[Series]:
         used = self._used(quantizer)[0]
         found = [one for one in self._settings.series if one.quantizer == used]
@@ -250,12 +251,13 @@ class Curves:
         parts = []
         for curve, name, last in self._segments(lineage):
             part = table[table.trajectory == name].sort_values("step")
-            if last is not None:
-                # What takes over begins with this trajectory's weights, measured there at least.
-                family = [n for n in self._curves[curve] if name in (n, self._trunk(n))]
-                members = table.trajectory.isin(family)
-                join = table[members & (table.step == last)].head(1)
-                part = pd.concat([part[part.step < last], join])
+            # Where something branches off, it has this trajectory's weights, and is measured.
+            forks = [n for n, (trunk, _) in self._branches.items() if trunk == name]
+            starts = table[table.trajectory.isin(forks)]
+            starts = starts[starts.step == starts.trajectory.map(lambda n: self._branches[n][1])]
+            part = pd.concat([part, starts]).drop_duplicates("checkpoint_id")
+            part = part.sort_values("step", kind="stable")
+            part = part if last is None else part[part.step <= last]
             place = {"panel": panel, "curve": curve, "segment": name, "axis": "left"}
             parts.append(pd.DataFrame({**place, "x": part[x], **_band(part)}))
         return pd.concat(parts, ignore_index=True)[COLUMNS]

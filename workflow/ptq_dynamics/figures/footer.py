@@ -1,6 +1,6 @@
 """The line above every figure: the scale it was made at."""
 
-from ptq_dynamics.figures.settings import FigureSettings
+from ptq_dynamics.figures.settings import FigureSettings, rounded
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.trajectories.trajectory import Trajectory
 
@@ -10,9 +10,9 @@ BACKENDS = {"gptq": "llm-compressor", "gptqmodel": "GPTQModel", "autogptq": "Aut
 def footer(context: Context[FigureSettings]) -> str:
     """The scale that a figure was made at: its name, parameters, tokens, and tool for GPTQ."""
     runs = [context.input(run.label) for run in context.settings.runs]
-    sizes = sorted({_short(manifest.facts["parameters"]) for manifest in runs})
+    sizes = sorted({rounded(manifest.facts["parameters"]) for manifest in runs})
     tokens = max(Trajectory([manifest]).checkpoints[-1].tokens or 0 for manifest in runs)
-    found = [f"{' and '.join(sizes)} parameters", f"{_short(tokens)} tokens"]
+    found = [f"{' and '.join(sizes)} parameters", f"{rounded(tokens)} tokens"]
     seeds = {run.seed for run in context.settings.runs}
     if len(seeds) > 1:
         found.append(f"{len(seeds)} seeds")
@@ -30,10 +30,3 @@ def _backends(settings: FigureSettings) -> str:
             other = f" ({shown.used})" if shown.used != shown.name else ""
             tools[f"{BACKENDS[shown.method]}{other}"] = None
     return f"; GPTQ by {' and '.join(tools)}" if tools else ""
-
-
-def _short(number: float) -> str:
-    for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3)):
-        if number >= size / 10:
-            return f"{number / size:.3g}{unit}" if number >= size else f"{number / size:.2f}{unit}"
-    return f"{number:.0f}"

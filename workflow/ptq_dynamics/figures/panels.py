@@ -4,10 +4,12 @@ Columns: panel, curve, segment (the trajectory), axis (left or right), x, y, low
 point; low and high bound the error band where there is one.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
+from typing import Any, Literal
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -16,24 +18,29 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter, PercentFormatter
 
 from ptq_dynamics.figures.footer import footer
 from ptq_dynamics.figures.settings import PICTURES, TABLE, FigureSettings
-from ptq_dynamics.figures.style import LINES, SETTINGS, Line
+from ptq_dynamics.figures.style import HALF, SETTINGS, SMALLEST, TEXT, Line, lines
 from ptq_dynamics.jobs.context import Context
 
 COLUMNS = ["panel", "curve", "segment", "axis", "x", "y", "low", "high"]
-WIDTH, HEIGHT = 3.55, 2.9  # inches of one panel
-ENTRY, LETTER = 0.5, 0.062  # inches of an entry of the legend without its label, and of a letter
-SMALL_LETTER = 0.058  # inches of a letter of the line at the top
+# Inches of a row of one, two, or three and more panels.
+HEIGHTS = (1.9, 1.85, 1.55)
+ENTRY, LETTER = 0.42, 0.052  # inches of an entry of the legend without its label, and of a letter
+SMALL_LETTER = 0.049  # inches of a letter of the lines at the top
+# The learning rate's lines stand for one entry of the legend.
+RATE = Line2D([], [], color="0.3", linestyle=":", linewidth=0.8)
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel: labels with units; `tokens_x` and `percent_y` format the ticks; `diagonal` draws
-    x = y over the range of the data; `thin` draws many points or lines without markers; `crop`
-    lets the first tenth of the horizontal axis run out of the panel."""
+    """One panel: labels with units; `tokens_x` and `percent_y` format the ticks; `zoom` shows what
+    is left of it on the horizontal axis; `thin` draws many points or lines without markers, and one
+    spike does not set the scale; `crop` lets what comes before the first fiftieth of the horizontal
+    axis run out of the panel."""
 
     name: str
     title: str
@@ -42,11 +49,11 @@ class Panel:
     right: str | None = None
     tokens_x: bool = False
     percent_y: bool = False
-    diagonal: bool = False
     log_x: bool = False
     log_y: bool = False
     thin: bool = False
     crop: bool = False
+    zoom: float | None = None
 
 
 def publish(
@@ -55,11 +62,38 @@ def publish(
     parts: Sequence[pd.DataFrame],
     curves: Sequence[str],
     columns: int | None = None,
-) -> dict[str, int]:
-    """Draw the parts of a table in their panels, write the figure's files, and give the facts."""
+    *,
+    one_scale: bool = False,
+) -> dict[str, Any]:
+    """Draw the parts of a table in their panels, write the figure's files, and give the facts: how
+    many points it has, and the smallest difference that each panel resolves."""
     table = pd.concat(parts)
-    save(draw(table, panels, curves, footer(context), columns), table, context.out, context.name)
-    return {"points": len(table)}
+    seeds = len({run.seed for run in context.settings.runs})
+    resolved = {panel.name: resolution(table[table.panel == panel.name], seeds) for panel in panels}
+    found = [
+        f"({panel.name}) {_amount(resolved[panel.name], panel)}"
+        for panel in panels
+        if resolved[panel.name]
+    ]
+    words = f"; resolves differences of {', '.join(found)}" if found else ""
+    text = footer(context) + words
+    drawn = draw(table, panels, curves, text, columns, one_scale=one_scale)
+    save(drawn, table, context.out, context.name)
+    return {"points": len(table), "resolves": resolved}
+
+
+def resolution(table: pd.DataFrame, seeds: int) -> float | None:
+    """The smallest difference of two points of a panel that its bands resolve: two standard errors
+    of a difference, from the median band; of means over seeds where there are several. None without
+    bands."""
+    half = ((table.high - table.low) / 2).median()
+    return None if math.isnan(half) else float(2 * math.sqrt(2) * half / math.sqrt(seeds))
+
+
+def _amount(value: float | None, panel: Panel) -> str:
+    number = value or 0.0
+    text = f"{float(f'{100 * number if panel.percent_y else number:.2g}'):g}"
+    return f"{text} %" if panel.percent_y else text
 
 
 def draw(
@@ -68,71 +102,110 @@ def draw(
     curves: Sequence[str],
     scale: str,
     columns: int | None = None,
+    *,
+    one_scale: bool = False,
 ) -> Figure:
-    """Panels in rows of up to three, two by two where there are four, or of `columns`; one legend
-    below."""
-    lines = dict(zip(curves, LINES, strict=False))
+    """Panels in rows of up to three, two by two where there are four, or of `columns`, with one
+    vertical scale where that is asked for; one legend below."""
+    styles = lines(curves)
     columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
-    figure, axes = subplots(-(-len(panels) // columns), columns, WIDTH, HEIGHT)
-    for panel, ax in zip(panels, axes, strict=False):
-        _draw_panel(ax, panel, table[table.panel == panel.name], lines)
+    rows = -(-len(panels) // columns)
+    figure, axes = subplots(rows, columns, HEIGHTS[min(columns, 3) - 1] * rows, one_scale=one_scale)
+    for number, (panel, ax) in enumerate(zip(panels, axes, strict=False), start=1):
+        last = number % columns == 0 or number == len(panels)
+        _draw_panel(ax, panel, table[table.panel == panel.name], styles, last=last)
     for ax in axes[len(panels) :]:
         ax.set_visible(False)
-    legend(figure, axes)
+    has_rates = any(panel.right for panel in panels) and bool((table.axis == "right").any())
+    legend(figure, axes, {"learning rate (right axis)": RATE} if has_rates else {})
     head(figure, scale)
     return figure
 
 
-def subplots(rows: int, columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
-    """A figure in the style of all, and its axes, row by row, each of this size in inches."""
+def subplots(
+    rows: int,
+    columns: int,
+    height: float,
+    *,
+    one_scale: bool = False,
+    layout: Literal["constrained", "compressed"] = "constrained",
+) -> tuple[Figure, list[Axes]]:
+    """A figure in the style of all, as wide as a text column, or half where it is one panel, and
+    its axes, row by row; height in inches. The layout `compressed` is for axes of fixed aspect."""
     sns.set_theme(style="ticks", rc=SETTINGS)
-    size = (width * columns, height * rows)
-    figure, grid = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
+    figure, grid = plt.subplots(
+        rows,
+        columns,
+        figsize=(TEXT if columns > 1 else HALF, height + 0.45),
+        squeeze=False,
+        sharey=one_scale,
+    )
+    figure.set_layout_engine(layout, w_pad=0.02, h_pad=0.02, wspace=0.02)
     return figure, list(grid.flat)
 
 
-def _draw_panel(ax: Axes, panel: Panel, table: pd.DataFrame, lines: Mapping[str, Line]) -> None:
+def _draw_panel(
+    ax: Axes, panel: Panel, table: pd.DataFrame, styles: Mapping[str, Line], *, last: bool
+) -> None:
     right = ax.twinx() if panel.right else None
     for (curve, _segment, axis), part in table.groupby(["curve", "segment", "axis"], sort=False):
-        line = lines[str(curve)]
+        line = styles[str(curve)]
         if axis == "right" and right is not None:
-            right.plot(part.x, part.y, color=line.color, linestyle=":", linewidth=1.1, zorder=1)
+            right.plot(part.x, part.y, color=line.color, linestyle=":", linewidth=0.8, zorder=1)
             continue
         (drawn,) = ax.plot(part.x, part.y, color=line.color, linestyle=line.dash, label=curve)
         if panel.thin:
-            drawn.set_linewidth(0.8)
+            drawn.set_linewidth(0.6)
         else:
             drawn.set_marker(line.marker)
         if part.low.notna().any():
             ax.fill_between(part.x, part.low, part.high, color=line.color, alpha=0.2, linewidth=0)
-    if panel.diagonal:
-        left = table[table.axis == "left"]
-        ends = [left.x.min(), left.x.max()]
-        ax.plot(ends, ends, color="black", linestyle=(0, (4, 3)), linewidth=0.9, label="x = y")
+        end = part[part.y.notna()].tail(1)
+        ends: dict[str, Any] = {"s": 12, "color": line.color, "marker": line.marker, "zorder": 4}
+        ax.scatter(end.x, end.y, edgecolors="black", linewidths=0.5, **ends)
     ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
+    _limit(ax, panel, table[table.axis == "left"])
     if panel.log_x:
         ax.set_xscale("log")
         plain_log_ticks(ax.xaxis)
     if panel.tokens_x:
         ax.xaxis.set_major_formatter(EngFormatter(sep=""))
     if panel.tokens_x and not panel.log_x:
-        ax.locator_params(axis="x", nbins=6)
-    if panel.crop:
-        later = table[(table.axis == "left") & (table.x >= table.x.max() / 10)]
-        low, high = later.low.fillna(later.y).min(), later.high.fillna(later.y).max()
-        ax.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
+        ax.locator_params(axis="x", nbins=4)
     if panel.log_y:
         ax.set_yscale("log")
         plain_log_ticks(ax.yaxis)
     if panel.percent_y:
-        ax.yaxis.set_major_formatter(PercentFormatter(xmax=1))
+        ax.yaxis.set_major_formatter(PercentFormatter(xmax=1, symbol=""))
     if right is not None:
-        right.set_ylabel(str(panel.right))
         right.set_ylim(bottom=0)
-        right.ticklabel_format(axis="y", style="sci", scilimits=(0, 0), useMathText=True)
+        right.yaxis.set_major_formatter("{x:g}")
         right.grid(False)
+        # The rates are the same in all panels of a row.
+        if last:
+            right.set_ylabel(str(panel.right))
+        else:
+            right.tick_params(labelright=False)
         ax.set_zorder(right.get_zorder() + 1)
         ax.patch.set_visible(False)
+
+
+def _limit(ax: Axes, panel: Panel, table: pd.DataFrame) -> None:
+    """Leave out of the panel what would hide the rest."""
+    shown = table
+    if panel.crop:
+        shown = table[table.x >= table.x.max() / 50]
+    if panel.zoom is not None:
+        shown = table[table.x <= panel.zoom]
+        room = 0.05 * (panel.zoom - shown.x.min())
+        ax.set_xlim(shown.x.min() - room, panel.zoom)
+    if panel.thin and len(table):
+        calm = table.y.quantile(0.99)
+        if table.y.max() > 1.5 * calm:
+            shown = table[table.y <= calm]
+    if len(shown) < len(table):
+        low, high = shown.low.fillna(shown.y).min(), shown.high.fillna(shown.y).max()
+        ax.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
 
 
 def plain_log_ticks(axis: Axis) -> None:
@@ -145,16 +218,18 @@ def plain_log_ticks(axis: Axis) -> None:
 def head(figure: Figure, text: str) -> None:
     """Small words at the top right, in as many lines as they take."""
     width = int(figure.get_figwidth() / SMALL_LETTER)
-    lines = wrap(text, width, break_on_hyphens=False)
-    figure.suptitle("\n".join(lines), x=0.995, ha="right", fontsize=7, color="0.35")
+    rows = wrap(text, width, break_on_hyphens=False)
+    figure.suptitle("\n".join(rows), x=0.995, ha="right", fontsize=SMALLEST, color="0.35")
 
 
-def legend(figure: Figure, axes: Sequence[Axes]) -> None:
-    """One legend below the panels: every label once, as many in a row as there is room for."""
+def legend(figure: Figure, axes: Sequence[Axes], more: Mapping[str, Artist]) -> None:
+    """One legend below the panels: every label once, then some more, as many in a row as there is
+    room for."""
     found: dict[str, Artist] = {}
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
+    found |= more
     room = figure.get_figwidth() / (ENTRY + LETTER * max(map(len, found)))
     columns = max(1, min(5, len(found), int(room)))
     figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=columns)

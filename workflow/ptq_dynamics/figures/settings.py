@@ -16,6 +16,18 @@ def in_group(label: str) -> tuple[str, str]:
     return group, name
 
 
+# Of large numbers.
+UNITS = {"T": 1e12, "B": 1e9, "M": 1e6, "k": 1e3}
+
+
+def rounded(number: float) -> str:
+    """A large number with a unit, to three digits: 162M, 99.6B."""
+    for unit, size in UNITS.items():
+        if number >= size / 10:
+            return f"{number / size:.3g}{unit}" if number >= size else f"{number / size:.2f}{unit}"
+    return f"{number:.0f}"
+
+
 def short(number: float) -> str:
     """A number as runs are named by it: 3e-3, 1.5e-2."""
     digits, _, exponent = f"{number:.3e}".partition("e")

@@ -1,10 +1,19 @@
-"""One look for all figures: readable in greyscale and with colour-blindness."""
+"""One look for all figures: readable in greyscale and with colour-blindness, at the width that a
+figure has in a paper."""
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import matplotlib
+from matplotlib import colormaps
+from matplotlib.colors import to_hex, to_rgb
 
 matplotlib.use("Agg")
+
+# Inches of a text column, and of half of one: figures of several panels and of one.
+TEXT, HALF = 5.5, 2.75
+SMALLEST = 6.0  # points of the smallest letters
 
 
 @dataclass(frozen=True)
@@ -27,28 +36,95 @@ LINES = (
     Line("#AA4499", "-", "X"),
     Line("#777777", "--", "*"),
 )
+# What means the same in every figure, by the first word of a label.
+ROLES = {
+    "Stable": LINES[0],
+    "Decay": LINES[1],
+    "LAWA": LINES[2],
+    "Soup": LINES[3],
+    "Exponential": LINES[4],
+    "Cosine": LINES[6],
+}
+# "LR = 3e-4" has its place in an order; so has "L = 5".
+ORDERED = re.compile(r"(\S+) = ([0-9.eE-]+)( ≙ [0-9.eE-]+)?")
+# From dark to as light as a line on white may be.
+DARKEST, LIGHTEST = 0.0, 0.82
+DASHES = ("-", "--", "-.")
+
+
+def lines(labels: Sequence[str]) -> dict[str, Line]:
+    """How the curves with these labels are drawn: those that mean the same in every figure alike,
+    those that are values of one quantity from dark to light in the order of the values, and others
+    in turn."""
+    values = {label: float(at[2]) for label in labels if (at := ORDERED.fullmatch(label))}
+    found = _in_order(sorted(values, key=lambda label: values[label]))
+    seen: dict[str, int] = {}
+    free = [line for line in LINES if not _is_taken(line, labels)]
+    for label in labels:
+        role = re.split(r"[\s,]", label)[0]
+        if label in found:
+            continue
+        if role in ROLES:
+            found[label] = _variant(ROLES[role], seen.setdefault(role, 0))
+            seen[role] += 1
+        else:
+            found[label] = free.pop(0) if free else LINES[len(found) % len(LINES)]
+    return found
+
+
+def _in_order(labels: Sequence[str]) -> dict[str, Line]:
+    markers = [line.marker for line in LINES]
+    span = max(1, len(labels) - 1)
+    return {
+        label: Line(
+            to_hex(colormaps["viridis"](DARKEST + (LIGHTEST - DARKEST) * place / span)),
+            DASHES[place % len(DASHES)],
+            markers[place % len(markers)],
+        )
+        for place, label in enumerate(labels)
+    }
+
+
+def _is_taken(line: Line, labels: Iterable[str]) -> bool:
+    return any(ROLES.get(re.split(r"[\s,]", label)[0]) == line for label in labels)
+
+
+def _variant(line: Line, number: int) -> Line:
+    """The same hue, lighter, with another dash and marker, for the second of a role and so on."""
+    if number == 0:
+        return line
+    at = LINES.index(line) + number
+    share = 0.45 / number
+    red, green, blue = (1 - (1 - part) * share for part in to_rgb(line.color))
+    other = LINES[at % len(LINES)]
+    return replace(line, color=to_hex((red, green, blue)), dash=other.dash, marker=other.marker)
+
 
 SETTINGS = {
     "figure.dpi": 150,
-    "savefig.dpi": 200,
-    "font.size": 9,
-    "axes.titlesize": 9,
-    "axes.labelsize": 8,
-    "legend.fontsize": 8,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
+    "savefig.dpi": 300,
+    "font.size": 7,
+    "axes.titlesize": 7,
+    "axes.labelsize": 7,
+    "legend.fontsize": 6.5,
+    "xtick.labelsize": 6.5,
+    "ytick.labelsize": 6.5,
     "axes.grid": True,
     "grid.color": "0.88",
-    "grid.linewidth": 0.6,
+    "grid.linewidth": 0.4,
     "axes.axisbelow": True,
-    "axes.linewidth": 0.8,
-    "xtick.major.width": 0.8,
-    "ytick.major.width": 0.8,
-    "xtick.major.size": 3.0,
-    "ytick.major.size": 3.0,
+    "axes.linewidth": 0.6,
+    "axes.titlepad": 3.0,
+    "axes.labelpad": 2.0,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 2.0,
+    "ytick.major.size": 2.0,
+    "xtick.major.pad": 2.0,
+    "ytick.major.pad": 2.0,
     "axes.spines.top": False,
-    "lines.linewidth": 1.6,
-    "lines.markersize": 3.0,
+    "lines.linewidth": 1.1,
+    "lines.markersize": 2.2,
     "legend.frameon": False,
     "pdf.fonttype": 42,
     "svg.hashsalt": "ptq-dynamics",

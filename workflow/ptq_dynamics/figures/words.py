@@ -21,19 +21,19 @@ class Words:
 
 
 FULL_PRECISION = {
-    "loss": Words("Full-precision loss", "Validation loss (nats/token)"),
-    "sharpness": Words("Sharpness", "Top Hessian eigenvalue"),
-    "hessian_trace": Words("Trace", "Hessian trace"),
-    "eigenvalues": Words("Leading eigenvalues", "Eigenvalues", thin=True),
+    "loss": Words("Full-precision loss", "Loss (nats/token)"),
+    "sharpness": Words("Sharpness", "Top Hessian eigenvalue (nats)"),
+    "hessian_trace": Words("Trace", "Hessian trace (nats)"),
+    "eigenvalues": Words("Eigenvalues at the ends", "Magnitude (nats)"),
     "gradient_norm": Words("Gradient norm", "L2 norm of the gradient", thin=True),
     "weight_norm": Words("Weight norm", "L2 norm of the weights", thin=True),
 }
 QUANTIZED = {
-    "loss": Words("{q} loss", "Validation loss (nats/token)"),
-    "quantization_error": Words("{q} quantization error", "Quantization error (%)", percent_y=True),
-    "loss_increase": Words("{q} loss increase", "Loss increase δ (nats/token)"),
-    "weight_mse": Words("{q} weight error", "Mean squared error of weights"),
-    "output_mse": Words("{q} output error", "Mean squared error of layer outputs"),
+    "loss": Words("{q} loss", "Loss (nats/token)"),
+    "quantization_error": Words("{q} error", "Quantization error (%)", percent_y=True),
+    "loss_increase": Words("{q} loss increase", "Increase δ (nats/token)"),
+    "weight_mse": Words("{q} weight error", "Mean squared error"),
+    "output_mse": Words("{q} output error", "Mean squared error"),
 }
 METHODS = {
     "gptq": "GPTQ",
@@ -49,7 +49,8 @@ METHODS = {
 def panel(name: str, metric: str, quantizer: str | None, x: str, group: str = "") -> Panel:
     """A panel of a metric, of the quantizer that is called so or in full precision, against `x`."""
     words = QUANTIZED[metric] if quantizer else FULL_PRECISION[metric]
-    title = f"({name}) {group}{words.title.format(q=quantizer)}"
+    what = words.title.format(q=quantizer)
+    title = f"({name}) {group}\n{what}" if group else f"({name}) {what}"
     return Panel(name, title, x, words.label, percent_y=words.percent_y, thin=words.thin)
 
 

@@ -1,5 +1,6 @@
 """The jobs that draw figures, and what a build is for."""
 
+import math
 import re
 from collections.abc import Iterator
 from functools import cache, cached_property
@@ -10,6 +11,7 @@ from ptq_dynamics.config import Branch, Evaluated, Figure, Query, Tails, figures
 from ptq_dynamics.figures.settings import (
     PICTURES,
     TABLE,
+    UNITS,
     Ages,
     DynamicsSettings,
     FigureSettings,
@@ -18,6 +20,8 @@ from ptq_dynamics.figures.settings import (
     Shown,
     ShownRun,
     WindowsSettings,
+    in_group,
+    rounded,
     short,
 )
 from ptq_dynamics.jobs.specification import Job
@@ -31,10 +35,13 @@ from ptq_dynamics.measure.settings import (
 )
 from ptq_dynamics.plan.geometry import Geometry
 from ptq_dynamics.plan.losses import Losses
+from ptq_dynamics.plan.regime import parameters
 from ptq_dynamics.plan.site import Site
 from ptq_dynamics.plan.trajectories import Trajectories
 
 EVALUATED = frozenset(get_args(Evaluated))
+# Of a group of curves that is named by the size of its model, in parameters.
+SIZE = re.compile(r"([0-9.]+)([kMBT])")
 
 
 class Figures:
@@ -97,9 +104,14 @@ class Figures:
         return self._geometry.components(name, tuple(seeds.items()), count)
 
     def _label(self, label: str, members: tuple[str, ...]) -> str:
-        """A curve's label; behind the rate and the weight decay of the paper's run, those used at
-        this scale."""
+        """A curve's label; before the rate and the weight decay of the paper's run, those used at
+        this scale, and before the size that its group is named by, that of the model."""
         run = self._timeline.run(members[0]).whole(self._timeline)
+        if size := SIZE.fullmatch(in_group(label)[0]):
+            shape = run.model_shape(self._timeline)
+            count = parameters(shape, self._site.config.scale.corpora[shape.corpus].vocabulary)
+            if not math.isclose(count, float(size[1]) * UNITS[size[2]], rel_tol=0.05):
+                label = f"{rounded(count)} ≙ {label}"
         theirs = run.optimizer or self._timeline.defaults.optimizer
         mine = self._timeline.optimizer(run)
         used = {

@@ -17,7 +17,11 @@ def run(context: Context[DynamicsSettings]) -> Mapping[str, Any]:
     lineage, log = context.settings.lineage, context.settings.log
     panels, parts = [], []
     for letter, (metric, quantizer) in zip(letters(), curves.wanted(), strict=False):
-        panels.append(replace(curves.over_tokens(letter, metric, quantizer), log_y=log))
+        panel = curves.over_tokens(letter, metric, quantizer)
+        if metric == "eigenvalues":
+            panel = replace(curves.panel(letter, metric, quantizer, "Rank"), log_y=True)
+        panels.append(replace(panel, log_y=panel.log_y or log))
         parts.append(curves.points(letter, metric, quantizer, lineage=lineage))
-    parts += [curves.learning_rates(panel.name, lineage=lineage) for panel in panels]
+    rated = [panel.name for panel in panels if panel.right]
+    parts += [curves.learning_rates(name, lineage=lineage) for name in rated]
     return publish(context, panels, parts, curves.labels)

@@ -24,9 +24,8 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
     for letter, (group, (metric, quantizer)) in zip(
         letters(), product(groups, wanted), strict=False
     ):
-        title = f"{group}: " if group else ""
-        panel = curves.panel(letter, metric, quantizer, "Budget in training tokens", title)
-        panels.append(replace(panel, tokens_x=True))
+        panel = curves.panel(letter, metric, quantizer, "Budget (tokens)", group)
+        panels.append(replace(panel, tokens_x=True, log_x=True))
         points = curves.ends(letter, metric, quantizer)
         points = points[[split[curve][0] == group for curve in points.curve]]
         parts.append(points.assign(curve=[split[curve][1] for curve in points.curve]))

@@ -1,18 +1,18 @@
 """Metrics of quantized weights against curvature, with their rank correlation."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.stats import bootstrap, rankdata
+from scipy.stats import rankdata
 
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.footer import footer
-from ptq_dynamics.figures.panels import HEIGHT, WIDTH, head, legend, plain_log_ticks, save, subplots
+from ptq_dynamics.figures.panels import HEIGHTS, head, legend, plain_log_ticks, save, subplots
 from ptq_dynamics.figures.settings import FigureSettings
-from ptq_dynamics.figures.style import LINES
+from ptq_dynamics.figures.style import lines
 from ptq_dynamics.figures.words import letters
 from ptq_dynamics.jobs.context import Context
 
@@ -20,9 +20,21 @@ RESAMPLES = 2000
 LEAST = 5  # points of a correlation
 
 
+class Correlation(NamedTuple):
+    """Spearman's ρ and its 95 % interval."""
+
+    rho: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.rho:.2f} [{self.low:.2f}, {self.high:.2f}]"
+
+
 def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
     """Stage: draw the figure, a row for every metric of quantized weights and quantizer, a column
-    for every metric of curvature; facts: Spearman's ρ with its 95 % bootstrap interval.
+    for every metric of curvature; runs are lines. Facts: Spearman's ρ of all points and within
+    runs, with 95 % intervals from resampling runs.
 
     Weights that lie on two trajectories, where one branches from the other, count once.
     """
@@ -30,8 +42,11 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
     wanted = list(curves.wanted())
     rows = [(metric, quantizer) for metric, quantizer in wanted if quantizer]
     columns = [metric for metric, quantizer in wanted if not quantizer]
-    figure, axes = subplots(len(rows), len(columns), WIDTH, HEIGHT)
-    parts, facts = [], {}
+    height = HEIGHTS[min(len(columns), 3) - 1] * len(rows)
+    figure, axes = subplots(len(rows), len(columns), height)
+    styles = lines(curves.labels)
+    parts = []
+    facts: dict[str, dict[str, Any]] = {}
     places = product(rows, columns)
     for ax, letter, ((metric, quantizer), other) in zip(axes, letters(), places, strict=False):
         names = [other, *([metric, quantizer] if len(rows) > 1 else [])]
@@ -40,20 +55,23 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
         table = table[(table.x > 0) & table.y.notna()]
         correlation = f"n = {len(table)}, too few for a rank correlation"
         if len(table) >= LEAST:
-            rho, low, high = rank_correlation(table.x.to_numpy(), table.y.to_numpy())
-            facts[name] = {"rho": rho, "low": low, "high": high, "points": len(table)}
-            correlation = f"Spearman ρ = {rho:.2f} [{low:.2f}, {high:.2f}], n = {len(table)}"
-        for curve, line in zip(curves.labels, LINES, strict=False):
-            part = table[table.curve == curve]
+            runs = [part[["x", "y"]].to_numpy() for _, part in table.groupby("curve", sort=False)]
+            found = {"all points": pooled(runs), "within runs": within(runs)}
+            facts[name] = {key: value._asdict() for key, value in found.items()}
+            facts[name] |= {"points": len(table), "runs": len(runs)}
+            correlation = "\n".join(f"Spearman ρ {key}: {value}" for key, value in found.items())
+        for curve in curves.labels:
+            part, line = table[table.curve == curve], styles[curve]
             spread = [part.y - part.low, part.high - part.y]
             ax.errorbar(
                 part.x,
                 part.y,
                 yerr=spread,
-                linestyle="none",
+                linestyle=line.dash,
+                linewidth=0.5,
                 color=line.color,
                 marker=line.marker,
-                elinewidth=0.6,
+                elinewidth=0.5,
                 label=curve,
             )
         ax.set_xscale("log")
@@ -61,37 +79,45 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
         against = curves.panel(letter, other, None, "")
         shown = curves.panel(letter, metric, quantizer, against.y)
         if shown.percent_y:
-            ax.yaxis.set_major_formatter("{x:.2%}")
+            ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.2g}")
         ax.set(xlabel=shown.x, ylabel=shown.y)
         ax.set_title(f"{shown.title}\n{correlation}")
         parts.append(table)
-    legend(figure, axes)
+    legend(figure, axes, {})
     head(figure, footer(context))
     save(figure, pd.concat(parts), context.out, context.name)
     return facts
 
 
-def rank_correlation(x: np.ndarray, y: np.ndarray) -> tuple[float, float, float]:
-    """Spearman's ρ of two samples [n], and its 95 % percentile-bootstrap interval over pairs.
-
-    Checkpoints of one run are not independent, so the interval is a lower bound of the doubt.
-    """
-    result = bootstrap(
-        (x, y),
-        _spearman,
-        paired=True,
-        vectorized=True,
-        n_resamples=RESAMPLES,
-        method="percentile",
-        rng=np.random.default_rng(0),
-    )
-    interval = result.confidence_interval
-    return float(_spearman(x, y)), float(interval.low), float(interval.high)
+def pooled(runs: Sequence[np.ndarray]) -> Correlation:
+    """Spearman's ρ over the points of all runs, each [n, 2], and the 95 % percentile interval of
+    resampled runs: points of one run are not independent of each other."""
+    return _resampled(runs, lambda chosen: _spearman(*np.concatenate(chosen).T))
 
 
-def _spearman(x: np.ndarray, y: np.ndarray, axis: int = -1) -> np.ndarray:
-    """Spearman's ρ along an axis: Pearson's of the ranks."""
-    ranks = [rankdata(values, axis=axis) for values in (x, y)]
-    one, other = (found - found.mean(axis=axis, keepdims=True) for found in ranks)
-    scale = np.sqrt((one**2).sum(axis=axis) * (other**2).sum(axis=axis))
-    return (one * other).sum(axis=axis) / scale
+def within(runs: Sequence[np.ndarray]) -> Correlation:
+    """The mean over runs of Spearman's ρ within each, by its points, and the same interval."""
+    enough = [run for run in runs if len(run) >= LEAST]
+    return _resampled(enough, _mean_within)
+
+
+def _mean_within(runs: Sequence[np.ndarray]) -> float:
+    found = [_spearman(*run.T) for run in runs]
+    return float(np.average(found, weights=[len(run) for run in runs])) if runs else np.nan
+
+
+def _resampled(runs: Sequence[np.ndarray], statistic: Any) -> Correlation:
+    if not runs:
+        return Correlation(np.nan, np.nan, np.nan)
+    rng = np.random.default_rng(0)
+    draws = rng.integers(len(runs), size=(RESAMPLES, len(runs)))
+    found = [statistic([runs[place] for place in draw]) for draw in draws]
+    low, high = np.nanquantile(found, [0.025, 0.975])
+    return Correlation(float(statistic(runs)), float(low), float(high))
+
+
+def _spearman(x: np.ndarray, y: np.ndarray) -> float:
+    """Spearman's ρ of two samples [n]: Pearson's of the ranks."""
+    one, other = (ranks - ranks.mean() for ranks in (rankdata(x), rankdata(y)))
+    scale = np.sqrt((one**2).sum() * (other**2).sum())
+    return float((one * other).sum() / scale) if scale else np.nan

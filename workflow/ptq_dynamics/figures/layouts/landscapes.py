@@ -1,81 +1,97 @@
 """Loss landscapes in the plane of a final checkpoint, an earlier one and its quantized weights."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import BoundaryNorm
 
 from ptq_dynamics.figures.footer import footer
-from ptq_dynamics.figures.panels import WIDTH, head, legend, save, subplots
+from ptq_dynamics.figures.panels import head, legend, save, subplots
 from ptq_dynamics.figures.settings import FigureSettings
+from ptq_dynamics.figures.style import TEXT
 from ptq_dynamics.figures.words import call
 from ptq_dynamics.geometry.settings import GRID, POINTS
 from ptq_dynamics.jobs.context import Context
-from ptq_dynamics.jobs.manifest import Manifest
 
 # How the three points are drawn and called.
 MARKS = {
-    "final": ("o", "final Θ$_K$"),
-    "previous": ("s", "earlier Θ$_{K-1}$"),
-    "quantized": ("X", "quantized Θ̂$_K$"),
+    "final": ("o", "final Θₖ"),
+    "previous": ("s", "earlier Θₖ₋₁"),
+    "quantized": ("X", "quantized Θ̂ₖ"),
 }
-LEVELS = 14
+LEVELS = 12
+
+
+class Plane(NamedTuple):
+    """A panel's name, the loss less that of the final checkpoint on its grid and at its points, and
+    the distances between them."""
+
+    name: str
+    grid: pd.DataFrame
+    points: pd.DataFrame
+    distances: tuple[float, float]
 
 
 def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
     """Stage: draw the figure, a panel for every curve (of one trajectory) and quantizer: contours
-    of the loss, the three points, and their distances. The table has the grid and the points."""
+    of the loss less that of the final checkpoint, on the same levels in all, the three points, and
+    their distances. The table has the grids and the points."""
     called = call(context.settings.quantizers)
     shown = list(product(context.settings.curves, called))
-    columns = math.ceil(math.sqrt(len(shown)))
-    rows = math.ceil(len(shown) / columns)
-    figure, axes = subplots(rows, columns, WIDTH, WIDTH * 0.95)
-    parts = []
-    for ((curve, (name,)), quantizer), ax in zip(shown, axes, strict=False):
+    planes = []
+    for (curve, (name,)), quantizer in shown:
         manifest = context.input(f"landscape {name} {quantizer}")
         label = curve if len(called) == 1 else f"{curve}, {called[quantizer]}"
-        grid = pd.read_csv(manifest.file(GRID)).assign(point="grid")
         points = pd.read_csv(manifest.file(POINTS))
-        _draw_panel(ax, grid, points, manifest, label)
-        parts.append(pd.concat([grid, points]).assign(panel=label))
+        final = float(points.loc[points.point == "final", "loss"].iloc[0])
+        grid = pd.read_csv(manifest.file(GRID)).assign(point="grid")
+        distances = (manifest.facts["distance_previous"], manifest.facts["distance_quantized"])
+        parts = [part.assign(increase=part.loss - final) for part in (grid, points)]
+        planes.append(Plane(label, parts[0], parts[1], distances))
+    columns = math.ceil(math.sqrt(len(shown)))
+    rows = math.ceil(len(shown) / columns)
+    figure, axes = subplots(rows, columns, rows * TEXT / max(2, columns) * 0.8, layout="compressed")
+    bounds = levels([plane.grid for plane in planes])
+    for plane, ax in zip(planes, axes, strict=False):
+        filled = _draw_panel(ax, plane, bounds)
     for ax in axes[len(shown) :]:
         ax.set_visible(False)
-    legend(figure, axes[:1])
+    bar = figure.colorbar(filled, ax=axes, ticks=bounds, format="%.2g", aspect=30, pad=0.01)
+    bar.set_label("L − L(Θₖ) (nats/token)")
+    legend(figure, axes[:1], {})
     head(figure, f"{' and '.join(called.values())} quantization; {footer(context)}")
-    table = pd.concat(parts)[["panel", "point", "x", "y", "loss"]]
+    whole = (pd.concat([each.grid, each.points]).assign(panel=each.name) for each in planes)
+    table = pd.concat(whole)[["panel", "point", "x", "y", "loss", "increase"]]
     save(figure, table, context.out, context.name)
     return {"points": len(table)}
 
 
-def _draw_panel(
-    ax: Axes, grid: pd.DataFrame, points: pd.DataFrame, manifest: Manifest, label: str
-) -> None:
-    surface = grid.pivot(index="y", columns="x", values="loss")
-    filled = ax.contourf(surface.columns, surface.index, surface, LEVELS, cmap="cividis_r")
-    ax.contour(surface.columns, surface.index, surface, LEVELS, colors="0.25", linewidths=0.4)
+def levels(grids: Sequence[pd.DataFrame]) -> np.ndarray:
+    """Levels for all panels: from the lowest increase to the largest, closer together near zero."""
+    values = pd.concat(list(grids)).increase
+    top = values.max() * (np.arange(LEVELS + 1) / LEVELS) ** 2
+    below = values.min()
+    return top if below >= 0 else np.concatenate([[below], top])
+
+
+def _draw_panel(ax: Axes, plane: Plane, bounds: np.ndarray) -> Any:
+    surface = plane.grid.pivot(index="y", columns="x", values="increase")
+    norm = BoundaryNorm(bounds, 256)
+    shape = (surface.columns, surface.index, surface, bounds)
+    filled = ax.contourf(*shape, cmap="cividis_r", norm=norm)
+    ax.contour(*shape, colors="0.25", linewidths=0.3)
     for name, (marker, text) in MARKS.items():
-        point = points[points.point == name]
-        ax.plot(
-            point.x,
-            point.y,
-            marker=marker,
-            color="white",
-            markeredgecolor="black",
-            markersize=7,
-            linestyle="none",
-            label=text,
-        )
-    distances = [manifest.facts[f"distance_{name}"] for name in ("previous", "quantized")]
-    ax.set_title(
-        f"{label}   ‖Θ$_K$−Θ$_{{K-1}}$‖ = {distances[0]:.2g}   ‖Θ$_K$−Θ̂$_K$‖ = {distances[1]:.2g}",
-        fontsize=8,
-    )
-    ax.set(xlabel="Distance along Θ$_{K-1}$ − Θ$_K$", ylabel="Distance across")
+        point = plane.points[plane.points.point == name]
+        style: dict[str, Any] = {"marker": marker, "markersize": 5, "linestyle": "none"}
+        ax.plot(point.x, point.y, color="white", markeredgecolor="black", label=text, **style)
+    training, quantization = plane.distances
+    ax.set_title(f"{plane.name}\n‖Θₖ−Θₖ₋₁‖ = {training:.2g}, ‖Θₖ−Θ̂ₖ‖ = {quantization:.2g}")
+    ax.set(xlabel="Distance along Θₖ₋₁ − Θₖ", ylabel="Distance across")
+    ax.set_aspect("equal")
     ax.grid(False)
-    digits = max(2, 1 - math.floor(math.log10(grid.loss.max() - grid.loss.min())))
-    bar = ax.figure.colorbar(filled, ax=ax, format=f"%.{digits}f")
-    bar.set_label("Validation loss (nats/token)", fontsize=7)
-    bar.ax.tick_params(labelsize=7)
+    return filled

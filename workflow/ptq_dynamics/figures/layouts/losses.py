@@ -9,7 +9,7 @@ from ptq_dynamics.figures.settings import LossesSettings
 from ptq_dynamics.figures.words import letters
 from ptq_dynamics.jobs.context import Context
 
-WAY = "Share of the way from start (0) to end (1)"
+WAY = "Share of the way to the end"
 
 
 def run(context: Context[LossesSettings]) -> Mapping[str, Any]:

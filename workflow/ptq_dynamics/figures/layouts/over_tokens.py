@@ -17,4 +17,6 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
     for letter, (metric, quantizer) in zip(letters(), curves.wanted(), strict=False):
         panels.append(curves.over_tokens(letter, metric, quantizer))
         parts += [curves.points(letter, metric, quantizer), curves.learning_rates(letter)]
-    return publish(context, panels, parts, curves.labels)
+    # The same metric in all panels: one scale compares them.
+    one_scale = len({metric for metric, _ in curves.wanted()}) == 1 and len(panels) > 1
+    return publish(context, panels, parts, curves.labels, one_scale=one_scale)

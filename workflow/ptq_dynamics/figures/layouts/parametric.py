@@ -1,18 +1,24 @@
-"""Errors along runs, and losses after quantization against those before it."""
+"""Errors along runs, against tokens and against the loss in full precision."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+import pandas as pd
+
 from ptq_dynamics.figures.curves import Curves
-from ptq_dynamics.figures.panels import Panel, publish
+from ptq_dynamics.figures.panels import publish
 from ptq_dynamics.figures.settings import ParametricSettings
 from ptq_dynamics.figures.words import letters
 from ptq_dynamics.jobs.context import Context
 
+LOSS = "FP loss (nats/token)"
+
 
 def run(context: Context[ParametricSettings]) -> Mapping[str, Any]:
     """Stage: draw the figure. First every metric but the loss under the first quantizer, against
-    tokens; then losses with the line x = y, a panel a quantizer."""
+    tokens; then the quantization error against the loss in full precision, a panel a quantizer, in
+    the range of losses that all curves come to."""
     curves = Curves(context)
     names = letters()
     panels, parts = [], []
@@ -25,15 +31,15 @@ def run(context: Context[ParametricSettings]) -> Mapping[str, Any]:
         parts.append(curves.points(letter, metric, first, lineage=True))
         parts.append(curves.learning_rates(letter, lineage=True))
     for quantizer in context.settings.losses_of:
-        letter, called = next(names), curves.called[quantizer]
-        panels.append(
-            Panel(
-                letter,
-                f"({letter}) Full precision to {called} loss",
-                x="Full-precision loss (nats/token)",
-                y=f"{called} loss (nats/token)",
-                diagonal=True,
-            )
-        )
-        parts.append(curves.against_loss(letter, quantizer, lineage=True))
+        letter = next(names)
+        points = curves.against_loss(letter, quantizer, lineage=True)
+        panel = curves.panel(letter, "quantization_error", quantizer, LOSS)
+        title = f"{panel.title} against FP loss"
+        panels.append(replace(panel, title=title, zoom=common_range(points)))
+        parts.append(points)
     return publish(context, panels, parts, curves.labels)
+
+
+def common_range(points: pd.DataFrame) -> float:
+    """The loss below which all curves have points: the largest of their medians."""
+    return float(points.groupby("curve").x.median().max())

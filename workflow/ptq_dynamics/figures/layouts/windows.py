@@ -10,7 +10,7 @@ from ptq_dynamics.figures.settings import WindowsSettings
 from ptq_dynamics.figures.words import letters
 from ptq_dynamics.jobs.context import Context
 
-AGE = "Mean age of averaged checkpoints (tokens)"
+AGE = "Mean age (tokens)"
 
 
 def run(context: Context[WindowsSettings]) -> Mapping[str, Any]:
