@@ -45,6 +45,8 @@ RUNS: dict[str, Any] = {
 AVERAGES: dict[str, Any] = {
     "lawa": {"trajectory": "trunk", "every": "2/190", "window": 3},
     "lawa-of-branch": {"trajectory": "branch", "every": "2/190", "window": 3},
+    "windows": {"trajectory": "trunk", "intervals": ["2/190", "6/190", "12/190"], "window": 3},
+    "fading": {"trajectory": "trunk", "every": "4/190", "memories": ["2/190", "8/190"]},
     "lawa-of-lawa": {"trajectory": "lawa", "every": "12/190", "window": 2},
     "line-of-averages": {"start": "lawa-of-lawa", "end": "lawa-of-branch", "points": 4},
 }

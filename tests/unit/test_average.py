@@ -71,9 +71,9 @@ def tensors(manifest, name):
     return load_file(manifest.folder / name / "model.safetensors")
 
 
-def float64_mean_of(states):
+def float64_mean_of(states, shares=None):
     """What numpy gives, rounded once at the end as checkpoints are."""
-    exact = float64_mean([from_numpy(state) for state in states], [1.0] * len(states))
+    exact = float64_mean([from_numpy(state) for state in states], shares or [1.0] * len(states))
     return {name: value.astype(np.float32) for name, value in exact.items()}
 
 
@@ -105,6 +105,37 @@ def test_lawa_is_the_uniform_mean_of_the_last_checkpoints(
             None,
             "average",
         )
+
+
+def test_windows_are_the_uniform_means_that_the_run_has_room_for(workspace, trunk):
+    """Three checkpoints 12 steps apart do not fit into 24 steps."""
+    found = workspace.build(workspace.plan.trajectories.average("windows"))
+    results = Trajectory([found]).checkpoints
+    assert [(point.id, point.step) for point in results] == [("every-2", 24), ("every-6", 24)]
+    ids = {point.step: point.id for point in Trajectory([trunk]).checkpoints}
+    for point, every in zip(results, (2, 6), strict=True):
+        members = [tensors(trunk, ids[24 - every * back]) for back in range(3)]
+        assert equal(tensors(found, point.id), float64_mean_of(members)), point.id
+    kind = workspace.plan.site.config.runs.averages["windows"]
+    assert kind.ages(workspace.plan.site.timeline) == {"every-2": 2, "every-6": 6}
+
+
+def test_exponential_averages_weigh_all_checkpoints_by_age(workspace, trunk):
+    found = workspace.build(workspace.plan.trajectories.average("fading"))
+    results = Trajectory([found]).checkpoints
+    assert [(point.id, point.step) for point in results] == [("memory-2", 24), ("memory-8", 24)]
+    ids = {point.step: point.id for point in Trajectory([trunk]).checkpoints}
+    ages = np.arange(0, 24, 4)
+    members = [tensors(trunk, ids[24 - age]) for age in ages]
+    kind = workspace.plan.site.config.runs.averages["fading"]
+    for point, memory in zip(results, (2, 8), strict=True):
+        shares = np.exp(-ages / memory)
+        mean = float64_mean_of(members, shares.tolist())
+        for name, value in tensors(found, point.id).items():
+            worst = np.abs(value - mean[name]).max()
+            assert worst <= np.spacing(np.abs(mean[name]).max()), (point.id, name, worst)
+        age = kind.ages(workspace.plan.site.timeline)[point.id]
+        assert age == pytest.approx(np.average(ages, weights=shares))
 
 
 def test_an_average_of_averages_is_the_mean_of_those(workspace, average):

@@ -356,6 +356,16 @@ BAD = {
         put("averages", "lawa-5", "window", value=500),
         ["averages.lawa-5 has no checkpoint of constant-3e-3 with 499 others", "change every"],
     ),
+    "no window fits": (
+        "runs.yaml",
+        put("averages", "lawa-windows-{window}", "intervals", value=["2/190", "100/190"]),
+        ["averages.lawa-windows-{window} has no average", "intervals, or checkpoint_every"],
+    ),
+    "intervals with every": (
+        "runs.yaml",
+        put("averages", "lawa-windows-{window}", "every", value="1/190"),
+        ["averages.lawa-windows-{window}", "every: unknown key"],
+    ),
     "window off the checkpoints": (
         "runs.yaml",
         put("runs", "constant-3e-3", "checkpoint_every", value="2/190"),

@@ -94,7 +94,10 @@ def test_a_trunk_goes_through_the_points_where_its_branches_begin(drawn):
         errors = table[(table.panel == panel) & (table.axis == "left")]
         trunk = errors[errors.segment == "constant-3e-3"]
         assert trunk.x.is_monotonic_increasing and not trunk.x.duplicated().any()
+        measured = {point.step for point in PLAN.site.timeline.measured("constant-3e-3")}
         for name, branch in errors[errors.curve == "Decay"].groupby("segment"):
+            if PLAN.site.timeline.measured(name)[0].step in measured:
+                continue  # Made-up values differ from those of the trunk.
             (at,) = trunk[trunk.x == branch.x.min()].y
             assert at == branch.sort_values("x").y.iloc[0], name
 

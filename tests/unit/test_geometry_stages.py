@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
-from ptq_dynamics.figures.layouts.flatness import rank_correlation
+from ptq_dynamics.figures.layouts.flatness import pooled, within
 from ptq_dynamics.geometry.hessian import LossHessian
 from ptq_dynamics.measure import loss as evaluate
 from ptq_dynamics.measure.settings import VALUES
@@ -17,6 +17,7 @@ from ptq_dynamics.trajectories.optimizers import adamc, adamw, adamw_independent
 from ptq_dynamics.trajectories.trajectory import Trajectory
 from safetensors.torch import load_file
 from scipy.sparse.linalg import LinearOperator, eigsh
+from scipy.stats import spearmanr
 from support import edit_yaml, plan
 
 pytestmark = pytest.mark.slow
@@ -138,8 +139,40 @@ def test_weight_decay_alone_moves_weights_without_a_gradient(kind, peak, share, 
 
 def test_rank_correlation_of_known_orders():
     x = np.arange(1.0, 31.0)
-    assert rank_correlation(x, x**3)[0] == pytest.approx(1.0)
-    assert rank_correlation(x, -np.log(x))[0] == pytest.approx(-1.0)
-    noise = np.random.default_rng(1).normal(size=(2, 200))
-    rho, low, high = rank_correlation(*noise)
-    assert low < rho < high and low < 0 < high, (rho, low, high)
+    assert pooled([np.stack([x, x**3], axis=1)]).rho == pytest.approx(1.0)
+    assert pooled([np.stack([x, -np.log(x)], axis=1)]).rho == pytest.approx(-1.0)
+    runs = list(np.random.default_rng(1).normal(size=(20, 10, 2)))
+    for found in (pooled(runs), within(runs)):
+        assert found.low < found.rho < found.high and found.low < 0 < found.high, found
+    points = np.concatenate(runs)
+    assert pooled(runs).rho == pytest.approx(spearmanr(*points.T).statistic)
+    assert within(runs).rho == pytest.approx(np.mean([spearmanr(*r.T).statistic for r in runs]))
+
+
+def test_runs_that_lie_apart_correlate_otherwise_than_within():
+    """Within each run y rises with x; from run to run it falls."""
+    x = np.arange(6.0)
+    runs = [np.stack([x + 10 * n, x - 10 * n], axis=1) for n in range(4)]
+    assert within(runs).rho == pytest.approx(1.0)
+    assert pooled(runs).rho < -0.8
+
+
+def test_the_error_of_sharpness_has_that_of_the_text(workspace, branch, corpus, sharpness):
+    table = pd.read_csv(sharpness.file(VALUES))
+    final = table[table.checkpoint_id == last(branch).name].set_index("metric")
+    settings = workspace.plan.geometry.curvature("branch", "sharpness").settings
+    model = models.load(last(branch), attn_implementation="eager")
+    probes = tokens.blocks(corpus, "probe", settings.context, settings.sequences)
+    whole = LossHessian(model, probes, len(probes))
+    operator = LinearOperator(
+        (whole.dim, whole.dim),
+        matvec=lambda v: whole(torch.from_numpy(v.astype(np.float32)).flatten()).numpy(),
+        dtype=np.float32,
+    )
+    values, vectors = eigsh(operator, k=1, which="LM", tol=1e-4)
+    top = torch.from_numpy(vectors[:, 0])
+    batches = [LossHessian(model, part, len(part)) for part in probes.split(settings.batch)]
+    parts = [float(top @ each(top)) for each in batches]
+    assert len(parts) > 1
+    error = np.std(parts, ddof=1) / len(parts) ** 0.5
+    assert error * 0.9 <= final.stderr["sharpness"] <= np.hypot(error * 1.1, 0.05 * abs(values[0]))

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from drawing import LAYOUTS, Drawn, check, figure, planned
+from ptq_dynamics.config import load
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.settings import Shown
 from ptq_dynamics.figures.words import call, letters
@@ -241,13 +242,13 @@ def test_headline_figures_show_all_seeds_and_others_the_first(tmp_path):
     curves = {"Stable": ["constant-3e-3"]}
     figures = {
         "one": figure("over_tokens", curves, ["int8"]),
-        "all": figure("over_tokens", curves, ["int8"], headline=True),
+        "every": figure("over_tokens", curves, ["int8"], headline=True),
     }
-    config = planned(tmp_path, figures).site.config
-    choice = config.choice.model_copy(update={"more_seeds": (7, 8)})
-    plan = Plan(config.model_copy(update={"choice": choice}), tmp_path)
+    planned(tmp_path, figures)
+    choice = {"scale": "laptop", "seed": 100, "more_seeds": "7 8", "figures": "all"}
+    plan = Plan(load(choice, tmp_path / "config"), tmp_path)
     seeds = {n: {r.seed for r in plan.figures.figure(n).settings.runs} for n in figures}
-    assert seeds == {"one": {100}, "all": {100, 7, 8}}
+    assert seeds == {"one": {100}, "every": {100, 7, 8}}
     measured = {series.seed for series in plan.figures.collect().settings.series}
     assert measured == {100, 7, 8}
 
@@ -290,7 +291,7 @@ def test_weights_of_a_branch_and_its_trunk_count_once(tmp_path):
 
 
 def test_a_few_points_have_no_correlation(tmp_path):
-    curves = {"One": ["rainbow-002"]}
+    curves = {"One": ["kumar-70m-cosine-6-to-0"]}
     drawn = Drawn(
         tmp_path, planned(tmp_path, {"one": figure("flatness", curves, ["gptq-3bit"])}), coarse=True
     )

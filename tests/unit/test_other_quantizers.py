@@ -118,7 +118,7 @@ def saved(source, corpus, tmp_path_factory):
     for name in METHODS:
         out = tmp_path_factory.mktemp(name)
         inputs = {"trajectory": [source], "corpus": [corpus]}
-        settings = QuantizeSettings(("step-0000001",), 32, 64, False, 16, SETTINGS[name])
+        settings = QuantizeSettings(("step-0000001",), 32, 64, False, 16, 1, SETTINGS[name])
         module_of(name).run(Context(name, settings, inputs, out, out, Progress(name)))
         made[name] = out
     return made

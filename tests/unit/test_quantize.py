@@ -3,6 +3,7 @@
 import copy
 import importlib
 import json
+import shutil
 from dataclasses import fields, replace
 
 import pandas as pd
@@ -15,7 +16,8 @@ from llmcompressor.modifiers.quantization import QuantizationModifier
 from ptq_dynamics import models
 from ptq_dynamics.config.quantizers import AtMost, AutoGptq, Grouped, Rtn
 from ptq_dynamics.corpus import tokens
-from ptq_dynamics.jobs.settings import decode
+from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.jobs.settings import decode, encode
 from ptq_dynamics.measure.settings import LAYERS
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.quantize import gptq as gptq_stage
@@ -28,11 +30,12 @@ from ptq_dynamics.quantize.layers import (
     round_to_nearest,
     symmetric_scales,
 )
-from ptq_dynamics.quantize.method import Calibration
+from ptq_dynamics.quantize.method import Calibration, calibration_of
+from ptq_dynamics.quantize.settings import QuantizeSettings
 from ptq_dynamics.trajectories.trajectory import Trajectory
 from pydantic import ValidationError
 from safetensors.torch import load_file
-from support import Workspace, artifacts, copy_results, differing, plan
+from support import ROOT, Workspace, artifacts, copy_results, differing, edit_yaml, plan
 
 # A value this close (in steps of the grid) to the middle between two codes is a tie: float32 may
 # fall to the other side, and all later columns of the row follow. The largest negative weight of a
@@ -157,6 +160,24 @@ def ragged(calibration):
     for row, sequence in enumerate(table):
         sequence[1 + row % 16 :] = tokens.FILLING
     return Calibration(table, 8)
+
+
+@pytest.mark.parametrize("draw", [1, 2, 3])
+def test_draws_are_the_sets_that_follow_each_other(corpus, tmp_path, draw):
+    settings = QuantizeSettings(("x",), 16, 8, False, 4, draw, SETTINGS)
+    context = Context("x", settings, {"corpus": [corpus]}, tmp_path, tmp_path, None)
+    every = tokens.blocks(corpus, "calibration", 16)
+    assert torch.equal(calibration_of(context).tokens, every[8 * (draw - 1) : 8 * draw])
+
+
+def test_the_planner_hands_on_the_draw_and_a_scale_needs_the_text_for_all(tmp_path):
+    found = plan("laptop").quantization.quantize("wsd-3e-3", "gptq-3bit-draw-2")
+    assert found.settings.calibration_draw == 2
+    assert "draw" not in decode(gptq_stage.run, encode(found.settings)).quantizer.__dict__
+    config = shutil.copytree(ROOT / "config", tmp_path / "config")
+    edit_yaml(config / "scales/laptop.yaml", lambda s: s["calibration"].update(draws=5))
+    with pytest.raises(Problem, match=r"calibration asks for 20,480 tokens .* has 16,384"):
+        plan("laptop", config)
 
 
 def test_documents_go_one_by_one_and_without_filling(ragged, calibration):

@@ -87,7 +87,7 @@ class Tails(OfOne):
         if timeline.checkpoints(self.trajectory) and not self.tails(timeline):
             raise Problem(
                 f"{place} has no average for which {self.trajectory} has the checkpoints; change "
-                "every, or checkpoint_every of the run"
+                "its intervals, or checkpoint_every of the run"
             )
 
 

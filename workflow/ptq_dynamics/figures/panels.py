@@ -16,7 +16,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
+from matplotlib.axis import Axis, XAxis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter, PercentFormatter
@@ -112,7 +112,8 @@ def draw(
     rows = -(-len(panels) // columns)
     figure, axes = subplots(rows, columns, HEIGHTS[min(columns, 3) - 1] * rows, one_scale=one_scale)
     for number, (panel, ax) in enumerate(zip(panels, axes, strict=False), start=1):
-        last = number % columns == 0 or number == len(panels)
+        after = panels[number : -(-number // columns) * columns]
+        last = not any(other.right for other in after)
         _draw_panel(ax, panel, table[table.panel == panel.name], styles, last=last)
     for ax in axes[len(panels) :]:
         ax.set_visible(False)
@@ -209,8 +210,11 @@ def _limit(ax: Axes, panel: Panel, table: pd.DataFrame) -> None:
 
 
 def plain_log_ticks(axis: Axis) -> None:
-    """Label a logarithmic axis at 1, 2 and 5 times the powers of ten, and nowhere else."""
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    """Label a logarithmic axis at 1, 2 and 5 times the powers of ten, a long horizontal one at 1
+    and 3 times, and nowhere else."""
+    low, high = axis.get_data_interval()
+    long = isinstance(axis, XAxis) and high > 10 * low
+    axis.set_major_locator(LogLocator(subs=(1, 3) if long else (1, 2, 5)))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter(NullFormatter())
 

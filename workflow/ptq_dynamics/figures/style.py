@@ -73,7 +73,8 @@ def lines(labels: Sequence[str]) -> dict[str, Line]:
 
 
 def _in_order(labels: Sequence[str]) -> dict[str, Line]:
-    markers = [line.marker for line in LINES]
+    # Not those of the roles with the same dashes.
+    markers = [line.marker for line in reversed(LINES)]
     span = max(1, len(labels) - 1)
     return {
         label: Line(

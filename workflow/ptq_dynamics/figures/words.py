@@ -24,7 +24,7 @@ FULL_PRECISION = {
     "loss": Words("Full-precision loss", "Loss (nats/token)"),
     "sharpness": Words("Sharpness", "Top Hessian eigenvalue (nats)"),
     "hessian_trace": Words("Trace", "Hessian trace (nats)"),
-    "eigenvalues": Words("Eigenvalues at the ends", "Magnitude (nats)"),
+    "eigenvalues": Words("Leading eigenvalues", "Magnitude (nats)"),
     "gradient_norm": Words("Gradient norm", "L2 norm of the gradient", thin=True),
     "weight_norm": Words("Weight norm", "L2 norm of the weights", thin=True),
 }

@@ -34,7 +34,7 @@ def run(context: Context[ParametricSettings]) -> Mapping[str, Any]:
         letter = next(names)
         points = curves.against_loss(letter, quantizer, lineage=True)
         panel = curves.panel(letter, "quantization_error", quantizer, LOSS)
-        title = f"{panel.title} against FP loss"
+        title = f"{panel.title} vs. loss"
         panels.append(replace(panel, title=title, zoom=common_range(points)))
         parts.append(points)
     return publish(context, panels, parts, curves.labels)
