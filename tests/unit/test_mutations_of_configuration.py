@@ -47,13 +47,14 @@ SECTIONS = {
     "threads": [],
     "warm": [],
 }
-# Keys that no result depends on.
-IDLE = {"title", "caption", "threads", "warm"}
+# Keys that no result depends on; scale smoke takes one draw of a quantizer.
+IDLE = {"title", "caption", "threads", "warm", "draws"}
 
 
 def specs(folder):
     """Specification of every job of scale smoke, by its result, with its stage."""
-    plan = Plan(load({"scale": "smoke", "seed": 100, "figures": "all"}, folder), ROOT)
+    choice = {"scale": "smoke", "seed": 100, "more_seeds": [7], "figures": "all"}
+    plan = Plan(load(choice, folder), ROOT)
     targets = [*plan.last(), plan.backends.comparison()]
     return {job.manifest: (job.stage, job.spec()) for job in plan.site.needed(targets)}
 
@@ -119,10 +120,11 @@ def mentions(name, content):
 
 
 def unused_quantizers():
-    """Names of those that no figure and no comparison takes."""
+    """Names of those that no figure and no comparison takes at scale smoke."""
     named = set()
     for file in ("figures.yaml", "backends.yaml"):
-        named |= {value for _, value in leaves(read_yaml(ROOT / "config" / file))}
+        found = leaves(read_yaml(ROOT / "config" / file))
+        named |= {value for path, value in found if "draws" not in path}
     return {*read_yaml(ROOT / "config/quantizers.yaml")} - named
 
 
