@@ -338,7 +338,8 @@ def _check_bands(ax: Axes, groups: list[pd.DataFrame]) -> None:
 
 
 def _check_error_bars(ax: Axes, table: pd.DataFrame) -> None:
-    groups = [group for _, group in table.groupby("curve", sort=False)]
+    by = ["curve", "segment", "seed"]
+    groups = [group for _, group in table.groupby(by, sort=False)]
     found = [each for each in ax.containers if len(each.lines[0].get_xdata())]
     assert len(found) == len(groups)
     for container, group in zip(found, groups, strict=True):

@@ -1,5 +1,7 @@
 """Weight averages against numpy, alone and as LAWA on a trained trajectory."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import torch
@@ -127,6 +129,7 @@ def test_exponential_averages_weigh_all_checkpoints_by_age(workspace, trunk):
     ids = {point.step: point.id for point in Trajectory([trunk]).checkpoints}
     ages = np.arange(0, 24, 4)
     members = [tensors(trunk, ids[24 - age]) for age in ages]
+    timeline = workspace.plan.site.timeline
     kind = workspace.plan.site.config.runs.averages["fading"]
     for point, memory in zip(results, (2, 8), strict=True):
         shares = np.exp(-ages / memory)
@@ -134,7 +137,8 @@ def test_exponential_averages_weigh_all_checkpoints_by_age(workspace, trunk):
         for name, value in tensors(found, point.id).items():
             worst = np.abs(value - mean[name]).max()
             assert worst <= np.spacing(np.abs(mean[name]).max()), (point.id, name, worst)
-        age = kind.ages(workspace.plan.site.timeline)[point.id]
+        assert kind.model_copy(update={"every": Fraction(3, 190)}).tails(timeline) == []
+        age = kind.ages(timeline)[point.id]
         assert age == pytest.approx(np.average(ages, weights=shares))
 
 

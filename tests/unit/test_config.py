@@ -396,6 +396,26 @@ BAD = {
         put("fig04", "draws", value={"int8": ["gptq-4bit"]}),
         ["fig04", "draws has 'int8', which is none of its quantizers (gptq-4bit)"],
     ),
+    "draw of other bits": (
+        "figures.yaml",
+        put("fig04", "draws", value={"gptq-4bit": ["gptq-3bit"]}),
+        ["fig04.draws.gptq-4bit has gptq-3bit, which differs from gptq-4bit in more than its draw"],
+    ),
+    "draw of itself": (
+        "figures.yaml",
+        put("fig04", "draws", value={"gptq-4bit": ["gptq-4bit"]}),
+        ["fig04.draws.gptq-4bit has gptq-4bit itself", "with another draw"],
+    ),
+    "draw beyond the text": (
+        "scales/smoke.yaml",
+        put("calibration", "draws", value=2),
+        ["calibration asks for 2,048 tokens", "has 1,024"],
+    ),
+    "uneven batches of curvature": (
+        "scales/smoke.yaml",
+        put("curvature", "batch", value=3),
+        ["curvature.batch 3 does not divide its 8 blocks", "change one of the two"],
+    ),
     "unknown model": (
         "runs.yaml",
         put(*TRUNK, "model", value="big"),

@@ -11,7 +11,7 @@ from ptq_dynamics.figures.words import call, letters
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.measure.joining import block_losses
-from ptq_dynamics.measure.pairing import difference
+from ptq_dynamics.measure.pairing import difference, errors_of_comparison
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.problem import Problem
 from safetensors.numpy import load_file, save_file
@@ -194,7 +194,7 @@ def test_errors_against_the_loss_have_their_spread(seeded):
 
 
 def test_what_blocks_have_in_common_is_in_no_band_of_one_seed(seeded):
-    """Written apart from the code: the errors of blocks at all points, less each block's mean."""
+    """Written apart from the code: the errors of blocks at all points, less each block's median."""
     one, _ = seeded
     table, job = one.table("over_tokens"), one.job("over_tokens")
     (full,) = [s for s in job.settings.series if s.quantizer == "fp"]
@@ -205,12 +205,48 @@ def test_what_blocks_have_in_common_is_in_no_band_of_one_seed(seeded):
     for point in one.plan.site.timeline.measured("constant-3e-3"):
         w, q = (found[point.id].astype(np.float64) for found in (before, after))
         rows.append((q - q.mean() / w.mean() * w) / w.mean())
-    rest = np.array(rows) - np.mean(rows, axis=0)
-    count, blocks = rest.shape
-    # Of all residuals one in `count` is spent on the blocks' means.
-    variance = (rest**2).sum(axis=1) / (blocks - 1) * count / (count - 1)
+    count, blocks = np.shape(rows)
+    expected = []
+    rows = [row - row.mean() for row in rows]
+    for row in rows:
+        rest = row - np.median(rows, axis=0)
+        # Of all residuals one in `count` is spent on the blocks' medians.
+        variance = ((rest - rest.mean()) ** 2).sum() / (blocks - 1) * count / (count - 1)
+        expected.append(min(variance, row.var(ddof=1)) / blocks)
     left = table[table.axis == "left"]
-    assert np.allclose(left.y - left.low, np.sqrt(variance / blocks), rtol=1e-6)
+    assert np.allclose(left.y - left.low, np.sqrt(expected), rtol=1e-6)
+
+
+def test_a_wild_point_is_in_no_band_but_its_own():
+    rng = np.random.default_rng(2)
+    common = rng.normal(size=400)
+    calm = {n: common + rng.normal(0, 0.1, 400) for n in range(9)}
+    before = errors_of_comparison(calm)
+    assert all(error == pytest.approx(0.1 / 20, rel=0.2) for error in before.values())
+    wild = {**calm, "wild": 5 * common + rng.normal(0, 10, 400), "broken": np.full(400, np.nan)}
+    after = errors_of_comparison(wild)
+    assert all(after[n] == pytest.approx(before[n], rel=0.2) for n in calm)
+    assert after["wild"] == pytest.approx(0.5, rel=0.25) and np.isnan(after["broken"])
+
+
+def test_eigenvalues_of_several_seeds_are_averaged_by_magnitude(tmp_path):
+    curves = {"Stable": ["constant-3e-3"]}
+    figures = {"one": figure("dynamics", curves, [], metrics=["eigenvalues"])}
+    drawn = Drawn(tmp_path, planned(tmp_path, figures, runs=several), coarse=True)
+    drawn.inputs.write(drawn.job("one"))
+    for path in tmp_path.glob("results/**/values.csv"):
+        values = pd.read_csv(path)
+        if "seed-2" in str(path):
+            values["value"] *= -1
+        values.to_csv(path, index=False)
+        redone = manifest.read(path.parent / "manifest.json")
+        text = manifest.describe(path.parent, path.parent / "manifest.json", redone.facts).text()
+        (path.parent / "manifest.json").write_text(text)
+    table, found = drawn.table("one"), drawn.measurements("one")
+    last = found[found.step == found.step.max()]
+    expected = last.assign(value=last.value.abs()).groupby("metric").value.mean()
+    assert (last.value < 0).any()
+    assert np.allclose(table[table.axis == "left"].y, expected)
 
 
 def test_draws_are_averaged_and_their_error_is_added(tmp_path):

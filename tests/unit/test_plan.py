@@ -235,7 +235,7 @@ def test_a_shard_is_a_checkpoint_at_scale_paper_and_a_trajectory_at_laptop():
     assert list(at("laptop").site.timeline.shards("rainbow-036")) == ["all"]
 
 
-@pytest.mark.parametrize(("scale", "group"), [("paper", 128), ("gpu", 128), ("laptop", 32)])
+@pytest.mark.parametrize(("scale", "group"), [("paper", 128), ("gpu", 64), ("laptop", 32)])
 def test_group_sizes_are_the_largest_that_divide(scale, group):
     timeline = at(scale).site.timeline
     shape = timeline.trajectory("constant-3e-3").model_shape(timeline)

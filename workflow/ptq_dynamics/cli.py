@@ -80,9 +80,12 @@ def _load(given: dict[str, str | None]) -> config.Config:
 
 
 def _print_config(resolved: config.Config) -> None:
-    yaml.safe_dump(
-        resolved.model_dump(mode="json"), sys.stdout, sort_keys=False, allow_unicode=True
-    )
+    content = resolved.model_dump(mode="json")
+    for name, kind in resolved.quantizers.items():
+        # Left out of a quantizer's own settings: a job has it beside them.
+        if isinstance(kind, config.Calibrated):
+            content["quantizers"][name]["draw"] = kind.draw
+    yaml.safe_dump(content, sys.stdout, sort_keys=False, allow_unicode=True)
 
 
 def _print_status(resolved: config.Config, quiet: bool) -> int:

@@ -60,6 +60,10 @@ class Lawa(OfOne):
             )
 
 
+# Memories after which a checkpoint weighs 2e-9 of the last one: less than float32 tells apart.
+FORGOTTEN = 20
+
+
 class Tails(OfOne):
     """Several means of the last checkpoints of one trajectory, all at its end."""
 
@@ -110,8 +114,8 @@ class Windows(Tails):
 
 
 class Exponential(Tails):
-    """Means of all checkpoints, one `every` so often, with the weight exp(−age / memory), one for
-    each of the `memories`."""
+    """Means of all checkpoints, one `every` so often, with the weight exp(−age / memory), one mean
+    for each of the `memories`."""
 
     every: Share
     memories: Annotated[tuple[Share, ...], Field(min_length=1), Once]
@@ -119,13 +123,16 @@ class Exponential(Tails):
     def tails(self, timeline: Timeline) -> list[Tail]:
         """One a memory."""
         end, every, known = self.end(timeline), timeline.steps(self.every), self._known(timeline)
-        steps = [step for step in range(end, 0, -every) if step in known]
-        if len(steps) < 2:
+        steps = range(end, min(step or 0 for step in known) - 1, -every)
+        if len(steps) < 2 or not known.issuperset(steps):
             return []
-        return [
-            Tail.of(f"memory-{memory}", {step: exp((step - end) / memory) for step in steps})
-            for memory in dict.fromkeys(map(timeline.steps, self.memories))
-        ]
+        found = []
+        for memory in dict.fromkeys(map(timeline.steps, self.memories)):
+            near = [step for step in steps if end - step <= FORGOTTEN * memory]
+            # Rounded: the last digit of exp may differ between machines.
+            weights = {step: float(f"{exp((step - end) / memory):.12g}") for step in near}
+            found.append(Tail.of(f"memory-{memory}", weights))
+        return found
 
 
 class Line(Trajectory):

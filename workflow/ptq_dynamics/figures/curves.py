@@ -37,7 +37,7 @@ class Curves:
     trajectory has several seeds, a point is the mean over them, and its band one standard deviation
     of them up and down: their spread, not the error of their mean. With one seed the band is one
     standard error; that of losses and their differences is without what validation blocks have in
-    common in all points of one quantizer, so that points are compared by it (see
+    common in most points of one quantizer, so that points are compared by it (see
     `pairing.errors_of_comparison`), and with the error of the draws.
     """
 
@@ -92,8 +92,9 @@ class Curves:
         parts = []
         names = sorted({m for m in self._table.metric if m.startswith("eigenvalue_")})
         for rank, name in enumerate(names, start=1):
-            table = self._select(name, None)
-            table = table.assign(value=table.value.abs(), rank=rank)
+            rows = self._rows(name, None)
+            rows = rows.assign(value=rows.value.abs(), rank=rank)
+            table = _over_seeds(rows, "checkpoint_id")
             points = self._points(panel, table, "rank", False)
             parts.append(points.groupby(["curve", "segment"], sort=False).tail(1))
         return pd.concat(parts).sort_values(["curve", "segment", "x"], kind="stable")
@@ -164,6 +165,7 @@ class Curves:
             low, high = part.value - part.stderr, part.value + part.stderr
             points = {"curve": curve, "segment": name, "panel": panel, "x": part.other}
             points |= {"y": part.value, "low": low, "high": high, "weights": part.weights}
+            points |= {"seed": part.seed}
             parts.append(pd.DataFrame(points))
         return pd.concat(parts).drop_duplicates("weights").drop(columns="weights")
 

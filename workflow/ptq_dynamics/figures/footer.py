@@ -16,6 +16,9 @@ def footer(context: Context[FigureSettings]) -> str:
     seeds = {run.seed for run in context.settings.runs}
     if len(seeds) > 1:
         found.append(f"{len(seeds)} seeds")
+    sets = max((len(shown.draws) for shown in context.settings.quantizers), default=1)
+    if sets > 1:
+        found.append(f"{sets} calibration sets")
     left_out = ", ".join(context.settings.left_out)
     rest = f"; left out: {left_out}" if left_out else ""
     return f"{context.settings.scale}: {', '.join(found)}{_backends(context.settings)}{rest}"

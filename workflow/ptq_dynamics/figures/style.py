@@ -46,7 +46,8 @@ ROLES = {
     "Cosine": LINES[6],
 }
 # "LR = 3e-4" has its place in an order; so has "L = 5".
-ORDERED = re.compile(r"(\S+) = ([0-9.eE-]+)( ≙ [0-9.eE-]+)?")
+NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:[eE]-?[0-9]+)?"
+ORDERED = re.compile(rf"(\S+) = ({NUMBER})(?: ≙ {NUMBER})?")
 # From dark to as light as a line on white may be.
 DARKEST, LIGHTEST = 0.0, 0.82
 DASHES = ("-", "--", "-.")
@@ -95,7 +96,7 @@ def _variant(line: Line, number: int) -> Line:
     if number == 0:
         return line
     at = LINES.index(line) + number
-    share = 0.45 / number
+    share = 0.45
     red, green, blue = (1 - (1 - part) * share for part in to_rgb(line.color))
     other = LINES[at % len(LINES)]
     return replace(line, color=to_hex((red, green, blue)), dash=other.dash, marker=other.marker)

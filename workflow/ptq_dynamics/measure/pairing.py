@@ -51,27 +51,37 @@ def contributions(metric: Paired, series: Series, inputs: Inputs) -> dict[str, n
 
 
 def errors_of_comparison(blocks: Mapping[K, np.ndarray]) -> dict[K, float]:
-    """Standard error of every mean over blocks [n] without what blocks have in common in all of
-    them, which no comparison of two sees; of one alone, its own.
+    """Standard error of every mean over blocks [n] without what blocks have in common in most of
+    them, their medians, which comparisons do not see; never more than its own standard error.
 
     Two that are equally exact differ by more than chance where they are √2 · 2 of these apart.
-    Source: Cousineau (2005), with the correction of Morey (2008), for designs within subjects.
+    Source: Cousineau (2005), with the correction of Morey (2008), for designs within subjects; the
+    median, and the bound, because errors of one figure may differ by orders of magnitude.
     """
     found: dict[K, float] = {}
     for alike in _alike(blocks.items()):
         table = np.stack([values for _, values in alike])
-        count = len(table)
-        if count > 1:
-            table = (table - table.mean(axis=0)) * np.sqrt(count / (count - 1))
-        errors = table.std(axis=1, ddof=1) / np.sqrt(table.shape[1])
-        found |= {key: float(error) for (key, _), error in zip(alike, errors, strict=True)}
+        own = _standard_errors(table)
+        count, finite = len(table), np.isfinite(own)
+        if finite.sum() > 1:
+            # Levels differ more than blocks: without them, a median is that of all points.
+            rest = table - table.mean(axis=1, keepdims=True)
+            rest = rest - np.median(rest[finite], axis=0)
+            own = np.fmin(own, _standard_errors(rest) * np.sqrt(count / (count - 1)))
+        found |= {key: float(error) for (key, _), error in zip(alike, own, strict=True)}
     return found
+
+
+def _standard_errors(table: np.ndarray) -> np.ndarray:
+    """Of the mean of every row, [rows, n]."""
+    errors: np.ndarray = table.std(axis=1, ddof=1) / np.sqrt(table.shape[1])
+    return errors
 
 
 def _alike(
     blocks: Iterable[tuple[K, np.ndarray]],
 ) -> Iterable[list[tuple[K, np.ndarray]]]:
-    """Those with equally many blocks, which are the same blocks."""
+    """Those with equally many blocks, which are taken to be the same text."""
     groups: dict[int, list[tuple[K, np.ndarray]]] = {}
     for key, values in blocks:
         groups.setdefault(len(values), []).append((key, values))

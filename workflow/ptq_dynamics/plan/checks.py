@@ -109,6 +109,9 @@ def _check_amounts(timeline: Timeline) -> None:
     shapes = {f"model {name!r}": shape for name, shape in scale.models.items()}
     for name, run in config.runs.runs.items():
         shapes.setdefault(f"run {name!r}", run.model_shape(timeline))
+    named = {name for figure in config.figures.values() for name in figure.quantizers}
+    taken = (config.quantizers[scale.quantizers.get(name, name)] for name in named)
+    draw = max((kind.calibration_draw for kind in taken), default=1)
     for whose, shape in shapes.items():
         for key, amount in scale.amounts.items():
             count = amount.count(shape.context)
@@ -117,7 +120,14 @@ def _check_amounts(timeline: Timeline) -> None:
                     f"{file}: {key} has {count} blocks of {shape.context} tokens ({whose}), and "
                     f"must have {amount.least}; raise it"
                 )
-            asked = max(1, count) * shape.context * amount.sets
+            sets = max(amount.sets, draw) if key == "calibration" else amount.sets
+            asked = max(1, count) * shape.context * sets
+            if key == "curvature" and count % scale.curvature.batch:
+                raise Problem(
+                    f"{file}: curvature.batch {scale.curvature.batch} does not divide its {count} "
+                    f"blocks of {shape.context} tokens ({whose}), and the error over batches needs "
+                    "equal ones; change one of the two"
+                )
             held = getattr(scale.corpora[shape.corpus], amount.split)
             if asked > held:
                 raise Problem(

@@ -1,5 +1,6 @@
 """Checks of figures against the trajectories that they show."""
 
+from collections.abc import Mapping
 from itertools import chain
 
 from ptq_dynamics.config import (
@@ -12,6 +13,7 @@ from ptq_dynamics.config import (
     Windows,
     tokenized,
 )
+from ptq_dynamics.config.quantizers import Kind
 from ptq_dynamics.plan.timeline import Timeline
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories.settings import TRAINING
@@ -43,6 +45,37 @@ def _check_quantizers(timeline: Timeline, place: str, figure: Figure) -> None:
             raise Problem(
                 f"{place}.quantizers has {other} and {name}, but {timeline.scale.description} "
                 f"takes {used} for both (quantizers of the scale); leave one out"
+            )
+    for name, draws in figure.draws.items():
+        _check_draws(timeline, f"{place}.draws.{name}", [name, *draws])
+
+
+def _check_draws(timeline: Timeline, place: str, names: list[str]) -> None:
+    quantizers, taken = timeline.config.quantizers, timeline.scale.quantizers
+    _check_alike(place, {name: quantizers[name] for name in names}, "")
+    if len(names) > len({*names}):
+        raise Problem(f"{place} has {names[0]} itself; name others, with another draw")
+    used = names[: timeline.scale.calibration.draws]
+    kinds = {name: quantizers[taken.get(name, name)] for name in used}
+    _check_alike(place, kinds, f" at {timeline.scale.description} (quantizers of the scale)")
+
+
+def _check_alike(place: str, kinds: Mapping[str, Kind], where: str) -> None:
+    first, *others = kinds
+    seen = {kinds[first].calibration_draw: first}
+    for name in others:
+        kind = kinds[name]
+        # Dumped without the draw.
+        if kind.model_dump() != kinds[first].model_dump():
+            raise Problem(
+                f"{place} has {name}, which differs from {first} in more than its draw{where}; "
+                "take one with the same settings"
+            )
+        other = seen.setdefault(kind.calibration_draw, name)
+        if other != name:
+            raise Problem(
+                f"{place}: {other} and {name} both have draw {kind.calibration_draw}{where}; give "
+                "each its own"
             )
 
 

@@ -1,6 +1,6 @@
 """Metrics of quantized weights against curvature, with their rank correlation."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -18,16 +18,19 @@ from ptq_dynamics.jobs.context import Context
 
 RESAMPLES = 2000
 LEAST = 5  # points of a correlation
+FEWEST = 4  # runs of an interval
 
 
 class Correlation(NamedTuple):
-    """Spearman's ρ and its 95 % interval."""
+    """Spearman's ρ and its 95 % interval, where there are enough runs for one."""
 
     rho: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
 
     def __str__(self) -> str:
+        if self.low is None or self.high is None:
+            return f"{self.rho:.2f}"
         return f"{self.rho:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
 
@@ -55,13 +58,14 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
         table = table[(table.x > 0) & table.y.notna()]
         correlation = f"n = {len(table)}, too few for a rank correlation"
         if len(table) >= LEAST:
-            runs = [part[["x", "y"]].to_numpy() for _, part in table.groupby("curve", sort=False)]
-            found = {"all points": pooled(runs), "within runs": within(runs)}
+            runs, segments = _points(table, "curve"), _points(table, "segment")
+            tried = {"all points": pooled(runs), "within runs": within(segments)}
+            found = {key: value for key, value in tried.items() if value is not None}
             facts[name] = {key: value._asdict() for key, value in found.items()}
             facts[name] |= {"points": len(table), "runs": len(runs)}
             correlation = "\n".join(f"Spearman ρ {key}: {value}" for key, value in found.items())
-        for curve in curves.labels:
-            part, line = table[table.curve == curve], styles[curve]
+        for (curve, _, _), part in table.groupby(["curve", "segment", "seed"], sort=False):
+            line = styles[str(curve)]
             spread = [part.y - part.low, part.high - part.y]
             ax.errorbar(
                 part.x,
@@ -89,31 +93,40 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
     return facts
 
 
-def pooled(runs: Sequence[np.ndarray]) -> Correlation:
+def _points(table: pd.DataFrame, by: str) -> list[np.ndarray]:
+    """The points of every run at every seed, each [n, 2]."""
+    return [part[["x", "y"]].to_numpy() for _, part in table.groupby([by, "seed"], sort=False)]
+
+
+def pooled(runs: Sequence[np.ndarray]) -> Correlation | None:
     """Spearman's ρ over the points of all runs, each [n, 2], and the 95 % percentile interval of
-    resampled runs: points of one run are not independent of each other."""
+    resampled runs: points of one run are not independent of each other. None where it has none."""
     return _resampled(runs, lambda chosen: _spearman(*np.concatenate(chosen).T))
 
 
-def within(runs: Sequence[np.ndarray]) -> Correlation:
+def within(runs: Sequence[np.ndarray]) -> Correlation | None:
     """The mean over runs of Spearman's ρ within each, by its points, and the same interval."""
-    enough = [run for run in runs if len(run) >= LEAST]
-    return _resampled(enough, _mean_within)
+    return _resampled([run for run in runs if len(run) >= LEAST], _mean_within)
 
 
 def _mean_within(runs: Sequence[np.ndarray]) -> float:
     found = [_spearman(*run.T) for run in runs]
-    return float(np.average(found, weights=[len(run) for run in runs])) if runs else np.nan
+    return float(np.average(found, weights=[len(run) for run in runs]))
 
 
-def _resampled(runs: Sequence[np.ndarray], statistic: Any) -> Correlation:
-    if not runs:
-        return Correlation(np.nan, np.nan, np.nan)
+def _resampled(
+    runs: Sequence[np.ndarray], statistic: Callable[[Sequence[np.ndarray]], float]
+) -> Correlation | None:
+    rho = statistic(runs) if runs else np.nan
+    if not np.isfinite(rho):
+        return None
+    if len(runs) < FEWEST:
+        return Correlation(rho, None, None)
     rng = np.random.default_rng(0)
     draws = rng.integers(len(runs), size=(RESAMPLES, len(runs)))
     found = [statistic([runs[place] for place in draw]) for draw in draws]
     low, high = np.nanquantile(found, [0.025, 0.975])
-    return Correlation(float(statistic(runs)), float(low), float(high))
+    return Correlation(rho, float(low), float(high))
 
 
 def _spearman(x: np.ndarray, y: np.ndarray) -> float:
