@@ -39,8 +39,8 @@ RATE = Line2D([], [], color="0.3", linestyle=":", linewidth=0.8)
 class Panel:
     """One panel: labels with units; `tokens_x` and `percent_y` format the ticks; `zoom` shows what
     is left of it on the horizontal axis; `thin` draws many points or lines without markers, and one
-    spike does not set the scale; `crop` lets what comes before the first fiftieth of the horizontal
-    axis run out of the panel."""
+    spike does not set the scale; `crop` lets what comes before the first hundredth of the
+    horizontal axis run out of the panel."""
 
     name: str
     title: str
@@ -195,7 +195,7 @@ def _limit(ax: Axes, panel: Panel, table: pd.DataFrame) -> None:
     """Leave out of the panel what would hide the rest."""
     shown = table
     if panel.crop:
-        shown = table[table.x >= table.x.max() / 50]
+        shown = table[table.x >= table.x.max() / 100]
     if panel.zoom is not None:
         shown = table[table.x <= panel.zoom]
         room = 0.05 * (panel.zoom - shown.x.min())

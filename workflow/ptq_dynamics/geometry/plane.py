@@ -62,7 +62,8 @@ def plane(theta_k: Tensor, theta_prev: Tensor, theta_q: Tensor) -> Plane:
 
 
 def grid(points: Tensor, side: int, margin: float) -> Tensor:
-    """Regular grid over the bounding box of `points` ([m, 2]), widened by `margin` extents a side.
+    """Regular grid over the smallest square around `points` ([m, 2]) with their box in its middle,
+    widened by `margin` of its side on all sides, so that distances compare in both directions.
 
     Returns [side, side, 2] float64; [i, j] is (x_j, y_i), both rising, as contour plots take it.
     ValueError: side < 2 or margin < 0.
@@ -70,9 +71,9 @@ def grid(points: Tensor, side: int, margin: float) -> Tensor:
     if side < 2 or margin < 0:
         raise ValueError(f"a grid needs side >= 2 and margin >= 0, not {side} and {margin}")
     low, high = points.double().amin(dim=0), points.double().amax(dim=0)
-    pad = margin * (high - low)
-    ramp = torch.linspace(0, 1, side, dtype=torch.float64)
-    x, y = (torch.lerp(a, b, ramp) for a, b in zip(low - pad, high + pad, strict=True))
+    middle, half = (low + high) / 2, (high - low).max() / 2 * (1 + 2 * margin)
+    ramp = torch.linspace(-1, 1, side, dtype=torch.float64)
+    x, y = (centre + half * ramp for centre in middle)
     return torch.stack(torch.meshgrid(x, y, indexing="xy"), dim=-1)
 
 
