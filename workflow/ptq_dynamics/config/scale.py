@@ -248,8 +248,8 @@ class Curvature(Amount):
 
 
 class Grid(Amount):
-    """A regular, square grid of side × side points that reaches `margin` of the largest extent of the
-    three checkpoints beyond them; the loss is that of some validation text."""
+    """A regular, square grid of side × side points that reaches `margin` of its side beyond the
+    three checkpoints; the loss is that of some validation text."""
 
     split = "validation"
     side: Annotated[int, Field(ge=2)]

@@ -63,7 +63,7 @@ def plane(theta_k: Tensor, theta_prev: Tensor, theta_q: Tensor) -> Plane:
 
 def grid(points: Tensor, side: int, margin: float) -> Tensor:
     """Regular grid over the smallest square around `points` ([m, 2]) with their box in its middle,
-    widened by `margin` of its side on all sides, so that distances compare in both directions.
+    widened by `margin` of its side everywhere, so that distances compare in both directions.
 
     Returns [side, side, 2] float64; [i, j] is (x_j, y_i), both rising, as contour plots take it.
     ValueError: side < 2 or margin < 0.

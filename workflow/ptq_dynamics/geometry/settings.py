@@ -43,7 +43,7 @@ class SpectrumSettings(CurvatureSettings):
 @dataclass(frozen=True)
 class LandscapeSettings:
     """The plane of the checkpoints `final` and `previous` and of the quantized final one, on a grid
-    of side × side points that reaches `margin` of the extent beyond them; the loss is that of the
+    of side × side points that reaches `margin` of a side beyond them; the loss is that of the
     first `blocks` validation blocks of `context` tokens, `batch` at once."""
 
     final: str
