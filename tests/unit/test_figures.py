@@ -135,12 +135,14 @@ def test_the_legend_names_every_curve_once(drawn, name):
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_figure_states_its_scale(drawn, name):
-    tool = "; GPTQ by llm-compressor" if PLAN.site.config.figures[name].quantizers else ""
+    query = PLAN.site.config.figures[name]
+    tool = "; GPTQ by llm-compressor" if query.quantizers else ""
+    sets = ", 3 calibration sets" if query.draws else ""
     gone = ", ".join(PLAN.site.left_out[name])
     left_out = f"; left out: {gone}" if gone else ""
     assert re.fullmatch(
-        rf"([34]-bit quantization; )?laptop scale: 0\.17M parameters, [\d.]+M tokens{tool}"
-        rf"{left_out}(; resolves differences of \([a-z]\) .*)?",
+        rf"([34]-bit quantization; )?laptop scale: 0\.17M parameters, [\d.]+M tokens{sets}"
+        rf"{tool}{left_out}(; resolves differences of \([a-z]\) .*)?",
         drawn.picture(name).get_suptitle().replace("\n", " "),
     )
 
