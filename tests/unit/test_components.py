@@ -21,7 +21,7 @@ NAMES = ["trunk", "branch", "lawa"]
 
 @pytest.fixture(scope="module")
 def job(workspace, trunk, branch, average):
-    return workspace.plan.geometry.components("pca", tuple(NAMES), 2)
+    return workspace.plan.geometry.components("pca", tuple((name, (100,)) for name in NAMES), 2)
 
 
 @pytest.fixture(scope="module")

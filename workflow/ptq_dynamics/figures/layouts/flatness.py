@@ -105,13 +105,16 @@ def pooled(runs: Sequence[np.ndarray]) -> Correlation | None:
 
 
 def within(runs: Sequence[np.ndarray]) -> Correlation | None:
-    """The mean over runs of Spearman's ρ within each, by its points, and the same interval."""
-    return _resampled([run for run in runs if len(run) >= LEAST], _mean_within)
+    """The mean over runs of Spearman's ρ within each, weighted by its points, and the same
+    interval."""
+    enough = [run for run in runs if len(run) >= LEAST]
+    found = [np.array([_spearman(*run.T), len(run)]) for run in enough]
+    return _resampled(found, _weighted_mean)
 
 
-def _mean_within(runs: Sequence[np.ndarray]) -> float:
-    found = [_spearman(*run.T) for run in runs]
-    return float(np.average(found, weights=[len(run) for run in runs]))
+def _weighted_mean(found: Sequence[np.ndarray]) -> float:
+    values, weights = np.transpose(found)
+    return float(np.average(values, weights=weights))
 
 
 def _resampled(
