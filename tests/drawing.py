@@ -282,6 +282,11 @@ def data_lines(ax: Axes) -> list[Line2D]:
     return list(ax.get_lines())
 
 
+def spoken(picture: Picture) -> str:
+    """The words above a figure, in one line with plain spaces."""
+    return " ".join(picture.get_suptitle().split())
+
+
 def check(picture: Picture, table: pd.DataFrame, layout: str) -> None:
     """Everything in the table is drawn, and nothing else."""
     assert len(table)
@@ -302,15 +307,16 @@ def check(picture: Picture, table: pd.DataFrame, layout: str) -> None:
 
 def _check_lines(left: Axes, right: Axes | None, table: pd.DataFrame, *, outlined: bool) -> None:
     for axis, ax in (("left", left), ("right", right)):
-        part = table[table.axis == axis]
-        groups = [group for _, group in part.groupby(["curve", "segment"], sort=False)]
+        part = table[(table.axis == "right") == (axis == "right")]
+        groups = [group for _, group in part.groupby(["curve", "segment", "axis"], sort=False)]
         lines = data_lines(ax) if ax else []
         assert len(lines) == len(groups), axis
         for line, group in zip(lines, groups, strict=True):
             assert np.array_equal(line.get_xdata(), group.x), (axis, group.segment)
             assert np.array_equal(line.get_ydata(), group.y), (axis, group.segment)
         if axis == "left":
-            _check_ends(ax, groups if outlined else [])
+            ending = [group for group in groups if (group.axis == "left").all()]
+            _check_ends(ax, ending if outlined else [])
             labels = [str(line.get_label()) for line in lines]
             named = [label for label in labels if not label.startswith("_")]
             curves = [group.curve.iloc[0] for group in groups]

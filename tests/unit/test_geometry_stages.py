@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
-from ptq_dynamics.figures.layouts.flatness import pooled, within
+from ptq_dynamics.figures.layouts.flatness import partial, pooled, within
 from ptq_dynamics.geometry.hessian import LossHessian
 from ptq_dynamics.measure import loss as evaluate
 from ptq_dynamics.measure.settings import VALUES
@@ -17,7 +17,7 @@ from ptq_dynamics.trajectories.optimizers import adamc, adamw, adamw_independent
 from ptq_dynamics.trajectories.trajectory import Trajectory
 from safetensors.torch import load_file
 from scipy.sparse.linalg import LinearOperator, eigsh
-from scipy.stats import spearmanr
+from scipy.stats import rankdata, spearmanr
 from support import edit_yaml, plan
 
 pytestmark = pytest.mark.slow
@@ -155,6 +155,22 @@ def test_runs_that_lie_apart_correlate_otherwise_than_within():
     runs = [np.stack([x + 10 * n, x - 10 * n], axis=1) for n in range(4)]
     assert within(runs).rho == pytest.approx(1.0)
     assert pooled(runs).rho < -0.8
+
+
+def test_what_follows_the_loss_alone_does_not_correlate_given_the_loss():
+    rng = np.random.default_rng(7)
+    runs = []
+    for _ in range(8):
+        loss = rng.normal(size=400)
+        follows, noise = loss + 0.3 * rng.normal(size=400), 0.3 * rng.normal(size=400)
+        runs.append(np.stack([follows, loss + noise, loss], axis=1))
+    all_points, beside = pooled(runs), partial(runs)
+    assert all_points.low > 0.7, all_points
+    assert abs(beside.rho) < 0.1 and beside.low < 0.05 and beside.high > -0.05, beside
+    # Another way to the same: the correlation of what regressions on the ranks of the loss leave.
+    x, y, z = (rankdata(column) for column in np.concatenate(runs).T)
+    rest = [ranks - np.polyval(np.polyfit(z, ranks, 1), z) for ranks in (x, y)]
+    assert beside.rho == pytest.approx(np.corrcoef(*rest)[0, 1])
 
 
 def test_the_error_of_sharpness_has_that_of_the_text(workspace, branch, corpus, sharpness):

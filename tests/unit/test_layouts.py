@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from drawing import LAYOUTS, Drawn, check, figure, planned
+from drawing import LAYOUTS, Drawn, check, figure, planned, spoken
 from ptq_dynamics.config import load
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.settings import Shown
@@ -91,32 +91,28 @@ def test_quantizers_that_differ_in_no_bit_are_each_drawn_once(tmp_path):
 
 
 def test_quantizers_are_called_by_what_tells_them_apart():
-    four, three = Shown("a", "a", "gptq", 4), Shown("b", "b", "gptq", 3)
+    four, three = Shown("a", ("a",), "gptq", 4, True), Shown("b", ("b",), "gptq", 3, True)
     assert call([four, three]) == {"a": "4-bit", "b": "3-bit"}
-    assert call([four, Shown("c", "c", "awq", 4)]) == {"a": "4-bit GPTQ", "c": "4-bit AWQ"}
-    assert call([four, Shown("d", "d", "gptqmodel", 4)]) == {"a": "a", "d": "d"}
+    assert call([four, Shown("c", ("c",), "awq", 4, True)]) == {"a": "4-bit GPTQ", "c": "4-bit AWQ"}
+    assert call([four, Shown("d", ("d",), "gptqmodel", 4, True)]) == {"a": "a", "d": "d"}
 
 
 def test_the_footer_names_the_tool_that_the_scale_takes(tmp_path):
     figures = {"one": figure("over_tokens", {"Stable": ["constant-3e-3"]}, ["gptq-4bit"])}
-    own = drawn_with(tmp_path / "own", figures).replace("\n", " ")
-    assert "tokens; GPTQ by llm-compressor; resolves differences of (a) " in own
+    own = drawn_with(tmp_path / "own", figures)
+    assert "tokens, 1 seed, 1 calibration set; GPTQ by llm-compressor; " in own
+    assert "; the validation text resolves differences of (a) " in own
 
     def take(scale):
         scale["quantizers"] = {"gptq-4bit": "gptqmodel-4bit"}
 
     changed = drawn_with(tmp_path / "other", figures, **{"scales/laptop": take})
-    changed = changed.replace("\n", " ")
-    assert "tokens; GPTQ by GPTQModel (gptqmodel-4bit); resolves" in changed
+    assert "set; GPTQ by GPTQModel (gptqmodel-4bit); the validation text resolves" in changed
 
 
 def drawn_with(folder, figures, **changes):
     folder.mkdir()
-    return (
-        Drawn(folder, planned(folder, figures, **changes), coarse=True)
-        .picture("one")
-        .get_suptitle()
-    )
+    return spoken(Drawn(folder, planned(folder, figures, **changes), coarse=True).picture("one"))
 
 
 # Seeds
@@ -166,8 +162,8 @@ def test_several_seeds_are_their_mean_and_spread(seeded):
     assert np.allclose(left.y, errors.to_numpy().mean(axis=1), rtol=1e-12)
     spread = errors.to_numpy().std(axis=1, ddof=1)
     assert np.allclose(left.y - left.low, spread) and np.allclose(left.high - left.y, spread)
-    words = three.picture("over_tokens").get_suptitle().replace("\n", " ")
-    assert "3 seeds; GPTQ by llm-compressor; resolves" in words
+    words = spoken(three.picture("over_tokens"))
+    assert "3 seeds, 1 calibration set; GPTQ by llm-compressor; resolves" in words
     rates = table[table.axis == "right"]
     assert not rates.x.duplicated().any(), "the learning rate is drawn once"
 

@@ -119,6 +119,7 @@ class Curves:
         aged = pd.concat([aged[aged.curve == curve] for curve in self.labels])
         last = self.last(panel, metric, quantizer)
         levels = last[~last.segment.isin({trajectory for trajectory, _ in ages})]
+        levels = levels.assign(axis="level")
         return pd.concat([aged, *(levels.assign(x=end(ages.values())) for end in (min, max))])
 
     def last(self, panel: str, metric: str, quantizer: str | None) -> pd.DataFrame:
@@ -154,18 +155,21 @@ class Curves:
     def against_metric(
         self, panel: str, other: str, metric: str, quantizer: str | None
     ) -> pd.DataFrame:
-        """A metric against another one in full precision, a point a checkpoint and seed: weights
-        that lie on several trajectories once, with the first. The band is one standard error."""
+        """A metric against another one in full precision, a point a checkpoint and seed, with its
+        loss in full precision: weights that lie on several trajectories once, with the first. The
+        band is one standard error."""
+        before = self._rows("loss", None).set_index(POINT)["value"].rename("before")
         against = self._rows(other, None).set_index(POINT)[["value", "checkpoint"]]
         against = against.rename(columns={"value": "other", "checkpoint": "weights"})
         table = self._rows(metric, quantizer).join(against, on=POINT, how="inner")
+        table = table.join(before, on=POINT)
         parts = []
         for curve, name, _ in self._segments(False):
             part = table[table.trajectory == name].sort_values("step", kind="stable")
             low, high = part.value - part.stderr, part.value + part.stderr
             points = {"curve": curve, "segment": name, "panel": panel, "x": part.other}
             points |= {"y": part.value, "low": low, "high": high, "weights": part.weights}
-            points |= {"seed": part.seed}
+            points |= {"seed": part.seed, "loss": part.before}
             parts.append(pd.DataFrame(points))
         return pd.concat(parts).drop_duplicates("weights").drop(columns="weights")
 

@@ -1,6 +1,6 @@
 """The line above every figure: the scale it was made at."""
 
-from ptq_dynamics.figures.settings import FigureSettings, rounded
+from ptq_dynamics.figures.settings import ALIKE, FigureSettings, rounded
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.trajectories.trajectory import Trajectory
 
@@ -8,20 +8,33 @@ BACKENDS = {"gptq": "llm-compressor", "gptqmodel": "GPTQModel", "autogptq": "Aut
 
 
 def footer(context: Context[FigureSettings]) -> str:
-    """The scale that a figure was made at: its name, parameters, tokens, and tool for GPTQ."""
+    """The scale that a figure was made at: its name, parameters, tokens, seeds, calibration sets
+    and tool for GPTQ; and what its labels need said."""
     runs = [context.input(run.label) for run in context.settings.runs]
     sizes = sorted({rounded(manifest.facts["parameters"]) for manifest in runs})
     tokens = max(Trajectory([manifest]).checkpoints[-1].tokens or 0 for manifest in runs)
     found = [f"{' and '.join(sizes)} parameters", f"{rounded(tokens)} tokens"]
-    seeds = {run.seed for run in context.settings.runs}
-    if len(seeds) > 1:
-        found.append(f"{len(seeds)} seeds")
-    sets = max((len(shown.draws) for shown in context.settings.quantizers), default=1)
-    if sets > 1:
-        found.append(f"{sets} calibration sets")
+    found.append(counted(len({run.seed for run in context.settings.runs}), "seed"))
+    sets = calibration_sets(context.settings)
+    if sets is not None:
+        found.append(counted(sets, "calibration set"))
     left_out = ", ".join(context.settings.left_out)
     rest = f"; left out: {left_out}" if left_out else ""
+    if any(ALIKE in curve for curve, _ in context.settings.curves):
+        rest += f"; {ALIKE} marks the paper's value"
     return f"{context.settings.scale}: {', '.join(found)}{_backends(context.settings)}{rest}"
+
+
+def calibration_sets(settings: FigureSettings) -> int | None:
+    """The most calibration sets over which an error of the figure is a mean; None where its
+    quantizers look at none."""
+    calibrated = [shown for shown in settings.quantizers if shown.calibrated]
+    return max((len(shown.draws) for shown in calibrated), default=None)
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things, in words that do not part at the end of a line."""
+    return f"{number}\N{NO-BREAK SPACE}{what}{'' if number == 1 else 's'}"
 
 
 def _backends(settings: FigureSettings) -> str:

@@ -1,10 +1,12 @@
 """Panels and how they are drawn. A figure's table is exactly what is drawn, and is its .csv.
 
-Columns: panel, curve, segment (the trajectory), axis (left or right), x, y, low, high. One row a
-point; low and high bound the error band where there is one.
+Columns: panel, curve, segment (the trajectory), axis (left, right, or level: on the left one, a
+line for comparison without points), x, y, low, high. One row a point; low and high bound the error
+band where there is one.
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +23,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter, PercentFormatter
 
-from ptq_dynamics.figures.footer import footer
+from ptq_dynamics.figures.footer import calibration_sets, footer
 from ptq_dynamics.figures.settings import PICTURES, TABLE, FigureSettings
 from ptq_dynamics.figures.style import HALF, SETTINGS, SMALLEST, TEXT, Line, lines
 from ptq_dynamics.jobs.context import Context
@@ -71,29 +73,34 @@ def publish(
     seeds = len({run.seed for run in context.settings.runs})
     resolved = {panel.name: resolution(table[table.panel == panel.name], seeds) for panel in panels}
     found = [
-        f"({panel.name}) {_amount(resolved[panel.name], panel)}"
+        f"({panel.name})\N{NO-BREAK SPACE}{_amount(resolved[panel.name], panel)}"
         for panel in panels
         if resolved[panel.name]
     ]
-    words = f"; resolves differences of {', '.join(found)}" if found else ""
-    text = footer(context) + words
+    one = seeds == 1 and calibration_sets(context.settings) == 1
+    text = footer(context)
+    if found:
+        # How far another set would have moved a value is not known from one.
+        source = "the validation text" if one else ""
+        text += f"; {source} resolves differences of {', '.join(found)}".replace("  ", " ")
     drawn = draw(table, panels, curves, text, columns, one_scale=one_scale)
     save(drawn, table, context.out, context.name)
     return {"points": len(table), "resolves": resolved}
 
 
 def resolution(table: pd.DataFrame, seeds: int) -> float | None:
-    """The smallest difference of two points of a panel that its bands resolve: two standard errors
-    of a difference, from the median band; of means over seeds where there are several. None without
-    bands."""
-    half = ((table.high - table.low) / 2).median()
+    """The smallest difference of two points of a panel that its bands resolve on every curve: two
+    standard errors of a difference, from the largest of the curves' median bands; of means over
+    seeds where there are several. None without bands."""
+    half = ((table.high - table.low) / 2).groupby(table.curve).median().max()
     return None if math.isnan(half) else float(2 * math.sqrt(2) * half / math.sqrt(seeds))
 
 
 def _amount(value: float | None, panel: Panel) -> str:
     number = value or 0.0
     text = f"{float(f'{100 * number if panel.percent_y else number:.2g}'):g}"
-    return f"{text} %" if panel.percent_y else text
+    unit = re.search(r"\(([^/)]+)(/\w+)?\)$", panel.y)
+    return f"{text}\N{NO-BREAK SPACE}{unit[1]}" if unit else text
 
 
 def draw(
@@ -155,17 +162,19 @@ def _draw_panel(
             right.plot(part.x, part.y, color=line.color, linestyle=":", linewidth=0.8, zorder=1)
             continue
         (drawn,) = ax.plot(part.x, part.y, color=line.color, linestyle=line.dash, label=curve)
+        if part.low.notna().any():
+            ax.fill_between(part.x, part.low, part.high, color=line.color, alpha=0.2, linewidth=0)
+        if axis == "level":
+            continue
         if panel.thin:
             drawn.set_linewidth(0.6)
         else:
             drawn.set_marker(line.marker)
-        if part.low.notna().any():
-            ax.fill_between(part.x, part.low, part.high, color=line.color, alpha=0.2, linewidth=0)
         end = part[part.y.notna()].tail(1)
         ends: dict[str, Any] = {"s": 12, "color": line.color, "marker": line.marker, "zorder": 4}
         ax.scatter(end.x, end.y, edgecolors="black", linewidths=0.5, **ends)
     ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
-    _limit(ax, panel, table[table.axis == "left"])
+    _limit(ax, panel, table[table.axis != "right"])
     if panel.log_x:
         ax.set_xscale("log")
         plain_log_ticks(ax.xaxis)
@@ -186,7 +195,7 @@ def _draw_panel(
         if last:
             right.set_ylabel(str(panel.right))
         else:
-            right.tick_params(labelright=False)
+            right.tick_params(labelright=False, right=False)
         ax.set_zorder(right.get_zorder() + 1)
         ax.patch.set_visible(False)
 
@@ -200,7 +209,7 @@ def _limit(ax: Axes, panel: Panel, table: pd.DataFrame) -> None:
         shown = table[table.x <= panel.zoom]
         room = 0.05 * (panel.zoom - shown.x.min())
         ax.set_xlim(shown.x.min() - room, panel.zoom)
-    if panel.thin and len(table):
+    if panel.thin and not panel.log_y and len(table):
         calm = table.y.quantile(0.99)
         if table.y.max() > 1.5 * calm:
             shown = table[table.y <= calm]
@@ -228,12 +237,14 @@ def head(figure: Figure, text: str) -> None:
 
 def legend(figure: Figure, axes: Sequence[Axes], more: Mapping[str, Artist]) -> None:
     """One legend below the panels: every label once, then some more, as many in a row as there is
-    room for."""
+    room for; none where there is one curve alone."""
     found: dict[str, Artist] = {}
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
     found |= more
+    if len(found) < 2:
+        return
     room = figure.get_figwidth() / (ENTRY + LETTER * max(map(len, found)))
     columns = max(1, min(5, len(found), int(room)))
     figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=columns)

@@ -9,6 +9,8 @@ from ptq_dynamics.measure.settings import Series
 PICTURES = ("pdf", "png")
 TABLE = "csv"
 
+ALIKE = "≙"  # stands between a value here and the paper's
+
 
 def in_group(label: str) -> tuple[str, str]:
     """Group and name of a curve that is named "GROUP: NAME"; no group, and its label, of others."""
@@ -37,12 +39,13 @@ def short(number: float) -> str:
 @dataclass(frozen=True)
 class Shown:
     """A quantizer: `name` is the figure's for it, `draws` are those of the ones this scale takes,
-    which differ in the calibration set."""
+    which differ in the calibration set, if they are `calibrated`."""
 
     name: str
     draws: tuple[str, ...]
     method: str
     bits: int
+    calibrated: bool
 
     @property
     def used(self) -> str:

@@ -1,6 +1,7 @@
 """One look for all figures: readable in greyscale and with colour-blindness, at the width that a
 figure has in a paper."""
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -44,23 +45,37 @@ ROLES = {
     "Soup": LINES[3],
     "Exponential": LINES[4],
     "Cosine": LINES[6],
+    # Runs that end in a decay.
+    "WSD": LINES[1],
 }
-# "LR = 3e-4" has its place in an order; so has "L = 5".
+# "LR = 1.5e-2 ≙ 3e-3" has its place in an order; so has "L = 5".
 NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:[eE]-?[0-9]+)?"
-ORDERED = re.compile(rf"(\S+) = ({NUMBER})(?: ≙ {NUMBER})?")
+ORDERED = re.compile(rf"(\S+) = ({NUMBER})(?: ≙ ({NUMBER}))?")
+# A peak learning rate, by its name in the paper, looks the same in every figure: its place between
+# these two, on a logarithmic scale.
+RATES = (3e-4, 3e-2)
 # From dark to as light as a line on white may be.
 DARKEST, LIGHTEST = 0.0, 0.82
 DASHES = ("-", "--", "-.")
+MARKERS = ("p", "X", "P", "v", "D", "^", "s", "h")
 
 
 def lines(labels: Sequence[str]) -> dict[str, Line]:
     """How the curves with these labels are drawn: those that mean the same in every figure alike,
     those that are values of one quantity from dark to light in the order of the values, and others
     in turn."""
-    values = {label: float(at[2]) for label in labels if (at := ORDERED.fullmatch(label))}
-    found = _in_order(sorted(values, key=lambda label: values[label]))
+    ordered = {label: at for label in labels if (at := ORDERED.fullmatch(label))}
+    places = {label: _place_of_rate(at) for label, at in ordered.items()}
+    found = {label: _at(place) for label, place in places.items() if place is not None}
+    rest = [label for label in ordered if label not in found]
+    rest.sort(key=lambda label: float(ordered[label][2]))
+    found |= {label: _at(n / max(1, len(rest) - 1), n) for n, label in enumerate(rest)}
     seen: dict[str, int] = {}
-    free = [line for line in LINES if not _is_taken(line, labels)]
+    # What has no meaning of its own takes first what means nothing elsewhere.
+    free = sorted(
+        (line for line in LINES if not _is_taken(line, labels)),
+        key=lambda line: line in ROLES.values(),
+    )
     for label in labels:
         role = re.split(r"[\s,]", label)[0]
         if label in found:
@@ -73,18 +88,21 @@ def lines(labels: Sequence[str]) -> dict[str, Line]:
     return found
 
 
-def _in_order(labels: Sequence[str]) -> dict[str, Line]:
-    # Not those of the roles with the same dashes.
-    markers = [line.marker for line in reversed(LINES)]
-    span = max(1, len(labels) - 1)
-    return {
-        label: Line(
-            to_hex(colormaps["viridis"](DARKEST + (LIGHTEST - DARKEST) * place / span)),
-            DASHES[place % len(DASHES)],
-            markers[place % len(markers)],
-        )
-        for place, label in enumerate(labels)
-    }
+def _place_of_rate(at: re.Match[str]) -> float | None:
+    """Where a peak learning rate lies between the two that span the colours, from 0 to 1."""
+    rate = float(at[3] or at[2])
+    low, high = RATES
+    if at[1] != "LR" or not low <= rate <= high:
+        return None
+    return math.log(rate / low) / math.log(high / low)
+
+
+def _at(place: float, number: int | None = None) -> Line:
+    """The line at a place from 0, dark, to 1, light; the number, or else the place, gives dashes
+    and marker."""
+    color = to_hex(colormaps["viridis"](DARKEST + (LIGHTEST - DARKEST) * place))
+    number = round(place * (len(MARKERS) - 1)) if number is None else number
+    return Line(color, DASHES[number % len(DASHES)], MARKERS[number % len(MARKERS)])
 
 
 def _is_taken(line: Line, labels: Iterable[str]) -> bool:
@@ -122,6 +140,10 @@ SETTINGS = {
     "ytick.major.width": 0.6,
     "xtick.major.size": 2.0,
     "ytick.major.size": 2.0,
+    "xtick.minor.width": 0.4,
+    "ytick.minor.width": 0.4,
+    "xtick.minor.size": 1.2,
+    "ytick.minor.size": 1.2,
     "xtick.major.pad": 2.0,
     "ytick.major.pad": 2.0,
     "axes.spines.top": False,

@@ -18,19 +18,21 @@ class Words:
     label: str
     percent_y: bool = False
     thin: bool = False
+    log_y: bool = False
 
 
 FULL_PRECISION = {
     "loss": Words("Full-precision loss", "Loss (nats/token)"),
     "sharpness": Words("Sharpness", "Top Hessian eigenvalue (nats)"),
     "hessian_trace": Words("Trace", "Hessian trace (nats)"),
-    "eigenvalues": Words("Leading eigenvalues", "Magnitude (nats)"),
-    "gradient_norm": Words("Gradient norm", "L2 norm of the gradient", thin=True),
+    "eigenvalues": Words("Leading eigenvalues", "Magnitude (nats)", thin=True, log_y=True),
+    # Its spikes are many times its level.
+    "gradient_norm": Words("Gradient norm", "L2 norm of the gradient", thin=True, log_y=True),
     "weight_norm": Words("Weight norm", "L2 norm of the weights", thin=True),
 }
 QUANTIZED = {
     "loss": Words("{q} loss", "Loss (nats/token)"),
-    "quantization_error": Words("{q} error", "Quantization error (%)", percent_y=True),
+    "quantization_error": Words("{q} error", "Error (%)", percent_y=True),
     "loss_increase": Words("{q} loss increase", "Increase δ (nats/token)"),
     "weight_mse": Words("{q} weight error", "Mean squared error"),
     "output_mse": Words("{q} output error", "Mean squared error"),
@@ -51,7 +53,15 @@ def panel(name: str, metric: str, quantizer: str | None, x: str, group: str = ""
     words = QUANTIZED[metric] if quantizer else FULL_PRECISION[metric]
     what = words.title.format(q=quantizer)
     title = f"({name}) {group}\n{what}" if group else f"({name}) {what}"
-    return Panel(name, title, x, words.label, percent_y=words.percent_y, thin=words.thin)
+    return Panel(
+        name,
+        title,
+        x,
+        words.label,
+        percent_y=words.percent_y,
+        thin=words.thin,
+        log_y=words.log_y,
+    )
 
 
 def call(quantizers: Iterable[Shown]) -> dict[str, str]:

@@ -8,7 +8,9 @@ from itertools import chain, product
 from typing import TypedDict, get_args
 
 from ptq_dynamics.config import Branch, Evaluated, Figure, Query, Tails, figures
+from ptq_dynamics.config.quantizers import Calibrated
 from ptq_dynamics.figures.settings import (
+    ALIKE,
     PICTURES,
     TABLE,
     UNITS,
@@ -111,7 +113,7 @@ class Figures:
             shape = run.model_shape(self._timeline)
             count = parameters(shape, self._site.config.scale.corpora[shape.corpus].vocabulary)
             if not math.isclose(count, float(size[1]) * UNITS[size[2]], rel_tol=0.05):
-                label = f"{rounded(count)} ≙ {label}"
+                label = f"{rounded(count)} {ALIKE} {label}"
         theirs = run.optimizer or self._timeline.defaults.optimizer
         mine = self._timeline.optimizer(run)
         used = {
@@ -120,7 +122,9 @@ class Figures:
         }
         texts = "|".join(re.escape(paper) for paper, here in used.items() if here != paper)
         numbers = rf"(?<![0-9.])(?:{texts})(?![0-9])"
-        return re.sub(numbers, lambda at: f"{used[at[0]]} ≙ {at[0]}", label) if texts else label
+        if not texts:
+            return label
+        return re.sub(numbers, lambda at: f"{used[at[0]]} {ALIKE} {at[0]}", label)
 
     def _used(self, quantizer: str) -> str:
         """The quantizer that this scale takes where a figure names one."""
@@ -149,7 +153,8 @@ class Figures:
     def _shown(self, figure: Figure, quantizer: str) -> Shown:
         draws = self._draws(figure, quantizer)
         settings = self._site.config.quantizers[draws[0]]
-        return Shown(quantizer, draws, settings.method, settings.bits)
+        calibrated = isinstance(settings, Calibrated)
+        return Shown(quantizer, draws, settings.method, settings.bits, calibrated)
 
     def _runs(self, figure: Figure) -> Iterator[ShownRun]:
         for name in self._trajectories.runs(figure.trajectories):

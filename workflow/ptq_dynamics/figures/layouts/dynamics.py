@@ -19,7 +19,7 @@ def run(context: Context[DynamicsSettings]) -> Mapping[str, Any]:
     for letter, (metric, quantizer) in zip(letters(), curves.wanted(), strict=False):
         panel = curves.over_tokens(letter, metric, quantizer)
         if metric == "eigenvalues":
-            panel = replace(curves.panel(letter, metric, quantizer, "Rank"), log_y=True)
+            panel = curves.panel(letter, metric, quantizer, "Rank")
         panels.append(replace(panel, log_y=panel.log_y or log))
         parts.append(curves.points(letter, metric, quantizer, lineage=lineage))
     rated = [panel.name for panel in panels if panel.right]

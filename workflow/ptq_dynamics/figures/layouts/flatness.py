@@ -36,8 +36,8 @@ class Correlation(NamedTuple):
 
 def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
     """Stage: draw the figure, a row for every metric of quantized weights and quantizer, a column
-    for every metric of curvature; runs are lines. Facts: Spearman's ρ of all points and within
-    runs, with 95 % intervals from resampling runs.
+    for every metric of curvature; runs are lines. Facts: Spearman's ρ of all points, of all points
+    given their loss in full precision, and within runs, with 95 % intervals from resampling runs.
 
     Weights that lie on two trajectories, where one branches from the other, count once.
     """
@@ -59,11 +59,15 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
         correlation = f"n = {len(table)}, too few for a rank correlation"
         if len(table) >= LEAST:
             runs, segments = _points(table, "curve"), _points(table, "segment")
-            tried = {"all points": pooled(runs), "within runs": within(segments)}
+            tried = {
+                "all points": pooled(runs),
+                "given the loss": partial(runs),
+                "within runs": within(segments),
+            }
             found = {key: value for key, value in tried.items() if value is not None}
             facts[name] = {key: value._asdict() for key, value in found.items()}
             facts[name] |= {"points": len(table), "runs": len(runs)}
-            correlation = "\n".join(f"Spearman ρ {key}: {value}" for key, value in found.items())
+            correlation = "\n".join(f"ρ {key}: {value}" for key, value in found.items())
         for (curve, _, _), part in table.groupby(["curve", "segment", "seed"], sort=False):
             line = styles[str(curve)]
             spread = [part.y - part.low, part.high - part.y]
@@ -94,21 +98,29 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
 
 
 def _points(table: pd.DataFrame, by: str) -> list[np.ndarray]:
-    """The points of every run at every seed, each [n, 2]."""
-    return [part[["x", "y"]].to_numpy() for _, part in table.groupby([by, "seed"], sort=False)]
+    """Curvature, metric and loss at the points of every run at every seed, each [n, 3]."""
+    return [
+        part[["x", "y", "loss"]].to_numpy() for _, part in table.groupby([by, "seed"], sort=False)
+    ]
 
 
 def pooled(runs: Sequence[np.ndarray]) -> Correlation | None:
-    """Spearman's ρ over the points of all runs, each [n, 2], and the 95 % percentile interval of
-    resampled runs: points of one run are not independent of each other. None where it has none."""
-    return _resampled(runs, lambda chosen: _spearman(*np.concatenate(chosen).T))
+    """Spearman's ρ of the first two columns over the points of all runs, and the 95 % percentile
+    interval of resampled runs: points of one run are not independent of each other. None where it
+    has none."""
+    return _resampled(runs, lambda chosen: _spearman(*np.concatenate(chosen).T[:2]))
+
+
+def partial(runs: Sequence[np.ndarray]) -> Correlation | None:
+    """Spearman's partial ρ of the first two columns given the third, and the same interval."""
+    return _resampled(runs, lambda chosen: _partial(np.concatenate(chosen)))
 
 
 def within(runs: Sequence[np.ndarray]) -> Correlation | None:
     """The mean over runs of Spearman's ρ within each, weighted by its points, and the same
     interval."""
     enough = [run for run in runs if len(run) >= LEAST]
-    found = [np.array([_spearman(*run.T), len(run)]) for run in enough]
+    found = [np.array([_spearman(*run.T[:2]), len(run)]) for run in enough]
     return _resampled(found, _weighted_mean)
 
 
@@ -130,6 +142,13 @@ def _resampled(
     found = [statistic([runs[place] for place in draw]) for draw in draws]
     low, high = np.nanquantile(found, [0.025, 0.975])
     return Correlation(rho, float(low), float(high))
+
+
+def _partial(points: np.ndarray) -> float:
+    x, y, z = points.T
+    xy, xz, yz = _spearman(x, y), _spearman(x, z), _spearman(y, z)
+    scale = np.sqrt((1 - xz**2) * (1 - yz**2))
+    return float((xy - xz * yz) / scale) if scale else np.nan
 
 
 def _spearman(x: np.ndarray, y: np.ndarray) -> float:

@@ -9,7 +9,7 @@ from ptq_dynamics.figures.settings import LossesSettings
 from ptq_dynamics.figures.words import letters
 from ptq_dynamics.jobs.context import Context
 
-WAY = "Share of the way to the end"
+WAY = "Share of the end's weights"
 
 
 def run(context: Context[LossesSettings]) -> Mapping[str, Any]:

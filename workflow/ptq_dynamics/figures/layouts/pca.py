@@ -40,7 +40,7 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
             parts.append(pd.DataFrame({**points, "x": part.pc1, "y": part.pc2}))
     for number, axis in enumerate((ax.xaxis, ax.yaxis)):
         axis.set_label_text(
-            f"Principal component {number + 1} ({explained[number]:.0%} of variance)"
+            f"Principal component {number + 1} ({100 * explained[number]:.0f} % of variance)"
         )
     legend(figure, [ax], {})
     head(figure, footer(context))
