@@ -51,6 +51,7 @@ def built(tmp_path_factory: pytest.TempPathFactory, traces: Traces) -> Path:
             str(folder),
             "--config",
             "scale=smoke",
+            "seed=100",
             "--",
             "backends",
             *rounding,

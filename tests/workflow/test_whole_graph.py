@@ -54,6 +54,7 @@ def test_every_function_that_a_job_enters_is_in_its_fingerprint(traced):
 READ_ELSEWHERE = {
     ("LawaSettings", "kind"),
     ("LineSettings", "kind"),
+    ("TailsSettings", "kind"),
     *(("ShownRun", name) for name in ("name", "trunk", "at")),
 }
 
