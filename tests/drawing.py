@@ -315,7 +315,13 @@ def _check_lines(left: Axes, right: Axes | None, table: pd.DataFrame, *, outline
             assert np.array_equal(line.get_xdata(), group.x), (axis, group.segment)
             assert np.array_equal(line.get_ydata(), group.y), (axis, group.segment)
         if axis == "left":
-            ending = [group for group in groups if (group.axis == "left").all()]
+            starts = [tuple(group[["curve", "x", "y"]].iloc[0]) for group in groups]
+            ending = [
+                group
+                for group in groups
+                if (group.axis == "left").all()
+                and (len(group) == 1 or tuple(group[["curve", "x", "y"]].iloc[-1]) not in starts)
+            ]
             _check_ends(ax, ending if outlined else [])
             labels = [str(line.get_label()) for line in lines]
             named = [label for label in labels if not label.startswith("_")]

@@ -156,6 +156,9 @@ def _draw_panel(
     ax: Axes, panel: Panel, table: pd.DataFrame, styles: Mapping[str, Line], *, last: bool
 ) -> None:
     right = ax.twinx() if panel.right else None
+    # Where a run of a curve begins, the one before does not end.
+    starts = table[table.axis == "left"].drop_duplicates(["curve", "segment"])
+    begun = {*zip(starts.curve, starts.x, starts.y, strict=True)}
     for (curve, _segment, axis), part in table.groupby(["curve", "segment", "axis"], sort=False):
         line = styles[str(curve)]
         if axis == "right" and right is not None:
@@ -171,6 +174,8 @@ def _draw_panel(
         else:
             drawn.set_marker(line.marker)
         end = part[part.y.notna()].tail(1)
+        if len(part) > 1 and begun & {*zip(end.curve, end.x, end.y, strict=True)}:
+            continue
         ends: dict[str, Any] = {"s": 12, "color": line.color, "marker": line.marker, "zorder": 4}
         ax.scatter(end.x, end.y, edgecolors="black", linewidths=0.5, **ends)
     ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)

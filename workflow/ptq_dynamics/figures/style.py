@@ -33,9 +33,9 @@ LINES = (
     Line("#009988", "-.", "^"),
     Line("#EE9A00", "-", "D"),
     Line("#77AADD", "--", "v"),
-    Line("#BBBB33", "-.", "P"),
+    Line("#117733", "-.", "P"),
     Line("#AA4499", "-", "X"),
-    Line("#777777", "--", "*"),
+    Line("#888888", "--", "<"),
 )
 # What means the same in every figure, by the first word of a label.
 ROLES = {

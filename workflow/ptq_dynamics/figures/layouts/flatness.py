@@ -31,7 +31,7 @@ class Correlation(NamedTuple):
     def __str__(self) -> str:
         if self.low is None or self.high is None:
             return f"{self.rho:.2f}"
-        return f"{self.rho:.2f} [{self.low:.2f}, {self.high:.2f}]"
+        return f"{self.rho:.2f} [{self.low:.2f}, {self.high:.2f}]".replace("-", "−")
 
 
 def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
