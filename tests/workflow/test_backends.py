@@ -215,7 +215,17 @@ def test_documents_of_any_length_count_without_filling(built: Path, tmp_path: Pa
 def test_a_second_run_does_nothing(built: Path):
     command = [str(Path(sys.executable).with_name("snakemake")), "-s", str(ROOT / "Snakefile")]
     done = subprocess.run(
-        [*command, "--directory", str(built), "--config", "scale=smoke", "-n", "--", "backends"],
+        [
+            *command,
+            "--directory",
+            str(built),
+            "--config",
+            "scale=smoke",
+            "seed=100",
+            "-n",
+            "--",
+            "backends",
+        ],
         capture_output=True,
         text=True,
         check=True,
