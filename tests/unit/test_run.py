@@ -429,10 +429,14 @@ def wait_for_socket():
     wait_until(lambda: os.path.exists(os.environ[client.VARIABLE]), "no warm process listens")
 
 
+# Those of training, and so not those that figures are drawn with.
+LIBRARIES = {"torch", "transformers"}
+
+
 @pytest.fixture(scope="module")
 def warm():
     before = dict(os.environ)
-    launch.start()
+    launch.start(LIBRARIES)
     wait_for_socket()
     yield launch._servers[-1]
     server = launch._servers.pop()
@@ -461,7 +465,7 @@ def test_the_warm_process_gives_the_bytes_of_a_plain_one(warm, here, trunk, rtn)
 def mortal(monkeypatch):
     """A warm process that a test may kill."""
     monkeypatch.setenv(client.VARIABLE, "")
-    launch.start()
+    launch.start(LIBRARIES)
     server = launch._servers.pop()
     wait_for_socket()
     yield server
@@ -561,13 +565,42 @@ def test_the_warm_process_survives_a_client_that_leaves(warm, here, sent):
         assert client.delegate(specification(job)) == 1, "nobody serves"
 
 
+@pytest.mark.parametrize("libraries", [{"pandas"}, {"torch", "bitsandbytes"}, {"llmcompressor"}])
+def test_what_the_jobs_do_not_compute_with_is_not_imported_ahead(libraries, tmp_path):
+    found = python(["-c", PRIMED, *libraries], tmp_path)
+    assert found.returncode == 0, found.stderr
+    heavy = {"pandas", "torch", "transformers", "bitsandbytes", "llmcompressor", "seaborn"}
+    imported = heavy & set(found.stdout.split())
+    # Others may come with those that were asked for.
+    allowed = {"pandas": {"pandas"}, "torch": heavy - {"llmcompressor", "seaborn"}}
+    most = set().union(*(allowed.get(name, heavy) for name in libraries))
+    assert libraries <= imported <= most
+
+
+PRIMED = """
+import sys
+from ptq_dynamics.jobs.warm.prime import prime
+prime(sys.argv[1:])
+print(*sys.modules)
+"""
+
+
+def test_a_job_names_the_libraries_that_it_computes_with(workspace):
+    train = workspace.plan.trajectories.train("trunk")
+    assert {"torch", "transformers"} <= train.libraries, train.libraries
+    assert train.libraries.isdisjoint({"llmcompressor", "seaborn", "bitsandbytes"})
+    assert "llmcompressor" in workspace.plan.quantization.quantize("trunk", "gptq3").libraries
+    corpus = workspace.plan.corpora.corpus("main")
+    assert corpus.libraries.isdisjoint(corpus.distributions) and corpus.distributions
+
+
 def test_where_the_path_of_a_socket_is_too_long_there_is_no_warm_process(tmp_path, monkeypatch):
     folder = tmp_path / ("long" * 25)
     folder.mkdir()
     monkeypatch.setenv(client.VARIABLE, "")
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     known = list(launch._servers)
-    launch.start()
+    launch.start(LIBRARIES)
     assert launch._servers == known and os.environ[client.VARIABLE] == ""
     assert not list(folder.iterdir())
 

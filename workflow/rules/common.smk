@@ -3,6 +3,7 @@ import os
 import re
 import shlex
 import sys
+from collections import Counter
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -113,7 +114,9 @@ def prepare():
     if plan.site.config.scale.warm and not USES_CONDA:
         # It takes as long to get ready as a few jobs to import what they need.
         if len(jobs) > 2 * workflow.cores:
-            start_warm()
+            own = filter(None, (handover.job(job.params.get("job")) for job in jobs))
+            uses = Counter(chain.from_iterable(job.libraries for job in own))
+            start_warm([library for library, count in uses.items() if count > 1])
         # To keep within 100 new jobs a second, Snakemake 9.27 looks for jobs to start once a second
         # for every job that it has started so far: after 600 jobs, that is most of a core.
         workflow.scheduler.job_rate_limiter = None

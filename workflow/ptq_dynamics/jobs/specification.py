@@ -52,6 +52,12 @@ class Job:
         """Paths of all manifests that the job reads."""
         return list(chain.from_iterable(self.inputs.values()))
 
+    @property
+    def libraries(self) -> set[str]:
+        """Distributions that the job computes with."""
+        _, environment = _fingerprint(self.stage, self.modules, self.distributions)
+        return set(environment) - set(self.distributions)
+
     def spec(self) -> str:
         """The job specification: canonical JSON, with the fingerprints of code and libraries."""
         code, environment = _fingerprint(self.stage, self.modules, self.distributions)

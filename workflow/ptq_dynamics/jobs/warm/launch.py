@@ -3,6 +3,7 @@
 import os
 import sys
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 from subprocess import PIPE, Popen
 
@@ -17,8 +18,9 @@ LONGEST = 103  # bytes of a socket's path, on the strictest of systems
 _servers: list[Popen[bytes]] = []
 
 
-def start() -> None:
-    """Start a server for this process and its children; it ends when this process ends.
+def start(libraries: Collection[str]) -> None:
+    """Start a server with these libraries for this process and its children; it ends when this
+    process ends.
 
     Where there can be none, for want of a folder or with a path too long for a socket, jobs start
     by themselves.
@@ -31,7 +33,8 @@ def start() -> None:
     if len(os.fsencode(socket.with_suffix(".unheard"))) > LONGEST:
         folder.rmdir()
         return
-    command = [sys.executable, "-m", "ptq_dynamics.jobs.warm.server", str(socket)]
+    command = [sys.executable, "-m", "ptq_dynamics.jobs.warm.server"]
+    command += [str(socket), ",".join(sorted(libraries))]
     environment = {**os.environ, **ALLOCATOR, **checkout.environment()}
     # The pipe stays open until the kernel closes it with this process, whatever ends it. Jobs get
     # the signals of a terminal from those who wait for them.

@@ -1,28 +1,48 @@
-"""What the warm process does before it forks: import the big libraries and fill their caches."""
+"""What the warm process does before it forks: import big libraries and fill their caches."""
 
 import gc
 import logging
 import tempfile
+from collections.abc import Collection
+from importlib import import_module
 
-import torch
+# What jobs import of the libraries they compute with, by distribution, and which take seconds.
+MODULES = {
+    "torch": ("torch",),
+    "transformers": ("transformers",),
+    "bitsandbytes": ("bitsandbytes",),
+    "datasets": ("datasets",),
+    "llmcompressor": ("llmcompressor.modifiers.gptq", "llmcompressor.modifiers.transform.awq"),
+    "pandas": ("pandas",),
+    "seaborn": ("seaborn",),
+}
 
 
-def prime() -> None:
-    """Import what jobs import, and save and load a tiny model, whose first time is slow."""
-    from loguru import logger
+def prime(libraries: Collection[str]) -> None:
+    """Import what jobs import of these distributions, and save and load a tiny model where they
+    have models, whose first time is slow."""
+    if "llmcompressor" in libraries:
+        from loguru import logger
 
-    for package in ("llmcompressor", "compressed_tensors"):
-        logger.disable(package)
+        for package in ("llmcompressor", "compressed_tensors"):
+            logger.disable(package)
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
-    import bitsandbytes  # noqa: F401
-    import datasets  # noqa: F401
-    import llmcompressor.modifiers.gptq
-    import llmcompressor.modifiers.transform.awq  # noqa: F401
-    import pandas  # noqa: F401
-    import seaborn  # noqa: F401
+    for distribution, modules in MODULES.items():
+        if distribution in libraries:
+            for module in modules:
+                import_module(module)
+    if "torch" in libraries:
+        import_module("torch").set_num_threads(1)
+    if "transformers" in libraries:
+        _save_and_load()
+    # The garbage collector of a child would otherwise touch, and so copy, all of this memory.
+    gc.collect()
+    gc.freeze()
+
+
+def _save_and_load() -> None:
     from transformers import AutoModelForCausalLM, GPTNeoXConfig, GPTNeoXForCausalLM
 
-    torch.set_num_threads(1)
     shape = GPTNeoXConfig(
         vocab_size=8,
         hidden_size=8,
@@ -34,6 +54,3 @@ def prime() -> None:
     with tempfile.TemporaryDirectory() as folder:
         GPTNeoXForCausalLM(shape).save_pretrained(folder)
         AutoModelForCausalLM.from_pretrained(folder)
-    # The garbage collector of a child would otherwise touch, and so copy, all of this memory.
-    gc.collect()
-    gc.freeze()

@@ -1,8 +1,8 @@
 """A process that has imported the big libraries already and forks one child per job.
 
 Importing torch and transformers costs seconds, a small job less. While Snakemake runs on one
-machine, the Snakefile keeps one such process (`python -m ptq_dynamics.jobs.warm.server SOCKET`); a
-job finds it through the environment variable `PTQ_DYNAMICS_WARM`, hands over its
+machine, the Snakefile keeps one such process (`python -m ptq_dynamics.jobs.warm.server SOCKET
+LIBRARIES`); a job finds it through the environment variable `PTQ_DYNAMICS_WARM`, hands over its
 specification, environment and standard streams, and waits for the exit status. Local modules that
 compute are never imported ahead, so that a job runs the code as it stands. Where there is no such
 process (other machines, a job run by hand), jobs import what they need themselves, with the same
@@ -10,6 +10,7 @@ results.
 """
 
 import contextlib
+import importlib
 import json
 import os
 import select
@@ -17,6 +18,7 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -25,8 +27,9 @@ from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.jobs.quiet import QUIET
 
 
-def serve(address: Path) -> None:
-    """Listen at once, prime, then fork a child for every connection until stdin ends."""
+def serve(address: Path, libraries: Collection[str]) -> None:
+    """Listen at once, prime with these libraries, then fork a child for every connection until
+    stdin ends."""
     listener = socket.socket(socket.AF_UNIX)
     unheard = address.with_suffix(".unheard")
     listener.bind(str(unheard))
@@ -34,15 +37,14 @@ def serve(address: Path) -> None:
     # From here on there is a socket, and who connects to it is heard.
     unheard.rename(address)
     os.environ.update(QUIET)
-    import torch
-
     from ptq_dynamics.jobs.warm.prime import prime
 
-    # CUDA does not survive a fork, so where there is a GPU jobs start by themselves.
-    if torch.cuda.is_available():
+    # CUDA does not survive a fork, so where there is a GPU jobs that compute with it start by
+    # themselves.
+    if "torch" in libraries and importlib.import_module("torch").cuda.is_available():
         _remove(address)
         return
-    prime()
+    prime(libraries)
     fingerprint.remember()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -126,4 +128,4 @@ def _end_with_client(connection: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    serve(Path(sys.argv[1]))
+    serve(Path(sys.argv[1]), sys.argv[2].split(","))
