@@ -7,8 +7,6 @@ from dataclasses import fields
 from pathlib import Path
 
 import yaml
-from rich.console import Console
-from rich.table import Table
 
 from ptq_dynamics import config
 from ptq_dynamics.jobs import checkout
@@ -56,9 +54,7 @@ def main() -> int:
         # The reader, as `head`, has seen enough; Python would complain once more when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Problem as problem:
-        Console(stderr=True, soft_wrap=True, highlight=False).print(
-            f"error: {problem}", markup=False
-        )
+        print(f"error: {problem}", file=sys.stderr)
         return 1
     return 0
 
@@ -100,6 +96,10 @@ def _print_status(resolved: config.Config, quiet: bool) -> int:
 
 
 def _print_regime(resolved: config.Config) -> None:
+    # `make figures` asks for the status each time, and what this takes is imported only here.
+    from rich.console import Console
+    from rich.table import Table
+
     here, paper = Plan(resolved), Plan(_load({"scale": "paper"}))
     theirs = dict(regimes(paper.site, paper.trajectories))
     table = Table(
@@ -132,7 +132,6 @@ def _print_regime(resolved: config.Config) -> None:
 
 def _final_losses(results: str) -> dict[str, float]:
     """Loss of every run's last checkpoint in full precision, as far as it is measured."""
-    # `make figures` asks for the status each time, so the command imports pandas only here.
     from ptq_dynamics.measure import measurements
 
     path = Path(results) / MEASUREMENTS
