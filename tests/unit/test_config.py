@@ -755,10 +755,21 @@ def test_a_key_that_is_there_twice_is_a_problem(folder, text, words):
         ({"figures": []}, ["figures", "[]"]),
         ({"seed": -1}, ["seed is -1", "greater than or equal to 0"]),
         ({"more_seeds": "7 100"}, ["more_seeds has 100, which is seed already"]),
+        ({"more_seeds": "7,8"}, ["more_seeds is '7,8': must be whole numbers with spaces between"]),
         ({"seed": 2**70}, ["seed is 1180591620717411303424", "less than 4294967296"]),
         ({"scales": "smoke"}, ["scales: unknown key; did you mean 'scale'?"]),
     ],
-    ids=["scale", "figure", "figures", "no figure", "seed", "seed twice", "large seed", "key"],
+    ids=[
+        "scale",
+        "figure",
+        "figures",
+        "no figure",
+        "seed",
+        "seed twice",
+        "seeds",
+        "large seed",
+        "key",
+    ],
 )
 def test_a_bad_choice_is_a_problem(choice, words):
     with pytest.raises(Problem) as caught:
@@ -793,7 +804,9 @@ def test_a_file_that_is_no_text_is_a_problem(folder):
 @pytest.mark.parametrize("file", ["runs.yaml", "quantizers.yaml", "figures.yaml", SMOKE])
 def test_a_missing_file_is_a_problem(folder, file):
     (folder / file).unlink()
-    with pytest.raises(Problem, match="is missing; restore it with git checkout") as caught:
+    with pytest.raises(
+        Problem, match="is missing; run this in the checkout, or restore it with git checkout"
+    ) as caught:
         outcome(folder)
     assert f"config/{file}" in str(caught.value)
 

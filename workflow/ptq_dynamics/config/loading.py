@@ -75,7 +75,9 @@ def read_yaml(path: Path) -> Any:
         _refuse_repeated_keys(node, path)
         return None if node is None else loader.construct_document(node)
     except FileNotFoundError:
-        raise Problem(f"{path} is missing; restore it with git checkout {path}") from None
+        raise Problem(
+            f"{path} is missing; run this in the checkout, or restore it with git checkout {path}"
+        ) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise Problem(f"{path} is no YAML: {reason}") from None

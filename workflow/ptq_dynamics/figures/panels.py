@@ -71,7 +71,10 @@ def publish(
     many points it has, and the smallest difference that each panel resolves."""
     table = pd.concat(parts)
     seeds = len({run.seed for run in context.settings.runs})
-    resolved = {panel.name: resolution(table[table.panel == panel.name], seeds) for panel in panels}
+    resolved = {
+        panel.name: resolution(table[table.panel == panel.name], seeds, relative=panel.log_y)
+        for panel in panels
+    }
     found = [
         f"({panel.name})\N{NO-BREAK SPACE}{_amount(resolved[panel.name], panel)}"
         for panel in panels
@@ -88,17 +91,22 @@ def publish(
     return {"points": len(table), "resolves": resolved}
 
 
-def resolution(table: pd.DataFrame, seeds: int) -> float | None:
+def resolution(table: pd.DataFrame, seeds: int, *, relative: bool = False) -> float | None:
     """The smallest difference of two points of a panel that its bands resolve on every curve: two
     standard errors of a difference, from the largest of the curves' median bands; of means over
-    seeds where there are several. None without bands."""
-    half = ((table.high - table.low) / 2).groupby(table.curve).median().max()
+    seeds where there are several; as a share of the values where that is asked for. None without
+    bands."""
+    halves = (table.high - table.low) / 2
+    halves = halves / table.y.abs() if relative else halves
+    half = halves.groupby(table.curve).median().max()
     return None if math.isnan(half) else float(2 * math.sqrt(2) * half / math.sqrt(seeds))
 
 
 def _amount(value: float | None, panel: Panel) -> str:
     number = value or 0.0
-    text = f"{float(f'{100 * number if panel.percent_y else number:.2g}'):g}"
+    text = f"{float(f'{100 * number if panel.percent_y or panel.log_y else number:.2g}'):g}"
+    if panel.log_y:
+        return f"{text}\N{NO-BREAK SPACE}% of the value"
     unit = re.search(r"\(([^/)]+)(/\w+)?\)$", panel.y)
     return f"{text}\N{NO-BREAK SPACE}{unit[1]}" if unit else text
 
