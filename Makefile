@@ -7,8 +7,9 @@ WORKERS ?= 2
 KILLS ?= 30
 VENV := .venv
 SNAKEMAKE := $(VENV)/bin/snakemake
-STATUS = $(VENV)/bin/ptq-dynamics status --scale $(SCALE) --figures "$(FIGURES)" \
-	$(if $(SEEDS),--more-seeds "$(SEEDS)") $(if $(DEEP),--deep)
+# The code of this checkout, also where several share an environment.
+STATUS = PYTHONPATH="workflow$${PYTHONPATH:+:$$PYTHONPATH}" $(VENV)/bin/ptq-dynamics status \
+	--scale $(SCALE) --figures "$(FIGURES)" $(if $(SEEDS),--more-seeds "$(SEEDS)") $(if $(DEEP),--deep)
 INSTALLED := $(VENV)/.installed
 # Files of tests side by side; a file's tests share what they build.
 PYTEST := $(VENV)/bin/pytest -n $(WORKERS) --dist loadfile --durations 15 --durations-min 5
