@@ -53,7 +53,8 @@ def test_make_builds_in_a_folder_with_spaces_without_git_and_home(built, tmp_pat
         text=True,
         check=False,
     )
-    assert again.returncode == 0 and again.stdout.startswith("nothing to do: "), again.stdout
+    # Under another make there are lines on folders around it.
+    assert again.returncode == 0 and "nothing to do: " in again.stdout, again.stdout
     assert "Building DAG" not in again.stdout + again.stderr
 
 
