@@ -1,5 +1,6 @@
 # `make` prints what there is.
 SCALE ?= laptop
+SCALES := $(basename $(notdir $(wildcard config/scales/*.yaml)))
 FIGURES ?= all
 SEEDS ?=
 PYTHON ?= python3
@@ -63,8 +64,8 @@ chaos: $(INSTALLED)  ## 30 random kills of builds, each followed by the same com
 	@CHAOS_KILLS=$(KILLS) $(VENV)/bin/pytest tests/workflow/test_chaos.py -s
 
 clean:  ## remove everything built at SCALE
-	@test "$(filter smoke laptop gpu paper,$(firstword $(SCALE)))" = "$(SCALE)" -a -n "$(SCALE)" || \
-		{ echo "error: SCALE is '$(SCALE)': must be smoke, laptop, gpu or paper" >&2; exit 1; }
+	@test "$(filter $(SCALES),$(firstword $(SCALE)))" = "$(SCALE)" -a -n "$(SCALE)" || \
+		{ echo "error: SCALE is '$(SCALE)': must be one of $(SCALES)" >&2; exit 1; }
 	rm -rf results/$(SCALE) figures/$(SCALE)
 
 $(INSTALLED): pyproject.toml envs/main.txt

@@ -83,9 +83,9 @@ def publish(
     one = seeds == 1 and calibration_sets(context.settings) == 1
     text = footer(context)
     if found:
-        # How far another set would have moved a value is not known from one.
-        source = "the validation text" if one else ""
-        text += f"; {source} resolves differences of {', '.join(found)}".replace("  ", " ")
+        # How far another calibration set would have moved a value is not known from one.
+        verb = "the validation text resolves" if one else "resolves"
+        text += f"; {verb} differences of {', '.join(found)}"
     drawn = draw(table, panels, curves, text, columns, one_scale=one_scale)
     save(drawn, table, context.out, context.name)
     return {"points": len(table), "resolves": resolved}

@@ -7,8 +7,7 @@ from functools import cache, cached_property
 from itertools import chain, product
 from typing import TypedDict, get_args
 
-from ptq_dynamics.config import Branch, Evaluated, Figure, Query, Tails, figures
-from ptq_dynamics.config.quantizers import Calibrated
+from ptq_dynamics.config import Branch, Calibrated, Evaluated, Figure, Query, Tails, figures
 from ptq_dynamics.figures.settings import (
     ALIKE,
     PICTURES,

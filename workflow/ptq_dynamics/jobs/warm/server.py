@@ -1,4 +1,4 @@
-"""A process that has imported the big libraries already and forks one child per job.
+"""A process that has imported the big libraries of its jobs already and forks one child per job.
 
 Importing torch and transformers costs seconds, a small job less. While Snakemake runs on one
 machine, the Snakefile keeps one such process (`python -m ptq_dynamics.jobs.warm.server SOCKET
