@@ -18,10 +18,9 @@ def _words(value: Any) -> Any:
 
 def _numbers(value: Any) -> Any:
     # From the command line: more_seeds="102 103" is text, more_seeds=102 a number.
-    found = [value] if isinstance(value, int) else _words(value)
-    if isinstance(value, str) and not all(word.isdecimal() for word in found):
+    if isinstance(value, str) and not all(word.isdecimal() for word in value.split()):
         raise ValueError("must be whole numbers with spaces between")
-    return found
+    return [value] if isinstance(value, int) else _words(value)
 
 
 class Choice(Strict):
