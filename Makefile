@@ -15,6 +15,10 @@ INSTALLED := $(VENV)/.installed
 # Files of tests side by side; a file's tests share what they build.
 PYTEST := $(VENV)/bin/pytest -n $(WORKERS) --dist loadfile --durations 15 --durations-min 5
 
+# A build starts hundreds of processes, and each would compile the package anew; nor is the
+# environment compiled when it is installed.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Snakemake keeps a cache in the home directory, which may be read-only.
 ifneq ($(shell test -w "$$HOME" && echo yes),yes)
 export XDG_CACHE_HOME ?= $(CURDIR)/.snakemake/cache
@@ -73,5 +77,5 @@ $(INSTALLED): pyproject.toml envs/main.txt
 		{ echo "error: $(PYTHON) is older than 3.11; set PYTHON=python3.x" >&2; exit 1; }
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing the locked environment into $(VENV) (minutes, once)"
-	@$(VENV)/bin/pip install -q -c envs/main.txt -e '.[test]'
+	@$(VENV)/bin/pip install -q --no-compile -c envs/main.txt -e '.[test]'
 	@touch $@

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ptq_dynamics.jobs import fingerprint
-from ptq_dynamics.jobs.fingerprint import sources
+from ptq_dynamics.jobs.fingerprint import notes, sources
 from ptq_dynamics.jobs.fingerprint.reach import Node, Program
 from ptq_dynamics.problem import Problem
 
@@ -400,3 +400,55 @@ def test_every_library_is_installed_under_the_name_in_its_fingerprint():
 def test_no_class_registers_itself_where_names_do_not_lead(way):
     found = [name for name, text in sources.on_disk().items() if way in text]
     assert not found, f"{way} is called without being named, so it would be in no fingerprint"
+
+
+# What is kept for later builds
+
+
+@pytest.fixture
+def fresh(tmp_path, monkeypatch):
+    """A folder without notes; what a new process would have read of them."""
+    monkeypatch.chdir(tmp_path)
+    yield fingerprint._first_notes.cache_clear
+    fingerprint._first_notes.cache_clear()
+
+
+def test_notes_hold_the_fingerprint_of_the_same_sources(fresh, monkeypatch):
+    fresh()
+    stages = [("measure.loss", ()), ("trajectories.train", ("trajectories.optimizers.adamw",))]
+    found = [fingerprint.planned(*stage, ()) for stage in stages]
+    assert found == [fingerprint.of(Program(sources.on_disk(), sources.ENGINE), *s) for s in stages]
+    assert not notes.NOTES.exists()
+    fingerprint.note_planned()
+    fresh()
+    with monkeypatch.context() as patch:
+        patch.setattr(fingerprint, "_code", None)
+        assert [fingerprint.planned(*stage, ()) for stage in stages] == found
+    before = notes.NOTES.stat().st_mtime_ns
+    fingerprint.note_planned()
+    assert notes.NOTES.stat().st_mtime_ns == before, "written though nothing is new"
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda sources: sources | {"ptq_dynamics.stage": "def run(context):\n    return {1: 1}\n"},
+        lambda sources: sources | {"ptq_dynamics.new": ""},
+        lambda sources: {name: text for name, text in sources.items() if "other" not in name},
+    ],
+)
+def test_notes_of_other_sources_count_for_nothing(fresh, edit):
+    code = notes.Code({"": "digest"}, ["torch"])
+    kept = notes.Notes(BASE)
+    kept.add("stage", (), code)
+    kept.write()
+    assert notes.Notes(BASE).get("stage", ()) == notes.Code({"": "digest"}, ["torch"])
+    assert notes.Notes(BASE).get("stage", ("other",)) is None
+    assert notes.Notes(edit(BASE)).get("stage", ()) is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"sources": 1}', '{"code": {}}'])
+def test_damaged_notes_count_for_nothing(fresh, text):
+    notes.NOTES.parent.mkdir()
+    notes.NOTES.write_text(text)
+    assert notes.Notes(BASE).get("stage", ()) is None

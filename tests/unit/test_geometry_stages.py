@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
+from ptq_dynamics.figures.layouts import flatness
 from ptq_dynamics.figures.layouts.flatness import partial, pooled, within
 from ptq_dynamics.geometry.hessian import LossHessian
 from ptq_dynamics.measure import loss as evaluate
@@ -147,6 +148,11 @@ def test_rank_correlation_of_known_orders():
     points = np.concatenate(runs)
     assert pooled(runs).rho == pytest.approx(spearmanr(*points.T).statistic)
     assert within(runs).rho == pytest.approx(np.mean([spearmanr(*r.T).statistic for r in runs]))
+
+
+@given(st.lists(st.integers(-3, 3) | st.floats(allow_nan=False), min_size=1, max_size=40))
+def test_ranks_are_those_of_scipy(values):
+    assert (flatness._ranks(np.array(values, float)) == rankdata(values)).all(), values
 
 
 def test_runs_that_lie_apart_correlate_otherwise_than_within():

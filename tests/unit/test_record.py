@@ -120,6 +120,13 @@ def test_the_repository_is_that_of_the_code(repository, tmp_path, monkeypatch):
     assert record.git(tmp_path) is None
 
 
+def test_a_repository_without_a_commit_is_none(repository, monkeypatch):
+    monkeypatch.setattr(record, "holds_code", record.holds_code.__wrapped__)
+    git(repository, "update-ref", "-d", "HEAD")
+    assert git(repository, "ls-files"), "the code is in the index"
+    assert record.git(repository) is None
+
+
 @pytest.mark.parametrize(
     ("name", "dirty"),
     [

@@ -1,6 +1,7 @@
 """The command `ptq-dynamics`: what is not building."""
 
 import argparse
+import gc
 import os
 import sys
 from dataclasses import fields
@@ -9,7 +10,7 @@ from pathlib import Path
 import yaml
 
 from ptq_dynamics import config
-from ptq_dynamics.jobs import checkout
+from ptq_dynamics.jobs import checkout, fingerprint
 from ptq_dynamics.jobs.current import Results
 from ptq_dynamics.jobs.verified import Verifier
 from ptq_dynamics.measure.settings import MEASUREMENTS
@@ -35,6 +36,8 @@ def main() -> int:
     regime.add_argument("--scale", choices=config.SCALES, help="default: that of config.yaml")
     verbs.add_parser("schema", help="write the JSON schemas of the files under config/")
     arguments = parser.parse_args()
+    # What a verb makes lives until it ends.
+    gc.disable()
     try:
         checkout.check(Path())
         match arguments.verb:
@@ -87,6 +90,7 @@ def _print_config(resolved: config.Config) -> None:
 def _print_status(resolved: config.Config, quiet: bool) -> int:
     plan, verifier = Plan(resolved), Verifier(deep=resolved.choice.deep)
     current, due = Due(plan.site, Results(verifier)).find(plan.last())
+    fingerprint.note_planned()
     if not due:
         print(f"nothing to do: all {len(current)} results are current")
     elif not quiet:

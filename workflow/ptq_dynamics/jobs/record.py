@@ -1,7 +1,6 @@
 """Records: who, what, when and where of one result, written beside its manifest."""
 
 import datetime
-import importlib.metadata
 import json
 import os
 import platform
@@ -11,12 +10,14 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from ptq_dynamics.jobs.checkout import PACKAGE, ROOT, SOURCES
+from ptq_dynamics.jobs.fingerprint.versions import installed
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import MANIFEST, RECORD
 from ptq_dynamics.problem import Problem
@@ -25,6 +26,8 @@ VERSION = 1
 # Of x86 and ARM, the widest first, as Linux calls them.
 VECTORS = ("avx512f", "avx2", "avx", "sve", "asimd")
 CODE = (".py", ".smk", "Snakefile", ".yaml")
+# What git calls the commit of a repository without any.
+UNBORN = "(initial)"
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ def describe(
         job=job,
         inputs={str(m.path): m.digest() for group in inputs.values() for m in group},
         output={str(output.path): output.digest()},
-        packages={name: _installed(name) for name in job["environment"]},
+        packages={name: installed(name) for name in job["environment"]},
         git=git(),
         machine=machine(),
         device=device(),
@@ -136,26 +139,32 @@ def describe(
     )
 
 
-def _installed(distribution: str) -> str | None:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
 def git(root: Path = ROOT) -> Git | None:
     """State of the repository that the code lies in; None where no repository holds it.
 
     Dirty is a change of any file it holds, and code or configuration that it does not hold.
     """
+    if not holds_code(root):
+        return None
+    options = ["--porcelain=v2", "--branch", "-z", "-uall", "--no-renames"]
     try:
-        _git(root, "ls-files", "--error-unmatch", f"{SOURCES.name}/{PACKAGE}/__init__.py")
-        commit = _git(root, "rev-parse", "HEAD").strip()
-        changes = _git(root, "status", "--porcelain", "-z", "-uall", "--no-renames").split("\0")
+        lines = _git(root, "status", *options).split("\0")
     except (OSError, subprocess.CalledProcessError):
         return None
-    dirty = any(line[:2] != "??" or line.endswith(CODE) for line in changes if line)
-    return Git(commit, dirty)
+    commit = next(line.split()[-1] for line in lines if line.startswith("# branch.oid "))
+    changes = [line for line in lines if line and not line.startswith("#")]
+    dirty = any(line[0] != "?" or line.endswith(CODE) for line in changes)
+    return None if commit == UNBORN else Git(commit, dirty)
+
+
+@cache
+def holds_code(root: Path = ROOT) -> bool:
+    """Whether a repository holds the code, which may lie in a folder that another one ignores."""
+    try:
+        _git(root, "ls-files", "--error-unmatch", f"{SOURCES.name}/{PACKAGE}/__init__.py")
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    return True
 
 
 def _git(root: Path, *arguments: str) -> str:

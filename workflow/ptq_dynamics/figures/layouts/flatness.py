@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.stats import rankdata
 
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.footer import footer
@@ -153,6 +152,13 @@ def _partial(points: np.ndarray) -> float:
 
 def _spearman(x: np.ndarray, y: np.ndarray) -> float:
     """Spearman's ρ of two samples [n]: Pearson's of the ranks."""
-    one, other = (ranks - ranks.mean() for ranks in (rankdata(x), rankdata(y)))
+    one, other = (ranks - ranks.mean() for ranks in (_ranks(x), _ranks(y)))
     scale = np.sqrt((one**2).sum() * (other**2).sum())
     return float((one * other).sum() / scale) if scale else np.nan
+
+
+def _ranks(x: np.ndarray) -> np.ndarray:
+    """Ranks of a sample [n], equal values at the mean of theirs; scipy's rankdata takes four times
+    as long, and resampling asks for them tens of thousands of times."""
+    _, places, counts = np.unique(x, return_inverse=True, return_counts=True)
+    return (counts.cumsum() - (counts - 1) / 2)[places]

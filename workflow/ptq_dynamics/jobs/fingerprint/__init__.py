@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from ptq_dynamics.jobs.checkout import PACKAGE, SOURCES
 from ptq_dynamics.jobs.fingerprint import sources
+from ptq_dynamics.jobs.fingerprint.notes import Code, Notes
 from ptq_dynamics.jobs.fingerprint.reach import WHOLE, Node, Program, Reached
 from ptq_dynamics.jobs.fingerprint.versions import version, versions
 from ptq_dynamics.problem import Problem
@@ -33,18 +34,33 @@ def of(
 ) -> Fingerprint:
     """Fingerprint of a stage's job whose settings select these modules, and which reads these
     distributions beside those that its code imports."""
-    reached, roots = _reached(program, stage, tuple(modules))
+    code = _code(program, stage, tuple(modules))
+    return Fingerprint(code.digests, versions(code.libraries, distributions))
+
+
+def _code(program: Program, stage: str, modules: tuple[str, ...]) -> Code:
+    reached, roots = _reached(program, stage, modules)
     own: dict[str, list[str]] = {}
     for node in reached.nodes:
         own.setdefault(node.name, []).append(program.own(node)[:8])
     digest = program.combined(roots, reached.nodes)
-    code = {ALL: digest, **{name: " ".join(sorted(found)) for name, found in own.items()}}
-    return Fingerprint(code, versions(reached.libraries, distributions))
+    digests = {ALL: digest, **{name: " ".join(sorted(found)) for name, found in own.items()}}
+    return Code(digests, sorted(reached.libraries))
 
 
 def planned(stage: str, modules: Iterable[str], distributions: Iterable[str]) -> Fingerprint:
     """Fingerprint by the sources on disk when this process first asked."""
-    return of(_first_read(), stage, modules, distributions)
+    selected, notes = tuple(modules), _first_notes()
+    code = notes.get(stage, selected)
+    if code is None:
+        code = _code(_program(_first_sources()), stage, selected)
+        notes.add(stage, selected, code)
+    return Fingerprint(code.digests, versions(code.libraries, distributions))
+
+
+def note_planned() -> None:
+    """Keep what was planned for later builds of the same sources."""
+    _first_notes().write()
 
 
 def check(job: Mapping[str, Any]) -> None:
@@ -117,5 +133,10 @@ def _program(content: Mapping[str, str]) -> Program:
 
 
 @cache
-def _first_read() -> Program:
-    return _program(sources.on_disk())
+def _first_sources() -> Mapping[str, str]:
+    return sources.on_disk()
+
+
+@cache
+def _first_notes() -> Notes:
+    return Notes(_first_sources())

@@ -1,6 +1,7 @@
 """Installed versions of the libraries that a job computes with."""
 
 import importlib.metadata
+import re
 import sys
 from collections.abc import Iterable
 from functools import cache
@@ -24,11 +25,19 @@ def versions(libraries: Iterable[str], distributions: Iterable[str] = ()) -> dic
     return {name: version(name) for name in sorted(names | set(distributions))}
 
 
-@cache
 def version(distribution: str) -> str:
     """The installed version, or "absent"."""
+    # A build tag (+cpu, +cu130) names the same release, so results may move between machines.
+    return (installed(distribution) or "absent").split("+")[0]
+
+
+@cache
+def installed(distribution: str) -> str | None:
+    """The installed version with its build tag; None where it is absent."""
     try:
-        # A build tag (+cpu, +cu130) names the same release, so results may move between machines.
-        return importlib.metadata.version(distribution).split("+")[0]
+        found = importlib.metadata.distribution(distribution)
     except importlib.metadata.PackageNotFoundError:
-        return "absent"
+        return None
+    # The library parses all metadata, long descriptions too, for milliseconds a distribution.
+    line = re.search(r"^Version: *(.+?) *$", found.read_text("METADATA") or "", flags=re.M)
+    return line[1] if line else found.version

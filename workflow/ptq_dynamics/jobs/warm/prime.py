@@ -14,7 +14,7 @@ MODULES = {
     "datasets": ("datasets",),
     "llmcompressor": ("llmcompressor.modifiers.gptq", "llmcompressor.modifiers.transform.awq"),
     "pandas": ("pandas",),
-    "seaborn": ("seaborn",),
+    "seaborn": ("seaborn", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_pdf"),
 }
 
 

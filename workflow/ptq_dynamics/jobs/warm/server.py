@@ -22,7 +22,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ptq_dynamics.jobs import fingerprint, signals
+from ptq_dynamics.jobs import fingerprint, record, signals
 from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.jobs.quiet import QUIET
 
@@ -46,6 +46,7 @@ def serve(address: Path, libraries: Collection[str]) -> None:
         return
     prime(libraries)
     fingerprint.remember()
+    record.holds_code()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.set_blocking(sys.stdin.fileno(), False)
