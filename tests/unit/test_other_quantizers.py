@@ -22,20 +22,18 @@ from ptq_dynamics.quantize import awq, int8, nf4, storage, worker
 from ptq_dynamics.quantize.layers import gram_matrices, layer_errors, round_to_nearest
 from ptq_dynamics.quantize.method import Calibration
 from ptq_dynamics.quantize.settings import QuantizeSettings
-from ptq_dynamics.trajectories import trajectory
+from ptq_dynamics.trajectories import architectures, trajectory
+from ptq_dynamics.trajectories.settings import ModelSettings
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 pytestmark = pytest.mark.slow
 
-SHAPE = {
-    "vocabulary": 96,
-    "width": 64,
-    "layers": 2,
-    "heads": 4,
-    "feedforward": 128,
-    "context": 32,
-    "rotary_fraction": 0.25,
-}
+MODEL = ModelSettings(
+    "gpt_neox",
+    {"layers": 2, "width": 64, "heads": 4, "feedforward": 128, "rotary_fraction": 0.25},
+    context=32,
+    vocabulary=96,
+)
 GROUP = 32
 AWQ = awq.Awq(4, GROUP, symmetric=True, duo_scaling=True, grid_points=12)
 SETTINGS = {
@@ -74,7 +72,7 @@ def source(tmp_path_factory):
     """Manifest of a trajectory of one checkpoint."""
     folder = tmp_path_factory.mktemp("trajectory")
     point = trajectory.Checkpoint("step-0000001", 1, 4096, 1e-3, "constant")
-    roughen(models.create(SHAPE, seed=0)).save_pretrained(folder / point.id)
+    roughen(architectures.create(MODEL, seed=0)).save_pretrained(folder / point.id)
     path = folder / "manifest.json"
     return manifest.describe(folder, path, trajectory.facts([point], seed=100, parameters=1))
 
@@ -85,7 +83,7 @@ def corpus(tmp_path_factory):
     folder = tmp_path_factory.mktemp("corpus")
     draw = np.random.default_rng(3)
     for name in ("calibration", "validation"):
-        stream = (draw.random(64 * 32) ** 2 * SHAPE["vocabulary"]).astype("<u2")
+        stream = (draw.random(64 * 32) ** 2 * MODEL.vocabulary).astype("<u2")
         stream.tofile(folder / f"{name}.bin")
     return manifest.describe(folder, folder / "manifest.json", {splits.DTYPE: "uint16"})
 

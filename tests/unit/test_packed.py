@@ -14,18 +14,17 @@ from ptq_dynamics.packed import Grid
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.quantize.layers import round_to_nearest
 from ptq_dynamics.quantize.storage import INDEX, Packed, exact, replace
+from ptq_dynamics.trajectories import architectures
+from ptq_dynamics.trajectories.settings import ModelSettings
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-SHAPE = {
-    "vocabulary": 96,
-    "width": 64,
-    "layers": 2,
-    "heads": 4,
-    "feedforward": 128,
-    "context": 32,
-    "rotary_fraction": 0.25,
-}
+MODEL = ModelSettings(
+    "gpt_neox",
+    {"layers": 2, "width": 64, "heads": 4, "feedforward": 128, "rotary_fraction": 0.25},
+    context=32,
+    vocabulary=96,
+)
 GROUP = 32
 # Bytes of names and shapes in the files of this model.
 NAMES = 8000
@@ -34,7 +33,7 @@ NAMES = 8000
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("checkpoint")
-    models.create(SHAPE, seed=0).save_pretrained(path)
+    architectures.create(MODEL, seed=0).save_pretrained(path)
     return path
 
 

@@ -14,7 +14,7 @@ from ptq_dynamics.content import canonical
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.quantize import lock_file
 from ptq_dynamics.trajectories.schedules import Constant, Wsd
-from ptq_dynamics.trajectories.settings import OptimizerSettings, Shape
+from ptq_dynamics.trajectories.settings import ModelSettings, OptimizerSettings
 from pydantic import TypeAdapter
 from support import PROBES, ROOT, edit_yaml, figure, jobs_of, plan, tiny_config
 
@@ -93,14 +93,9 @@ def test_lawa_averages_the_last_checkpoints_every_500_steps():
 
 def test_the_model_and_its_training_are_the_papers():
     settings = train("constant-3e-3")
-    assert settings.model == Shape(
-        layers=12,
-        width=768,
-        heads=12,
-        feedforward=3072,
-        rotary_fraction=0.25,
-        context=2048,
-        vocabulary=50304,
+    shape = {"layers": 12, "width": 768, "heads": 12, "feedforward": 3072}
+    assert settings.model == ModelSettings(
+        "gpt_neox", shape | {"rotary_fraction": 0.25}, context=2048, vocabulary=50304
     )
     assert settings.context == settings.model.context
     assert settings.batch * settings.context == 524_288
@@ -238,7 +233,7 @@ def test_a_shard_is_a_checkpoint_at_scale_paper_and_a_trajectory_at_laptop():
 @pytest.mark.parametrize(("scale", "group"), [("paper", 128), ("gpu", 64), ("laptop", 32)])
 def test_group_sizes_are_the_largest_that_divide(scale, group):
     timeline = at(scale).site.timeline
-    shape = timeline.trajectory("constant-3e-3").model_shape(timeline)
+    shape = timeline.trajectory("constant-3e-3").model_shape(timeline).model
     fits = [g for g in range(1, 129) if not shape.width % g and not shape.feedforward % g]
     assert at(scale).losses.series("constant-3e-3", "gptq-4bit").group_size == max(fits) == group
     shard = next(iter(timeline.shards("constant-3e-3")))

@@ -2,16 +2,15 @@
 
 import shutil
 from contextlib import chdir
-from dataclasses import asdict
 
 import pytest
 import torch
-from ptq_dynamics import models
 from ptq_dynamics.config import SCALES, load, load_sweep
 from ptq_dynamics.plan import Plan
-from ptq_dynamics.plan.regime import Dimensionless, best_rates, parameters, regimes
+from ptq_dynamics.plan.regime import Dimensionless, best_rates, regimes
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.sweep import check, prepare
+from ptq_dynamics.trajectories import architectures
 from support import ROOT, edit_yaml, plan
 
 FAR = ["decay-lambda-0.1", "decay-lambda-0.05"]
@@ -54,12 +53,12 @@ def test_the_papers_numbers_are_those_of_its_recipes():
 @pytest.mark.parametrize("scale", SCALES)
 def test_parameters_are_those_of_the_model(scale):
     made = plan(scale)
-    shape = asdict(made.trajectories.train("constant-3e-3").settings.model)
+    settings = made.trajectories.train("constant-3e-3").settings.model
     with torch.device("meta"):
-        model = models.create(shape, 0)
+        model = architectures.create(settings, 0)
     main = made.site.config.scale.models["main"]
     count = sum(each.numel() for each in model.parameters())
-    assert parameters(main, shape["vocabulary"]) == count
+    assert main.parameters(settings.vocabulary) == count
 
 
 def test_factors_of_one_change_nothing():

@@ -1,7 +1,6 @@
-"""Models: fresh ones of the paper's architecture, and saved ones from a checkpoint folder."""
+"""Models saved in checkpoint folders."""
 
 import logging
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,6 @@ from transformers import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
     AutoConfig,
     AutoModelForCausalLM,
-    GPTNeoXConfig,
-    GPTNeoXForCausalLM,
     PreTrainedModel,
 )
 
@@ -33,33 +30,6 @@ def device() -> torch.device:
 def place(model: nn.Module) -> None:
     """Move a model to `device()`."""
     nn.Module.to(model, device())
-
-
-def create(shape: Mapping[str, Any], seed: int) -> GPTNeoXForCausalLM:
-    """A freshly initialised GPT-NeoX in float32 (section 4: untied, parallel residual)."""
-    torch.manual_seed(seed)
-    return GPTNeoXForCausalLM(
-        GPTNeoXConfig(
-            vocab_size=shape["vocabulary"],
-            hidden_size=shape["width"],
-            num_hidden_layers=shape["layers"],
-            num_attention_heads=shape["heads"],
-            intermediate_size=shape["feedforward"],
-            max_position_embeddings=shape["context"],
-            rope_parameters={
-                "rope_type": "default",
-                "rope_theta": 10000.0,
-                "partial_rotary_factor": shape["rotary_fraction"],
-            },
-            tie_word_embeddings=False,
-            use_parallel_residual=True,
-            attention_dropout=0.0,
-            hidden_dropout=0.0,
-            use_cache=False,
-            bos_token_id=0,
-            eos_token_id=0,
-        )
-    )
 
 
 def load(folder: Path, dtype: torch.dtype | None = None, **options: Any) -> PreTrainedModel:

@@ -25,7 +25,7 @@ from ptq_dynamics.jobs.paths import MANIFEST
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.settings import MEASUREMENTS
 from ptq_dynamics.plan import Plan
-from ptq_dynamics.plan.regime import parameters, regimes
+from ptq_dynamics.plan.regime import regimes
 from ptq_dynamics.problem import Problem
 
 FOLDER = Path("results/sweep")
@@ -145,7 +145,7 @@ def summary(folder: Path, sweep: config.Sweep) -> dict[str, Any]:
         "vocabulary": vocabulary,
         "peak_lr": f"{scale.regime.peak_lr:g}",
         "weight_decay": f"{scale.regime.weight_decay:g}",
-        "parameters": parameters(main, vocabulary),
+        "parameters": main.parameters(vocabulary),
         "e_folds": f"{found.e_folds:.3g}",
         "tokens_per_parameter": f"{found.tokens_per_parameter:.3g}",
         "epochs": f"{found.epochs:.3g}",

@@ -9,10 +9,11 @@ from ptq_dynamics.config.fields import SCALES
 from ptq_dynamics.config.figures import Figure, Landscapes, Losses, Pca, Windows
 from ptq_dynamics.config.kinds import Point, Trajectory, require, tokenized
 from ptq_dynamics.config.loading import Config, load, load_sweep, read_yaml
+from ptq_dynamics.config.models import ModelShape
 from ptq_dynamics.config.quantizers import Calibrated
 from ptq_dynamics.config.queries import Evaluated, Query, Sweep
 from ptq_dynamics.config.runs import Branch, Run, Runs, Whole
-from ptq_dynamics.config.scale import DatasetsCorpus, EmbeddedCorpus, ModelShape
+from ptq_dynamics.config.scale import DatasetsCorpus, EmbeddedCorpus
 from ptq_dynamics.config.schemas import schemas
 
 __all__ = [

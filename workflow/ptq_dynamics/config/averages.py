@@ -155,7 +155,8 @@ class Line(Trajectory):
     def check(self, place: str, timeline: Timeline) -> None:
         """Both ends have one shape of model, and one tokenizer."""
         start, end = (timeline.trajectory(n).model_shape(timeline) for n in (self.start, self.end))
-        if start.weights != end.weights or tokenized(start, timeline) != tokenized(end, timeline):
+        alike = start.model.weights == end.model.weights
+        if not alike or tokenized(start, timeline) != tokenized(end, timeline):
             raise Problem(
                 f"{place} goes from {self.start} to {self.end}, whose models have other shapes or "
                 "tokenizers; take two of one model"

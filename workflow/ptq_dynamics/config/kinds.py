@@ -12,7 +12,8 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
 from pydantic import Field
 
 from ptq_dynamics.config.fields import Rate, Share, Strict, keys_of
-from ptq_dynamics.config.scale import ModelShape, Scale, TrainedShape
+from ptq_dynamics.config.models import ModelShape
+from ptq_dynamics.config.scale import Scale, TrainedShape
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories.optimizers import kinds
 
@@ -65,7 +66,7 @@ def require(place: str, kind: str, names: Iterable[str], known: Iterable[str]) -
             raise Problem(f"{place} names no known {kind}: {name!r} (known: {', '.join(known)})")
 
 
-def tokenized(shape: ModelShape, timeline: Timeline) -> tuple[object, ...]:
+def tokenized(shape: ModelShape | TrainedShape, timeline: Timeline) -> tuple[object, ...]:
     """What two models have alike whose tokens mean the same."""
     return timeline.scale.corpora[shape.corpus].tokenized
 

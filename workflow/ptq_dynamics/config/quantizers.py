@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field
 
 from ptq_dynamics.config.fields import Count, Rate, Strict
+from ptq_dynamics.config.models import ModelShape
 
 
 class Kind(Strict):
@@ -29,6 +30,10 @@ class Kind(Strict):
 
     def misfit(self, widths: Collection[int]) -> str | None:
         """What is wrong with it for such a model, or None."""
+        return None
+
+    def refuses(self, model: ModelShape) -> str | None:
+        """Why it cannot quantize such a model, or None."""
         return None
 
     @property
@@ -149,6 +154,12 @@ class Awq(Calibrated, Grouped):
     symmetric: bool
     duo_scaling: bool
     grid_points: Annotated[int, Field(ge=4)]
+
+    def refuses(self, model: ModelShape) -> str | None:
+        """Where the norm before a layer cannot take up the layer's scales."""
+        if model.scaled_norms_first:
+            return None
+        return f"{model.architecture} has no weights in norms before its layers to take up scales"
 
 
 class Int8(Kind):

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -186,8 +187,8 @@ class Branch(Run):
     def model_shape(self, timeline: Timeline) -> TrainedShape:
         """Its trunk's, with what the phase has of its own."""
         own = {"corpus": self.corpus, "batch": self.batch, "context": self.context}
-        changes = {name: value for name, value in own.items() if value is not None}
-        return self.whole(timeline).model_shape(timeline).model_copy(update=changes)
+        changes: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
+        return replace(self.whole(timeline).model_shape(timeline), **changes)
 
     def has_own_data(self) -> bool:
         """Whether the phase begins its data anew."""

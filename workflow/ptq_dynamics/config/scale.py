@@ -1,48 +1,26 @@
 """Types of config/scales/SCALE.yaml: the numbers of one scale."""
 
 import re
+from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from ptq_dynamics.config.fields import Context, Count, Rate, Share, Strict
+from ptq_dynamics.config.fields import Count, Rate, Share, Strict
+from ptq_dynamics.config.models import AnyModel, ModelShape
 from ptq_dynamics.config.names import Named
 
 
-class ModelShape(Strict):
-    """A GPT-NeoX and the corpus it reads; `context` in tokens, `micro_batch`, of which a batch is
-    made, in sequences."""
+@dataclass(frozen=True)
+class TrainedShape:
+    """A model with the text of a phase: `batch` and `micro_batch` in sequences of `context`
+    tokens."""
 
-    layers: Count
-    width: Count
-    heads: Count
-    feedforward: Count
-    rotary_fraction: Annotated[float, Field(gt=0, le=1)]
-    context: Context
-    micro_batch: Count | None = None
-    corpus: str = "main"
-
-    @property
-    def widths(self) -> tuple[int, int]:
-        """Input widths of its quantized layers."""
-        return self.width, self.feedforward
-
-    @property
-    def weights(self) -> tuple[object, ...]:
-        """What two models with one tokenizer have alike whose weights can be averaged."""
-        return self.layers, self.width, self.heads, self.feedforward, self.rotary_fraction
-
-    @model_validator(mode="after")
-    def _divides(self) -> "ModelShape":
-        if self.width % self.heads:
-            raise ValueError(f"heads {self.heads} does not divide width {self.width}")
-        return self
-
-
-class TrainedShape(ModelShape):
-    """A model with the text of a phase: `batch` in sequences of `context` tokens."""
-
-    batch: Count
+    model: ModelShape
+    corpus: str
+    context: int
+    micro_batch: int | None
+    batch: int
 
 
 class Regime(Strict):
@@ -273,7 +251,7 @@ class Scale(Strict):
     description: str
     budget: Count
     regime: Regime
-    models: Named[ModelShape]
+    models: Named[AnyModel]
     precision: Literal["float32", "bfloat16"]
     compile: bool
     corpora: Named[Corpus]
@@ -302,7 +280,9 @@ class Scale(Strict):
 
     def trained(self, model: str) -> TrainedShape:
         """A model as runs from fresh weights train it."""
-        return TrainedShape(**self.models[model].model_dump(), batch=self.regime.batch)
+        shape = self.models[model]
+        reading = shape.corpus, shape.context, shape.micro_batch
+        return TrainedShape(shape, *reading, self.regime.batch)
 
     @property
     def amounts(self) -> dict[str, Amount]:

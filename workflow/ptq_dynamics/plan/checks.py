@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, product
 
 from ptq_dynamics.config import Config, Runs, Whole, require
 from ptq_dynamics.plan.shown import check_figures
@@ -34,7 +34,7 @@ def check(timeline: Timeline) -> None:
         for name, trajectory in trajectories.items():
             with _place(runs, key, name) as place:
                 trajectory.check(place, timeline)
-    _check_quantizers(config)
+    _check_quantizers(timeline)
     _check_amounts(timeline)
     check_figures(timeline)
 
@@ -106,7 +106,7 @@ def _check_names(config: Config) -> None:
 def _check_amounts(timeline: Timeline) -> None:
     config, scale = timeline.config, timeline.scale
     file = f"config/scales/{config.choice.scale}.yaml"
-    shapes = {f"model {name!r}": shape for name, shape in scale.models.items()}
+    shapes = {f"model {name!r}": scale.trained(name) for name in scale.models}
     for name, run in config.runs.runs.items():
         shapes.setdefault(f"run {name!r}", run.model_shape(timeline))
     named = {name for figure in config.figures.values() for name in figure.quantizers}
@@ -137,7 +137,8 @@ def _check_amounts(timeline: Timeline) -> None:
                 )
 
 
-def _check_quantizers(config: Config) -> None:
+def _check_quantizers(timeline: Timeline) -> None:
+    config = timeline.config
     for name, quantizer in config.quantizers.items():
         for model, shape in config.scale.models.items():
             wrong = quantizer.misfit(shape.widths)
@@ -145,4 +146,21 @@ def _check_quantizers(config: Config) -> None:
                 raise Problem(
                     f"config/quantizers.yaml: {name}.{wrong} (model {model!r} at "
                     f"{config.scale.description})"
+                )
+    shown = [
+        (f"config/figures.yaml: {name}.quantizers", figure.trajectories, figure.quantizers)
+        for name, figure in config.figures.items()
+    ]
+    backends = config.backends
+    named = tuple(chain.from_iterable(backends.groups))
+    shown.append(("config/backends.yaml: groups", [backends.trajectory], named))
+    for place, trajectories, quantizers in shown:
+        for trajectory, name in product(trajectories, quantizers):
+            used = config.scale.quantizers.get(name, name)
+            trained = timeline.trajectory(trajectory).model_shape(timeline)
+            wrong = config.quantizers[used].refuses(trained.model)
+            if wrong is not None:
+                raise Problem(
+                    f"{place} has {name}, which cannot quantize {trajectory}: {wrong}; take "
+                    "another quantizer or other trajectories"
                 )

@@ -36,7 +36,6 @@ from ptq_dynamics.measure.settings import (
 )
 from ptq_dynamics.plan.geometry import Geometry
 from ptq_dynamics.plan.losses import Losses
-from ptq_dynamics.plan.regime import parameters
 from ptq_dynamics.plan.site import Site
 from ptq_dynamics.plan.trajectories import Trajectories
 
@@ -110,7 +109,8 @@ class Figures:
         run = self._timeline.run(members[0]).whole(self._timeline)
         if size := SIZE.fullmatch(in_group(label)[0]):
             shape = run.model_shape(self._timeline)
-            count = parameters(shape, self._site.config.scale.corpora[shape.corpus].vocabulary)
+            corpus = self._site.config.scale.corpora[shape.corpus]
+            count = shape.model.parameters(corpus.vocabulary)
             if not math.isclose(count, float(size[1]) * UNITS[size[2]], rel_tol=0.05):
                 label = f"{rounded(count)} {ALIKE} {label}"
         theirs = run.optimizer or self._timeline.defaults.optimizer

@@ -58,7 +58,7 @@ class Quantization:
     def kind(self, quantizer: str, trajectory: str) -> Kind:
         """A quantizer as it is for a trajectory's model."""
         timeline = self._site.timeline
-        widths = timeline.trajectory(trajectory).model_shape(timeline).widths
+        widths = timeline.trajectory(trajectory).model_shape(timeline).model.widths
         return self._site.config.quantizers[quantizer].resolved(widths)
 
 

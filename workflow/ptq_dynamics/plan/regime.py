@@ -8,7 +8,7 @@ much text there is for a parameter, and how much of it a step sees.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 
-from ptq_dynamics.config import ModelShape, Run
+from ptq_dynamics.config import Run
 from ptq_dynamics.plan.site import Site
 from ptq_dynamics.plan.trajectories import Trajectories
 from ptq_dynamics.trajectories.schedules import Constant, Wsd, learning_rate
@@ -87,7 +87,7 @@ def _regime(site: Site, trajectories: Trajectories, run: Run) -> Dimensionless:
         timescale=1 / (taken * steps) if taken else None,
         warmup=schedule.warmup / steps,
         cooldown=decaying / steps,
-        tokens_per_parameter=tokens / parameters(shape, corpus.vocabulary),
+        tokens_per_parameter=tokens / shape.model.parameters(corpus.vocabulary),
         epochs=tokens / corpus.train,
         batch=phase.batch * phase.context / tokens,
     )
@@ -105,12 +105,3 @@ def best_rates(site: Site, trajectories: Trajectories, losses: Mapping[str, floa
             peak = trajectories.schedule(run).peak
             groups.setdefault(alike, []).append((losses[name], peak, name))
     return [sorted(group) for group in groups.values() if len(group) > 1]
-
-
-def parameters(shape: ModelShape, vocabulary: int) -> int:
-    """Parameters of a GPT-NeoX with untied embeddings and biases."""
-    width, inner = shape.width, shape.feedforward
-    attention = 4 * width * width + 4 * width
-    feedforward = 2 * width * inner + inner + width
-    norms = 4 * width
-    return shape.layers * (attention + feedforward + norms) + 2 * width + 2 * vocabulary * width

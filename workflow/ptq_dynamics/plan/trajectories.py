@@ -17,7 +17,7 @@ from ptq_dynamics.trajectories.average_settings import (
     TailsSettings,
 )
 from ptq_dynamics.trajectories.optimizers.kinds import Optimizer
-from ptq_dynamics.trajectories.settings import OptimizerSettings, Shape, TrainSettings
+from ptq_dynamics.trajectories.settings import ModelSettings, OptimizerSettings, TrainSettings
 
 
 class Trajectories:
@@ -55,14 +55,8 @@ class Trajectories:
         if isinstance(run, Branch):
             inputs["trunk"] = [self.train(run.trunk, site.seed(name, seed)).manifest]
         settings = TrainSettings(
-            model=Shape(
-                layers=model.layers,
-                width=model.width,
-                heads=model.heads,
-                feedforward=model.feedforward,
-                rotary_fraction=model.rotary_fraction,
-                context=model.context,
-                vocabulary=corpus.vocabulary,
+            model=ModelSettings(
+                model.model.module, model.model.settings, model.context, corpus.vocabulary
             ),
             batch=phase.batch,
             micro_batch=phase.micro_batch,
@@ -88,7 +82,10 @@ class Trajectories:
                 site.place("train", name, seed),
                 inputs,
                 settings,
-                modules=(f"trajectories.optimizers.{optimizer.module}",),
+                modules=(
+                    f"trajectories.architectures.{model.model.module}",
+                    f"trajectories.optimizers.{optimizer.module}",
+                ),
             )
         )
 

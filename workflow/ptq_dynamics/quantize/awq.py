@@ -38,6 +38,12 @@ MAPPINGS = {
         AWQMapping("re:.*input_layernorm$", ["re:.*attention.query_key_value$"]),
         AWQMapping("re:.*post_attention_layernorm$", ["re:.*mlp.dense_h_to_4h$"]),
     ],
+    # Nothing takes up scales of what comes after its xIELU.
+    "apertus": [
+        AWQMapping("re:.*attention_layernorm$", [f"re:.*{part}_proj$" for part in "qkv"]),
+        AWQMapping("re:.*v_proj$", ["re:.*o_proj$"]),
+        AWQMapping("re:.*feedforward_layernorm$", ["re:.*up_proj$"]),
+    ],
 }
 
 

@@ -11,14 +11,12 @@ TRAINING = ("gradient_norm", "weight_norm")
 
 
 @dataclass(frozen=True)
-class Shape:
-    """A GPT-NeoX; `context` in tokens is the longest that it takes."""
+class ModelSettings:
+    """A model: the module in architectures/ that describes it, and what that is set to, the fields
+    of its dataclass `Settings`; `context` in tokens is the longest that it takes."""
 
-    layers: int
-    width: int
-    heads: int
-    feedforward: int
-    rotary_fraction: float
+    architecture: str
+    shape: Mapping[str, Any]
     context: int
     vocabulary: int
 
@@ -41,7 +39,7 @@ class TrainSettings:
     `data_first` is the step at which this data begins; `clip` is the largest gradient norm.
     """
 
-    model: Shape
+    model: ModelSettings
     batch: int
     micro_batch: int | None
     context: int

@@ -27,7 +27,7 @@ from ptq_dynamics.content import write_atomically
 from ptq_dynamics.corpus.tokens import TrainingData
 from ptq_dynamics.jobs.context import Context, Progress
 from ptq_dynamics.problem import Problem
-from ptq_dynamics.trajectories import schedules, trajectory
+from ptq_dynamics.trajectories import architectures, schedules, trajectory
 from ptq_dynamics.trajectories.optimizers.state import load_state_tensors, state_tensors
 from ptq_dynamics.trajectories.settings import TRAINING, TrainSettings
 from ptq_dynamics.trajectories.trajectory import CURVE, Checkpoint, step_id
@@ -91,7 +91,7 @@ class Trainer:
         self.step = settings.first
         self.tokens_per_step = settings.batch * settings.context
         self._device = models.device()
-        self.model = models.create(asdict(settings.model), settings.seed).train()
+        self.model = architectures.create(settings.model, settings.seed).train()
         models.place(self.model)
         self._forward: nn.Module = self.model
         if settings.compile:
@@ -229,7 +229,10 @@ class Trainer:
         partial.replace(path)
 
     def _weights(self) -> dict[str, Tensor]:
-        return {name: value.contiguous() for name, value in self.model.state_dict().items()}
+        """All weights, each once: a tied head is the embedding."""
+        every = self.model.state_dict()
+        first = {value.data_ptr(): name for name, value in reversed(every.items())}
+        return {name: every[name].contiguous() for name in every if name in first.values()}
 
     def load(self, path: Path) -> None:
         """Take up the state that `save` wrote; `Problem` when the file is damaged."""
@@ -242,7 +245,9 @@ class Trainer:
                     groups[group][rest] = file.get_tensor(name)
         except (SafetensorError, OSError) as error:
             raise Problem(f"{path} is no readable training state ({error}); remove it") from error
-        self.model.load_state_dict(groups["model"])
+        if groups["model"].keys() != self._weights().keys():
+            raise Problem(f"{path} is the training state of another model; remove it")
+        self.model.load_state_dict(groups["model"], strict=False)
         load_state_tensors(self._optimizer, groups["optimizer"])
 
 

@@ -1,0 +1,233 @@
+"""Every architecture: transformers' own class, trained, quantized, measured and averaged."""
+
+import shutil
+
+import pandas as pd
+import pytest
+import torch
+import yaml
+from ptq_dynamics import models
+from ptq_dynamics.corpus import tokens
+from ptq_dynamics.measure.loss import block_losses
+from ptq_dynamics.measure.settings import LAYERS, VALUES
+from ptq_dynamics.packed import grids
+from ptq_dynamics.problem import Problem
+from ptq_dynamics.quantize import gptq
+from ptq_dynamics.quantize.method import Calibration
+from ptq_dynamics.trajectories import architectures
+from ptq_dynamics.trajectories.trajectory import Trajectory
+from reference import compare
+from support import QUANTIZERS, ROOT, Workspace, edit_yaml, plan, tiny_config
+from transformers import AutoModelForCausalLM
+
+pytestmark = pytest.mark.slow
+
+# Proportions of the real ones: heads that share keys and values, tied or untied heads.
+SIZE = {"layers": 2, "width": 64, "heads": 4, "context": 16, "rotary_base": 10000.0}
+MODELS = {
+    "llama": {"feedforward": 176, "key_value_heads": 4, "tied": False},
+    "smollm3": {"feedforward": 336, "key_value_heads": 1, "tied": True, "no_rotary_every": 2},
+    "olmo": {"feedforward": 256, "key_value_heads": 4, "tied": True},
+    "olmo2": {"feedforward": 336, "key_value_heads": 1, "tied": False},
+    "apertus": {"feedforward": 336, "key_value_heads": 1, "tied": False},
+}
+SHAPES = {name: {"architecture": name, **SIZE, **own} for name, own in MODELS.items()}
+CLASSES = {"llama": "Llama", "smollm3": "SmolLM3", "olmo": "Olmo", "olmo2": "Olmo2"}
+CLASSES |= {"apertus": "Apertus"}
+AWQ = {"method": "awq", "bits": 4, "symmetric": True, "duo_scaling": True, "grid_points": 8}
+METHODS = {
+    "gptq3": QUANTIZERS["gptq3"],
+    "rtn4": {**QUANTIZERS["rtn3"], "bits": 4},
+    "awq4": {**AWQ, "group_size": {"at_most": 16}},
+    "eight": {"method": "int8", "bits": 8, "threshold": 6.0},
+    "nf": {"method": "nf4", "bits": 4, "block_size": 32, "double_quantization": False},
+}
+TAKES = [(name, method) for name in MODELS for method in METHODS]
+TAKES = [(n, m) for n, m in TAKES if m != "awq4" or n not in ("olmo", "olmo2")]
+
+
+def config_of(folder):
+    """The tiny configuration with a run of every architecture, and an average of its end."""
+    config = tiny_config(folder)
+    run = {"schedule": "constant", "peak_lr": 1e-2, "length": "12/190", "warmup": "3/190"}
+    run |= {"checkpoint_every": "2/190", "state_every": "6/190"}
+    runs = {f"a-{name}": {**run, "model": name} for name in MODELS}
+    means = {
+        f"mean-{name}": {"trajectory": f"a-{name}", "every": "2/190", "window": 3}
+        for name in MODELS
+    }
+    edit_yaml(config / "scales/smoke.yaml", lambda found: found["models"].update(SHAPES))
+    edit_yaml(config / "runs.yaml", lambda found: found["runs"].update(runs))
+    edit_yaml(config / "runs.yaml", lambda found: found["averages"].update(means))
+    edit_yaml(config / "quantizers.yaml", lambda found: found.update(METHODS))
+    return config
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory, workspace):
+    """A workspace of its own, on the corpus that all share."""
+    folder = tmp_path_factory.mktemp("architectures")
+    made = Workspace(folder, plan("smoke", config_of(folder)))
+    shutil.copytree(workspace.folder / "results", folder / "results")
+    return made
+
+
+@pytest.fixture(scope="module")
+def trained(built):
+    """Manifests of the runs by architecture."""
+    train = built.plan.trajectories.train
+    return {name: built.make(train(f"a-{name}")) for name in MODELS}
+
+
+@pytest.fixture(scope="module")
+def last(trained):
+    """Folders of the runs' last checkpoints."""
+    found = {name: Trajectory([result]) for name, result in trained.items()}
+    return {name: each.folder(each.checkpoints[-1]) for name, each in found.items()}
+
+
+@pytest.fixture(scope="module")
+def corpus(built):
+    return built.manifest(built.plan.corpora.corpus("main"))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_fresh_model_is_of_transformers_own_class_and_as_large_as_planned(built, name):
+    shape = built.plan.site.config.scale.models[name]
+    settings = built.plan.trajectories.train(f"a-{name}").settings.model
+    model = architectures.create(settings, seed=3)
+    assert type(model).__name__ == f"{CLASSES[name]}ForCausalLM"
+    assert model.config.num_key_value_heads == shape.key_value_heads
+    assert {layer.in_features for layer in models.linear_layers(model).values()} == {*shape.widths}
+    assert (model.lm_head.weight is model.get_input_embeddings().weight) == shape.tied
+    assert sum(each.numel() for each in model.parameters()) == shape.parameters(300)
+    again, other = (architectures.create(settings, seed=seed) for seed in (3, 4))
+    for key, value in model.state_dict().items():
+        assert torch.equal(value, again.state_dict()[key]), key
+    assert any(not torch.equal(v, other.state_dict()[k]) for k, v in model.state_dict().items())
+
+
+def test_each_has_what_tells_it_apart(built):
+    made = {}
+    for name in MODELS:
+        settings = built.plan.trajectories.train(f"a-{name}").settings.model
+        made[name] = architectures.create(settings, seed=0)
+    named = {name: [key for key, _ in model.named_parameters()] for name, model in made.items()}
+    assert made["smollm3"].config.no_rope_layers == [1, 0]
+    assert not any("norm" in key for key in named["olmo"])
+    for name in ("olmo2", "apertus"):
+        assert any("q_norm" in key for key in named[name]), name
+    assert any("post_feedforward_layernorm" in key for key in named["olmo2"])
+    assert not any("input_layernorm" in key for key in named["olmo2"])
+    assert any("alpha_p" in key for key in named["apertus"])
+    assert not any("gate_proj" in key for key in named["apertus"])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_training_lowers_the_loss_and_checkpoints_are_whole(trained, last, corpus, name):
+    curve = pd.read_csv(trained[name].file("curve.csv"))
+    assert curve.loss.iloc[-1] < curve.loss.iloc[0] - 0.1
+    blocks = tokens.blocks(corpus, "validation", 16, 16)
+    ours = block_losses(models.load(last[name]), blocks, 16)
+    theirs = AutoModelForCausalLM.from_pretrained(last[name]).eval()
+    with torch.no_grad():
+        expected = theirs(blocks, labels=blocks).loss
+    assert ours.mean() == pytest.approx(float(expected), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_gptq_gives_the_codes_of_the_reference(last, corpus, name):
+    calibration = Calibration(tokens.blocks(corpus, "calibration", 16, 32), 8)
+    settings = gptq.Gptq(3, 16, True, "static", 0.05, 128)
+    weights = gptq.quantize(last[name], calibration, settings).weights
+    differ = compare(last[name], calibration, weights, 3, 16)
+    assert len(differ) == (12 if name == "apertus" else 14)
+    assert set(differ.values()) == {0.0}, differ
+
+
+@pytest.mark.parametrize(("name", "method"), TAKES)
+def test_every_method_quantizes_and_what_it_saves_is_measured(built, trained, name, method):
+    made = built.plan
+    result = built.make(made.quantization.quantize(f"a-{name}", method))
+    trajectory = Trajectory([result])
+    folder = trajectory.folder(trajectory.checkpoints[-1])
+    layers = pd.read_csv(result.file(LAYERS)).groupby("layer").mean(numeric_only=True)
+    assert len(layers) == (12 if name == "apertus" else 14)
+    assert layers.output_relative.between(0, 0.2).all(), layers.output_relative
+    # Packed, so that the file is a fraction of what it was.
+    assert method in ("eight", "nf") or len(grids(folder)) == len(layers)
+    losses = [
+        built.make(made.losses.evaluate(f"a-{name}", quantizer)).file("losses.safetensors")
+        for quantizer in ("fp", method)
+    ]
+    assert all(path.stat().st_size for path in losses)
+
+
+@pytest.mark.parametrize("name", ["llama", "smollm3", "apertus"])
+def test_awq_is_no_worse_than_rounding(built, trained, name):
+    tables = [
+        pd.read_csv(built.make(built.plan.quantization.quantize(f"a-{name}", each)).file(LAYERS))
+        for each in ("awq4", "rtn4")
+    ]
+    ours, rounded = (table.output_relative.mean() for table in tables)
+    assert ours <= rounded, (ours, rounded)
+
+
+@pytest.mark.parametrize("name", ["olmo", "olmo2"])
+def test_awq_of_a_model_that_has_no_norm_to_scale_is_one_line(tmp_path, name):
+    config = config_of(tmp_path)
+    figure = yaml.safe_load((ROOT / "config/figures.yaml").read_text())["fig10"]
+    figure |= {"curves": {"One": [f"a-{name}"]}, "quantizers": ["awq4"]}
+    edit_yaml(config / "figures.yaml", lambda found: found.update({"one": figure}))
+    with pytest.raises(Problem) as caught:
+        plan("smoke", config)
+    assert str(caught.value) == (
+        f"config/figures.yaml: one.quantizers has awq4, which cannot quantize a-{name}: {name} has "
+        "no weights in norms before its layers to take up scales; take another quantizer or other "
+        "trajectories"
+    )
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_curvature_is_measured(built, trained, name):
+    found = built.make(built.plan.geometry.curvature(f"a-{name}", "sharpness"))
+    table = pd.read_csv(found.file(VALUES))
+    assert (table[table.metric == "sharpness"].value > 0).all()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_an_average_is_the_mean_of_weights(built, trained, name):
+    mean = Trajectory([built.make(built.plan.trajectories.average(f"mean-{name}"))])
+    run = Trajectory([trained[name]])
+    folder = mean.folder(mean.checkpoints[-1])
+    parts = [models.dequantized(run.folder(each)) for each in run.checkpoints[-3:]]
+    for key, value in models.dequantized(folder).items():
+        expected = sum(part[key].double() for part in parts) / 3
+        assert torch.allclose(value.double(), expected, atol=1e-7), key
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"architecture": "lama"}, "architecture is 'lama': must be one of 'gpt-neox', 'llama',"),
+        ({"key_value_heads": 3}, "key_value_heads 3 does not divide heads 4"),
+        ({"rotary_fraction": 0.5}, "rotary_fraction: unknown key"),
+        ({"heads": 5}, "heads 5 does not divide width 64"),
+    ],
+)
+def test_a_model_that_there_cannot_be_is_one_line(tmp_path, change, expected):
+    config = config_of(tmp_path)
+    edit_yaml(config / "scales/smoke.yaml", lambda found: found["models"]["llama"].update(change))
+    with pytest.raises(Problem) as caught:
+        plan("smoke", config)
+    assert f"models.llama{'.' if 'is' in expected or ':' in expected else ': '}{expected}" in str(
+        caught.value
+    )
+
+
+def test_models_of_other_architectures_are_not_averaged_together(tmp_path):
+    config = config_of(tmp_path)
+    line = {"start": "a-llama", "end": "a-olmo", "points": 3}
+    edit_yaml(config / "runs.yaml", lambda found: found["averages"].update({"line": line}))
+    with pytest.raises(Problem, match=r"averages\.line"):
+        plan("smoke", config)

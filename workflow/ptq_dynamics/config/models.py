@@ -1,0 +1,180 @@
+"""Models of a scale, one class an architecture, which answers what the planner asks.
+
+`architecture` names the module in trajectories/architectures/ that makes a fresh one. What the
+planner asks is what quantizers and averages need to know of it, and how large it is.
+"""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from ptq_dynamics.config.fields import Context, Count, Rate, Strict
+
+# What a model reads and how, beside what it is.
+READING = ("architecture", "context", "micro_batch", "corpus")
+
+
+class ModelShape(Strict):
+    """A model and the corpus it reads; `context` in tokens, `micro_batch`, of which a batch is
+    made, in sequences."""
+
+    module: ClassVar[str]
+    # Whether norms before attention and feedforward layer have weights, which could be scaled.
+    scaled_norms_first: ClassVar[bool] = True
+
+    architecture: str
+    layers: Count
+    width: Count
+    heads: Count
+    feedforward: Count
+    context: Context
+    micro_batch: Count | None = None
+    corpus: str = "main"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What its architecture is set to."""
+        return self.model_dump(exclude={*READING})
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Input widths of its quantized layers."""
+        return self.width, self.feedforward
+
+    @property
+    def weights(self) -> tuple[object, ...]:
+        """What two models with one tokenizer have alike whose weights can be averaged."""
+        return self.architecture, *self.settings.items()
+
+    def parameters(self, vocabulary: int) -> int:
+        """How many weights and biases it has."""
+        raise NotImplementedError
+
+    @model_validator(mode="after")
+    def _divides(self) -> "ModelShape":
+        if self.width % self.heads:
+            raise ValueError(f"heads {self.heads} does not divide width {self.width}")
+        return self
+
+
+class GptNeoX(ModelShape):
+    """GPT-NeoX, untied and with biases."""
+
+    module: ClassVar[str] = "gpt_neox"
+
+    architecture: Literal["gpt-neox"]
+    rotary_fraction: Annotated[float, Field(gt=0, le=1)]
+
+    def parameters(self, vocabulary: int) -> int:
+        """Those of layers, norms, embedding and head."""
+        width, inner = self.width, self.feedforward
+        attention = 4 * width * width + 4 * width
+        feedforward = 2 * width * inner + inner + width
+        norms = 4 * width
+        return self.layers * (attention + feedforward + norms) + 2 * width + 2 * vocabulary * width
+
+
+class LlamaLike(ModelShape):
+    """Grouped-query attention, no biases; `tied` when the output head is the embedding."""
+
+    # Layers between width and feedforward, and what the norms of a layer have besides two weights
+    # for each number of the width.
+    feedforward_layers: ClassVar[int] = 3
+
+    key_value_heads: Count
+    tied: bool
+    rotary_base: Rate
+
+    @property
+    def head(self) -> int:
+        """Dimensions of a head."""
+        return self.width // self.heads
+
+    @property
+    def norms(self) -> int:
+        """Weights of a layer's norms, and of its activation."""
+        return 2 * self.width
+
+    @property
+    def final_norm(self) -> int:
+        """Weights of the last norm."""
+        return self.width
+
+    def parameters(self, vocabulary: int) -> int:
+        """Those of layers, norms, embedding and head."""
+        attention = 2 * self.width * (self.width + self.key_value_heads * self.head)
+        feedforward = self.feedforward_layers * self.width * self.feedforward
+        embeddings = vocabulary * self.width * (1 if self.tied else 2)
+        return self.layers * (attention + feedforward + self.norms) + self.final_norm + embeddings
+
+    @model_validator(mode="after")
+    def _shares_heads(self) -> "LlamaLike":
+        if self.heads % self.key_value_heads:
+            raise ValueError(
+                f"key_value_heads {self.key_value_heads} does not divide heads {self.heads}"
+            )
+        return self
+
+
+class Llama(LlamaLike):
+    """Llama."""
+
+    module: ClassVar[str] = "llama"
+    architecture: Literal["llama"]
+
+
+class SmolLM3(LlamaLike):
+    """SmolLM3; the last of `no_rotary_every` layers has no rotary embedding."""
+
+    module: ClassVar[str] = "smollm3"
+    architecture: Literal["smollm3"]
+    no_rotary_every: Count
+
+
+class Olmo(LlamaLike):
+    """OLMo 1, whose norms have no weights."""
+
+    module: ClassVar[str] = "olmo"
+    scaled_norms_first: ClassVar[bool] = False
+    architecture: Literal["olmo"]
+
+    @property
+    def norms(self) -> int:
+        """None."""
+        return 0
+
+    @property
+    def final_norm(self) -> int:
+        """None."""
+        return 0
+
+
+class Olmo2(LlamaLike):
+    """OLMo 2, with norms after attention and feedforward layer, and on queries and keys."""
+
+    module: ClassVar[str] = "olmo2"
+    scaled_norms_first: ClassVar[bool] = False
+    architecture: Literal["olmo2"]
+
+    @property
+    def norms(self) -> int:
+        """Two of the width, and those of queries and keys."""
+        return 3 * self.width + self.key_value_heads * self.head
+
+
+class Apertus(LlamaLike):
+    """Apertus, with norms on the queries and keys of a head, and xIELU without a gate."""
+
+    module: ClassVar[str] = "apertus"
+    feedforward_layers: ClassVar[int] = 2
+    architecture: Literal["apertus"]
+
+    @property
+    def norms(self) -> int:
+        """Two of the width, those of a head's queries and keys, and both numbers of xIELU."""
+        return 2 * self.width + 2 * self.head + 2
+
+
+AnyModel = Annotated[
+    GptNeoX | Llama | SmolLM3 | Olmo | Olmo2 | Apertus, Field(discriminator="architecture")
+]
