@@ -145,7 +145,9 @@ def _smoothed(name: str, layer: nn.Linear, awq: _Recorder, bits: int) -> Smoothe
     if rows is not None:
         # Of a layer with more outputs than the next has inputs, the last ones are scaled.
         rows = torch.cat([rows.new_ones(len(weight) - len(rows)), rows])
-    return Smoothed(grid, *(None if part is None else part.to(scales) for part in (rows, columns)))
+    # Layers after one norm share theirs, which no file can hold twice.
+    parts = (None if part is None else part.to(scales, copy=True) for part in (rows, columns))
+    return Smoothed(grid, *parts)
 
 
 _pin_memory_on_cuda = IntermediatesCache.pin_memory
