@@ -171,7 +171,7 @@ BAD = {
     "no mapping": (
         SMOKE,
         put("models", "main", value=[1]),
-        ["models.main is [1]: must be a mapping", "heads"],
+        ["models.main is [1]: must be a mapping"],
     ),
     "null": (SMOKE, put("threads", value=None), ["threads is None", "integer"]),
     "bad enum": (

@@ -3,6 +3,7 @@
 import importlib.metadata
 import json
 import re
+import shutil
 from functools import cache
 from itertools import chain, pairwise
 
@@ -11,8 +12,11 @@ import pytest
 from ptq_dynamics.config import SCALES, Branch, Tails
 from ptq_dynamics.config.quantizers import Quantizer
 from ptq_dynamics.content import canonical
+from ptq_dynamics.plan.regime import regimes
+from ptq_dynamics.plan.timeline import Timeline
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.quantize import lock_file
+from ptq_dynamics.trajectories.optimizers.kinds import Kind
 from ptq_dynamics.trajectories.schedules import Constant, Wsd
 from ptq_dynamics.trajectories.settings import ModelSettings, OptimizerSettings
 from pydantic import TypeAdapter
@@ -286,8 +290,12 @@ def test_another_kind_of_optimizer_or_average_trains_no_run_again():
         job = at("smoke").trajectories.train(name)
         module, code = job.settings.optimizer.module, json.loads(job.spec())["code"]
         seen.add(module)
-        assert job.modules == (f"trajectories.optimizers.{module}",)
-        assert len(code["set_rate"].split()) == 1
+        architecture = job.settings.model.architecture
+        assert job.modules == (
+            f"trajectories.architectures.{architecture}",
+            f"trajectories.optimizers.{module}",
+        )
+        assert len(code["set_rate"].split()) == len(code["config"].split()) == 1
         assert not {"AdamW", "IndependentAdamW", "AdamC", "LawaSettings"} & set(code), name
     assert seen == {"adamw", "adamc", "adamw_independent"}
 
@@ -432,3 +440,29 @@ def test_a_series_has_columns_in_a_group_where_there_are_groups_of_columns(quant
 def test_an_unknown_shard_is_a_problem():
     with pytest.raises(Problem, match="lawa-20 has no shard 'none' \\(its shards: all\\)"):
         plan("smoke").trajectories.average("lawa-20", "none")
+
+
+# What kinds answer
+
+
+def test_the_family_of_what_is_made_from_a_run_is_the_runs(tmp_path):
+    config = shutil.copytree(ROOT / "config", tmp_path / "config")
+    edit_yaml(
+        config / "runs.yaml", lambda found: found["runs"]["constant-3e-3"].update(family="others")
+    )
+    series = plan("smoke", config).losses.series
+    names = ("constant-3e-3", "wsd-3e-3", "lawa-20", "lawa-to-decay", "constant-1e-3", "wsd-1e-3")
+    found = [series(name, "fp").family for name in names]
+    assert found == ["others"] * 4 + ["controlled"] * 2
+
+
+def test_an_optimizer_without_weight_decay_has_labels_and_a_regime(monkeypatch):
+    class Plain(Kind):
+        module = "plain"
+
+    monkeypatch.setattr(Timeline, "papers_optimizer", lambda *_: Plain())
+    made = plan("laptop")
+    label = made.figures._label("LR = 3e-3, λ = 1e-1", ("constant-3e-3",))
+    assert label == "LR = 1.5e-2 ≙ 3e-3, λ = 1e-1"
+    regime = dict(regimes(made.site, made.trajectories))["constant-3e-3"]
+    assert regime.e_folds == 0 and regime.timescale is None

@@ -110,9 +110,11 @@ print(json.dumps(fingerprint.planned("corpus.embedded", (), ()).code))
 """
 
 
-def test_the_command_does_not_run_the_code_of_another_checkout(tmp_path):
+@pytest.mark.parametrize("module", [["cli", "config"], ["bench"], ["sweep"]])
+def test_a_command_does_not_run_the_code_of_another_checkout(tmp_path, module):
     other = Project.copy(tmp_path / "other")
-    command = [sys.executable, "-m", "ptq_dynamics.cli", "config"]
+    name, *arguments = module
+    command = [sys.executable, "-m", f"ptq_dynamics.{name}", *arguments]
     done = run(
         command,
         cwd=other.folder,

@@ -202,6 +202,70 @@ Optimizer = Annotated[Sgd | ''',
         frozenset({"train:sgd,100", "figure:new-optimizer"}),
     ),
     Recipe(
+        "A model.",
+        "amber",
+        {
+            "config/scales/smoke.yaml": ("precision:", f"  {written('A model.')}\n"),
+            "config/runs.yaml": (
+                "\n  # AdamC (figure 20)",
+                "  of-amber: {model: amber, schedule: constant, peak_lr: 0.01, length: 20/190}\n",
+            ),
+            "config/figures.yaml": figure(
+                "new-model",
+                "over_tokens",
+                "Amber: [of-amber]",
+                f"quantizers: [rtn-4bit]\n  {METRICS}",
+            ),
+        },
+        frozenset({"train:of-amber,100", "figure:new-model"}),
+    ),
+    Recipe(
+        "An architecture.",
+        "qwen3",
+        {
+            f"{PACKAGE}/trajectories/architectures/qwen3.py": '''"""Qwen3."""
+
+from transformers import Qwen3Config
+
+from ptq_dynamics.trajectories.architectures.llama_like import Settings, options
+
+__all__ = ["Settings", "config"]
+
+
+def config(settings: Settings, vocabulary: int, context: int) -> Qwen3Config:
+    """Its configuration."""
+    width = settings.width // settings.heads
+    return Qwen3Config(**options(settings, vocabulary, context), head_dim=width)
+''',
+            f"{PACKAGE}/config/models.py": (
+                "AnyModel = Annotated[\n    ",
+                '''class Qwen3(LlamaLike):
+    """Qwen3, with norms on the queries and keys of a head."""
+
+    module: ClassVar[str] = "qwen3"
+    architecture: Literal["qwen3"]
+
+
+AnyModel = Annotated[
+    Qwen3
+    | ''',
+            ),
+            "config/scales/smoke.yaml": (
+                "precision:",
+                "  qwen: {architecture: qwen3, layers: 1, width: 32, heads: 2, key_value_heads: 1, "
+                "feedforward: 96, tied: true, rotary_base: 10000, context: 16}\n",
+            ),
+            "config/runs.yaml": (
+                "\n  # AdamC (figure 20)",
+                "  of-qwen: {model: qwen, schedule: constant, peak_lr: 0.01, length: 20/190}\n",
+            ),
+            "config/figures.yaml": figure(
+                "new-architecture", "dynamics", "Qwen: [of-qwen]", "metrics: [weight_norm]"
+            ),
+        },
+        frozenset({"train:of-qwen,100", "figure:new-architecture"}),
+    ),
+    Recipe(
         "A figure.",
         "new-figure",
         {

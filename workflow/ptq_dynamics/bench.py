@@ -19,12 +19,13 @@ from ptq_dynamics import config, models
 from ptq_dynamics.corpus import splits
 from ptq_dynamics.corpus.embedded import save_tokenizer, train_tokenizer
 from ptq_dynamics.corpus.tokens import TrainingData
-from ptq_dynamics.jobs import manifest
+from ptq_dynamics.jobs import checkout, manifest
 from ptq_dynamics.jobs.quiet import QUIET
 from ptq_dynamics.jobs.settings import decode, encode
 from ptq_dynamics.jobs.warm.launch import ALLOCATOR
 from ptq_dynamics.measure import loss
 from ptq_dynamics.plan import Plan
+from ptq_dynamics.problem import Problem
 from ptq_dynamics.quantize import gptq
 from ptq_dynamics.quantize.method import Calibration
 from ptq_dynamics.trajectories.train import Trainer
@@ -42,6 +43,10 @@ def main() -> None:
         command = [sys.executable, "-m", "ptq_dynamics.bench", "--scale", scale]
         # As in a build: libraries read these when a process starts.
         os.execve(sys.executable, command, {**os.environ, **ALLOCATOR, **QUIET})
+    try:
+        checkout.check(Path())
+    except Problem as problem:
+        sys.exit(f"error: {problem}")
     torch.set_num_threads(1)
     plan = Plan(config.load({"scale": scale, "seed": 0, "figures": "all"}, Path("config")))
     table = Table("measurement", "value", title=f"scale {scale}, one thread")

@@ -20,6 +20,7 @@ import yaml
 from rich.console import Console
 
 from ptq_dynamics import config
+from ptq_dynamics.jobs import checkout
 from ptq_dynamics.jobs.checkout import ROOT
 from ptq_dynamics.jobs.paths import MANIFEST
 from ptq_dynamics.measure import measurements
@@ -47,6 +48,7 @@ def main() -> int:
     parser.add_argument("--table", type=Path, default=FOLDER / "sweep.csv", help="where it goes")
     arguments = parser.parse_args()
     try:
+        checkout.check(Path())
         sweep = config.load_sweep(Path("config/sweep.yaml"))
         for name, changes in sweep.candidates.items():
             prepare(FOLDER / name, sweep, changes)

@@ -1,9 +1,7 @@
 # The loss around checkpoints: curvature, landscapes, and where trajectories lie.
 
 
-CURVATURE = Paths.at(
-    f"{RESULTS}/curvature/{{trajectory}}/seed-{{seed}}/{{probe}}/{{shard}}"
-)
+CURVATURE = Paths.at(plan.site.places("curvature"))
 curvature_job = lambda w: plan.geometry.curvature(
     w.trajectory, w.probe, w.shard, int(w.seed)
 )
@@ -25,9 +23,7 @@ rule curvature:
         RUN
 
 
-LANDSCAPE = Paths.at(
-    f"{RESULTS}/landscape/{{trajectory}}/seed-{{seed}}/{{quantizer}}/back-{{steps}}"
-)
+LANDSCAPE = Paths.at(plan.site.places("landscape"))
 landscape_job = lambda w: plan.geometry.landscape(
     w.trajectory, w.quantizer, int(w.steps), int(w.seed)
 )
@@ -49,7 +45,7 @@ rule landscape:
         RUN
 
 
-COMPONENTS = Paths.at(f"{RESULTS}/components/{{figure}}")
+COMPONENTS = Paths.at(plan.site.places("components"))
 components_job = lambda w: plan.figures.components(w.figure)
 
 

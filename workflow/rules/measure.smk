@@ -1,9 +1,7 @@
 # Losses of full-precision and quantized checkpoints, and the table of all measurements.
 
 
-EVALUATE = Paths.at(
-    f"{RESULTS}/evaluate/{{trajectory}}/seed-{{seed}}/{{method}}/{{shard}}"
-)
+EVALUATE = Paths.at(plan.site.places("evaluate"))
 evaluate_job = lambda w: plan.losses.evaluate(
     w.trajectory, w.method, w.shard, int(w.seed)
 )

@@ -1,9 +1,7 @@
 # Quantized checkpoints, one job for every trajectory, seed, quantizer and shard.
 
 
-QUANTIZE = Paths.at(
-    f"{RESULTS}/quantize/{{trajectory}}/seed-{{seed}}/{{quantizer}}/{{shard}}"
-)
+QUANTIZE = Paths.at(plan.site.places("quantize"))
 quantize_job = lambda w: plan.quantization.quantize(
     w.trajectory, w.quantizer, w.shard, int(w.seed)
 )

@@ -1,7 +1,7 @@
 # Trajectories: corpora, the runs trained on them, averages of their checkpoints, and what is not kept of both.
 
 
-CORPUS = Paths.at(f"{RESULTS}/corpus/{{corpus}}")
+CORPUS = Paths.at(plan.site.places("corpus"))
 corpus_job = lambda w: plan.corpora.corpus(w.corpus)
 
 
@@ -21,7 +21,7 @@ rule corpus:
         RUN
 
 
-TRAIN = Paths.at(f"{RESULTS}/train/{{run}}/seed-{{seed}}")
+TRAIN = Paths.at(plan.site.places("train"))
 train_job = lambda w: plan.trajectories.train(w.run, int(w.seed))
 
 
@@ -42,7 +42,7 @@ rule train:
         RUN
 
 
-AVERAGE = Paths.at(f"{RESULTS}/average/{{average}}/seed-{{seed}}/{{shard}}")
+AVERAGE = Paths.at(plan.site.places("average"))
 average_job = lambda w: plan.trajectories.average(w.average, w.shard, int(w.seed))
 
 
@@ -62,7 +62,7 @@ rule average:
         RUN
 
 
-DROP = Paths.at(f"{RESULTS}/drop/{{result}}")
+DROP = Paths.at(plan.site.places("drop"))
 drop_job = lambda w: plan.keeping.drop(w.result)
 
 

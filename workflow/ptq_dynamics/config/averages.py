@@ -1,7 +1,7 @@
 """Averages of checkpoints in config/runs.yaml, one class a kind (see `kinds`)."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import exp
 from typing import Annotated, Any, ClassVar
 
@@ -10,14 +10,29 @@ from pydantic import Discriminator, Field, Tag
 from ptq_dynamics.config.fields import Once, Share
 from ptq_dynamics.config.kinds import Point, Timeline, Trajectory, tokenized
 from ptq_dynamics.problem import Problem
-from ptq_dynamics.trajectories.average_settings import Tail
+from ptq_dynamics.trajectories.average_settings import (
+    AverageSettings,
+    LawaSettings,
+    LineSettings,
+    Tail,
+    TailsSettings,
+)
 from ptq_dynamics.trajectories.trajectory import step_id
 
 
-class OfOne(Trajectory):
-    """Means of checkpoints of one trajectory."""
+class Averaged(Trajectory):
+    """Averages of checkpoints."""
 
     stage: ClassVar[str] = "trajectories.average"
+
+    @abstractmethod
+    def settings(self, points: Sequence[Point], timeline: Timeline) -> AverageSettings:
+        """What its stage needs to make these points."""
+
+
+class OfOne(Averaged):
+    """Means of checkpoints of one trajectory."""
+
     trajectory: str
 
     def sources(self) -> Mapping[str, str]:
@@ -31,6 +46,11 @@ class Lawa(OfOne):
 
     every: Share
     window: Annotated[int, Field(ge=2)]
+
+    def settings(self, points: Sequence[Point], timeline: Timeline) -> AverageSettings:
+        """Their ids, and what is in each."""
+        ids = tuple(point.id for point in points)
+        return LawaSettings("lawa", ids, timeline.steps(self.every), self.window)
 
     def members(self, step: int, timeline: Timeline) -> list[int]:
         """Steps of the checkpoints in the average at `step`, the last one last."""
@@ -70,6 +90,12 @@ class Tails(OfOne):
     @abstractmethod
     def tails(self, timeline: Timeline) -> list[Tail]:
         """What is in each of them."""
+
+    def settings(self, points: Sequence[Point], timeline: Timeline) -> AverageSettings:
+        """What is in each."""
+        chosen = {point.id for point in points}
+        tails = (tail for tail in self.tails(timeline) if tail.id in chosen)
+        return TailsSettings("tails", tuple(tails))
 
     def end(self, timeline: Timeline) -> int:
         """Step of the trajectory's last checkpoint."""
@@ -135,11 +161,10 @@ class Exponential(Tails):
         return found
 
 
-class Line(Trajectory):
+class Line(Averaged):
     """The line from the last checkpoint of one trajectory to that of another, in `points` equal
     steps, both ends counted."""
 
-    stage: ClassVar[str] = "trajectories.average"
     start: str
     end: str
     points: Annotated[int, Field(ge=2)]
@@ -147,6 +172,11 @@ class Line(Trajectory):
     def sources(self) -> Mapping[str, str]:
         """Its two ends."""
         return {"start": self.start, "end": self.end}
+
+    def settings(self, points: Sequence[Point], timeline: Timeline) -> AverageSettings:
+        """Their numbers."""
+        numbers = tuple(point.step for point in points if point.step is not None)
+        return LineSettings("line", numbers, self.points)
 
     def checkpoints(self, timeline: Timeline) -> list[Point]:
         """One a point, numbered from the start."""

@@ -72,10 +72,11 @@ def tokenized(shape: ModelShape | TrainedShape, timeline: Timeline) -> tuple[obj
 
 
 class Trajectory(Strict):
-    """A kind of trajectory; `family` is who trained it, `stage` the code that makes it."""
+    """A kind of trajectory; `family` is who trained it, if other than what it is made from, `stage`
+    the code that makes it."""
 
     stage: ClassVar[str]
-    family: Annotated[str, Field(min_length=1)] = "controlled"
+    family: Annotated[str, Field(min_length=1)] | None = None
 
     @abstractmethod
     def sources(self) -> Mapping[str, str]:
@@ -97,6 +98,10 @@ class Trajectory(Strict):
     def model_shape(self, timeline: Timeline) -> TrainedShape:
         """Shape of its model, with the batch, the context and the corpus it is trained with."""
         return timeline.trajectory(self._last_source()).model_shape(timeline)
+
+    def trained_by(self, timeline: Timeline) -> str:
+        """Its family."""
+        return self.family or timeline.trajectory(self._last_source()).trained_by(timeline)
 
     def seeds_in(self, timeline: Timeline) -> tuple[int, ...]:
         """The seeds that it is made for: those that all its sources have."""

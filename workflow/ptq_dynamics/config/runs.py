@@ -44,6 +44,10 @@ class Run(Trajectory):
         """None: it begins with fresh weights."""
         return {}
 
+    def trained_by(self, timeline: Timeline) -> str:
+        """Its family; without one, it is of the paper's controlled runs."""
+        return self.family or self.whole(timeline).family or "controlled"
+
     @abstractmethod
     def whole(self, timeline: Timeline) -> "Whole":
         """The run from fresh weights that it is, or branches from."""

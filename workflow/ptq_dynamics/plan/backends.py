@@ -36,7 +36,7 @@ class Backends:
             Job(
                 "quantize.comparison",
                 trajectory,
-                f"{self._site.results}/backends",
+                self._site.place("backends"),
                 inputs,
                 ComparisonSettings(groups, tuple(series)),
             )

@@ -18,7 +18,7 @@ class Corpora:
     def corpus(self, name: str = "main") -> Job:
         """Token files and tokenizer of one corpus."""
         corpus = self._site.config.scale.corpora[name]
-        folder = f"{self._site.results}/corpus/{name}"
+        folder = self._site.place("corpus", corpus=name)
         # Their text is what the corpus is made of.
         packages = tuple(corpus.packages) if isinstance(corpus, EmbeddedCorpus) else ()
         stage = f"corpus.{corpus.source}"

@@ -113,12 +113,11 @@ class Figures:
             count = shape.model.parameters(corpus.vocabulary)
             if not math.isclose(count, float(size[1]) * UNITS[size[2]], rel_tol=0.05):
                 label = f"{rounded(count)} {ALIKE} {label}"
-        theirs = run.optimizer or self._timeline.defaults.optimizer
-        mine = self._timeline.optimizer(run)
-        used = {
-            short(theirs.weight_decay): short(mine.weight_decay),
-            short(run.peak_lr): short(run.peak(self._timeline)),
-        }
+        used = {short(run.peak_lr): short(run.peak(self._timeline))}
+        theirs = self._timeline.papers_optimizer(run).named_by
+        mine = self._timeline.optimizer(run).named_by
+        if theirs is not None and mine is not None:
+            used = {short(theirs): short(mine)} | used
         texts = "|".join(re.escape(paper) for paper, here in used.items() if here != paper)
         numbers = rf"(?<![0-9.])(?:{texts})(?![0-9])"
         if not texts:

@@ -51,7 +51,9 @@ class Geometry:
             Job(
                 f"geometry.{probe}",
                 f"{trajectory} seed {seed} {probe}",
-                f"{self._site.place('curvature', trajectory, seed)}/{probe}/{shard}",
+                self._site.place(
+                    "curvature", trajectory=trajectory, seed=seed, probe=probe, shard=shard
+                ),
                 {
                     "corpus": [self._corpora.of(trajectory).manifest],
                     "trajectory": self._trajectories.manifests(trajectory, seed, shard),
@@ -83,7 +85,13 @@ class Geometry:
             Job(
                 "geometry.landscape",
                 f"{trajectory} seed {seed} {quantizer}",
-                f"{self._site.place('landscape', trajectory, seed)}/{quantizer}/back-{previous}",
+                self._site.place(
+                    "landscape",
+                    trajectory=trajectory,
+                    seed=seed,
+                    quantizer=quantizer,
+                    steps=previous,
+                ),
                 {
                     "corpus": [self._corpora.of(trajectory).manifest],
                     "trajectory": self._trajectories.manifests(trajectory, seed),
@@ -122,7 +130,7 @@ class Geometry:
             Job(
                 "geometry.components",
                 figure,
-                f"{self._site.results}/components/{figure}",
+                self._site.place("components", figure=figure),
                 inputs,
                 ComponentsSettings(tuple(paths), components),
             )

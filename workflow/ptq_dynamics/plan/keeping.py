@@ -29,16 +29,16 @@ class Keeping:
     def drop(self, result: str) -> Job:
         """The job that drops weights of the result in this folder below the scale's results."""
         site, job = self._site, self._site.made.get(self._manifest(result))
+        folder = site.place("drop", result=result)
         if job is None or result not in self._readers:
             raise Problem(
-                f"{site.results}/drop/{result} drops nothing: no figure that was chosen has such a "
+                f"{folder} drops nothing: no figure that was chosen has such a "
                 "result, or keep of the scale leaves it whole"
             )
         kind, name, _ = result.split("/", 2)
         stays = getattr(site.config.scale.keep, kind) == "measured"
         kept = tuple(point.id for point in site.timeline.measured(name)) if stays else ()
         inputs = {"result": [job.manifest], "readers": sorted(self._all_readers(result))}
-        folder = f"{site.results}/drop/{result}"
         settings = DropSettings(kept, str(Paths.at(folder).manifest))
         return site.add(Job("trajectories.drop", result, folder, inputs, settings))
 
@@ -75,4 +75,4 @@ class Keeping:
         return {**dropping, "quantize": keep.quantize == "none"}.get(kind, False)
 
     def _manifest(self, result: str) -> str:
-        return f"{self._site.results}/{result}/manifest.json"
+        return str(Paths.at(f"{self._site.results}/{result}").manifest)

@@ -37,7 +37,9 @@ class Losses:
             Job(
                 "measure.loss",
                 f"{trajectory} seed {seed} {quantizer}",
-                f"{site.place('evaluate', trajectory, seed)}/{quantizer}/{shard}",
+                site.place(
+                    "evaluate", trajectory=trajectory, seed=seed, method=quantizer, shard=shard
+                ),
                 {"corpus": [self._corpora.of(trajectory).manifest], "checkpoints": checkpoints},
                 LossSettings(
                     checkpoints=self._trajectories.checkpoints(trajectory, shard),
@@ -52,7 +54,8 @@ class Losses:
     @cache
     def series(self, trajectory: str, quantizer: str, seed: int | None = None) -> Series:
         """A trajectory at a seed under a quantizer, or in full precision."""
-        family = self._site.timeline.trajectory(trajectory).family
+        timeline = self._site.timeline
+        family = timeline.trajectory(trajectory).trained_by(timeline)
         seed = self._site.seed(trajectory, seed)
         if quantizer == FULL_PRECISION:
             return Series(trajectory, seed, family, quantizer, FULL_PRECISION, None, None)

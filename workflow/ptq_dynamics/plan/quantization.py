@@ -43,7 +43,9 @@ class Quantization:
             calibration_draw=kind.calibration_draw,
             quantizer=kind,
         )
-        folder = f"{site.place('quantize', trajectory, seed)}/{quantizer}/{shard}"
+        folder = site.place(
+            "quantize", trajectory=trajectory, seed=seed, quantizer=quantizer, shard=shard
+        )
         name = f"{trajectory} seed {seed} {quantizer}"
         return self._site.add(Job(kind.stage, name, folder, inputs, settings, modules=kind.scripts))
 

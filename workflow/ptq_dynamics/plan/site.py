@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ptq_dynamics.config import Config
 from ptq_dynamics.jobs.specification import Job
+from ptq_dynamics.plan.places import PLACES
 from ptq_dynamics.plan.timeline import Timeline
 
 
@@ -52,6 +53,10 @@ class Site:
         """The seed asked for, or the first that a trajectory is made for."""
         return self.timeline.seeds_of(trajectory)[0] if seed is None else seed
 
-    def place(self, kind: str, trajectory: str, seed: int | None) -> str:
-        """Folder of what a kind of job makes of a trajectory at a seed."""
-        return f"{self.results}/{kind}/{trajectory}/seed-{self.seed(trajectory, seed)}"
+    def places(self, kind: str) -> str:
+        """Folder of what jobs of a kind make, with wildcards."""
+        return f"{self.results}/{PLACES[kind]}"
+
+    def place(self, kind: str, **wildcards: object) -> str:
+        """Folder of what a job makes."""
+        return self.places(kind).format(**wildcards)

@@ -36,8 +36,11 @@ class Timeline:
     def optimizer(self, run: Whole) -> Optimizer:
         """The optimizer of a run at this scale."""
         regime = self.scale.regime
-        optimizer = run.optimizer or self.defaults.optimizer
-        return optimizer.scaled(regime.peak_lr, regime.weight_decay)
+        return self.papers_optimizer(run).scaled(regime.peak_lr, regime.weight_decay)
+
+    def papers_optimizer(self, run: Whole) -> Optimizer:
+        """The optimizer of a run as the paper has it."""
+        return run.optimizer or self.defaults.optimizer
 
     @cache
     def steps(self, share: Any) -> int:

@@ -5,17 +5,11 @@ from functools import cache
 from itertools import chain
 from typing import Any
 
-from ptq_dynamics.config import Branch, Lawa, Line, Point, Run, Tails, Whole
+from ptq_dynamics.config import Branch, Point, Run, Whole
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan.corpora import Corpora
 from ptq_dynamics.plan.site import Site
 from ptq_dynamics.trajectories import schedules
-from ptq_dynamics.trajectories.average_settings import (
-    AverageSettings,
-    LawaSettings,
-    LineSettings,
-    TailsSettings,
-)
 from ptq_dynamics.trajectories.optimizers.kinds import Optimizer
 from ptq_dynamics.trajectories.settings import ModelSettings, OptimizerSettings, TrainSettings
 
@@ -79,7 +73,7 @@ class Trajectories:
             Job(
                 run.stage,
                 f"{name} seed {settings.seed}",
-                site.place("train", name, seed),
+                site.place("train", run=name, seed=settings.seed),
                 inputs,
                 settings,
                 modules=(
@@ -113,19 +107,8 @@ class Trajectories:
         kind, points = site.config.runs.averages[name], timeline.shard(name, shard)
         seed = site.seed(name, seed)
         sources = {label: self.manifests(source, seed) for label, source in kind.sources().items()}
-        folder = f"{site.place('average', name, seed)}/{shard}"
-        settings: AverageSettings
-        match kind:
-            case Lawa():
-                every = timeline.steps(kind.every)
-                settings = LawaSettings("lawa", _ids(points), every, kind.window)
-            case Tails():
-                chosen = {*_ids(points)}
-                tails = tuple(tail for tail in kind.tails(timeline) if tail.id in chosen)
-                settings = TailsSettings("tails", tails)
-            case Line():
-                numbers = tuple(point.step for point in points if point.step is not None)
-                settings = LineSettings("line", numbers, kind.points)
+        folder = site.place("average", average=name, seed=seed, shard=shard)
+        settings = kind.settings(points, timeline)
         return self._site.add(Job(kind.stage, f"{name} seed {seed}", folder, sources, settings))
 
     def checkpoints(self, name: str, shard: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from ptq_dynamics import packed
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.measure.joining import join
 from ptq_dynamics.measure.measurements import TEXT, read_csv
-from ptq_dynamics.measure.settings import LAYERS
+from ptq_dynamics.measure.settings import CHECKPOINT, LAYERS
 from ptq_dynamics.quantize.settings import ComparisonSettings
 from ptq_dynamics.trajectories.trajectory import Trajectory
 
@@ -68,7 +68,7 @@ def _codes(context: Context[ComparisonSettings], group: Sequence[str]) -> Iterat
                 difference = (mine.steps() - other.steps()).abs()
                 moved = mine.groups() != other.groups()
                 yield {
-                    "checkpoint_id": checkpoint.id,
+                    CHECKPOINT: checkpoint.id,
                     "step": checkpoint.step,
                     "layer": layer,
                     "first": first,
@@ -97,9 +97,9 @@ def _models(context: Context[ComparisonSettings], group: Sequence[str]) -> pd.Da
     table, parts = join(context.settings.series, context.inputs), []
     for quantizer in group:
         measured = table[table.quantizer == quantizer]
-        wide = measured.pivot(index="checkpoint_id", columns="metric", values="value")
+        wide = measured.pivot(index=CHECKPOINT, columns="metric", values="value")
         layers = _read(context.input(f"quantized {quantizer}").file(LAYERS))
-        means = layers.groupby("checkpoint_id")[["step", "output_relative"]].mean()
+        means = layers.groupby(CHECKPOINT)[["step", "output_relative"]].mean()
         joined = means.join(wide[["loss", "quantization_error"]], how="inner")
         parts.append(joined.reset_index().assign(quantizer=quantizer))
     return pd.concat(parts, ignore_index=True)

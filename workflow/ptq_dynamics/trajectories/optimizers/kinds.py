@@ -13,11 +13,34 @@ from pydantic import ConfigDict, Field
 _Decay = Annotated[float, Field(ge=0, lt=1)]
 
 
-class Decaying:
-    """What a kind answers about its weight decay: here, one that takes p·lr·weight_decay from a
-    weight p in a step."""
+class Kind:
+    """What every kind answers; here, one without weight decay."""
+
+    module: ClassVar[str]
+
+    def scaled(self, _peak_lr: float, _weight_decay: float) -> Self:
+        """With the factors that a scale has on peak rates and weight decay."""
+        return self
+
+    def per_step(self, _lr: float, _peak: float) -> float:
+        """The share of a weight that one step at rate `lr` takes."""
+        return 0.0
+
+    @property
+    def named_by(self) -> float | None:
+        """The number by which labels of curves name it, if there is one."""
+        return None
+
+
+class Decaying(Kind):
+    """One that takes p·lr·weight_decay from a weight p in a step."""
 
     weight_decay: float
+
+    @property
+    def named_by(self) -> float | None:
+        """Its weight decay."""
+        return self.weight_decay
 
     def scaled(self, _peak_lr: float, weight_decay: float) -> Self:
         """With the factors that a scale has on peak rates and weight decay."""
@@ -34,7 +57,6 @@ class Adam(Decaying):
     """What the kinds of Adam share: decay rates of both moments, ε, and the weight decay."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
-    module: ClassVar[str]
 
     kind: str
     betas: tuple[_Decay, _Decay]

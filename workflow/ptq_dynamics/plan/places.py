@@ -1,0 +1,15 @@
+"""Where results lie below those of a scale, by the kind of job: for planners, and with wildcards
+for the rules."""
+
+PLACES = {
+    "corpus": "corpus/{corpus}",
+    "train": "train/{run}/seed-{seed}",
+    "average": "average/{average}/seed-{seed}/{shard}",
+    "quantize": "quantize/{trajectory}/seed-{seed}/{quantizer}/{shard}",
+    "evaluate": "evaluate/{trajectory}/seed-{seed}/{method}/{shard}",
+    "curvature": "curvature/{trajectory}/seed-{seed}/{probe}/{shard}",
+    "landscape": "landscape/{trajectory}/seed-{seed}/{quantizer}/back-{steps}",
+    "components": "components/{figure}",
+    "backends": "backends",
+    "drop": "drop/{result}",
+}
