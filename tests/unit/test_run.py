@@ -16,6 +16,7 @@ from subprocess import run as run_process
 
 import pytest
 from ptq_dynamics.content import sha256
+from ptq_dynamics.jobs import execute as execute_module
 from ptq_dynamics.jobs import fingerprint, manifest
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.jobs.execute import execute
@@ -154,6 +155,44 @@ def test_an_interrupted_job_of_another_specification_is_not_gone_on_from(here):
     here.build(job)
     assert not stale.exists()
     assert "step-0000099" not in {path.name for path in (here.folder / job.folder).iterdir()}
+
+
+def test_an_edit_that_fails_and_is_undone_costs_no_training_state(here, monkeypatch):
+    job = here.plan.trajectories.train("trunk")
+    works = job.paths.folder
+    # A state after every update, until one that fails.
+    monkeypatch.setattr(train.Pace, "state_is_due", lambda _: True)
+    plain = train.Trainer.update
+    monkeypatch.setattr(
+        train.Trainer, "update", lambda own, batch: plain(own, batch) if own.step < 20 else 1 / 0
+    )
+    assert here.attempt(job) == 1
+    (left,) = (here.folder / works).glob(".work-*")
+    # Each leaves a state of its own, and the last one fails before it has any.
+    assert here.attempt(job, log_every=3) == here.attempt(job, log_every=5) == 1
+    monkeypatch.setattr(train, "latest_state", lambda *_: 1 / 0)
+    for clip in (0.1, 0.2, 0.3, 0.4):
+        assert here.attempt(job, clip=clip) == 1
+    monkeypatch.undo()
+    assert left.exists(), "the training state is gone"
+    here.build(job)
+    assert "going on from step 20" in (here.folder / log_of(job)).read_text()
+    assert not list((here.folder / works).glob(".work-*"))
+
+
+def test_work_folders_of_other_specifications_are_few(here, monkeypatch):
+    job = here.plan.trajectories.train("trunk")
+    monkeypatch.setattr(train.Pace, "state_is_due", lambda _: True)
+    plain = train.Trainer.update
+    monkeypatch.setattr(
+        train.Trainer, "update", lambda own, batch: plain(own, batch) if own.step < 3 else 1 / 0
+    )
+    tried = []
+    for clip in (0.1, 0.2, 0.3, 0.4, 0.5):
+        assert here.attempt(job, clip=clip) == 1
+        found = set((here.folder / job.folder).glob(".work-*"))
+        tried += found.difference(tried)
+    assert found == {*tried[-execute_module.OTHERS - 1 :]}
 
 
 def test_a_job_that_fails_while_its_result_is_published_leaves_no_manifest(here, trunk, capsys):

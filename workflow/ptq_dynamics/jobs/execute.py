@@ -27,11 +27,13 @@ from ptq_dynamics.jobs.current import is_current
 from ptq_dynamics.jobs.lease import Lease, held
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import Paths
-from ptq_dynamics.jobs.publish import is_prepared, mend_times, prepare, publish
+from ptq_dynamics.jobs.publish import is_prepared, is_worth_keeping, mend_times, prepare, publish
 from ptq_dynamics.jobs.restore import restore
 from ptq_dynamics.jobs.settings import decode
 from ptq_dynamics.problem import Problem
 
+# Work folders of other specifications that stay until a job has its result: states are large.
+OTHERS = 3
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -116,9 +118,10 @@ def _build(
     out, scratch = work / "out", work / "scratch"
     stage = importlib.import_module(f"ptq_dynamics.{job['stage']}")
     if restoring or not is_prepared(work, paths):
-        if not getattr(stage, "RESUMABLE", False):
+        resumable = getattr(stage, "RESUMABLE", False)
+        if not resumable:
             shutil.rmtree(work, ignore_errors=True)
-        _remove_work_folders(paths, keep=work)
+        _make_room(paths, work, resumable)
         out.mkdir(parents=True, exist_ok=True)
         scratch.mkdir(exist_ok=True)
         settings = decode(stage.run, job["settings"])
@@ -134,7 +137,8 @@ def _build(
             prepare(work, result, account.text())
     if not restoring:
         publish(work, paths, lease.require)
-    _remove_work_folders(paths)
+    for folder in paths.works():
+        shutil.rmtree(folder, ignore_errors=True)
     progress.say(f"done in {time.monotonic() - clock:.1f} s")
 
 
@@ -168,7 +172,11 @@ def _give_back(result: Manifest, out: Path) -> None:
     known.is_whole()
 
 
-def _remove_work_folders(paths: Paths, keep: Path | None = None) -> None:
-    for folder in paths.works():
-        if folder != keep:
-            shutil.rmtree(folder, ignore_errors=True)
+def _make_room(paths: Paths, work: Path, resumable: bool) -> None:
+    """Remove work folders of other specifications, but for the last few that a job could go on
+    from: what this one makes may fail, and the edit that it came from be undone."""
+    others = [folder for folder in paths.works() if folder != work]
+    useful = [folder for folder in others if is_worth_keeping(folder, resumable)]
+    useful.sort(key=lambda folder: folder.joinpath("scratch").stat().st_mtime)
+    for folder in {*others} - {*useful[-OTHERS:]}:
+        shutil.rmtree(folder, ignore_errors=True)
