@@ -17,7 +17,7 @@ from subprocess import run as run_process
 import pytest
 from ptq_dynamics.content import sha256
 from ptq_dynamics.jobs import execute as execute_module
-from ptq_dynamics.jobs import fingerprint, manifest
+from ptq_dynamics.jobs import fingerprint, manifest, record
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.jobs.fingerprint import sources
@@ -74,10 +74,10 @@ def test_a_result_is_its_files_a_record_and_a_manifest(with_trunk):
     names = {path.name for path in folder.iterdir()}
     assert names == {"losses.safetensors", "manifest.json", "record.json", ".log"}
     assert set(found.files) == {"losses.safetensors"}
-    record = json.loads((folder / "record.json").read_text())
-    assert record["job"] == json.loads(job.spec())
-    assert record["output"] == {job.manifest: found.digest()}
-    assert record["inputs"] == {
+    account = json.loads((folder / "record.json").read_text())
+    assert account["job"] == json.loads(job.spec())
+    assert account["output"] == {job.manifest: found.digest()}
+    assert account["inputs"] == {
         path: with_trunk.manifest(job_).digest()
         for path, job_ in (
             (
@@ -91,8 +91,8 @@ def test_a_result_is_its_files_a_record_and_a_manifest(with_trunk):
         )
     }
     assert str(with_trunk.folder) not in (folder / "record.json").read_text()
-    assert record["seconds"] > 0 and record["peak_memory"] > 2**20
-    assert record["packages"].keys() == record["job"]["environment"].keys()
+    assert account["seconds"] > 0 and account["peak_memory"] > 2**20
+    assert account["packages"].keys() == account["job"]["environment"].keys()
 
 
 def test_the_manifest_is_written_last(with_trunk):
@@ -358,12 +358,15 @@ def test_code_that_is_edited_while_a_job_runs_is_not_its(here, monkeypatch):
 
     def edited(context: Context[TrainSettings]):
         edit(monkeypatch)
+        monkeypatch.setattr(record, "git", lambda: record.Git("later", True))
         return own(context)
 
     monkeypatch.setattr(train, "run", edited)
+    monkeypatch.setattr(record, "git", lambda: record.Git("first", False))
     here.build(job)
-    record = json.loads((here.folder / job.paths.record).read_text())
-    assert record["job"] == json.loads(job.spec())
+    account = record.read(here.folder / job.paths.record)
+    assert account.job == json.loads(job.spec())
+    assert account.git == record.Git("first", False)
 
 
 def test_a_job_imports_all_its_code_before_it_begins(here):
@@ -663,8 +666,8 @@ def test_a_plain_process_serves_where_there_is_no_warm_one(workspace, trunk, tmp
         [plan.corpora.corpus().folder, plan.trajectories.train("trunk").folder],
     )
     nowhere = {client.VARIABLE: str(tmp_path / "no-socket")}
-    record = workspace.folder / job.paths.record
-    done = python(["-m", "ptq_dynamics.jobs.run", "--job", str(record)], tmp_path, nowhere)
+    known = workspace.folder / job.paths.record
+    done = python(["-m", "ptq_dynamics.jobs.run", "--job", str(known)], tmp_path, nowhere)
     assert done.returncode == 0, done.stderr
     assert expected and not differing(expected, artifacts(tmp_path / job.folder))
 

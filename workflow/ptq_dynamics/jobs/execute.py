@@ -28,6 +28,7 @@ from ptq_dynamics.jobs.lease import Lease, held
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import Paths
 from ptq_dynamics.jobs.publish import is_prepared, is_worth_keeping, mend_times, prepare, publish
+from ptq_dynamics.jobs.record import Git
 from ptq_dynamics.jobs.restore import restore
 from ptq_dynamics.jobs.settings import decode
 from ptq_dynamics.problem import Problem
@@ -109,7 +110,7 @@ def _build(
     started = datetime.datetime.now(datetime.UTC)
     clock = time.monotonic()
     checkout.check(Path())
-    _take_code(job)
+    commit = _take_code(job)
     inputs = {
         label: [manifest.read(Path(path), restore) for path in group]
         for label, group in job["inputs"].items()
@@ -133,7 +134,7 @@ def _build(
             lease.require()
             _give_back(result, out)
         else:
-            account = record.describe(job, inputs, result, started, seconds)
+            account = record.describe(job, inputs, result, commit, started, seconds)
             prepare(work, result, account.text())
     if not restoring:
         publish(work, paths, lease.require)
@@ -142,13 +143,15 @@ def _build(
     progress.say(f"done in {time.monotonic() - clock:.1f} s")
 
 
-def _take_code(job: Mapping[str, Any]) -> None:
-    """Import the code that the job was planned with. What is edited later is neither run by it nor
-    makes its result another's."""
+def _take_code(job: Mapping[str, Any]) -> Git | None:
+    """Import the code that the job was planned with; its commit. What is edited later is neither
+    run by it nor makes its result another's."""
     fingerprint.check(job)
+    commit = record.git()
     fingerprint.load(job)
     # What was edited while it was imported may have been imported.
     fingerprint.check(job)
+    return commit
 
 
 def _identity(job: Mapping[str, Any], inputs: Mapping[str, list[Manifest]]) -> str:
