@@ -1,6 +1,7 @@
 """Jobs: a result is there whole or not at all, and what goes wrong is said in one line."""
 
 import contextlib
+import importlib.metadata
 import json
 import os
 import shutil
@@ -326,6 +327,7 @@ def test_a_job_that_was_planned_with_other_code_does_not_run(here, capsys):
         ({"code": {**spec["code"], "gone": "0" * 8}}, "gone in"),
         ({"code": {**spec["code"], "": "0" * 32}}, "what definitions refer to in"),
         ({"environment": {**spec["environment"], "torch": "1.0"}}, "planned with 1.0"),
+        ({"engine": 0}, "planned with number 0; run snakemake again"),
     ):
         with chdir(here.folder):
             assert execute({**spec, **other}) == 1
@@ -349,6 +351,29 @@ def test_code_that_is_edited_while_a_job_imports_it_does_not_run(here, capsys, m
         assert execute(spec) == 1
     line = one_error(capsys.readouterr().err)
     assert "learning_rate in" in line and "is not the code that this job was planned with" in line
+    assert visible(here.folder / spec["folder"]) == {}
+
+
+def test_a_library_that_is_upgraded_while_a_job_imports_it_does_not_compute(
+    here, capsys, monkeypatch
+):
+    spec = specification(here.plan.trajectories.train("trunk"))
+    find = importlib.metadata.distribution
+
+    def upgrade(job):
+        class Upgraded:
+            read_text = staticmethod(lambda name: "Name: torch\nVersion: 99.0+cpu\n")
+
+        monkeypatch.setattr(
+            importlib.metadata,
+            "distribution",
+            lambda name: Upgraded() if name == "torch" else find(name),
+        )
+
+    monkeypatch.setattr(fingerprint, "load", upgrade)
+    with chdir(here.folder):
+        assert execute(spec) == 1
+    assert "torch is 99.0 here, but the job was planned" in one_error(capsys.readouterr().err)
     assert visible(here.folder / spec["folder"]) == {}
 
 
