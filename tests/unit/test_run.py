@@ -18,8 +18,9 @@ from subprocess import run as run_process
 import pytest
 from ptq_dynamics.content import sha256
 from ptq_dynamics.jobs import execute as execute_module
-from ptq_dynamics.jobs import fingerprint, manifest, record
+from ptq_dynamics.jobs import fingerprint, manifest, record, verified
 from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.jobs.current import is_current
 from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.jobs.fingerprint import sources
 from ptq_dynamics.jobs.paths import Paths
@@ -94,6 +95,15 @@ def test_a_result_is_its_files_a_record_and_a_manifest(with_trunk):
     assert str(with_trunk.folder) not in (folder / "record.json").read_text()
     assert account["seconds"] > 0 and account["peak_memory"] > 2**20
     assert account["packages"].keys() == account["job"]["environment"].keys()
+
+
+def test_a_job_notes_what_it_publishes(with_trunk, monkeypatch):
+    """So that a fresh build is not read once more to find it current."""
+    job = with_trunk.plan.losses.evaluate("trunk", "fp", "all")
+    with_trunk.build(job)
+    monkeypatch.setattr(verified, "sha256", None)
+    with chdir(with_trunk.folder):
+        assert is_current(specification(job))
 
 
 def test_the_manifest_is_written_last(with_trunk):

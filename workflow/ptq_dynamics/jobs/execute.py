@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ptq_dynamics.content import canonical
-from ptq_dynamics.jobs import checkout, fingerprint, manifest, record, signals
+from ptq_dynamics.jobs import checkout, fingerprint, manifest, record, signals, verified
 from ptq_dynamics.jobs.context import Context, Progress
 from ptq_dynamics.jobs.current import is_current
 from ptq_dynamics.jobs.lease import Lease, held
@@ -118,6 +118,7 @@ def _build(
     work = paths.work(_identity(job, inputs))
     out, scratch = work / "out", work / "scratch"
     stage = importlib.import_module(f"ptq_dynamics.{job['stage']}")
+    made: Manifest | None = None
     if restoring or not is_prepared(work, paths):
         resumable = getattr(stage, "RESUMABLE", False)
         if not resumable:
@@ -128,16 +129,19 @@ def _build(
         settings = decode(stage.run, job["settings"])
         context = Context(job["name"], settings, inputs, out, scratch, progress)
         facts = stage.run(context)
-        result = manifest.describe(out, paths.manifest, facts)
+        made = manifest.describe(out, paths.manifest, facts)
         seconds = time.monotonic() - clock
         if restoring:
             lease.require()
-            _give_back(result, out)
+            _give_back(made, out)
         else:
-            account = record.describe(job, inputs, result, commit, started, seconds)
-            prepare(work, result, account.text())
+            account = record.describe(job, inputs, made, commit, started, seconds)
+            prepare(work, made, account.text())
     if not restoring:
         publish(work, paths, lease.require)
+        # What another process left there was not read by this one.
+        if made is not None:
+            verified.note(made, made.files)
     for folder in paths.works():
         shutil.rmtree(folder, ignore_errors=True)
     progress.say(f"done in {time.monotonic() - clock:.1f} s")
@@ -168,11 +172,13 @@ def _give_back(result: Manifest, out: Path) -> None:
             f"made again, {result.folder} came out different from its manifest (another processor "
             f"or library?); to take what comes out now, rm {result.path} and build again"
         )
-    for name in known.dropped():
+    names = known.dropped()
+    for name in names:
         place = result.folder / name
         place.parent.mkdir(parents=True, exist_ok=True)
         os.replace(out / name, place)
     known.is_whole()
+    verified.note(known, names)
 
 
 def _make_room(paths: Paths, work: Path, resumable: bool) -> None:
