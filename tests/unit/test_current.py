@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from pathlib import Path
 
 import pytest
 from ptq_dynamics.content import sha256
@@ -28,23 +29,32 @@ def made(tmp_path, monkeypatch):
     """A result of two files and its record, in a folder of its own."""
     monkeypatch.chdir(tmp_path)
     read = write(tmp_path / "read", {"in.txt": "in"}, {})
-    result = write(tmp_path / "made", {"a.txt": "one", "b.txt": "two"}, {"n": 1})
+    result = write(Path("made"), {"a.txt": "one", "b.txt": "two"}, {"n": 1})
     account = {
         "version": 1,
         "job": JOB,
         "inputs": {"read/manifest.json": read.digest()},
         "output": {"made/manifest.json": result.digest()},
     }
-    # The clock of the file system is coarse.
-    time.sleep(0.02)
     Paths.of(JOB).record.write_text(json.dumps(account))
+    # As its job does.
+    verified.note(result, result.files)
+    # The clock of the file system is coarse.
     time.sleep(0.02)
     return result
 
 
-def test_what_its_record_fits_is_current(made):
+@pytest.fixture
+def read(monkeypatch):
+    """The files that were read, so far."""
+    paths = []
+    monkeypatch.setattr(verified, "sha256", lambda path: paths.append(path.name) or sha256(path))
+    return paths
+
+
+def test_what_its_record_fits_is_current(made, read):
     assert is_current(JOB)
-    assert not NOTES.exists(), "a file was read that nobody had touched"
+    assert not read, "a file was read that nobody had touched"
 
 
 def record(change):
@@ -77,16 +87,39 @@ def test_what_does_not_fit_is_not_current(made, harm):
     assert not is_current(JOB)
 
 
-def test_a_touched_file_is_read_once(made, monkeypatch):
-    count = []
-    monkeypatch.setattr(verified, "sha256", lambda path: count.append(path) or sha256(path))
+def test_a_touched_file_is_read_once(made, read):
     for _ in range(3):
         os.utime(made.folder / "a.txt")
         for _ in range(3):
             assert is_current(JOB)
-    assert len(count) == 3
-    NOTES.write_bytes(b"\xff no notes")
-    assert is_current(JOB) and len(count) == 4
+    assert read == ["a.txt"] * 3
+    NOTES.write_bytes(b"\xff no notes\n")
+    for _ in range(2):
+        assert is_current(JOB)
+    assert read[3:] == ["a.txt", "b.txt"]
+
+
+def copied(made, damage=None):
+    """The result in the place of the first, as a copy that began with the files."""
+    os.rename(made.folder, "first")
+    made.folder.mkdir()
+    for name in ("a.txt", "b.txt", "manifest.json", "record.json"):
+        (made.folder / name).write_bytes(Path("first", name).read_bytes())
+        if name == damage:
+            (made.folder / name).write_text("own")
+        time.sleep(0.02)
+
+
+def test_what_was_copied_is_read_once(made, read):
+    copied(made)
+    for _ in range(2):
+        assert is_current(JOB)
+    assert read == ["a.txt", "b.txt"]
+
+
+def test_a_file_that_was_copied_wrong_before_its_record_is_found(made):
+    copied(made, "a.txt")
+    assert not is_current(JOB)
 
 
 def test_dropped_files_may_be_absent(made):
@@ -96,17 +129,43 @@ def test_dropped_files_may_be_absent(made):
     assert not is_current(JOB)
 
 
-def test_damage_before_the_record_is_found_by_all_bytes_alone(made):
+def test_damage_that_leaves_no_trace_is_found_by_all_bytes_alone(made):
     (made.folder / "a.txt").write_text("own")
-    time.sleep(0.02)
-    os.utime(Paths.of(JOB).record)
-    since = os.stat(Paths.of(JOB).record).st_ctime_ns
-    assert Verifier().is_whole(made, since)
-    assert not Verifier(deep=True).is_whole(made, since)
+    verified.note(made, made.files)
+    assert Verifier().is_whole(made)
+    assert not Verifier(deep=True).is_whole(made)
 
 
-def test_who_remembers_nothing_writes_nothing(made):
+def test_who_remembers_nothing_writes_nothing(made, monkeypatch):
+    monkeypatch.setattr(verified, "SPARE", 0)
+    with NOTES.open("a") as file:
+        file.write("stale\n" * 100)
+    before = NOTES.read_bytes()
     os.utime(made.folder / "a.txt")
     verifier = Verifier(remembers=False)
-    assert verifier.is_whole(made, os.stat(Paths.of(JOB).record).st_ctime_ns)
+    assert verifier.is_whole(made)
+    assert NOTES.read_bytes() == before
+    NOTES.unlink()
+    assert Verifier(remembers=False).is_whole(made)
+    assert not NOTES.exists()
+
+
+def test_notes_do_not_only_grow(made, monkeypatch, read):
+    monkeypatch.setattr(verified, "SPARE", 10)
+    sizes = []
+    for _ in range(50):
+        os.utime(made.folder / "a.txt")
+        time.sleep(0.005)
+        assert is_current(JOB)
+        sizes.append(len(NOTES.read_text().splitlines()))
+    assert len(read) > 20 and max(sizes) <= 2 * 3 + 10 + 2
+    del read[:]
+    assert is_current(JOB) and not read
+
+
+def test_a_file_that_changes_as_it_is_published_is_not_noted(made, read):
+    NOTES.unlink()
+    (made.folder / "a.txt").write_text("longer")
+    (made.folder / "b.txt").unlink()
+    verified.note(made, made.files)
     assert not NOTES.exists()

@@ -31,6 +31,7 @@ from tokenizers import Tokenizer
 from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
+from tracer import trace
 from transformers import AutoTokenizer
 
 pytestmark = pytest.mark.slow
@@ -225,6 +226,14 @@ def test_tokens_above_65535_are_kept(wide, tmp_path):
     batch = tokens.TrainingData(found, 16, 4, seed=3).at(0)
     order = np.random.Generator(np.random.PCG64([3, 0])).permutation(899 // 16)
     assert batch.tolist() == [by_hand[16 * n : 16 * n + 17] for n in order[:4]]
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_every_function_that_it_enters_is_in_its_fingerprint(web, tokenizer, tmp_path, workers):
+    """In this process, or in those of its workers."""
+    corpus = job(config(web, tokenizer))
+    entered = trace(corpus, tmp_path, {"OMP_NUM_THREADS": workers})
+    assert {"run", "encode", "texts"} <= entered
 
 
 # The hub, and what breaks

@@ -22,7 +22,8 @@ JOB = {"stage": "measure.loss", "name": "a", "environment": {"numpy": "2"}, "cod
 def made(tmp_path):
     output = Manifest(tmp_path / "manifest.json", {}, {"tokens_processed": 12})
     entered = {"corpus": [Manifest(tmp_path / "corpus.json", {}, {})]}
-    return record.describe(JOB, entered, output, datetime.datetime.now(datetime.UTC), 1.5)
+    commit = record.Git("0" * 40, True)
+    return record.describe(JOB, entered, output, commit, datetime.datetime.now(datetime.UTC), 1.5)
 
 
 def test_what_is_described_is_read_back(made, tmp_path):
@@ -75,7 +76,7 @@ from ptq_dynamics.jobs.manifest import Manifest
 work = "block = b'x' * 1_500_000_000; sum(n * n for n in range(5_000_000))"
 subprocess.run([sys.executable, "-c", work], check=True)
 output = Manifest(Path("manifest.json"), {}, {})
-made = record.describe({"environment": {}}, {}, output, datetime.datetime.now(), 1.0)
+made = record.describe({"environment": {}}, {}, output, None, datetime.datetime.now(), 1.0)
 print(made.peak_memory, made.cpu_seconds)
 """
 

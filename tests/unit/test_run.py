@@ -1,6 +1,7 @@
 """Jobs: a result is there whole or not at all, and what goes wrong is said in one line."""
 
 import contextlib
+import importlib.metadata
 import json
 import os
 import shutil
@@ -16,8 +17,10 @@ from subprocess import run as run_process
 
 import pytest
 from ptq_dynamics.content import sha256
-from ptq_dynamics.jobs import fingerprint, manifest
+from ptq_dynamics.jobs import execute as execute_module
+from ptq_dynamics.jobs import fingerprint, manifest, record, verified
 from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.jobs.current import is_current
 from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.jobs.fingerprint import sources
 from ptq_dynamics.jobs.paths import Paths
@@ -73,10 +76,10 @@ def test_a_result_is_its_files_a_record_and_a_manifest(with_trunk):
     names = {path.name for path in folder.iterdir()}
     assert names == {"losses.safetensors", "manifest.json", "record.json", ".log"}
     assert set(found.files) == {"losses.safetensors"}
-    record = json.loads((folder / "record.json").read_text())
-    assert record["job"] == json.loads(job.spec())
-    assert record["output"] == {job.manifest: found.digest()}
-    assert record["inputs"] == {
+    account = json.loads((folder / "record.json").read_text())
+    assert account["job"] == json.loads(job.spec())
+    assert account["output"] == {job.manifest: found.digest()}
+    assert account["inputs"] == {
         path: with_trunk.manifest(job_).digest()
         for path, job_ in (
             (
@@ -90,8 +93,17 @@ def test_a_result_is_its_files_a_record_and_a_manifest(with_trunk):
         )
     }
     assert str(with_trunk.folder) not in (folder / "record.json").read_text()
-    assert record["seconds"] > 0 and record["peak_memory"] > 2**20
-    assert record["packages"].keys() == record["job"]["environment"].keys()
+    assert account["seconds"] > 0 and account["peak_memory"] > 2**20
+    assert account["packages"].keys() == account["job"]["environment"].keys()
+
+
+def test_a_job_notes_what_it_publishes(with_trunk, monkeypatch):
+    """So that a fresh build is not read once more to find it current."""
+    job = with_trunk.plan.losses.evaluate("trunk", "fp", "all")
+    with_trunk.build(job)
+    monkeypatch.setattr(verified, "sha256", None)
+    with chdir(with_trunk.folder):
+        assert is_current(specification(job))
 
 
 def test_the_manifest_is_written_last(with_trunk):
@@ -154,6 +166,44 @@ def test_an_interrupted_job_of_another_specification_is_not_gone_on_from(here):
     here.build(job)
     assert not stale.exists()
     assert "step-0000099" not in {path.name for path in (here.folder / job.folder).iterdir()}
+
+
+def test_an_edit_that_fails_and_is_undone_costs_no_training_state(here, monkeypatch):
+    job = here.plan.trajectories.train("trunk")
+    works = job.paths.folder
+    # A state after every update, until one that fails.
+    monkeypatch.setattr(train.Pace, "state_is_due", lambda _: True)
+    plain = train.Trainer.update
+    monkeypatch.setattr(
+        train.Trainer, "update", lambda own, batch: plain(own, batch) if own.step < 20 else 1 / 0
+    )
+    assert here.attempt(job) == 1
+    (left,) = (here.folder / works).glob(".work-*")
+    # Each leaves a state of its own, and the last one fails before it has any.
+    assert here.attempt(job, log_every=3) == here.attempt(job, log_every=5) == 1
+    monkeypatch.setattr(train, "latest_state", lambda *_: 1 / 0)
+    for clip in (0.1, 0.2, 0.3, 0.4):
+        assert here.attempt(job, clip=clip) == 1
+    monkeypatch.undo()
+    assert left.exists(), "the training state is gone"
+    here.build(job)
+    assert "going on from step 20" in (here.folder / log_of(job)).read_text()
+    assert not list((here.folder / works).glob(".work-*"))
+
+
+def test_work_folders_of_other_specifications_are_few(here, monkeypatch):
+    job = here.plan.trajectories.train("trunk")
+    monkeypatch.setattr(train.Pace, "state_is_due", lambda _: True)
+    plain = train.Trainer.update
+    monkeypatch.setattr(
+        train.Trainer, "update", lambda own, batch: plain(own, batch) if own.step < 3 else 1 / 0
+    )
+    tried = []
+    for clip in (0.1, 0.2, 0.3, 0.4, 0.5):
+        assert here.attempt(job, clip=clip) == 1
+        found = set((here.folder / job.folder).glob(".work-*"))
+        tried += found.difference(tried)
+    assert found == {*tried[-execute_module.OTHERS - 1 :]}
 
 
 def test_a_job_that_fails_while_its_result_is_published_leaves_no_manifest(here, trunk, capsys):
@@ -287,6 +337,7 @@ def test_a_job_that_was_planned_with_other_code_does_not_run(here, capsys):
         ({"code": {**spec["code"], "gone": "0" * 8}}, "gone in"),
         ({"code": {**spec["code"], "": "0" * 32}}, "what definitions refer to in"),
         ({"environment": {**spec["environment"], "torch": "1.0"}}, "planned with 1.0"),
+        ({"engine": 0}, "planned with number 0; run snakemake again"),
     ):
         with chdir(here.folder):
             assert execute({**spec, **other}) == 1
@@ -313,18 +364,44 @@ def test_code_that_is_edited_while_a_job_imports_it_does_not_run(here, capsys, m
     assert visible(here.folder / spec["folder"]) == {}
 
 
+def test_a_library_that_is_upgraded_while_a_job_imports_it_does_not_compute(
+    here, capsys, monkeypatch
+):
+    spec = specification(here.plan.trajectories.train("trunk"))
+    find = importlib.metadata.distribution
+
+    def upgrade(job):
+        class Upgraded:
+            read_text = staticmethod(lambda name: "Name: torch\nVersion: 99.0+cpu\n")
+
+        monkeypatch.setattr(
+            importlib.metadata,
+            "distribution",
+            lambda name: Upgraded() if name == "torch" else find(name),
+        )
+
+    monkeypatch.setattr(fingerprint, "load", upgrade)
+    with chdir(here.folder):
+        assert execute(spec) == 1
+    assert "torch is 99.0 here, but the job was planned" in one_error(capsys.readouterr().err)
+    assert visible(here.folder / spec["folder"]) == {}
+
+
 def test_code_that_is_edited_while_a_job_runs_is_not_its(here, monkeypatch):
     job = here.plan.trajectories.train("trunk")
     own = train.run
 
     def edited(context: Context[TrainSettings]):
         edit(monkeypatch)
+        monkeypatch.setattr(record, "git", lambda: record.Git("later", True))
         return own(context)
 
     monkeypatch.setattr(train, "run", edited)
+    monkeypatch.setattr(record, "git", lambda: record.Git("first", False))
     here.build(job)
-    record = json.loads((here.folder / job.paths.record).read_text())
-    assert record["job"] == json.loads(job.spec())
+    account = record.read(here.folder / job.paths.record)
+    assert account.job == json.loads(job.spec())
+    assert account.git == record.Git("first", False)
 
 
 def test_a_job_imports_all_its_code_before_it_begins(here):
@@ -624,8 +701,8 @@ def test_a_plain_process_serves_where_there_is_no_warm_one(workspace, trunk, tmp
         [plan.corpora.corpus().folder, plan.trajectories.train("trunk").folder],
     )
     nowhere = {client.VARIABLE: str(tmp_path / "no-socket")}
-    record = workspace.folder / job.paths.record
-    done = python(["-m", "ptq_dynamics.jobs.run", "--job", str(record)], tmp_path, nowhere)
+    known = workspace.folder / job.paths.record
+    done = python(["-m", "ptq_dynamics.jobs.run", "--job", str(known)], tmp_path, nowhere)
     assert done.returncode == 0, done.stderr
     assert expected and not differing(expected, artifacts(tmp_path / job.folder))
 
@@ -640,8 +717,7 @@ def test_a_job_leaves_the_work_folders_of_jobs_with_longer_names(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_before_a_job_is_under_way_is_one_line(tmp_path, number):
-    code = "import os, time; from ptq_dynamics.jobs import signals; signals.leave_at_once()"
+    code = "import os, time; from ptq_dynamics.jobs import signals; signals.leave_at_once('left')"
     done = python(["-c", f"{code}; os.kill(os.getpid(), {int(number)}); time.sleep(9)"], tmp_path)
     assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("error: ") and "interrupted; run the same command again" in line
+    assert done.stderr == "left\n"

@@ -6,7 +6,7 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from project import Project
+from project import SHOWN, Project
 
 
 @pytest.fixture(scope="session")
@@ -35,3 +35,11 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, str]:
 def built(first: tuple[Project, str]) -> Project:
     """The project after its first build."""
     return first[0]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Repeat what tests printed to be seen, also where they passed in another process."""
+    for report in terminalreporter.stats.get("passed", ()):
+        for line in report.capstdout.splitlines():
+            if line.startswith(SHOWN):
+                terminalreporter.write_line(line.removeprefix(SHOWN))

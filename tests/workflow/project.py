@@ -18,6 +18,8 @@ from support import ROOT, job_file, plan
 # Another selection, or all, for one call: SMOKE_FIGURES=all pytest tests/workflow
 FIGURES = os.environ.get("SMOKE_FIGURES", "fig04 fig06 fig07")
 TABLE = "results/smoke/measurements.csv"
+# Before a line that a test prints, which is shown at the end even where it passes.
+SHOWN = "to be seen: "
 SNAKEMAKE = str(Path(sys.executable).with_name("snakemake"))
 PARTS = ("Snakefile", "pyproject.toml", "config", "profiles", "workflow")
 

@@ -1,20 +1,23 @@
 """Random kills of a build, each followed by the same command alone.
 
-Kills Snakemake, one of its jobs, or all of the group at random moments; the next start has to go
-on, whatever still lives, and what comes out has to be equal to an undisturbed build. Here a few
-kills; `make chaos` does 30. CHAOS_SEED=N gives the moments of a failed test again.
+Kills Snakemake, one of its jobs, or all of the group at random moments; the next `make figures`
+has to go on, whatever still lives, and what comes out has to be equal to an undisturbed build. Here
+a few kills; `make chaos` does 30. CHAOS_SEED=N gives the moments of a failed test again.
 """
 
 import os
 import random
 import shutil
 import signal
+import sys
 import time
+from pathlib import Path
 from subprocess import STDOUT, Popen
 
 import psutil
 from project import Project
-from support import artifacts, differing
+from ptq_dynamics.jobs import manifest
+from support import ROOT, artifacts, differing, plan
 
 KILLS = int(os.environ.get("CHAOS_KILLS") or 3)
 PLACES = ("figures/smoke", "results/smoke")
@@ -22,12 +25,15 @@ PATIENCE = 900
 
 
 def start(project):
-    """`make figures` without the installation, in a group of its own; what it prints is kept."""
+    """What a user calls, in a group of its own; what it prints is kept."""
+    environment = Path(sys.prefix)
+    # Whatever the times of its lock say, nothing is to be installed here.
+    command = ["make", "-o", f"{environment}/.installed", f"VENV={environment}"]
     with (project.folder / "said.txt").open("wb") as said:
         return Popen(
-            project.command(targets=("figures",)),
+            [*command, "figures", "FIGURES=fig04", "SCALE=smoke"],
             cwd=project.folder,
-            env=project.variables(),
+            env=project.without_path(),
             stdout=said,
             stderr=STDOUT,
             start_new_session=True,
@@ -36,16 +42,35 @@ def start(project):
 
 def only_snakemake(process, _):
     """Its jobs live on."""
-    process.kill()
-    process.wait()
+    return kill_one(process, lambda each: "snakemake" in Path(each.cmdline()[1]).name, min)
 
 
 def one_job(process, moments):
     """Or the process that a job waits in for the warm one; the others go on."""
-    found = [each for each in psutil.Process(process.pid).children(recursive=True) if is_job(each)]
-    if found:
-        moments.choice(sorted(found, key=lambda each: each.pid)).kill()
-    process.wait(PATIENCE)
+    return kill_one(process, is_job, moments.choice)
+
+
+def kill_one(process, wanted, choose):
+    """Kill a process of the build, as soon as there is one; False when the build ends before."""
+    while process.poll() is None:
+        try:
+            found = psutil.Process(process.pid).children(recursive=True)
+            found = [each for each in found if fits(each, wanted)]
+            if found:
+                choose(sorted(found, key=lambda each: each.pid)).kill()
+                process.wait(PATIENCE)
+                return True
+        except psutil.NoSuchProcess:
+            continue
+        time.sleep(0.01)
+    return False
+
+
+def fits(process, wanted):
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE and wanted(process)
+    except (psutil.Error, IndexError):
+        return False
 
 
 def is_job(process):
@@ -64,6 +89,7 @@ def whole_group(process, _):
     """As a closed terminal does at its worst."""
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+    return True
 
 
 KINDS = [only_snakemake, one_job, whole_group]
@@ -76,21 +102,23 @@ def test_a_build_that_is_killed_at_random_ends_with_the_bytes_of_an_undisturbed_
     print(f"CHAOS_SEED={seed}", flush=True)
     moments = random.Random(seed)
     project = Project.copy(tmp_path / "project", figures="fig04")
+    shutil.copy2(ROOT / "Makefile", project.folder)
+    wanted = closure(built)
     killed, processes = [], []
     try:
         while True:
             process = start(project)
             processes.append(process)
             kind = KINDS[(seed + len(killed)) % len(KINDS)] if len(killed) < KILLS else None
-            if kind is not None and is_under_way(project, process, moments):
-                kind(process, moments)
+            under_way = kind is not None and is_under_way(project, process, moments)
+            if under_way and kind(process, moments):
                 killed.append(kind.__name__)
                 print(f"{len(killed)} of {KILLS}: {killed[-1]}", flush=True)
                 continue
             status = process.wait(PATIENCE)
             said = (project.folder / "said.txt").read_text()
             assert status == 0, f"seed {seed}, after {killed}: {said[-3000:]}"
-            compare(built, project, f"seed {seed}, after {killed}")
+            compare(wanted, project, f"seed {seed}, after {killed}")
             if len(killed) == KILLS:
                 break
             for place in PLACES:
@@ -100,12 +128,27 @@ def test_a_build_that_is_killed_at_random_ends_with_the_bytes_of_an_undisturbed_
             whole_group(processes[-1], moments)
 
 
-def compare(built, project, when):
-    for place in PLACES:
-        wanted, found = (artifacts(each.folder / place) for each in (built, project))
-        wanted = {name: data for name, data in wanted.items() if name in found}
-        changed = differing(wanted, found)
-        assert found and not changed, f"{when}: {changed[:5]}"
+def closure(built):
+    """All artifacts that figure 4 is made of, and itself, as they came out undisturbed."""
+    chosen = plan("smoke", built.folder / "config", figures=["fig04"])
+    jobs = list(chosen.site.needed(chosen.last()))
+    assert {job.stage for job in jobs} >= {"trajectories.train", "quantize.gptq", "measure.loss"}
+    found = {}
+    for job in jobs:
+        names = [*manifest.read(built.folder / job.manifest).files, job.paths.manifest.name]
+        paths = [f"{job.folder}/{name}" for name in names]
+        found |= {path: (built.folder / path).read_bytes() for path in paths}
+    return found
+
+
+def compare(wanted, project, when):
+    found = {
+        f"{place}/{name}": data
+        for place in PLACES
+        for name, data in artifacts(project.folder / place).items()
+    }
+    changed = differing(wanted, found)
+    assert wanted and not changed, f"{when}: {changed[:5]}"
 
 
 def is_under_way(project, process, moments):

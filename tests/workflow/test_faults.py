@@ -190,6 +190,38 @@ def test_a_signal_to_snakemake_ends_the_build_with_a_line_for_each_job(partial, 
     assert not list((partial.folder / "results").rglob(".lease"))
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("verb", ["snakemake -n", "status"])
+def test_a_signal_while_a_build_is_planned_is_one_line(tmp_path, verb, number):
+    project = Project.copy(tmp_path / "project", figures="fig04")
+    command = [sys.executable, "-m", "ptq_dynamics.cli", "status", "--scale", "smoke"]
+    if verb == "snakemake -n":
+        command = project.command("-n", targets=("fig04",))
+    # Whoever plans reads it, and gets no further.
+    slow = project.folder / "config/runs.yaml"
+    slow.unlink()
+    os.mkfifo(slow)
+    opened = []
+    process = Popen(command, cwd=project.folder, env=project.variables(), stderr=PIPE, text=True)
+    wait_for(lambda: process.poll() is not None or is_read(slow, opened), "nothing is planned")
+    process.send_signal(number)
+    said = process.communicate(timeout=40)[1]
+    os.close(*opened)
+    assert process.returncode == 1, said
+    (line,) = [line for line in said.splitlines() if "interrupted" in line]
+    assert line.endswith("run the same command again")
+    assert "Traceback" not in said and said.endswith(f"{line}\n")
+
+
+def is_read(pipe, opened):
+    """Whether someone has opened a pipe; who does so is kept waiting until `opened` is closed."""
+    try:
+        opened.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+    except OSError:
+        return False
+    return True
+
+
 LOSSES = "results/smoke/evaluate/constant-3e-3/seed-100/fp/all"
 
 

@@ -18,7 +18,7 @@ if HERE.is_dir():
     sys.path.insert(0, str(HERE))
 
 from ptq_dynamics.config import load
-from ptq_dynamics.jobs import builds, checkout
+from ptq_dynamics.jobs import builds, checkout, signals
 from ptq_dynamics.jobs.current import Results
 from ptq_dynamics.jobs.handover import Handover
 from ptq_dynamics.jobs.paths import Paths
@@ -35,6 +35,11 @@ ROOT = Path(os.path.relpath(checkout.ROOT))
 # A workflow that imports this one may bring configuration of its own.
 OWN = IS_MODULE and Path("config/runs.yaml").is_file()
 CONFIG = Path("config") if OWN else ROOT / "config"
+
+
+# Snakemake would print where it stood. Once it runs jobs, `builds.pass_signals_on` answers.
+if workflow.is_main_process:
+    signals.leave_at_once("interrupted while planning; run the same command again")
 
 
 configfile: str(CONFIG / "config.yaml")

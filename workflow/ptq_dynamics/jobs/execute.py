@@ -21,17 +21,20 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ptq_dynamics.content import canonical
-from ptq_dynamics.jobs import checkout, fingerprint, manifest, record, signals
+from ptq_dynamics.jobs import checkout, fingerprint, manifest, record, signals, verified
 from ptq_dynamics.jobs.context import Context, Progress
 from ptq_dynamics.jobs.current import is_current
 from ptq_dynamics.jobs.lease import Lease, held
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import Paths
-from ptq_dynamics.jobs.publish import is_prepared, mend_times, prepare, publish
+from ptq_dynamics.jobs.publish import is_prepared, is_worth_keeping, mend_times, prepare, publish
+from ptq_dynamics.jobs.record import Git
 from ptq_dynamics.jobs.restore import restore
 from ptq_dynamics.jobs.settings import decode
 from ptq_dynamics.problem import Problem
 
+# Work folders of other specifications that stay until a job has its result: states are large.
+OTHERS = 3
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -107,7 +110,7 @@ def _build(
     started = datetime.datetime.now(datetime.UTC)
     clock = time.monotonic()
     checkout.check(Path())
-    _take_code(job)
+    commit = _take_code(job)
     inputs = {
         label: [manifest.read(Path(path), restore) for path in group]
         for label, group in job["inputs"].items()
@@ -115,36 +118,44 @@ def _build(
     work = paths.work(_identity(job, inputs))
     out, scratch = work / "out", work / "scratch"
     stage = importlib.import_module(f"ptq_dynamics.{job['stage']}")
+    made: Manifest | None = None
     if restoring or not is_prepared(work, paths):
-        if not getattr(stage, "RESUMABLE", False):
+        resumable = getattr(stage, "RESUMABLE", False)
+        if not resumable:
             shutil.rmtree(work, ignore_errors=True)
-        _remove_work_folders(paths, keep=work)
+        _make_room(paths, work, resumable)
         out.mkdir(parents=True, exist_ok=True)
         scratch.mkdir(exist_ok=True)
         settings = decode(stage.run, job["settings"])
         context = Context(job["name"], settings, inputs, out, scratch, progress)
         facts = stage.run(context)
-        result = manifest.describe(out, paths.manifest, facts)
+        made = manifest.describe(out, paths.manifest, facts)
         seconds = time.monotonic() - clock
         if restoring:
             lease.require()
-            _give_back(result, out)
+            _give_back(made, out)
         else:
-            account = record.describe(job, inputs, result, started, seconds)
-            prepare(work, result, account.text())
+            account = record.describe(job, inputs, made, commit, started, seconds)
+            prepare(work, made, account.text())
     if not restoring:
         publish(work, paths, lease.require)
-    _remove_work_folders(paths)
+        # What another process left there was not read by this one.
+        if made is not None:
+            verified.note(made, made.files)
+    for folder in paths.works():
+        shutil.rmtree(folder, ignore_errors=True)
     progress.say(f"done in {time.monotonic() - clock:.1f} s")
 
 
-def _take_code(job: Mapping[str, Any]) -> None:
-    """Import the code that the job was planned with. What is edited later is neither run by it nor
-    makes its result another's."""
+def _take_code(job: Mapping[str, Any]) -> Git | None:
+    """Import the code that the job was planned with; its commit. What is edited later is neither
+    run by it nor makes its result another's."""
     fingerprint.check(job)
+    commit = record.git()
     fingerprint.load(job)
     # What was edited while it was imported may have been imported.
     fingerprint.check(job)
+    return commit
 
 
 def _identity(job: Mapping[str, Any], inputs: Mapping[str, list[Manifest]]) -> str:
@@ -161,14 +172,20 @@ def _give_back(result: Manifest, out: Path) -> None:
             f"made again, {result.folder} came out different from its manifest (another processor "
             f"or library?); to take what comes out now, rm {result.path} and build again"
         )
-    for name in known.dropped():
+    names = known.dropped()
+    for name in names:
         place = result.folder / name
         place.parent.mkdir(parents=True, exist_ok=True)
         os.replace(out / name, place)
     known.is_whole()
+    verified.note(known, names)
 
 
-def _remove_work_folders(paths: Paths, keep: Path | None = None) -> None:
-    for folder in paths.works():
-        if folder != keep:
-            shutil.rmtree(folder, ignore_errors=True)
+def _make_room(paths: Paths, work: Path, resumable: bool) -> None:
+    """Remove work folders of other specifications, but for the last few that a job could go on
+    from: what this one makes may fail, and the edit that it came from be undone."""
+    others = [folder for folder in paths.works() if folder != work]
+    useful = [folder for folder in others if is_worth_keeping(folder, resumable)]
+    useful.sort(key=lambda folder: folder.joinpath("scratch").stat().st_mtime)
+    for folder in {*others} - {*useful[-OTHERS:]}:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -46,6 +46,14 @@ def is_prepared(work: Path, paths: Paths) -> bool:
     )
 
 
+def is_worth_keeping(work: Path, resumable: bool) -> bool:
+    """Whether a job could go on from what an earlier process left in a work folder: from state, if
+    its stage is `resumable`, or with publishing."""
+    scratch = work / "scratch"
+    has_state = resumable and scratch.is_dir() and any(scratch.iterdir())
+    return has_state or (work / MANIFEST).exists()
+
+
 def _size(path: Path) -> int | None:
     return path.stat().st_size if path.exists() else None
 

@@ -115,10 +115,12 @@ def describe(
     job: Mapping[str, Any],
     inputs: Mapping[str, list[Manifest]],
     output: Manifest,
+    commit: Git | None,
     started: datetime.datetime,
     seconds: float,
 ) -> Record:
-    """The record of a result that was made in this process and its children."""
+    """The record of a result that was made in this process and its children; `commit` is that of
+    the code when the job took it."""
     own, children = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     cpu = sum(usage.ru_utime + usage.ru_stime for usage in (own, children))
     unit = 1 if sys.platform == "darwin" else 1024
@@ -127,7 +129,7 @@ def describe(
         inputs={str(m.path): m.digest() for group in inputs.values() for m in group},
         output={str(output.path): output.digest()},
         packages={name: installed(name) for name in job["environment"]},
-        git=git(),
+        git=commit,
         machine=machine(),
         device=device(),
         started=started.isoformat(timespec="seconds"),

@@ -67,5 +67,5 @@ def _explain(error: Exception) -> str:
 
 
 if __name__ == "__main__":
-    signals.leave_at_once()
+    signals.leave_at_once(f"error: a job that was about to begin: {signals.INTERRUPTED}")
     sys.exit(main())

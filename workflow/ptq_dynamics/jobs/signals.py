@@ -33,16 +33,16 @@ def stop() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def leave_at_once() -> None:
-    """Until a job is under way, a signal ends the process, with one line."""
+def leave_at_once(line: str) -> None:
+    """From now on, until something else is said, a signal ends the process with one line."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        _say(line)
+        os._exit(1)
+
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _leave)
-
-
-def _leave(number: int, frame: FrameType | None) -> None:
-    complain("a job that was about to begin")
-    os._exit(1)
+            signal.signal(number, leave)
 
 
 @contextlib.contextmanager
@@ -89,8 +89,13 @@ def complain(label: str) -> None:
     """Say that a job was interrupted, unless something has been said."""
     if not _answered.is_set():
         _answered.set()
-        with contextlib.suppress(OSError):
-            os.write(sys.stderr.fileno(), f"error: {label}: {INTERRUPTED}\n".encode())
+        _say(f"error: {label}: {INTERRUPTED}")
+
+
+def _say(line: str) -> None:
+    # By its descriptor: whom the signal interrupts may hold the lock of sys.stderr.
+    with contextlib.suppress(OSError):
+        os.write(sys.stderr.fileno(), f"{line}\n".encode())
 
 
 def _leave_to_parent() -> None:

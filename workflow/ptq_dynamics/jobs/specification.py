@@ -12,9 +12,6 @@ from ptq_dynamics.jobs import fingerprint
 from ptq_dynamics.jobs.paths import Paths
 from ptq_dynamics.jobs.settings import encode
 
-# Raised when the engine makes something else of what the same stages do; its code does not count.
-ENGINE = 1
-
 
 @dataclass(frozen=True)
 class Job:
@@ -63,7 +60,7 @@ class Job:
         code, environment = _fingerprint(self.stage, self.modules, self.distributions)
         return canonical(
             {
-                "engine": ENGINE,
+                "engine": fingerprint.ENGINE,
                 "stage": self.stage,
                 "name": self.name,
                 "folder": self.folder,

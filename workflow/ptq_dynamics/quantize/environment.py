@@ -1,5 +1,11 @@
-"""Install the locked environment of a tool that cannot share the main one."""
+"""Install the locked environment of a tool that cannot share the main one.
 
+A virtual environment cannot be moved, so each is made in its place beside the manifest, in a folder
+named by the digest of its lock file. The manifest says which is in use; until another one is
+published, that stays.
+"""
+
+import contextlib
 import os
 import shutil
 import sys
@@ -7,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ptq_dynamics.jobs import processes
+from ptq_dynamics.jobs import manifest, processes
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.problem import Problem
@@ -15,8 +21,11 @@ from ptq_dynamics.quantize import lock_file
 from ptq_dynamics.quantize.settings import EnvironmentSettings
 
 # Hidden, so that its tens of thousands of files are no part of the manifest.
-FOLDER = ".venv"
+FOLDER = ".venv-"
+DIGITS = 16  # of the lock file's digest
+WHOLE = ".installed"  # in an environment that was installed to its end
 PACKAGES = "packages.txt"
+MANIFEST = "manifest.json"
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 
@@ -24,29 +33,47 @@ def run(context: Context[EnvironmentSettings]) -> Mapping[str, Any]:
     """Make a virtual environment from the lock file, beside the manifest; the result's file lists
     what is in it."""
     lock = REPOSITORY / context.settings.lock
-    # A virtual environment cannot be moved, so it is made in its place.
-    folder = Path(context.settings.folder) / FOLDER
-    shutil.rmtree(folder, ignore_errors=True)
+    parent = Path(context.settings.folder)
+    folder = parent / f"{FOLDER}{context.settings.digest[:DIGITS]}"
+    python = _interpreter(folder)
     context.progress.say(f"installing {lock.name} (minutes, once)")
-    python = folder / "bin" / "python"
     options = lock_file.options(lock.read_text(encoding="utf-8"))
-    _call([sys.executable, "-m", "venv", str(folder)], options, context)
+    # One that is whole may be in use by the published result: it is mended where it lies.
+    if not (python.exists() and (folder / WHOLE).exists()):
+        shutil.rmtree(folder, ignore_errors=True)
+        _call([sys.executable, "-m", "venv", str(folder)], options, context)
     _call(
         [str(python), "-m", "pip", "install", "-q", "--no-compile", "-r", str(lock)],
         options,
         context,
     )
     packages = _call([str(python), "-m", "pip", "freeze"], options, context)
+    (folder / WHOLE).touch()
     (context.out / PACKAGES).write_text(packages)
-    return {"lock": lock.name}
+    _remove_others(parent, folder.name)
+    return {"lock": lock.name, "folder": folder.name}
 
 
 def python(environment: Manifest) -> Path:
     """The interpreter of an environment that this stage made; `Problem` when it is gone."""
-    path = environment.folder / FOLDER / "bin" / "python"
+    path = _interpreter(environment.folder / environment.facts["folder"])
     if not path.exists():
         raise Problem(f"{path} is missing; remove {environment.path} and build again")
     return path
+
+
+def _interpreter(folder: Path) -> Path:
+    return folder / "bin" / "python"
+
+
+def _remove_others(parent: Path, made: str) -> None:
+    """Remove what was installed before, but for what is published until the new one is."""
+    kept = {made}
+    with contextlib.suppress(Problem):
+        kept.add(manifest.read(parent / MANIFEST).facts.get("folder", ""))
+    for other in parent.glob(".venv*"):
+        if other.name not in kept:
+            shutil.rmtree(other, ignore_errors=True)
 
 
 def _call(

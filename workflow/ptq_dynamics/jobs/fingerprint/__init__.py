@@ -15,9 +15,11 @@ from ptq_dynamics.jobs.checkout import PACKAGE, SOURCES
 from ptq_dynamics.jobs.fingerprint import sources
 from ptq_dynamics.jobs.fingerprint.notes import Code, Notes
 from ptq_dynamics.jobs.fingerprint.reach import WHOLE, Node, Program, Reached
-from ptq_dynamics.jobs.fingerprint.versions import version, versions
+from ptq_dynamics.jobs.fingerprint.versions import version_now, versions
 from ptq_dynamics.problem import Problem
 
+# Raised when the engine makes something else of what the same stages do; its code does not count.
+ENGINE = 1
 # The key of the digest that covers all definitions and how they refer to each other.
 ALL = ""
 
@@ -64,7 +66,13 @@ def note_planned() -> None:
 
 
 def check(job: Mapping[str, Any]) -> None:
-    """Raise `Problem` where the code here or a library is not the one of a specification."""
+    """Raise `Problem` where the engine, the code here or a library is not that of a
+    specification, as they are now."""
+    if job["engine"] != ENGINE:
+        raise Problem(
+            f"the engine is number {ENGINE} here, but the job was planned with number "
+            f"{job['engine']}; run snakemake again"
+        )
     found = of(_program(sources.as_loaded()), job["stage"], job.get("modules", ()))
     if found.code != job["code"]:
         raise Problem(
@@ -73,9 +81,10 @@ def check(job: Mapping[str, Any]) -> None:
             "job's checkout"
         )
     for name, planned_version in job["environment"].items():
-        if version(name) != planned_version:
+        found_version = version_now(name)
+        if found_version != planned_version:
             raise Problem(
-                f"{name} is {version(name)} here, but the job was planned with {planned_version}; "
+                f"{name} is {found_version} here, but the job was planned with {planned_version}; "
                 "plan it again with snakemake in this environment, or run it in the other"
             )
 

@@ -27,13 +27,26 @@ def versions(libraries: Iterable[str], distributions: Iterable[str] = ()) -> dic
 
 def version(distribution: str) -> str:
     """The installed version, or "absent"."""
-    # A build tag (+cpu, +cu130) names the same release, so results may move between machines.
-    return (installed(distribution) or "absent").split("+")[0]
+    return _release(installed(distribution))
 
 
 @cache
 def installed(distribution: str) -> str | None:
-    """The installed version with its build tag; None where it is absent."""
+    """The installed version with its build tag, when first asked; None where it is absent."""
+    return _found(distribution)
+
+
+def version_now(distribution: str) -> str:
+    """As `version`, but as it is now, whatever this process has asked before."""
+    return _release(_found(distribution))
+
+
+def _release(found: str | None) -> str:
+    # A build tag (+cpu, +cu130) names the same release, so results may move between machines.
+    return (found or "absent").split("+")[0]
+
+
+def _found(distribution: str) -> str | None:
     try:
         found = importlib.metadata.distribution(distribution)
     except importlib.metadata.PackageNotFoundError:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from ptq_dynamics.jobs.fingerprint import sources
 from ptq_dynamics.jobs.fingerprint.reach import WHOLE, Node, Program
+from ptq_dynamics.jobs.specification import Job
+from support import ROOT, job_file, python
 
 # Python imports it in every process of the build: those that fork, their children and threads, and
 # the workers in other environments. It notes each function once a job, but for the engine and what
@@ -131,13 +133,14 @@ def note(frame, event, argument):
         watch(frame.f_locals["context"].settings)
 
 
-# Not in Snakemake itself.
-if any(part in word for word in sys.orig_argv for part in ("ptq_dynamics.jobs", "_worker.py")):
+# Not in Snakemake itself, but in what a job starts.
+WORDS = ("ptq_dynamics.jobs", "_worker.py")
+if job is not None or any(part in word for word in sys.orig_argv for part in WORDS):
     sys.setprofile(note)
     threading.setprofile(note)
 '''
 
-Job = tuple[str, tuple[str, ...]]
+Kind = tuple[str, tuple[str, ...]]
 # With one stage and modules; TRACED_JOBS=1000 pytest ... traces all.
 JOBS = int(os.environ.get("TRACED_JOBS", "6"))
 
@@ -147,7 +150,7 @@ class Traces:
     """Where the processes of a build note what they do."""
 
     folder: Path
-    entered: dict[Job, set[tuple[str, int, str]]] = field(default_factory=lambda: defaultdict(set))
+    entered: dict[Kind, set[tuple[str, int, str]]] = field(default_factory=lambda: defaultdict(set))
     given: dict[str, set[tuple[str, str]]] = field(default_factory=lambda: defaultdict(set))
     read: dict[str, set[tuple[str, str]]] = field(default_factory=lambda: defaultdict(set))
 
@@ -197,6 +200,21 @@ class Traces:
             functions = {n for n in nodes if n in hit or _is_function(files[n.module], n.name)}
             counted, used = counted + len(functions), used + len(hit & nodes)
         return missed, 1 - used / counted
+
+
+def trace(job: Job, folder: Path, environment: Mapping[str, str]) -> set[str]:
+    """Run one job in `folder`; names of the functions that it enters, which its fingerprint has to
+    hold."""
+    traces = Traces(folder / "traces")
+    variables = {**traces.environment(ROOT / "workflow"), **environment}
+    file = job_file(folder, json.loads(job.spec()))
+    done = python(["-m", "ptq_dynamics.jobs.run", "--job", file], folder, variables)
+    assert done.returncode == 0, done.stderr
+    traces.collect()
+    assert set(traces.entered) == {(job.stage, tuple(job.modules))}
+    missed, _ = traces.missed(ROOT / "workflow")
+    assert not missed
+    return {name for entries in traces.entered.values() for _, _, name in entries}
 
 
 def _nodes_at(text: str, module: str, line: int) -> Iterator[Node]:

@@ -1,0 +1,83 @@
+"""Environments of tools: a failed installation costs nothing that was installed before."""
+
+import json
+from pathlib import Path
+
+import pytest
+from ptq_dynamics.jobs import manifest
+from ptq_dynamics.jobs.execute import execute
+from ptq_dynamics.problem import Problem
+from ptq_dynamics.quantize import environment, lock_file
+
+pytestmark = pytest.mark.slow
+
+FIRST, SECOND, BROKEN = "first==1.0\n", "second==1.0\n", "broken==1.0\n"
+
+
+def call(command, options, context):
+    """Instead of venv and pip, which take seconds."""
+    if "venv" in command:
+        python = Path(command[-1]) / "bin/python"
+        python.parent.mkdir(parents=True)
+        python.touch()
+    elif "install" in command and "broken" in Path(command[-1]).read_text():
+        raise Problem("broken cannot be installed")
+    return ""
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch, workspace):
+    """Install from the text of a lock file; the exit status."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(environment, "_call", call)
+    job = json.loads(workspace.plan.quantization.environment("gptqmodel").spec())
+    lock = tmp_path / "lock.txt"
+
+    def run(text: str) -> int:
+        lock.write_text(text)
+        job["settings"] |= {"lock": str(lock), "digest": lock_file.digest(text)}
+        return execute(job)
+
+    return run
+
+
+def interpreter() -> Path:
+    return environment.python(manifest.read(Path("envs/gptqmodel/manifest.json")))
+
+
+def installed() -> list[str]:
+    return sorted(path.name for path in Path("envs/gptqmodel").glob(".venv*"))
+
+
+def test_what_is_installed_stays_until_another_is_published(install, capfd):
+    assert install(FIRST) == 0
+    first = interpreter()
+    before = first.parent.stat().st_ino
+    assert install(BROKEN) == 1
+    assert "cannot be installed" in capfd.readouterr().err
+    assert interpreter() == first and first.exists()
+    # The same again mends it where it lies, and what was left half-made goes.
+    assert install(FIRST) == 0
+    assert interpreter() == first and first.parent.stat().st_ino == before
+    assert installed() == [first.parent.parent.name]
+    assert install(SECOND) == 0
+    second = interpreter()
+    assert second != first and second.exists() and first.exists()
+    assert install(SECOND) == 0
+    assert installed() == [second.parent.parent.name]
+
+
+def test_an_environment_that_was_not_installed_to_its_end_is_made_anew(install):
+    assert install(FIRST) == 0
+    folder = interpreter().parent.parent
+    (folder / environment.WHOLE).unlink()
+    (folder / "stray").touch()
+    assert install(FIRST) == 0
+    assert interpreter().exists() and not (folder / "stray").exists()
+
+
+def test_an_environment_that_is_gone_is_named(install):
+    assert install(FIRST) == 0
+    interpreter().unlink()
+    with pytest.raises(Problem, match="is missing; remove"):
+        interpreter()
