@@ -2,6 +2,7 @@
 
 import shutil
 from contextlib import chdir
+from itertools import chain
 from pathlib import Path
 from zlib import crc32
 
@@ -32,9 +33,10 @@ from ptq_dynamics.trajectories import trajectory
 from ptq_dynamics.trajectories.schedules import learning_rate, phase
 from ptq_dynamics.trajectories.trajectory import CURVE, Checkpoint
 from safetensors.numpy import save_file
-from support import ROOT, edit_yaml, log_of, specification
+from support import ROOT, edit_yaml, log_of, plan, specification
 
 BLOCKS = 24
+TRUNKS = {n: getattr(run, "trunk", None) for n, run in plan("smoke").site.config.runs.runs.items()}
 # What every layout draws, besides its curves and quantizers.
 LAYOUTS = {
     "over_tokens": {"metrics": ["quantization_error"]},
@@ -302,10 +304,10 @@ def check(picture: Picture, table: pd.DataFrame, layout: str) -> None:
             case "flatness":
                 _check_error_bars(left, part)
             case _:
-                _check_lines(left, right, part, outlined=layout != "pca")
+                _check_lines(left, right, part, started=layout == "pca")
 
 
-def _check_lines(left: Axes, right: Axes | None, table: pd.DataFrame, *, outlined: bool) -> None:
+def _check_lines(left: Axes, right: Axes | None, table: pd.DataFrame, *, started: bool) -> None:
     for axis, ax in (("left", left), ("right", right)):
         part = table[(table.axis == "right") == (axis == "right")]
         groups = [group for _, group in part.groupby(["curve", "segment", "axis"], sort=False)]
@@ -315,14 +317,18 @@ def _check_lines(left: Axes, right: Axes | None, table: pd.DataFrame, *, outline
             assert np.array_equal(line.get_xdata(), group.x), (axis, group.segment)
             assert np.array_equal(line.get_ydata(), group.y), (axis, group.segment)
         if axis == "left":
-            starts = [tuple(group[["curve", "x", "y"]].iloc[0]) for group in groups]
+            # A run goes on in its branch, where that is of the same curve.
+            goes_on = {(g.curve.iloc[0], TRUNKS.get(g.segment.iloc[0])) for g in groups}
             ending = [
                 group
                 for group in groups
                 if (group.axis == "left").all()
-                and (len(group) == 1 or tuple(group[["curve", "x", "y"]].iloc[-1]) not in starts)
+                and (group.curve.iloc[0], group.segment.iloc[0]) not in goes_on
             ]
-            _check_ends(ax, ending if outlined else [])
+            # Where nothing else tells, the start of every run is marked too.
+            both = chain(*((group.head(1), group.tail(1)) for group in groups))
+            ends = [group[group.y.notna()].tail(1) for group in ending]
+            _check_marks(ax, list(both) if started else ends)
             labels = [str(line.get_label()) for line in lines]
             named = [label for label in labels if not label.startswith("_")]
             curves = [group.curve.iloc[0] for group in groups]
@@ -331,12 +337,11 @@ def _check_lines(left: Axes, right: Axes | None, table: pd.DataFrame, *, outline
             _check_bands(ax, [group for group in groups if group.low.notna().any()])
 
 
-def _check_ends(ax: Axes, groups: list[pd.DataFrame]) -> None:
+def _check_marks(ax: Axes, points: list[pd.DataFrame]) -> None:
     marks = [item for item in ax.collections if isinstance(item, PathCollection)]
-    ends = [group[group.y.notna()].tail(1)[["x", "y"]].to_numpy() for group in groups]
-    assert len(marks) == len(ends)
-    for mark, end in zip(marks, ends, strict=True):
-        assert np.array_equal(np.asarray(mark.get_offsets()), end)
+    assert len(marks) == len(points)
+    for mark, point in zip(marks, points, strict=True):
+        assert np.array_equal(np.asarray(mark.get_offsets()), point[["x", "y"]].to_numpy())
 
 
 def _check_bands(ax: Axes, groups: list[pd.DataFrame]) -> None:

@@ -1,11 +1,14 @@
 """Layouts draw any number of curves, quantizers and seeds, or are refused in one line."""
 
+from itertools import pairwise
+
 import numpy as np
 import pandas as pd
 import pytest
 from drawing import LAYOUTS, Drawn, check, figure, planned, spoken
 from ptq_dynamics.config import load
 from ptq_dynamics.figures.curves import Curves
+from ptq_dynamics.figures.panels import Panel, draw
 from ptq_dynamics.figures.settings import Shown
 from ptq_dynamics.figures.words import call, letters
 from ptq_dynamics.jobs import manifest
@@ -298,12 +301,71 @@ def test_components_have_a_line_for_every_seed(seeded):
     assert len(three) == len(SEEDS) * len(one)
 
 
+def test_components_show_the_direction_of_time_above_all_markers(drawn):
+    picture, table = drawn.picture("pca-2-4"), drawn.table("pca-2-4")
+    (ax,) = picture.axes
+    paths = [part[["x", "y"]].to_numpy() for _, part in table.groupby("segment", sort=False)]
+    assert len(ax.texts) == len(paths) == 2
+    for arrow, path in zip(ax.texts, paths, strict=True):
+        tail, tip = (share_of_way(path, np.array(end)) for end in (arrow.xyann, arrow.xy))
+        assert tail < tip, "time goes backwards"
+        assert arrow.zorder > max(each.zorder for each in (*ax.lines, *ax.collections))
+    assert "random walks in many dimensions look so too" in spoken(picture)
+
+
+def share_of_way(path, point):
+    """Where a point of a path is on it, by numbers of its corners."""
+    for number, (start, end) in enumerate(pairwise(path)):
+        way = end - start
+        share = (point - start) @ way / (way @ way)
+        if 0 <= share <= 1 and np.allclose(start + share * way, point):
+            return number + share
+    raise AssertionError("the point is on no line between two checkpoints")
+
+
 @pytest.mark.parametrize(
     "layout", ["over_tokens", "dynamics", "parametric", "ends", "flatness", "pca"]
 )
 def test_figures_of_several_seeds_draw_their_tables(seeded, layout):
     _, three = seeded
     check(three.picture(layout), three.table(layout), layout)
+
+
+# Panels
+
+
+def rows(curve, segment, x, y):
+    """Points of the left axis, as they stand in a figure's table."""
+    points = {"panel": "a", "curve": curve, "segment": segment, "axis": "left", "x": x, "y": y}
+    return pd.DataFrame(points | {"low": np.nan, "high": np.nan})
+
+
+def painted(table, **form):
+    """The left axes of one panel of a table."""
+    panel = Panel("a", "(a) Norm", "Training tokens", "Norm", thin=True, **form)
+    return draw(table, [panel], list(dict.fromkeys(table.curve)), "A scale").axes[0]
+
+
+@pytest.mark.parametrize("log_y", [False, True])
+def test_one_spike_does_not_set_the_scale(log_y):
+    steps = np.arange(1.0, 201)
+    calm = 1 + steps / 200 + 0.1 * (-1) ** steps
+    wild = np.where(steps == 150, 40, calm)
+    for spikes, shown in ((True, calm), (False, wild)):
+        ax = painted(rows("One", "one", steps, wild), log_y=log_y, spikes=spikes)
+        low, high = ax.get_ylim()
+        assert low <= shown.min() and shown.max() <= high < 2 * shown.max(), spikes
+    (line,) = ax.get_lines()
+    assert line.get_ydata().max() == 40, "the spike is left out of the line"
+
+
+def test_a_run_whose_branch_takes_over_has_no_end_of_its_own():
+    trunk = rows("One", "trunk", [10.0, 20.0, 30.0], [1.0, 2.0, 3.0])
+    branch = rows("One", "branch", [40.0, 50.0], [2.5, 2.0])
+    panel = Panel("a", "(a) Norm", "Training tokens", "Norm")
+    for goes_on, ends in (({("One", "trunk")}, [50.0]), (frozenset(), [30.0, 50.0])):
+        picture = draw(pd.concat([trunk, branch]), [panel], ["One"], "A scale", goes_on=goes_on)
+        assert [mark.get_offsets()[0][0] for mark in picture.axes[0].collections] == ends
 
 
 # Weights that lie on two trajectories

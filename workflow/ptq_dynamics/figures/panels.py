@@ -7,13 +7,14 @@ band where there is one.
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
 from typing import Any, Literal
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.artist import Artist
@@ -33,6 +34,8 @@ COLUMNS = ["panel", "curve", "segment", "axis", "x", "y", "low", "high"]
 HEIGHTS = (1.9, 1.85, 1.55)
 ENTRY, LETTER = 0.42, 0.052  # inches of an entry of the legend without its label, and of a letter
 SMALL_LETTER = 0.049  # inches of a letter of the lines at the top
+# A spike is so many times above the highest median of so many neighbours on a curve.
+SPIKE, NEIGHBOURS = 1.5, 9
 # The learning rate's lines stand for one entry of the legend.
 RATE = Line2D([], [], color="0.3", linestyle=":", linewidth=0.8)
 
@@ -40,9 +43,9 @@ RATE = Line2D([], [], color="0.3", linestyle=":", linewidth=0.8)
 @dataclass(frozen=True)
 class Panel:
     """One panel: labels with units; `tokens_x` and `percent_y` format the ticks; `zoom` shows what
-    is left of it on the horizontal axis; `thin` draws many points or lines without markers, and one
-    spike does not set the scale; `crop` lets what comes before the first hundredth of the
-    horizontal axis run out of the panel."""
+    is left of it on the horizontal axis; `thin` draws many points or lines without markers; with
+    `spikes`, what stands far above its neighbours does not set the scale; `crop` lets what comes
+    before the first hundredth of the horizontal axis run out of the panel."""
 
     name: str
     title: str
@@ -54,6 +57,7 @@ class Panel:
     log_x: bool = False
     log_y: bool = False
     thin: bool = False
+    spikes: bool = False
     crop: bool = False
     zoom: float | None = None
 
@@ -66,9 +70,11 @@ def publish(
     columns: int | None = None,
     *,
     one_scale: bool = False,
+    lineage: bool = False,
 ) -> dict[str, Any]:
     """Draw the parts of a table in their panels, write the figure's files, and give the facts: how
-    many points it has, and the smallest difference that each panel resolves."""
+    many points it has, and the smallest difference that each panel resolves. `lineage`: a run of a
+    curve ends where a branch of it goes on."""
     table = pd.concat(parts)
     seeds = len({run.seed for run in context.settings.runs})
     resolved = {
@@ -86,7 +92,10 @@ def publish(
         # How far another calibration set would have moved a value is not known from one.
         verb = "the validation text resolves" if one else "resolves"
         text += f"; {verb} differences of {', '.join(found)}"
-    drawn = draw(table, panels, curves, text, columns, one_scale=one_scale)
+    runs = {run.name: run for run in context.settings.runs if lineage and run.trunk}
+    named = [(curve, name) for curve, names in context.settings.curves for name in names]
+    goes_on = {(curve, str(runs[name].trunk)) for curve, name in named if name in runs}
+    drawn = draw(table, panels, curves, text, columns, one_scale=one_scale, goes_on=goes_on)
     save(drawn, table, context.out, context.name)
     return {"points": len(table), "resolves": resolved}
 
@@ -119,9 +128,11 @@ def draw(
     columns: int | None = None,
     *,
     one_scale: bool = False,
+    goes_on: Set[tuple[str, str]] = frozenset(),
 ) -> Figure:
     """Panels in rows of up to three, two by two where there are four, or of `columns`, with one
-    vertical scale where that is asked for; one legend below."""
+    vertical scale where that is asked for; one legend below. The ends of segments are outlined, but
+    for those, by curve and name, that another one `goes_on` from."""
     styles = lines(curves)
     columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
     rows = -(-len(panels) // columns)
@@ -129,7 +140,8 @@ def draw(
     for number, (panel, ax) in enumerate(zip(panels, axes, strict=False), start=1):
         after = panels[number : -(-number // columns) * columns]
         last = not any(other.right for other in after)
-        _draw_panel(ax, panel, table[table.panel == panel.name], styles, last=last)
+        part = table[table.panel == panel.name]
+        _draw_panel(ax, panel, part, styles, last=last, goes_on=goes_on)
     for ax in axes[len(panels) :]:
         ax.set_visible(False)
     has_rates = any(panel.right for panel in panels) and bool((table.axis == "right").any())
@@ -161,13 +173,16 @@ def subplots(
 
 
 def _draw_panel(
-    ax: Axes, panel: Panel, table: pd.DataFrame, styles: Mapping[str, Line], *, last: bool
+    ax: Axes,
+    panel: Panel,
+    table: pd.DataFrame,
+    styles: Mapping[str, Line],
+    *,
+    last: bool,
+    goes_on: Set[tuple[str, str]],
 ) -> None:
     right = ax.twinx() if panel.right else None
-    # Where a run of a curve begins, the one before does not end.
-    starts = table[table.axis == "left"].drop_duplicates(["curve", "segment"])
-    begun = {*zip(starts.curve, starts.x, starts.y, strict=True)}
-    for (curve, _segment, axis), part in table.groupby(["curve", "segment", "axis"], sort=False):
+    for (curve, segment, axis), part in table.groupby(["curve", "segment", "axis"], sort=False):
         line = styles[str(curve)]
         if axis == "right" and right is not None:
             right.plot(part.x, part.y, color=line.color, linestyle=":", linewidth=0.8, zorder=1)
@@ -181,11 +196,9 @@ def _draw_panel(
             drawn.set_linewidth(0.6)
         else:
             drawn.set_marker(line.marker)
-        end = part[part.y.notna()].tail(1)
-        if len(part) > 1 and begun & {*zip(end.curve, end.x, end.y, strict=True)}:
-            continue
-        ends: dict[str, Any] = {"s": 12, "color": line.color, "marker": line.marker, "zorder": 4}
-        ax.scatter(end.x, end.y, edgecolors="black", linewidths=0.5, **ends)
+        if (curve, segment) not in goes_on:
+            end = part[part.y.notna()].tail(1)
+            mark_end(ax, end.x, end.y, line)
     ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
     _limit(ax, panel, table[table.axis != "right"])
     if panel.log_x:
@@ -213,6 +226,12 @@ def _draw_panel(
         ax.patch.set_visible(False)
 
 
+def mark_end(ax: Axes, x: Sequence[float], y: Sequence[float], line: Line) -> None:
+    """Outline the end of a run."""
+    look: dict[str, Any] = {"s": 12, "color": line.color, "marker": line.marker, "zorder": 4}
+    ax.scatter(x, y, edgecolors="black", linewidths=0.5, **look)
+
+
 def _limit(ax: Axes, panel: Panel, table: pd.DataFrame) -> None:
     """Leave out of the panel what would hide the rest."""
     shown = table
@@ -222,13 +241,15 @@ def _limit(ax: Axes, panel: Panel, table: pd.DataFrame) -> None:
         shown = table[table.x <= panel.zoom]
         room = 0.05 * (panel.zoom - shown.x.min())
         ax.set_xlim(shown.x.min() - room, panel.zoom)
-    if panel.thin and not panel.log_y and len(table):
-        calm = table.y.quantile(0.99)
-        if table.y.max() > 1.5 * calm:
-            shown = table[table.y <= calm]
+    if panel.spikes:
+        along = table.groupby(["curve", "segment"], sort=False).y
+        calm = along.transform(lambda y: y.rolling(NEIGHBOURS, 1, center=True).median())
+        shown = shown[shown.y <= SPIKE * calm.max()]
     if len(shown) < len(table):
-        low, high = shown.low.fillna(shown.y).min(), shown.high.fillna(shown.y).max()
-        ax.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
+        ends = [shown.low.fillna(shown.y).min(), shown.high.fillna(shown.y).max()]
+        low, high = np.log(ends) if panel.log_y else ends
+        ends = [low - 0.05 * (high - low), high + 0.05 * (high - low)]
+        ax.set_ylim(*(np.exp(ends) if panel.log_y else ends))
 
 
 def plain_log_ticks(axis: Axis) -> None:
