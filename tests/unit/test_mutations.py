@@ -88,6 +88,23 @@ def progress_texts(node):
     return told and any([retold(each) for each in node.args])
 
 
+def progress_lines(node):
+    """All of them are left out, so none may do what matters besides."""
+    found = False
+    for field in ("body", "orelse", "finalbody"):
+        statements = getattr(node, field, None)
+        if isinstance(statements, list):
+            kept = [each for each in statements if not tells_progress(each)]
+            found = found or len(kept) < len(statements)
+            statements[:] = kept if kept or not statements else [ast.Pass()]
+    return found
+
+
+def tells_progress(statement):
+    is_call = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
+    return is_call and ast.unparse(statement.value.func).split(".")[-2:-1] == ["progress"]
+
+
 def docstrings(node):
     if isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.Module)) and ast.get_docstring(node):
         node.body[0].value.value += "!"
@@ -122,7 +139,7 @@ def relative_imports(node):
 
 NEEDLESS = [
     *(hints_of_parameters, hints_of_locals, error_texts, progress_texts, docstrings),
-    *(new_functions, order, relative_imports),
+    *(progress_lines, new_functions, order, relative_imports),
 ]
 
 
