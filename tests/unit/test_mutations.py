@@ -18,9 +18,11 @@ FILES = {name: ast.unparse(ast.parse(text)) for name, text in sources.on_disk().
 PROGRAM = Program(FILES, ENGINE)
 STAGES = [name for name, text in FILES.items() if "\ndef run(context: Context[" in text]
 OPTIMIZERS = "ptq_dynamics.trajectories.optimizers"
+ARCHITECTURES = "ptq_dynamics.trajectories.architectures"
 SELECTED = {
     "ptq_dynamics.trajectories.train": [
-        f"{OPTIMIZERS}.{n}" for n in ("adamc", "adamw_independent")
+        *(f"{OPTIMIZERS}.{n}" for n in ("adamc", "adamw_independent")),
+        *(f"{ARCHITECTURES}.{n}" for n in ("gpt_neox", "olmo2")),
     ],
     "ptq_dynamics.quantize.worker": [
         f"ptq_dynamics.quantize.foreign.{tool}_worker" for tool in ("gptqmodel", "autogptq")
