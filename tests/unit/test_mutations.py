@@ -259,6 +259,34 @@ def test_every_edit_with_a_meaning_counts(edit):
     assert not {node for node in reached if program.own(node) == PROGRAM.own(node)}
 
 
+def functions_beside_others():
+    """Definitions that hold several functions, as classes do, with each of these by number."""
+    for name, text in FILES.items():
+        for statement in ast.parse(text).body:
+            own = [Node(name, each) for each in names_of(statement)]
+            found = [each for each in ast.walk(statement) if isinstance(each, FUNCTIONS)]
+            if len(found) > 1 and not ALL.isdisjoint(own):
+                yield from ((own[0], number) for number in range(len(found)))
+
+
+@pytest.mark.parametrize("edit", [bodies, defaults, decorators], ids=lambda edit: edit.__name__)
+def test_an_edit_of_every_single_function_counts(edit):
+    """Where a definition holds several, one could hide that another does not count."""
+    missed, tried = [], 0
+    for node, number in functions_beside_others():
+        tree = ast.parse(FILES[node.module])
+        statement = next(each for each in tree.body if node.name in names_of(each))
+        function = [each for each in ast.walk(statement) if isinstance(each, FUNCTIONS)][number]
+        assert edit(function)
+        text = ast.unparse(ast.fix_missing_locations(tree))
+        program = Program({**FILES, node.module: text}, ENGINE)
+        tried += 1
+        if program.own(node) == PROGRAM.own(node):
+            missed.append((node, function.name))
+    assert tried > 50
+    assert not missed
+
+
 @pytest.mark.parametrize("stage", STAGES)
 def test_no_edit_of_what_is_not_reached_counts(stage):
     for edit in (bodies, constants):
