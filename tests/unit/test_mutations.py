@@ -18,9 +18,11 @@ FILES = {name: ast.unparse(ast.parse(text)) for name, text in sources.on_disk().
 PROGRAM = Program(FILES, ENGINE)
 STAGES = [name for name, text in FILES.items() if "\ndef run(context: Context[" in text]
 OPTIMIZERS = "ptq_dynamics.trajectories.optimizers"
+ARCHITECTURES = "ptq_dynamics.trajectories.architectures"
 SELECTED = {
     "ptq_dynamics.trajectories.train": [
-        f"{OPTIMIZERS}.{n}" for n in ("adamc", "adamw_independent")
+        *(f"{OPTIMIZERS}.{n}" for n in ("adamc", "adamw_independent")),
+        *(f"{ARCHITECTURES}.{n}" for n in ("gpt_neox", "olmo2")),
     ],
     "ptq_dynamics.quantize.worker": [
         f"ptq_dynamics.quantize.foreign.{tool}_worker" for tool in ("gptqmodel", "autogptq")
@@ -88,6 +90,23 @@ def progress_texts(node):
     return told and any([retold(each) for each in node.args])
 
 
+def progress_lines(node):
+    """All of them are left out, so none may do what matters besides."""
+    found = False
+    for field in ("body", "orelse", "finalbody"):
+        statements = getattr(node, field, None)
+        if isinstance(statements, list):
+            kept = [each for each in statements if not tells_progress(each)]
+            found = found or len(kept) < len(statements)
+            statements[:] = kept if kept or not statements else [ast.Pass()]
+    return found
+
+
+def tells_progress(statement):
+    is_call = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
+    return is_call and ast.unparse(statement.value.func).split(".")[-2:-1] == ["progress"]
+
+
 def docstrings(node):
     if isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.Module)) and ast.get_docstring(node):
         node.body[0].value.value += "!"
@@ -122,7 +141,7 @@ def relative_imports(node):
 
 NEEDLESS = [
     *(hints_of_parameters, hints_of_locals, error_texts, progress_texts, docstrings),
-    *(new_functions, order, relative_imports),
+    *(progress_lines, new_functions, order, relative_imports),
 ]
 
 
@@ -238,6 +257,34 @@ def test_every_edit_with_a_meaning_counts(edit):
     reached = changed & ALL
     assert len(reached) > 5
     assert not {node for node in reached if program.own(node) == PROGRAM.own(node)}
+
+
+def functions_beside_others():
+    """Definitions that hold several functions, as classes do, with each of these by number."""
+    for name, text in FILES.items():
+        for statement in ast.parse(text).body:
+            own = [Node(name, each) for each in names_of(statement)]
+            found = [each for each in ast.walk(statement) if isinstance(each, FUNCTIONS)]
+            if len(found) > 1 and not ALL.isdisjoint(own):
+                yield from ((own[0], number) for number in range(len(found)))
+
+
+@pytest.mark.parametrize("edit", [bodies, defaults, decorators], ids=lambda edit: edit.__name__)
+def test_an_edit_of_every_single_function_counts(edit):
+    """Where a definition holds several, one could hide that another does not count."""
+    missed, tried = [], 0
+    for node, number in functions_beside_others():
+        tree = ast.parse(FILES[node.module])
+        statement = next(each for each in tree.body if node.name in names_of(each))
+        function = [each for each in ast.walk(statement) if isinstance(each, FUNCTIONS)][number]
+        assert edit(function)
+        text = ast.unparse(ast.fix_missing_locations(tree))
+        program = Program({**FILES, node.module: text}, ENGINE)
+        tried += 1
+        if program.own(node) == PROGRAM.own(node):
+            missed.append((node, function.name))
+    assert tried > 50
+    assert not missed
 
 
 @pytest.mark.parametrize("stage", STAGES)

@@ -158,7 +158,7 @@ def test_updates_are_those_of_an_explicit_adamw(make, settings, data, kind, clip
     start = weights(trainer)
     for step in range(4):
         rate = 1e-2 * min(1, (step + 1) / 3)
-        assert trainer.rate() == pytest.approx(rate)
+        assert trainer.rate == pytest.approx(rate)
         loss, norm = trainer.update(data.at(step))
         expected_loss, expected_norm = reference.update(data.at(step), rate, 1e-2)
         assert float(loss) == pytest.approx(expected_loss, rel=1e-5)

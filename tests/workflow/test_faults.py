@@ -213,6 +213,45 @@ def test_a_signal_while_a_build_is_planned_is_one_line(tmp_path, verb, number):
     assert "Traceback" not in said and said.endswith(f"{line}\n")
 
 
+def test_builds_of_two_scales_at_once_do_not_disturb_each_other(tmp_path):
+    """Here laptop is another name of smoke, so that both come out alike."""
+    project = Project.copy(tmp_path / "project", figures="interpolation")
+    scales = project.folder / "config/scales"
+    shutil.copy2(scales / "smoke.yaml", scales / "laptop.yaml")
+    command = project.command("--cores", "2", targets=("figures",))
+    builds = [
+        Popen(
+            [word.replace("scale=smoke", f"scale={scale}") for word in command],
+            cwd=project.folder,
+            env=project.variables(),
+            stdout=DEVNULL,
+            stderr=PIPE,
+            text=True,
+        )
+        for scale in ("smoke", "laptop")
+    ]
+    wait_for(lambda: under_way(project) == 2, "they do not run at once")
+    for build in builds:
+        said = build.communicate(timeout=600)[1]
+        assert build.returncode == 0, said[-3000:]
+    assert project.stale() == set()
+    smoke, laptop = (
+        {
+            name: data
+            for name, data in artifacts(project.folder / f"results/{scale}").items()
+            if name.endswith(".safetensors")
+        }
+        for scale in ("smoke", "laptop")
+    )
+    assert smoke and not differing(smoke, laptop)
+
+
+def under_way(project):
+    """How many scales have a job that runs."""
+    found = project.folder.glob("results/*/**/.lease")
+    return len({path.relative_to(project.folder).parts[1] for path in found})
+
+
 def is_read(pipe, opened):
     """Whether someone has opened a pipe; who does so is kept waiting until `opened` is closed."""
     try:

@@ -37,7 +37,8 @@ def run(context: Context[EmbeddedSettings]) -> Mapping[str, Any]:
     """Write tokenizer/ and one token file a split; facts: sizes and digests."""
     settings, sizes = context.settings, context.settings.sizes
     documents = collect(settings.packages, settings.source_code, settings.shortest_document)
-    context.progress.say(f"{len(documents):,} documents, {sum(map(len, documents)):,} characters")
+    characters = sum(map(len, documents))
+    context.progress.say(f"{len(documents):,} documents, {characters:,} characters")
     factor = settings.characters_per_token
     dealt = deal(documents, {name: sizes[name] * factor for name in HELD_OUT})
     tokenizer = train_tokenizer(dealt["train"], settings.vocabulary)

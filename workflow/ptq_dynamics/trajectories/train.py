@@ -71,7 +71,7 @@ def train(trainer: "Trainer", data: TrainingData, scratch: Path, progress: Progr
             rate = (trainer.step - first) * trainer.tokens_per_step / pace.elapsed()
             ahead = (last - trainer.step) * trainer.tokens_per_step / rate
             progress.maybe(
-                f"step {trainer.step}/{last}  loss {float(loss):.3f}  lr {trainer.rate():.2e}  "
+                f"step {trainer.step}/{last}  loss {float(loss):.3f}  lr {trainer.rate:.2e}  "
                 f"{rate:,.0f} tokens/s  {ahead:.0f} s to go"
             )
         trainer.save_due(loss)
@@ -105,6 +105,7 @@ class Trainer:
         self._due_checkpoints = set(self.checkpoint_steps())
         self._due_states = set(settings.state_steps)
 
+    @property
     def rate(self) -> float:
         """Learning rate of the next update."""
         return schedules.learning_rate(self.settings.schedule, self.step)
@@ -114,7 +115,7 @@ class Trainer:
         clipping, both 0-dimensional."""
         settings = self.settings
         chosen, peak = self._optimizer_settings, settings.schedule.peak
-        self._kind.set_rate(self._optimizer, chosen, self.rate(), peak)
+        self._kind.set_rate(self._optimizer, chosen, self.rate, peak)
         parts = batch.split(settings.micro_batch or len(batch))
         total = torch.zeros((), device=self._device)
         for part in parts:
@@ -167,7 +168,7 @@ class Trainer:
         """Raise `Problem` when the run has diverged."""
         if not math.isfinite(float(loss)):
             raise Problem(
-                f"diverged: the loss is {float(loss)} at step {self.step} (lr {self.rate():.2e}); "
+                f"diverged: the loss is {float(loss)} at step {self.step} (lr {self.rate:.2e}); "
                 f"lower peak_lr in config/runs.yaml; the curve so far is {self.out / CURVE}"
             )
 
