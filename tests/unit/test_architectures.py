@@ -5,7 +5,6 @@ import shutil
 import pandas as pd
 import pytest
 import torch
-import yaml
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.geometry.hessian import LossHessian
@@ -19,7 +18,7 @@ from ptq_dynamics.trajectories import architectures
 from ptq_dynamics.trajectories.trajectory import Trajectory
 from reference import compare
 from safetensors.torch import load_file
-from support import QUANTIZERS, ROOT, Workspace, edit_yaml, plan, tiny_config
+from support import QUANTIZERS, Workspace, edit_yaml, figure, plan, tiny_config
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM
 
@@ -191,9 +190,10 @@ def test_a_model_with_awqs_scales_is_the_same_but_for_rounding(last, corpus, tmp
 @pytest.mark.parametrize("name", ["olmo", "olmo2"])
 def test_awq_of_a_model_that_has_no_norm_to_scale_is_one_line(tmp_path, name):
     config = config_of(tmp_path)
-    figure = yaml.safe_load((ROOT / "config/figures.yaml").read_text())["fig10"]
-    figure |= {"curves": {"One": [f"a-{name}"]}, "quantizers": ["awq4"]}
-    edit_yaml(config / "figures.yaml", lambda found: found.update({"one": figure}))
+    shown = figure(
+        "over_tokens", {"One": [f"a-{name}"]}, ["quantization_error"], quantizers=["awq4"]
+    )
+    edit_yaml(config / "figures.yaml", lambda found: found.update({"one": shown}))
     with pytest.raises(Problem) as caught:
         plan("smoke", config)
     assert str(caught.value) == (
