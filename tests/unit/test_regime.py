@@ -3,6 +3,7 @@
 import shutil
 from contextlib import chdir
 
+import pandas as pd
 import pytest
 import torch
 from ptq_dynamics.config import SCALES, load, load_sweep
@@ -11,8 +12,9 @@ from ptq_dynamics.plan.regime import Dimensionless, best_rates, regimes
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.sweep import check, prepare
 from ptq_dynamics.trajectories import architectures
-from support import ROOT, edit_yaml, plan
+from support import ROOT, edit_yaml, plan, python
 
+TABLE = "measurements.csv"
 FAR = ["decay-lambda-0.1", "decay-lambda-0.05"]
 
 
@@ -176,6 +178,42 @@ def test_the_best_rate_is_that_of_the_lowest_loss_among_runs_that_are_alike():
     losses = {"wsd-3e-4": 3.2, "wsd-1e-3": 2.8, "wsd-3e-3": 2.9, "rainbow-002": 1.0}
     (group,) = best_rates(made.site, made.trajectories, losses)
     assert group == [(2.8, 1e-3, "wsd-1e-3"), (2.9, 3e-3, "wsd-3e-3"), (3.2, 3e-4, "wsd-3e-4")]
+
+
+def test_the_command_prints_final_losses_and_the_published_ones(tmp_path):
+    shutil.copytree(ROOT / "config", tmp_path / "config")
+    arguments = ["-m", "ptq_dynamics.cli", "regime", "--scale", "laptop"]
+
+    def said():
+        done = python(arguments, tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert max(map(len, done.stdout.splitlines())) <= 150
+        return " ".join(done.stdout.split())
+
+    assert "neither of which is there" in said()
+    kept, own = (tmp_path / "results" / name / TABLE for name in ("reference/laptop", "laptop"))
+    kept.parent.mkdir(parents=True)
+    shutil.copy(ROOT / "results/reference/laptop" / TABLE, kept)
+    paper = "the paper's: wsd-1e-3 3.405 (1), wsd-3e-3 3.406 (3), wsd-3e-4 3.428 (0.3)"
+    text = said()
+    assert "by results/reference/laptop/measurements.csv: " in text
+    assert " wsd-1e-3 3.062 (1), wsd-3e-4 3.099 (0.3), wsd-3e-3 3.105 (3)" in text
+    assert paper in text and "not alike !" not in text
+    own.parent.mkdir()
+    table = pd.read_csv(kept)
+    table.loc[(table.trajectory == "wsd-1e-2") & (table.metric == "loss"), "value"] = 2.5
+    table.to_csv(own, index=False)
+    text = said()
+    assert "by results/laptop/measurements.csv: " in text
+    assert paper in text and "not alike !: best is wsd-1e-2 (wsd-1e-3)" in text
+
+
+def test_published_losses_are_of_runs(changed):
+    def change(scale):
+        scale["regime"]["final_losses"] = {"typo": 3.4}
+
+    with pytest.raises(Problem, match=r"regime\.final_losses names no known run: 'typo'"):
+        changed(change)
 
 
 def test_what_is_not_alike_is_named():

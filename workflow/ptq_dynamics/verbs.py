@@ -4,6 +4,7 @@ import argparse
 import gc
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
@@ -17,8 +18,10 @@ from ptq_dynamics.measure.settings import MEASUREMENTS
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.captions import write_page
 from ptq_dynamics.plan.due import Due
-from ptq_dynamics.plan.regime import Dimensionless, best_rates, regimes
+from ptq_dynamics.plan.regime import Dimensionless, Rates, best_rates, regimes
 from ptq_dynamics.problem import Problem
+
+NUMBERS = fields(Dimensionless)
 
 
 def main() -> int:
@@ -124,41 +127,61 @@ def _print_regime(resolved: config.Config) -> None:
 
     here, paper = Plan(resolved), Plan(_load({"scale": "paper"}))
     theirs = dict(regimes(paper.site, paper.trajectories))
-    table = Table(
-        "run", "peak rate", *(field.name.replace("_", " ") for field in fields(Dimensionless))
-    )
+    titles = [field.name.replace("_per_", "\nper ").replace("_", " ") for field in NUMBERS]
+    table = Table("run", "peak rate", *titles, box=None, padding=(0, 1, 0, 0))
     for name, mine in regimes(here.site, here.trajectories):
         other = theirs.get(name)
         unlike = mine.unlike(other) if other else set()
         cells = [_beside(_rate(here, name), _rate(paper, name) if other else None)]
-        for field in fields(Dimensionless):
+        for field in NUMBERS:
             numbers = getattr(mine, field.name), getattr(other, field.name, None)
             cells.append(_beside(*numbers, marked=field.name in unlike))
         table.add_row(name, *cells)
-    console = Console(width=200)
+    console = Console(width=150)
     console.print(table)
     console.print(
-        f"{resolved.scale.description}, in brackets paper scale; !: not alike. e folds: sum of the "
-        "shares that weight decay takes of the weights; timescale, warmup, cooldown, batch: shares "
-        "of the run."
+        f"{resolved.scale.description}, in brackets paper scale where it differs; !: not alike. "
+        "e folds: sum of the shares that weight decay takes of the weights; timescale, warmup, "
+        "cooldown, batch: shares of the run."
     )
-    for group in best_rates(here.site, here.trajectories, _final_losses(here.site.results)):
-        best = group[0][1]
-        told = ", ".join(f"{name} {loss:.3f} ({peak / best:.3g})" for loss, peak, name in group)
-        console.print(
-            f"final loss in full precision, as last measured (peak rate over the best): {told}"
-        )
+    published = paper.site.config.scale.regime.final_losses
+    groups = best_rates(paper.site, paper.trajectories, published)
+    losses, source = _final_losses(here.site.results)
+    console.print(f"final loss in full precision (peak rate over the best) by {source}:")
+    for group in best_rates(here.site, here.trajectories, losses):
+        console.print("; ".join([_over_the_best(group), *_beside_published(group, groups)]))
     for name, reason in resolved.scale.regime.left_out.items():
         console.print(f"left out: {name} ({reason})", markup=False)
 
 
-def _final_losses(results: str) -> dict[str, float]:
-    """Loss of every run's last checkpoint in full precision, as far as it is measured."""
+def _over_the_best(group: Rates) -> str:
+    best = group[0][1]
+    return ", ".join(f"{name} {loss:.3f} ({peak / best:.3g})" for loss, peak, name in group)
+
+
+def _beside_published(group: Rates, published: list[Rates]) -> Iterator[str]:
+    """The published losses of the same runs, and whether another of them is the best."""
+    for other in published:
+        names, others = ([name for _, _, name in each] for each in (group, other))
+        mine, theirs = [n for n in names if n in others], [n for n in others if n in names]
+        if mine:
+            yield f"the paper's: {_over_the_best(other)}"
+            if mine[0] != theirs[0]:
+                yield f"not alike !: best is {mine[0]} ({theirs[0]})"
+
+
+def _final_losses(results: str) -> tuple[dict[str, float], str]:
+    """Loss of every run's last checkpoint in full precision, as far as it is measured, in the
+    scale's results or else in those kept for reference; and where it was."""
     from ptq_dynamics.measure import measurements
 
-    path = Path(results) / MEASUREMENTS
-    losses = measurements.full_precision_losses(measurements.read(path)) if path.exists() else {}
-    return {name: by_step[max(by_step)] for name, by_step in losses.items()}
+    own = Path(results) / MEASUREMENTS
+    kept = own.parents[1] / "reference" / own.parent.name / MEASUREMENTS
+    path = next((path for path in (own, kept) if path.exists()), None)
+    if path is None:
+        return {}, f"{own} or {kept}, neither of which is there"
+    losses = measurements.full_precision_losses(measurements.read(path))
+    return {name: by_step[max(by_step)] for name, by_step in losses.items()}, str(path)
 
 
 def _rate(plan: Plan, name: str) -> float:

@@ -27,13 +27,15 @@ class Regime(Strict):
     """What a scale makes of the paper's runs, so that its own are alike in what is dimensionless
     (`ptq-dynamics regime`): factors on all peak learning rates, on the weight decay of AdamW and
     AdamC (that of AdamW with independent decay has both), and on warmups; the batch in sequences;
-    and runs that cannot be made so, each with the reason."""
+    and runs that cannot be made so, each with the reason. `final_losses` are published ones of some
+    runs, in full precision at their ends."""
 
     peak_lr: Rate
     weight_decay: Rate
     warmup: Rate
     batch: Count
     left_out: dict[str, str] = {}
+    final_losses: dict[str, Rate] = {}
 
 
 class EmbeddedCorpus(Strict):

@@ -24,6 +24,8 @@ def check(timeline: Timeline) -> None:
     left_out = config.scale.regime.left_out
     place = f"config/scales/{config.choice.scale}.yaml: regime.left_out"
     require(place, "run", left_out, runs.runs)
+    published = config.scale.regime.final_losses
+    require(place.replace("left_out", "final_losses"), "run", published, runs.runs)
     for name, run in runs.runs.items():
         if isinstance(run, Whole):
             with _place(runs, "runs", name) as place:
