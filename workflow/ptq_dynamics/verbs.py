@@ -189,5 +189,6 @@ def _rate(plan: Plan, name: str) -> float:
 
 
 def _beside(mine: float | None, theirs: float | None, marked: bool = False) -> str:
-    texts = ["-" if number is None else f"{number:.3g}" for number in (mine, theirs)]
-    return f"{texts[0]} ({texts[1]}){' !' if marked else ''}"
+    texts = ["-" if n is None else f"{n:.3g}" if n >= 1 else f"{n:.2g}" for n in (mine, theirs)]
+    told = texts[0] if texts[0] == texts[1] else f"{texts[0]} ({texts[1]})"
+    return f"{told}{' !' if marked else ''}"
