@@ -383,8 +383,8 @@ BAD = {
     ),
     "unknown quantizer": (
         "figures.yaml",
-        put("fig10", "quantizers", value=["gptq-5bit"]),
-        ["fig10.quantizers", "quantizer: 'gptq-5bit'", "known: gptq-4bit"],
+        put("fig05", "quantizers", value=["gptq-5bit"]),
+        ["fig05.quantizers", "quantizer: 'gptq-5bit'", "known: gptq-4bit"],
     ),
     "unknown draw": (
         "figures.yaml",
