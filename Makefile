@@ -9,8 +9,9 @@ KILLS ?= 30
 VENV := .venv
 SNAKEMAKE := $(VENV)/bin/snakemake
 # The code of this checkout, also where several share an environment.
-STATUS = PYTHONPATH="workflow$${PYTHONPATH:+:$$PYTHONPATH}" $(VENV)/bin/ptq-dynamics status \
-	--scale $(SCALE) --figures "$(FIGURES)" $(if $(SEEDS),--more-seeds "$(SEEDS)") $(if $(DEEP),--deep)
+TELL = PYTHONPATH="workflow$${PYTHONPATH:+:$$PYTHONPATH}" $(VENV)/bin/ptq-dynamics
+STATUS = $(TELL) status --captions --scale $(SCALE) --figures "$(FIGURES)" \
+	$(if $(SEEDS),--more-seeds "$(SEEDS)") $(if $(DEEP),--deep)
 INSTALLED := $(VENV)/.installed
 # Files of tests side by side; a file's tests share what they build.
 PYTEST := $(VENV)/bin/pytest -n $(WORKERS) --dist loadfile --durations 15 --durations-min 5
@@ -36,9 +37,10 @@ help:  ## this list
 figures: $(INSTALLED)  ## build the figures: what is missing or out of date, nothing else
 	@# The records say within a second or two whether anything is due; Snakemake takes longer, and
 	@# reports what is wrong.
-	@$(STATUS) --quiet 2>/dev/null || \
+	@$(STATUS) --quiet 2>/dev/null || { \
 		$(SNAKEMAKE) --config scale=$(SCALE) figures="$(FIGURES)" \
-			$(if $(SEEDS),more_seeds="$(SEEDS)") $(if $(DEEP),deep=true)
+			$(if $(SEEDS),more_seeds="$(SEEDS)") $(if $(DEEP),deep=true) && \
+		$(TELL) captions --scale $(SCALE); }
 
 test: test-fast  ## all tests: the fast ones, the slow ones, then the whole graph at scale smoke
 	@$(PYTEST) tests/unit -m slow

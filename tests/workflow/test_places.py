@@ -8,7 +8,7 @@ from pathlib import Path
 from subprocess import run
 
 from project import SNAKEMAKE, Project
-from support import ROOT, artifacts, differing
+from support import ROOT, artifacts, differing, edit_yaml
 
 CORPUS = "results/smoke/corpus/main"
 FIGURES = ["figures/smoke/fig04.csv", "figures/smoke/fig04.png"]
@@ -56,6 +56,20 @@ def test_make_builds_in_a_folder_with_spaces_without_git_and_home(built, tmp_pat
     # Under another make there are lines on folders around it.
     assert again.returncode == 0 and "nothing to do: " in again.stdout, again.stdout
     assert "Building DAG" not in again.stdout + again.stderr
+    page = project.folder / "figures/smoke/README.md"
+    assert "Another caption." not in page.read_text()
+    figures = project.folder / "config/figures.yaml"
+    edit_yaml(figures, lambda found: found["fig04"].update(caption="Another caption."))
+    captioned = run(
+        [*command, "SCALE=smoke", "FIGURES=fig04"],
+        cwd=project.folder,
+        env=environment(project),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "nothing to do: " in captioned.stdout, captioned.stdout
+    assert "Another caption." in page.read_text()
 
 
 def test_a_build_from_another_folder_with_spaces(built, tmp_path):

@@ -15,6 +15,7 @@ from ptq_dynamics.jobs.current import Results
 from ptq_dynamics.jobs.verified import Verifier
 from ptq_dynamics.measure.settings import MEASUREMENTS
 from ptq_dynamics.plan import Plan
+from ptq_dynamics.plan.captions import write_page
 from ptq_dynamics.plan.due import Due
 from ptq_dynamics.plan.regime import Dimensionless, best_rates, regimes
 from ptq_dynamics.problem import Problem
@@ -32,6 +33,12 @@ def main() -> int:
     status.add_argument("--more-seeds", help="default: those of config.yaml")
     status.add_argument("--deep", action="store_true", help="also read all bytes of results")
     status.add_argument("--quiet", action="store_true", help="say nothing unless all is current")
+    status.add_argument(
+        "--captions", action="store_true", help="where all is current, also do as `captions` does"
+    )
+    captions = verbs.add_parser("captions", help="write the page of captions beside the figures")
+    captions.add_argument("--scale", choices=config.SCALES, help="default: that of config.yaml")
+    captions.add_argument("--folder", type=Path, help="of the figures; default: the scale's")
     regime = verbs.add_parser("regime", help="compare a scale's runs with the paper's")
     regime.add_argument("--scale", choices=config.SCALES, help="default: that of config.yaml")
     verbs.add_parser("schema", help="write the JSON schemas of the files under config/")
@@ -47,7 +54,10 @@ def main() -> int:
                 choice = {"scale": arguments.scale, "figures": arguments.figures}
                 choice |= {"more_seeds": arguments.more_seeds}
                 choice |= {"deep": "true"} if arguments.deep else {}
-                return _print_status(_load(choice), arguments.quiet)
+                return _print_status(_load(choice), arguments.quiet, arguments.captions)
+            case "captions":
+                plan = Plan(_load({"scale": arguments.scale}))
+                _write_captions(plan, arguments.folder or Path(plan.site.pictures))
             case "regime":
                 _print_regime(_load({"scale": arguments.scale}))
             case "schema":
@@ -87,12 +97,20 @@ def _print_config(resolved: config.Config) -> None:
     yaml.safe_dump(content, sys.stdout, sort_keys=False, allow_unicode=True)
 
 
-def _print_status(resolved: config.Config, quiet: bool) -> int:
+def _write_captions(plan: Plan, folder: Path) -> None:
+    if not folder.is_dir():
+        raise Problem(f"{folder} has no figures yet; make figures draws them")
+    write_page(plan.site.config.figures, folder)
+
+
+def _print_status(resolved: config.Config, quiet: bool, captions: bool) -> int:
     plan, verifier = Plan(resolved), Verifier(deep=resolved.choice.deep)
     current, due = Due(plan.site, Results(verifier)).find(plan.last())
     fingerprint.note_planned()
     if not due:
         print(f"nothing to do: all {len(current)} results are current")
+        if captions:
+            _write_captions(plan, Path(plan.site.pictures))
     elif not quiet:
         print(*sorted(f"due: {job.paths.folder / (job.paths.stem or '')}" for job in due), sep="\n")
         print(f"{len(due)} results are due, {len(current)} are current")
