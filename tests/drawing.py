@@ -2,6 +2,7 @@
 
 import shutil
 from contextlib import chdir
+from itertools import chain
 from pathlib import Path
 from zlib import crc32
 
@@ -302,10 +303,10 @@ def check(picture: Picture, table: pd.DataFrame, layout: str) -> None:
             case "flatness":
                 _check_error_bars(left, part)
             case _:
-                _check_lines(left, right, part, outlined=layout != "pca")
+                _check_lines(left, right, part, started=layout == "pca")
 
 
-def _check_lines(left: Axes, right: Axes | None, table: pd.DataFrame, *, outlined: bool) -> None:
+def _check_lines(left: Axes, right: Axes | None, table: pd.DataFrame, *, started: bool) -> None:
     for axis, ax in (("left", left), ("right", right)):
         part = table[(table.axis == "right") == (axis == "right")]
         groups = [group for _, group in part.groupby(["curve", "segment", "axis"], sort=False)]
@@ -322,7 +323,10 @@ def _check_lines(left: Axes, right: Axes | None, table: pd.DataFrame, *, outline
                 if (group.axis == "left").all()
                 and (len(group) == 1 or tuple(group[["curve", "x", "y"]].iloc[-1]) not in starts)
             ]
-            _check_ends(ax, ending if outlined else [])
+            # Where nothing else tells, the start of every run is marked too.
+            both = chain(*((group.head(1), group.tail(1)) for group in groups))
+            ends = [group[group.y.notna()].tail(1) for group in ending]
+            _check_marks(ax, list(both) if started else ends)
             labels = [str(line.get_label()) for line in lines]
             named = [label for label in labels if not label.startswith("_")]
             curves = [group.curve.iloc[0] for group in groups]
@@ -331,12 +335,11 @@ def _check_lines(left: Axes, right: Axes | None, table: pd.DataFrame, *, outline
             _check_bands(ax, [group for group in groups if group.low.notna().any()])
 
 
-def _check_ends(ax: Axes, groups: list[pd.DataFrame]) -> None:
+def _check_marks(ax: Axes, points: list[pd.DataFrame]) -> None:
     marks = [item for item in ax.collections if isinstance(item, PathCollection)]
-    ends = [group[group.y.notna()].tail(1)[["x", "y"]].to_numpy() for group in groups]
-    assert len(marks) == len(ends)
-    for mark, end in zip(marks, ends, strict=True):
-        assert np.array_equal(np.asarray(mark.get_offsets()), end)
+    assert len(marks) == len(points)
+    for mark, point in zip(marks, points, strict=True):
+        assert np.array_equal(np.asarray(mark.get_offsets()), point[["x", "y"]].to_numpy())
 
 
 def _check_bands(ax: Axes, groups: list[pd.DataFrame]) -> None:

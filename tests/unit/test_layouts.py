@@ -1,5 +1,7 @@
 """Layouts draw any number of curves, quantizers and seeds, or are refused in one line."""
 
+from itertools import pairwise
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -296,6 +298,28 @@ def test_components_have_a_line_for_every_seed(seeded):
     assert set(one.segment) == {"constant-3e-3"}
     assert list(dict.fromkeys(three.segment)) == [f"constant-3e-3 seed {seed}" for seed in SEEDS]
     assert len(three) == len(SEEDS) * len(one)
+
+
+def test_components_show_the_direction_of_time_above_all_markers(drawn):
+    picture, table = drawn.picture("pca-2-4"), drawn.table("pca-2-4")
+    (ax,) = picture.axes
+    paths = [part[["x", "y"]].to_numpy() for _, part in table.groupby("segment", sort=False)]
+    assert len(ax.texts) == len(paths) == 2
+    for arrow, path in zip(ax.texts, paths, strict=True):
+        tail, tip = (share_of_way(path, np.array(end)) for end in (arrow.xyann, arrow.xy))
+        assert tail < tip, "time goes backwards"
+        assert arrow.zorder > max(each.zorder for each in (*ax.lines, *ax.collections))
+    assert "random walks in many dimensions look so too" in spoken(picture)
+
+
+def share_of_way(path, point):
+    """Where a point of a path is on it, by numbers of its corners."""
+    for number, (start, end) in enumerate(pairwise(path)):
+        way = end - start
+        share = (point - start) @ way / (way @ way)
+        if 0 <= share <= 1 and np.allclose(start + share * way, point):
+            return number + share
+    raise AssertionError("the point is on no line between two checkpoints")
 
 
 @pytest.mark.parametrize(

@@ -184,8 +184,7 @@ def _draw_panel(
         end = part[part.y.notna()].tail(1)
         if len(part) > 1 and begun & {*zip(end.curve, end.x, end.y, strict=True)}:
             continue
-        ends: dict[str, Any] = {"s": 12, "color": line.color, "marker": line.marker, "zorder": 4}
-        ax.scatter(end.x, end.y, edgecolors="black", linewidths=0.5, **ends)
+        mark_end(ax, end.x, end.y, line)
     ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
     _limit(ax, panel, table[table.axis != "right"])
     if panel.log_x:
@@ -211,6 +210,12 @@ def _draw_panel(
             right.tick_params(labelright=False, right=False)
         ax.set_zorder(right.get_zorder() + 1)
         ax.patch.set_visible(False)
+
+
+def mark_end(ax: Axes, x: Sequence[float], y: Sequence[float], line: Line) -> None:
+    """Outline the end of a run."""
+    look: dict[str, Any] = {"s": 12, "color": line.color, "marker": line.marker, "zorder": 4}
+    ax.scatter(x, y, edgecolors="black", linewidths=0.5, **look)
 
 
 def _limit(ax: Axes, panel: Panel, table: pd.DataFrame) -> None:
