@@ -8,6 +8,7 @@ import pytest
 from drawing import LAYOUTS, Drawn, check, figure, planned, spoken
 from ptq_dynamics.config import load
 from ptq_dynamics.figures.curves import Curves
+from ptq_dynamics.figures.panels import Panel, draw
 from ptq_dynamics.figures.settings import Shown
 from ptq_dynamics.figures.words import call, letters
 from ptq_dynamics.jobs import manifest
@@ -328,6 +329,34 @@ def share_of_way(path, point):
 def test_figures_of_several_seeds_draw_their_tables(seeded, layout):
     _, three = seeded
     check(three.picture(layout), three.table(layout), layout)
+
+
+# Panels
+
+
+def rows(curve, segment, x, y):
+    """Points of the left axis, as they stand in a figure's table."""
+    points = {"panel": "a", "curve": curve, "segment": segment, "axis": "left", "x": x, "y": y}
+    return pd.DataFrame(points | {"low": np.nan, "high": np.nan})
+
+
+def painted(table, **form):
+    """The left axes of one panel of a table."""
+    panel = Panel("a", "(a) Norm", "Training tokens", "Norm", thin=True, **form)
+    return draw(table, [panel], list(dict.fromkeys(table.curve)), "A scale").axes[0]
+
+
+@pytest.mark.parametrize("log_y", [False, True])
+def test_one_spike_does_not_set_the_scale(log_y):
+    steps = np.arange(1.0, 201)
+    calm = 1 + steps / 200 + 0.1 * (-1) ** steps
+    wild = np.where(steps == 150, 40, calm)
+    for spikes, shown in ((True, calm), (False, wild)):
+        ax = painted(rows("One", "one", steps, wild), log_y=log_y, spikes=spikes)
+        low, high = ax.get_ylim()
+        assert low <= shown.min() and shown.max() <= high < 2 * shown.max(), spikes
+    (line,) = ax.get_lines()
+    assert line.get_ydata().max() == 40, "the spike is left out of the line"
 
 
 # Weights that lie on two trajectories

@@ -14,6 +14,7 @@ from textwrap import wrap
 from typing import Any, Literal
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.artist import Artist
@@ -33,6 +34,8 @@ COLUMNS = ["panel", "curve", "segment", "axis", "x", "y", "low", "high"]
 HEIGHTS = (1.9, 1.85, 1.55)
 ENTRY, LETTER = 0.42, 0.052  # inches of an entry of the legend without its label, and of a letter
 SMALL_LETTER = 0.049  # inches of a letter of the lines at the top
+# A spike is so many times above the highest median of so many neighbours on a curve.
+SPIKE, NEIGHBOURS = 1.5, 9
 # The learning rate's lines stand for one entry of the legend.
 RATE = Line2D([], [], color="0.3", linestyle=":", linewidth=0.8)
 
@@ -40,9 +43,9 @@ RATE = Line2D([], [], color="0.3", linestyle=":", linewidth=0.8)
 @dataclass(frozen=True)
 class Panel:
     """One panel: labels with units; `tokens_x` and `percent_y` format the ticks; `zoom` shows what
-    is left of it on the horizontal axis; `thin` draws many points or lines without markers, and one
-    spike does not set the scale; `crop` lets what comes before the first hundredth of the
-    horizontal axis run out of the panel."""
+    is left of it on the horizontal axis; `thin` draws many points or lines without markers; with
+    `spikes`, what stands far above its neighbours does not set the scale; `crop` lets what comes
+    before the first hundredth of the horizontal axis run out of the panel."""
 
     name: str
     title: str
@@ -54,6 +57,7 @@ class Panel:
     log_x: bool = False
     log_y: bool = False
     thin: bool = False
+    spikes: bool = False
     crop: bool = False
     zoom: float | None = None
 
@@ -227,13 +231,15 @@ def _limit(ax: Axes, panel: Panel, table: pd.DataFrame) -> None:
         shown = table[table.x <= panel.zoom]
         room = 0.05 * (panel.zoom - shown.x.min())
         ax.set_xlim(shown.x.min() - room, panel.zoom)
-    if panel.thin and not panel.log_y and len(table):
-        calm = table.y.quantile(0.99)
-        if table.y.max() > 1.5 * calm:
-            shown = table[table.y <= calm]
+    if panel.spikes:
+        along = table.groupby(["curve", "segment"], sort=False).y
+        calm = along.transform(lambda y: y.rolling(NEIGHBOURS, 1, center=True).median())
+        shown = shown[shown.y <= SPIKE * calm.max()]
     if len(shown) < len(table):
-        low, high = shown.low.fillna(shown.y).min(), shown.high.fillna(shown.y).max()
-        ax.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
+        ends = [shown.low.fillna(shown.y).min(), shown.high.fillna(shown.y).max()]
+        low, high = np.log(ends) if panel.log_y else ends
+        ends = [low - 0.05 * (high - low), high + 0.05 * (high - low)]
+        ax.set_ylim(*(np.exp(ends) if panel.log_y else ends))
 
 
 def plain_log_ticks(axis: Axis) -> None:

@@ -18,6 +18,7 @@ class Words:
     label: str
     percent_y: bool = False
     thin: bool = False
+    spikes: bool = False
     log_y: bool = False
 
 
@@ -27,8 +28,10 @@ FULL_PRECISION = {
     "hessian_trace": Words("Trace", "Hessian trace (nats)"),
     "eigenvalues": Words("Leading eigenvalues", "Magnitude (nats)", thin=True, log_y=True),
     # Its spikes are many times its level.
-    "gradient_norm": Words("Gradient norm", "L2 norm of the gradient", thin=True, log_y=True),
-    "weight_norm": Words("Weight norm", "L2 norm of the weights", thin=True),
+    "gradient_norm": Words(
+        "Gradient norm", "L2 norm of the gradient", thin=True, spikes=True, log_y=True
+    ),
+    "weight_norm": Words("Weight norm", "L2 norm of the weights", thin=True, spikes=True),
 }
 QUANTIZED = {
     "loss": Words("{q} loss", "Loss (nats/token)"),
@@ -60,6 +63,7 @@ def panel(name: str, metric: str, quantizer: str | None, x: str, group: str = ""
         words.label,
         percent_y=words.percent_y,
         thin=words.thin,
+        spikes=words.spikes,
         log_y=words.log_y,
     )
 
