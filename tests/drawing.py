@@ -33,9 +33,10 @@ from ptq_dynamics.trajectories import trajectory
 from ptq_dynamics.trajectories.schedules import learning_rate, phase
 from ptq_dynamics.trajectories.trajectory import CURVE, Checkpoint
 from safetensors.numpy import save_file
-from support import ROOT, edit_yaml, log_of, specification
+from support import ROOT, edit_yaml, log_of, plan, specification
 
 BLOCKS = 24
+TRUNKS = {n: getattr(run, "trunk", None) for n, run in plan("smoke").site.config.runs.runs.items()}
 # What every layout draws, besides its curves and quantizers.
 LAYOUTS = {
     "over_tokens": {"metrics": ["quantization_error"]},
@@ -316,12 +317,13 @@ def _check_lines(left: Axes, right: Axes | None, table: pd.DataFrame, *, started
             assert np.array_equal(line.get_xdata(), group.x), (axis, group.segment)
             assert np.array_equal(line.get_ydata(), group.y), (axis, group.segment)
         if axis == "left":
-            starts = [tuple(group[["curve", "x", "y"]].iloc[0]) for group in groups]
+            # A run goes on in its branch, where that is of the same curve.
+            goes_on = {(g.curve.iloc[0], TRUNKS.get(g.segment.iloc[0])) for g in groups}
             ending = [
                 group
                 for group in groups
                 if (group.axis == "left").all()
-                and (len(group) == 1 or tuple(group[["curve", "x", "y"]].iloc[-1]) not in starts)
+                and (group.curve.iloc[0], group.segment.iloc[0]) not in goes_on
             ]
             # Where nothing else tells, the start of every run is marked too.
             both = chain(*((group.head(1), group.tail(1)) for group in groups))

@@ -359,6 +359,15 @@ def test_one_spike_does_not_set_the_scale(log_y):
     assert line.get_ydata().max() == 40, "the spike is left out of the line"
 
 
+def test_a_run_whose_branch_takes_over_has_no_end_of_its_own():
+    trunk = rows("One", "trunk", [10.0, 20.0, 30.0], [1.0, 2.0, 3.0])
+    branch = rows("One", "branch", [40.0, 50.0], [2.5, 2.0])
+    panel = Panel("a", "(a) Norm", "Training tokens", "Norm")
+    for goes_on, ends in (({("One", "trunk")}, [50.0]), (frozenset(), [30.0, 50.0])):
+        picture = draw(pd.concat([trunk, branch]), [panel], ["One"], "A scale", goes_on=goes_on)
+        assert [mark.get_offsets()[0][0] for mark in picture.axes[0].collections] == ends
+
+
 # Weights that lie on two trajectories
 
 

@@ -7,7 +7,7 @@ band where there is one.
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
@@ -70,9 +70,11 @@ def publish(
     columns: int | None = None,
     *,
     one_scale: bool = False,
+    lineage: bool = False,
 ) -> dict[str, Any]:
     """Draw the parts of a table in their panels, write the figure's files, and give the facts: how
-    many points it has, and the smallest difference that each panel resolves."""
+    many points it has, and the smallest difference that each panel resolves. `lineage`: a run of a
+    curve ends where a branch of it goes on."""
     table = pd.concat(parts)
     seeds = len({run.seed for run in context.settings.runs})
     resolved = {
@@ -90,7 +92,10 @@ def publish(
         # How far another calibration set would have moved a value is not known from one.
         verb = "the validation text resolves" if one else "resolves"
         text += f"; {verb} differences of {', '.join(found)}"
-    drawn = draw(table, panels, curves, text, columns, one_scale=one_scale)
+    runs = {run.name: run for run in context.settings.runs if lineage and run.trunk}
+    named = [(curve, name) for curve, names in context.settings.curves for name in names]
+    goes_on = {(curve, str(runs[name].trunk)) for curve, name in named if name in runs}
+    drawn = draw(table, panels, curves, text, columns, one_scale=one_scale, goes_on=goes_on)
     save(drawn, table, context.out, context.name)
     return {"points": len(table), "resolves": resolved}
 
@@ -123,9 +128,11 @@ def draw(
     columns: int | None = None,
     *,
     one_scale: bool = False,
+    goes_on: Set[tuple[str, str]] = frozenset(),
 ) -> Figure:
     """Panels in rows of up to three, two by two where there are four, or of `columns`, with one
-    vertical scale where that is asked for; one legend below."""
+    vertical scale where that is asked for; one legend below. The ends of segments are outlined, but
+    for those, by curve and name, that another one `goes_on` from."""
     styles = lines(curves)
     columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
     rows = -(-len(panels) // columns)
@@ -133,7 +140,8 @@ def draw(
     for number, (panel, ax) in enumerate(zip(panels, axes, strict=False), start=1):
         after = panels[number : -(-number // columns) * columns]
         last = not any(other.right for other in after)
-        _draw_panel(ax, panel, table[table.panel == panel.name], styles, last=last)
+        part = table[table.panel == panel.name]
+        _draw_panel(ax, panel, part, styles, last=last, goes_on=goes_on)
     for ax in axes[len(panels) :]:
         ax.set_visible(False)
     has_rates = any(panel.right for panel in panels) and bool((table.axis == "right").any())
@@ -165,13 +173,16 @@ def subplots(
 
 
 def _draw_panel(
-    ax: Axes, panel: Panel, table: pd.DataFrame, styles: Mapping[str, Line], *, last: bool
+    ax: Axes,
+    panel: Panel,
+    table: pd.DataFrame,
+    styles: Mapping[str, Line],
+    *,
+    last: bool,
+    goes_on: Set[tuple[str, str]],
 ) -> None:
     right = ax.twinx() if panel.right else None
-    # Where a run of a curve begins, the one before does not end.
-    starts = table[table.axis == "left"].drop_duplicates(["curve", "segment"])
-    begun = {*zip(starts.curve, starts.x, starts.y, strict=True)}
-    for (curve, _segment, axis), part in table.groupby(["curve", "segment", "axis"], sort=False):
+    for (curve, segment, axis), part in table.groupby(["curve", "segment", "axis"], sort=False):
         line = styles[str(curve)]
         if axis == "right" and right is not None:
             right.plot(part.x, part.y, color=line.color, linestyle=":", linewidth=0.8, zorder=1)
@@ -185,10 +196,9 @@ def _draw_panel(
             drawn.set_linewidth(0.6)
         else:
             drawn.set_marker(line.marker)
-        end = part[part.y.notna()].tail(1)
-        if len(part) > 1 and begun & {*zip(end.curve, end.x, end.y, strict=True)}:
-            continue
-        mark_end(ax, end.x, end.y, line)
+        if (curve, segment) not in goes_on:
+            end = part[part.y.notna()].tail(1)
+            mark_end(ax, end.x, end.y, line)
     ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
     _limit(ax, panel, table[table.axis != "right"])
     if panel.log_x:

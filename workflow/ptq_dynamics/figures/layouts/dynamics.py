@@ -24,4 +24,4 @@ def run(context: Context[DynamicsSettings]) -> Mapping[str, Any]:
         parts.append(curves.points(letter, metric, quantizer, lineage=lineage))
     rated = [panel.name for panel in panels if panel.right]
     parts += [curves.learning_rates(name, lineage=lineage) for name in rated]
-    return publish(context, panels, parts, curves.labels)
+    return publish(context, panels, parts, curves.labels, lineage=lineage)

@@ -37,7 +37,7 @@ def run(context: Context[ParametricSettings]) -> Mapping[str, Any]:
         title = f"{panel.title} vs. loss"
         panels.append(replace(panel, title=title, zoom=common_range(points)))
         parts.append(points)
-    return publish(context, panels, parts, curves.labels)
+    return publish(context, panels, parts, curves.labels, lineage=True)
 
 
 def common_range(points: pd.DataFrame) -> float:
