@@ -200,6 +200,7 @@ class Inputs:
         pd.DataFrame(grid).to_csv(folder / GRID, index=False)
         points = pd.DataFrame({"point": ["final", "previous", "quantized"]})
         points[["x", "y", "loss"]] = numbers.uniform(-1, 1, (3, 3))
+        points["stderr"] = [0, *numbers.uniform(0.001, 0.002, 2)]
         points.to_csv(folder / POINTS, index=False)
         return {"distance_previous": 1.5, "distance_quantized": 0.25}
 

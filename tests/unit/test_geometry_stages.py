@@ -92,17 +92,20 @@ def test_a_landscape_has_the_losses_of_its_checkpoints(workspace, corpus, branch
     quantized = workspace.build(workspace.plan.quantization.quantize("branch", "gptq3"))
     job = workspace.plan.geometry.landscape("branch", "gptq3", 2)
     built = workspace.build(job)
-    points = pd.read_csv(built.file("points.csv")).set_index("point").loss
+    points = pd.read_csv(built.file("points.csv")).set_index("point")
     context, count = job.settings.context, job.settings.blocks
     blocks = tokens.blocks(corpus, "validation", context, count)
     previous = branch.subfolder(job.settings.previous)
+    final = evaluate.block_losses(models.load(last(branch)), blocks, 8)
     for name, folder in {
         "final": last(branch),
         "previous": previous,
         "quantized": last(quantized),
     }.items():
-        expected = float(evaluate.block_losses(models.load(folder), blocks, 8).mean())
-        assert points[name] == pytest.approx(expected, abs=1e-5), name
+        found = evaluate.block_losses(models.load(folder), blocks, 8)
+        assert points.loss[name] == pytest.approx(float(found.mean()), abs=1e-5), name
+        error = np.std((found - final).numpy(), ddof=1) / len(blocks) ** 0.5
+        assert points.stderr[name] == pytest.approx(error, rel=0.01, abs=1e-7), name
     grid = pd.read_csv(built.file("grid.csv"))
     assert len(grid) == job.settings.side**2 and grid.loss.notna().all()
     states = [dequantized(folder) for folder in (last(branch), last(quantized), previous)]

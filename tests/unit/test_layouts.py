@@ -5,10 +5,12 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
-from drawing import LAYOUTS, Drawn, check, figure, planned, spoken
+from drawing import LAYOUTS, Drawn, check, figure, planned, random, spoken
 from ptq_dynamics.config import load
 from ptq_dynamics.figures.curves import Curves
-from ptq_dynamics.figures.panels import Panel, draw
+from ptq_dynamics.figures.panel import Panel
+from ptq_dynamics.figures.panels import draw
+from ptq_dynamics.figures.resolution import scatter
 from ptq_dynamics.figures.settings import Shown
 from ptq_dynamics.figures.words import call, letters
 from ptq_dynamics.jobs import manifest
@@ -105,6 +107,7 @@ def test_the_footer_names_the_tool_that_the_scale_takes(tmp_path):
     own = drawn_with(tmp_path / "own", figures)
     assert "tokens, 1 seed, 1 calibration set; GPTQ by llm-compressor; " in own
     assert "; the validation text resolves differences of (a) " in own
+    assert own.endswith("; other calibration sets are not in it")
 
     def take(scale):
         scale["quantizers"] = {"gptq-4bit": "gptqmodel-4bit"}
@@ -357,6 +360,18 @@ def test_one_spike_does_not_set_the_scale(log_y):
         assert low <= shown.min() and shown.max() <= high < 2 * shown.max(), spikes
     (line,) = ax.get_lines()
     assert line.get_ydata().max() == 40, "the spike is left out of the line"
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_what_a_line_without_bands_resolves_is_its_scatter(relative):
+    steps = np.arange(1.0, 4001)
+    course = 5 + np.sin(steps / 500)
+    noise = random("scatter").normal(0, 0.02, len(steps))
+    wild = np.where(steps % 500 == 250, 5, 0)
+    line = course * np.exp(noise + wild) if relative else course + noise + wild
+    found = scatter(rows("One", "one", steps, line), relative=relative)
+    assert found == pytest.approx(2 * 2**0.5 * 0.02, rel=0.1)
+    assert scatter(rows("One", "one", [1.0, 2.0], [1.0, 2.0])) is None
 
 
 def test_a_run_whose_branch_takes_over_has_no_end_of_its_own():

@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from ptq_dynamics.figures import words
-from ptq_dynamics.figures.panels import COLUMNS, Panel
+from ptq_dynamics.figures.panel import Panel
+from ptq_dynamics.figures.panels import COLUMNS
 from ptq_dynamics.figures.settings import FigureSettings
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.jobs.manifest import Manifest

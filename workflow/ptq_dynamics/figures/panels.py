@@ -5,10 +5,7 @@ line for comparison without points), x, y, low, high. One row a point; low and h
 band where there is one.
 """
 
-import math
-import re
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
 from typing import Any, Literal
@@ -24,7 +21,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter, PercentFormatter
 
-from ptq_dynamics.figures.footer import calibration_sets, footer
+from ptq_dynamics.figures.footer import footer
+from ptq_dynamics.figures.panel import Panel
+from ptq_dynamics.figures.resolution import resolve
 from ptq_dynamics.figures.settings import PICTURES, TABLE, FigureSettings
 from ptq_dynamics.figures.style import HALF, SETTINGS, SMALLEST, TEXT, Line, lines
 from ptq_dynamics.jobs.context import Context
@@ -38,28 +37,6 @@ SMALL_LETTER = 0.049  # inches of a letter of the lines at the top
 SPIKE, NEIGHBOURS = 1.5, 9
 # The learning rate's lines stand for one entry of the legend.
 RATE = Line2D([], [], color="0.3", linestyle=":", linewidth=0.8)
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One panel: labels with units; `tokens_x` and `percent_y` format the ticks; `zoom` shows what
-    is left of it on the horizontal axis; `thin` draws many points or lines without markers; with
-    `spikes`, what stands far above its neighbours does not set the scale; `crop` lets what comes
-    before the first hundredth of the horizontal axis run out of the panel."""
-
-    name: str
-    title: str
-    x: str
-    y: str
-    right: str | None = None
-    tokens_x: bool = False
-    percent_y: bool = False
-    log_x: bool = False
-    log_y: bool = False
-    thin: bool = False
-    spikes: bool = False
-    crop: bool = False
-    zoom: float | None = None
 
 
 def publish(
@@ -76,48 +53,14 @@ def publish(
     many points it has, and the smallest difference that each panel resolves. `lineage`: a run of a
     curve ends where a branch of it goes on."""
     table = pd.concat(parts)
-    seeds = len({run.seed for run in context.settings.runs})
-    resolved = {
-        panel.name: resolution(table[table.panel == panel.name], seeds, relative=panel.log_y)
-        for panel in panels
-    }
-    found = [
-        f"({panel.name})\N{NO-BREAK SPACE}{_amount(resolved[panel.name], panel)}"
-        for panel in panels
-        if resolved[panel.name]
-    ]
-    one = seeds == 1 and calibration_sets(context.settings) == 1
-    text = footer(context)
-    if found:
-        # How far another calibration set would have moved a value is not known from one.
-        verb = "the validation text resolves" if one else "resolves"
-        text += f"; {verb} differences of {', '.join(found)}"
+    resolved, said = resolve(context.settings, table, panels)
+    text = "; ".join([footer(context), *said])
     runs = {run.name: run for run in context.settings.runs if lineage and run.trunk}
     named = [(curve, name) for curve, names in context.settings.curves for name in names]
     goes_on = {(curve, str(runs[name].trunk)) for curve, name in named if name in runs}
     drawn = draw(table, panels, curves, text, columns, one_scale=one_scale, goes_on=goes_on)
     save(drawn, table, context.out, context.name)
     return {"points": len(table), "resolves": resolved}
-
-
-def resolution(table: pd.DataFrame, seeds: int, *, relative: bool = False) -> float | None:
-    """The smallest difference of two points of a panel that its bands resolve on every curve: two
-    standard errors of a difference, from the largest of the curves' median bands; of means over
-    seeds where there are several; as a share of the values where that is asked for. None without
-    bands."""
-    halves = (table.high - table.low) / 2
-    halves = halves / table.y.abs() if relative else halves
-    half = halves.groupby(table.curve).median().max()
-    return None if math.isnan(half) else float(2 * math.sqrt(2) * half / math.sqrt(seeds))
-
-
-def _amount(value: float | None, panel: Panel) -> str:
-    number = value or 0.0
-    text = f"{float(f'{100 * number if panel.percent_y or panel.log_y else number:.2g}'):g}"
-    if panel.log_y:
-        return f"{text}\N{NO-BREAK SPACE}% of the value"
-    unit = re.search(r"\(([^/)]+)(/\w+)?\)$", panel.y)
-    return f"{text}\N{NO-BREAK SPACE}{unit[1]}" if unit else text
 
 
 def draw(
@@ -198,7 +141,7 @@ def _draw_panel(
             drawn.set_marker(line.marker)
         if (curve, segment) not in goes_on:
             end = part[part.y.notna()].tail(1)
-            mark_end(ax, end.x, end.y, line)
+            mark_end(ax, end[["x", "y"]].to_numpy(), line)
     ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
     _limit(ax, panel, table[table.axis != "right"])
     if panel.log_x:
@@ -226,10 +169,10 @@ def _draw_panel(
         ax.patch.set_visible(False)
 
 
-def mark_end(ax: Axes, x: Sequence[float], y: Sequence[float], line: Line) -> None:
-    """Outline the end of a run."""
+def mark_end(ax: Axes, end: np.ndarray, line: Line) -> None:
+    """Outline the end [1, 2] of a run, if it has one."""
     look: dict[str, Any] = {"s": 12, "color": line.color, "marker": line.marker, "zorder": 4}
-    ax.scatter(x, y, edgecolors="black", linewidths=0.5, **look)
+    ax.scatter(*end.T, edgecolors="black", linewidths=0.5, **look)
 
 
 def _limit(ax: Axes, panel: Panel, table: pd.DataFrame) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import count, product
 from string import ascii_lowercase
 
-from ptq_dynamics.figures.panels import Panel
+from ptq_dynamics.figures.panel import Panel
 from ptq_dynamics.figures.settings import Shown
 
 

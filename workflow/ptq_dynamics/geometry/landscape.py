@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from torch import Tensor
 from torch.nn.utils import vector_to_parameters
 
 from ptq_dynamics import models
@@ -17,8 +18,9 @@ from ptq_dynamics.trajectories.trajectory import Trajectory
 
 
 def run(context: Context[LandscapeSettings]) -> Mapping[str, Any]:
-    """Write the loss on a regular grid and at the three checkpoints (figures 8, 25); facts: the
-    distances between them."""
+    """Write the loss on a regular grid and at the three checkpoints (figures 8, 25), and at these
+    the standard error, over blocks, of its difference to the final one; facts: the distances
+    between them."""
     settings, source = context.settings, Trajectory(context.inputs["trajectory"])
     validation = tokens.blocks(
         context.input("corpus"), "validation", settings.context, settings.blocks
@@ -39,19 +41,23 @@ def run(context: Context[LandscapeSettings]) -> Mapping[str, Any]:
     section = plane.plane(here, there, rounded.to(here.device))
     ordered = [parameters[name] for name in sorted(parameters)]
 
-    def loss(x: float, y: float) -> float:
+    def losses(x: float, y: float) -> Tensor:
         vector = plane.point(section, x, y).to(here)
         vector_to_parameters(vector, ordered)
-        return float(block_losses(model, validation, settings.batch).mean())
+        return block_losses(model, validation, settings.batch)
 
     names = ("final", "previous", "quantized")
+    found = [losses(x, y) for x, y in section.points.tolist()]
+    errors = [(each - found[0]).std() / len(each) ** 0.5 for each in found]
     points = [
-        {"point": name, "x": x, "y": y, "loss": loss(x, y)}
-        for name, (x, y) in zip(names, section.points.tolist(), strict=True)
+        {"point": name, "x": x, "y": y, "loss": float(each.mean()), "stderr": float(error)}
+        for name, (x, y), each, error in zip(
+            names, section.points.tolist(), found, errors, strict=True
+        )
     ]
     grid = []
     for x, y in plane.grid(section.points, settings.side, settings.margin).flatten(0, 1).tolist():
-        grid.append({"x": x, "y": y, "loss": loss(x, y)})
+        grid.append({"x": x, "y": y, "loss": float(losses(x, y).mean())})
         context.progress.maybe(f"{len(grid)} of {settings.side**2} grid points")
     pd.DataFrame(grid).to_csv(context.out / GRID, index=False)
     pd.DataFrame(points).to_csv(context.out / POINTS, index=False)

@@ -10,8 +10,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import BoundaryNorm
 
-from ptq_dynamics.figures.footer import footer
+from ptq_dynamics.figures.footer import calibration_sets, footer
 from ptq_dynamics.figures.panels import head, legend, save, subplots
+from ptq_dynamics.figures.resolution import ONE_SET, TWO_ERRORS, amount
 from ptq_dynamics.figures.settings import FigureSettings
 from ptq_dynamics.figures.style import TEXT
 from ptq_dynamics.figures.words import call
@@ -55,7 +56,8 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
         planes.append(Plane(label, parts[0], parts[1], distances))
     columns = math.ceil(math.sqrt(len(shown)))
     rows = math.ceil(len(shown) / columns)
-    figure, axes = subplots(rows, columns, rows * TEXT / max(2, columns) * 0.8, layout="compressed")
+    height = rows * TEXT / max(2, columns) * 0.8 + 0.12
+    figure, axes = subplots(rows, columns, height, layout="compressed")
     bounds = levels([plane.grid for plane in planes])
     for plane, ax in zip(planes, axes, strict=False):
         filled = _draw_panel(ax, plane, bounds)
@@ -64,11 +66,22 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
     bar = figure.colorbar(filled, ax=axes, ticks=bounds, format="%.2g", aspect=30, pad=0.01)
     bar.set_label("L − L(Θₖ) (nats/token)")
     legend(figure, axes[:1], {})
-    head(figure, f"{' and '.join(called.values())} quantization; {footer(context)}")
+    resolved = resolution([plane.points for plane in planes])
+    said = [f"{' and '.join(called.values())} quantization", footer(context)]
+    said.append(f"the validation text resolves differences at Θ̂ₖ of {amount(resolved, 'nats')}")
+    said += [ONE_SET] * (calibration_sets(context.settings) is not None)
+    head(figure, "; ".join(said))
     whole = (pd.concat([each.grid, each.points]).assign(panel=each.name) for each in planes)
     table = pd.concat(whole)[["panel", "point", "x", "y", "loss", "increase"]]
     save(figure, table, context.out, context.name)
-    return {"points": len(table)}
+    return {"points": len(table), "resolves": resolved}
+
+
+def resolution(points: Sequence[pd.DataFrame]) -> float:
+    """The smallest difference of increases at quantized points of two panels that is resolved: two
+    standard errors, from the median of the panels'."""
+    quantized = pd.concat(list(points)).query("point == 'quantized'")
+    return float(TWO_ERRORS * quantized.stderr.median())
 
 
 def levels(grids: Sequence[pd.DataFrame]) -> np.ndarray:

@@ -17,6 +17,7 @@ from ptq_dynamics.measure.measurements import read_csv
 
 PLANE = ["pc1", "pc2"]
 SIGNS = "hollow: start, outlined: end, arrows: direction of time"
+EXACT = "places are exact, those of another seed are not in it"
 CAVEAT = "random walks in many dimensions look so too (arXiv 1806.08805)"
 # Where an arrow may be, as shares of a path's length, and how much of it gives its direction.
 PLACES = np.linspace(0.15, 0.85, 15)
@@ -60,7 +61,7 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
             f"Principal component {number + 1} ({100 * explained[number]:.0f} % of variance)"
         )
     legend(figure, [ax], {})
-    head(figure, f"{footer(context)}; {SIGNS}; {CAVEAT}")
+    head(figure, f"{footer(context)}; {EXACT}; {SIGNS}; {CAVEAT}")
     table = pd.concat(parts).reindex(columns=COLUMNS)
     save(figure, table, context.out, context.name)
     return {"points": len(table)}
@@ -71,7 +72,7 @@ def _show_direction(ax: Axes, path: np.ndarray, others: np.ndarray, line: Line) 
     where it is farthest from the points [m, 2] of other paths."""
     start: dict[str, Any] = {"s": 14, "marker": line.marker, "zorder": 4}
     ax.scatter(*path[:1].T, facecolors="white", edgecolors=line.color, linewidths=0.8, **start)
-    mark_end(ax, *path[-1:].T, line)
+    mark_end(ax, path[-1:], line)
     if len(path) < 2:
         return
     away = np.linalg.norm(_along(path, PLACES)[:, None] - others, axis=2)
