@@ -13,7 +13,7 @@ import pytest
 from drawing import Drawn, check, data_lines, split, spoken
 from ptq_dynamics.config.figures import MOST_CURVES
 from ptq_dynamics.figures import panels
-from ptq_dynamics.figures.style import LINES
+from ptq_dynamics.figures.style import LINES, SEQUENTIAL, lines
 from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.trajectories.schedules import learning_rate
 from support import artifacts, differing, plan, specification
@@ -235,6 +235,26 @@ def test_no_two_styles_are_alike_in_greyscale():
     styles = [(line.color, line.dash, line.marker) for line in LINES]
     assert not [pair for pair in combinations(styles, 2) if alike(*pair)]
     assert max(luminance(line.color) for line in LINES) < 0.55, "too light on white"
+
+
+def test_a_colour_of_ordered_values_means_one_value_of_one_quantity():
+    meanings = {}
+    for figure in PLAN.site.config.figures.values():
+        for label, line in lines(list(figure.curves)).items():
+            if " = " in label and ":" not in label:
+                meanings.setdefault(line.color, set()).add(re.sub(r"^.*, ", "", label))
+    assert len(meanings) > 12 and {len(found) for found in meanings.values()} == {1}, meanings
+
+
+@pytest.mark.parametrize("quantity", [*SEQUENTIAL, "σ"])
+def test_ordered_values_go_from_dark_to_light_in_colours_of_their_own(quantity):
+    labels = [f"{quantity} = {value}" for value in (8, 0.5, 1, 2, 4, 0)]
+    found = lines(labels)
+    shades = [luminance(found[f"{quantity} = {value}"].color) for value in (0, 0.5, 1, 2, 4, 8)]
+    assert shades == sorted(shades) and shades[0] < 0.05 and 0.4 < shades[-1] < 0.55
+    others = lines([f"{other} = 1e-3" for other in (*SEQUENTIAL, "σ") if other != quantity])
+    colors = {line.color for line in found.values()}
+    assert not colors & {line.color for line in others.values()}
 
 
 @pytest.mark.parametrize("name", LINED)

@@ -54,22 +54,34 @@ ORDERED = re.compile(rf"(\S+) = ({NUMBER})(?: ≙ ({NUMBER}))?")
 # A peak learning rate, by its name in the paper, looks the same in every figure: its place between
 # these two, on a logarithmic scale.
 RATES = (3e-4, 3e-2)
-# From dark to as light as a line on white may be.
-DARKEST, LIGHTEST = 0.0, 0.82
+# Quantities whose values have an order, as labels call them: peak learning rate, weight decay,
+# window and horizon. Each has colours of its own, up to where a line on white would be too light.
+SEQUENTIAL = {
+    "LR": ("viridis", 0.82),
+    "λ": ("YlOrBr_r", 0.55),
+    "L": ("Greys_r", 0.6),
+    "T": ("PuRd_r", 0.68),
+}
+ANY_OTHER = ("YlGn_r", 0.55)
 DASHES = ("-", "--", "-.")
 MARKERS = ("p", "X", "P", "v", "D", "^", "s", "h")
 
 
 def lines(labels: Sequence[str]) -> dict[str, Line]:
     """How the curves with these labels are drawn: those that mean the same in every figure alike,
-    those that are values of one quantity from dark to light in the order of the values, and others
-    in turn."""
+    those that are values of one quantity in its colours, from dark to light in the order of the
+    values, and others in turn."""
     ordered = {label: at for label in labels if (at := ORDERED.fullmatch(label))}
     places = {label: _place_of_rate(at) for label, at in ordered.items()}
-    found = {label: _at(place) for label, place in places.items() if place is not None}
-    rest = [label for label in ordered if label not in found]
-    rest.sort(key=lambda label: float(ordered[label][2]))
-    found |= {label: _at(n / max(1, len(rest) - 1), n) for n, label in enumerate(rest)}
+    found = {label: _at("LR", place) for label, place in places.items() if place is not None}
+    by_quantity: dict[str, list[str]] = {}
+    for label, at in ordered.items():
+        if label not in found:
+            by_quantity.setdefault(at[1], []).append(label)
+    for quantity, members in by_quantity.items():
+        members.sort(key=lambda label: float(ordered[label][2]))
+        for number, label in enumerate(members):
+            found[label] = _at(quantity, number / max(1, len(members) - 1), number)
     seen: dict[str, int] = {}
     # What has no meaning of its own takes first what means nothing elsewhere.
     free = sorted(
@@ -97,10 +109,11 @@ def _place_of_rate(at: re.Match[str]) -> float | None:
     return math.log(rate / low) / math.log(high / low)
 
 
-def _at(place: float, number: int | None = None) -> Line:
-    """The line at a place from 0, dark, to 1, light; the number, or else the place, gives dashes
-    and marker."""
-    color = to_hex(colormaps["viridis"](DARKEST + (LIGHTEST - DARKEST) * place))
+def _at(quantity: str, place: float, number: int | None = None) -> Line:
+    """The line of a quantity at a place from 0, dark, to 1, light; the number, or else the place,
+    gives dashes and marker."""
+    colors, lightest = SEQUENTIAL.get(quantity, ANY_OTHER)
+    color = to_hex(colormaps[colors](lightest * place))
     number = round(place * (len(MARKERS) - 1)) if number is None else number
     return Line(color, DASHES[number % len(DASHES)], MARKERS[number % len(MARKERS)])
 
