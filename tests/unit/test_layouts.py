@@ -471,3 +471,21 @@ def test_trajectories_of_other_blocks_are_not_paired(tmp_path):
     )
     with pytest.raises(Problem, match="24 blocks and wsd-3e-3 on 23, so they cannot be compared"):
         difference("loss", one, other, {**inputs, other.label("losses"): [redone]})
+
+
+def test_losses_say_how_far_ends_are_apart_block_by_block(tmp_path):
+    curves = {"Stable": ["constant-3e-3"], "Short": ["rainbow-002"], "Decay": ["wsd-3e-3"]}
+    figures = {"one": figure("losses", curves, ["gptq-3bit"])}
+    drawn = Drawn(tmp_path, planned(tmp_path, figures), coarse=True)
+    said = spoken(drawn.picture("one"))
+    last = drawn.plan.site.timeline.measured("constant-3e-3")[-1].id
+    end = drawn.plan.site.timeline.measured("wsd-3e-3")[-1].id
+    one, other = (
+        contributions(drawn, "loss", name, checkpoint)
+        for name, checkpoint in (("constant-3e-3", last), ("wsd-3e-3", end))
+    )
+    error = (one - other).std(ddof=1) / len(one) ** 0.5
+    number = f"{(one - other).mean():+.3f} ± {error:.3f}".replace("-", "−")
+    # The other cooldown has no step in common with this one.
+    assert f"3-bit loss less that of Decay at the same step: Stable {number}" in said, said
+    assert "Short" not in said.partition("same step")[2], said

@@ -48,13 +48,14 @@ def publish(
     *,
     one_scale: bool = False,
     lineage: bool = False,
+    said: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Draw the parts of a table in their panels, write the figure's files, and give the facts: how
     many points it has, and the smallest difference that each panel resolves. `lineage`: a run of a
-    curve ends where a branch of it goes on."""
+    curve ends where a branch of it goes on. What is `said` stands above the figure."""
     table = pd.concat(parts)
-    resolved, said = resolve(context.settings, table, panels)
-    text = "; ".join([footer(context), *said])
+    resolved, about = resolve(context.settings, table, panels)
+    text = "; ".join([footer(context), *about, *said])
     runs = {run.name: run for run in context.settings.runs if lineage and run.trunk}
     named = [(curve, name) for curve, names in context.settings.curves for name in names]
     goes_on = {(curve, str(runs[name].trunk)) for curve, name in named if name in runs}

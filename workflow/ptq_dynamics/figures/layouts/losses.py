@@ -27,6 +27,27 @@ def run(context: Context[LossesSettings]) -> Mapping[str, Any]:
         else:
             panels.append(curves.over_tokens(letter, metric, quantizer))
             parts.append(curves.points(letter, metric, quantizer))
+    said = []
     if not along:
         parts += [curves.learning_rates(panel.name) for panel in panels]
-    return publish(context, panels, parts, curves.labels)
+        said = _at_the_end(context.settings, curves)
+    return publish(context, panels, parts, curves.labels, said=said)
+
+
+def _at_the_end(settings: LossesSettings, curves: Curves) -> list[str]:
+    """How much larger losses are at the last step of each curve than on the last curve, where that
+    has this step too: paired block by block, one standard error, or deviation over seeds."""
+    *others, (label, members) = settings.curves
+    said = []
+    for quantizer in (None, *curves.quantizers):
+        found = []
+        for other, names in others:
+            table = curves.paired("loss", names[-1], members[-1], quantizer)
+            table = table[table.step == table.step.max()]
+            if len(table):
+                error = table.value.std(ddof=1) if len(table) > 1 else table.stderr.iloc[0]
+                found.append(f"{other} {table.value.mean():+.3f} ± {error:.3f}".replace("-", "−"))
+        if found:
+            what = "full-precision" if quantizer is None else curves.called[quantizer]
+            said.append(f"{what} loss less that of {label} at the same step: {', '.join(found)}")
+    return said
