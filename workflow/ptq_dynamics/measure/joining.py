@@ -16,6 +16,7 @@ from safetensors.numpy import load_file
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.settings import (
+    CHECKPOINT,
     FULL_PRECISION,
     LAYER_METRICS,
     LAYERS,
@@ -81,7 +82,7 @@ def _probed(series: Series, manifest: Manifest) -> Iterator[dict[str, Any]]:
     values = measurements.read_csv(manifest.file(VALUES), measurements.TEXT)
     rows: list[Any] = values.to_dict("records")
     for measured in rows:
-        name = measured.pop("checkpoint_id")
+        name = measured.pop(CHECKPOINT)
         digest = manifest.facts["digests"][name]
         yield measurements.row(series, checkpoints[name], digest) | measured
 
@@ -93,4 +94,4 @@ def _layer_errors(series: Series, inputs: Inputs) -> pd.DataFrame | None:
         return None
     read, text = measurements.read_csv, measurements.TEXT
     frames = [read(manifest.file(LAYERS), text) for manifest in manifests]
-    return pd.concat(frames).groupby("checkpoint_id")[list(LAYER_METRICS)].mean()
+    return pd.concat(frames).groupby(CHECKPOINT)[list(LAYER_METRICS)].mean()

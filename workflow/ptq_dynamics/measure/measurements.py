@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ptq_dynamics.measure.settings import FULL_PRECISION, Series
+from ptq_dynamics.measure.settings import CHECKPOINT, FULL_PRECISION, Series
 from ptq_dynamics.trajectories.trajectory import Checkpoint
 
 COLUMNS = (
@@ -23,7 +23,7 @@ COLUMNS = (
     "method",
     "bits",
     "group_size",
-    "checkpoint_id",
+    CHECKPOINT,
     "task",
     "metric",
     "value",
@@ -31,10 +31,10 @@ COLUMNS = (
     "checkpoint",
 )
 # What tells one measurement from all others.
-KEY = ["trajectory", "seed", "quantizer", "checkpoint_id", "task", "metric"]
+KEY = ["trajectory", "seed", "quantizer", CHECKPOINT, "task", "metric"]
 ORDER = ["trajectory", "seed", "method", "bits", "group_size", "quantizer", "step", *KEY[3:]]
 WHOLE = dict.fromkeys(("step", "tokens", "seed", "bits", "group_size"), "Int64")
-TEXT = dict.fromkeys(("checkpoint_id", "task", "checkpoint"), "string")
+TEXT = dict.fromkeys((CHECKPOINT, "task", "checkpoint"), "string")
 
 
 def mean_and_error(values: np.ndarray) -> tuple[float, float]:
@@ -60,7 +60,7 @@ def relative_increase(full: np.ndarray, quantized: np.ndarray) -> tuple[float, f
 def row(series: Series, checkpoint: Checkpoint, digest: str) -> dict[str, Any]:
     """The columns of a row that say what was measured; `digest` is that of the weights."""
     place = {name: getattr(checkpoint, name) for name in ("phase", "step", "tokens", "lr")}
-    return {**asdict(series), **place, "checkpoint_id": checkpoint.id, "checkpoint": digest}
+    return {**asdict(series), **place, CHECKPOINT: checkpoint.id, "checkpoint": digest}
 
 
 def table(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:

@@ -8,7 +8,8 @@ FULL_PRECISION = "fp"
 
 LOSSES = "losses.safetensors"  # of an evaluation: loss of every block, by checkpoint id
 LAYERS = "layers.csv"  # of a quantization: errors of every layer of every checkpoint
-VALUES = "values.csv"  # of a probe: checkpoint_id, metric, value, stderr
+VALUES = "values.csv"  # of a probe: CHECKPOINT, metric, value, stderr
+CHECKPOINT = "checkpoint_id"  # the column that says which, in tables of a trajectory
 MEASUREMENTS = "measurements.csv"
 
 # Metrics of every layer, which quantizing gives; the probes, each with the metrics it gives.
