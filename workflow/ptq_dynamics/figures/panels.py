@@ -32,7 +32,8 @@ COLUMNS = ["panel", "curve", "segment", "axis", "x", "y", "low", "high"]
 # Inches of a row of one, two, or three and more panels.
 HEIGHTS = (1.9, 1.85, 1.55)
 ENTRY, LETTER = 0.42, 0.052  # inches of an entry of the legend without its label, and of a letter
-SMALL_LETTER = 0.049  # inches of a letter of the lines at the top
+SMALL_LETTER, SMALL_LINE = 0.049, 0.115  # inches of a letter, and a line, of those at the top
+LINES = 3  # at the top, for which there is room
 # A spike is so many times above the highest median of so many neighbours on a curve.
 SPIKE, NEIGHBOURS = 1.5, 9
 # The learning rate's lines stand for one entry of the legend.
@@ -210,6 +211,9 @@ def head(figure: Figure, text: str) -> None:
     """Small words at the top right, in as many lines as they take."""
     width = int(figure.get_figwidth() / SMALL_LETTER)
     rows = wrap(text, width, break_on_hyphens=False)
+    beyond = len(rows) - LINES
+    if beyond > 0:
+        figure.set_figheight(figure.get_figheight() + beyond * SMALL_LINE)
     figure.suptitle("\n".join(rows), x=0.995, ha="right", fontsize=SMALLEST, color="0.35")
 
 
