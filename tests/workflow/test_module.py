@@ -4,12 +4,14 @@ import json
 import os
 import shutil
 import sys
-import time
+from contextlib import chdir
+from pathlib import Path
 from subprocess import PIPE, Popen, run
 
 import pytest
 import yaml
 from project import SNAKEMAKE, Project
+from ptq_dynamics.jobs import manifest, verified
 from support import ROOT, artifacts, differing
 
 CORPUS = "results/smoke/corpus/main"
@@ -211,9 +213,10 @@ def test_a_job_that_fails_is_one_line_with_the_place_of_its_log(built, tmp_path)
     run_ = "results/smoke/train/constant-3e-3/seed-100"
     weights = sorted((tmp_path / run_).glob("step-*/model.safetensors"))[-1]
     weights.write_bytes(weights.read_bytes()[::-1])
-    # As if it had been so when the record was written: the job notices it, the planner does not.
-    time.sleep(0.02)
-    os.utime(tmp_path / run_ / "record.json")
+    # As if its bytes had been found right: the job notices it, the planner does not.
+    with chdir(tmp_path):
+        result = manifest.read(Path(run_) / "manifest.json")
+        verified.note(result, [str(weights.relative_to(tmp_path / run_))])
     target = "results/smoke/evaluate/constant-3e-3/seed-100/fp/all"
     command = [SNAKEMAKE, "-s", str(built.folder / "Snakefile"), "-c1", "--config", "scale=smoke"]
     command += ["--workflow-profile", str(built.folder / "profiles/default")]
