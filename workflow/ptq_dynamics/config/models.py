@@ -4,6 +4,7 @@
 planner asks is what quantizers and averages need to know of it, and how large it is.
 """
 
+from abc import abstractmethod
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -46,9 +47,9 @@ class ModelShape(Strict):
         """What two models with one tokenizer have alike whose weights can be averaged."""
         return self.architecture, *self.settings.items()
 
+    @abstractmethod
     def parameters(self, vocabulary: int) -> int:
         """How many weights and biases it has."""
-        raise NotImplementedError
 
     @model_validator(mode="after")
     def _divides(self) -> "ModelShape":
@@ -77,8 +78,7 @@ class GptNeoX(ModelShape):
 class LlamaLike(ModelShape):
     """Grouped-query attention, no biases; `tied` when the output head is the embedding."""
 
-    # Layers between width and feedforward, and what the norms of a layer have besides two weights
-    # for each number of the width.
+    # Linear layers between the width and the feedforward width.
     feedforward_layers: ClassVar[int] = 3
 
     key_value_heads: Count
