@@ -21,6 +21,20 @@ def environment(project):
     return {name: value for name, value in found.items() if value}
 
 
+def make(project):
+    """`make figures` for figure 4, in the environment that is installed here."""
+    installed = Path(sys.executable).parents[1]
+    command = ["make", f"VENV={installed}", "-o", f"{installed}/.installed", "figures"]
+    return run(
+        [*command, "SCALE=smoke", "FIGURES=fig04"],
+        cwd=project.folder,
+        env=environment(project),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 def test_make_builds_in_a_folder_with_spaces_without_git_and_home(built, tmp_path):
     """Of all figures of scale smoke one is drawn anew."""
     project = Project.copy(tmp_path / "it's a cöpy")
@@ -29,30 +43,14 @@ def test_make_builds_in_a_folder_with_spaces_without_git_and_home(built, tmp_pat
         shutil.copytree(built.folder / name, project.folder / name)
     (project.folder / "figures/smoke/fig04.manifest.json").unlink()
     (project.folder / "figures/smoke/fig04.csv").unlink()
-    installed = Path(sys.executable).parents[1]
-    command = ["make", f"VENV={installed}", "-o", f"{installed}/.installed", "figures"]
-    done = run(
-        [*command, "SCALE=smoke", "FIGURES=fig04"],
-        cwd=project.folder,
-        env=environment(project),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = make(project)
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
     for name in FIGURES:
         assert (project.folder / name).read_bytes() == (built.folder / name).read_bytes()
     record = json.loads((project.folder / "figures/smoke/fig04.record.json").read_text())
     assert record["git"] is None
     assert (project.folder / ".snakemake/cache").is_dir()
-    again = run(
-        [*command, "SCALE=smoke", "FIGURES=fig04"],
-        cwd=project.folder,
-        env=environment(project),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    again = make(project)
     # Under another make there are lines on folders around it.
     assert again.returncode == 0 and "nothing to do: " in again.stdout, again.stdout
     assert "Building DAG" not in again.stdout + again.stderr
@@ -60,14 +58,7 @@ def test_make_builds_in_a_folder_with_spaces_without_git_and_home(built, tmp_pat
     assert "Another caption." not in page.read_text()
     figures = project.folder / "config/figures.yaml"
     edit_yaml(figures, lambda found: found["fig04"].update(caption="Another caption."))
-    captioned = run(
-        [*command, "SCALE=smoke", "FIGURES=fig04"],
-        cwd=project.folder,
-        env=environment(project),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    captioned = make(project)
     assert "nothing to do: " in captioned.stdout, captioned.stdout
     assert "Another caption." in page.read_text()
 
