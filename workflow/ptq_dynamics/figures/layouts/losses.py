@@ -8,6 +8,7 @@ from ptq_dynamics.figures.panels import publish
 from ptq_dynamics.figures.settings import LossesSettings
 from ptq_dynamics.figures.words import letters
 from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.problem import Problem
 
 WAY = "Share of the end's weights"
 
@@ -42,7 +43,11 @@ def _at_the_end(settings: LossesSettings, curves: Curves) -> list[str]:
     for quantizer in (None, *curves.quantizers):
         found = []
         for other, names in others:
-            table = curves.paired("loss", names[-1], members[-1], quantizer)
+            try:
+                table = curves.paired("loss", names[-1], members[-1], quantizer)
+            except Problem:
+                # Of other blocks, or with several checkpoints at a step: no pairs, but drawn.
+                continue
             table = table[table.step == table.step.max()]
             if len(table):
                 error = table.value.std(ddof=1) if len(table) > 1 else table.stderr.iloc[0]
