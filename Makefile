@@ -12,7 +12,9 @@ SNAKEMAKE := $(VENV)/bin/snakemake
 TELL = PYTHONPATH="workflow$${PYTHONPATH:+:$$PYTHONPATH}" $(VENV)/bin/ptq-dynamics
 STATUS = $(TELL) status --captions --scale $(SCALE) --figures "$(FIGURES)" \
 	$(if $(SEEDS),--more-seeds "$(SEEDS)") $(if $(DEEP),--deep)
-INSTALLED := $(VENV)/.installed
+# Named by what project and lock say, so that neither their times nor comments install anything.
+INSTALLED := $(VENV)/.installed-$(shell sed -e 's/^\#.*//' -e 's/ *[ ]\#.*//' -e '/^ *$$/d' \
+	pyproject.toml envs/main.txt | cksum | cut -d ' ' -f 1)
 # Files of tests side by side; a file's tests share what they build.
 PYTEST := $(VENV)/bin/pytest -n $(WORKERS) --dist loadfile --durations 15 --durations-min 5
 
@@ -26,7 +28,7 @@ export XDG_CACHE_HOME ?= $(CURDIR)/.snakemake/cache
 export MPLCONFIGDIR ?= $(CURDIR)/.snakemake/cache/matplotlib
 endif
 
-.PHONY: help figures test test-fast unit lint backends bench sweep chaos clean
+.PHONY: help figures prefetch test test-fast unit lint backends bench sweep chaos clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -42,9 +44,8 @@ figures: $(INSTALLED)  ## build the figures: what is missing or out of date, not
 			$(if $(SEEDS),more_seeds="$(SEEDS)") $(if $(DEEP),deep=true) && \
 		$(TELL) captions --scale $(SCALE); }
 
-test: test-fast  ## all tests: the fast ones, the slow ones, then the whole graph at scale smoke
-	@$(PYTEST) tests/unit -m slow
-	@$(PYTEST) tests/workflow
+test: test-fast  ## all tests: the fast ones, then the slow ones with builds at scale smoke
+	@$(PYTEST) --no-loadscope-reorder -m slow tests/workflow tests/unit
 
 test-fast: $(INSTALLED)  ## style, types and the fast unit tests side by side, in about a minute
 	@$(MAKE) --no-print-directory -j2 lint unit
@@ -56,6 +57,9 @@ lint: $(INSTALLED)
 	@$(VENV)/bin/ruff check -q . && $(VENV)/bin/ruff format -q --check .
 	@$(VENV)/bin/snakefmt --check Snakefile workflow/Snakefile workflow/rules
 	@$(VENV)/bin/mypy
+
+prefetch: $(INSTALLED)  ## download all that a build at SCALE takes from a network
+	@$(SNAKEMAKE) --config scale=$(SCALE) figures="$(FIGURES)" -- prefetch
 
 backends: $(INSTALLED)  ## install GPTQModel and AutoGPTQ, and compare them with llm-compressor
 	@$(SNAKEMAKE) --config scale=$(SCALE) -- backends
@@ -74,10 +78,11 @@ clean:  ## remove everything built at SCALE
 		{ echo "error: SCALE is '$(SCALE)': must be one of $(SCALES)" >&2; exit 1; }
 	rm -rf results/$(SCALE) figures/$(SCALE)
 
-$(INSTALLED): pyproject.toml envs/main.txt
+$(INSTALLED):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "error: $(PYTHON) is older than 3.11; set PYTHON=python3.x" >&2; exit 1; }
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing the locked environment into $(VENV) (minutes, once)"
+	@rm -f $(VENV)/.installed*
 	@$(VENV)/bin/pip install -q --no-compile -c envs/main.txt -e '.[test]'
 	@touch $@

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection, PolyCollection
 from matplotlib.contour import ContourSet
 from matplotlib.figure import Figure as Picture
-from matplotlib.lines import Line2D
+from matplotlib.lines import AxLine, Line2D
 from ptq_dynamics.config import load
 from ptq_dynamics.content import write_atomically
 from ptq_dynamics.figures import panels
@@ -44,6 +44,8 @@ LAYOUTS = {
     "losses": {"metrics": ["quantization_error"]},
     "parametric": {"metrics": ["quantization_error", "loss"]},
     "ends": {"metrics": ["loss_increase"]},
+    "averages": {"metrics": ["loss"]},
+    "onset": {"metrics": ["quantization_error", "loss"]},
     "windows": {"metrics": ["quantization_error"]},
     "flatness": {"metrics": ["quantization_error", "sharpness"]},
     "landscapes": {"landscape": {"previous": "2/190"}},
@@ -107,15 +109,26 @@ class Inputs:
 
     def checkpoints(self, name: str) -> dict[str, Checkpoint]:
         """Checkpoints of a trajectory by id."""
-        run = self.timeline.trajectory(name).run(name, self.timeline)
+        made = self.timeline.trajectory(name)
+        run = made.run(name, self.timeline)
         settings = self.plan.trajectories.train(run).settings
         found = {}
         for point in self.timeline.checkpoints(name):
+            if point.step is None:
+                tokens = max(self.last_tokens(source) for source in made.sources().values())
+                found[point.id] = Checkpoint(point.id, None, tokens, None, "average")
+                continue
             rate = learning_rate(settings.schedule, point.step) if run == name else None
             tokens = point.step * settings.batch * settings.context
             kind = phase(settings.schedule, point.step) if run == name else "average"
             found[point.id] = Checkpoint(point.id, point.step, tokens, rate, kind)
         return found
+
+    def last_tokens(self, name: str) -> int:
+        """Tokens of a trajectory's last measured checkpoint."""
+        tokens = self.checkpoints(name)[self.timeline.measured(name)[-1].id].tokens
+        assert tokens is not None
+        return tokens
 
     def facts(self, series: Series, ids: list[str]) -> dict:
         """Facts of what is measured of some checkpoints of a series. Where a branch begins, it has
@@ -123,7 +136,7 @@ class Inputs:
         points, digests = [self.checkpoints(series.trajectory)[name] for name in ids], {}
         for point in points:
             owner = series.trajectory
-            if point.step == self.at(owner):
+            if point.step is not None and point.step == self.at(owner):
                 owner = self.timeline.trajectory(owner).trunk
             text = f"{owner} {point.step} {series.seed} {series.quantizer}"
             digests[point.id] = f"{crc32(text.encode()):016x}"
@@ -140,7 +153,7 @@ class Inputs:
         own = random(series.trajectory, series.seed)
         offset, losses = own.uniform(0, 0.2), {}
         for name in ids:
-            step = self.checkpoints(series.trajectory)[name].step
+            step = self.checkpoints(series.trajectory)[name].step or 150
             values = 2.6 + offset + 6 / (step + 20) ** 0.5 + blocks + own.normal(0, 0.02, BLOCKS)
             if series.quantizer != FULL_PRECISION:
                 noise = random(series, name)
@@ -282,7 +295,7 @@ def split(picture: Picture) -> list[tuple[Axes, Axes | None]]:
 
 def data_lines(ax: Axes) -> list[Line2D]:
     """The lines of a panel that show data."""
-    return list(ax.get_lines())
+    return [line for line in ax.get_lines() if not isinstance(line, AxLine)]
 
 
 def spoken(picture: Picture) -> str:

@@ -7,26 +7,56 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+
+import pytest
+from huggingface_hub import constants
+
+# Suffixes of what lies in large file storage, which knows files by their sha256.
+LARGE = {".safetensors", ".bin", ".parquet", ".gz"}
+
+
+@dataclass
+class Asked:
+    """One GET of a file: its headers, and how many bytes of the file were sent in answer."""
+
+    name: str
+    headers: Message
+    sent: int = 0
 
 
 @dataclass
 class Hub:
     """Repositories, as folders below `root`: datasets/OWNER/NAME or OWNER/NAME, all of them at the
-    commit `commit` and at no other. `dropped` has the requests of a file, counted from one, whose
-    connection breaks half way; a file in `held` answers only after `release`, one in `missing`
-    with an error."""
+    commit `commit`, as are `branches`, and at no other. `dropped` has the requests of a file,
+    counted from one, whose connection breaks half way; of a file in `stuck` half is sent and then
+    nothing; one in `held` answers only after `release`, one in `missing` with an error, and one in
+    `answers`, or api/models/OWNER/NAME there, first with these statuses and headers. A repository
+    in `gated` is for those who have the token there. Large files are sent from `elsewhere`, if that
+    is set, another hub's URL. A hub that is `rangeless` sends files whole or not at all."""
 
     root: Path
     commit: str
     url: str = ""
+    branches: set[str] = field(default_factory=set)
     dropped: dict[str, set[int]] = field(default_factory=dict)
+    stuck: set[str] = field(default_factory=set)
     held: set[str] = field(default_factory=set)
     missing: set[str] = field(default_factory=set)
+    answers: dict[str, list[tuple[int, dict[str, str]]]] = field(default_factory=dict)
+    gated: dict[str, str] = field(default_factory=dict)
+    elsewhere: str = ""
+    rangeless: bool = False
     asked: Counter[str] = field(default_factory=Counter)
+    requests: list[Asked] = field(default_factory=list)
     release: threading.Event = field(default_factory=threading.Event)
+
+    def of(self, name: str) -> list[Asked]:
+        """The requests of a file, in their order."""
+        return [each for each in self.requests if each.name == name]
 
 
 @contextmanager
@@ -37,7 +67,7 @@ def serve(root: Path, commit: str) -> Iterator[Hub]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     hub.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:
         yield hub
@@ -45,6 +75,18 @@ def serve(root: Path, commit: str) -> Iterator[Hub]:
         hub.release.set()
         server.shutdown()
         server.server_close()
+
+
+def reach(hub: Hub, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process take a hub for the real one, as a process with its URL in HF_ENDPOINT
+    does."""
+    template = constants.HUGGINGFACE_CO_URL_TEMPLATE.removeprefix(constants.ENDPOINT)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.url + template)
+    monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(cache / "token"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.delenv("HF_TOKEN", raising=False)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -64,7 +106,8 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def _answer(self) -> None:
-        parts = unquote(urlsplit(self.path).path).strip("/").split("/")
+        # A revision may have a slash of its own.
+        parts = [unquote(part) for part in urlsplit(self.path).path.strip("/").split("/")]
         sent = json.loads(self._body()) if self.command == "POST" else {}
         if parts[0] == "api":
             self._api(parts[1:], sent)
@@ -72,7 +115,11 @@ class _Handler(BaseHTTPRequestHandler):
         depth = 3 if parts[0] == "datasets" else 2
         folder, rest = self.hub.root.joinpath(*parts[:depth]), parts[depth:]
         name = "/".join(rest[2:])
-        if rest[:2] != ["resolve", self.hub.commit]:
+        if not self._may_see("/".join(parts[:depth])):
+            self._send(401, {"error": "gated"}, {"X-Error-Code": "GatedRepo"})
+        elif not folder.is_dir():
+            self._send(404, {"error": "no such repository"}, {"X-Error-Code": "RepoNotFound"})
+        elif rest[:2] != ["resolve", self.hub.commit]:
             self._send(404, {"error": "no such revision"}, {"X-Error-Code": "RevisionNotFound"})
         elif name in self.hub.missing or not (folder / name).is_file():
             self._send(404, {"error": "no such file"}, {"X-Error-Code": "EntryNotFound"})
@@ -82,9 +129,13 @@ class _Handler(BaseHTTPRequestHandler):
     def _api(self, parts: list[str], sent: dict[str, list[str]]) -> None:
         kind, name, rest = parts[0], "/".join(parts[1:3]), parts[3:]
         folder = self.hub.root / ("datasets" if kind == "datasets" else "") / name
-        if not folder.is_dir():
+        if self._answers_first(f"api/{kind}/{name}"):
+            return
+        if not self._may_see(name):
+            self._send(401, {"error": "gated"}, {"X-Error-Code": "GatedRepo"})
+        elif not folder.is_dir():
             self._send(404, {"error": "no such repository"}, {"X-Error-Code": "RepoNotFound"})
-        elif rest[1:2] and rest[1] != self.hub.commit:
+        elif rest[1:2] and rest[1] not in {self.hub.commit, *self.hub.branches}:
             self._send(404, {"error": "no such revision"}, {"X-Error-Code": "RevisionNotFound"})
         elif rest[:1] == ["tree"]:
             self._send(200, [_entry(path, folder) for path in sorted(folder.rglob("*"))])
@@ -92,13 +143,34 @@ class _Handler(BaseHTTPRequestHandler):
             paths = [folder / path for path in sent["paths"]]
             self._send(200, [_entry(path, folder) for path in paths if path.exists()])
         else:
-            siblings = [{"rfilename": _entry(path, folder)["path"]} for path in folder.rglob("*.*")]
+            full = "blobs" in urlsplit(self.path).query
+            siblings = [_sibling(path, folder, full) for path in folder.rglob("*.*")]
             self._send(200, {"id": name, "sha": self.hub.commit, "siblings": siblings})
 
+    def _answers_first(self, name: str) -> bool:
+        if not self.hub.answers.get(name):
+            return False
+        status, about = self.hub.answers[name].pop(0)
+        self._send(status, {"error": "try again"}, about)
+        return True
+
+    def _may_see(self, repository: str) -> bool:
+        token = self.hub.gated.get(repository)
+        return token is None or self.headers.get("Authorization") == f"Bearer {token}"
+
     def _file(self, path: Path, name: str) -> None:
+        request = Asked(name, self.headers)
+        if self.command == "GET":
+            self.hub.asked[name] += 1
+            self.hub.requests.append(request)
+            if self._answers_first(name):
+                return
+        if self.hub.elsewhere and path.suffix in LARGE:
+            self._send(302, {}, {"Location": self.hub.elsewhere + self.path})
+            return
         content = path.read_bytes()
         first, last = 0, len(content)
-        asked = self.headers.get("Range")
+        asked = None if self.hub.rangeless else self.headers.get("Range")
         if asked:
             start, _, end = asked.removeprefix("bytes=").partition("-")
             first, last = int(start), min(int(end or last - 1) + 1, last)
@@ -107,12 +179,14 @@ class _Handler(BaseHTTPRequestHandler):
         if asked:
             about["Content-Range"] = f"bytes {first}-{last - 1}/{len(content)}"
         body = content[first:last]
-        if self.command == "GET":
-            self.hub.asked[name] += 1
-            if name in self.hub.held:
-                self.hub.release.wait()
-        half = self.command == "GET" and self.hub.asked[name] in self.hub.dropped.get(name, ())
+        if self.command == "GET" and name in self.hub.held:
+            self.hub.release.wait()
+        half = self.hub.asked[name] in self.hub.dropped.get(name, ()) or name in self.hub.stuck
+        half = half and self.command == "GET"
+        request.sent = len(body) // 2 if half else len(body)
         self._send(206 if asked else 200, body, about, half=half)
+        if half and name in self.hub.stuck:
+            self.hub.release.wait()
 
     def _send(
         self, status: int, body: object, about: dict[str, str] | None = None, *, half: bool = False
@@ -135,3 +209,18 @@ def _entry(path: Path, folder: Path) -> dict[str, object]:
     kind = "directory" if path.is_dir() else "file"
     size = 0 if path.is_dir() else path.stat().st_size
     return {"type": kind, "path": name, "size": size, "oid": digest}
+
+
+def _sibling(path: Path, folder: Path, full: bool) -> dict[str, object]:
+    found: dict[str, object] = {"rfilename": path.relative_to(folder).as_posix()}
+    if not full:
+        return found
+    content = path.read_bytes()
+    digest, size = hashlib.sha256(content).hexdigest(), len(content)
+    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{digest}\nsize {size}\n"
+    inside = pointer.encode() if path.suffix in LARGE else content
+    blob = hashlib.sha1(b"blob %d\0" % len(inside) + inside).hexdigest()
+    found |= {"size": size, "blobId": blob}
+    if path.suffix in LARGE:
+        found["lfs"] = {"sha256": digest, "size": size, "pointerSize": len(pointer)}
+    return found

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import chdir
 from dataclasses import dataclass
@@ -15,14 +16,28 @@ from typing import Any
 
 import yaml
 from ptq_dynamics.config import load
+from ptq_dynamics.corpus.tokens import TrainingData
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.measure.settings import FULL_PRECISION, PROBES
 from ptq_dynamics.plan import Plan
+from ptq_dynamics.trajectories.train import Trainer
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# The largest memory that a process has had, for the head of a program that is `measured`.
+PEAK = """
+import resource, sys
+from pathlib import Path
+def peak():
+    # In MiB. On Linux a process inherits the ru_maxrss of the one that started it.
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return int(status.read_text().split("VmHWM:")[1].split()[0]) / 2**10
+"""
 
 # What the tiny configuration has besides everything under config/: scale smoke with a smaller model
 # and other text, and runs of a few steps.
@@ -49,6 +64,9 @@ AVERAGES: dict[str, Any] = {
     "fading": {"trajectory": "trunk", "every": "4/190", "memories": ["2/190", "8/190"]},
     "lawa-of-lawa": {"trajectory": "lawa", "every": "12/190", "window": 2},
     "line-of-averages": {"start": "lawa-of-lawa", "end": "lawa-of-branch", "points": 4},
+    "merge": {"merge": {"branch": 3, "trunk": 1}},
+    "merge-of-averages": {"merge": ["lawa", "branch", "merge"]},
+    "last-of-branch": {"trajectory": "branch", "last": 2},
 }
 
 GPTQ: dict[str, Any] = {
@@ -213,6 +231,36 @@ def python(
         text=True,
         check=False,
     )
+
+
+def measured(program: str, folder: Path, *arguments: object) -> list[float]:
+    """The numbers that a program prints at its end, which calls `peak`, on one thread and with an
+    allocator that gives back at once what is freed, as it always does with larger tensors."""
+    plain = {"OMP_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": "65536"}
+    found = python(["-c", PEAK + program, *map(str, arguments)], folder, plain)
+    assert found.returncode == 0, found.stderr
+    return [float(number) for number in found.stdout.splitlines()[-1].split()]
+
+
+def wait_until(
+    condition: Callable[[], object], what: str = "it does not happen", patience: float = 120
+) -> None:
+    """Wait for a condition; fail with `what` is wrong after `patience` seconds."""
+    end = time.monotonic() + patience
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.01)
+
+
+def begin(trainer: Trainer, data: TrainingData, steps: int) -> None:
+    """The first updates of a run, with what it saves and logs on the way."""
+    trainer.open_curve()
+    trainer.save_due()
+    for step in range(steps):
+        loss, norm = trainer.update(data.at(step))
+        trainer.save_due()
+        if trainer.at_log():
+            trainer.log(loss, norm)
 
 
 def copy_results(source: Path, target: Path, names: Sequence[str]) -> None:

@@ -1,11 +1,16 @@
 """A tiny workspace, built once by the real stages: corpus, runs, average, quantized models."""
 
+import base64
+import hashlib
+import importlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 import torch
 from ptq_dynamics.jobs.manifest import Manifest
 from support import Workspace, plan, tiny_config
+from transformers import LlamaConfig, LlamaForCausalLM
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -56,3 +61,41 @@ def rtn(workspace: Workspace, trunk: Manifest) -> Manifest:
 def gptq(workspace: Workspace, trunk: Manifest) -> Manifest:
     """The trunk under 3-bit GPTQ."""
     return workspace.build(workspace.plan.quantization.quantize("trunk", "gptq3"))
+
+
+@pytest.fixture(scope="session")
+def model() -> LlamaForCausalLM:
+    """A model in float32 whose weights bfloat16 holds."""
+    torch.manual_seed(0)
+    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 2, "max_position_embeddings": 16}
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=300, **shape, **heads)).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.copy_(weight.bfloat16())
+    return model
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Install a distribution `brief` with some files, by name, as pip would from a wheel; the
+    folder that they are in."""
+
+    def do(files: Mapping[str, str], tag: str = "py3-none-any") -> Path:
+        info = "brief-1.0.dist-info"
+        about = "Metadata-Version: 2.1\nName: brief\nVersion: 1.0\n"
+        wheel = f"Wheel-Version: 1.0\nTag: {tag}\n"
+        brought = {f"{info}/METADATA": about, f"{info}/WHEEL": wheel, **files}
+        record = f"{info}/RECORD,,\n"
+        for name, text in brought.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            digest = base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).decode()
+            record += f"{name},sha256={digest.rstrip('=')},{path.stat().st_size}\n"
+        (tmp_path / info / "RECORD").write_text(record)
+        monkeypatch.syspath_prepend(str(tmp_path))
+        importlib.invalidate_caches()
+        return tmp_path
+
+    return do

@@ -1,6 +1,10 @@
 """Weight averages against numpy, alone and as LAWA on a trained trajectory."""
 
+from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,9 +12,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from ptq_dynamics import models
+from ptq_dynamics.config import Point
+from ptq_dynamics.config.averages import Last
+from ptq_dynamics.jobs.manifest import Manifest
+from ptq_dynamics.measure.joining import join
 from ptq_dynamics.problem import Problem
-from ptq_dynamics.trajectories.average import weighted_mean
-from ptq_dynamics.trajectories.trajectory import Trajectory
+from ptq_dynamics.trajectories import trajectory
+from ptq_dynamics.trajectories.average import _merge, weighted_mean
+from ptq_dynamics.trajectories.average_settings import Ingredient, MergeSettings
+from ptq_dynamics.trajectories.trajectory import Checkpoint, Trajectory
 from safetensors.numpy import load_file
 from support import edit_yaml, plan, tiny_config
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -171,21 +181,142 @@ def test_a_line_goes_from_one_average_to_another(workspace, average, branch):
             assert gap <= np.spacing(np.abs(exact[name]).max().astype(np.float32)), (number, name)
 
 
+# Merges, and the last measured checkpoints
+
+
+def test_a_merge_is_the_weighted_mean_of_last_checkpoints(workspace, trunk, branch):
+    """Weights of 3 and 1 are shares of 3/4 and 1/4; the run it follows is the last one's."""
+    found = workspace.build(workspace.plan.trajectories.average("merge"))
+    ends = [Trajectory([made]).checkpoints[-1] for made in (branch, trunk)]
+    assert [end.step for end in ends] == [20, 24]
+    (point,) = Trajectory([found]).checkpoints
+    assert point == Checkpoint("merged", None, ends[1].tokens, None, "average")
+    members = [tensors(made, end.id) for made, end in zip((branch, trunk), ends, strict=True)]
+    mean = float64_mean_of(members, [0.75, 0.25])
+    assert equal(tensors(found, point.id), mean)
+    assert found.facts["parameters"] == trunk.facts["parameters"]
+    timeline = workspace.plan.site.timeline
+    assert timeline.trajectory("merge").run("merge", timeline) == "trunk"
+
+
+def test_a_merge_without_weights_is_a_uniform_mean(workspace, trunk, branch, average):
+    averages = workspace.plan.trajectories.average
+    merge = workspace.build(averages("merge"))
+    found = workspace.build(averages("merge-of-averages"))
+    (point,) = Trajectory([found]).checkpoints
+    members = [
+        tensors(made, Trajectory([made]).checkpoints[-1].id) for made in (average, branch, merge)
+    ]
+    assert equal(tensors(found, point.id), float64_mean_of(members))
+
+
+def merged(*tokens):
+    """What is merged of checkpoints after so many tokens, each of another trajectory."""
+    ends = [Checkpoint("end", None, seen, 0.1, "ingredient") for seen in tokens]
+    sources = {
+        str(number): Trajectory([Manifest(Path(str(number)), {}, trajectory.facts([end]))])
+        for number, end in enumerate(ends)
+    }
+    ingredients = tuple(Ingredient(label, "end", 1.0) for label in sources)
+    ((checkpoint, members),) = _merge(sources, MergeSettings("merge", ingredients))
+    assert [source for source, *_ in members] == list(sources.values())
+    return checkpoint
+
+
+@given(st.lists(st.integers(0, 10**13), min_size=2, max_size=5), st.data())
+def test_a_merge_lies_at_the_most_tokens_if_all_are_known(tokens, data):
+    assert merged(*tokens) == Checkpoint("merged", None, max(tokens), None, "average")
+    unknown = data.draw(st.integers(0, len(tokens) - 1))
+    tokens[unknown] = None
+    assert merged(*tokens).tokens is None
+
+
+def test_the_last_measured_checkpoints_are_averaged_whatever_their_steps(workspace, branch):
+    name = "last-of-branch"
+    found = workspace.build(workspace.plan.trajectories.average(name))
+    source, timeline = Trajectory([branch]), workspace.plan.site.timeline
+    measured = source.at(point.id for point in timeline.measured("branch"))
+    assert [point.step for point in measured] == [12, 16, 20]
+    results = Trajectory([found]).checkpoints
+    assert results == [replace(end, lr=None, phase="average") for end in measured[1:]]
+    assert [(point.id, point.step) for point in results] == timeline.measured(name)
+    for point, members in zip(results, pairwise(measured), strict=True):
+        mean = float64_mean_of([tensors(branch, member.id) for member in members])
+        assert equal(tensors(found, point.id), mean), point.id
+
+
+@given(st.integers(2, 6), st.integers(2, 12), st.integers(1, 4))
+def test_every_shard_has_its_own_windows_of_the_last_measured(last, count, size):
+    points = [Point(f"p{7 * number % 13}", None) for number in range(count)]
+    timeline = SimpleNamespace(measured=lambda name: points)
+    kind = Last(trajectory="others", last=last)
+    found = kind.checkpoints(timeline)
+    assert found == points[last - 1 :]
+    parts = [found[start : start + size] for start in range(0, len(found), size)]
+    windows = [window for part in parts for window in kind.settings(part, timeline).windows]
+    assert windows == [
+        tuple(point.id for point in points[end - last + 1 : end + 1])
+        for end in range(last - 1, count)
+    ]
+
+
+def test_a_merge_is_quantized_and_measured_like_any_other(workspace, average):
+    plan = workspace.plan
+    series = [plan.losses.series("merge", name) for name in ("fp", "rtn3")]
+    inputs = {}
+    for one in series:
+        inputs |= plan.losses.losses(one)
+    inputs |= plan.losses.layers(series[1])
+    makers = plan.site.made
+    read = {
+        label: [workspace.make(makers[path]) for path in paths] for label, paths in inputs.items()
+    }
+    table = join(series, read)
+    assert set(table.metric) >= {"loss", "quantization_error", "weight_mse"}
+    assert set(table.checkpoint_id) == {"merged"} and set(table.phase) == {"average"}
+    assert table.step.isna().all() and table.lr.isna().all() and table.tokens.notna().all()
+    assert np.isfinite(table.value.to_numpy(float)).all()
+
+
 REFUSED = {
     # The branch has checkpoints at 12, 14, 16, 18 and 20.
     "lawa-of-branch": [
         ({"every": "2/190", "window": 6}, ["no checkpoint of branch with 5 others", "2 steps"]),
         ({"every": "3/190", "window": 2}, ["no checkpoint of branch with 1 others", "3 steps"]),
     ],
+    "line-of-averages": [
+        ({"start": "line-of-averages"}, ["averages.line-of-averages is made from itself"]),
+        ({"end": "kumar-70m-constant"}, ["whose models have other shapes"]),
+    ],
+    "merge": [
+        ({"merge": {"trunk": 1, "trunks": 1}}, ["merge.merge.trunks names no", "'trunks'"]),
+        ({"merge": ["trunk", "merge"]}, ["averages.merge is made from itself"]),
+        ({"merge": ["trunk", "merge-of-averages"]}, ["averages.merge is made from itself"]),
+        ({"merge": ["trunk", "kumar-70m-constant"]}, ["trunk, kumar-70m-constant, whose models"]),
+        ({"merge": []}, ["merge.merge", "at least 1 item"]),
+        ({"merge": {}}, ["merge.merge", "at least 1 item"]),
+        ({"merge": ["trunk", "branch", "trunk"]}, ["has 'trunk' twice"]),
+        ({"merge": {"trunk": 1, "branch": 0}}, ["merge.merge.branch is 0", "greater than 0"]),
+        ({"merge": {"trunk": 1, "branch": float("inf")}}, ["merge.merge.branch is inf", "finite"]),
+        ({"merge": "trunk"}, ["merge.merge is 'trunk'", "must be a mapping or must be a list"]),
+        ({"last": 2}, ["averages.merge.last: unknown key"]),
+    ],
+    "last-of-branch": [
+        ({"last": 4}, ["last is 4, but branch has 3 measured checkpoints"]),
+        ({"last": 1}, ["last-of-branch.last is 1", "greater than or equal to 2"]),
+        ({"trajectory": "merge"}, ["last is 2, but merge has 1 measured"]),
+        ({"trajectory": "trunks"}, ["last-of-branch.trajectory", "'trunks'"]),
+        ({"every": "2/190"}, ["averages.last-of-branch.every: unknown key"]),
+    ],
     "lawa": [
         ({"trajectory": "lawa-of-lawa"}, ["averages.lawa is made from itself"]),
         ({"trajectory": "lawa"}, ["averages.lawa is made from itself"]),
         ({"trajectory": "lawas"}, ["averages.lawa.trajectory", "'lawas'"]),
     ],
-    "line-of-averages": [
-        ({"start": "line-of-averages"}, ["averages.line-of-averages is made from itself"]),
-        ({"end": "kumar-70m-constant"}, ["whose models have other shapes"]),
-    ],
+    # A merge has no step, so nothing lies before it.
+    "windows": [({"trajectory": "merge"}, ["for which merge has the checkpoints"])],
+    "fading": [({"trajectory": "merge"}, ["for which merge has the checkpoints"])],
+    "lawa-of-lawa": [({"trajectory": "merge"}, ["no checkpoint of merge with 1 others"])],
 }
 
 

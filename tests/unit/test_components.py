@@ -11,7 +11,7 @@ from ptq_dynamics.geometry.plane import flatten
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories.trajectory import Trajectory
 from safetensors.torch import load_file, save_file
-from support import python
+from support import measured
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
 pytestmark = pytest.mark.slow
@@ -122,13 +122,9 @@ def test_checkpoints_of_different_models_have_no_components(tmp_path, change):
         list(Columns(folders).blocks(64))
 
 
-PEAK = """
-import sys, resource
-from pathlib import Path
+MEASURED = """
 from ptq_dynamics.geometry.columns import Columns
 from ptq_dynamics.geometry.plane import pca
-unit = 1 if sys.platform == "darwin" else 1024
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
 columns = Columns([Path(name) for name in sys.argv[2:]])
 next(columns.blocks(1000))
 before = peak()
@@ -142,8 +138,6 @@ def test_memory_is_that_of_blocks_and_not_of_checkpoints(tmp_path):
     for folder in folders:
         save(folder, vocab_size=8000, hidden_size=128)
     width, names = 1 << 16, 4 * [str(folder) for folder in folders]
-    found = python(["-c", PEAK, str(width), *names], tmp_path)
-    assert found.returncode == 0, found.stderr
-    size, growth = map(float, found.stdout.split())
+    size, growth = measured(MEASURED, tmp_path, width, *names)
     block, whole = (4 * len(names) * columns / 2**20 for columns in (width, size))
     assert growth < 5 * block < whole / 4, (growth, block, whole)

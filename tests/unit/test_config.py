@@ -45,7 +45,7 @@ EVERY = sorted(str(path.relative_to(CONFIG)) for path in CONFIG.rglob("*.yaml"))
 
 @pytest.mark.parametrize("file", EVERY)
 def test_every_file_names_its_schema_and_is_valid_by_it(file):
-    assert len(EVERY) == 6 + len(SCALES)
+    assert len(EVERY) == 7 + len(SCALES)
     Draft202012Validator.check_schema(validator(file).schema)
     validator(file).validate(read_yaml(CONFIG / file))
 
@@ -187,7 +187,7 @@ BAD = {
     "unknown source": (
         SMOKE,
         put("corpora", "main", "source", value="web"),
-        ["corpora.main.source is 'web': must be one of 'embedded', 'datasets'"],
+        ["corpora.main.source is 'web': must be one of 'embedded', 'datasets', 'mix'"],
     ),
     "unknown method": (
         "quantizers.yaml",
@@ -269,7 +269,7 @@ BAD = {
     "unknown corpus": (
         SMOKE,
         put("models", "main", "corpus", value="wikipedia"),
-        ["models.main.corpus names no known corpus: 'wikipedia' (known: main)"],
+        ["models.main.corpus names no known corpus: 'wikipedia' (known: main, code,"],
     ),
     "two amounts": (
         SMOKE,
@@ -334,7 +334,27 @@ BAD = {
     "branch of a cosine": (
         "runs.yaml",
         put(*BRANCH, "trunk", value="cosine-190-3e-3"),
-        ["runs.rainbow-036.trunk is 'cosine-190-3e-3'", "constant learning rate: constant-3e-4"],
+        ["runs.rainbow-036.at is step 36, where its trunk cosine-190-3e-3 keeps no state"],
+    ),
+    "branch of a cooldown": (
+        "runs.yaml",
+        put(*BRANCH, "trunk", value="adamc-3e-3"),
+        ["runs.rainbow-036.trunk is 'adamc-3e-3'", "without a cooldown: constant-3e-4"],
+    ),
+    "steady branch of a cosine": (
+        "runs.yaml",
+        put(*BRANCH, value={"trunk": "cosine-190-3e-3", "at": 0.1, "cooldown": 0.1, "steady": 0.1}),
+        ["runs.rainbow-036.steady goes on at a constant rate, but", "has a cosine; leave it out"],
+    ),
+    "horizon of a constant rate": (
+        "runs.yaml",
+        put("runs", "constant-3e-3", "horizon", value=1),
+        ["runs.constant-3e-3", "horizon goes with schedule cosine"],
+    ),
+    "horizon before the end": (
+        "runs.yaml",
+        put("runs", "cosine-{end}-{rate}", "horizon", value="1/190"),
+        ["cosine-{end}-{rate}", "horizon 1/190 comes before the end at"],
     ),
     "warmup as long as the run": (
         "runs.yaml",
@@ -374,22 +394,22 @@ BAD = {
     "average of nothing": (
         "runs.yaml",
         put("averages", "lawa-5", "trajectory", value="constant-3e-9"),
-        ["averages.lawa-5.trajectory", "'constant-3e-9'", "known: constant-3e-4"],
+        ["averages.lawa-5.trajectory", "'constant-3e-9'", "nearest: constant-3e-4"],
     ),
     "unknown trajectory": (
         "figures.yaml",
         put("fig04", "curves", "Stable", value=["constant"]),
-        ["fig04.curves", "trajectory: 'constant'", "known: constant-3e-4"],
+        ["fig04.curves", "trajectory: 'constant'", "nearest: constant-"],
     ),
     "unknown quantizer": (
         "figures.yaml",
         put("fig05", "quantizers", value=["gptq-5bit"]),
-        ["fig05.quantizers", "quantizer: 'gptq-5bit'", "known: gptq-4bit"],
+        ["fig05.quantizers", "quantizer: 'gptq-5bit'", "nearest: gptq-"],
     ),
     "unknown draw": (
         "figures.yaml",
         put("fig04", "draws", value={"gptq-4bit": ["gptq-5bit"]}),
-        ["fig04.draws.gptq-4bit", "quantizer: 'gptq-5bit'", "known: gptq-4bit"],
+        ["fig04.draws.gptq-4bit", "quantizer: 'gptq-5bit'", "nearest: gptq-"],
     ),
     "draw of nothing": (
         "figures.yaml",
@@ -640,11 +660,7 @@ def test_every_run_and_average_is_in_a_figure_or_behind_what_is():
     found = plan("paper").site.config
     shown = {name for figure in found.figures.values() for name in figure.trajectories}
     known = {**found.runs.runs, **found.runs.averages}
-    behind = {
-        getattr(known[name], key, None)
-        for name in known
-        for key in ("trunk", "trajectory", "start", "end")
-    }
+    behind = {source for each in known.values() for source in each.sources().values()}
     assert set(known) == (shown | behind) & set(known)
 
 
@@ -652,12 +668,13 @@ def test_every_run_and_average_is_in_a_figure_or_behind_what_is():
 
 
 def rename(*path, name):
-    """A change that gives a new name to the first entry below a path of keys."""
+    """A change that gives a new name to the first entry below a path of keys but main, which
+    miniatures are like."""
 
     def change(content):
         for key in path:
             content = content[key]
-        content[name] = content.pop(next(iter(content)))
+        content[name] = content.pop(next(key for key in content if key != "main"))
 
     return change
 
@@ -750,7 +767,7 @@ def test_a_key_that_is_there_twice_is_a_problem(folder, text, words):
     ("choice", "words"),
     [
         ({"scale": "big"}, ["scale is 'big'", "'smoke', 'laptop', 'gpu' or 'paper'"]),
-        ({"figures": "fig04 fig4"}, ["figures names no known figure: 'fig4'", "known: fig04"]),
+        ({"figures": "fig04 fig4"}, ["figures names no known figure: 'fig4'", "nearest: fig24"]),
         ({"figures": 4}, ["figures", "is 4"]),
         ({"figures": []}, ["figures", "[]"]),
         ({"seed": -1}, ["seed is -1", "greater than or equal to 0"]),

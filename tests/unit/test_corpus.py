@@ -1,8 +1,6 @@
 """The corpus: equal bytes from every build, disjoint splits, and one line for every defect."""
 
-import base64
 import hashlib
-import importlib
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -11,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ptq_dynamics.config import EmbeddedCorpus
 from ptq_dynamics.content import canonical
-from ptq_dynamics.corpus import embedded, splits, tokens
+from ptq_dynamics.corpus import docstrings, embedded, splits, tokens
+from ptq_dynamics.corpus.packages import installed_files, python_files
 from ptq_dynamics.corpus.settings import HELD_OUT, SPLITS
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.context import Context, Progress
@@ -67,7 +66,12 @@ def test_a_model_has_the_corpus_it_names(tmp_path):
     assert job.folder == "results/smoke/corpus/other"
     assert job.settings.vocabulary == 310
     scale, timeline = after.site.config.scale, after.site.timeline
-    models = {name: run.whole(timeline).model for name, run in after.site.config.runs.runs.items()}
+    runs = after.site.config.runs
+    models = {
+        name: run.whole(timeline).model
+        for name, run in runs.runs.items()
+        if runs.file(name) == "config/runs.yaml"
+    }
     assert set(models.values()) == {"main", "kumar-70m", "kumar-160m"}
     for name, model in models.items():
         corpus = "other" if model == "kumar-70m" else "main"
@@ -173,13 +177,13 @@ def test_documents_are_distinct_and_ordered_by_their_digest(documents):
     ],
 )
 def test_docstrings_lose_the_indentation_of_their_code(docstring, expected):
-    assert embedded.dedent(docstring) == expected
+    assert docstrings.dedent(docstring) == expected
 
 
 def test_source_files_are_documents_where_asked_for():
     without = embedded.collect(["click"], False, 100)
     documents = embedded.collect(["click"], True, 100)
-    source = next(path for path in embedded.installed_files("click") if path.name == "core.py")
+    source = next(path for path in installed_files("click", python_files) if path.name == "core.py")
     assert source.read_text() in documents
     assert source.read_text() not in without
     assert set(without) < set(documents)
@@ -187,53 +191,34 @@ def test_source_files_are_documents_where_asked_for():
 
 # Defects
 
-
-@pytest.fixture
-def install(tmp_path, monkeypatch):
-    """Install a distribution `brief` with one module, as pip would from a wheel."""
-
-    def do(tag="py3-none-any", text='"""A docstring that is long enough."""\n'):
-        info = tmp_path / "brief-1.0.dist-info"
-        (tmp_path / "brief").mkdir()
-        info.mkdir()
-        module = tmp_path / "brief" / "__init__.py"
-        module.write_text(text)
-        digest = base64.urlsafe_b64encode(hashlib.sha256(module.read_bytes()).digest()).decode()
-        record = f"brief/__init__.py,sha256={digest.rstrip('=')},{len(text)}\n"
-        (info / "RECORD").write_text(record + "brief-1.0.dist-info/RECORD,,\n")
-        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: brief\nVersion: 1.0\n")
-        (info / "WHEEL").write_text(f"Wheel-Version: 1.0\nTag: {tag}\n")
-        monkeypatch.syspath_prepend(str(tmp_path))
-        importlib.invalidate_caches()
-        return module
-
-    return do
+MODULE, DOCSTRING = "brief/__init__.py", '"""A docstring that is long enough."""\n'
 
 
 def test_an_installed_package_is_read(install):
-    install()
+    install({MODULE: DOCSTRING})
     assert embedded.collect(["brief"], False, 5) == ["A docstring that is long enough."]
 
 
 def test_an_altered_file_is_a_problem(install):
-    install().write_text('"""A docstring that was edited...."""\n')
+    folder = install({MODULE: DOCSTRING})
+    (folder / MODULE).write_text('"""A docstring that was edited...."""\n')
     with pytest.raises(Problem, match=r"__init__\.py of brief was altered; reinstall brief"):
-        embedded.installed_files("brief")
+        installed_files("brief", python_files)
 
 
 def test_a_package_with_compiled_parts_is_a_problem(install):
-    install(tag="cp311-cp311-manylinux_2_17_x86_64")
+    install({MODULE: DOCSTRING}, tag="cp311-cp311-manylinux_2_17_x86_64")
     with pytest.raises(
         Problem, match=r"packages of the corpus names 'brief', which is not a pure-Pyt"
     ):
-        embedded.installed_files("brief")
+        installed_files("brief", python_files)
 
 
 def test_an_absent_package_is_a_problem():
     with pytest.raises(
         Problem, match=r"packages of the corpus names 'no-such-package', which is not in"
     ):
-        embedded.installed_files("no-such-package")
+        installed_files("no-such-package", python_files)
 
 
 @pytest.mark.parametrize(

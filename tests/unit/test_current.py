@@ -57,6 +57,11 @@ def test_what_its_record_fits_is_current(made, read):
     assert not read, "a file was read that nobody had touched"
 
 
+def test_where_its_code_stands_does_not_count(made):
+    assert is_current(JOB | {"stage": "elsewhere.c", "modules": ["a.kind"]})
+    assert not is_current(JOB | {"stem": "elsewhere"})
+
+
 def record(change):
     path = Paths.of(JOB).record
     content = json.loads(path.read_text())
@@ -67,7 +72,7 @@ def record(change):
 @pytest.mark.parametrize(
     "harm",
     [
-        lambda _: record(lambda content: content["job"].update(stage="a.c")),
+        lambda _: record(lambda content: content["job"].update(stem="c")),
         lambda _: record(lambda content: content.update(version=0)),
         lambda _: record(lambda content: content["inputs"].clear()),
         lambda _: Paths.of(JOB).record.write_text("{"),

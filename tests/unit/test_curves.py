@@ -1,7 +1,9 @@
 """Curves of trajectories that are no ordinary runs, and names that look like numbers."""
 
+from dataclasses import replace
+
 import pytest
-from drawing import Drawn, figure, planned
+from drawing import Drawn, Inputs, check, figure, planned
 
 pytestmark = pytest.mark.slow
 
@@ -51,3 +53,86 @@ def test_names_that_look_like_numbers_or_nothing_keep_their_points(tmp_path):
     figures = {"one": figure("pca", {"A": ["007"], "B": ["null"], "C": ["wsd-3e-3"]}, [])}
     table = drawn(tmp_path, figures, runs=rename).table("one")
     assert set(table.segment) == {"007", "null", "wsd-3e-3"}
+
+
+# Merged models, which have no step
+
+
+def merged(runs):
+    runs["averages"]["soup"] = {"merge": {"wsd-3e-3": 2, "decay-080": 1}}
+
+
+DECAYS = {"Runs": ["constant-3e-3", "wsd-3e-3"], "Other": ["decay-080"]}
+WITH = {**DECAYS, "Soup": ["soup"]}
+OPTIONS = {"dynamics": {"options": {"lineage": True}}}
+DRAWN = ("over_tokens", "losses", "parametric", "dynamics", "ends")
+
+
+@pytest.fixture(scope="module")
+def soups(tmp_path_factory):
+    """The same figures with and without a merged model."""
+    found = []
+    for curves in (WITH, DECAYS):
+        folder = tmp_path_factory.mktemp("soups")
+        figures = {
+            name: figure(name, curves, ["gptq-3bit"], **OPTIONS.get(name, {})) for name in DRAWN
+        }
+        found.append(Drawn(folder, planned(folder, figures, runs=merged), coarse=True))
+    return found
+
+
+@pytest.mark.parametrize("layout", DRAWN)
+def test_a_merged_model_is_drawn_at_the_end_of_its_ingredients(soups, layout):
+    found = soups[0]
+    table, measured = found.table(layout), found.measurements(layout)
+    soup = measured[measured.trajectory == "soup"]
+    assert len(soup) and soup.step.isna().all() and set(soup.checkpoint_id) == {"merged"}
+    points = table[table.curve == "Soup"]
+    assert set(points.panel) == set(table[table.axis == "left"].panel) and len(points)
+    values = {metric: set(rows.value) for metric, rows in soup.groupby("metric")}
+    losses = set(soup[(soup.metric == "loss") & (soup.quantizer == "fp")].value)
+    for point in points.itertuples():
+        against_loss = layout == "parametric" and point.panel == "b"
+        end = losses if against_loss else {found.inputs.last_tokens("wsd-3e-3")}
+        assert point.x in end and point.y in set().union(*values.values())
+    if layout in ("parametric", "dynamics"):
+        check(found.picture(layout), table, layout)
+
+
+@pytest.mark.parametrize("layout", DRAWN)
+def test_a_merged_model_moves_no_other_point(soups, layout):
+    """Also where runs of a curve end at their branches."""
+    shown = [found.table(layout) for found in soups]
+    rest = shown[0][shown[0].curve != "Soup"]
+    place = ["panel", "curve", "segment", "axis", "x", "y"]
+    assert rest[place].reset_index(drop=True).equals(shown[1][place].reset_index(drop=True))
+
+
+def test_a_merged_model_without_tokens_is_drawn_against_its_loss_alone(tmp_path):
+    class Untold(Inputs):
+        def checkpoints(self, name):
+            found = super().checkpoints(name).items()
+            return {n: replace(c, tokens=None) if c.step is None else c for n, c in found}
+
+    figures = {"one": figure("parametric", WITH, ["gptq-3bit"])}
+    drawn = Drawn(tmp_path, planned(tmp_path, figures, runs=merged), coarse=True)
+    drawn.inputs = Untold(tmp_path, drawn.plan)
+    table = drawn.table("one")
+    assert set(table[table.curve == "Soup"].panel) == {"b"}
+    assert set(table[table.axis == "left"].panel) == {"a", "b"}
+
+
+def test_what_has_no_step_comes_after_what_has_one_by_tokens(tmp_path):
+    class Partly(Inputs):
+        def checkpoints(self, name):
+            found = super().checkpoints(name)
+            for number, (key, point) in enumerate([*found.items()][:3]):
+                found[key] = replace(point, step=None, tokens=1000 - number)
+            return found
+
+    figures = {"one": figure("over_tokens", {"Twenty": ["lawa-20"]}, ["gptq-3bit"])}
+    drawn = Drawn(tmp_path, planned(tmp_path, figures), coarse=True)
+    drawn.inputs = Partly(tmp_path, drawn.plan)
+    *first, one, two, three = drawn.table("one").x
+    assert [one, two, three] == [998, 999, 1000]
+    assert len(first) > 2 and first == sorted(first) and min(first) > 1000

@@ -3,10 +3,10 @@
 import gzip
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
-import time
 from contextlib import chdir
 from itertools import islice, product
 from pathlib import Path
@@ -26,7 +26,7 @@ from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan import corpora
 from ptq_dynamics.problem import Problem
-from support import artifacts, differing, job_file, python
+from support import artifacts, differing, job_file, python, wait_until
 from tokenizers import Tokenizer
 from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE
@@ -287,14 +287,6 @@ class Build:
         return artifacts(self.folder / self.job.folder)
 
 
-def wait_until(condition):
-    for _ in range(1200):
-        if condition():
-            return
-        time.sleep(0.05)
-    raise AssertionError("nothing happened for a minute")
-
-
 def workers(process):
     """Process ids of the workers of a build."""
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
@@ -440,6 +432,32 @@ def test_defects_of_a_corpus_are_one_line(web, tokenizer, tmp_path, change, word
         status = execute(json.loads(job(config(web, tokenizer, **change)).spec()))
     assert status == 1
     assert words in capsys.readouterr().err.splitlines()[-1]
+
+
+CODE = {"auto_map": {"AutoTokenizer": [None, "own.Own"]}, "tokenizer_class": "Own"}
+
+
+@pytest.mark.parametrize("content", ["{", "{}"])
+def test_a_tokenizer_that_is_none_is_one_line(web, tokenizer, tmp_path, content, capsys):
+    folder = shutil.copytree(tokenizer, tmp_path / "own")
+    (folder / "tokenizer.json").write_text(content)
+    with chdir(tmp_path):
+        assert execute(json.loads(job(config(web, folder)).spec())) == 1
+    assert "own' cannot be loaded" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_code_that_comes_with_a_tokenizer_does_not_run(web, tokenizer, tmp_path, monkeypatch):
+    """What it would have loaded is whole without it."""
+    folder = shutil.copytree(tokenizer, tmp_path / "own")
+    about = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps(about | CODE))
+    (folder / "own.py").write_text("raise SystemExit('ran')")
+    monkeypatch.setattr("builtins.input", lambda _: "y")
+    plain, own = (
+        build(tmp_path / name, config(web, each))
+        for name, each in (("plain", tokenizer), ("coded", folder))
+    )
+    assert plain.facts["digest"] == own.facts["digest"]
 
 
 @pytest.mark.parametrize(

@@ -155,11 +155,22 @@ def test_a_figure_states_its_scale(drawn, name):
         told += r"; the scatter along a run resolves differences of \(b\) .* \(c\) [\d.]+"
     if LAYOUTS[name] == "landscapes":
         told = rf"; {source}resolves differences at Θ̂ₖ of 0\.00\d+ nats{others}"
+    if LAYOUTS[name] == "onset":
+        told += r"(; of the variance of the [34]-bit error, .* in \d+ % of resamples){2}"
     if LAYOUTS[name] == "pca":
         told = "; places are exact, .*; hollow: start, .*; random walks .*"
+    job = PLAN.figures.figure(name)
+    small = list(dict.fromkeys(run.stands_for for run in job.settings.runs))
+    size = r"0\.17M parameters"
+    if small != [None]:
+        assert None not in small, name
+        names = ", ".join(rf"{re.escape(each)} \(0\.17M\)" for each in small)
+        size = f"miniature{'s' * (len(small) > 1)} of {names} parameters"
+    unknown = ", ".join(job.settings.uncertain)
+    uncertain = f"; uncertain of {re.escape(unknown)}" if unknown else ""
     assert re.fullmatch(
-        rf"([34]-bit quantization; )?laptop scale: 0\.17M parameters, [\d.]+M tokens, 1 seed{sets}"
-        rf"{tool}{left_out}{alike}{told}",
+        rf"([34]-bit quantization; )?laptop scale: {size}, [\d.]+M tokens, 1 seed{sets}"
+        rf"{tool}{left_out}{uncertain}{alike}{told}",
         spoken(drawn.picture(name)),
     )
 

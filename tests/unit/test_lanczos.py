@@ -3,7 +3,7 @@
 import pytest
 import torch
 from ptq_dynamics.geometry.lanczos import BASIS_BYTES, top_spectrum
-from support import python
+from support import measured
 from test_hessian import seeded, symmetric
 
 
@@ -69,11 +69,9 @@ def test_a_basis_that_has_room_is_not_restarted():
     torch.testing.assert_close(roomy.values, tight.values, rtol=1e-3, atol=0)
 
 
-PEAK = """
-import sys, resource, torch
+MEASURED = """
+import torch
 from ptq_dynamics.geometry.lanczos import top_spectrum
-unit = 1 if sys.platform == "darwin" else 1024
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
 dim = 1 << 19
 diagonal = torch.randn(dim, generator=torch.Generator().manual_seed(0))
 find = lambda products: top_spectrum(
@@ -89,6 +87,5 @@ print(peak() - before)
 @pytest.mark.slow
 def test_memory_is_that_of_the_basis_and_not_of_the_products(tmp_path):
     """64 products with vectors of 2 MiB, of which 16 are kept."""
-    found = python(["-c", PEAK], tmp_path)
-    assert found.returncode == 0, found.stderr
-    assert float(found.stdout) < 32 * 2, found.stdout
+    (growth,) = measured(MEASURED, tmp_path)
+    assert growth < 32 * 2, growth

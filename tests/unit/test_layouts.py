@@ -8,6 +8,7 @@ import pytest
 from drawing import LAYOUTS, Drawn, check, figure, planned, random, spoken
 from ptq_dynamics.config import load
 from ptq_dynamics.figures.curves import Curves
+from ptq_dynamics.figures.layouts.onset import described
 from ptq_dynamics.figures.panel import Panel
 from ptq_dynamics.figures.panels import draw
 from ptq_dynamics.figures.resolution import scatter
@@ -497,3 +498,22 @@ def test_losses_that_cannot_be_paired_are_drawn(tmp_path):
     figures = {"one": figure("losses", curves, ["gptq-3bit"])}
     drawn = Drawn(tmp_path, planned(tmp_path, figures), coarse=True)
     assert "at the same step" not in spoken(drawn.picture("one"))
+
+
+# What the error follows
+
+
+@pytest.mark.parametrize("follows", ["loss", "rate"])
+def test_the_share_of_variance_is_that_of_a_linear_fit(follows):
+    rng = np.random.default_rng(3)
+    loss, rate = rng.normal(size=(2, 60))
+    error = {"loss": loss, "rate": rate}[follows] + 0.3 * rng.normal(size=60)
+    found = described(loss, rate, error)
+    for axis, x in (("loss", loss), ("rate", rate)):
+        residuals = error - np.polyval(np.polyfit(x, error, 1), x)
+        value, low, high = found[axis]
+        assert value == pytest.approx(1 - residuals.var() / error.var(), abs=1e-12)
+        assert low <= value <= high
+    assert found[follows][0] > 0.8 and found["certain"] > 0.99
+    assert described(loss[:4], rate[:4], error[:4]) is None
+    assert described(np.ones(9), rate[:9], error[:9])["loss"][0] == 0

@@ -16,7 +16,15 @@ from ptq_dynamics.jobs.execute import _explain, execute
 from ptq_dynamics.jobs.paths import Paths
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories import train
-from support import Workspace, artifacts, copy_results, differing, job_file, specification
+from support import (
+    Workspace,
+    artifacts,
+    copy_results,
+    differing,
+    job_file,
+    specification,
+    wait_until,
+)
 
 HOLD = """
 import sys, time
@@ -26,13 +34,6 @@ with lease.held(Path(sys.argv[1]), lambda text: print(text, flush=True), lambda:
     print("has it", flush=True)
     time.sleep(float(sys.argv[2]))
 """
-
-
-def wait_until(condition, patience=60):
-    end = time.monotonic() + patience
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def holder(path, seconds):
@@ -237,7 +238,7 @@ def test_what_a_job_started_ends_with_it_when_it_is_killed():
     found = psutil.Process(process.pid).children(recursive=True)
     process.kill()
     process.wait()
-    wait_until(lambda: not any(each.is_running() for each in found), 10)
+    wait_until(lambda: not any(each.is_running() for each in found), patience=10)
 
 
 POOL = """
@@ -259,7 +260,7 @@ def test_forked_workers_end_with_a_job_that_is_killed():
     assert len(found) == 2
     process.kill()
     process.wait()
-    wait_until(lambda: not any(each.is_running() for each in found), 10)
+    wait_until(lambda: not any(each.is_running() for each in found), patience=10)
 
 
 def test_what_a_command_prints_and_its_status_are_kept():

@@ -21,7 +21,7 @@ OPTIMIZERS = "ptq_dynamics.trajectories.optimizers"
 ARCHITECTURES = "ptq_dynamics.trajectories.architectures"
 SELECTED = {
     "ptq_dynamics.trajectories.train": [
-        *(f"{OPTIMIZERS}.{n}" for n in ("adamc", "adamw_independent")),
+        *(f"{OPTIMIZERS}.{n}" for n in ("adamc", "adamw_independent", "ademamix")),
         *(f"{ARCHITECTURES}.{n}" for n in ("gpt_neox", "olmo2")),
     ],
     "ptq_dynamics.quantize.worker": [

@@ -329,12 +329,15 @@ def test_autogptq_is_refused_what_it_has_not(change, key):
         AutoGptq.model_validate(given)
 
 
-def test_errors_do_not_depend_on_how_many_layers_are_measured_at_once(folder, calibration):
-    model = models.load(folder)
+def test_errors_do_not_depend_on_how_many_layers_are_measured_at_once(
+    folder, calibration, original
+):
+    model, batches = models.load(folder), calibration.batches()
+    weights = {name: layer.weight for name, layer in original.items()}
     rounded = rtn_stage.quantize(folder, calibration, rtn_stage.Rtn(3, 16)).weights
     sizes = [4 * layer.in_features**2 for layer in models.linear_layers(model).values()]
     found = [
-        model_errors(model, rounded, calibration.batches(), memory)
+        model_errors(model, weights, rounded, batches, memory)
         for memory in (0, sum(sizes[:3]), sum(sizes))
     ]
     assert found[0] == found[1] == found[2]

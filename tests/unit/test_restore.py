@@ -10,7 +10,9 @@ from subprocess import PIPE, Popen
 
 import pytest
 from ptq_dynamics.jobs import manifest
+from ptq_dynamics.jobs.current import Results
 from ptq_dynamics.jobs.specification import Job
+from ptq_dynamics.jobs.verified import Verifier
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories.settings import DropSettings
 from support import Workspace, artifacts, copy_results, differing, job_file, log_of, specification
@@ -70,6 +72,22 @@ def test_a_job_gets_what_was_dropped_as_it_was(here, trunk, threads, monkeypatch
     assert not differing(complete, artifacts(here.folder / job.folder))
     for name, before in times.items():
         assert (here.folder / job.folder / name).stat().st_mtime_ns == before, name
+
+
+def test_records_follow_code_that_moved(here):
+    """The record of dropped weights names a module that is elsewhere now."""
+    job, reader = here.plan.trajectories.train("trunk"), here.plan.losses.evaluate("trunk", "fp")
+    drop(here, job)
+    record = here.folder / job.paths.record
+    record.write_text(record.read_text().replace("trajectories.train", "trajectories.before"))
+    with pytest.raises(AssertionError, match=r"no module ptq_dynamics\.trajectories\.before"):
+        here.build(reader)
+    with chdir(here.folder):
+        results = Results(Verifier())
+        assert results.is_current(job.specified(), job.needs, job.paths)
+        results.note_moves()
+    here.build(reader)
+    assert here.manifest(job).state == "present"
 
 
 KEPT = ("manifest.json", "record.json", "curve.csv")

@@ -20,19 +20,20 @@ MAY_USE = {
     "packed": BASE,
     "models": {*BASE, "packed"},
     "jobs": BASE,
+    "hub": ENGINE,
     "corpus": ENGINE,
-    "trajectories": {*ENGINE, "models", "corpus"},
+    "trajectories": {*ENGINE, "models", "hub", "corpus"},
     "measure": {*ENGINE, "models", "corpus", "trajectories"},
     "quantize": {*ENGINE, "models", "packed", "corpus", "trajectories", "measure"},
     "geometry": {*ENGINE, "models", "corpus", "trajectories", "measure"},
     "figures": {*ENGINE, "trajectories", "measure", "geometry"},
-    "config": {*BASE, "trajectories", "measure", "figures"},
+    "config": {*BASE, "hub", "trajectories", "measure", "figures"},
     "plan": {
         *ENGINE,
         "config",
-        *("corpus", "trajectories", "measure", "quantize", "geometry", "figures"),
+        *("hub", "corpus", "trajectories", "measure", "quantize", "geometry", "figures"),
     },
-    "verbs": {*ENGINE, "config", "plan", "measure"},
+    "verbs": {*ENGINE, "config", "plan", "hub", "measure"},
     "cli": {*ENGINE, "verbs"},
     "sweep": {*ENGINE, "config", "plan", "measure"},
     "bench": {
@@ -42,7 +43,7 @@ MAY_USE = {
 }
 # What rooms of stages may use of the engine, so that it never shapes a result.
 OF_THE_ENGINE = {"context", "manifest", "processes"}
-STAGES = {"corpus", "trajectories", "measure", "quantize", "geometry", "figures"}
+STAGES = {"hub", "corpus", "trajectories", "measure", "quantize", "geometry", "figures"}
 
 
 def name_of(path: Path) -> str:

@@ -9,7 +9,6 @@ import signal
 import socket
 import sys
 import tempfile
-import time
 from contextlib import chdir
 from pathlib import Path
 from subprocess import PIPE, Popen
@@ -39,6 +38,7 @@ from support import (
     python,
     specification,
     visible,
+    wait_until,
 )
 
 pytestmark = pytest.mark.slow
@@ -493,13 +493,6 @@ def test_a_full_disk_is_one_clear_line_and_no_half_result(full_disk, stage):
 
 
 # The warm process
-
-
-def wait_until(condition, what, patience=120):
-    end = time.monotonic() + patience
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.01)
 
 
 def wait_for_socket():

@@ -33,9 +33,12 @@ AVERAGES = {
     "mean": {"trajectory": "pair", "every": "2/190", "window": 2},
     "line": {"start": "mean", "end": "down", "points": 3},
     "line-2": {"start": "mean", "end": "down-2", "points": 3},
+    "soup": {"merge": ["mean", "down"]},
+    "soup-2": {"merge": ["pair", "mean", "down-2"]},
 }
 # The seeds that each follows from its sources.
 SEEDS = {"pair": BOTH, "down": BOTH, "down-2": (2,), "mean": BOTH, "line": BOTH, "line-2": (2,)}
+SEEDS |= {"soup": BOTH, "soup-2": (2,)}
 MEASURED = ["pair", "down", "down-2", "line"]
 METRICS = ["loss", "quantization_error"]
 
@@ -174,11 +177,23 @@ def test_a_seed_alone_is_what_it_is_beside_others(pair, tmp_path):
             {"down-2": RUNS["down"], "line-2": {**AVERAGES["line"], "end": "trunk"}},
             ["averages.line-2 goes from mean to trunk", "no seed alike"],
         ),
+        (
+            (2,),
+            {"soup-2": {"merge": ["down-2", "trunk"]}},
+            ["averages.soup-2 merges down-2, trunk, which have no seed alike"],
+        ),
         ((1, 1), {}, ["runs.pair.seeds", "has 1 twice"]),
         ((), {}, ["runs.pair.seeds", "at least 1"]),
         ((1, -1), {}, ["runs.pair.seeds.1", "greater than or equal to 0"]),
     ],
-    ids=["not-of-the-trunk", "no-seed-alike", "twice", "none", "negative"],
+    ids=[
+        "not-of-the-trunk",
+        "no-seed-alike",
+        "no-seed-alike-to-merge",
+        "twice",
+        "none",
+        "negative",
+    ],
 )
 def test_seeds_that_cannot_be_are_refused_in_one_line(tmp_path, seeds, changes, words):
     with pytest.raises(Problem) as caught:

@@ -17,7 +17,7 @@ from support import (
 
 pytestmark = pytest.mark.slow
 
-TRAJECTORIES = ["trunk", "lawa", "line-of-averages"]
+TRAJECTORIES = ["trunk", "lawa", "line-of-averages", "merge", "last-of-branch"]
 FIGURES = {
     "of-all": figure(
         "losses", {"all": TRAJECTORIES}, ["loss", "quantization_error"], quantizers=["rtn3"]
@@ -92,7 +92,7 @@ def test_losses_of_blocks_and_weights_are_equal_bytes(whole, parts, name, quanti
     assert digests == one.facts["digests"]
 
 
-@pytest.mark.parametrize("name", ["lawa", "lawa-of-lawa", "line-of-averages"])
+@pytest.mark.parametrize("name", ["lawa-of-lawa", *TRAJECTORIES[1:]])
 def test_averages_are_equal_bytes(whole, parts, name):
     sources = [
         Trajectory([built.manifest(job) for job in built.plan.trajectories.makers(name)])

@@ -21,7 +21,7 @@ from ptq_dynamics.trajectories.settings import OptimizerSettings
 from ptq_dynamics.trajectories.train import Trainer
 from ptq_dynamics.trajectories.trajectory import Trajectory, step_id
 from safetensors.torch import load_file
-from support import Workspace, artifacts, copy_results, differing
+from support import Workspace, artifacts, begin, copy_results, differing
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -289,13 +289,7 @@ def test_a_run_in_two_parts_is_the_run_in_one(make, data, tmp_path, trunk):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     one = make()
-    one.open_curve()
-    one.save_due()
-    for step in range(9):
-        loss, norm = one.update(data.at(step))
-        one.save_due()
-        if one.at_log():
-            one.log(loss, norm)
+    begin(one, data, 9)
     one.save(scratch / train.state_name(7))
     # What a killed run may leave: later rows, half a row, half a checkpoint, half a state.
     one.save(scratch / train.state_name(9))

@@ -4,6 +4,7 @@ import fcntl
 import os
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from project import SHOWN, Project
@@ -35,6 +36,15 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, str]:
 def built(first: tuple[Project, str]) -> Project:
     """The project after its first build."""
     return first[0]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All of these are slow; the longest file comes first, so that it is not what all wait for."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker("slow")
+    items.sort(key=lambda item: item.path.name != "test_whole_graph.py")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

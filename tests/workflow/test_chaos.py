@@ -28,8 +28,8 @@ PATIENCE = 900
 def start(project):
     """What a user calls, in a group of its own; what it prints is kept."""
     environment = Path(sys.prefix)
-    # Whatever the times of its lock say, nothing is to be installed here.
-    command = ["make", "-o", f"{environment}/.installed", f"VENV={environment}"]
+    # Whatever was installed there, nothing is to be installed here.
+    command = ["make", f"INSTALLED={environment}", f"VENV={environment}"]
     with (project.folder / "said.txt").open("wb") as said:
         return Popen(
             [*command, "figures", "FIGURES=fig04", "SCALE=smoke"],

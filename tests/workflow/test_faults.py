@@ -417,7 +417,7 @@ def test_the_remedy_mends_it(built, damaged):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--config", "scale=smoke", "figures=fig99"], ["figure: 'fig99'", "known: fig04"]),
+        (["--config", "scale=smoke", "figures=fig99"], ["figure: 'fig99'", "nearest: fig"]),
         (["--config", "scale=huge"], ["scale is 'huge'", "'smoke', 'laptop', 'gpu' or 'paper'"]),
         (["--config", "scal=smoke"], ["scal: unknown key", "did you mean 'scale'?"]),
         (["--config", "scale=smoke", "seed=x"], ["seed is 'x'", "integer"]),

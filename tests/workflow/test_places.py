@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -24,7 +25,7 @@ def environment(project):
 def make(project):
     """`make figures` for figure 4, in the environment that is installed here."""
     installed = Path(sys.executable).parents[1]
-    command = ["make", f"VENV={installed}", "-o", f"{installed}/.installed", "figures"]
+    command = ["make", f"VENV={installed}", f"INSTALLED={installed}", "figures"]
     return run(
         [*command, "SCALE=smoke", "FIGURES=fig04"],
         cwd=project.folder,
@@ -88,3 +89,30 @@ def test_a_folder_with_braces_is_one_line(tmp_path):
     said = done.stdout + done.stderr
     assert "has braces, which Snakemake takes for wildcards; move it" in said
     assert "Traceback" not in said
+
+
+def test_only_another_lock_installs_anything(tmp_path):
+    for name in ("Makefile", "pyproject.toml", "envs/main.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    lock = tmp_path / "envs/main.txt"
+
+    def say(*arguments):
+        command = ["make", "--no-print-directory", *arguments]
+        return run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+
+    def would_install():
+        return "installing the locked environment" in say("-n", "lint")
+
+    assert would_install()
+    stamp = tmp_path / say("--eval", "stamp: ; @echo $(INSTALLED)", "stamp").strip()
+    stamp.parent.mkdir()
+    stamp.touch()
+    assert not would_install()
+    said = lock.read_text()
+    commented = re.sub(r"^(\w.*)$", r"\1  # why", said, count=1, flags=re.MULTILINE)
+    assert commented != said
+    lock.write_text(f"# A comment.\n{commented}\n")
+    assert not would_install()
+    lock.write_text(lock.read_text() + "another==1.0\n")
+    assert would_install()

@@ -220,6 +220,28 @@ Optimizer = Annotated[Sgd | ''',
         frozenset({"train:of-amber,100", "figure:new-model"}),
     ),
     Recipe(
+        "A public model.",
+        "tiny",
+        {
+            "config/families.yaml": (
+                "\nruns:\n",
+                "  tiny:\n    label: Tiny\n    vocabulary: 1000\n    tokens_per_step: 1000000\n"
+                "    peak_lr: 1.0e-3\n    warmup: 10\n    model: {architecture: llama, layers: 2,"
+                " width: 64, heads: 4, key_value_heads: 4, feedforward: 128, tied: true,"
+                " rotary_base: 10000}\n    miniature: {layers: 1, width: 32}\n\nruns:\n"
+                "  tiny: {family: tiny, schedule: constant, tokens: 1.0e+11}\n"
+                "  tiny-decay: {trunk: tiny, tokens: 1.0e+10}\n",
+            ),
+            "config/figures.yaml": figure(
+                "new-family",
+                "over_tokens",
+                "Stable: [tiny], Decay: [tiny-decay]",
+                "metrics: [loss]",
+            ),
+        },
+        frozenset({"train:tiny,100", "train:tiny-decay,100", "figure:new-family"}),
+    ),
+    Recipe(
         "An architecture.",
         "qwen3",
         {

@@ -12,7 +12,7 @@ from project import SNAKEMAKE, TABLE, run_job
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.measure import measurements
 from safetensors.numpy import load_file
-from support import ROOT, artifacts, copy_results, differing, visible
+from support import ROOT, artifacts, copy_results, differing, plan, visible
 
 
 @pytest.fixture(scope="module")
@@ -196,7 +196,8 @@ def test_every_figure_can_be_planned_at_every_scale(built, scale):
     said = done.stdout + done.stderr
     assert done.returncode == 0, said[-2000:]
     counts = dict(re.findall(r"^(\w+) +(\d+)$", said, flags=re.M))
-    assert int(counts["figure"]) == len(built.plan.site.config.figures), said[-2000:]
+    figures = plan(scale, built.folder / "config").site.config.figures
+    assert int(counts["figure"]) == len(figures) > 25, said[-2000:]
     assert int(counts["train"]) > 20 and int(counts["quantize"]) > 20, said[-2000:]
 
 

@@ -111,6 +111,26 @@ def test_comments_in_configuration_and_rules_run_nothing(built):
 # Code
 
 
+def test_moved_stages_and_modules_run_nothing(built):
+    """Where code stands shapes no result."""
+    moved = {"loss": ("measure", "block_losses_of"), "average": ("trajectories", "averaging")}
+    modules = [name for name in built.modules() if (built.folder / name).stat().st_size]
+    with built.edited(*modules) as paths:
+        for old, (room, new) in moved.items():
+            for path in paths:
+                text = re.sub(rf"\b{room}\.{old}\b", f"{room}.{new}", path.read_text())
+                text = re.sub(rf"(from ptq_dynamics\.{room} import) {old}\b", rf"\1 {new}", text)
+                path.write_text(text)
+        homes = [built.folder / PACKAGE / room / f"{old}.py" for old, (room, _) in moved.items()]
+        for path, (_, new) in zip(homes, moved.values(), strict=True):
+            path.rename(path.with_stem(new))
+        try:
+            assert built.stale() == set()
+        finally:
+            for path, (_, new) in zip(homes, moved.values(), strict=True):
+                path.with_stem(new).rename(path)
+
+
 def edit(built, module):
     with built.edited(f"{PACKAGE}/{module}") as (path,):
         append(path)

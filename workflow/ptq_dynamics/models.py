@@ -1,10 +1,17 @@
 """Models saved in checkpoint folders."""
 
 import logging
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import get_max_memory
+from huggingface_hub.errors import StrictDataclassError
+from psutil import virtual_memory
 from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -22,9 +29,26 @@ from ptq_dynamics.problem import Problem
 logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
 
 
+# Nothing is downloaded; no code that comes with a model runs, and nobody is asked whether it may.
+LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+# What files that hold no model lead to.
+UNREADABLE = (OSError, ValueError, RuntimeError, KeyError, SafetensorError, StrictDataclassError)
+# A weight of 2 bits in a file may have 32 in memory.
+UNPACKED = 16
+# What a model takes for what it computes, as a factor on its weights.
+BESIDE = 1.25
+OFFLOADED = "offloaded"  # weights that fit nowhere else, while a job has them
+
+
 def device() -> torch.device:
     """The first GPU where there is one, else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def inputs_device(model: nn.Module) -> torch.device:
+    """Where the inputs of a model go, spread or not."""
+    found = next(model.parameters()).device
+    return device() if found.type == "meta" else found
 
 
 def place(model: nn.Module) -> None:
@@ -35,30 +59,86 @@ def place(model: nn.Module) -> None:
 def load(folder: Path, dtype: torch.dtype | None = None, **options: Any) -> PreTrainedModel:
     """The model saved in `folder`, in its own dtype unless told, for evaluation, on `device()`.
 
+    Within `offloading`, one that does not fit there is spread by accelerate over all devices, then
+    memory, then the disk; what is not on a device comes there for as long as it is computed with,
+    and else its parameters are empty.
+
     Weights that are packed or in NF4 are unpacked: their linear layers are plain ones.
-    Raises `Problem` when the folder does not hold a whole model.
+    Raises `Problem` when the folder does not hold a whole model, or one that cannot be spread.
     """
+    spread = False
     try:
+        if spread := (disk := _disk.get()) is not None and not _fits(folder, dtype):
+            options |= {"device_map": "auto", "max_memory": room(), "offload_folder": disk}
         model = _read(folder, dtype=dtype or "auto", **options)
-    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
+    except torch.OutOfMemoryError as error:
+        raise Problem(f"{folder} does not fit on {device()}; use a larger one") from error
+    except UNREADABLE as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
+        if spread:
+            raise Problem(
+                f"{folder} fits on no device, and cannot be spread ({reason}); use larger devices, "
+                "or more of them"
+            ) from error
         raise Problem(f"{folder} holds no readable checkpoint ({reason}); rebuild it") from error
-    place(model)
+    if not spread:
+        place(model)
     return model.eval()
+
+
+# Where weights go that fit nowhere else; None where no model is spread.
+_disk: ContextVar[Path | None] = ContextVar("_disk", default=None)
+
+
+@contextmanager
+def offloading(scratch: Path) -> Iterator[None]:
+    """Models that are loaded meanwhile may be spread, also into a folder in `scratch`, which is
+    gone afterwards."""
+    folder = scratch / OFFLOADED
+    folder.mkdir(parents=True, exist_ok=True)
+    token = _disk.set(folder)
+    try:
+        yield
+    finally:
+        _disk.reset(token)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def free() -> int:
+    """Free bytes of `device()`."""
+    if device().type == "cuda":
+        return int(torch.cuda.mem_get_info()[0])
+    return int(virtual_memory().available)
+
+
+def room() -> dict[int | str, int]:
+    """Bytes that weights may take of every GPU, by its number, and of memory, `cpu`."""
+    return {where: int(bytes_ / BESIDE) for where, bytes_ in get_max_memory().items()}
+
+
+def _fits(folder: Path, dtype: torch.dtype | None) -> bool:
+    """Whether a model fits on `device()`, with some room for what it computes."""
+    on_disk = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+    if UNPACKED * on_disk <= free():
+        return True
+    config = AutoConfig.from_pretrained(folder, **LOCAL)
+    with torch.device("meta"):
+        whole = AutoModelForCausalLM.from_config(config, dtype=dtype or config.dtype)
+    return BESIDE * sum(weight.nbytes for weight in whole.parameters()) <= free()
 
 
 def _read(folder: Path, **options: Any) -> PreTrainedModel:
     options |= {"output_loading_info": True}
     if packed.is_packed(folder):
         # Quicker than transformers' own way through compressed-tensors, and with equal bits.
-        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+        config = AutoConfig.from_pretrained(folder, **LOCAL)
         del config.quantization_config
         kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
         state = packed.state(folder)
         model, about = kind.from_pretrained(None, config=config, state_dict=state, **options)
     else:
         auto: Any = AutoModelForCausalLM
-        model, about = auto.from_pretrained(folder, local_files_only=True, **options)
+        model, about = auto.from_pretrained(folder, **LOCAL, **options)
     if about["missing_keys"]:
         # transformers would go on with random ones.
         raise ValueError(f"no weights for {min(about['missing_keys'])}")

@@ -133,7 +133,7 @@ def summary(folder: Path, sweep: config.Sweep) -> dict[str, Any]:
     """What a candidate is, and its losses."""
     plan = Plan(loaded(folder, sweep))
     scale, main = plan.site.config.scale, plan.site.config.scale.models["main"]
-    vocabulary = scale.corpora[main.corpus].vocabulary
+    vocabulary = scale.whole(main.corpus).vocabulary
     found = dict(regimes(plan.site, plan.trajectories))[sweep.trunk]
     table = measurements.read(folder / plan.site.results / MEASUREMENTS)
     losses = measurements.full_precision_losses(table[table.seed == sweep.seed])

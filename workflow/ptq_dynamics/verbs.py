@@ -2,6 +2,7 @@
 
 import argparse
 import gc
+import math
 import os
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 import yaml
 
 from ptq_dynamics import config
+from ptq_dynamics.hub.lock import LOCK, lock
 from ptq_dynamics.jobs import checkout, fingerprint
 from ptq_dynamics.jobs.current import Results
 from ptq_dynamics.jobs.verified import Verifier
@@ -18,7 +20,8 @@ from ptq_dynamics.measure.settings import MEASUREMENTS
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.captions import write_page
 from ptq_dynamics.plan.due import Due
-from ptq_dynamics.plan.regime import Dimensionless, Rates, best_rates, regimes
+from ptq_dynamics.plan.outlook import look_ahead
+from ptq_dynamics.plan.regime import Dimensionless, Rates, best_rates, peak_rate, regimes
 from ptq_dynamics.problem import Problem
 
 NUMBERS = fields(Dimensionless)
@@ -44,6 +47,10 @@ def main() -> int:
     captions.add_argument("--folder", type=Path, help="of the figures; default: the scale's")
     regime = verbs.add_parser("regime", help="compare a scale's runs with the paper's")
     regime.add_argument("--scale", choices=config.SCALES, help="default: that of config.yaml")
+    outlook = verbs.add_parser("plan", help="say what a build from nothing takes")
+    outlook.add_argument("--scale", choices=config.SCALES, help="default: that of config.yaml")
+    outlook.add_argument("--figures", help="default: those of config.yaml")
+    verbs.add_parser("lock", help="lock the revisions of public models to commits of the hub")
     verbs.add_parser("schema", help="write the JSON schemas of the files under config/")
     arguments = parser.parse_args()
     # What a verb makes lives until it ends.
@@ -63,6 +70,11 @@ def main() -> int:
                 _write_captions(plan, arguments.folder or Path(plan.site.pictures))
             case "regime":
                 _print_regime(_load({"scale": arguments.scale}))
+            case "plan":
+                choice = {"scale": arguments.scale, "figures": arguments.figures}
+                _print_outlook(Plan(_load(choice)))
+            case "lock":
+                return _lock()
             case "schema":
                 _write_schemas()
         sys.stdout.flush()
@@ -120,6 +132,44 @@ def _print_status(resolved: config.Config, quiet: bool, captions: bool) -> int:
     return 1 if due else 0
 
 
+def _print_outlook(plan: Plan) -> None:
+    found = look_ahead(plan.site, plan.last())
+    total = sum(found.jobs.values())
+    kinds = ", ".join(f"{count:,} {name}" for name, count in found.jobs.items())
+    print(f"{plan.site.config.scale.description}: {total:,} jobs from nothing: {kinds}")
+    print(f"{found.on_device:,} of them compute on a GPU where there is one")
+    if found.revisions:
+        print(
+            f"{found.revisions:,} checkpoints to download: {_bytes(found.locked_bytes)} by the lock"
+        )
+        if found.unlocked:
+            print(
+                f"  and about {_bytes(found.estimated_bytes)}, estimated by parameters, of "
+                f"{found.unlocked:,} that are not in the lock; run ptq-dynamics lock"
+            )
+    if found.tokens:
+        print(f"{found.tokens:,} tokens of public text to download and tokenize")
+    for name, reason in {
+        **plan.site.config.scale.regime.left_out,
+        **plan.site.config.runs.unknown,
+    }.items():
+        print(f"left out: {name} ({reason})")
+
+
+def _bytes(count: int) -> str:
+    return f"{count / 1e12:,.1f} TB" if count >= 1e11 else f"{count / 1e9:,.1f} GB"
+
+
+def _lock() -> int:
+    """Lock what a scale with the hub fetches; exit status 1 where some could not be resolved."""
+    runs = _load({"scale": "paper"}).runs.public
+    found = lock((each.repository, name) for each in runs.values() for name in each.revisions)
+    print(f"{found.resolved} revisions are locked in {LOCK}")
+    for line in (*found.moved, *(f"error: {failed}" for failed in found.failed)):
+        print(line)
+    return 1 if found.failed else 0
+
+
 def _print_regime(resolved: config.Config) -> None:
     # `make figures` asks for the status each time, and what this takes is imported only here.
     from rich.console import Console
@@ -132,7 +182,11 @@ def _print_regime(resolved: config.Config) -> None:
     for name, mine in regimes(here.site, here.trajectories):
         other = theirs.get(name)
         unlike = mine.unlike(other) if other else set()
-        cells = [_beside(_rate(here, name), _rate(paper, name) if other else None)]
+        rates = [
+            peak_rate(each.site, each.trajectories, name)
+            for each in (here, paper)[: 1 + bool(other)]
+        ]
+        cells = [_beside(rates[0], rates[1] if other else None)]
         for field in NUMBERS:
             numbers = getattr(mine, field.name), getattr(other, field.name, None)
             cells.append(_beside(*numbers, marked=field.name in unlike))
@@ -184,11 +238,10 @@ def _final_losses(results: str) -> tuple[dict[str, float], str]:
     return {name: by_step[max(by_step)] for name, by_step in losses.items()}, str(path)
 
 
-def _rate(plan: Plan, name: str) -> float:
-    return plan.trajectories.schedule(plan.site.config.runs.runs[name]).peak
-
-
 def _beside(mine: float | None, theirs: float | None, marked: bool = False) -> str:
-    texts = ["-" if n is None else f"{n:.3g}" if n >= 1 else f"{n:.2g}" for n in (mine, theirs)]
+    texts = [
+        "-" if n is None or math.isnan(n) else f"{n:.3g}" if n >= 1 else f"{n:.2g}"
+        for n in (mine, theirs)
+    ]
     told = texts[0] if texts[0] == texts[1] else f"{texts[0]} ({texts[1]})"
     return f"{told}{' !' if marked else ''}"

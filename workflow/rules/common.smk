@@ -112,6 +112,7 @@ def prepare():
             chain.from_iterable(job.output for job in jobs),
             chain.from_iterable(job.input for job in jobs),
         )
+        due().note_moves()
         handover.write({job.params.get("job"): runs_again(job) for job in jobs})
     except (Problem, OSError) as problem:
         raise WorkflowError(str(problem)) from None

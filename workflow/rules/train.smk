@@ -1,4 +1,5 @@
-# Trajectories: corpora, the runs trained on them, averages of their checkpoints, and what is not kept of both.
+# Trajectories: corpora, the runs trained on them, public models, averages of checkpoints, and what is
+# not kept of them.
 
 
 CORPUS = Paths.at(plan.site.places("corpus"))
@@ -38,6 +39,25 @@ rule train:
     threads: plan.resources.threads("train")
     params:
         job=lambda w: handover.file(train_job(w)),
+    shell:
+        RUN
+
+
+FETCH = Paths.at(plan.site.places("fetch"))
+fetch_job = lambda w: plan.trajectories.fetch(w.public, w.shard)
+
+
+rule fetch:
+    input:
+        lambda w: needs(fetch_job(w)),
+    output:
+        update(FETCH.published),
+    log:
+        FETCH.log,
+    conda:
+        "../../envs/main.yaml"
+    params:
+        job=lambda w: handover.file(fetch_job(w)),
     shell:
         RUN
 

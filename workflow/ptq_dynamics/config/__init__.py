@@ -5,22 +5,26 @@ the file, the key, the value and what is allowed.
 """
 
 from ptq_dynamics.config.averages import Lawa, Line, Tails
+from ptq_dynamics.config.branches import Branch
+from ptq_dynamics.config.corpora import Corpus, DatasetsCorpus, EmbeddedCorpus, MixCorpus
 from ptq_dynamics.config.fields import SCALES
 from ptq_dynamics.config.figures import Figure, Landscapes, Losses, Pca, Windows
 from ptq_dynamics.config.kinds import Point, Trajectory, require, tokenized
 from ptq_dynamics.config.loading import Config, load, load_sweep, read_yaml
 from ptq_dynamics.config.models import ModelShape
+from ptq_dynamics.config.public import Public
 from ptq_dynamics.config.quantizers import Calibrated
 from ptq_dynamics.config.queries import Evaluated, Query, Sweep
-from ptq_dynamics.config.runs import Branch, Run, Runs, Whole
-from ptq_dynamics.config.scale import DatasetsCorpus, EmbeddedCorpus
+from ptq_dynamics.config.runs import Run, Whole
 from ptq_dynamics.config.schemas import schemas
+from ptq_dynamics.config.trajectories import Runs
 
 __all__ = [
     "SCALES",
     "Branch",
     "Calibrated",
     "Config",
+    "Corpus",
     "DatasetsCorpus",
     "EmbeddedCorpus",
     "Evaluated",
@@ -29,9 +33,11 @@ __all__ = [
     "Lawa",
     "Line",
     "Losses",
+    "MixCorpus",
     "ModelShape",
     "Pca",
     "Point",
+    "Public",
     "Query",
     "Run",
     "Runs",

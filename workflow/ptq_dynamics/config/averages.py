@@ -7,13 +7,17 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Discriminator, Field, Tag
 
-from ptq_dynamics.config.fields import Once, Share
+from ptq_dynamics.config.fields import Once, Rate, Share
 from ptq_dynamics.config.kinds import Point, Timeline, Trajectory, tokenized
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories.average_settings import (
+    MERGED,
     AverageSettings,
+    Ingredient,
+    LastSettings,
     LawaSettings,
     LineSettings,
+    MergeSettings,
     Tail,
     TailsSettings,
 )
@@ -28,6 +32,18 @@ class Averaged(Trajectory):
     @abstractmethod
     def settings(self, points: Sequence[Point], timeline: Timeline) -> AverageSettings:
         """What its stage needs to make these points."""
+
+    def _check_sources(self, place: str, does: str, timeline: Timeline) -> None:
+        """They have one shape of model, one tokenizer, and a seed alike; `does` says what it does
+        with them."""
+        shapes = [timeline.trajectory(n).model_shape(timeline) for n in self.sources().values()]
+        if len({(shape.model.weights, tokenized(shape, timeline)) for shape in shapes}) > 1:
+            raise Problem(
+                f"{place} {does}, whose models have other shapes or tokenizers; take those of one "
+                "model"
+            )
+        if not self.seeds_in(timeline):
+            raise Problem(f"{place} {does}, which have no seed alike")
 
 
 class OfOne(Averaged):
@@ -183,25 +199,89 @@ class Line(Averaged):
         return [Point(step_id(number), number) for number in range(self.points)]
 
     def check(self, place: str, timeline: Timeline) -> None:
-        """Both ends have one shape of model, and one tokenizer."""
-        start, end = (timeline.trajectory(n).model_shape(timeline) for n in (self.start, self.end))
-        alike = start.model.weights == end.model.weights
-        if not alike or tokenized(start, timeline) != tokenized(end, timeline):
+        """Both ends have one shape of model, one tokenizer, and a seed alike."""
+        self._check_sources(place, f"goes from {self.start} to {self.end}", timeline)
+
+
+class Merge(Averaged):
+    """One mean of the last measured checkpoints of several trajectories, with weights by their
+    names, of which the shares count, or with equal ones; the last one named decides how it is
+    saved. Of one alone, it is the end of that: what is released may be one ingredient."""
+
+    merge: (
+        Annotated[dict[str, Rate], Field(min_length=1)]
+        | Annotated[tuple[str, ...], Field(min_length=1), Once]
+    )
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """Weight of every trajectory by name."""
+        return self.merge if isinstance(self.merge, dict) else dict.fromkeys(self.merge, 1.0)
+
+    def sources(self) -> Mapping[str, str]:
+        """The trajectories at whose ends its ingredients lie."""
+        return {f"merge.{name}": name for name in self.weights}
+
+    def settings(self, points: Sequence[Point], timeline: Timeline) -> AverageSettings:
+        """Its ingredients."""
+        ingredients = (
+            Ingredient(label, timeline.measured(name)[-1].id, self.weights[name])
+            for label, name in self.sources().items()
+        )
+        return MergeSettings("merge", tuple(ingredients))
+
+    def checkpoints(self, timeline: Timeline) -> list[Point]:
+        """The one that it is."""
+        return [Point(MERGED, None)]
+
+    def check(self, place: str, timeline: Timeline) -> None:
+        """Its ingredients have one shape of model, one tokenizer, and a seed alike."""
+        self._check_sources(place, f"merges {', '.join(self.weights)}", timeline)
+
+
+class Last(OfOne):
+    """Uniform mean of the last `last` measured checkpoints of one trajectory, whatever lies between
+    them; one wherever that has so many."""
+
+    last: Annotated[int, Field(ge=2)]
+
+    def settings(self, points: Sequence[Point], timeline: Timeline) -> AverageSettings:
+        """What is in each."""
+        chosen = {point.id for point in points}
+        ids = [point.id for point in timeline.measured(self.trajectory)]
+        windows = (tuple(ids[end - self.last : end]) for end in range(self.last, len(ids) + 1))
+        return LastSettings("last", tuple(found for found in windows if found[-1] in chosen))
+
+    def checkpoints(self, timeline: Timeline) -> list[Point]:
+        """Those measured points of the source that have enough before them."""
+        return timeline.measured(self.trajectory)[self.last - 1 :]
+
+    def check(self, place: str, timeline: Timeline) -> None:
+        """There is at least one average."""
+        count = len(timeline.measured(self.trajectory))
+        # A source without any is answered itself.
+        if 0 < count < self.last:
             raise Problem(
-                f"{place} goes from {self.start} to {self.end}, whose models have other shapes or "
-                "tokenizers; take two of one model"
+                f"{place}.last is {self.last}, but {self.trajectory} has {count} measured "
+                "checkpoints; lower it, or measure more of them"
             )
-        if not self.seeds_in(timeline):
-            raise Problem(f"{place} goes from {self.start} to {self.end}, which have no seed alike")
 
 
 # What stands in an entry of each kind and in no other.
-KINDS = {"start": "line", "intervals": "windows", "memories": "exponential"}
+KINDS = {
+    "start": "line",
+    "intervals": "windows",
+    "memories": "exponential",
+    "merge": "merge",
+    "last": "last",
+}
 TAGS: dict[type, str] = {
     Lawa: "lawa",
     Line: "line",
     Windows: "windows",
     Exponential: "exponential",
+    Merge: "merge",
+    Last: "last",
 }
 
 
@@ -215,6 +295,8 @@ Average = Annotated[
     Annotated[Lawa, Tag("lawa")]
     | Annotated[Line, Tag("line")]
     | Annotated[Windows, Tag("windows")]
-    | Annotated[Exponential, Tag("exponential")],
+    | Annotated[Exponential, Tag("exponential")]
+    | Annotated[Merge, Tag("merge")]
+    | Annotated[Last, Tag("last")],
     Discriminator(_kind_of_average),
 ]

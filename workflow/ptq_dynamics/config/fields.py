@@ -4,7 +4,6 @@ import difflib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import fields
-from fractions import Fraction
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
 from pydantic import (
@@ -13,10 +12,11 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    WithJsonSchema,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
+
+from ptq_dynamics.trajectories.shares import Share as Share
 
 Values = TypeVar("Values", bound=Sequence[Any])
 
@@ -80,30 +80,8 @@ def _require_known(data: dict[Any, Any], known: list[str]) -> None:
             )
 
 
-def _fraction(value: Any) -> Fraction:
-    try:
-        numerator, _, denominator = str(value).partition("/")
-        return Fraction(numerator) / Fraction(denominator or "1")
-    except (ValueError, ZeroDivisionError):
-        raise ValueError("must be a number or a fraction such as 18/190") from None
-
-
-# A share of the scale's budget of training steps, exact: 18/190 of 190,000 steps is 18,000.
-Share = Annotated[
-    Fraction,
-    BeforeValidator(_fraction),
-    Field(gt=0, le=1),
-    WithJsonSchema(
-        {
-            "description": "share of the budget of steps, as 0.1 or 18/190",
-            "anyOf": [
-                {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
-                {"type": "string", "pattern": r"^[0-9.]+(/[0-9.]+)?$"},
-            ],
-        }
-    ),
-]
-Count = Annotated[int, Field(gt=0)]
+# Of steps, tokens, layers: less than floating point counts exactly.
+Count = Annotated[int, Field(gt=0, le=10**15)]
 # A block has as many targets as it has tokens after the first.
 Context = Annotated[int, Field(ge=2)]
 # What generators of random numbers take.

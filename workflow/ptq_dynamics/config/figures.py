@@ -137,6 +137,30 @@ class Ends(Measured):
         return list(dict.fromkeys(in_group(label)[1] for label in self.curves))
 
 
+class Averages(Measured):
+    """The loss under every quantizer against that in full precision: averages beside the runs that
+    they are made of; curves that are named "GROUP: NAME" are drawn in a panel for every group."""
+
+    layout: Literal["averages"]
+    quantizers: Annotated[tuple[str, ...], Field(min_length=1), Once]
+    metrics: tuple[Literal["loss"]]
+    quantized = frozenset({"loss"})
+
+    @property
+    def styles(self) -> list[str]:
+        """Names of what is told apart by the style of lines: curves within a group."""
+        return list(dict.fromkeys(in_group(label)[1] for label in self.curves))
+
+
+class Onset(Measured):
+    """The error under every quantizer against tokens, against the loss in full precision, and
+    against the learning rate, with how much of its variance each of the latter two describes."""
+
+    layout: Literal["onset"]
+    quantizers: Annotated[tuple[str, ...], Field(min_length=1), Once]
+    metrics: tuple[Literal["quantization_error"], Literal["loss"]]
+
+
 class Windows(Measured):
     """Averages at the end of a run, a point each, against the mean age of what is in them; of other
     trajectories the end is a level to compare with."""
@@ -205,6 +229,16 @@ class Pca(Drawing):
 
 
 Figure = Annotated[
-    OverTokens | Dynamics | Losses | Parametric | Ends | Windows | Flatness | Landscapes | Pca,
+    OverTokens
+    | Dynamics
+    | Losses
+    | Parametric
+    | Ends
+    | Averages
+    | Onset
+    | Windows
+    | Flatness
+    | Landscapes
+    | Pca,
     Field(discriminator="layout"),
 ]

@@ -5,6 +5,7 @@ seeds, its checkpoints and which of them are measured, and whether it can be mad
 answers need the scale's numbers and the other trajectories, which a `Timeline` has.
 """
 
+import difflib
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
@@ -46,8 +47,8 @@ class Timeline(Protocol):
     def trajectory(self, name: str) -> "Trajectory":
         """A trajectory by name."""
 
-    def constant_runs(self) -> list[str]:
-        """Names of the runs with a constant learning rate."""
+    def trunks(self) -> list[str]:
+        """Names of the runs that others can branch from."""
 
     def steps(self, share: Any) -> int:
         """A share of the budget in whole steps, at least one."""
@@ -59,16 +60,24 @@ class Timeline(Protocol):
         """Those of its checkpoints that are quantized, evaluated and probed."""
 
 
+# Names of a kind that an error lists.
+MOST_KNOWN = 20
+
+
 def require(place: str, kind: str, names: Iterable[str], known: Iterable[str]) -> None:
     """Raise `Problem` when a name is not one of those known."""
     for name in names:
         if name not in known:
-            raise Problem(f"{place} names no known {kind}: {name!r} (known: {', '.join(known)})")
+            near = [*known]
+            if len(near) > MOST_KNOWN:
+                near = difflib.get_close_matches(name, near, 3, 0)
+            said = "known" if len(near) == len([*known]) else "the nearest"
+            raise Problem(f"{place} names no known {kind}: {name!r} ({said}: {', '.join(near)})")
 
 
 def tokenized(shape: ModelShape | TrainedShape, timeline: Timeline) -> tuple[object, ...]:
     """What two models have alike whose tokens mean the same."""
-    return timeline.scale.corpora[shape.corpus].tokenized
+    return timeline.scale.whole(shape.corpus).tokenized
 
 
 class Trajectory(Strict):
@@ -102,6 +111,10 @@ class Trajectory(Strict):
     def trained_by(self, timeline: Timeline) -> str:
         """Its family."""
         return self.family or timeline.trajectory(self._last_source()).trained_by(timeline)
+
+    def uncertain(self, timeline: Timeline) -> str | None:
+        """What is uncertain of the public model that it is or stands for."""
+        return None
 
     def seeds_in(self, timeline: Timeline) -> tuple[int, ...]:
         """The seeds that it is made for: those that all its sources have."""

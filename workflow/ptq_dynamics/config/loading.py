@@ -7,15 +7,18 @@ from typing import Annotated, Any
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from ptq_dynamics.config import miniatures, releases
 from ptq_dynamics.config.errors import problem
+from ptq_dynamics.config.families import Families
 from ptq_dynamics.config.fields import Strict
 from ptq_dynamics.config.figures import Figure
 from ptq_dynamics.config.grids import expand
 from ptq_dynamics.config.names import DISTINCT, FigureName, QuantizerName
 from ptq_dynamics.config.quantizers import Quantizer
 from ptq_dynamics.config.queries import Backends, Choice, Sweep
-from ptq_dynamics.config.runs import Runs
 from ptq_dynamics.config.scale import Scale
+from ptq_dynamics.config.trajectories import Runs
+from ptq_dynamics.hub.lock import read as read_lock
 from ptq_dynamics.problem import Problem
 
 Quantizers = Annotated[dict[QuantizerName, Quantizer], DISTINCT]
@@ -23,7 +26,7 @@ Figures = Annotated[dict[FigureName, Figure], DISTINCT]
 
 
 class Config(Strict):
-    """All of config/, for one scale."""
+    """All of config/, for one scale, with its families as that has them."""
 
     choice: Choice
     scale: Scale
@@ -40,13 +43,14 @@ TYPES: dict[str, Any] = {
     "config": Choice,
     "scale": Scale,
     "runs": Runs,
+    "families": Families,
     "quantizers": Quantizers,
     "figures": Figures,
     "backends": Backends,
     "sweep": Sweep,
 }
 # Where entries may be grids.
-SECTIONS = {"runs": ("runs", "averages")}
+SECTIONS = {"runs": ("runs", "averages"), "families": ("runs", "averages")}
 
 
 def load(choice: dict[str, Any], folder: Path) -> Config:
@@ -56,9 +60,23 @@ def load(choice: dict[str, Any], folder: Path) -> Config:
     """
     chosen: Choice = _check(choice, "config", folder / "config.yaml", {})
     parts = {"scale": _read(folder / "scales" / f"{chosen.scale}.yaml", "scale")}
-    for name in [name for name in TYPES if name not in ("config", "scale", "sweep")]:
+    for name in [name for name in TYPES if name not in ("config", "scale", "families", "sweep")]:
         parts[name] = _read(folder / f"{name}.yaml", name)
+    parts |= _with_families(folder / "families.yaml", parts["scale"], parts["runs"])
     return Config(choice=chosen, **parts)
+
+
+def _with_families(path: Path, scale: Scale, runs: Runs) -> dict[str, Any]:
+    """Scale and runs with those of public families."""
+    content, grids = expand(read_yaml(path), SECTIONS["families"], str(path))
+    families: Families = _check(content, "families", path, grids)
+    if scale.miniatures is None:
+        lock = read_lock(path.with_suffix(".lock.json"))
+        scale, real, unknown = releases.settle(families, scale, lock)
+        runs = runs.with_families({}, real, unknown, families.averages, grids)
+        return {"scale": scale, "runs": runs}
+    scale, small = miniatures.settle(families, scale)
+    return {"scale": scale, "runs": runs.with_families(small, {}, {}, families.averages, grids)}
 
 
 def load_sweep(path: Path) -> Sweep:

@@ -4,22 +4,17 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Discriminator, Field, PrivateAttr, Tag, model_validator
+from pydantic import Field, model_validator
 
-from ptq_dynamics.config.averages import Average
-from ptq_dynamics.config.fields import Context, Count, Once, Rate, Seed, Share, Strict
+from ptq_dynamics.config.fields import Count, Once, Rate, Seed, Share
 from ptq_dynamics.config.kinds import (
     Optimizer,
     Point,
-    RunDefaults,
     Timeline,
     Trajectory,
-    require,
-    tokenized,
 )
-from ptq_dynamics.config.names import Named
 from ptq_dynamics.config.scale import TrainedShape
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories.trajectory import step_id
@@ -47,6 +42,10 @@ class Run(Trajectory):
     def trained_by(self, timeline: Timeline) -> str:
         """Its family; without one, it is of the paper's controlled runs."""
         return self.family or self.whole(timeline).family or "controlled"
+
+    def stands_for(self, timeline: Timeline) -> str | None:
+        """The public model in whose place it is trained, if any."""
+        return None
 
     @abstractmethod
     def whole(self, timeline: Timeline) -> "Whole":
@@ -82,7 +81,8 @@ class Run(Trajectory):
 
 class Whole(Run):
     """A run from fresh weights; `floor` is the final share of the peak learning rate; `cooldown`
-    and `shape` belong to the schedule wsd."""
+    and `shape` belong to the schedule wsd; a cosine ends at its `horizon`, beyond the run where it
+    is cut short; `batch` in sequences, where it is not the scale's."""
 
     model: str = "main"
     schedule: Literal["constant", "wsd", "cosine"]
@@ -91,6 +91,8 @@ class Whole(Run):
     cooldown: Share | None = None
     shape: CooldownShape = "linear"
     warmup: Share | None = None
+    horizon: Share | None = None
+    batch: Count | None = None
     state_every: Share | None = None
     state_at: list[Share] = []
     optimizer: Optimizer | None = None
@@ -108,6 +110,14 @@ class Whole(Run):
         return self
 
     @model_validator(mode="after")
+    def _ends_before_its_horizon(self) -> "Whole":
+        if self.horizon is not None and self.schedule != "cosine":
+            raise ValueError("horizon goes with schedule cosine")
+        if self.horizon is not None and self.horizon < self.length:
+            raise ValueError(f"horizon {self.horizon} comes before the end at {self.length}")
+        return self
+
+    @model_validator(mode="after")
     def _keeps_states_of_its_own(self) -> "Whole":
         beyond = [str(share) for share in self.state_at if share > self.length]
         if beyond:
@@ -120,7 +130,17 @@ class Whole(Run):
 
     def model_shape(self, timeline: Timeline) -> TrainedShape:
         """That of its model in the scale."""
-        return timeline.scale.trained(self.model)
+        shape = timeline.scale.trained(self.model)
+        return shape if self.batch is None else replace(shape, batch=self.batch)
+
+    def papers_optimizer(self, timeline: Timeline) -> Optimizer:
+        """Its optimizer as the paper has it."""
+        return self.optimizer or timeline.defaults.optimizer
+
+    def optimizer_in(self, timeline: Timeline) -> Optimizer:
+        """Its optimizer at this scale."""
+        regime = timeline.scale.regime
+        return self.papers_optimizer(timeline).scaled(regime.peak_lr, regime.weight_decay)
 
     def seeds_in(self, timeline: Timeline) -> tuple[int, ...]:
         """Its own, or the configuration's."""
@@ -161,122 +181,3 @@ class Whole(Run):
                 f"{place}.warmup is {warmup} steps of the {steady} before the end or the cooldown; "
                 "lower warmup, or make the run longer"
             )
-
-
-class Branch(Run):
-    """A cooldown that goes on from another run's state; `floor` as a share of the peak.
-
-    A phase with `corpus`, `batch` (sequences) or `context` (tokens) of its own begins its data
-    anew; without, it goes on with the data of its trunk.
-    """
-
-    trunk: str
-    at: Share
-    cooldown: Share
-    shape: CooldownShape = "linear"
-    corpus: str | None = None
-    batch: Count | None = None
-    context: Context | None = None
-
-    def sources(self) -> Mapping[str, str]:
-        """Its trunk."""
-        return {"trunk": self.trunk}
-
-    def whole(self, timeline: Timeline) -> "Whole":
-        """Its trunk."""
-        trunk = timeline.trajectory(self.trunk)
-        assert isinstance(trunk, Whole)
-        return trunk
-
-    def model_shape(self, timeline: Timeline) -> TrainedShape:
-        """Its trunk's, with what the phase has of its own."""
-        own = {"corpus": self.corpus, "batch": self.batch, "context": self.context}
-        changes: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
-        return replace(self.whole(timeline).model_shape(timeline), **changes)
-
-    def has_own_data(self) -> bool:
-        """Whether the phase begins its data anew."""
-        return any(value is not None for value in (self.corpus, self.batch, self.context))
-
-    def seeds_in(self, timeline: Timeline) -> tuple[int, ...]:
-        """Its own, or its trunk's."""
-        return self.seeds or super().seeds_in(timeline)
-
-    def ends(self, timeline: Timeline) -> tuple[int, int]:
-        """From where it branches off to the end of its cooldown."""
-        first = timeline.steps(self.at)
-        return first, first + timeline.steps(self.cooldown)
-
-    def measured_every(self, timeline: Timeline) -> int:
-        """As the scale says for cooldowns."""
-        return timeline.steps(timeline.scale.measure.cooldown_every)
-
-    def check(self, place: str, timeline: Timeline) -> None:
-        """Its trunk has a constant rate, its seeds, and a state where it branches off."""
-        constant = timeline.constant_runs()
-        if self.trunk not in constant:
-            raise Problem(
-                f"{place}.trunk is {self.trunk!r}; it must be a run with a constant learning rate: "
-                f"{', '.join(constant)}"
-            )
-        trunk = self.whole(timeline)
-        if self.at > trunk.length:
-            raise Problem(
-                f"{place}.at is {self.at}, after the end of its trunk {self.trunk} at "
-                f"{trunk.length}; branch earlier, or make the trunk longer"
-            )
-        step, kept = timeline.steps(self.at), trunk.state_steps(timeline)
-        if step not in kept:
-            near = sorted(kept, key=lambda other: abs(other - step))[:3]
-            raise Problem(
-                f"{place}.at is step {step}, where its trunk {self.trunk} keeps no state to branch "
-                f"from (the nearest: {near or 'none'}); change at, or state_every or state_at of "
-                "the trunk"
-            )
-        missing = sorted({*self.seeds_in(timeline)} - {*trunk.seeds_in(timeline)})
-        if missing:
-            raise Problem(
-                f"{place}.seeds has {missing[0]}, which its trunk {self.trunk} has not; add it "
-                "there, or leave seeds out to have those of the trunk"
-            )
-        shape, model = self.model_shape(timeline), trunk.model_shape(timeline)
-        require(f"{place}.corpus", "corpus", [shape.corpus], timeline.scale.corpora)
-        if tokenized(shape, timeline) != tokenized(model, timeline):
-            raise Problem(
-                f"{place}.corpus is {shape.corpus!r}, whose tokenizer is not that of "
-                f"{model.corpus!r}, which its trunk {self.trunk} is trained on; take a corpus with "
-                "one tokenizer"
-            )
-        if shape.context > model.context:
-            raise Problem(
-                f"{place}.context is {shape.context}, longer than its model's {model.context}; "
-                "lower it, or give the model more"
-            )
-
-
-def _kind_of_run(data: Any) -> str:
-    has_trunk = "trunk" in data if isinstance(data, dict) else isinstance(data, Branch)
-    return "branch" if has_trunk else "whole"
-
-
-AnyRun = Annotated[
-    Annotated[Whole, Tag("whole")] | Annotated[Branch, Tag("branch")], Discriminator(_kind_of_run)
-]
-
-
-class Runs(Strict):
-    """Controlled runs and the averages of their checkpoints, by name."""
-
-    defaults: RunDefaults
-    runs: Named[AnyRun]
-    averages: Named[Average]
-    # Of entries that a grid made (see `grids`), the name of the grid.
-    _grids: Mapping[tuple[str, str], str] = PrivateAttr(default_factory=dict)
-
-    def model_post_init(self, context: Any) -> None:
-        """Take the grids from whoever validates the file."""
-        self._grids = (context or {}).get("grids", {})
-
-    def written(self, section: str, name: str) -> str:
-        """The name under which an entry stands in the file."""
-        return self._grids.get((section, name), name)

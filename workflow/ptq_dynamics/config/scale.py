@@ -1,11 +1,11 @@
 """Types of config/scales/SCALE.yaml: the numbers of one scale."""
 
-import re
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from ptq_dynamics.config.corpora import Corpus, MixCorpus, WholeCorpus
 from ptq_dynamics.config.fields import Count, Rate, Share, Strict
 from ptq_dynamics.config.models import AnyModel, ModelShape
 from ptq_dynamics.config.names import Named
@@ -36,94 +36,6 @@ class Regime(Strict):
     batch: Count
     left_out: dict[str, str] = {}
     final_losses: dict[str, Rate] = {}
-
-
-class EmbeddedCorpus(Strict):
-    """Text of installed packages; sizes in tokens."""
-
-    source: Literal["embedded"]
-    packages: Annotated[list[str], Field(min_length=1)]
-    source_code: bool
-    shortest_document: Count
-    characters_per_token: Rate
-    vocabulary: Annotated[int, Field(ge=257, le=1 << 32)]
-    train: Count
-    validation: Count
-    calibration: Count
-    probe: Count
-
-    @property
-    def tokenized(self) -> tuple[object, ...]:
-        """What two corpora have alike whose tokens mean the same: the tokenizer is trained on what
-        the held-out splits leave of the text."""
-        text = (self.source, tuple(self.packages), self.source_code, self.shortest_document)
-        held_out = (self.validation, self.calibration, self.probe)
-        return (*text, self.characters_per_token, self.vocabulary, *held_out)
-
-
-COMMIT = re.compile("[0-9a-f]{40}")
-
-
-def _check_pin(name: str, revision: str | None) -> None:
-    # What is no path is a repository of the hub, whose branches move.
-    if name.startswith(("/", "./", "../")):
-        if revision:
-            raise ValueError(f"{name} is a local folder, which has no revision; remove it")
-    elif not COMMIT.fullmatch(revision or ""):
-        raise ValueError(
-            f"pins {name} to {revision or 'nothing'}, and must be a full commit id, 40 hexadecimal "
-            f"digits: the top one of https://huggingface.co/{name}/commits/main, datasets/ before "
-            "the name of a data set; a local folder, which needs none, begins with / or ./"
-        )
-
-
-class DatasetSource(Strict):
-    """A data set as `datasets.load_dataset` lays it out, in Parquet or JSON Lines: a repository of
-    the hub at the commit `revision`, or a local folder."""
-
-    path: str
-    name: str | None = None
-    data_files: str | None = None
-    split: str = "train"
-    revision: str | None = None
-    field: str = "text"
-    skip: Annotated[int, Field(ge=0)] = 0
-
-    @model_validator(mode="after")
-    def _pinned(self) -> "DatasetSource":
-        _check_pin(self.path, self.revision)
-        return self
-
-
-class DatasetsCorpus(Strict):
-    """Splits from public data sets with a public tokenizer; sizes in tokens."""
-
-    source: Literal["datasets"]
-    tokenizer: str
-    tokenizer_revision: str | None = None
-    vocabulary: Annotated[int, Field(ge=257, le=1 << 32)]
-    train_from: DatasetSource
-    validation_from: DatasetSource
-    calibration_from: DatasetSource
-    probe_from: DatasetSource
-    train: Count
-    validation: Count
-    calibration: Count
-    probe: Count
-
-    @model_validator(mode="after")
-    def _pinned(self) -> "DatasetsCorpus":
-        _check_pin(self.tokenizer, self.tokenizer_revision)
-        return self
-
-    @property
-    def tokenized(self) -> tuple[object, ...]:
-        """What two corpora have alike whose tokens mean the same."""
-        return self.source, self.tokenizer, self.tokenizer_revision, self.vocabulary
-
-
-# One tokenizer and the text it was made for, or made from.
-Corpus = Annotated[EmbeddedCorpus | DatasetsCorpus, Field(discriminator="source")]
 
 
 class Measuring(Strict):
@@ -236,12 +148,32 @@ class Grid(Amount):
     margin: Annotated[float, Field(ge=0)]
 
 
+class Miniatures(Strict):
+    """Miniatures of public families: the share `length` of the budget, in the scale's batch, for a
+    family's longest way; a peak rate that is the family's times the ratio of the widths to the
+    power `rate_exponent`; the share `e_folds` of the family's sum of rate times weight decay; a
+    warmup of at least the share `warmup`; cooldowns of at least `least_cooldown` steps; so many
+    checkpoints `measured` of a run, and `measured_cooldown` of a cooldown; widths times `widen` and
+    layers times `deepen`."""
+
+    length: Share
+    rate_exponent: Rate
+    e_folds: Rate = 1.0
+    warmup: Share
+    measured: Count
+    measured_cooldown: Count
+    least_cooldown: Count = 1
+    widen: Count = 1
+    deepen: Count = 1
+
+
 class Keep(Strict):
     """What stays of trajectories once every job that reads their weights is done: all, the measured
     checkpoints, or none. What is dropped is made again when something new needs it. The states that
     runs branch from go with the first weights that go."""
 
     train: Literal["all", "measured", "none"] = "all"
+    fetch: Literal["all", "none"] = "all"
     average: Literal["all", "measured", "none"] = "all"
     quantize: Literal["all", "measured", "none"] = "all"
 
@@ -263,6 +195,7 @@ class Scale(Strict):
     calibration: CalibrationSet
     curvature: Curvature
     landscape: Grid
+    miniatures: Miniatures | None = None
     quantizers: dict[str, str] = {}
     keep: Keep = Keep()
     shard: Count | None
@@ -285,6 +218,18 @@ class Scale(Strict):
         shape = self.models[model]
         reading = shape.corpus, shape.context, shape.micro_batch
         return TrainedShape(shape, *reading, self.regime.batch)
+
+    def held_by(self, corpus: str) -> str:
+        """Name of the corpus whose tokenizer and held-out splits one has: its own, or what it is a
+        mix of."""
+        found = self.corpora[corpus]
+        return found.of if isinstance(found, MixCorpus) else corpus
+
+    def whole(self, corpus: str) -> WholeCorpus:
+        """The corpus whose tokenizer and held-out splits one has."""
+        found = self.corpora[self.held_by(corpus)]
+        assert not isinstance(found, MixCorpus)
+        return found
 
     @property
     def amounts(self) -> dict[str, Amount]:

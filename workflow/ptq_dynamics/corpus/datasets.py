@@ -7,7 +7,7 @@ after some; validation and probe may so come from one data set.
 from collections.abc import Mapping
 from typing import Any
 
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from ptq_dynamics.corpus import splits
 from ptq_dynamics.corpus.documents import stretches
@@ -44,17 +44,33 @@ def run(context: Context[DatasetsSettings]) -> Mapping[str, Any]:
     return {"tokens": counts, splits.DTYPE: dtype.name, "digest": splits.digest(context.out)}
 
 
+def _loaded(name: str, revision: str | None) -> PreTrainedTokenizerBase:
+    try:
+        found: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            name, revision=revision, trust_remote_code=False
+        )
+    except ValueError as error:
+        # One that names code of its own is whole in tokenizer.json all the same.
+        try:
+            return PreTrainedTokenizerFast.from_pretrained(name, revision=revision or "main")
+        except Exception:
+            raise error from None
+    return found
+
+
 def load_tokenizer(settings: DatasetsSettings) -> PreTrainedTokenizerBase:
     """The tokenizer of a corpus; `Problem` when it cannot be had or does not fit."""
     name = settings.tokenizer
+    if settings.tokenizer_revision is None and not name.startswith(("/", "./", "../")):
+        raise Problem(f"tokenizer {name!r} has no commit in the lock; run ptq-dynamics lock")
     try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-            name, revision=settings.tokenizer_revision
-        )
-    except OSError as error:
+        tokenizer = _loaded(name, settings.tokenizer_revision)
+    # Besides its own errors, whatever files that are no tokenizer lead to.
+    except Exception as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise Problem(
-            f"tokenizer {name!r} cannot be loaded: {str(error).splitlines()[0]}; fetch it where "
-            "there is a network, or change the scale"
+            f"tokenizer {name!r} cannot be loaded: {reason}; fetch it where there is a network, or "
+            "change the scale"
         ) from error
     # Not its length: identifiers may have holes.
     needed = max(tokenizer.get_vocab().values()) + 1

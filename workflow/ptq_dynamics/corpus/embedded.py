@@ -1,22 +1,13 @@
 """The embedded corpus: text that every installation has, as token files.
 
 Documents are the docstrings (and, where a scale asks for it, the source files) of pinned, purely
-Python distributions, read from the files that their wheels installed and checked against the
-wheels' own digests; so the corpus depends on the versions of those distributions alone, not on the
-machine or the Python version. Documents are deduplicated, ordered by digest, and dealt to the
+Python distributions (see `packages`). They are deduplicated, ordered by digest, and dealt to the
 splits validation, calibration and probe until each has enough; train has the rest. A byte-level BPE
 is trained on the train documents.
 """
 
-import ast
-import base64
-import hashlib
 import importlib.metadata
-import os
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +15,15 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from ptq_dynamics.corpus import splits
+from ptq_dynamics.corpus import docstrings, splits
+from ptq_dynamics.corpus.packages import (
+    distinct_documents,
+    installed_files,
+    python_files,
+    text_of,
+)
 from ptq_dynamics.corpus.settings import HELD_OUT, SPLITS, EmbeddedSettings, Split
-from ptq_dynamics.jobs import processes
 from ptq_dynamics.jobs.context import Context
-from ptq_dynamics.problem import Problem
 
 END = "<|endoftext|>"
 
@@ -61,74 +56,13 @@ def run(context: Context[EmbeddedSettings]) -> Mapping[str, Any]:
 
 def collect(packages: Sequence[str], source_code: bool, shortest: int) -> list[str]:
     """Distinct documents of at least `shortest` characters, ordered by their sha256."""
-    files = [file for package in packages for file in installed_files(package)]
-    # Largest first, so that no worker ends with a long one; the order of documents is set below.
-    files.sort(key=lambda item: -item.stat().st_size)
-    workers = max(1, int(os.environ.get("OMP_NUM_THREADS", 1)))
-    read = _documents_with_source if source_code else _docstrings
-    if workers == 1:
-        found = [read(file) for file in files]
-    else:
-        context = get_context("fork")
-        with ProcessPoolExecutor(workers, context, processes.end_with_parent) as pool:
-            found = list(pool.map(read, files, chunksize=16))
-    distinct = {text for texts in found for text in texts if len(text) >= shortest}
-    return sorted(distinct, key=lambda text: hashlib.sha256(text.encode()).digest())
+    files = [file for package in packages for file in installed_files(package, python_files)]
+    read = _docstrings_and_source if source_code else docstrings.read
+    return distinct_documents(files, read, shortest)
 
 
-def installed_files(package: str) -> list[Path]:
-    """The Python files of a distribution, each still as its wheel brought it.
-
-    Raises `Problem` for a distribution that is absent, has compiled parts (its files may differ
-    between machines), or was altered after its installation.
-    """
-    try:
-        distribution = importlib.metadata.distribution(package)
-    except importlib.metadata.PackageNotFoundError:
-        raise Problem(
-            f"packages of the corpus names {package!r}, which is not installed; install it or "
-            "remove it from the scale's file under config/scales"
-        ) from None
-    if "-none-any" not in (distribution.read_text("WHEEL") or ""):
-        raise Problem(f"packages of the corpus names {package!r}, which is not a pure-Python wheel")
-    paths = []
-    for file in distribution.files or []:
-        if file.suffix != ".py" or file.hash is None:
-            continue
-        path = Path(str(file.locate()))
-        digest = hashlib.new(file.hash.mode, path.read_bytes()).digest()
-        if base64.urlsafe_b64encode(digest).decode().rstrip("=") != file.hash.value:
-            raise Problem(f"{path.name} of {package} was altered; reinstall {package}")
-        paths.append(path)
-    return paths
-
-
-def _docstrings(path: Path) -> list[str]:
-    text = path.read_text(encoding="utf-8")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # invalid escapes in other people's strings
-        # A file that one Python version reads and another does not would change the corpus, so a
-        # syntax error is not passed over.
-        tree = ast.parse(text, filename=path.name)
-    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    nodes = [node for node in ast.walk(tree) if isinstance(node, kinds)]
-    raw = [ast.get_docstring(node, clean=False) for node in nodes]
-    return [dedent(text) for text in raw if text]
-
-
-def _documents_with_source(path: Path) -> list[str]:
-    return [*_docstrings(path), path.read_text(encoding="utf-8")]
-
-
-def dedent(docstring: str) -> str:
-    """A docstring without the indentation of the code around it.
-
-    Like inspect.cleandoc, which is not used because it differs between Python versions.
-    """
-    lines = docstring.expandtabs().split("\n")
-    margins = [len(line) - len(line.lstrip(" ")) for line in lines[1:] if line.strip(" ")]
-    margin = min(margins, default=0)
-    return "\n".join([lines[0].lstrip(" "), *(line[margin:] for line in lines[1:])]).strip("\n ")
+def _docstrings_and_source(file: Path) -> list[str]:
+    return [*docstrings.read(file), text_of(file)]
 
 
 def deal(documents: Sequence[str], characters: Mapping[Split, float]) -> dict[Split, list[str]]:

@@ -6,6 +6,7 @@ from typing import Literal
 Split = Literal["train", "validation", "calibration", "probe"]
 HELD_OUT: tuple[Split, ...] = ("validation", "calibration", "probe")
 SPLITS: tuple[Split, ...] = ("train", *HELD_OUT)
+Text = Literal["code", "tests", "descriptions"]
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,17 @@ class EmbeddedSettings:
     characters_per_token: float
     vocabulary: int
     sizes: dict[Split, int]
+
+
+@dataclass(frozen=True)
+class MixSettings:
+    """Other text of installed packages, at least `train` tokens of it: source files that are no
+    tests, or are, without docstrings; or long descriptions and licences."""
+
+    text: Text
+    packages: tuple[str, ...]
+    shortest_document: int
+    train: int
 
 
 @dataclass(frozen=True)

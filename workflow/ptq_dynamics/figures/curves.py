@@ -1,7 +1,7 @@
 """From measurements to the points of curves."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import product
@@ -46,9 +46,10 @@ class Curves:
         self._settings = settings = context.settings
         self._inputs = context.inputs
         self._table = join(settings.series, context.inputs)
-        self._runs: dict[str, list[Manifest]] = {}
+        # The parts of every seed's.
+        self._runs: dict[str, list[Sequence[Manifest]]] = {}
         for run in settings.runs:
-            self._runs.setdefault(run.name, []).append(context.input(run.label))
+            self._runs.setdefault(run.name, []).append(context.inputs[run.label])
         self._branches = {run.name: (run.trunk, run.at or 0) for run in settings.runs}
         self._curves = dict(settings.curves)
         self.quantizers = {shown.name: shown for shown in settings.quantizers}
@@ -133,12 +134,18 @@ class Curves:
         last = self.last(panel, metric, quantizer)
         return last.assign(segment=last.curve).sort_values(["curve", "x"], kind="stable")
 
-    def against_loss(self, panel: str, quantizer: str, *, lineage: bool = False) -> pd.DataFrame:
-        """The quantization error against the loss in full precision, along every run."""
+    def against_loss(
+        self, panel: str, metric: str, quantizer: str, *, lineage: bool = False
+    ) -> pd.DataFrame:
+        """A metric of quantized weights against the loss in full precision, along every run."""
         key = ["trajectory", "checkpoint_id"]
         before = self._select("loss", None).set_index(key)["value"].rename("before")
-        table = self._select("quantization_error", quantizer).join(before, on=key)
+        table = self._select(metric, quantizer).join(before, on=key)
         return self._points(panel, table, "before", lineage)
+
+    def against_rate(self, panel: str, metric: str, quantizer: str) -> pd.DataFrame:
+        """A metric of quantized weights against the learning rate next in the schedule."""
+        return self._points(panel, self._select(metric, quantizer), "lr", False)
 
     def learning_rates(self, panel: str, *, lineage: bool = False) -> pd.DataFrame:
         """The learning rate of every run, on the right axis; it is the same for all seeds."""
@@ -146,7 +153,7 @@ class Curves:
         for curve, name, last in self._segments(lineage):
             if name not in self._runs:
                 continue
-            for checkpoint in Trajectory(self._runs[name][:1]).checkpoints:
+            for checkpoint in Trajectory(self._runs[name][0]).checkpoints:
                 if last is None or (checkpoint.step or 0) <= last:
                     point = (panel, curve, name, "right", checkpoint.tokens, checkpoint.lr)
                     rows.append((*point, math.nan, math.nan))
@@ -191,7 +198,7 @@ class Curves:
         for curve, name, last in self._segments(lineage):
             if name not in self._runs:
                 continue
-            seeds = [pd.read_csv(manifest.file(CURVE)) for manifest in self._runs[name]]
+            seeds = [pd.read_csv(manifest.file(CURVE)) for manifest, *_ in self._runs[name]]
             rows = pd.concat(seeds).assign(trajectory=name, stderr=math.nan)
             rows = _over_seeds(rows.rename(columns={column: "value"}), "step")
             rows = rows if last is None else rows[rows.step <= last]
@@ -253,17 +260,18 @@ class Curves:
         return _over_seeds(self._rows(metric, quantizer), "checkpoint_id")
 
     def _points(self, panel: str, table: pd.DataFrame, x: str, lineage: bool) -> pd.DataFrame:
-        # What has no place on the axis, such as a merged model on that of tokens, is not drawn.
-        table = table[table.step.notna() & table[x].notna()]
+        # What has no place on the axis is not drawn; a merged model may have one without a step.
+        table = table[table[x].notna()]
         parts = []
         for curve, name, last in self._segments(lineage):
-            part = table[table.trajectory == name].sort_values("step")
+            part = table[table.trajectory == name]
             # Where something branches off, it has this trajectory's weights, and is measured.
             forks = [n for n, (trunk, _) in self._branches.items() if trunk == name]
             starts = table[table.trajectory.isin(forks)]
             starts = starts[starts.step == starts.trajectory.map(lambda n: self._branches[n][1])]
             part = pd.concat([part, starts]).drop_duplicates("checkpoint_id")
-            part = part.sort_values("step", kind="stable")
+            # By several columns it sorts stably, those without a step last.
+            part = part.sort_values(["step", "tokens"])
             part = part if last is None else part[part.step <= last]
             place = {"panel": panel, "curve": curve, "segment": name, "axis": "left"}
             parts.append(pd.DataFrame({**place, "x": part[x], **_band(part)}))

@@ -1,6 +1,8 @@
 """The line above every figure: the scale it was made at."""
 
-from ptq_dynamics.figures.settings import ALIKE, FigureSettings, rounded
+from collections.abc import Mapping
+
+from ptq_dynamics.figures.settings import ALIKE, FigureSettings, ShownRun, rounded
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.trajectories.trajectory import Trajectory
 
@@ -10,19 +12,33 @@ BACKENDS = {"gptq": "llm-compressor", "gptqmodel": "GPTQModel", "autogptq": "Aut
 def footer(context: Context[FigureSettings]) -> str:
     """The scale that a figure was made at: its name, parameters, tokens, seeds, calibration sets
     and tool for GPTQ; and what its labels need said."""
-    runs = [context.input(run.label) for run in context.settings.runs]
-    sizes = sorted({rounded(manifest.facts["parameters"]) for manifest in runs})
-    tokens = max(Trajectory([manifest]).checkpoints[-1].tokens or 0 for manifest in runs)
-    found = [f"{' and '.join(sizes)} parameters", f"{rounded(tokens)} tokens"]
+    runs = {run: Trajectory(context.inputs[run.label]) for run in context.settings.runs}
+    tokens = max(run.checkpoints[-1].tokens or 0 for run in runs.values())
+    found = [_sizes(runs), f"{rounded(tokens)} tokens"]
     found.append(counted(len({run.seed for run in context.settings.runs}), "seed"))
     sets = calibration_sets(context.settings)
     if sets is not None:
         found.append(counted(sets, "calibration set"))
     left_out = ", ".join(context.settings.left_out)
     rest = f"; left out: {left_out}" if left_out else ""
+    uncertain = ", ".join(context.settings.uncertain)
+    rest += f"; uncertain of {uncertain}" if uncertain else ""
     if any(ALIKE in curve for curve, _ in context.settings.curves):
         rest += f"; {ALIKE} marks the paper's value"
     return f"{context.settings.scale}: {', '.join(found)}{_backends(context.settings)}{rest}"
+
+
+def _sizes(runs: Mapping[ShownRun, Trajectory]) -> str:
+    """The sizes of the models, and of miniatures what they stand for."""
+    sizes: dict[str | None, dict[str, None]] = {}
+    for shown, run in runs.items():
+        sizes.setdefault(shown.stands_for, {})[rounded(run.fact("parameters"))] = None
+    own = " and ".join(sorted(sizes.pop(None, {})))
+    small = [f"{name} ({' and '.join(found)})" for name, found in sizes.items()]
+    found = [f"{own} parameters"] if own else []
+    plural = "s" if len(small) > 1 else ""
+    found += [f"miniature{plural} of {', '.join(small)} parameters"] if small else []
+    return ", ".join(found)
 
 
 def calibration_sets(settings: FigureSettings) -> int | None:

@@ -8,7 +8,8 @@ class Panel:
     """One panel: labels with units; `tokens_x` and `percent_y` format the ticks; `zoom` shows what
     is left of it on the horizontal axis; `thin` draws many points or lines without markers; with
     `spikes`, what stands far above its neighbours does not set the scale; `crop` lets what comes
-    before the first hundredth of the horizontal axis run out of the panel."""
+    before the first hundredth of the horizontal axis run out of the panel; `diagonal` draws the
+    line on which both axes have one value."""
 
     name: str
     title: str
@@ -22,4 +23,5 @@ class Panel:
     thin: bool = False
     spikes: bool = False
     crop: bool = False
+    diagonal: bool = False
     zoom: float | None = None

@@ -25,7 +25,7 @@ from ptq_dynamics.figures.footer import footer
 from ptq_dynamics.figures.panel import Panel
 from ptq_dynamics.figures.resolution import resolve
 from ptq_dynamics.figures.settings import PICTURES, TABLE, FigureSettings
-from ptq_dynamics.figures.style import HALF, SETTINGS, SMALLEST, TEXT, Line, lines
+from ptq_dynamics.figures.style import END, HALF, SETTINGS, SMALLEST, TEXT, Line, lines
 from ptq_dynamics.jobs.context import Context
 
 COLUMNS = ["panel", "curve", "segment", "axis", "x", "y", "low", "high"]
@@ -33,6 +33,7 @@ COLUMNS = ["panel", "curve", "segment", "axis", "x", "y", "low", "high"]
 HEIGHTS = (1.9, 1.85, 1.55)
 ENTRY, LETTER = 0.42, 0.052  # inches of an entry of the legend without its label, and of a letter
 SMALL_LETTER, SMALL_LINE = 0.049, 0.115  # inches of a letter, and a line, of those at the top
+FEW = 5  # curves, for the legend of which half a text column has room
 LINES = 3  # at the top, for which there is room
 # A spike is so many times above the highest median of so many neighbours on a curve.
 SPIKE, NEIGHBOURS = 1.5, 9
@@ -81,7 +82,9 @@ def draw(
     styles = lines(curves)
     columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
     rows = -(-len(panels) // columns)
-    figure, axes = subplots(rows, columns, HEIGHTS[min(columns, 3) - 1] * rows, one_scale=one_scale)
+    height = HEIGHTS[min(columns, 3) - 1] * rows
+    wide = len(curves) > FEW
+    figure, axes = subplots(rows, columns, height, one_scale=one_scale, wide=wide)
     for number, (panel, ax) in enumerate(zip(panels, axes, strict=False), start=1):
         after = panels[number : -(-number // columns) * columns]
         last = not any(other.right for other in after)
@@ -101,15 +104,17 @@ def subplots(
     height: float,
     *,
     one_scale: bool = False,
+    wide: bool = False,
     layout: Literal["constrained", "compressed"] = "constrained",
 ) -> tuple[Figure, list[Axes]]:
-    """A figure in the style of all, as wide as a text column, or half where it is one panel, and
-    its axes, row by row; height in inches. The layout `compressed` is for axes of fixed aspect."""
+    """A figure in the style of all, as wide as a text column, or half where it is one panel unless
+    that is `wide`, and its axes, row by row; height in inches. The layout `compressed` is for axes
+    of fixed aspect."""
     sns.set_theme(style="ticks", rc=SETTINGS)
     figure, grid = plt.subplots(
         rows,
         columns,
-        figsize=(TEXT if columns > 1 else HALF, height + 0.45),
+        figsize=(TEXT if wide or columns > 1 else HALF, height + 0.45),
         squeeze=False,
         sharey=one_scale,
     )
@@ -141,9 +146,13 @@ def _draw_panel(
             drawn.set_linewidth(0.6)
         else:
             drawn.set_marker(line.marker)
+            if line.area > END:
+                drawn.set_markersize(line.area**0.5)
         if (curve, segment) not in goes_on:
             end = part[part.y.notna()].tail(1)
             mark_end(ax, end[["x", "y"]].to_numpy(), line)
+    if panel.diagonal:
+        ax.axline((0, 0), slope=1, color="0.5", linestyle="--", linewidth=0.6, zorder=1)
     ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
     _limit(ax, panel, table[table.axis != "right"])
     if panel.log_x:
@@ -151,7 +160,7 @@ def _draw_panel(
         plain_log_ticks(ax.xaxis)
     if panel.tokens_x:
         ax.xaxis.set_major_formatter(EngFormatter(sep=""))
-    if panel.tokens_x and not panel.log_x:
+    if (panel.tokens_x or panel.diagonal) and not panel.log_x:
         ax.locator_params(axis="x", nbins=4)
     if panel.log_y:
         ax.set_yscale("log")
@@ -173,7 +182,7 @@ def _draw_panel(
 
 def mark_end(ax: Axes, end: np.ndarray, line: Line) -> None:
     """Outline the end [1, 2] of a run, if it has one."""
-    look: dict[str, Any] = {"s": 12, "color": line.color, "marker": line.marker, "zorder": 4}
+    look: dict[str, Any] = {"s": line.area, "color": line.color, "marker": line.marker, "zorder": 4}
     ax.scatter(*end.T, edgecolors="black", linewidths=0.5, **look)
 
 

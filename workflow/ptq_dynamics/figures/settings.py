@@ -56,21 +56,23 @@ class Shown:
 @dataclass(frozen=True)
 class ShownRun:
     """A run whose learning rate or training curve is drawn, at one seed; `label` is that of its
-    input; a branch leaves its `trunk` at the step `at`."""
+    input; a branch leaves its `trunk` at the step `at`; a miniature stands in for the public model
+    `stands_for`."""
 
     label: str
     name: str
     seed: int
     trunk: str | None
     at: int | None
+    stands_for: str | None
 
 
 @dataclass(frozen=True)
 class FigureSettings:
     """What a figure shows: its curves, in the order of the legend, each a label and the names of
     trajectories; the quantizers and metrics; the series and runs that it reads; the scale's name,
-    and the trajectories that it leaves out. What a layout is told besides stands in a type of its
-    own."""
+    the trajectories that it leaves out, and what is uncertain of public models. What a layout is
+    told besides stands in a type of its own."""
 
     curves: tuple[tuple[str, tuple[str, ...]], ...]
     quantizers: tuple[Shown, ...]
@@ -79,6 +81,7 @@ class FigureSettings:
     runs: tuple[ShownRun, ...]
     scale: str
     left_out: tuple[str, ...]
+    uncertain: tuple[str, ...]
 
 
 @dataclass(frozen=True)

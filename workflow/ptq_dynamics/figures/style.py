@@ -16,14 +16,18 @@ matplotlib.use("Agg")
 TEXT, HALF = 5.5, 2.75
 SMALLEST = 6.0  # points of the smallest letters
 
+END = 12.0  # points², of the marker at the end of a run
+
 
 @dataclass(frozen=True)
 class Line:
-    """How a curve is drawn; neighbours differ in hue, lightness, dash and marker."""
+    """How a curve is drawn; neighbours differ in hue, lightness, dash and marker; `area` of the
+    marker at its end, in points²."""
 
     color: str
     dash: str
     marker: str
+    area: float = END
 
 
 # Dark to light, from Paul Tol's and Okabe and Ito's colour-blind safe sets.
@@ -51,9 +55,11 @@ ROLES = {
 # "LR = 1.5e-2 ≙ 3e-3" has its place in an order; so has "L = 5".
 NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:[eE]-?[0-9]+)?"
 ORDERED = re.compile(rf"(\S+) = ({NUMBER})(?: ≙ ({NUMBER}))?")
-# A peak learning rate, by its name in the paper, looks the same in every figure: its place between
-# these two, on a logarithmic scale.
-RATES = (3e-4, 3e-2)
+# A peak learning rate, by its name in the paper, and a window look the same in every figure: by
+# their places between these two, on a logarithmic scale.
+FIXED = {"LR": (3e-4, 3e-2), "L": (2.0, 100.0)}
+# Places so far apart that a figure has other dashes and markers for those in it.
+STEPS = 41
 # Quantities whose values have an order, as labels call them: peak learning rate, weight decay,
 # window and horizon. Each has colours of its own, up to where a line on white would be too light.
 SEQUENTIAL = {
@@ -67,13 +73,31 @@ DASHES = ("-", "--", "-.")
 MARKERS = ("p", "X", "P", "v", "D", "^", "s", "h")
 
 
+# Of "Soup of A" and "Base of A", which have the colour of A.
+OF = {"Soup of ": ("*", 60.0), "Base of ": ("s", 24.0)}
+
+
 def lines(labels: Sequence[str]) -> dict[str, Line]:
     """How the curves with these labels are drawn: those that mean the same in every figure alike,
     those that are values of one quantity in its colours, from dark to light in the order of the
-    values, and others in turn."""
+    values, what is made of another curve in its colour, and others in turn."""
+    made = {label: start for label in labels for start in OF if label.startswith(start)}
+    own = [label for label in labels if label not in made]
+    found = _lines(own)
+    for label, start in made.items():
+        marker, area = OF[start]
+        of = found.get(label.removeprefix(start), LINES[0])
+        found[label] = replace(of, marker=marker, area=area)
+    return found
+
+
+def _lines(labels: Sequence[str]) -> dict[str, Line]:
     ordered = {label: at for label in labels if (at := ORDERED.fullmatch(label))}
-    places = {label: _place_of_rate(at) for label, at in ordered.items()}
-    found = {label: _at("LR", place) for label, place in places.items() if place is not None}
+    found: dict[str, Line] = {}
+    for quantity in FIXED:
+        places = {label: _place(at) for label, at in ordered.items() if at[1] == quantity}
+        if None not in places.values():
+            found |= {label: _at(quantity, place or 0.0) for label, place in places.items()}
     by_quantity: dict[str, list[str]] = {}
     for label, at in ordered.items():
         if label not in found:
@@ -100,13 +124,11 @@ def lines(labels: Sequence[str]) -> dict[str, Line]:
     return found
 
 
-def _place_of_rate(at: re.Match[str]) -> float | None:
-    """Where a peak learning rate lies between the two that span the colours, from 0 to 1."""
-    rate = float(at[3] or at[2])
-    low, high = RATES
-    if at[1] != "LR" or not low <= rate <= high:
-        return None
-    return math.log(rate / low) / math.log(high / low)
+def _place(at: re.Match[str]) -> float | None:
+    """Where a value lies between the two that span the colours, from 0 to 1; None beyond them."""
+    value = float(at[3] or at[2])
+    low, high = FIXED[at[1]]
+    return math.log(value / low) / math.log(high / low) if low <= value <= high else None
 
 
 def _at(quantity: str, place: float, number: int | None = None) -> Line:
@@ -114,7 +136,7 @@ def _at(quantity: str, place: float, number: int | None = None) -> Line:
     gives dashes and marker."""
     colors, lightest = SEQUENTIAL.get(quantity, ANY_OTHER)
     color = to_hex(colormaps[colors](lightest * place))
-    number = round(place * (len(MARKERS) - 1)) if number is None else number
+    number = round(place * STEPS) if number is None else number
     return Line(color, DASHES[number % len(DASHES)], MARKERS[number % len(MARKERS)])
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.core_model_loading import revert_weight_conversion
 
+from ptq_dynamics import models
 from ptq_dynamics.problem import Problem
 
 
@@ -67,9 +68,7 @@ class Columns:
 def _parts(folder: Path) -> list[Part]:
     """The parameters of a saved model by name in memory, as `plane.flatten` sorts them."""
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(
-            AutoConfig.from_pretrained(folder, local_files_only=True)
-        )
+        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder, **models.LOCAL))
     parameters = dict(model.named_parameters())
     # Names in files are older than those in memory: GPT-NeoX's head is embed_out, once lm_head.
     stored = {

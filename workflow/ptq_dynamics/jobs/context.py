@@ -41,7 +41,8 @@ class Context(Generic[S]):
     `settings` is the frozen dataclass that the stage's `run` names: `context: Context[Settings]`;
     `inputs` maps a label to the manifests under it; `out` is an empty folder (or, for a stage with
     `RESUMABLE = True`, what an interrupted try left there) whose files become the result; `scratch`
-    is for state that survives an interruption and is deleted afterwards.
+    is for state that survives an interruption and is deleted afterwards; `earlier` is the folder of
+    the job's last result, if there is one: what is provably the same may be linked from there.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Context(Generic[S]):
     out: Path
     scratch: Path
     progress: Progress
+    earlier: Path | None = None
 
     def input(self, label: str) -> Manifest:
         """The only manifest under `label`."""

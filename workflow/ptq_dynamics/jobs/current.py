@@ -6,16 +6,20 @@ notes are lost, or results were copied, what is fresh stays fresh.
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ptq_dynamics.content import canonical, sha256
+from ptq_dynamics.content import canonical, sha256, write_atomically
 from ptq_dynamics.jobs import manifest, record
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import Paths
 from ptq_dynamics.jobs.verified import Verifier
 from ptq_dynamics.problem import Problem
+
+# Keys of a specification that say where code stands; what it is, its fingerprint says.
+PLACES = ("stage", "modules")
 
 
 class Results:
@@ -25,9 +29,11 @@ class Results:
         self._verifier = verifier
         self.damaged = set[str]()
         """Manifests of results that are what their jobs make, but for bytes of their files."""
+        self._moved = dict[Path, Mapping[str, Any]]()
 
-    def is_current(self, spec: str, inputs: list[str], paths: Paths) -> bool:
-        """Whether the result of just this job, from its inputs as they are, is there and whole."""
+    def is_current(self, job: Mapping[str, Any], inputs: list[str], paths: Paths) -> bool:
+        """Whether the result of just this job, given by its specification, from its inputs as they
+        are, is there and whole."""
         found, account = self._read(paths.manifest), _account(paths.record)
         if found is None or account is None:
             return False
@@ -36,14 +42,24 @@ class Results:
             account.get("version") == record.VERSION
             and account.get("output") == {str(paths.manifest): digest}
             and account.get("inputs") == {path: self._digest(path) for path in inputs}
-            and canonical(account.get("job")) == spec
+            and essence(account.get("job")) == essence(job)
         )
         if not same:
             return False
         whole = self._verifier.is_whole(result)
         if not whole:
             self.damaged.add(str(paths.manifest))
+        elif _stands(account["job"]) != _stands(job):
+            self._moved[paths.record] = job
         return whole
+
+    def note_moves(self) -> None:
+        """Have the records of current results say where their code stands now, by which dropped
+        files are made again."""
+        for path, job in self._moved.items():
+            known = record.read(path)
+            write_atomically(path, replace(known, job=dict(job)).text())
+        self._moved.clear()
 
     def _digest(self, path: str) -> str | None:
         found = self._read(Path(path))
@@ -62,7 +78,18 @@ class Results:
 def is_current(job: Mapping[str, Any]) -> bool:
     """Whether the result of a job, given by its specification, is current."""
     inputs = [path for group in job["inputs"].values() for path in group]
-    return Results(Verifier()).is_current(canonical(job), inputs, Paths.of(job))
+    return Results(Verifier()).is_current(job, inputs, Paths.of(job))
+
+
+def _stands(job: Mapping[str, Any]) -> str:
+    """Where the code of a job stands; what is a tuple here is a list in a record."""
+    return canonical([job.get(key) for key in PLACES])
+
+
+def essence(job: Mapping[str, Any] | None) -> str:
+    """Canonical JSON of what in a specification shapes the result: all but where the code stands,
+    so that a moved module changes nothing."""
+    return canonical({key: value for key, value in (job or {}).items() if key not in PLACES})
 
 
 def _account(path: Path) -> Mapping[str, Any] | None:

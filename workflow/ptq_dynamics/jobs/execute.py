@@ -23,7 +23,7 @@ from typing import Any, TextIO
 from ptq_dynamics.content import canonical
 from ptq_dynamics.jobs import checkout, fingerprint, manifest, record, signals, verified
 from ptq_dynamics.jobs.context import Context, Progress
-from ptq_dynamics.jobs.current import is_current
+from ptq_dynamics.jobs.current import essence, is_current
 from ptq_dynamics.jobs.lease import Lease, held
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import Paths
@@ -127,7 +127,7 @@ def _build(
         out.mkdir(parents=True, exist_ok=True)
         scratch.mkdir(exist_ok=True)
         settings = decode(stage.run, job["settings"])
-        context = Context(job["name"], settings, inputs, out, scratch, progress)
+        context = Context(job["name"], settings, inputs, out, scratch, progress, paths.folder)
         facts = stage.run(context)
         made = manifest.describe(out, paths.manifest, facts)
         seconds = time.monotonic() - clock
@@ -161,7 +161,7 @@ def _take_code(job: Mapping[str, Any]) -> Git | None:
 def _identity(job: Mapping[str, Any], inputs: Mapping[str, list[Manifest]]) -> str:
     """Hex digest of all that the result depends on; names the state of an interrupted job."""
     digests = {label: [m.digest() for m in group] for label, group in inputs.items()}
-    return hashlib.sha256(canonical([job, digests]).encode()).hexdigest()
+    return hashlib.sha256(canonical([essence(job), digests]).encode()).hexdigest()
 
 
 def _give_back(result: Manifest, out: Path) -> None:

@@ -55,23 +55,25 @@ class Job:
         _, environment = _fingerprint(self.stage, self.modules, self.distributions)
         return set(environment) - set(self.distributions)
 
-    def spec(self) -> str:
-        """The job specification: canonical JSON, with the fingerprints of code and libraries."""
+    def specified(self) -> dict[str, Any]:
+        """The job specification, with the fingerprints of code and libraries."""
         code, environment = _fingerprint(self.stage, self.modules, self.distributions)
-        return canonical(
-            {
-                "engine": fingerprint.ENGINE,
-                "stage": self.stage,
-                "name": self.name,
-                "folder": self.folder,
-                "stem": self.stem,
-                "inputs": self.inputs,
-                "settings": encode(self.settings),
-                "modules": self.modules,
-                "code": code,
-                "environment": environment,
-            }
-        )
+        return {
+            "engine": fingerprint.ENGINE,
+            "stage": self.stage,
+            "name": self.name,
+            "folder": self.folder,
+            "stem": self.stem,
+            "inputs": self.inputs,
+            "settings": encode(self.settings),
+            "modules": self.modules,
+            "code": code,
+            "environment": environment,
+        }
+
+    def spec(self) -> str:
+        """The job specification as canonical JSON."""
+        return canonical(self.specified())
 
 
 @cache

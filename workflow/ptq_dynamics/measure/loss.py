@@ -27,8 +27,9 @@ def run(context: Context[LossSettings]) -> Mapping[str, Any]:
     chosen = source.at(settings.checkpoints)
     losses = {}
     for checkpoint in chosen:
-        model = models.load(source.folder(checkpoint), dtype)
-        losses[checkpoint.id] = block_losses(model, validation, settings.batch)
+        with models.offloading(context.scratch):
+            model = models.load(source.folder(checkpoint), dtype)
+            losses[checkpoint.id] = block_losses(model, validation, settings.batch)
         mean = float(losses[checkpoint.id].mean())
         context.progress.maybe(f"{checkpoint.id}  loss {mean:.4f}")
     save_file(losses, context.out / LOSSES)
@@ -39,7 +40,7 @@ def run(context: Context[LossSettings]) -> Mapping[str, Any]:
 @torch.no_grad()
 def block_losses(model: nn.Module, blocks: Tensor, batch_size: int) -> Tensor:
     """Mean next-token cross-entropy in nats of every block, float32 [blocks] on the CPU."""
-    device = next(model.parameters()).device
+    device = models.inputs_device(model)
     parts = []
     for batch in blocks.split(batch_size):
         batch = batch.to(device)

@@ -25,13 +25,20 @@ from ptq_dynamics.plan.trajectories import Trajectories
 
 __all__ = ["Plan"]
 
+# Stages that download.
+FROM_NETWORK = ("trajectories.fetch", "corpus.datasets", "quantize.environment")
+
 
 class Plan:
     """All jobs of a configuration; raises `Problem` when that does not fit together."""
 
     def __init__(self, config: Config, root: Path = Path()) -> None:
+        unknown = "config/families.yaml, which has no checkpoints of some public models,"
+        config, gone = leave_out(config, config.runs.unknown, unknown)
         check(Timeline(config))
-        config, left_out = leave_out(config)
+        place = f"config/scales/{config.choice.scale}.yaml: regime.left_out"
+        config, left_out = leave_out(config, config.scale.regime.left_out, place)
+        left_out = {name: (*gone[name], *names) for name, names in left_out.items()}
         self.site = site = Site(config, root, left_out)
         self.resources = Resources(config)
         self.corpora = Corpora(site)
@@ -46,6 +53,11 @@ class Plan:
     def targets(self) -> list[str]:
         """The files that a build of the chosen figures is for."""
         return list(chain.from_iterable(job.outputs for job in self.last()))
+
+    def downloads(self) -> list[Job]:
+        """The jobs of a build of the chosen figures that need a network."""
+        jobs = self.site.needed(self.last())
+        return [job for job in jobs if job.stage in FROM_NETWORK]
 
     def last(self) -> list[Job]:
         """The jobs that a build of the chosen figures is for."""

@@ -1,10 +1,19 @@
 """Checks of the configuration that concern more than one file or key."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain, product
 
-from ptq_dynamics.config import Config, Runs, Whole, require
+from ptq_dynamics.config import (
+    Config,
+    Corpus,
+    EmbeddedCorpus,
+    MixCorpus,
+    Runs,
+    Whole,
+    require,
+)
 from ptq_dynamics.plan.shown import check_figures
 from ptq_dynamics.plan.timeline import Timeline
 from ptq_dynamics.problem import Problem
@@ -47,7 +56,7 @@ LARGEST_DECAY = 0.5
 
 def _check_weight_decay(timeline: Timeline, place: str, run: Whole) -> None:
     peak = run.peak(timeline)
-    taken = timeline.optimizer(run).per_step(peak, peak)
+    taken = run.optimizer_in(timeline).per_step(peak, peak)
     if taken > LARGEST_DECAY:
         raise Problem(
             f"{place}: at {timeline.scale.description} its weight decay takes {taken:g} of a "
@@ -61,7 +70,7 @@ def _place(runs: Runs, section: str, name: str) -> Iterator[str]:
     """Key of a trajectory as it stands in the file, and problems that say which of a grid it is."""
     written = runs.written(section, name)
     try:
-        yield f"config/runs.yaml: {section}.{written}"
+        yield f"{runs.file(name)}: {section}.{written}"
     except Problem as problem:
         if written == name:
             raise
@@ -88,7 +97,7 @@ def _check_names(config: Config) -> None:
     require(
         "config/config.yaml: figures", "figure", [] if chosen == "all" else chosen, config.figures
     )
-    trajectories = {**runs, **averages}
+    trajectories = config.runs.trajectories
     for name, figure in config.figures.items():
         place = f"config/figures.yaml: {name}"
         require(f"{place}.curves", "trajectory", figure.trajectories, trajectories)
@@ -103,6 +112,30 @@ def _check_names(config: Config) -> None:
     require(f"{scale}: quantizers", "quantizer", [*taken, *taken.values()], quantizers)
     for name, shape in config.scale.models.items():
         require(f"{scale}: models.{name}.corpus", "corpus", [shape.corpus], config.scale.corpora)
+    _check_mixes(f"{scale}: corpora", config.scale.corpora)
+
+
+def _check_mixes(place: str, corpora: Mapping[str, Corpus]) -> None:
+    embedded = {name: each for name, each in corpora.items() if isinstance(each, EmbeddedCorpus)}
+    for name, mix in corpora.items():
+        if not isinstance(mix, MixCorpus):
+            continue
+        require(f"{place}.{name}.of", "embedded corpus", [mix.of], embedded)
+        theirs = embedded[mix.of]
+        # Some of those source files are held out.
+        if theirs.source_code and mix.text != "descriptions":
+            there = {*map(_distribution, theirs.packages)}
+            both = [package for package in mix.packages if _distribution(package) in there]
+            if both:
+                raise Problem(
+                    f"{place}.{name}.packages has {both[0]!r}, whose source files {mix.of} has too "
+                    "(source_code), some of them held out; name packages that it has not"
+                )
+
+
+def _distribution(package: str) -> str:
+    """A package's name as all its spellings have it."""
+    return re.sub("[-_.]+", "-", package).lower()
 
 
 def _check_amounts(timeline: Timeline) -> None:
@@ -130,12 +163,13 @@ def _check_amounts(timeline: Timeline) -> None:
                     f"blocks of {shape.context} tokens ({whose}), and the error over batches needs "
                     "equal ones; change one of the two"
                 )
-            held = getattr(scale.corpora[shape.corpus], amount.split)
+            owner = scale.held_by(shape.corpus)
+            held = getattr(scale.whole(owner), amount.split)
             if asked > held:
                 raise Problem(
                     f"{file}: {key} asks for {asked:,} tokens in blocks of {shape.context} ("
-                    f"{whose}), but corpora.{shape.corpus}.{amount.split} has {held:,}; lower "
-                    "the one or raise the other"
+                    f"{whose}), but corpora.{owner}.{amount.split} has {held:,}; lower the one or "
+                    "raise the other"
                 )
 
 

@@ -2,8 +2,14 @@
 
 from functools import cache
 
-from ptq_dynamics.config import DatasetsCorpus, EmbeddedCorpus
-from ptq_dynamics.corpus.settings import SPLITS, DatasetsSettings, EmbeddedSettings, Source
+from ptq_dynamics.config import Corpus, DatasetsCorpus, EmbeddedCorpus, MixCorpus
+from ptq_dynamics.corpus.settings import (
+    SPLITS,
+    DatasetsSettings,
+    EmbeddedSettings,
+    MixSettings,
+    Source,
+)
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan.site import Site
 
@@ -20,10 +26,13 @@ class Corpora:
         corpus = self._site.config.scale.corpora[name]
         folder = self._site.place("corpus", corpus=name)
         # Their text is what the corpus is made of.
-        packages = tuple(corpus.packages) if isinstance(corpus, EmbeddedCorpus) else ()
+        packages = () if isinstance(corpus, DatasetsCorpus) else tuple(corpus.packages)
+        inputs = {}
+        if isinstance(corpus, MixCorpus):
+            inputs["corpus"] = [self.corpus(corpus.of).manifest]
         stage = f"corpus.{corpus.source}"
         return self._site.add(
-            Job(stage, name, folder, {}, settings(corpus), distributions=packages)
+            Job(stage, name, folder, inputs, settings(corpus), distributions=packages)
         )
 
     def of(self, trajectory: str) -> Job:
@@ -32,8 +41,15 @@ class Corpora:
         return self.corpus(timeline.trajectory(trajectory).model_shape(timeline).corpus)
 
 
-def settings(corpus: EmbeddedCorpus | DatasetsCorpus) -> EmbeddedSettings | DatasetsSettings:
+def settings(corpus: Corpus) -> EmbeddedSettings | DatasetsSettings | MixSettings:
     """What the stage of a corpus needs to know."""
+    if isinstance(corpus, MixCorpus):
+        return MixSettings(
+            text=corpus.text,
+            packages=tuple(corpus.packages),
+            shortest_document=corpus.shortest_document,
+            train=corpus.train,
+        )
     sizes = {split: getattr(corpus, split) for split in SPLITS}
     if isinstance(corpus, EmbeddedCorpus):
         return EmbeddedSettings(

@@ -20,7 +20,7 @@ class Due:
     def is_due(self, job: Job) -> bool:
         """Whether a job is due."""
         if job.manifest not in self._known:
-            current = self._results.is_current(job.spec(), job.needs, job.paths)
+            current = self._results.is_current(job.specified(), job.needs, job.paths)
             makers = [self._site.made[path] for path in job.needs]
             self._known[job.manifest] = not current or any(map(self.is_due, makers))
         return self._known[job.manifest]
@@ -31,6 +31,10 @@ class Due:
         for job in self._site.needed(targets):
             (due if self.is_due(job) else current).append(job)
         return current, due
+
+    def note_moves(self) -> None:
+        """Have records say where the code of their jobs stands now."""
+        self._results.note_moves()
 
     def is_damaged(self, job: Job) -> bool:
         """Whether nothing but bytes of the result's files is not as its manifest says, which the

@@ -70,9 +70,7 @@ class Figures:
         if isinstance(figure, figures.Landscapes):
             # Of several seeds it shows the first.
             runs = [run for run in runs if run.seed == self._timeline.seeds_of(run.name)[0]]
-        inputs |= {
-            run.label: [self._trajectories.train(run.name, run.seed).manifest] for run in runs
-        }
+        inputs |= {run.label: self._trajectories.manifests(run.name, run.seed) for run in runs}
         match figure:
             case figures.Landscapes():
                 previous = self._timeline.steps(figure.landscape.previous)
@@ -89,6 +87,7 @@ class Figures:
             runs=tuple(runs),
             scale=self._site.config.scale.description,
             left_out=self._site.left_out[name],
+            uncertain=tuple(dict.fromkeys(self._uncertain(figure))),
         )
         files = tuple(f"{name}.{kind}" for kind in (*PICTURES, TABLE))
         stage = f"figures.layouts.{figure.layout}"
@@ -106,16 +105,19 @@ class Figures:
     def _label(self, label: str, members: tuple[str, ...]) -> str:
         """A curve's label; before the rate and the weight decay of the paper's run, those used at
         this scale, and before the size that its group is named by, that of the model."""
-        run = self._timeline.run(members[0]).whole(self._timeline)
+        own = self._timeline.run(members[0])
+        if own is None:
+            return label
+        run = own.whole(self._timeline)
         if size := SIZE.fullmatch(in_group(label)[0]):
             shape = run.model_shape(self._timeline)
-            corpus = self._site.config.scale.corpora[shape.corpus]
+            corpus = self._site.config.scale.whole(shape.corpus)
             count = shape.model.parameters(corpus.vocabulary)
             if not math.isclose(count, float(size[1]) * UNITS[size[2]], rel_tol=0.05):
                 label = f"{rounded(count)} {ALIKE} {label}"
         used = {short(run.peak_lr): short(run.peak(self._timeline))}
-        theirs = self._timeline.papers_optimizer(run).named_by
-        mine = self._timeline.optimizer(run).named_by
+        theirs = run.papers_optimizer(self._timeline).named_by
+        mine = run.optimizer_in(self._timeline).named_by
         if theirs is not None and mine is not None:
             used = {short(theirs): short(mine)} | used
         texts = "|".join(re.escape(paper) for paper, here in used.items() if here != paper)
@@ -156,12 +158,20 @@ class Figures:
 
     def _runs(self, figure: Figure) -> Iterator[ShownRun]:
         for name in self._trajectories.runs(figure.trajectories):
-            run = self._site.config.runs.runs[name]
+            run = self._timeline.run(name)
             trunk, at = None, None
             if isinstance(run, Branch):
                 trunk, at = run.trunk, self._timeline.steps(run.at)
+            small = run.stands_for(self._timeline) if run else None
             for seed in self._seeds(figure, name):
-                yield ShownRun(f"run {name} seed {seed}", name, seed, trunk, at)
+                yield ShownRun(f"run {name} seed {seed}", name, seed, trunk, at, small)
+
+    def _uncertain(self, figure: Figure) -> Iterator[str]:
+        """What is uncertain of the public models of a figure, with their names."""
+        for name in self._trajectories.runs(figure.trajectories):
+            trajectory = self._timeline.trajectory(name)
+            if unknown := trajectory.uncertain(self._timeline):
+                yield f"{trajectory.trained_by(self._timeline)}: {unknown}"
 
     def _measured(
         self, query: Figure, *, layers: bool
@@ -219,6 +229,7 @@ class Shared(TypedDict):
     runs: tuple[ShownRun, ...]
     scale: str
     left_out: tuple[str, ...]
+    uncertain: tuple[str, ...]
 
 
 def _settings(figure: Figure, shown: Shared, ages: Ages) -> FigureSettings:

@@ -22,7 +22,7 @@ class Keeping:
     def drops(self) -> list[Job]:
         """A job for every result whose weights do not all stay."""
         keep = self._site.config.scale.keep
-        if keep.train == keep.average == keep.quantize == "all":
+        if keep.train == keep.fetch == keep.average == keep.quantize == "all":
             return []
         return [self.drop(result) for result in self._readers]
 
@@ -72,7 +72,8 @@ class Keeping:
         keep = self._site.config.scale.keep
         # All averaged and all quantized checkpoints are measured ones.
         dropping = {"train": keep.train != "all", "average": keep.average == "none"}
-        return {**dropping, "quantize": keep.quantize == "none"}.get(kind, False)
+        dropping |= {"quantize": keep.quantize == "none", "fetch": keep.fetch == "none"}
+        return dropping.get(kind, False)
 
     def _manifest(self, result: str) -> str:
         return str(Paths.at(f"{self._site.results}/{result}").manifest)

@@ -1,7 +1,7 @@
-"""Runs that a scale cannot make in the paper's regime: neither they nor what is made of them is
-planned, and figures go without them."""
+"""Trajectories that a scale cannot have, as those that are not in the paper's regime there: neither
+they nor what is made of them is planned, and figures go without them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ptq_dynamics.config import Config, Figure
 from ptq_dynamics.problem import Problem
@@ -9,10 +9,15 @@ from ptq_dynamics.problem import Problem
 Names = tuple[str, ...]
 
 
-def leave_out(config: Config) -> tuple[Config, dict[str, Names]]:
-    """The configuration without what its scale leaves out; and which trajectories each figure, by
-    its name, goes without. A figure that has none left is left out too."""
-    names = _with_offspring(config)
+def leave_out(
+    config: Config, without: Iterable[str], place: str
+) -> tuple[Config, dict[str, Names]]:
+    """The configuration without some trajectories, and those made from them; and which each figure,
+    by its name, goes without. A figure that has none left is left out too.
+
+    Raises `Problem`, with the `place` that names them, when nothing is left of what is asked for.
+    """
+    names = _with_offspring(config, without)
     if not names:
         return config, dict.fromkeys(config.figures, ())
     runs = config.runs.model_copy(
@@ -33,18 +38,17 @@ def leave_out(config: Config) -> tuple[Config, dict[str, Names]]:
         curves = {label: members for label, members in curves.items() if members}
         if curves:
             figures[name] = figure.model_copy(update={"curves": curves})
-    _check_what_is_left(config, {*runs.runs, *runs.averages}, figures)
+    _check_what_is_left(config, {*runs.trajectories}, figures, place)
     return config.model_copy(update={"runs": runs, "figures": figures}), gone
 
 
-def _check_what_is_left(config: Config, names: set[str], figures: Mapping[str, Figure]) -> None:
-    place = f"config/scales/{config.choice.scale}.yaml: regime.left_out"
+def _check_what_is_left(
+    config: Config, names: set[str], figures: Mapping[str, Figure], place: str
+) -> None:
     chosen = config.choice.figures
     for name in config.figures if chosen == "all" else chosen:
         if name not in figures and (chosen != "all" or not figures):
-            raise Problem(
-                f"{place} leaves nothing of figure {name}; choose others, or leave out less"
-            )
+            raise Problem(f"{place} leaves nothing of figure {name}; choose others")
     if config.backends.trajectory not in names:
         raise Problem(
             f"{place} leaves out {config.backends.trajectory}, or what it is made of, which "
@@ -52,9 +56,8 @@ def _check_what_is_left(config: Config, names: set[str], figures: Mapping[str, F
         )
 
 
-def _with_offspring(config: Config) -> set[str]:
-    found = {*config.scale.regime.left_out}
-    every = {**config.runs.runs, **config.runs.averages}
+def _with_offspring(config: Config, without: Iterable[str]) -> set[str]:
+    found, every = {*without}, config.runs.trajectories
     while True:
         more = {n for n, each in every.items() if not found.isdisjoint(each.sources().values())}
         if more <= found:

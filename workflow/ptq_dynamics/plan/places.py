@@ -4,6 +4,7 @@ for the rules."""
 PLACES = {
     "corpus": "corpus/{corpus}",
     "train": "train/{run}/seed-{seed}",
+    "fetch": "fetch/{public}/{shard}",
     "average": "average/{average}/seed-{seed}/{shard}",
     "quantize": "quantize/{trajectory}/seed-{seed}/{quantizer}/{shard}",
     "evaluate": "evaluate/{trajectory}/seed-{seed}/{method}/{shard}",

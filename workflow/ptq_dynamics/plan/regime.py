@@ -5,13 +5,20 @@ weight decay renews the weights, how long it takes to, how much of a run is warm
 much text there is for a parameter, and how much of it a step sees.
 """
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 
-from ptq_dynamics.config import Run
+from ptq_dynamics.config import Public, Run
 from ptq_dynamics.plan.site import Site
 from ptq_dynamics.plan.trajectories import Trajectories
-from ptq_dynamics.trajectories.schedules import Constant, Wsd, learning_rate
+from ptq_dynamics.trajectories.schedules import (
+    Anneal,
+    Constant,
+    Schedule,
+    Wsd,
+    learning_rate,
+)
 
 Rates = list[tuple[float, float, str]]
 # Numbers whose ratio is within these are alike.
@@ -44,7 +51,8 @@ class Dimensionless:
             mine, theirs = getattr(self, field.name), getattr(other, field.name)
             match field.name:
                 case "epochs":
-                    alike = mine <= max(1.0, theirs)
+                    # What public models have read is not known.
+                    alike = math.isnan(theirs) or mine <= max(1.0, theirs)
                 case "tokens_per_parameter":
                     alike = mine >= ALIKE[0] * theirs
                 case _:
@@ -61,35 +69,93 @@ def _alike(mine: float | None, theirs: float | None) -> bool:
 
 
 def regimes(site: Site, trajectories: Trajectories) -> Iterator[tuple[str, Dimensionless]]:
-    """The regime of every run, by its name."""
+    """The regime of every run, and of every public model as far as its checkpoints go, by name."""
     for name, run in site.config.runs.runs.items():
         yield name, _regime(site, trajectories, run)
+    for name, public in site.config.runs.public.items():
+        yield name, _of_public(site, public)
+
+
+def peak_rate(site: Site, trajectories: Trajectories, name: str) -> float:
+    """Peak learning rate of a run or public model."""
+    public = site.config.runs.public.get(name)
+    if public is not None:
+        return public.earlier.peak
+    return trajectories.schedule(site.config.runs.runs[name]).peak
 
 
 def _regime(site: Site, trajectories: Trajectories, run: Run) -> Dimensionless:
     timeline, whole = site.timeline, run.whole(site.timeline)
-    schedule, (_, steps) = trajectories.schedule(run), run.ends(timeline)
-    optimizer, peak = timeline.optimizer(whole), schedule.peak
-    taken = optimizer.per_step(peak, peak)
+    schedule, (first, steps) = trajectories.schedule(run), run.ends(timeline)
+    earlier, peak = trajectories.schedule(whole), whole.peak(timeline)
+    optimizer = whole.optimizer_in(timeline)
     shape, phase = whole.model_shape(timeline), run.model_shape(timeline)
-    corpus = site.config.scale.corpora[phase.corpus]
-    first, _ = run.ends(timeline)
+    scale = site.config.scale
     tokens = first * shape.batch * shape.context + (steps - first) * phase.batch * phase.context
+    # Another text begins anew.
+    read = tokens if phase.corpus == shape.corpus else (steps - first) * phase.batch * phase.context
+
+    def taken(step: int) -> float:
+        rate = learning_rate(earlier if step < first else schedule, step)
+        return optimizer.per_step(rate, peak)
+
+    return _dimensionless(
+        schedule,
+        steps,
+        _sum(taken, steps),
+        optimizer.per_step(peak, peak),
+        tokens_per_parameter=tokens / shape.model.parameters(scale.whole(phase.corpus).vocabulary),
+        epochs=read / scale.corpora[phase.corpus].train,
+        batch=phase.batch * phase.context / tokens,
+    )
+
+
+# Of runs with more steps, some of them millions, so many are looked at.
+LOOKS = 10_000
+
+
+def _sum(of_step: Callable[[int], float], steps: int) -> float:
+    looks = min(steps, LOOKS)
+    every = steps / looks
+    return every * sum(of_step(int((number + 0.5) * every)) for number in range(looks))
+
+
+def _of_public(site: Site, public: Public) -> Dimensionless:
+    last = max(public.revisions.values(), key=lambda each: each.step)
+    peak, shape = public.earlier.peak, site.config.scale.models[public.model]
+
+    def taken(step: int) -> float:
+        return public.optimizer.per_step(public.learning_rate(step), peak)
+
+    return _dimensionless(
+        public.schedule,
+        last.step,
+        _sum(taken, last.step),
+        public.optimizer.per_step(peak, peak),
+        tokens_per_parameter=last.tokens
+        / shape.parameters(site.config.scale.whole(shape.corpus).vocabulary),
+        # What they read, and how often, is not known here.
+        epochs=math.nan,
+        batch=public.batch / last.tokens,
+    )
+
+
+def _dimensionless(
+    schedule: Schedule, steps: int, e_folds: float, taken: float, **others: float
+) -> Dimensionless:
     match schedule:
         case Constant():
             decaying = 0
-        case Wsd():
+        case Wsd() | Anneal():
             decaying = schedule.length
         case _:
             decaying = steps - schedule.warmup
     return Dimensionless(
-        e_folds=sum(optimizer.per_step(learning_rate(schedule, n), peak) for n in range(steps)),
+        e_folds=e_folds,
         timescale=1 / (taken * steps) if taken else None,
         warmup=schedule.warmup / steps,
         cooldown=decaying / steps,
-        tokens_per_parameter=tokens / shape.model.parameters(corpus.vocabulary),
-        epochs=tokens / corpus.train,
-        batch=phase.batch * phase.context / tokens,
+        **others,
     )
 
 

@@ -6,6 +6,8 @@ from ptq_dynamics.config import Config
 COMPUTING = frozenset(
     {"train", "average", "quantize", "evaluate", "curvature", "landscape", "components"}
 )
+# Rules whose jobs compute on a GPU where there is one.
+ON_DEVICE = COMPUTING - {"average", "components"}
 
 
 class Resources:

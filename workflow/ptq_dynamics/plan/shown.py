@@ -125,9 +125,8 @@ def _check_windows(timeline: Timeline, place: str, figure: Windows) -> None:
 def _check_components(timeline: Timeline, place: str, figure: Pca) -> None:
     models: dict[tuple[object, ...], str] = {}
     for name in figure.trajectories:
-        model = timeline.run(name).whole(timeline).model
-        shape = timeline.scale.models[model]
-        models.setdefault((shape.weights, tokenized(shape, timeline)), model)
+        shape = timeline.trajectory(name).model_shape(timeline)
+        models.setdefault((shape.model.weights, tokenized(shape, timeline)), name)
     if len(models) > 1:
         raise Problem(
             f"{place}.curves has trajectories of several models "

@@ -6,7 +6,6 @@ from typing import Any
 
 from ptq_dynamics.config import Config, Point, Run, Trajectory, Whole
 from ptq_dynamics.problem import Problem
-from ptq_dynamics.trajectories.optimizers.kinds import Optimizer
 
 
 class Timeline:
@@ -17,30 +16,22 @@ class Timeline:
         self.scale = config.scale
         self.defaults = config.runs.defaults
         self.seeds: tuple[int, ...] = (config.choice.seed, *config.choice.more_seeds)
-        self.names = [*config.runs.runs, *config.runs.averages]
+        self._trajectories = config.runs.trajectories
+        self.names = list(self._trajectories)
 
     def trajectory(self, name: str) -> Trajectory:
         """A trajectory as it is configured."""
-        runs = self.config.runs
-        return runs.runs[name] if name in runs.runs else runs.averages[name]
+        return self._trajectories[name]
 
-    def run(self, name: str) -> Run:
-        """The run that a trajectory is, or whose learning rate it follows."""
-        return self.config.runs.runs[self.trajectory(name).run(name, self)]
+    def run(self, name: str) -> Run | None:
+        """The run that a trajectory is, or whose learning rate it follows; None of public models,
+        which nothing trains here."""
+        return self.config.runs.runs.get(self.trajectory(name).run(name, self))
 
-    def constant_runs(self) -> list[str]:
-        """Names of the runs with a constant learning rate."""
+    def trunks(self) -> list[str]:
+        """Names of the runs that others can branch from: from fresh weights, without a cooldown."""
         runs = self.config.runs.runs.items()
-        return [n for n, run in runs if isinstance(run, Whole) and run.schedule == "constant"]
-
-    def optimizer(self, run: Whole) -> Optimizer:
-        """The optimizer of a run at this scale."""
-        regime = self.scale.regime
-        return self.papers_optimizer(run).scaled(regime.peak_lr, regime.weight_decay)
-
-    def papers_optimizer(self, run: Whole) -> Optimizer:
-        """The optimizer of a run as the paper has it."""
-        return run.optimizer or self.defaults.optimizer
+        return [n for n, run in runs if isinstance(run, Whole) and run.schedule != "wsd"]
 
     @cache
     def steps(self, share: Any) -> int:
@@ -67,7 +58,7 @@ class Timeline:
         """The seeds that a figure shows of a trajectory: all of a headline figure's, and of a run
         that has seeds of its own; else the first."""
         found, run = self.seeds_of(name), self.run(name)
-        own = run.seeds or run.whole(self).seeds
+        own = run is not None and (run.seeds or run.whole(self).seeds)
         return found if headline or own else found[:1]
 
     @cache

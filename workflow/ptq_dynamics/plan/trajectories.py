@@ -1,16 +1,14 @@
 """The jobs that make trajectories: training runs, and averages of checkpoints."""
 
-from dataclasses import asdict
 from functools import cache
 from itertools import chain
-from typing import Any
 
-from ptq_dynamics.config import Branch, Point, Run, Whole
+from ptq_dynamics.config import Branch, Point, Public, Run, Whole
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan.corpora import Corpora
 from ptq_dynamics.plan.site import Site
 from ptq_dynamics.trajectories import schedules
-from ptq_dynamics.trajectories.optimizers.kinds import Optimizer
+from ptq_dynamics.trajectories.fetch_settings import FetchSettings, Revision
 from ptq_dynamics.trajectories.settings import ModelSettings, OptimizerSettings, TrainSettings
 
 
@@ -27,6 +25,9 @@ class Trajectories:
         match self._timeline.trajectory(name):
             case Run():
                 return [self.train(name, seed)]
+            case Public():
+                shards = [shard] if shard else list(self._timeline.shards(name))
+                return [self.fetch(name, each) for each in shards]
             case _:
                 shards = [shard] if shard else list(self._timeline.shards(name))
                 return [self.average(name, each, seed) for each in shards]
@@ -42,8 +43,8 @@ class Trajectories:
         run = site.config.runs.runs[name]
         whole = run.whole(timeline)
         model, phase = whole.model_shape(timeline), run.model_shape(timeline)
-        corpus = scale.corpora[model.corpus]
-        optimizer = timeline.optimizer(whole)
+        corpus = scale.whole(model.corpus)
+        optimizer = whole.optimizer_in(timeline)
         first, last = run.ends(timeline)
         inputs = {"corpus": [self._corpora.of(name).manifest]}
         if isinstance(run, Branch):
@@ -58,13 +59,13 @@ class Trajectories:
             precision=scale.precision,
             compile=scale.compile,
             seed=site.seed(name, seed),
-            optimizer=OptimizerSettings(optimizer.module, _settings_of(optimizer)),
+            optimizer=OptimizerSettings(optimizer.module, optimizer.settings(timeline.steps)),
             clip=timeline.defaults.clip,
             schedule=self.schedule(run),
             first=first,
             last=last,
             first_tokens=first * model.batch * model.context,
-            data_first=first if isinstance(run, Branch) and run.has_own_data() else 0,
+            data_first=run.data_first(timeline) if isinstance(run, Branch) else 0,
             checkpoint_every=run.spacing(timeline),
             state_steps=tuple(run.state_steps(timeline)) if isinstance(run, Whole) else (),
             log_every=scale.log_every,
@@ -83,6 +84,35 @@ class Trajectories:
             )
         )
 
+    @cache
+    def fetch(self, name: str, shard: str) -> Job:
+        """One shard of the released checkpoints of a public model."""
+        public = self._site.config.runs.public[name]
+        shape = public.model_shape(self._timeline).model
+        vocabulary = self._site.config.scale.whole(shape.corpus).vocabulary
+        revisions = {each: public.revisions[each] for each in self.checkpoints(name, shard)}
+        settings = FetchSettings(
+            repository=public.repository,
+            revisions=tuple(
+                Revision(
+                    id=each,
+                    revision=each,
+                    commit=found.entry.commit if found.entry else None,
+                    files=found.entry.files if found.entry else (),
+                    step=found.step,
+                    tokens=found.tokens,
+                    lr=public.learning_rate(found.step),
+                    phase=schedules.phase(public.schedule, found.step),
+                )
+                for each, found in revisions.items()
+            ),
+            parameters=shape.parameters(vocabulary),
+            convert=public.convert,
+            format=public.format,
+        )
+        folder = self._site.place("fetch", public=name, shard=shard)
+        return self._site.add(Job(public.stage, f"{name} {shard}", folder, {}, settings))
+
     def schedule(self, run: Run) -> schedules.Schedule:
         """The learning rate schedule of a run, in steps."""
         timeline = self._timeline
@@ -91,13 +121,19 @@ class Trajectories:
         floor = run.floor * peak
         match run:
             case Branch():
-                length = last - first
-                return schedules.Wsd("wsd", peak, warmup, floor, first, length, run.shape)
+                start = run.cooldown_start(timeline)
+                if whole.schedule == "constant":
+                    return schedules.Wsd("wsd", peak, warmup, floor, start, last - start, run.shape)
+                rate = schedules.learning_rate(self.schedule(whole), first)
+                return schedules.Anneal(
+                    "anneal", peak, warmup, rate, floor, first, last - first, run.shape
+                )
             case Whole(cooldown=cooldown) if cooldown is not None:
                 length = timeline.steps(cooldown)
                 return schedules.Wsd("wsd", peak, warmup, floor, last - length, length, run.shape)
             case Whole(schedule="cosine"):
-                return schedules.Cosine("cosine", peak, warmup, floor, last)
+                stop = timeline.steps(run.horizon) if run.horizon else last
+                return schedules.Cosine("cosine", peak, warmup, floor, stop)
         return schedules.Constant("constant", peak, warmup)
 
     @cache
@@ -116,14 +152,9 @@ class Trajectories:
         return _ids(self._timeline.shard(name, shard))
 
     def runs(self, names: list[str]) -> list[str]:
-        """The runs whose learning rates the trajectories follow, each once."""
+        """The runs and public models whose learning rates the trajectories follow, each once."""
         found = (self._timeline.trajectory(name).run(name, self._timeline) for name in names)
         return list(dict.fromkeys(chain(found)))
-
-
-def _settings_of(optimizer: Optimizer) -> dict[str, Any]:
-    """What an optimizer is set to, but its kind, which its module stands for."""
-    return {name: value for name, value in asdict(optimizer).items() if name != "kind"}
 
 
 def _ids(points: list[Point]) -> tuple[str, ...]:

@@ -28,9 +28,10 @@ from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.packed import Grid
 from ptq_dynamics.quantize.compressor import compress, grid
 from ptq_dynamics.quantize.layers import check_groups
-from ptq_dynamics.quantize.method import Calibration, Quantized, Weights, run_method
+from ptq_dynamics.quantize.method import Calibration, OnDemand, Quantized, run_method
 from ptq_dynamics.quantize.settings import QuantizeSettings
 from ptq_dynamics.quantize.storage import Packed, exact
+from ptq_dynamics.trajectories.weights import Weights
 
 # By model_type; llm-compressor knows those of other architectures.
 MAPPINGS = {
@@ -86,16 +87,17 @@ def quantize(folder: Path, calibration: Calibration, settings: Awq) -> Quantized
     model = models.load(folder)
     check_groups(model, settings.group_size)
     # Beside the layers, AWQ scales norms and biases.
-    before = {n: v.detach().clone() for n, v in model.named_parameters() if v.ndim == 1}
+    small = [name for name, value in model.named_parameters() if value.ndim == 1]
+    before = Weights(folder).tensors(small)
     layers = smooth(model, calibration, settings)
     after = {name: model.get_parameter(name).detach() for name in before}
-    changed = {name: v for name, v in after.items() if not torch.equal(v, before[name])}
+    changed = {name: v for name, v in after.items() if not torch.equal(v.cpu(), before[name])}
     scaling = {name: before[name] for name in changed}
     for name, layer in layers.items():
         parts = {f"{name}.rows": layer.rows, f"{name}.columns": layer.columns}
         scaling |= {part: scales for part, scales in parts.items() if scales is not None}
     grids = {name: layer.grid for name, layer in layers.items()}
-    return Quantized(Weights(layers, Smoothed.weight), Packed(grids, changed, scaling))
+    return Quantized(OnDemand(layers, Smoothed.weight), Packed(grids, changed, scaling))
 
 
 def smooth(model: PreTrainedModel, calibration: Calibration, settings: Awq) -> dict[str, Smoothed]:

@@ -14,7 +14,7 @@ from transformers import BitsAndBytesConfig
 
 from ptq_dynamics import models
 from ptq_dynamics.jobs.context import Context
-from ptq_dynamics.quantize.method import Calibration, Quantized, Weights, run_method
+from ptq_dynamics.quantize.method import Calibration, OnDemand, Quantized, run_method
 from ptq_dynamics.quantize.settings import QuantizeSettings
 from ptq_dynamics.quantize.storage import Own, outside_blocks
 
@@ -42,7 +42,7 @@ def quantize(folder: Path, _calibration: Calibration, settings: Int8) -> Quantiz
     model = models.load(folder, quantization_config=options)
     # The library takes them from the layers when those first run.
     parts = {name: _parts(layer) for name, layer in models.linear_layers(model).items()}
-    return Quantized(Weights(parts, lambda part: int8_vectorwise_dequant(*part)), Own(model))
+    return Quantized(OnDemand(parts, lambda part: int8_vectorwise_dequant(*part)), Own(model))
 
 
 def _parts(layer: nn.Linear) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor, nn
 
-from ptq_dynamics.models import linear_layers
+from ptq_dynamics.models import inputs_device, linear_layers
 from ptq_dynamics.problem import Problem
 
 # Bytes of gram matrices held at once: all of a model with 1e9 parameters, a part of a larger one's.
@@ -57,15 +57,15 @@ def round_to_nearest(weight: Tensor, bits: int, group_size: int) -> tuple[Tensor
 
 def model_errors(
     model: nn.Module,
+    weights: Mapping[str, Tensor],
     quantized: Mapping[str, Tensor],
     batches: Sequence[Tensor],
     memory: int = GRAM_MEMORY,
 ) -> dict[str, LayerError]:
-    """Errors of every layer of a model whose quantized weights are given, in passes over the
-    calibration set, int64 [batch, length] each, whose gram matrices take no more than `memory`
-    bytes (but at least one layer's)."""
+    """Errors of every layer of a model whose weights and quantized weights are given, in passes
+    over the calibration set, int64 [batch, length] each, whose gram matrices take no more than
+    `memory` bytes (but at least one layer's)."""
     layers = linear_layers(model)
-    weights = {name: layer.weight for name, layer in layers.items()}
     errors: dict[str, LayerError] = {}
     waiting = list(layers)
     while waiting:
@@ -88,20 +88,19 @@ def gram_matrices(
     layers = linear_layers(model)
     if names is not None:
         layers = {name: layers[name] for name in names}
-    sums = {
-        name: torch.zeros(layer.in_features, layer.in_features, device=layer.weight.device)
-        for name, layer in layers.items()
-    }
+    sums: dict[str, Tensor] = {}
 
     def hook(name: str) -> Callable[..., None]:
         def add(_module: nn.Module, inputs: tuple[Tensor, ...], _output: Tensor) -> None:
             x = inputs[0].reshape(-1, inputs[0].shape[-1]).float()
+            if name not in sums:
+                sums[name] = x.new_zeros(x.shape[-1], x.shape[-1])
             sums[name].addmm_(x.T, x)
 
         return add
 
     handles = [layer.register_forward_hook(hook(name)) for name, layer in layers.items()]
-    device = next(model.parameters()).device
+    device = inputs_device(model)
     with torch.no_grad():
         for batch in batches:
             model(batch.to(device), use_cache=False)

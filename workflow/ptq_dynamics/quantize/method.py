@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pandas as pd
-from torch import Tensor
+from torch import Tensor, nn
 
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
@@ -25,26 +25,35 @@ from ptq_dynamics.quantize.settings import QuantizeSettings
 from ptq_dynamics.quantize.storage import Packed, Stored
 from ptq_dynamics.trajectories import trajectory
 from ptq_dynamics.trajectories.trajectory import Trajectory
+from ptq_dynamics.trajectories.weights import Weights
 
 Q = TypeVar("Q")
 L = TypeVar("L")
 
 
-class Weights(Mapping[str, Tensor]):
-    """Dequantized weights by layer, [out, in], made when they are asked for: all at once would be a
-    second model in memory."""
+class OnDemand(Mapping[str, Tensor]):
+    """Weights by layer, [out, in], read or dequantized when they are asked for: all at once would
+    be a second model in memory."""
 
-    def __init__(self, layers: Mapping[str, L], dequantize: Callable[[L], Tensor]) -> None:
-        self._layers, self._dequantize = layers, dequantize
+    def __init__(self, layers: Mapping[str, L], make: Callable[[L], Tensor]) -> None:
+        self._layers, self._make = layers, make
 
     def __getitem__(self, name: str) -> Tensor:
-        return self._dequantize(self._layers[name])
+        return self._make(self._layers[name])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._layers)
 
     def __len__(self) -> int:
         return len(self._layers)
+
+
+def original(folder: Path, model: nn.Module) -> Mapping[str, Tensor]:
+    """The weights of a checkpoint's quantized layers on `device()`, from its files: where a model
+    is spread, not all that it has are in memory."""
+    files = Weights(folder)
+    names = {name: f"{name}.weight" for name in models.linear_layers(model)}
+    return OnDemand(names, lambda name: files.tensors([name])[name].to(models.device()))
 
 
 @dataclass(frozen=True)
@@ -58,7 +67,7 @@ class Quantized:
     @classmethod
     def on(cls, grids: Mapping[str, Grid]) -> "Quantized":
         """The original model with the weights of these grids."""
-        return cls(Weights(grids, Grid.weight), Packed(grids))
+        return cls(OnDemand(grids, Grid.weight), Packed(grids))
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,11 +104,13 @@ def run_method(context: Context[QuantizeSettings[Q]], method: Method[Q]) -> Mapp
     for checkpoint in chosen:
         folder = source.folder(checkpoint)
         # What the libraries print meanwhile (bars) goes to the log.
-        with redirect_stderr(context.progress.log or sys.stderr):
+        offloading = models.offloading(context.scratch)
+        with offloading, redirect_stderr(context.progress.log or sys.stderr):
             quantized = method(folder, calibration, settings.quantizer)
             quantized.stored.save(folder, context.out / checkpoint.id)
-        # The model again: methods change theirs, and by now it is no longer in memory.
-        errors = model_errors(models.load(folder), quantized.weights, calibration.batches())
+            # The model again: methods change theirs, and by now it is no longer in memory.
+            model, batches = models.load(folder), calibration.batches()
+            errors = model_errors(model, original(folder, model), quantized.weights, batches)
         whose = {CHECKPOINT: checkpoint.id, "step": checkpoint.step}
         rows += [{**whose, "layer": name, **asdict(error)} for name, error in errors.items()]
         context.progress.maybe(f"{len(rows) // len(errors)} of {len(chosen)} checkpoints")

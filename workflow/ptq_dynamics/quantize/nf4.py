@@ -13,7 +13,7 @@ from transformers import BitsAndBytesConfig
 
 from ptq_dynamics import models
 from ptq_dynamics.jobs.context import Context
-from ptq_dynamics.quantize.method import Calibration, Quantized, Weights, run_method
+from ptq_dynamics.quantize.method import Calibration, OnDemand, Quantized, original, run_method
 from ptq_dynamics.quantize.settings import QuantizeSettings
 from ptq_dynamics.quantize.storage import outside_blocks, replace
 
@@ -41,9 +41,9 @@ def quantize(folder: Path, _calibration: Calibration, settings: Nf4) -> Quantize
         bnb_4bit_compute_dtype=torch.float32,
         llm_int8_skip_modules=outside_blocks(folder),
     )
-    layers = models.linear_layers(models.load(folder))
-    rounded = {name: _round(layer.weight.detach(), settings) for name, layer in layers.items()}
-    weights = Weights(rounded, lambda parts: dequantize_4bit(*parts))
+    layers = original(folder, models.load(folder))
+    rounded = {name: _round(weight, settings) for name, weight in layers.items()}
+    weights = OnDemand(rounded, lambda parts: dequantize_4bit(*parts))
     return Quantized(weights, Blocks(rounded, about.to_dict()))
 
 

@@ -9,7 +9,7 @@ from ptq_dynamics import models
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.packed import Grid
 from ptq_dynamics.quantize.layers import check_groups, round_to_nearest
-from ptq_dynamics.quantize.method import Calibration, Quantized, run_method
+from ptq_dynamics.quantize.method import Calibration, Quantized, original, run_method
 from ptq_dynamics.quantize.settings import QuantizeSettings
 
 
@@ -31,8 +31,7 @@ def quantize(folder: Path, _calibration: Calibration, settings: Rtn) -> Quantize
     model = models.load(folder)
     check_groups(model, settings.group_size)
     grids = {}
-    for name, layer in models.linear_layers(model).items():
-        weight = layer.weight.detach()
+    for name, weight in original(folder, model).items():
         codes, scales = round_to_nearest(weight, settings.bits, settings.group_size)
         grids[name] = Grid(settings.bits, codes, scales)
     return Quantized.on(grids)

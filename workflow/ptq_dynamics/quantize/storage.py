@@ -72,7 +72,7 @@ class Own:
 def outside_blocks(folder: Path) -> list[str]:
     """Linear layers of a checkpoint's model that are in no transformer block, such as its head."""
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
+        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder, **models.LOCAL))
     blocks = models.linear_layers(model)
     linear = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
     return [name for name in linear if name not in blocks]

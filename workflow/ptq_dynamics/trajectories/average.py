@@ -1,8 +1,9 @@
 """Weighted averages of checkpoints, as trajectories of their own.
 
-LAWA (section 4): the uniform mean of the last checkpoints along one trajectory. Tails: several
-means at the end of one, uniform ones or with weights that fall with age. A line: the points between
-the last checkpoints of two trajectories.
+LAWA (section 4): the uniform mean of the last checkpoints along one trajectory, equal steps apart;
+last: of the last measured ones, whatever their steps. Tails: several means at the end of one,
+uniform ones or with weights that fall with age. A line: the points between the last checkpoints of
+two trajectories. A merge: one weighted mean of the last checkpoints of several.
 """
 
 import shutil
@@ -12,19 +13,23 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories import trajectory
 from ptq_dynamics.trajectories.average_settings import (
+    MERGED,
     AverageSettings,
+    LastSettings,
     LawaSettings,
     LineSettings,
+    MergeSettings,
     TailsSettings,
 )
 from ptq_dynamics.trajectories.trajectory import Checkpoint, Trajectory, step_id
+from ptq_dynamics.trajectories.weights import Weights, require_alike
 
 # A checkpoint of a trajectory, and its weight in the average.
 Member = tuple[Trajectory, Checkpoint, float]
@@ -40,8 +45,13 @@ def run(context: Context[AverageSettings]) -> Mapping[str, Any]:
             points = list(_tails(sources["trajectory"], tails))
         case LineSettings() as line:
             points = list(_line(sources["start"], sources["end"], line))
+        case MergeSettings() as merge:
+            points = list(_merge(sources, merge))
+        case LastSettings() as last:
+            points = list(_last(sources["trajectory"], last))
     for number, (checkpoint, members) in enumerate(points, start=1):
-        _average(context.out / checkpoint.id, members)
+        folders = [source.folder(member) for source, member, _ in members]
+        write_mean(context.out / checkpoint.id, folders, [weight for *_, weight in members])
         context.progress.maybe(f"{number} of {len(points)} averages")
     source = next(iter(sources.values()))
     facts = {name: source.fact(name) for name in ("parameters", "seed")}
@@ -90,26 +100,65 @@ def _line(
         yield Checkpoint(step_id(number), number, tokens, None, "interpolation"), members
 
 
-def _average(folder: Path, members: Sequence[Member]) -> None:
-    sources = [source.folder(checkpoint) for source, checkpoint, _ in members]
-    shutil.copytree(sources[-1], folder, ignore=shutil.ignore_patterns("*.safetensors"))
-    for name in sorted(path.name for path in sources[-1].glob("*.safetensors")):
-        states = (load_file(source / name) for source in sources)
-        mean = weighted_mean(states, [weight for *_, weight in members])
-        save_file(mean, folder / name, metadata={"format": "pt"})
+def _merge(
+    sources: Mapping[str, Trajectory], merge: MergeSettings
+) -> Iterator[tuple[Checkpoint, list[Member]]]:
+    """One mean, which lies at the end of what is in it."""
+    members = []
+    for ingredient in merge.ingredients:
+        source = sources[ingredient.source]
+        (checkpoint,) = source.at([ingredient.checkpoint])
+        members.append((source, checkpoint, ingredient.weight))
+    seen = [checkpoint.tokens for _, checkpoint, _ in members if checkpoint.tokens is not None]
+    tokens = max(seen) if len(seen) == len(members) else None
+    yield Checkpoint(MERGED, None, tokens, None, "average"), members
+
+
+def _last(source: Trajectory, last: LastSettings) -> Iterator[tuple[Checkpoint, list[Member]]]:
+    """Every mean, in the place of the last checkpoint in it."""
+    for window in last.windows:
+        found = source.at(window)
+        members = [(source, checkpoint, 1.0) for checkpoint in found]
+        yield replace(found[-1], lr=None, phase="average"), members
+
+
+def write_mean(folder: Path, members: Sequence[Path], weights: Sequence[float]) -> None:
+    """Write the weighted mean of the checkpoints in the folders `members`, saved in files like
+    those of the last one; one file is in memory at a time, whatever files the others have.
+
+    Raises `Problem` when they are not checkpoints of one model.
+    """
+    sources = [Weights(member) for member in members]
+    require_alike(sources)
+    shutil.copytree(members[-1], folder, ignore=shutil.ignore_patterns("*.safetensors"))
+    for file, names in sources[-1].files.items():
+        save_file(_mean_of(sources, weights, names), folder / file, metadata={"format": "pt"})
+
+
+def _mean_of(
+    sources: Sequence[Weights], weights: Sequence[float], names: Iterable[str]
+) -> dict[str, Tensor]:
+    found = dict[str, Tensor]()
+    for block in sources[-1].blocks(names):
+        found |= weighted_mean((source.tensors(block) for source in sources), weights)
+    return found
 
 
 def weighted_mean(
     states: Iterable[Mapping[str, Tensor]], weights: Sequence[float]
 ) -> dict[str, Tensor]:
     """Weighted mean of state dicts (read one at a time), summed in float64 and returned in each
-    tensor's own dtype."""
+    tensor's own dtype, rounded where that is of whole numbers."""
     total: dict[str, Tensor] = {}
     dtypes: dict[str, torch.dtype] = {}
     for state, weight in zip(states, weights, strict=True):
         for name, value in state.items():
             dtypes[name] = value.dtype
-            term = value.double() * weight
+            term = value.to(torch.float64, copy=True).mul_(weight)
             total[name] = total[name].add_(term) if name in total else term
     scale = sum(weights)
-    return {name: (value / scale).to(dtypes[name]) for name, value in total.items()}
+    return {name: _rounded(value.div_(scale), dtypes[name]) for name, value in total.items()}
+
+
+def _rounded(value: Tensor, dtype: torch.dtype) -> Tensor:
+    return (value if dtype.is_floating_point else value.round_()).to(dtype)

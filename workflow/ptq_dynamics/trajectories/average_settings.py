@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from operator import mul
 from typing import Literal
 
+# Id of the only checkpoint of a merge.
+MERGED = "merged"
+
 
 @dataclass(frozen=True)
 class LawaSettings:
@@ -57,4 +60,29 @@ class LineSettings:
     of: int
 
 
-AverageSettings = LawaSettings | TailsSettings | LineSettings
+@dataclass(frozen=True)
+class Ingredient:
+    """A checkpoint of the input with the label `source`, and its weight in a merge."""
+
+    source: str
+    checkpoint: str
+    weight: float
+
+
+@dataclass(frozen=True)
+class MergeSettings:
+    """The weighted mean of checkpoints of several inputs, the one that it is saved like last."""
+
+    kind: Literal["merge"]
+    ingredients: tuple[Ingredient, ...]
+
+
+@dataclass(frozen=True)
+class LastSettings:
+    """Uniform means of checkpoints of the input, those in each by id, the last one last."""
+
+    kind: Literal["last"]
+    windows: tuple[tuple[str, ...], ...]
+
+
+AverageSettings = LawaSettings | TailsSettings | LineSettings | MergeSettings | LastSettings

@@ -33,6 +33,20 @@ class Wsd:
 
 
 @dataclass(frozen=True)
+class Anneal:
+    """From another schedule's `rate` at step `start` to `floor`, over `length` steps."""
+
+    kind: Literal["anneal"]
+    peak: float
+    warmup: int
+    rate: float
+    floor: float
+    start: int
+    length: int
+    shape: Literal["linear", "1-sqrt"]
+
+
+@dataclass(frozen=True)
 class Cosine:
     """Half a cosine from `peak` to `floor` at step `stop`."""
 
@@ -43,7 +57,7 @@ class Cosine:
     stop: int
 
 
-Schedule = Constant | Wsd | Cosine
+Schedule = Constant | Wsd | Anneal | Cosine
 
 
 def learning_rate(schedule: Schedule, step: int) -> float:
@@ -55,6 +69,10 @@ def learning_rate(schedule: Schedule, step: int) -> float:
         case Constant():
             return peak
         case Wsd():
+            done = (step - schedule.start) / schedule.length
+            remaining = _remaining(schedule.shape, min(max(done, 0.0), 1.0))
+        case Anneal():
+            peak = schedule.rate
             done = (step - schedule.start) / schedule.length
             remaining = _remaining(schedule.shape, min(max(done, 0.0), 1.0))
         case Cosine():
@@ -77,5 +95,7 @@ def phase(schedule: Schedule, step: int) -> str:
             return "stable"
         case Wsd():
             return "stable" if step < schedule.start else "cooldown"
+        case Anneal():
+            return "cooldown"
         case Cosine():
             return "decay"

@@ -20,8 +20,8 @@ CURVE = "curve.csv"  # of a run: its training curve
 @dataclass(frozen=True)
 class Checkpoint:
     """One point of a trajectory: `id` is unique in it and names the checkpoint's folder, which
-    holds the tokenizer too; a merged model has no step or tokens, and steps may repeat; `lr` is the
-    rate next in the schedule (None where there is none, as for an average)."""
+    holds the tokenizer too; a merged model has no step and need have no tokens, and steps may
+    repeat; `lr` is the rate next in the schedule (None where there is none, as for an average)."""
 
     id: str
     step: int | None

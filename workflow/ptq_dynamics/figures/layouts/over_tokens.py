@@ -16,7 +16,8 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
     panels, parts = [], []
     for letter, (metric, quantizer) in zip(letters(), curves.wanted(), strict=False):
         panels.append(curves.over_tokens(letter, metric, quantizer))
-        parts += [curves.points(letter, metric, quantizer), curves.learning_rates(letter)]
+        parts.append(curves.points(letter, metric, quantizer, lineage=True))
+        parts.append(curves.learning_rates(letter, lineage=True))
     # The same metric in all panels: one scale compares them.
     one_scale = len({metric for metric, _ in curves.wanted()}) == 1 and len(panels) > 1
-    return publish(context, panels, parts, curves.labels, one_scale=one_scale)
+    return publish(context, panels, parts, curves.labels, one_scale=one_scale, lineage=True)

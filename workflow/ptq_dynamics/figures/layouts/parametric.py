@@ -32,7 +32,7 @@ def run(context: Context[ParametricSettings]) -> Mapping[str, Any]:
         parts.append(curves.learning_rates(letter, lineage=True))
     for quantizer in context.settings.losses_of:
         letter = next(names)
-        points = curves.against_loss(letter, quantizer, lineage=True)
+        points = curves.against_loss(letter, "quantization_error", quantizer, lineage=True)
         panel = curves.panel(letter, "quantization_error", quantizer, LOSS)
         title = f"{panel.title} vs. loss"
         panels.append(replace(panel, title=title, zoom=common_range(points)))

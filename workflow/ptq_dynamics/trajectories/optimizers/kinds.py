@@ -1,14 +1,17 @@
 """Kinds of optimizer, one class each, as they are in config/runs.yaml.
 
 `module` names the module beside this one that makes an optimizer of the kind (`make`), sets its
-rate (`set_rate`) and has a dataclass `Settings` of the fields here but `kind`. A new kind is one
-class here and one module; no stage imports this one, so that no other run is trained again.
+rate (`set_rate`) and has a dataclass `Settings` of what `settings` gives. A new kind is one class
+here and one module; no stage imports this one, so that no other run is trained again.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field
+
+from ptq_dynamics.trajectories.shares import Share
 
 _Decay = Annotated[float, Field(ge=0, lt=1)]
 
@@ -22,9 +25,19 @@ class Kind:
         """With the factors that a scale has on peak rates and weight decay."""
         return self
 
+    def lasting(self, _share: Share) -> Self:
+        """For a run, with what branches from it, over this share of the budget."""
+        return self
+
     def per_step(self, _lr: float, _peak: float) -> float:
         """The share of a weight that one step at rate `lr` takes."""
         return 0.0
+
+    def settings(self, _steps: Callable[[Share], int]) -> dict[str, Any]:
+        """What its module is told: all but its kind, which the module stands for; `steps` are those
+        of a share of the budget."""
+        itself: Any = self
+        return {name: value for name, value in asdict(itself).items() if name != "kind"}
 
     @property
     def named_by(self) -> float | None:
@@ -100,4 +113,37 @@ class AdamC(Adam):
         return lr * lr / peak * self.weight_decay
 
 
-Optimizer = Annotated[AdamW | IndependentAdamW | AdamC, Field(discriminator="kind")]
+@dataclass(frozen=True)
+class AdEMAMix(Adam):
+    """AdamW with a slow mean of gradients beside the fast one, of decay rate `beta3` and weight
+    `alpha`. Both come up over `t_alpha_beta3`, a share of the budget, or else are there at once.
+
+    `beta3` stays as it is at every scale: `scaled` leaves it, so its memory of −1 / ln(beta3) steps
+    is shorter in a run of fewer steps only where another number is written there.
+    """
+
+    module: ClassVar[str] = "ademamix"
+    kind: Literal["ademamix"]
+    beta3: Annotated[float, Field(gt=0, lt=1)]
+    alpha: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    t_alpha_beta3: Share | None = None
+
+    def __post_init__(self) -> None:
+        if self.beta3 < self.betas[0]:
+            raise ValueError(
+                f"beta3 {self.beta3} forgets faster than the first of betas, {self.betas[0]}; "
+                "raise it"
+            )
+
+    def lasting(self, share: Share) -> Self:
+        """What comes up comes up over all of it."""
+        return self if self.t_alpha_beta3 is None else replace(self, t_alpha_beta3=share)
+
+    def settings(self, steps: Callable[[Share], int]) -> dict[str, Any]:
+        """With the share in steps."""
+        share = self.t_alpha_beta3
+        counted = None if share is None else steps(share)
+        return {**super().settings(steps), "t_alpha_beta3": counted}
+
+
+Optimizer = Annotated[AdamW | IndependentAdamW | AdamC | AdEMAMix, Field(discriminator="kind")]

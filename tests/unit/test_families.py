@@ -1,0 +1,404 @@
+"""Public families: their miniatures, their checkpoints on the hub, and what is planned of both."""
+
+import json
+import math
+import re
+import shutil
+from itertools import pairwise
+
+import pytest
+from ptq_dynamics.config import Public, load
+from ptq_dynamics.hub.lock import LOCK
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.plan.outlook import look_ahead
+from ptq_dynamics.plan.regime import regimes
+from ptq_dynamics.problem import Problem
+from ptq_dynamics.trajectories.schedules import learning_rate
+from support import ROOT, edit_yaml, plan
+
+SMALL = ("smoke", "laptop", "gpu")
+HEX = "0123456789abcdef"
+
+
+def runs_of(made):
+    """The families' runs, by name."""
+    runs = made.site.config.runs
+    return {name: run for name, run in runs.runs.items() if "families" in runs.file(name)}
+
+
+@pytest.fixture
+def changed(tmp_path):
+    """The plan of a scale with changes to families.yaml and, with some, to the lock."""
+    config = shutil.copytree(ROOT / "config", tmp_path / "config")
+
+    def make(change=lambda _: None, scale="laptop", lock=None, figures="all"):
+        edit_yaml(config / "families.yaml", change)
+        if lock is not None:
+            (config / LOCK.name).write_text(json.dumps(lock))
+        return Plan(load({"scale": scale, "seed": 101, "figures": figures}, config), ROOT)
+
+    return make
+
+
+# Miniatures
+
+
+@pytest.mark.parametrize("scale", SMALL)
+def test_miniatures_have_their_families_e_folds(scale):
+    """But for the share of them that the scale says."""
+    small, real = (plan(each) for each in (scale, "paper"))
+    mine = dict(regimes(small.site, small.trajectories))
+    theirs = dict(regimes(real.site, real.trajectories))
+    share = small.site.config.scale.miniatures.e_folds
+    compared = [name for name in runs_of(small) if name in theirs and scale != "smoke"]
+    assert len(compared) > 20 or scale == "smoke"
+    for name in compared:
+        ratio = mine[name].e_folds / theirs[name].e_folds
+        # Of what is longest warmed up, the real one has less of its rate.
+        assert ratio == pytest.approx(share, rel=0.08), (name, ratio)
+        assert mine[name].cooldown == pytest.approx(theirs[name].cooldown, abs=0.02), name
+
+
+def test_miniatures_go_along_their_families_schedules():
+    """At equal shares of their tokens, the rates have equal shares of the peaks."""
+    small, real = plan("laptop"), plan("paper")
+    compared = 0
+    for name, run in runs_of(small).items():
+        public = real.site.config.runs.public.get(name)
+        if public is None:
+            continue
+        _, last = run.ends(small.site.timeline)
+        trunk = run.whole(small.site.timeline)
+        first, _ = run.ends(small.site.timeline)
+        own, peak = small.trajectories.schedule(run), trunk.peak(small.site.timeline)
+        before = small.trajectories.schedule(trunk)
+        end = round(_end(public) * 1.0)
+        for part in (0.2, 0.5, 0.8, 0.97, 0.99):
+            step, theirs = int(part * last), int(part * end)
+            # A batch that doubles makes steps count differently on both sides alike.
+            mine = learning_rate(before if step < first else own, step) / peak
+            assert mine == pytest.approx(
+                public.learning_rate(theirs) / public.earlier.peak, abs=0.06
+            ), (name, part)
+            compared += 1
+    assert compared > 100
+
+
+def _end(public: Public) -> float:
+    """The step at which a public model's schedule ends, or else its last checkpoint."""
+    schedule = public.schedule
+    if hasattr(schedule, "start"):
+        return schedule.start + schedule.length
+    return max(each.step for each in public.revisions.values())
+
+
+def test_rates_of_miniatures_follow_the_ratio_of_the_widths():
+    made = plan("laptop")
+    small = made.site.config.scale.miniatures
+    run = runs_of(made)["smollm3"]
+    assert run.peak(made.site.timeline) == pytest.approx(2e-4 * 64**small.rate_exponent)
+    # As the main model has it, whose width is 32 where the paper's is 768.
+    assert 24**small.rate_exponent == pytest.approx(5, rel=2e-3)
+
+
+def test_a_batch_doubles_and_the_data_go_on():
+    made = plan("laptop")
+    first, second = (made.trajectories.train(n).settings for n in ("apertus", "apertus-decay"))
+    assert second.batch == 2 * first.batch == made.site.config.scale.regime.batch
+    # After as many sequences as the first has seen, give or take what fills a batch.
+    seen = (second.first - second.data_first) * second.batch
+    assert 0 <= seen - first.last * first.batch < second.batch
+    assert second.first_tokens == first.last * first.batch * first.context
+
+
+def test_stage_two_begins_where_the_cosine_is_cut():
+    made = plan("laptop")
+    trunk, phase = (
+        made.trajectories.train(name).settings for name in ("olmo2-7b", "olmo2-7b-ingredient-1")
+    )
+    cut = learning_rate(trunk.schedule, trunk.last)
+    # Published: 6.15e-5 of 3e-4.
+    assert cut / trunk.schedule.peak == pytest.approx(6.15e-5 / 3e-4, rel=0.02)
+    assert learning_rate(phase.schedule, phase.first) == pytest.approx(cut)
+    assert learning_rate(phase.schedule, phase.last) == 0
+    rates = [learning_rate(phase.schedule, step) for step in range(phase.first, phase.last + 1)]
+    assert all(after < before for before, after in pairwise(rates))
+    assert made.corpora.of("olmo2-7b-ingredient-1").name == "code"
+
+
+@pytest.mark.parametrize("scale", SMALL)
+def test_every_phase_has_points_on_its_way_down(scale):
+    made = plan(scale)
+    timeline = made.site.timeline
+    wanted = made.site.config.scale.miniatures.measured_cooldown
+    for name, run in runs_of(made).items():
+        points = [point.step for point in timeline.measured(name)]
+        first, last = run.ends(timeline)
+        assert points[-1] == last and points == sorted(set(points)), name
+        if hasattr(run, "cooldown_points"):
+            start = run.cooldown_start(timeline)
+            late = [step for step in points if step >= start]
+            steps = last - start
+            assert points[0] == first, name
+            assert len(late) >= min(wanted, steps) * 0.7, (name, late)
+        else:
+            assert len(points) >= made.site.config.scale.miniatures.measured, name
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda f: f["runs"]["smollm3"].update(family="smol"), ["runs.smollm3.family is 'smol'"]),
+        (
+            lambda f: f["runs"]["smollm3-decay"].update(trunk="apertus-decay"),
+            ["runs.smollm3-decay.trunk is 'apertus-decay'", "from fresh weights: smollm3"],
+        ),
+        (
+            lambda f: f["families"]["smollm3"]["miniature"].update(heads=3),
+            ["families.smollm3.miniature", "heads 3 does not divide width 32"],
+        ),
+        (
+            lambda f: f["families"]["smollm3"]["miniature"].update(deep=3),
+            ["families.smollm3.miniature", "'deep'", "layers"],
+        ),
+        (
+            lambda f: f["runs"]["olmo2-7b"].update(horizon=1.0e12),
+            ["runs.olmo2-7b", "horizon 1e+12 comes before the end at"],
+        ),
+        (
+            lambda f: f["runs"]["apertus-decay"].update(steady=9.0e12),
+            ["runs.apertus-decay", "steady 9e+12 leaves nothing of tokens"],
+        ),
+        (
+            lambda f: f["runs"]["smollm3"].update(floor=0.1),
+            ["runs.smollm3", "horizon and floor go with schedule cosine"],
+        ),
+        (
+            lambda f: f["runs"]["amber"].update(revisions=["refs/pr/1"]),
+            ["runs.amber.revisions.0", "a name has letters"],
+        ),
+        (
+            lambda f: f["averages"].update(amber={"merge": ["smollm3"]}),
+            ["'amber' is the name of a run and of an average"],
+        ),
+        (
+            lambda f: f["families"]["smollm3"].update(step_in="step-"),
+            ["families.smollm3.step_in", "has 0 groups, and must have one"],
+        ),
+        (
+            lambda f: f["families"]["smollm3"]["model"].update(width="wide"),
+            ["families.smollm3.model", "width is 'wide'"],
+        ),
+        (
+            lambda f: f["families"]["smollm3"]["model"].update(width=0),
+            ["families.smollm3.model", "width is 0"],
+        ),
+        (
+            lambda f: f["families"]["smollm3"].update(tokens_per_step=1e-300),
+            ["families.smollm3.tokens_per_step is 1e-300"],
+        ),
+        (
+            lambda f: f["runs"]["apertus-decay"].update(tokens=6.307e12, steady=6.306999999e12),
+            ["runs.apertus-decay has 1000 tokens after its steady ones", "8.38861e+06"],
+        ),
+        (
+            lambda f: f["runs"]["olmo2-7b"].update(horizon=1e15),
+            ["runs.olmo2-7b.horizon takes", "a budget of 3040"],
+        ),
+        (
+            lambda f: f["families"]["amber"].update(format="olmo"),
+            ["families.amber.format is 'olmo', and its architecture 'llama'"],
+        ),
+        (
+            lambda f: f["runs"]["apertus-decay"].update(batch=10**400),
+            ["runs.apertus-decay.batch is 1000"],
+        ),
+        (
+            lambda f: f["families"]["amber"].update(warmup=10**9),
+            ["families.amber.warmup takes", "a budget of 3040"],
+        ),
+        (
+            lambda f: f["runs"].update({"constant-3e-3": f["runs"]["amber"]}),
+            ["'constant-3e-3' is a name in config/runs.yaml"],
+        ),
+    ],
+)
+def test_a_family_that_does_not_fit_is_one_line(changed, change, words):
+    with pytest.raises(Problem) as caught:
+        changed(change)
+    message = str(caught.value)
+    assert "\n" not in message and "families.yaml" in message
+    for word in words:
+        assert word in message, message
+
+
+# Checkpoints on the hub
+
+
+def test_public_models_have_a_job_a_revision():
+    made = plan("paper")
+    public = made.site.config.runs.public
+    assert len(public) > 20
+    for name, run in public.items():
+        makers = made.trajectories.makers(name)
+        assert len(makers) == len(run.revisions), name
+        found = [job.settings.revisions[0] for job in makers]
+        assert all(one.step <= two.step for one, two in pairwise(found)), name
+        assert all(one.tokens <= two.tokens for one, two in pairwise(found)), name
+        assert all(each.lr is not None and each.lr >= 0 for each in found), name
+
+
+@pytest.mark.parametrize(
+    ("name", "revision"),
+    [
+        ("olmo2-1b", "stage1-step1200000-tokens2517B"),
+        ("olmo2-7b", "stage1-step702000-tokens2945B"),
+        ("olmo2-13b", "stage1-step283000-tokens2374B"),
+        ("olmo2-32b", "stage1-step533000-tokens4472B"),
+        ("apertus", "step550000-tokens2310B"),
+        ("apertus-decay", "step2400000-tokens13112B"),
+        ("apertus-decay", "step2600000-tokens14792B"),
+    ],
+)
+def test_tokens_are_those_that_the_revisions_name(name, revision):
+    found = plan("paper").site.config.runs.public[name].revisions[revision]
+    published = int(re.search(r"tokens(\d+)B", revision)[1]) * 1e9
+    assert found.tokens == pytest.approx(published, rel=2e-3)
+
+
+def test_tokens_of_stage_two_come_after_those_of_stage_one():
+    found = plan("paper").site.config.runs.public["olmo2-7b-ingredient-1"].revisions
+    last = found["stage2-ingredient1-step11931-tokens50B"]
+    assert last.tokens == pytest.approx(3.896e12 + 50e9, rel=1e-4)
+
+
+def test_sizes_are_those_of_the_real_models():
+    """By the models' cards."""
+    made = plan("paper")
+    real = {
+        "smollm3": 3_075_098_624,
+        "olmo2-1b": 1_484_916_736,
+        "olmo2-7b": 7_298_617_344,
+        "olmo2-13b": 13_716_198_400,
+        "pythia-160m": 162_322_944,
+    }
+    for name, parameters in real.items():
+        job = made.trajectories.makers(name)[0]
+        assert job.settings.parameters == pytest.approx(parameters, rel=1e-3), name
+
+
+def test_what_is_locked_is_part_of_its_job_alone(changed):
+    repository, one = "LLM360/Amber", "ckpt_010"
+    file = {"name": "config.json", "size": 3, "digest": "sha256:" + HEX * 4}
+    entry = {"commit": "a" * 40, "files": [file]}
+    before = changed(scale="paper")
+    after = changed(scale="paper", lock={repository: {one: entry}})
+    pairs = zip(*(made.trajectories.makers("amber") for made in (before, after)), strict=True)
+    differing = [old.name for old, new in pairs if old.spec() != new.spec()]
+    assert differing == [f"amber {one}"]
+    job = after.trajectories.fetch("amber", one)
+    assert job.settings.revisions[0].commit == "a" * 40
+    assert [each.size for each in job.settings.revisions[0].files] == [3]
+
+
+def test_a_figure_goes_without_what_is_not_public():
+    made = plan("paper")
+    gone = {"fig11", "fig15", "fig23"}
+    assert {*plan("laptop").site.config.figures} - {*made.site.config.figures} == gone
+    with pytest.raises(Problem, match=r"no checkpoints of some public models, leaves nothing of"):
+        Plan(load({"scale": "paper", "seed": 1, "figures": ["fig15"]}, ROOT / "config"), ROOT)
+
+
+def test_a_revision_without_a_step_is_one_line(changed):
+    def change(families):
+        families["runs"]["amber"]["revisions"] = ["main"]
+
+    with pytest.raises(Problem, match=r"runs\.amber\.revisions has 'main', in which step_in"):
+        changed(change, scale="paper")
+
+
+@pytest.mark.parametrize(
+    ("run", "revisions", "words"),
+    [
+        ("pythia-160m", ["step0"], "runs.pythia-160m.revisions has none of a step after the first"),
+        ("amber", ["ckpt"], "runs.amber.revisions has 'ckpt', in which step_in"),
+    ],
+)
+def test_revisions_of_no_step_are_one_line(changed, run, revisions, words):
+    def change(families):
+        families["families"]["amber"]["step_in"] = "ckpt(?:_(.*))?"
+        families["runs"][run]["revisions"] = revisions
+
+    with pytest.raises(Problem, match=words):
+        changed(change, scale="paper")
+
+
+def test_revisions_out_of_order_are_one_line(changed):
+    def change(families):
+        families["runs"]["amber"]["revisions"].reverse()
+
+    with pytest.raises(Problem, match=r"runs\.amber\.revisions has 'ckpt_350' after .*; sort them"):
+        changed(change, scale="paper")
+
+
+@pytest.mark.parametrize("scale", ["laptop", "paper"])
+@pytest.mark.parametrize("value", [1e-300, 1.0, 1e300, "many", float("inf"), float("nan")])
+def test_no_number_of_tokens_is_a_traceback(changed, value, scale):
+    def change(families):
+        families["runs"]["apertus-decay"]["tokens"] = value
+
+    with pytest.raises(Problem, match=r"families\.yaml: .*runs\.apertus-decay"):
+        changed(change, scale=scale)
+
+
+# What a build takes
+
+
+def test_the_outlook_counts_jobs_downloads_and_text():
+    made = plan("paper")
+    found = look_ahead(made.site, made.last())
+    jobs = list(made.site.needed(made.last()))
+    assert sum(found.jobs.values()) == len(jobs)
+    assert found.jobs["fetch"] == found.revisions == found.unlocked > 250
+    assert found.locked_bytes == 0
+    sizes = {
+        name: run.revisions and made.trajectories.makers(name)[0].settings.parameters
+        for name, run in made.site.config.runs.public.items()
+    }
+    least = sum(2 * sizes[name] * len(run.revisions) for name, run in _needed(made, jobs))
+    assert least <= found.estimated_bytes <= 2 * least
+    assert found.tokens > 99_000_000_000
+    assert 0 < found.on_device < len(jobs)
+
+
+def _needed(made, jobs):
+    names = {job.name.split()[0] for job in jobs if job.stage == "trajectories.fetch"}
+    return [(name, made.site.config.runs.public[name]) for name in names]
+
+
+def test_downloads_are_all_that_needs_a_network():
+    made = plan("paper")
+    stages = {job.stage for job in made.downloads()}
+    assert stages == {"trajectories.fetch", "corpus.datasets", "quantize.environment"}
+    assert not plan("smoke").downloads()
+
+
+def test_public_models_have_corpora_of_their_own_tokenizers():
+    made = plan("paper")
+    names = {made.corpora.of(name).name for name in made.site.config.runs.public}
+    assert {"smollm3", "olmo2-7b", "amber"} <= names and "main" not in names
+    settings = made.corpora.corpus("amber").settings
+    main = made.corpora.corpus("main").settings
+    assert settings.tokenizer == "LLM360/Amber" and settings.sizes["train"] == 0
+    assert settings.sources == main.sources
+    assert settings.sizes["validation"] == main.sizes["validation"]
+
+
+def test_real_schedules_have_published_rates():
+    """Of OLMo-2 32B: about 6.6e-5 where its cosine is cut."""
+    found = plan("paper").site.config.runs.public
+    last = max(found["olmo2-32b"].revisions.values())
+    assert found["olmo2-32b"].learning_rate(last.step) == pytest.approx(6.6e-5, rel=0.02)
+    decay = found["smollm3-decay"]
+    assert decay.first == pytest.approx(4_198_001, rel=1e-3)
+    assert decay.learning_rate(4_720_000) < 2e-6 < math.inf

@@ -1,0 +1,645 @@
+"""Checkpoints of a hub on this machine: the bytes that are there, whatever breaks, and what becomes
+of them."""
+
+import copy
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import chdir
+from dataclasses import replace
+from email.utils import formatdate
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from hub import reach, serve
+from huggingface_hub import constants, hf_hub_download
+from ptq_dynamics import models
+from ptq_dynamics.corpus.tokens import blocks
+from ptq_dynamics.hub import client, lock
+from ptq_dynamics.jobs import manifest
+from ptq_dynamics.jobs.context import Progress
+from ptq_dynamics.jobs.execute import execute
+from ptq_dynamics.jobs.settings import decode, encode
+from ptq_dynamics.jobs.specification import Job
+from ptq_dynamics.measure.loss import block_losses
+from ptq_dynamics.measure.settings import LAYERS, LOSSES, LossSettings
+from ptq_dynamics.quantize.rtn import Rtn
+from ptq_dynamics.quantize.settings import QuantizeSettings
+from ptq_dynamics.trajectories import fetch
+from ptq_dynamics.trajectories.fetch_settings import FetchSettings, Revision
+from ptq_dynamics.trajectories.trajectory import Trajectory
+from safetensors.torch import load_file, save_file
+from support import artifacts, differing, job_file, wait_until
+from tracer import trace
+from transformers import AutoTokenizer
+
+pytestmark = pytest.mark.slow
+
+COMMIT = "0123456789abcdef" * 2 + "01234567"
+NAME, BRANCH = "people/family", "stage1-step-100"
+ONE, TWO = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+INDEX = "model.safetensors.index.json"
+# What repositories have besides, and nobody asks for.
+OTHERS = {
+    "README.md": "# A family",
+    "modeling_family.py": "raise SystemExit",
+    "consolidated.safetensors": "other",
+    "model-00001-of-00003.safetensors": "left over",
+    "optimizer.bin": "state",
+    "pytorch_model.bin": "pickle",
+}
+
+
+@pytest.fixture(scope="module")
+def saved(model, corpus, tmp_path_factory):
+    """The model in two shards of bfloat16, and its tokenizer."""
+    folder = tmp_path_factory.mktemp("saved")
+    copy.deepcopy(model).bfloat16().save_pretrained(folder, max_shard_size="45KB")
+    shutil.copytree(corpus.subfolder("tokenizer"), folder, dirs_exist_ok=True)
+    assert {path.name for path in folder.glob("*.safetensors")} == {ONE, TWO}
+    return folder
+
+
+@pytest.fixture
+def hub(saved, tmp_path, monkeypatch):
+    """A hub that has the model among other files, and this process, which takes it for the real
+    one and is not patient."""
+    folder = tmp_path / "hub" / NAME
+    shutil.copytree(saved, folder)
+    for name, text in OTHERS.items():
+        (folder / name).write_text(text)
+    monkeypatch.setattr(client, "WAITS", (0.01, 0.02))
+    with serve(tmp_path / "hub", COMMIT) as found:
+        found.branches.add(BRANCH)
+        reach(found, tmp_path / "cache", monkeypatch)
+        yield found
+
+
+def revision(**changes):
+    """The revision as the hub has it now."""
+    entry = lock.resolve(NAME, BRANCH, Progress("test"))
+    found = Revision("step-100", BRANCH, entry.commit, entry.files, 100, 6400, None, "stable")
+    return replace(found, **changes)
+
+
+def job(found, **changes):
+    settings = replace(FetchSettings(NAME, (found,), None), **changes)
+    return Job("trajectories.fetch", f"{NAME} step-100", "results/fetch", {}, settings)
+
+
+def attempt(folder, job):
+    (folder / "build").mkdir(exist_ok=True)
+    with chdir(folder / "build"):
+        return execute(json.loads(job.spec()))
+
+
+def build(folder, job):
+    """The manifest of a job that must succeed."""
+    assert attempt(folder, job) == 0
+    return manifest.read(folder / "build" / job.manifest)
+
+
+def refused(folder, job, capsys):
+    """The line of a job that must fail."""
+    capsys.readouterr()
+    assert attempt(folder, job) == 1
+    assert not (folder / "build" / job.manifest).exists()
+    return capsys.readouterr().err.splitlines()[-1]
+
+
+def damage(path):
+    """Change one bit."""
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+
+
+@torch.no_grad()
+def logits(model):
+    return model(torch.arange(16)[None]).logits
+
+
+def same(folder, model):
+    """Whether a checkpoint is the model, as full precision is evaluated."""
+    return torch.equal(logits(models.load(folder, torch.float32)), logits(model))
+
+
+# What is fetched
+
+
+def test_a_revision_becomes_a_checkpoint_and_nothing_else_is_asked_for(hub, saved, model, tmp_path):
+    found = build(tmp_path, job(revision()))
+    folder = found.subfolder("step-100")
+    assert not differing(artifacts(saved), artifacts(folder))
+    assert set(hub.asked) == {path.name for path in saved.iterdir()}
+    assert same(folder, model)
+    tokenizers = (AutoTokenizer.from_pretrained(each) for each in (saved, folder))
+    assert len({tuple(each.encode("some text")) for each in tokenizers}) == 1
+    trajectory = Trajectory([found])
+    (checkpoint,) = trajectory.checkpoints
+    assert (checkpoint.id, checkpoint.step, checkpoint.tokens) == ("step-100", 100, 6400)
+    assert (checkpoint.lr, checkpoint.phase, trajectory.seed) == (None, "stable", None)
+    assert trajectory.fact("parameters") == sum(p.numel() for p in model.parameters())
+    assert trajectory.fact("commits") == {"step-100": COMMIT}
+    assert not list((tmp_path / "build").rglob("*.partial"))
+
+
+def test_known_parameters_are_not_counted(hub, tmp_path):
+    found = build(tmp_path, job(revision(), parameters=7))
+    assert Trajectory([found]).fact("parameters") == 7
+
+
+def test_settings_cross_the_job_border(hub):
+    settings = job(revision(lr=1e-3)).settings
+    assert decode(fetch.run, json.loads(json.dumps(encode(settings)))) == settings
+
+
+def test_a_single_file_is_taken_without_an_index(hub, model, tmp_path):
+    folder = hub.root / NAME
+    for name in (ONE, TWO, INDEX):
+        (folder / name).unlink()
+    model.save_pretrained(folder)
+    found = build(tmp_path, job(revision())).subfolder("step-100")
+    assert [path.name for path in found.glob("*.safetensors*")] == ["model.safetensors"]
+    assert same(found, model)
+
+
+@pytest.mark.parametrize("gone", [TWO, INDEX, "config.json"])
+def test_a_checkpoint_that_is_not_whole_is_refused(hub, tmp_path, gone, capsys):
+    found = revision()
+    found = replace(found, files=tuple(file for file in found.files if file.name != gone))
+    line = refused(tmp_path, job(found), capsys)
+    assert f"{NAME}@{BRANCH} has no {gone}" in line and "leave it out" in line
+
+
+def test_every_function_that_it_enters_is_in_its_fingerprint(hub, tmp_path):
+    variables = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "0"}
+    assert {"run", "obtain", "count_parameters"} <= trace(job(revision()), tmp_path, variables)
+
+
+# Connections
+
+
+def test_a_file_goes_on_where_its_connection_was_cut(hub, saved, tmp_path):
+    hub.dropped[TWO] = {1, 2}
+    found = build(tmp_path, job(revision())).folder / "step-100"
+    assert (found / TWO).read_bytes() == (saved / TWO).read_bytes()
+    size = (saved / TWO).stat().st_size
+    first, second, third = hub.of(TWO)
+    assert "Range" not in first.headers
+    assert second.headers["Range"] == f"bytes={first.sent}-"
+    assert third.headers["Range"] == f"bytes={first.sent + second.sent}-"
+    assert 0 < first.sent < size and first.sent + second.sent + third.sent == size
+
+
+def test_a_server_that_knows_no_ranges_sends_all_again(hub, saved, tmp_path):
+    hub.dropped[TWO] = {1}
+    hub.rangeless = True
+    found = build(tmp_path, job(revision())).folder / "step-100"
+    assert (found / TWO).read_bytes() == (saved / TWO).read_bytes()
+    assert [each.sent for each in hub.of(TWO)][1:] == [(saved / TWO).stat().st_size]
+
+
+def test_a_connection_that_is_cut_again_and_again_is_given_up(hub, tmp_path, capsys):
+    hub.dropped[TWO] = set(range(100))
+    hub.rangeless = True
+    line = refused(tmp_path, job(revision()), capsys)
+    assert f"{NAME}@{BRANCH}: {TWO} is out of reach" in line and "run the same command" in line
+    # One that brought something, and those after it that brought no more.
+    assert hub.asked[TWO] == 1 + len(client.WAITS)
+
+
+def test_a_busy_hub_is_asked_again(hub, saved, tmp_path):
+    hub.answers[ONE] = [(503, {}), (502, {})]
+    found = build(tmp_path, job(revision())).folder / "step-100"
+    assert (found / ONE).read_bytes() == (saved / ONE).read_bytes()
+    assert hub.asked[ONE] == 3
+
+
+@pytest.mark.parametrize("name", ["seconds", "date", "rate limit"])
+def test_the_hub_is_left_alone_as_long_as_it_asks(hub, tmp_path, name):
+    found, begun = revision(), time.time()
+    asked = {
+        "seconds": {"Retry-After": "1"},
+        # In whole seconds.
+        "date": {"Retry-After": formatdate(begun + 2, usegmt=True)},
+        "rate limit": {"RateLimit": '"resolvers";r=0;t=1'},
+    }
+    hub.answers[ONE] = [(429, asked[name])]
+    build(tmp_path, job(found))
+    assert time.time() - begun >= 1
+    assert hub.asked[ONE] == 2
+
+
+def test_large_files_come_from_another_host_which_is_not_told_the_token(
+    hub, saved, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    hub.gated[NAME] = "hf_secret"
+    with serve(hub.root, COMMIT) as other:
+        other.dropped[TWO] = {1}
+        hub.elsewhere = other.url.replace("127.0.0.1", "localhost")
+        found = build(tmp_path, job(revision())).folder / "step-100"
+    assert not differing(artifacts(saved), artifacts(found))
+    assert set(other.asked) == {ONE, TWO}
+    assert all("hf_secret" in each.headers["Authorization"] for each in hub.requests)
+    assert not any("Authorization" in each.headers for each in other.requests)
+    assert other.of(TWO)[1].headers["Range"] == f"bytes={other.of(TWO)[0].sent}-"
+    assert not any("hf_secret" in path.read_text() for path in found.parent.glob("*.json"))
+
+
+# What cannot be had
+
+
+def test_wrong_bytes_are_asked_for_once_more_and_then_refused(hub, tmp_path, capsys):
+    found = revision()
+    path = hub.root / NAME / TWO
+    damage(path)
+    line = refused(tmp_path, job(found), capsys)
+    assert f"{NAME}@{BRANCH}: {TWO} came 2 times with bytes that are not those" in line
+    assert hub.asked[TWO] == 2
+    path.write_bytes(path.read_bytes() + b"and more")
+    assert f"{TWO} came 2 times" in refused(tmp_path, job(found), capsys)
+    path.write_bytes(path.read_bytes()[:100])
+    assert f"{TWO} came 2 times" in refused(tmp_path, job(found), capsys)
+
+
+def test_a_damaged_part_is_thrown_away(hub, saved, tmp_path, capsys):
+    found = job(revision())
+    hub.missing.add(TWO)
+    refused(tmp_path, found, capsys)
+    hub.missing.clear()
+    (scratch,) = (tmp_path / "build").rglob("scratch")
+    size = (saved / TWO).stat().st_size
+    (scratch / "step-100" / f"{TWO}.partial").write_bytes(b"?" * (size - 5))
+    folder = build(tmp_path, found).folder / "step-100"
+    assert (folder / TWO).read_bytes() == (saved / TWO).read_bytes()
+    assert [each.sent for each in hub.of(TWO)] == [5, size]
+
+
+def set_missing(hub):
+    hub.missing.add(ONE)
+
+
+def set_moved(hub):
+    hub.commit = "f" * 40
+
+
+def set_gated(hub):
+    hub.gated[NAME] = "hf_other"
+
+
+def set_gone(hub):
+    (hub.root / NAME).rename(hub.root / "elsewhere")
+
+
+def set_forbidden(hub):
+    hub.answers[ONE] = [(403, {})]
+
+
+def set_odd(hub):
+    hub.answers[ONE] = [(418, {})]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (set_missing, f"{ONE} is not there at commit {COMMIT[:12]}; run ptq-dynamics lock"),
+        (
+            set_moved,
+            "there is no such revision or commit; correct its name in config/families.yaml",
+        ),
+        (set_gated, f"the repository is gated; accept its terms at URL/{NAME}, then run hf auth"),
+        (set_gone, "there is no such repository, or it is private"),
+        (set_forbidden, "the hub gives no access (403); accept its terms"),
+        (set_odd, f"{ONE} cannot be had (the hub answers 418)"),
+    ],
+)
+def test_what_cannot_be_had_is_one_line_at_once(hub, tmp_path, change, words, capsys):
+    found = job(revision())
+    change(hub)
+    line = refused(tmp_path, found, capsys)
+    assert f"{NAME}@{BRANCH}: {words.replace('URL', hub.url)}" in line
+    assert hub.asked[ONE] <= 1
+
+
+def test_a_hub_out_of_reach_is_one_line(hub, tmp_path, capsys, monkeypatch):
+    found = job(revision())
+    with serve(hub.root, COMMIT) as gone:
+        pass
+    reach(gone, tmp_path / "cache", monkeypatch)
+    line = refused(tmp_path, found, capsys)
+    assert f"{NAME}@{BRANCH}" in line and "is out of reach after 3 tries" in line
+    assert "check the network" in line
+
+
+# The cache, and results that were there before
+
+
+def test_without_a_network_what_is_in_the_cache_is_linked(hub, saved, tmp_path, monkeypatch):
+    found = job(revision())
+    for file in found.settings.revisions[0].files:
+        if not file.name.startswith("model-00001-of-00003"):
+            hf_hub_download(NAME, file.name, revision=COMMIT)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    folder = build(tmp_path, found).folder / "step-100"
+    assert not differing(artifacts(saved), artifacts(folder))
+    blobs = {path.stat().st_ino for path in (tmp_path / "cache").rglob("blobs/*")}
+    assert {path.stat().st_ino for path in folder.iterdir()} <= blobs
+
+
+def test_without_a_network_what_is_not_in_the_cache_is_one_line(hub, tmp_path, monkeypatch, capsys):
+    found = job(revision())
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    line = refused(tmp_path, found, capsys)
+    assert "is not in the hub's cache and HF_HUB_OFFLINE is set" in line
+    assert f"hf download {NAME} --revision {COMMIT}" in line
+    assert not hub.requests
+
+
+def test_damage_in_the_cache_is_not_taken(hub, saved, tmp_path):
+    found = job(revision())
+    path = Path(hf_hub_download(NAME, ONE, revision=COMMIT)).resolve()
+    path.chmod(0o644)
+    damage(path)
+    folder = build(tmp_path, found).folder / "step-100"
+    assert (folder / ONE).read_bytes() == (saved / ONE).read_bytes()
+
+
+def test_a_result_is_made_anew_from_what_is_there(hub, saved, tmp_path):
+    """As after an edit of the code that fetches, or of the family's description."""
+    found = revision()
+    first = build(tmp_path, job(found))
+    path = first.folder / "step-100" / TWO
+    damage(path)
+    asked = hub.asked.copy()
+    again = build(tmp_path, job(replace(found, phase="decay")))
+    assert again.facts["checkpoints"][0]["phase"] == "decay"
+    assert not differing(artifacts(saved), artifacts(again.folder / "step-100"))
+    assert hub.asked - asked == {TWO: 1}
+
+
+def test_dropped_weights_alone_are_fetched_again(hub, saved, tmp_path):
+    found = job(revision())
+    made = build(tmp_path, found)
+    with chdir(tmp_path / "build"):
+        made.drop([f"step-100/{name}" for name in (ONE, TWO)], str(tmp_path / "dropped.json"))
+        assert made.state == "absent"
+        before = hub.asked.copy()
+        assert execute(json.loads(found.spec()), restoring=True) == 0
+    assert made.state == "present"
+    assert not differing(artifacts(saved), artifacts(made.folder / "step-100"))
+    assert hub.asked - before == {ONE: 1, TWO: 1}
+
+
+# What was interrupted
+
+
+def test_a_killed_job_goes_on_to_the_same_bytes(hub, saved, tmp_path):
+    found = job(revision())
+    folder = tmp_path / "killed"
+    folder.mkdir()
+    variables = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "0"}
+    file = job_file(folder, json.loads(found.spec()))
+    command = [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", file]
+    start = {"cwd": folder, "env": {**os.environ, **variables}, "stderr": subprocess.PIPE}
+    hub.stuck.add(TWO)
+    process = subprocess.Popen(command, **start)
+    wait_until(lambda: any(p.stat().st_size for p in folder.rglob(f"{TWO}.partial")))
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)
+    (partial,) = folder.rglob(f"{TWO}.partial")
+    half = partial.stat().st_size
+    hub.stuck.clear()
+    hub.release.set()
+    before = hub.asked.copy()
+    done = subprocess.run(command, **start, check=False)
+    assert done.returncode == 0, done.stderr
+    assert not differing(artifacts(saved), artifacts(folder / "results/fetch/step-100"))
+    assert hub.asked - before == {TWO: 1}
+    assert hub.of(TWO)[-1].headers["Range"] == f"bytes={half}-"
+
+
+# Pickles
+
+
+@pytest.fixture
+def pickled(hub, saved):
+    """The same weights on the hub as they were saved before safetensors."""
+    folder = hub.root / NAME
+    names = {}
+    for number, name in enumerate((ONE, TWO), start=1):
+        state = load_file(saved / name)
+        file = f"pytorch_model-{number:05d}-of-00002.bin"
+        # The older format of torch, and the newer one.
+        torch.save(state, folder / file, _use_new_zipfile_serialization=number == 1)
+        names |= dict.fromkeys(state, file)
+    index = {"metadata": {"total_size": 1}, "weight_map": names}
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    for path in [*folder.glob("model*.safetensors*"), folder / "pytorch_model.bin"]:
+        path.unlink()
+    return folder
+
+
+def test_pickles_are_refused_unless_the_family_says_convert(pickled, hub, tmp_path, capsys):
+    line = refused(tmp_path, job(revision()), capsys)
+    assert f"{NAME}@{BRANCH} has its weights as pickles only" in line
+    assert "set convert: true" in line
+    assert not hub.requests
+
+
+def test_pickles_are_converted_to_the_bit_one_at_a_time(pickled, hub, model, tmp_path, capsys):
+    found = job(revision(), convert=True)
+    hub.missing.add("pytorch_model-00002-of-00002.bin")
+    refused(tmp_path, found, capsys)
+    assert not list((tmp_path / "build").rglob("*.bin"))
+    hub.missing.clear()
+    folder = build(tmp_path, found).folder / "step-100"
+    assert {path.name for path in folder.glob("model*")} == {ONE, TWO, INDEX}
+    state = {name: value for path in (ONE, TWO) for name, value in load_file(folder / path).items()}
+    assert state.keys() == model.state_dict().keys()
+    assert all(torch.equal(state[name], value) for name, value in model.state_dict().items())
+    assert same(folder, model)
+    assert hub.asked["pytorch_model-00001-of-00002.bin"] == 1
+
+
+class Harmful:
+    """A pickle of it makes a file where it is read."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (open, (self.path, "w"))
+
+
+@pytest.mark.parametrize("content", ["code", "no dict", "damage"])
+def test_a_pickle_of_more_than_tensors_is_refused(pickled, tmp_path, content, capsys):
+    path, trap = pickled / "pytorch_model-00001-of-00002.bin", tmp_path / "trap"
+    match content:
+        case "code":
+            torch.save({"weight": Harmful(str(trap))}, path)
+        case "no dict":
+            torch.save([torch.ones(2)], path)
+        case _:
+            path.write_bytes(path.read_bytes()[:1000])
+    line = refused(tmp_path, job(revision(), convert=True), capsys)
+    assert path.name in line and "leave the revision out of the family" in line
+    assert not trap.exists()
+
+
+# OLMo's own format
+
+
+# As that repository has it.
+OLMO = {
+    **{"activation_type": "swiglu", "alibi": False, "attention_layer_norm": False},
+    **{"block_type": "sequential", "clip_qkv": None, "d_model": 32, "embedding_size": 304},
+    **{"include_bias": False, "layer_norm_type": "default", "layer_norm_with_affine": False},
+    **{"max_sequence_length": 64, "mlp_hidden_size": None, "mlp_ratio": 8, "model_type": "hf_olmo"},
+    **{"multi_query_attention": False, "n_heads": 4, "n_layers": 2, "rope": True},
+    **{"vocab_size": 300, "weight_tying": True},
+}
+
+
+def olmo_weights():
+    torch.manual_seed(3)
+    width, inner = OLMO["d_model"], OLMO["d_model"] * OLMO["mlp_ratio"]
+    shapes = {"model.transformer.wte.weight": (OLMO["embedding_size"], width)}
+    for block in range(OLMO["n_layers"]):
+        place = f"model.transformer.blocks.{block}"
+        shapes[f"{place}.att_proj.weight"] = (3 * width, width)
+        shapes[f"{place}.attn_out.weight"] = (width, width)
+        shapes[f"{place}.ff_proj.weight"] = (inner, width)
+        shapes[f"{place}.ff_out.weight"] = (width, inner // 2)
+    return {name: torch.randn(shape) / shape[1] ** 0.5 for name, shape in shapes.items()}
+
+
+def olmo_logits(weights, inputs):
+    """OLMo as its report (arXiv 2402.00838, section 2.1) and its code have it, in float64."""
+    weights = {name: value.double() for name, value in weights.items()}
+    head = OLMO["d_model"] // OLMO["n_heads"]
+
+    def norm(x):
+        x = x - x.mean(dim=-1, keepdim=True)
+        return x / (x.square().mean(dim=-1, keepdim=True) + 1e-5).sqrt()
+
+    angles = torch.outer(torch.arange(len(inputs)), 10000 ** (-torch.arange(0, head, 2) / head))
+    turn = torch.polar(torch.ones_like(angles), angles).to(torch.complex128)
+
+    def rotate(x):
+        first, second = x.chunk(2, dim=-1)
+        turned = torch.complex(first, second) * turn
+        return torch.cat([turned.real, turned.imag], dim=-1)
+
+    table = weights["model.transformer.wte.weight"]
+    x = table[inputs]
+    mask = torch.ones(len(inputs), len(inputs)).tril().bool()
+    for block in range(OLMO["n_layers"]):
+        place = f"model.transformer.blocks.{block}"
+        fused = norm(x) @ weights[f"{place}.att_proj.weight"].T
+        q, k, v = (each.unflatten(1, (-1, head)).transpose(0, 1) for each in fused.chunk(3, dim=1))
+        scores = rotate(q) @ rotate(k).transpose(1, 2) / head**0.5
+        mixed = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1) @ v
+        x = x + mixed.transpose(0, 1).flatten(1) @ weights[f"{place}.attn_out.weight"].T
+        up, gate = (norm(x) @ weights[f"{place}.ff_proj.weight"].T).chunk(2, dim=1)
+        x = x + (torch.nn.functional.silu(gate) * up) @ weights[f"{place}.ff_out.weight"].T
+    return norm(x) @ table.T
+
+
+@pytest.fixture
+def olmo(hub):
+    """A model in OLMo's own format on the hub."""
+    folder = hub.root / NAME
+    for path in [*folder.glob("model*.safetensors*"), folder / "pytorch_model.bin"]:
+        path.unlink()
+    (folder / "config.json").write_text(json.dumps(OLMO))
+    about = json.loads((folder / "tokenizer_config.json").read_text())
+    own = {"auto_map": {"AutoTokenizer": [None, "own.Own"]}, "tokenizer_class": "Own"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(about | own))
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["pickle", "safetensors", "shards"])
+def test_olmos_own_format_becomes_that_of_transformers(kind, olmo, saved, tmp_path):
+    weights = olmo_weights()
+    match kind:
+        case "pickle":
+            torch.save(weights, olmo / "pytorch_model.bin")
+        case "safetensors":
+            save_file(weights, olmo / "model.safetensors")
+        case "shards":
+            files = {name: (ONE, TWO)["blocks.1" in name] for name in weights}
+            for file in (ONE, TWO):
+                save_file({n: v for n, v in weights.items() if files[n] == file}, olmo / file)
+            (olmo / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": files}))
+    found = build(tmp_path, job(revision(), format="olmo", convert=True))
+    model = models.load(found.subfolder("step-100"), torch.float32).double()
+    inputs = torch.arange(40) * 7 % 300
+    with torch.no_grad():
+        logits = model(inputs[None]).logits[0]
+    torch.testing.assert_close(logits, olmo_logits(weights, inputs), rtol=1e-4, atol=1e-5)
+    assert found.facts["parameters"] == sum(value.numel() for value in weights.values())
+    tokenizers = (
+        AutoTokenizer.from_pretrained(each) for each in (saved, found.subfolder("step-100"))
+    )
+    assert len({tuple(each.encode("some text")) for each in tokenizers}) == 1
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors"])
+def test_a_damaged_file_of_olmos_own_format_is_one_line(file, olmo, tmp_path, capsys):
+    save_file(olmo_weights(), olmo / "model.safetensors")
+    (olmo / file).write_text("{")
+    line = refused(tmp_path, job(revision(), format="olmo"), capsys)
+    assert line.startswith("error") and file in line and "leave" in line and "trace" not in line
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "words"),
+    [
+        ({"include_bias": True}, None, "config.json has include_bias True"),
+        ({"d_model": None}, None, "config.json has no 'd_model', so it is none of OLMo's own"),
+        ({"d_model": "32"}, None, "config.json is none of OLMo's own format"),
+        ({"layer_norm_type": "rms"}, None, "config.json has layer_norm_type 'rms'"),
+        ({"norm_after": True}, None, "config.json has norm_after True"),
+        ({"multi_query_attention": True}, None, "has 96 rows, and config.json says 48"),
+        ({}, "model.transformer.ln_f.weight", "model.transformer.ln_f.weight is no weight of"),
+    ],
+)
+def test_what_transformers_olmo_has_not_is_one_line(changes, name, words, olmo, tmp_path, capsys):
+    config = {key: value for key, value in {**OLMO, **changes}.items() if value is not None}
+    (olmo / "config.json").write_text(json.dumps(config | {"clip_qkv": None}))
+    weights = olmo_weights() | ({name: torch.ones(32)} if name else {})
+    save_file(weights, olmo / "model.safetensors")
+    line = refused(tmp_path, job(revision(), format="olmo"), capsys)
+    assert words in line and "leave" in line
+
+
+# What becomes of them
+
+
+def test_a_fetched_trajectory_is_quantized_and_evaluated(hub, corpus, model, tmp_path):
+    fetched = job(revision())
+    build(tmp_path, fetched)
+    shutil.copytree(corpus.folder, tmp_path / "build/results/corpus")
+    ids, text = ("step-100",), ["results/corpus/manifest.json"]
+    inputs = {"corpus": text, "trajectory": [fetched.manifest]}
+    settings = QuantizeSettings(ids, 16, 8, False, 4, 1, Rtn(4, 16))
+    rounded = Job("quantize.rtn", "rtn", "results/rtn", inputs, settings)
+    errors = pd.read_csv(build(tmp_path, rounded).file(LAYERS))
+    assert len(errors) == 14 and (errors.weight_mse > 0).all()
+    losses = {}
+    for source, full in ((fetched, True), (rounded, False)):
+        inputs = {"corpus": text, "checkpoints": [source.manifest]}
+        settings = LossSettings(ids, 16, 8, 4, full)
+        evaluated = Job("measure.loss", source.name, f"{source.folder}-loss", inputs, settings)
+        losses[full] = load_file(build(tmp_path, evaluated).file(LOSSES))["step-100"]
+    expected = block_losses(model, blocks(corpus, "validation", 16, 8), 4)
+    torch.testing.assert_close(losses[True], expected)
+    assert losses[False].shape == expected.shape and not torch.equal(losses[True], losses[False])
+    assert not torch.isnan(losses[False]).any()

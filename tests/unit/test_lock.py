@@ -1,0 +1,219 @@
+"""The lock file: what it takes from a hub on this machine, and what it says of what moved."""
+
+import hashlib
+import json
+
+import httpx
+import pytest
+from hub import reach, serve
+from huggingface_hub import constants
+from ptq_dynamics.hub import client, lock
+from ptq_dynamics.hub.files import HubFile, of_checkpoint
+from ptq_dynamics.jobs.context import Progress
+from ptq_dynamics.problem import Problem
+from support import ROOT, python
+
+COMMIT, LATER = "0123456789abcdef" * 2 + "01234567", "f" * 40
+NAME, OTHER = "people/family", "people/pickles"
+FILES = {
+    "config.json": "{}",
+    "tokenizer.json": '{"version": "1.0"}',
+    "model.safetensors": "weights " * 1000,
+    "README.md": "# A family",
+    "pytorch_model.bin": "pickle",
+    "optimizer.bin": "state",
+    "code.py": "",
+}
+TAKEN = ["config.json", "model.safetensors", "tokenizer.json"]
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """Two repositories, one with pickles only, which this process takes for those of the hub."""
+    for name in (NAME, OTHER):
+        folder = tmp_path / "hub" / name
+        folder.mkdir(parents=True)
+        for file, text in FILES.items():
+            if name == NAME or not file.endswith(".safetensors"):
+                (folder / file).write_text(text)
+    monkeypatch.setattr(client, "WAITS", (0.01,))
+    with serve(tmp_path / "hub", COMMIT) as found:
+        found.branches |= {"main", "step-1", "stage1/step-2"}
+        reach(found, tmp_path / "cache", monkeypatch)
+        yield found
+
+
+def test_sizes_and_digests_are_those_of_the_files(hub):
+    entry = lock.resolve(NAME, "stage1/step-2", Progress("test"))
+    assert entry.commit == COMMIT
+    assert [file.name for file in entry.files] == TAKEN
+    for file in entry.files:
+        path = hub.root / NAME / file.name
+        content = path.read_bytes()
+        assert file.size == len(content)
+        if file.name == "model.safetensors":
+            assert file.digest == f"sha256:{hashlib.sha256(content).hexdigest()}"
+        else:
+            blob = b"blob %d\0" % len(content) + content
+            assert file.digest == f"git-sha1:{hashlib.sha1(blob).hexdigest()}"
+        assert file.matches(path)
+        path.write_bytes(content[:-1] + b"?")
+        assert not file.matches(path)
+        path.write_bytes(content[:-1])
+        assert not file.matches(path)
+
+
+def test_pickles_are_locked_where_there_is_nothing_else(hub):
+    files = lock.resolve(OTHER, "main", Progress("test")).files
+    assert [file.name for file in files] == ["config.json", "pytorch_model.bin", "tokenizer.json"]
+
+
+def test_only_names_of_checkpoints_are_taken():
+    names = [
+        *("model-00001-of-00002.safetensors", "model.safetensors.index.json", "tokenizer.model"),
+        *("adapter_model.safetensors", "onnx/model.safetensors", "../config.json", "model.bin"),
+    ]
+    files = [HubFile(name, 1, "sha256:0") for name in names]
+    assert [file.name for file in of_checkpoint(files)] == sorted(names[:3])
+
+
+WANTED = [(NAME, "main"), (NAME, "step-1"), (OTHER, "main")]
+
+
+def test_what_is_locked_is_read_back_and_locking_again_changes_nothing(hub, tmp_path, capsys):
+    path = tmp_path / "lock.json"
+    outcome = lock.lock(WANTED, path)
+    assert outcome == lock.Outcome(3, (), ())
+    first = path.read_bytes()
+    found = lock.read(path)
+    entry = found.entry(NAME, "step-1")
+    assert entry == lock.resolve(NAME, "step-1", Progress("test"))
+    lock.write(path, found.entries)
+    assert path.read_bytes() == first
+    capsys.readouterr()
+    assert lock.lock(reversed(WANTED), path) == outcome
+    assert path.read_bytes() == first
+    assert capsys.readouterr().err == ""
+    assert not list(tmp_path.glob(".*.partial"))
+    content = json.loads(first)
+    assert list(content) == [NAME, OTHER] and list(content[NAME]) == ["main", "step-1"]
+    assert set(content[NAME]["main"]["files"][0]) == {"name", "size", "digest"}
+
+
+def test_what_moved_is_said_and_what_fails_stays_while_the_others_go_on(hub, tmp_path, capsys):
+    path = tmp_path / "lock.json"
+    lock.lock(WANTED, path)
+    before = lock.read(path)
+    (hub.root / NAME / "model.safetensors").write_text("other weights")
+    hub.commit = LATER
+    hub.branches.remove("step-1")
+    hub.gated[OTHER] = "hf_other"
+    capsys.readouterr()
+    outcome = lock.lock([*WANTED, ("people/nobody", "main"), (NAME, "stage1/step-2")], path)
+    moved = f"{NAME}@main moved from {COMMIT[:12]} to {LATER[:12]}"
+    assert outcome.moved == (moved,)
+    assert outcome.resolved == 2
+    for line, words in zip(
+        outcome.failed,
+        [
+            f"{NAME}@step-1: there is no such revision or commit; correct its name",
+            "people/nobody@main: there is no such repository, or it is private",
+            f"{OTHER}@main: the repository is gated; accept its terms at {hub.url}/{OTHER}",
+        ],
+        strict=True,
+    ):
+        assert line.startswith(words) and "\n" not in line
+    said = capsys.readouterr().err.splitlines()
+    assert sorted(said) == sorted(f"lock: {line}" for line in (moved, *outcome.failed))
+    after = lock.read(path)
+    assert after.entry(NAME, "main").commit == LATER == after.entry(NAME, "stage1/step-2").commit
+    assert after.entry(NAME, "main").files != before.entry(NAME, "main").files
+    for kept in ((NAME, "step-1"), (OTHER, "main")):
+        assert after.entry(*kept) == before.entry(*kept)
+    assert "people/nobody" not in after.entries
+
+
+def test_what_is_not_wanted_stays(hub, tmp_path):
+    path = tmp_path / "lock.json"
+    lock.lock(WANTED, path)
+    before = path.read_bytes()
+    hub.commit = LATER
+    lock.lock([(OTHER, "main")], path)
+    assert lock.read(path).entry(NAME, "main").commit == COMMIT
+    assert path.read_bytes() != before
+
+
+@pytest.mark.parametrize("gone", ["config.json", "pytorch_model.bin"])
+def test_a_revision_without_a_checkpoint_fails(hub, tmp_path, gone):
+    (hub.root / OTHER / gone).unlink()
+    (line,) = lock.lock([(OTHER, "main")], tmp_path / "lock.json").failed
+    assert line == f"{OTHER}@main is no checkpoint: it lacks config.json or weights; leave it out"
+
+
+def test_a_busy_hub_is_asked_again(hub):
+    hub.answers[f"api/models/{NAME}"] = [(503, {})]
+    assert lock.resolve(NAME, "main", Progress("test")).commit == COMMIT
+    hub.answers[f"api/models/{NAME}"] = [(503, {}), (429, {"Retry-After": "0"})]
+    with pytest.raises(Problem, match="the list of files is out of reach after 2 tries"):
+        lock.resolve(NAME, "main", Progress("test"))
+
+
+def test_without_a_network_every_revision_is_one_line(hub, tmp_path, monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    outcome = lock.lock(WANTED, tmp_path / "lock.json")
+    assert outcome.resolved == 0 and len(outcome.failed) == 3
+    assert all("the hub cannot be asked" in line for line in outcome.failed)
+    assert all("HF_HUB_OFFLINE" in line and "\n" not in line for line in outcome.failed)
+
+
+def test_a_hub_out_of_reach_is_not_asked_for_all(hub, tmp_path, monkeypatch):
+    asked = []
+
+    def resolve(repository, revision, progress):
+        asked.append(revision)
+        raise Problem("out of reach") from httpx.ConnectError("no route")
+
+    monkeypatch.setattr(lock, "resolve", resolve)
+    monkeypatch.setattr(lock, "TOGETHER", 1)
+    outcome = lock.lock([(NAME, f"step-{number}") for number in range(50)], tmp_path / "lock.json")
+    assert outcome.resolved == 0
+    assert asked == ["step-0"]
+    assert outcome.failed == (
+        "49 more were not asked for, since the hub is out of reach",
+        "out of reach",
+    )
+
+
+def test_a_name_that_no_repository_has_is_one_line(hub, tmp_path):
+    (line,) = lock.lock([("a/b/c", "main")], tmp_path / "lock.json").failed
+    assert line.startswith("a/b/c@main: the hub cannot be asked") and "\n" not in line
+
+
+# Reading
+
+
+def test_a_revision_that_is_not_locked_is_one_line(tmp_path):
+    for found in (lock.read(tmp_path / "lock.json"), lock.read(ROOT / lock.LOCK)):
+        with pytest.raises(Problem) as raised:
+            found.entry("people/nobody", "main")
+        assert str(raised.value) == (
+            f"people/nobody@main is not in {found.path}; run ptq-dynamics lock"
+        )
+
+
+ODD = {"commit": COMMIT, "files": [{"name": "config.json", "size": 1, "digest": "md5:0"}]}
+
+
+@pytest.mark.parametrize("content", ["text", [], {NAME: {"main": {}}}, {NAME: {"main": ODD}}])
+def test_what_is_no_lock_file_is_one_line(tmp_path, content):
+    path = tmp_path / "lock.json"
+    path.write_text(content if content == "text" else json.dumps(content))
+    with pytest.raises(Problem) as raised:
+        lock.read(path)
+    assert str(path) in str(raised.value) and "run ptq-dynamics lock" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_planning_does_not_import_the_client():
+    script = "import sys, ptq_dynamics.hub.lock; print('huggingface_hub' in sys.modules)"
+    assert python(["-c", script], ROOT).stdout == "False\n"

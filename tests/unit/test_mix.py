@@ -1,0 +1,297 @@
+"""Mixes: other text to train on, and the very text of their corpus to measure on."""
+
+import json
+
+import pytest
+from ptq_dynamics.corpus import docstrings, embedded, mix, splits, tokens
+from ptq_dynamics.corpus.packages import installed_files, python_files
+from ptq_dynamics.corpus.settings import HELD_OUT
+from ptq_dynamics.plan.regime import regimes
+from ptq_dynamics.problem import Problem
+from support import (
+    ROOT,
+    RUNS,
+    SCALE,
+    Workspace,
+    artifacts,
+    copy_results,
+    differing,
+    edit_yaml,
+    plan,
+    tiny_config,
+)
+from transformers import AutoTokenizer
+
+MAIN = SCALE["corpora"]["main"]
+MIXES = {name: each for name, each in SCALE["corpora"].items() if each["source"] == "mix"}
+TRAIN = splits.file_name("train")
+MODULE, DESCRIBED = "brief/__init__.py", "brief-1.0.dist-info/METADATA"
+
+
+@pytest.fixture(scope="module")
+def here(workspace, tmp_path_factory):
+    """A workspace with the corpus that the mixes are of."""
+    folder = tmp_path_factory.mktemp("mixes")
+    found = Workspace(folder, plan("smoke", tiny_config(folder)))
+    copy_results(workspace.folder, folder, [found.plan.corpora.corpus("main").folder])
+    return found
+
+
+@pytest.fixture(scope="module")
+def built(here):
+    """Every mix of scale smoke, made by its job."""
+    return {name: here.build(here.plan.corpora.corpus(name)) for name in MIXES}
+
+
+@pytest.fixture(scope="module")
+def held_out():
+    """The documents that the corpus holds out."""
+    documents = embedded.collect(MAIN["packages"], False, MAIN["shortest_document"])
+    wanted = {name: MAIN[name] * MAIN["characters_per_token"] for name in HELD_OUT}
+    dealt = embedded.deal(documents, wanted)
+    return [text for name in HELD_OUT for text in dealt[name]]
+
+
+def text_of(corpus):
+    """The text that a corpus has for training, read from its tokens."""
+    tokenizer = AutoTokenizer.from_pretrained(corpus.subfolder("tokenizer"))
+    return tokenizer.decode(tokens.read(corpus, "train").tolist())
+
+
+def on_one_line(text):
+    """Text whose line breaks and indentation do not count."""
+    return " ".join(text.split())
+
+
+# The build
+
+
+def test_every_kind_of_text_has_a_mix_at_scale_smoke():
+    assert {each["text"] for each in MIXES.values()} == set(mix.TEXTS)
+
+
+@pytest.mark.parametrize("name", MIXES)
+def test_a_mix_has_the_bytes_of_its_corpus_but_for_the_text_to_train_on(corpus, built, name):
+    own, theirs = artifacts(built[name].folder), artifacts(corpus.folder)
+    assert differing(own, theirs) == ["manifest.json", TRAIN]
+    assert {"validation.bin", splits.ENDS, "tokenizer/tokenizer.json"} <= own.keys()
+
+
+@pytest.mark.parametrize("name", MIXES)
+def test_a_mix_trains_on_its_documents_and_says_how_many(corpus, built, name):
+    about, facts = MIXES[name], built[name].facts
+    documents = mix.collect(about["text"], about["packages"], about["shortest_document"])
+    assert text_of(built[name]).split(embedded.END) == [*documents, ""]
+    assert facts["documents"] == len(documents) > 1
+    assert facts["characters"] == sum(map(len, documents))
+    count = len(tokens.read(built[name], "train"))
+    assert facts["tokens"] == {**corpus.facts["tokens"], "train": count}
+    assert count >= about["train"]
+    assert facts["dtype"] == corpus.facts["dtype"]
+    assert facts["digest"] == splits.digest(built[name].folder) != corpus.facts["digest"]
+    assert {*facts["packages"]} == {*about["packages"]}
+
+
+@pytest.mark.parametrize("name", MIXES)
+def test_no_held_out_document_is_in_the_text_of_a_mix(built, held_out, name):
+    text = on_one_line(text_of(built[name]))
+    assert not [each for each in held_out if on_one_line(each) in text]
+
+
+def test_the_source_of_a_mix_has_held_out_documents(held_out):
+    """So that the test above would find what was left in."""
+    files = installed_files("click", python_files)
+    text = on_one_line("".join(file.read_text() for file in files))
+    assert len([each for each in held_out if on_one_line(each) in text]) > 5
+
+
+def test_the_order_of_packages_changes_nothing(here, built):
+    job, before = here.plan.corpora.corpus("descriptions"), artifacts(built["descriptions"].folder)
+    packages = job.settings.packages
+    here.build(job, packages=packages[::-1])
+    assert len(packages) > 2 and not differing(artifacts(built["descriptions"].folder), before)
+    here.build(job, packages=packages[1:])
+    assert differing(artifacts(built["descriptions"].folder), before) == ["manifest.json", TRAIN]
+    here.build(job)
+
+
+# What is read
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ('"""Of a module."""\n\nx = 1  # kept\n', "\nx = 1  # kept\n"),
+        ('def f():\n    """Of\n    two lines."""\n    return 1\n', "def f():\n    return 1\n"),
+        ('class A:\n    x: int\n    "An attribute."\n', "class A:\n    x: int\n"),
+        ('async def f(): "One line."\n', "async def f(): \n"),
+        ('"""é."""; ä = "é"  # ö\n', '; ä = "é"  # ö\n'),
+        ('("Two "\n "parts.")\nx = f"{1}"\n', 'x = f"{1}"\n'),
+        (
+            'def f():\n    "ß"  # why\n    def g():\n        "g"',
+            "def f():\n      # why\n    def g():\n",
+        ),
+        ('"a"; "b"\nx = "c"\nf("d")\n', '; \nx = "c"\nf("d")\n'),
+        ('x = 1\n\x0c\n"""After\ta form feed."""\n# End.', "x = 1\n\x0c\n# End."),
+    ],
+)
+def test_strings_that_stand_alone_are_taken_out(tmp_path, source, expected):
+    file = tmp_path / "module.py"
+    file.write_text(source)
+    assert docstrings.taken_out(file) == expected
+
+
+def test_source_files_are_code_or_tests(install):
+    code = ["core.py", "testing/helper.py", "latest.py", "contest.py", "attest/tests.py"]
+    tests = ["test/a.py", "sub/tests/deep/b.py", "test_c.py", "c_test.py", "conftest.py"]
+    files = {f"brief/{name}": f"name = {name!r}\n" for name in [*code, *tests]}
+    install({**files, "brief/tests/data.txt": "No source.\n"})
+    for text, names in (("code", code), ("tests", tests)):
+        assert {*mix.collect(text, ["brief"], 1)} == {f"name = {name!r}" for name in names}
+
+
+def test_descriptions_are_what_stands_below_the_headers_and_licences(install):
+    info = "brief-1.0.dist-info"
+    headers = "Metadata-Version: 2.1\nName: brief\nVersion: 1.0\nLicense-File: COPYING\n"
+    files = {
+        DESCRIBED: f"{headers}\n# Brief\n\nIt is brief.\n",
+        f"{info}/COPYING": "Copy it.\n",
+        f"{info}/licenses/third/LICENSE": "Take it.\n",
+        f"{info}/licenses/same/LICENSE": "Take it.\n\n",
+        f"{info}/entry_points.txt": "[console_scripts]\n",
+        "brief/vendored-1.0.dist-info/METADATA": "Name: vendored\n\nOf another.\n",
+    }
+    install(files)
+    expected = {"# Brief\n\nIt is brief.", "Copy it.", "Take it."}
+    assert {*mix.collect("descriptions", ["brief"], 1)} == expected
+    assert mix.collect("descriptions", ["brief"], 9) == ["# Brief\n\nIt is brief."]
+
+
+# Defects
+
+
+def test_an_altered_description_is_a_problem(install):
+    folder = install({})
+    (folder / DESCRIBED).write_text("Metadata-Version: 2.1\nName: brief\nVersion: 1.0\n\nMore.\n")
+    with pytest.raises(Problem, match=r"METADATA of brief was altered; reinstall brief"):
+        mix.collect("descriptions", ["brief"], 1)
+
+
+def test_a_package_without_such_text_is_a_problem(install):
+    install({MODULE: "x = 1\n"})
+    with pytest.raises(Problem, match=r"names 'brief', which has no tests; remove it from"):
+        mix.collect("tests", ["brief"], 1)
+
+
+def test_a_file_that_cannot_be_read_is_a_problem_that_names_it(install):
+    folder = install({MODULE: "x = = 1\n"})
+    with pytest.raises(Problem, match=r"brief/__init__\.py is no source that this Python reads"):
+        mix.collect("code", ["brief"], 1)
+    (folder / MODULE).write_bytes(b"x = '\xe9'\n")
+    with pytest.raises(Problem, match=r"brief/__init__\.py is not UTF-8; remove its package"):
+        docstrings.taken_out(folder / MODULE)
+
+
+def test_too_little_text_is_a_problem(here, built, capfd):
+    assert here.attempt(here.plan.corpora.corpus("tests"), train=10_000_000) == 1
+    error = capfd.readouterr().err
+    assert "train tokens, 10,000,000 are asked for" in error
+    assert "lower its train in the scale's file" in error
+
+
+# The plan
+
+
+def with_mix(folder, scale="smoke", **changes):
+    """The tiny configuration, or that of another scale, with a mix, and a run that goes on with
+    it."""
+    config = tiny_config(folder)
+    extra = {**MIXES["code"], **changes}
+    run = {**RUNS["branch"], "corpus": "extra"}
+    edit_yaml(config / f"scales/{scale}.yaml", lambda found: found["corpora"].update(extra=extra))
+    edit_yaml(config / "runs.yaml", lambda found: found["runs"].update(phase=run))
+    return config
+
+
+def test_a_branch_goes_on_with_a_mix_of_the_corpus_of_its_trunk(tmp_path):
+    config = with_mix(tmp_path, train=777)
+    line = {"start": "trunk", "end": "phase", "points": 3}
+    edit_yaml(config / "runs.yaml", lambda found: found["averages"].update(line=line))
+    found = plan("smoke", config)
+    job = found.trajectories.train("phase")
+    whole, extra = (found.corpora.corpus(name) for name in ("main", "extra"))
+    assert job.inputs["corpus"] == [extra.manifest] == ["results/smoke/corpus/extra/manifest.json"]
+    assert job.settings.model == found.trajectories.train("trunk").settings.model
+    assert found.losses.evaluate("phase", "fp").inputs["corpus"] == [extra.manifest]
+    assert (extra.stage, extra.inputs) == ("corpus.mix", {"corpus": [whole.manifest]})
+    assert "click" in json.loads(extra.spec())["environment"]
+    assert len(found.site.timeline.checkpoints("line")) == 3
+    numbers = dict(regimes(found.site, found.trajectories))
+    # Those of the phase alone, which begins another text.
+    tokens = 8 * 4 * 16
+    assert numbers["phase"].epochs == pytest.approx(tokens / 777)
+    ratio = numbers["phase"].tokens_per_parameter / numbers["branch"].tokens_per_parameter
+    assert ratio == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"of": "nothing"}, ["corpora.extra.of names no known", "'nothing'", "(known: main)"]),
+        ({"of": "code"}, ["corpora.extra.of names no known embedded corpus: 'code'"]),
+        ({"of": "extra"}, ["corpora.extra.of names no known embedded corpus: 'extra'"]),
+        ({"text": "poems"}, ["corpora.extra.text is 'poems'", "'code', 'tests' or 'descriptions'"]),
+        ({"packages": []}, ["corpora.extra.packages is []", "at least 1 item"]),
+        ({"validation": 5}, ["corpora.extra.validation: unknown key", "allowed: source, of, text"]),
+    ],
+)
+def test_mixes_that_cannot_be_are_refused_in_one_line(tmp_path, changes, words):
+    with pytest.raises(Problem) as caught:
+        plan("smoke", with_mix(tmp_path, **changes))
+    message = str(caught.value)
+    assert "\n" not in message
+    for word in ["config/scales/smoke.yaml", *words]:
+        assert word in message, message
+
+
+def test_a_corpus_of_public_text_has_no_mixes(tmp_path):
+    with pytest.raises(Problem, match=r"corpora\.extra\.of names no known embedded corpus: 'main'"):
+        plan("paper", with_mix(tmp_path, "paper"))
+
+
+def test_source_files_that_may_be_held_out_are_refused(tmp_path):
+    config = with_mix(tmp_path, packages=["gitdb", "Jinja2"])
+    plan("smoke", config)
+
+    def change(scale):
+        scale["corpora"]["main"]["source_code"] = True
+        scale["corpora"]["code"]["packages"] = ["gitdb"]
+
+    edit_yaml(config / "scales/smoke.yaml", change)
+    with pytest.raises(Problem, match=r"corpora\.extra\.packages has 'Jinja2', whose source files"):
+        plan("smoke", config)
+    edit_yaml(
+        config / "scales/smoke.yaml",
+        lambda scale: scale["corpora"]["extra"].update(text="descriptions"),
+    )
+    plan("smoke", config)
+
+
+def test_too_little_held_out_text_is_looked_for_where_it_is(tmp_path):
+    """In the corpus that the mix is of: the mix has no such key."""
+    config = with_mix(tmp_path)
+
+    def change(scale):
+        scale["corpora"]["main"]["validation"] = 16
+        for model in scale["models"].values():
+            model["corpus"] = "extra"
+
+    edit_yaml(config / "scales/smoke.yaml", change)
+    with pytest.raises(Problem, match=r"but corpora\.main\.validation has 16; lower the one or"):
+        plan("smoke", config)
+
+
+@pytest.mark.parametrize("scale", ["smoke", "laptop", "gpu"])
+def test_a_scale_with_text_of_packages_has_every_mix(scale):
+    found = plan(scale, ROOT / "config").site.config.scale.corpora
+    assert {getattr(each, "text", None) for each in found.values()} == {None, *mix.TEXTS}

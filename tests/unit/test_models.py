@@ -1,0 +1,179 @@
+"""Checkpoints as others publish them: in several files, in bfloat16, larger than a device."""
+
+import copy
+import json
+
+import pytest
+import torch
+from ptq_dynamics import models
+from ptq_dynamics.measure.loss import block_losses
+from ptq_dynamics.problem import Problem
+from ptq_dynamics.quantize import awq, gptq, int8, nf4, rtn
+from ptq_dynamics.quantize.layers import model_errors
+from ptq_dynamics.quantize.method import Calibration, original
+from support import measured
+from transformers import LlamaConfig, LlamaForCausalLM
+
+INPUTS = torch.arange(32).view(2, 16)
+
+
+@pytest.fixture(scope="module")
+def folder(model, tmp_path_factory):
+    """Its checkpoint in bfloat16 and several files."""
+    folder = tmp_path_factory.mktemp("shards")
+    copy.deepcopy(model).bfloat16().save_pretrained(folder, max_shard_size="45KB")
+    assert len(list(folder.glob("*.safetensors"))) > 1
+    return folder
+
+
+@torch.no_grad()
+def losses(model):
+    return models.token_losses(model, INPUTS[:, :-1], INPUTS[:, 1:])
+
+
+def test_shards_of_bfloat16_are_evaluated_in_float32(folder, model):
+    assert models.load(folder).dtype == torch.bfloat16
+    loaded = models.load(folder, torch.float32)
+    assert {weight.dtype for weight in loaded.parameters()} == {torch.float32}
+    assert torch.equal(losses(loaded), losses(model))
+
+
+def test_a_shard_that_is_missing_is_one_line(folder, tmp_path):
+    for path in folder.iterdir():
+        if "00002-of" not in path.name:
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    with pytest.raises(Problem, match="holds no readable checkpoint"):
+        models.load(tmp_path)
+
+
+def test_code_that_comes_with_a_model_does_not_run(tmp_path, monkeypatch):
+    content = {"auto_map": {"AutoConfig": "own.Own", "AutoModelForCausalLM": "own.Own"}}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "own", **content}))
+    (tmp_path / "own.py").write_text("raise SystemExit('ran')")
+    monkeypatch.setattr("builtins.input", lambda _: "y")
+    with pytest.raises(Problem, match="holds no readable checkpoint"):
+        models.load(tmp_path)
+
+
+@pytest.fixture
+def narrow(monkeypatch, tmp_path):
+    """Memory for a part of the model alone; the rest is on the disk."""
+    monkeypatch.setattr(models, "free", lambda: 50_000)
+    monkeypatch.setattr(models, "room", lambda: {"cpu": 50_000})
+    with models.offloading(tmp_path):
+        yield
+    assert not (tmp_path / models.OFFLOADED).exists()
+
+
+@pytest.fixture(scope="module")
+def calibration():
+    return Calibration(torch.randint(300, (8, 16), generator=torch.manual_seed(1)), 4)
+
+
+@pytest.fixture(scope="module")
+def by_all(folder, calibration):
+    """Weights, errors and losses of every method, with room for all."""
+    return {name: results(name, folder, calibration) for name in METHODS}
+
+
+METHODS = {
+    "gptq": (gptq, gptq.Gptq(3, 16, True, "static", 0.01, 128)),
+    "awq": (awq, awq.Awq(4, 16, True, "both", 5)),
+    "rtn": (rtn, rtn.Rtn(3, 16)),
+    "nf4": (nf4, nf4.Nf4(64, False)),
+}
+
+
+def results(name, folder, calibration):
+    method, settings = METHODS[name]
+    found = method.quantize(folder, calibration, settings)
+    model = models.load(folder)
+    batches = calibration.batches()
+    errors = model_errors(model, original(folder, model), found.weights, batches)
+    return dict(found.weights), errors, block_losses(model, calibration.tokens, 4)
+
+
+def test_a_model_is_spread_and_gives_the_same_losses(folder, model, narrow):
+    """What does not fit stays on the disk, as it would stay on other devices."""
+    spread = models.load(folder, torch.float32)
+    assert "disk" in spread.hf_device_map.values()
+    assert any(weight.device.type == "meta" for weight in spread.parameters())
+    assert torch.equal(losses(spread), losses(model))
+
+
+def test_a_packed_model_is_spread(folder, tmp_path, monkeypatch):
+    quantized = rtn.quantize(folder, None, rtn.Rtn(4, 16))
+    quantized.stored.save(folder, tmp_path / "packed")
+    whole = models.load(tmp_path / "packed")
+    monkeypatch.setattr(models, "free", lambda: 60_000)
+    monkeypatch.setattr(models, "room", lambda: {"cpu": 60_000})
+    with models.offloading(tmp_path):
+        spread = models.load(tmp_path / "packed")
+        assert {*spread.hf_device_map.values()} == {"cpu", "disk"}
+        assert torch.equal(losses(spread), losses(whole))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", METHODS)
+def test_quantizers_do_the_same_to_a_model_that_is_spread(
+    name, folder, calibration, by_all, narrow
+):
+    assert "disk" in models.load(folder).hf_device_map.values()
+    weights, errors, losses = results(name, folder, calibration)
+    before, known, expected = by_all[name]
+    assert weights.keys() == before.keys()
+    different = [layer for layer, each in weights.items() if not torch.equal(each, before[layer])]
+    assert not different and errors == known and torch.equal(losses, expected)
+
+
+def test_what_cannot_be_spread_is_one_line(folder, calibration, tmp_path, monkeypatch):
+    """Weights in bitsandbytes' formats are on one device or on several, and nowhere else."""
+    nf4.quantize(folder, calibration, nf4.Nf4(64, False)).stored.save(folder, tmp_path / "nf4")
+    monkeypatch.setattr(models, "free", lambda: 50_000)
+    monkeypatch.setattr(models, "room", lambda: {"cpu": 50_000})
+    for make in (
+        lambda: models.load(tmp_path / "nf4"),
+        lambda: int8.quantize(folder, calibration, int8.Int8(6.0)),
+    ):
+        with models.offloading(tmp_path), pytest.raises(Problem) as caught:
+            make()
+        message = str(caught.value)
+        assert "fits on no device, and cannot be spread" in message and "\n" not in message
+
+
+def test_who_does_not_ask_for_it_gets_no_model_that_is_spread(folder, model, monkeypatch):
+    monkeypatch.setattr(models, "free", lambda: 50_000)
+    found = models.dequantized(folder)
+    assert all(torch.equal(found[name], value) for name, value in model.state_dict().items())
+
+
+MEASURED = """
+import torch
+from ptq_dynamics import models
+from ptq_dynamics.quantize import gptq
+from ptq_dynamics.quantize.method import Calibration
+
+torch.set_num_threads(1)
+calibration = Calibration(torch.zeros(8, 16, dtype=torch.int64), 4)
+settings = gptq.Gptq(4, 64, True, "static", 0.01, 128)
+gptq.quantize(Path(sys.argv[1]), calibration, settings)
+before = peak()
+models.free, models.room = lambda: 20_000_000, lambda: {"cpu": 20_000_000}
+with models.offloading(Path(sys.argv[3])):
+    gptq.quantize(Path(sys.argv[2]), calibration, settings)
+print(peak() - before)
+"""
+
+
+@pytest.mark.slow
+def test_gptq_of_a_large_model_takes_the_memory_of_its_blocks(tmp_path):
+    shape = {"hidden_size": 384, "intermediate_size": 1536, "num_attention_heads": 2}
+    for name, layers in (("small", 1), ("large", 6)):
+        made = LlamaConfig(vocab_size=300, num_hidden_layers=layers, **shape)
+        LlamaForCausalLM(made).save_pretrained(tmp_path / name, max_shard_size="20MB")
+    folders = [tmp_path / name for name in ("small", "large", "scratch")]
+    (growth,) = measured(MEASURED, tmp_path, *folders)
+    weights = sum(path.stat().st_size for path in (tmp_path / "large").glob("*.safetensors"))
+    assert weights > 50e6
+    # What it gives, in 8 bits, is a quarter of them.
+    assert growth * 2**20 < 0.6 * weights, (growth, weights)

@@ -1,0 +1,132 @@
+"""NOTICE lists what is used, with the licences that packages state, and so cannot fall behind."""
+
+import ast
+import re
+import sys
+import tomllib
+from importlib import metadata
+
+import pytest
+import yaml
+from support import ROOT
+
+# A section: a heading, its words, and a line for each thing, `NAME: LICENCE`.
+SECTIONS = dict(re.findall(r"^## (.+)\n((?:(?!## ).*\n)*)", (ROOT / "NOTICE").read_text(), re.M))
+LINES = {title: re.findall(r"^- (\S+): (.+)$", text, re.M) for title, text in SECTIONS.items()}
+PACKAGES = dict(LINES["Packages"])
+PINNED = re.findall(r"^([\w.-]+)==", (ROOT / "envs/main.txt").read_text(), re.M)
+# What it takes to send jobs to a cluster, which is installed only there.
+ELSEWHERE = {"snakemake-executor-plugin-slurm", "snakemake-executor-plugin-slurm-jobstep"}
+# In environments of their own (see quantize/foreign/).
+FOREIGN = {"gptqmodel", "auto_gptq"}
+
+
+def plain(name):
+    return re.sub(r"[-_.]+", "-", re.match(r"[\w.-]+", name)[0]).lower()
+
+
+LISTED = {plain(name) for name in PACKAGES}
+
+
+def stated(package):
+    """The licence by a package's metadata, in a line; or by the beginning of its licence file."""
+    about = metadata.metadata(package)
+    for text in (about.get("License-Expression"), about.get("License")):
+        if text and "\n" not in text.strip():
+            return text.strip()
+    found = [each for each in about.get_all("Classifier", []) if each.startswith("License :: ")]
+    if found:
+        return ", ".join(each.rpartition(" :: ")[2] for each in found)
+    files = [
+        file for file in metadata.files(package) if re.search("dist-info.*LICEN[CS]E", str(file))
+    ]
+    return files[0].read_text().partition("\n")[0].strip()
+
+
+def test_everything_that_is_locked_is_listed_with_the_licence_that_it_states():
+    installed = {plain(each.name) for each in metadata.distributions()}
+    assert {plain(name) for name in PINNED} - installed <= ELSEWHERE
+    expected = {
+        name: PACKAGES.get(name) if plain(name) in ELSEWHERE else stated(name) for name in PINNED
+    }
+    wrong = [
+        f"- {name}: {found}" for name, found in expected.items() if PACKAGES.get(name) != found
+    ]
+    assert not wrong, "NOTICE must have\n" + "\n".join(wrong)
+    assert list(PACKAGES) == sorted(PINNED, key=str.casefold), "others, or in another order"
+    assert all(PACKAGES.values())
+
+
+def test_everything_that_pyproject_asks_for_is_listed():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    asked = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    for extra in project["project"]["optional-dependencies"].values():
+        asked += extra
+    assert len(asked) > 25
+    assert {plain(name) for name in asked} <= LISTED
+
+
+def leaves(content, key=""):
+    if isinstance(content, dict):
+        for name, value in content.items():
+            yield from leaves(value, name)
+    elif isinstance(content, list):
+        for value in content:
+            yield from leaves(value, key)
+    else:
+        yield key, content
+
+
+CONFIGURED = [
+    (str(path.relative_to(ROOT)), key, value)
+    for path in sorted((ROOT / "config").rglob("*.yaml"))
+    for key, value in leaves(yaml.safe_load(path.read_text()))
+]
+
+
+def test_everything_that_corpora_read_is_listed():
+    read = {(file, value) for file, key, value in CONFIGURED if key == "packages"}
+    assert {"config/scales/smoke.yaml", "config/scales/laptop.yaml"} <= {file for file, _ in read}
+    assert not [each for each in read if plain(each[1]) not in LISTED]
+
+
+def test_everything_that_is_imported_is_listed():
+    tops = set()
+    for path in (ROOT / "workflow").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Import(names=names):
+                    tops |= {each.name.partition(".")[0] for each in names}
+                case ast.ImportFrom(module=str(module), level=0):
+                    tops.add(module.partition(".")[0])
+    beside = {path.stem for path in (ROOT / "workflow").rglob("*.py")}
+    tops -= sys.stdlib_module_names | FOREIGN | beside | {"ptq_dynamics"}
+    homes = metadata.packages_distributions()
+    assert "torch" in tops and tops <= set(homes)
+    assert {plain(name) for top in tops for name in homes[top]} <= LISTED
+
+
+def test_tools_in_environments_of_their_own_are_listed():
+    tools = {path.stem for path in (ROOT / "envs").glob("*.txt")} - {"main"}
+    listed = {
+        plain(name).replace("-", "") for name, _ in LINES["Tools in environments of their own"]
+    }
+    assert tools == {"gptqmodel", "autogptq"} == listed
+
+
+# Keys under which configuration names a repository of the hub.
+REPOSITORIES = {"repository", "tokenizer", "path"}
+
+
+def test_every_repository_of_the_hub_that_configuration_names_is_listed():
+    named = {value for _, key, value in CONFIGURED if key in REPOSITORIES}
+    named = {value for value in named if re.fullmatch(r"[\w.-]+/[\w.-]+", str(value))}
+    listed = {name for title in ("Models", "Tokenizers", "Data sets") for name, _ in LINES[title]}
+    assert len(named) >= 4 and named <= listed, named - listed
+
+
+@pytest.mark.parametrize("title", LINES)
+def test_nothing_is_listed_twice_or_without_a_licence(title):
+    names = [name for name, _ in LINES[title]]
+    assert names and len(set(names)) == len(names)
+    assert len(names) == SECTIONS[title].count("\n- "), "a line that is not `- NAME: LICENCE`"

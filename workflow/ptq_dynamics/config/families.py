@@ -1,0 +1,206 @@
+"""Types of config/families.yaml: public families, their runs, and what is made of these.
+
+Lengths are tokens of the real runs. What scales make of them is in `miniatures` and `public`.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    Discriminator,
+    Field,
+    Tag,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
+
+from ptq_dynamics.config.averages import Average
+from ptq_dynamics.config.errors import problem
+from ptq_dynamics.config.fields import Count, Once, Rate, Strict
+from ptq_dynamics.config.kinds import Optimizer
+from ptq_dynamics.config.models import AnyModel, ModelShape
+from ptq_dynamics.config.names import Name, Named
+from ptq_dynamics.config.public import Dtype
+from ptq_dynamics.config.runs import CooldownShape
+from ptq_dynamics.problem import Problem
+
+FILE = "config/families.yaml"
+# They become folders.
+Revisions = Annotated[tuple[Name, ...], Once]
+
+
+def _one_group(pattern: str) -> str:
+    try:
+        groups = re.compile(pattern).groups
+    except re.error as error:
+        raise ValueError(f"must be a regular expression ({error})") from None
+    if groups != 1:
+        raise ValueError(f"has {groups} groups, and must have one, around the step")
+    return pattern
+
+
+Floor = Annotated[float, Field(ge=0, le=1)]
+Tokens = Annotated[float, Field(ge=1, le=1e18)]
+
+
+class FamilyDefaults(Strict):
+    """What families share unless they say otherwise."""
+
+    optimizer: Optimizer
+
+
+class Family(Strict):
+    """What is known of a family: what figures call it, tokens of a step, peak learning rate, steps
+    of the warmup, model, optimizer, and what is `uncertain` of it; and what its `miniature` changes
+    of the model, at the widths that a scale multiplies, with an optimizer of its own where the
+    family's makes no sense for so few steps. Its checkpoints are revisions of a `repository`, in
+    whose names `step_in` finds the step, in `steps_each`; `convert` where weights are pickles;
+    weights have the type `dtype`, and a `format` of their own where transformers does not read
+    them. Those that are `unreadable`, and why, are not fetched."""
+
+    label: Annotated[str, Field(min_length=1)]
+    repository: Annotated[str, Field(min_length=1)] | None = None
+    unreadable: str | None = None
+    step_in: Annotated[str, AfterValidator(_one_group)] = r"(\d+)"
+    steps_each: Count = 1
+    convert: bool = False
+    format: Literal["olmo"] | None = None
+    dtype: Dtype = "bfloat16"
+    vocabulary: Count
+    tokens_per_step: Tokens
+    peak_lr: Rate
+    warmup: Count
+    model: dict[str, Any]
+    optimizer: Optimizer | None = None
+    miniature: dict[str, Any]
+    miniature_optimizer: Optimizer | None = None
+    uncertain: str | None = None
+
+
+class Pretraining(Strict):
+    """A run of a family from fresh weights over so many `tokens`, at the family's peak rate unless
+    it has one of its own. A cosine ends at its `horizon`, beyond the run where it is cut short, at
+    the share `floor` of the peak."""
+
+    family: str
+    schedule: Literal["constant", "cosine"]
+    tokens: Tokens
+    horizon: Tokens | None = None
+    floor: Floor = 0.0
+    peak_lr: Rate | None = None
+    revisions: Revisions = ()
+
+    @model_validator(mode="after")
+    def _has_a_schedule(self) -> Self:
+        if self.schedule == "constant" and (self.horizon or self.floor):
+            raise ValueError("horizon and floor go with schedule cosine")
+        if self.horizon is not None and self.horizon < self.tokens:
+            raise ValueError(f"horizon {self.horizon:g} comes before the end at {self.tokens:g}")
+        return self
+
+
+class Phase(Strict):
+    """What goes on from the end of a run over so many `tokens`: `steady` ones at its rate, then
+    down to the share `floor` of the trunk's peak; on other text, with a `batch` so many times as
+    large, where that is said. The steps of its revisions go on from the trunk's, or it
+    `restarts`."""
+
+    trunk: str
+    tokens: Tokens
+    steady: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    shape: CooldownShape = "linear"
+    floor: Floor = 0.0
+    corpus: str | None = None
+    batch: Count = 1
+    restarts: bool = False
+    revisions: Revisions = ()
+
+    @model_validator(mode="after")
+    def _has_a_cooldown(self) -> Self:
+        if self.steady >= self.tokens:
+            raise ValueError(f"steady {self.steady:g} leaves nothing of tokens {self.tokens:g}")
+        return self
+
+
+def _kind(data: Any) -> str:
+    has_trunk = "trunk" in data if isinstance(data, dict) else isinstance(data, Phase)
+    return "phase" if has_trunk else "pretraining"
+
+
+Stretch = Annotated[
+    Annotated[Pretraining, Tag("pretraining")] | Annotated[Phase, Tag("phase")],
+    Discriminator(_kind),
+]
+
+
+class Families(Strict):
+    """Families, their runs, and averages of their checkpoints, by name."""
+
+    defaults: FamilyDefaults
+    families: Named[Family]
+    runs: Named[Stretch]
+    averages: Named[Average]
+
+    @model_validator(mode="after")
+    def _has_families(self) -> Self:
+        for name, family in self.families.items():
+            architecture = family.model.get("architecture")
+            if family.format is not None and family.format != architecture:
+                raise ValueError(
+                    f"families.{name}.format is {family.format!r}, and its architecture "
+                    f"{architecture!r}; leave it out, or correct one"
+                )
+        for name, run in self.runs.items():
+            if isinstance(run, Pretraining) and run.family not in self.families:
+                raise ValueError(
+                    f"runs.{name}.family is {run.family!r}, and must be one of "
+                    f"{', '.join(self.families)}"
+                )
+            trunk = self.runs.get(run.trunk) if isinstance(run, Phase) else run
+            if isinstance(trunk, Pretraining) and trunk.family in self.families:
+                _has_steps(f"runs.{name}", run, self.families[trunk.family])
+        return self
+
+
+def _has_steps(place: str, run: Pretraining | Phase, family: Family) -> None:
+    falling, each = run.tokens, family.tokens_per_step
+    if isinstance(run, Phase):
+        falling, each = run.tokens - run.steady, run.batch * family.tokens_per_step
+    if falling < each:
+        raise ValueError(
+            f"{place} has {falling:g} tokens{' after its steady ones' * isinstance(run, Phase)}, "
+            f"and must have those of a step, {each:g}"
+        )
+
+
+def real_model(families: Families, name: str, **reading: Any) -> ModelShape:
+    """A family's model, `reading` what it does here; `Problem` where it is none."""
+    return model({**families.families[name].model, **reading}, f"{FILE}: families.{name}.model")
+
+
+# Made once: every start of Snakemake checks all models.
+MODEL: TypeAdapter[ModelShape] = TypeAdapter(AnyModel)
+
+
+def model(shape: Mapping[str, Any], place: str) -> ModelShape:
+    """A model of a family; `Problem` where it is none."""
+    try:
+        found: ModelShape = MODEL.validate_python(shape)
+    except ValidationError as error:
+        raise problem(error, shape, place, {}) from None
+    return found
+
+
+def trunk_of(families: Families, name: str, phase: Phase) -> Pretraining:
+    """The run that a phase goes on from; `Problem` where there is none."""
+    trunk = families.runs.get(phase.trunk)
+    if not isinstance(trunk, Pretraining):
+        whole = [name for name, each in families.runs.items() if isinstance(each, Pretraining)]
+        raise Problem(
+            f"{FILE}: runs.{name}.trunk is {phase.trunk!r}, and must be a run from fresh weights: "
+            f"{', '.join(whole)}"
+        )
+    return trunk

@@ -1,0 +1,254 @@
+"""Miniatures of public families: what a scale without a hub trains in their place.
+
+A miniature has its family's shares of steps and tokens, its sum of rate times weight decay, and a
+peak rate by the ratio of the widths; what cannot be kept, as tokens per parameter, is stated
+(`ptq-dynamics regime`).
+"""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from math import ceil
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from ptq_dynamics.config.branches import Branch
+from ptq_dynamics.config.errors import problem
+from ptq_dynamics.config.families import (
+    FILE,
+    Families,
+    Phase,
+    Pretraining,
+    model,
+    real_model,
+    trunk_of,
+)
+from ptq_dynamics.config.fields import Count, Rate
+from ptq_dynamics.config.kinds import Optimizer, Point, Timeline, require
+from ptq_dynamics.config.models import ModelShape
+from ptq_dynamics.config.runs import Run, Whole
+from ptq_dynamics.config.scale import Miniatures, Scale
+from ptq_dynamics.problem import Problem
+
+
+class Miniature(Whole):
+    """A run of a family in small; `used_lr` is the peak rate here, `peak_lr` the family's;
+    `unknown` is what is uncertain of that."""
+
+    used_lr: Rate
+    points: Count
+    unknown: str | None
+
+    def stands_for(self, timeline: Timeline) -> str | None:
+        """Its family."""
+        return self.family
+
+    def uncertain(self, timeline: Timeline) -> str | None:
+        """What is uncertain of its family."""
+        return self.unknown
+
+    def peak(self, timeline: Timeline) -> float:
+        """Its peak learning rate at this scale."""
+        return self.used_lr
+
+    def optimizer_in(self, timeline: Timeline) -> Optimizer:
+        """Its own, which is this scale's already."""
+        return self.papers_optimizer(timeline)
+
+    def warmup_steps(self, timeline: Timeline) -> int:
+        """Steps of its warmup."""
+        return timeline.steps(self.warmup)
+
+    def measured_every(self, timeline: Timeline) -> int:
+        """So that there are as many as the scale says."""
+        return max(1, timeline.steps(self.length) // self.points)
+
+
+class MiniaturePhase(Branch):
+    """A phase of a family in small."""
+
+    points: Count
+    cooldown_points: Count
+
+    def stands_for(self, timeline: Timeline) -> str | None:
+        """The family of its trunk."""
+        return self.whole(timeline).stands_for(timeline)
+
+    def uncertain(self, timeline: Timeline) -> str | None:
+        """What is uncertain of its trunk's."""
+        return self.whole(timeline).uncertain(timeline)
+
+    def measured_every(self, timeline: Timeline) -> int:
+        """So that there are as many of its cooldown as the scale says."""
+        return max(1, timeline.steps(self.cooldown) // self.cooldown_points)
+
+    def measured(self, timeline: Timeline) -> list[Point]:
+        """Those of its cooldown, and as many as of a run on the way there."""
+        found = super().measured(timeline)
+        (first, _), start = self.ends(timeline), self.cooldown_start(timeline)
+        every = max(1, (start - first) // self.points)
+        known = self.checkpoints(timeline)
+        late = {point for point in found if (point.step or 0) >= start}
+        early = {
+            min(known, key=lambda point: abs((point.step or 0) - at))
+            for at in range(first, start, every)
+        }
+        return sorted({known[0], *early, *late}, key=lambda point: point.step or 0)
+
+
+def settle(families: Families, scale: Scale) -> tuple[Scale, dict[str, Run]]:
+    """The scale with the families' models, and their runs and phases in small, by name.
+
+    Raises `Problem` when the families do not fit together or to the scale.
+    """
+    assert scale.miniatures is not None
+    models = {_named(name): _small_model(families, name, scale) for name in families.families}
+    found = dict[str, Run]()
+    for name, run in families.runs.items():
+        place = f"{FILE}: runs.{name}"
+        if isinstance(run, Pretraining):
+            found[name] = _run(families, scale, models, run, place)
+        else:
+            found[name] = _phase(families, scale, trunk_of(families, name, run), run, place)
+    return scale.model_copy(update={"models": {**scale.models, **models}}), found
+
+
+def _named(family: str) -> str:
+    """The model of a family among those of the scale, none of which is called so."""
+    return f"miniature of {family}"
+
+
+def _small_model(families: Families, name: str, scale: Scale) -> ModelShape:
+    """A family's miniature model, which reads what the scale's main model does."""
+    small, family = _small(scale), families.families[name]
+    if "main" not in scale.models:
+        raise Problem(
+            f"models of {scale.description} has no main, whose context and corpus the miniatures "
+            "of families have; name one main, or leave miniatures out"
+        )
+    main = scale.models["main"]
+    place = f"{FILE}: families.{name}.miniature"
+    reading = {"context": main.context, "corpus": main.corpus}
+    real_model(families, name, **reading)
+    require(place, "key of its model", family.miniature, family.model)
+    found = model({**family.model, **family.miniature, **reading}, place)
+    grown = {
+        "layers": found.layers * small.deepen,
+        "width": found.width * small.widen,
+        "feedforward": found.feedforward * small.widen,
+    }
+    return found.model_copy(update=grown)
+
+
+def _run(
+    families: Families,
+    scale: Scale,
+    models: Mapping[str, ModelShape],
+    run: Pretraining,
+    place: str,
+) -> Miniature:
+    small, family = _small(scale), families.families[run.family]
+    way = _Way(families, scale, run)
+    steps = way.steps(run.tokens, 1)
+    mine = models[_named(run.family)]
+    theirs = real_model(families, run.family, context=mine.context)
+    ratio = (theirs.width / mine.width) ** small.rate_exponent
+    peak = run.peak_lr or family.peak_lr
+    shortened = run.tokens / family.tokens_per_step / steps
+    optimizer = family.miniature_optimizer or family.optimizer or families.defaults.optimizer
+    share = max(Fraction(family.warmup * family.tokens_per_step / run.tokens), small.warmup)
+    fields: dict[str, Any] = {
+        "family": family.label,
+        "model": _named(run.family),
+        "schedule": run.schedule,
+        "peak_lr": peak,
+        "used_lr": peak * ratio,
+        "floor": run.floor,
+        "length": _share(steps, scale, f"{place}.tokens"),
+        "horizon": _share(way.steps(run.horizon, 1), scale, f"{place}.horizon")
+        if run.horizon
+        else None,
+        "warmup": _share(share * steps, scale, f"{FILE}: families.{run.family}.warmup"),
+        "batch": way.batch,
+        "state_at": [_share(steps, scale, place)] if way.phases else [],
+        "checkpoint_every": _share(ceil(steps / (2 * small.measured)), scale, place),
+        "optimizer": optimizer.scaled(ratio, small.e_folds * shortened / ratio).lasting(way.share),
+        "points": small.measured,
+        "unknown": family.uncertain,
+    }
+    return _checked(Miniature, fields, place)
+
+
+def _phase(
+    families: Families, scale: Scale, trunk: Pretraining, phase: Phase, place: str
+) -> MiniaturePhase:
+    small, way = _small(scale), _Way(families, scale, trunk)
+    steady = way.steps(phase.steady, phase.batch) if phase.steady else 0
+    cooldown = max(way.steps(phase.tokens, phase.batch) - steady, small.least_cooldown)
+    fields: dict[str, Any] = {
+        "trunk": phase.trunk,
+        "at": _share(way.steps(trunk.tokens, 1), scale, f"{FILE}: runs.{phase.trunk}.tokens"),
+        "steady": _share(steady, scale, f"{place}.steady") if steady else None,
+        "cooldown": _share(cooldown, scale, f"{place}.tokens"),
+        "shape": phase.shape,
+        "floor": phase.floor,
+        "corpus": phase.corpus,
+        "batch": way.batch * phase.batch if phase.batch > 1 else None,
+        "checkpoint_every": _share(ceil(cooldown / small.measured_cooldown), scale, place),
+        "points": small.measured,
+        "cooldown_points": small.measured_cooldown,
+    }
+    return _checked(MiniaturePhase, fields, place)
+
+
+AnyMiniature = TypeVar("AnyMiniature", Miniature, MiniaturePhase)
+
+
+def _checked(kind: type[AnyMiniature], fields: dict[str, Any], place: str) -> AnyMiniature:
+    try:
+        return kind(**fields)
+    except ValidationError as error:
+        raise problem(error, fields, f"{place}, in small", {}) from None
+
+
+class _Way:
+    """A run of a family with its longest phase, which a scale's steps stand for."""
+
+    def __init__(self, families: Families, scale: Scale, run: Pretraining) -> None:
+        named = {id(each): name for name, each in families.runs.items()}
+        every = (each for each in families.runs.values() if isinstance(each, Phase))
+        self.phases = [each for each in every if each.trunk == named[id(run)]]
+        self._tokens = run.tokens + max((phase.tokens for phase in self.phases), default=0)
+        self._steps = _small(scale).length * scale.budget
+        self._most = max((phase.batch for phase in self.phases), default=1)
+        self.batch = max(1, scale.regime.batch // self._most)
+        self._run, self._scale = run, scale
+        self._place = f"{FILE}: runs.{named[id(run)]} with its longest phase"
+
+    @property
+    def share(self) -> Fraction:
+        """All of it, as a share of the scale's budget."""
+        longest = max((self.steps(phase.tokens, phase.batch) for phase in self.phases), default=0)
+        return _share(self.steps(self._run.tokens, 1) + longest, self._scale, self._place)
+
+    def steps(self, tokens: float, batch: int) -> int:
+        """Steps that so many tokens of the family are here, with so many times its batch."""
+        share = Fraction(tokens) / Fraction(self._tokens)
+        return max(1, round(share * self._steps * self._most / batch))
+
+
+def _small(scale: Scale) -> Miniatures:
+    assert scale.miniatures is not None
+    return scale.miniatures
+
+
+def _share(steps: Fraction | int, scale: Scale, place: str) -> Fraction:
+    """So many steps, one at least, as a share of the scale's budget; `Problem` where they are more,
+    which names the `place` of what takes them."""
+    taken = max(1, round(steps))
+    if taken > scale.budget:
+        raise Problem(
+            f"{place} takes {taken} steps in small, and {scale.description} has a budget of "
+            f"{scale.budget}; lower it, or miniatures.length of the scale"
+        )
+    return Fraction(taken, scale.budget)

@@ -1,0 +1,73 @@
+"""Public models as a scale with the hub takes them: runs of which checkpoints were released."""
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal, NamedTuple
+
+from ptq_dynamics.config.kinds import Optimizer, Point, Timeline, Trajectory
+from ptq_dynamics.config.scale import TrainedShape
+from ptq_dynamics.hub.lock import Entry
+from ptq_dynamics.trajectories import schedules
+from ptq_dynamics.trajectories.schedules import Schedule
+
+Dtype = Literal["bfloat16", "float32"]
+
+
+class Released(NamedTuple):
+    """Step and tokens of a revision, and what it is locked to, if it is."""
+
+    step: int
+    tokens: int
+    entry: Entry | None
+
+
+class Public(Trajectory):
+    """A run of a public model: `revisions` of a repository, by name. Its `schedule` holds from the
+    step `first` on, before that the `earlier` one of its trunk; `batch` in tokens."""
+
+    stage: ClassVar[str] = "trajectories.fetch"
+
+    repository: str
+    revisions: dict[str, Released]
+    model: str
+    schedule: Schedule
+    earlier: Schedule
+    first: int
+    batch: float
+    optimizer: Optimizer
+    convert: bool
+    format: str | None
+    dtype: Dtype
+    unknown: str | None
+
+    def run(self, name: str, timeline: Timeline) -> str:
+        """Itself."""
+        return name
+
+    def sources(self) -> Mapping[str, str]:
+        """None."""
+        return {}
+
+    def learning_rate(self, step: int) -> float:
+        """That of the update after `step` updates."""
+        return schedules.learning_rate(self.earlier if step < self.first else self.schedule, step)
+
+    def checkpoints(self, timeline: Timeline) -> list[Point]:
+        """One a revision."""
+        return [Point(name, each.step) for name, each in self.revisions.items()]
+
+    def model_shape(self, timeline: Timeline) -> TrainedShape:
+        """That of its model; nothing is trained."""
+        shape = timeline.scale.models[self.model]
+        return TrainedShape(shape, shape.corpus, shape.context, None, 1)
+
+    def trained_by(self, timeline: Timeline) -> str:
+        """Its family."""
+        return self.family or self.model
+
+    def uncertain(self, timeline: Timeline) -> str | None:
+        """What is uncertain of its family."""
+        return self.unknown
+
+    def seeds_in(self, timeline: Timeline) -> tuple[int, ...]:
+        """One that means nothing: it is as it was released."""
+        return (0,)

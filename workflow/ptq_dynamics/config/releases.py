@@ -1,0 +1,154 @@
+"""Public models, with what a scale with the hub needs for them, from config/families.yaml.
+
+Steps, tokens and learning rates of a checkpoint follow from its revision's name and the family's
+schedule, in real steps.
+"""
+
+import re
+from collections.abc import Mapping
+
+from ptq_dynamics.config.corpora import DatasetsCorpus
+from ptq_dynamics.config.families import (
+    FILE,
+    Families,
+    Family,
+    Phase,
+    Pretraining,
+    real_model,
+    trunk_of,
+)
+from ptq_dynamics.config.models import ModelShape
+from ptq_dynamics.config.public import Public, Released
+from ptq_dynamics.config.scale import Scale
+from ptq_dynamics.hub.lock import Entry, Lock
+from ptq_dynamics.problem import Problem
+from ptq_dynamics.trajectories import schedules
+from ptq_dynamics.trajectories.schedules import Schedule
+
+UNKNOWN = f"{FILE} names no revisions of it"
+
+
+def settle(
+    families: Families, scale: Scale, lock: Lock
+) -> tuple[Scale, dict[str, Public], dict[str, str]]:
+    """The scale with the families' models, each with a corpus of its own tokenizer; their public
+    runs by name; and why there are none of others.
+
+    Raises `Problem` when the families do not fit together.
+    """
+    main = scale.corpora["main"]
+    if not isinstance(main, DatasetsCorpus):
+        raise Problem(
+            f"{scale.description} has no miniatures, and its corpus main is none of `datasets`, "
+            "with which those of public models share their sources; give it one of the two"
+        )
+    models, corpora = dict[str, ModelShape](), dict[str, DatasetsCorpus]()
+    for name, family in families.families.items():
+        if name in scale.models or name in scale.corpora:
+            raise Problem(
+                f"{FILE}: families.{name} has the name of a model or corpus of "
+                f"{scale.description}; rename it"
+            )
+        if family.repository is not None:
+            context = scale.models["main"].context
+            models[name] = real_model(families, name, context=context, corpus=name)
+            corpora[name] = main.model_copy(
+                update={
+                    "tokenizer": family.repository,
+                    "tokenizer_revision": _latest(families, name, lock.of(family.repository)),
+                    "vocabulary": family.vocabulary,
+                    "train": 0,
+                }
+            )
+    found, unknown = dict[str, Public](), dict[str, str]()
+    for name, run in families.runs.items():
+        trunk = run if isinstance(run, Pretraining) else trunk_of(families, name, run)
+        family = families.families[trunk.family]
+        if family.unreadable is not None:
+            unknown[name] = family.unreadable
+        elif family.repository is None or not run.revisions:
+            unknown[name] = UNKNOWN
+        else:
+            locked = lock.of(family.repository)
+            found[name] = _public(families, f"{FILE}: runs.{name}", family, locked, trunk, run)
+    every = {"models": {**scale.models, **models}, "corpora": {**scale.corpora, **corpora}}
+    return scale.model_copy(update=every), found, unknown
+
+
+def _latest(families: Families, name: str, locked: Mapping[str, Entry]) -> str | None:
+    """The commit that a family's tokenizer is taken from: that of its run's last revision."""
+    runs = families.runs.values()
+    own = [run for run in runs if isinstance(run, Pretraining) and run.family == name]
+    last = next((run.revisions[-1] for run in own if run.revisions), "")
+    return locked[last].commit if last in locked else None
+
+
+def _public(
+    families: Families,
+    place: str,
+    family: Family,
+    locked: Mapping[str, Entry],
+    trunk: Pretraining,
+    run: Pretraining | Phase,
+) -> Public:
+    before = round(trunk.tokens / family.tokens_per_step)
+    revisions = dict[str, Released]()
+    for name in run.revisions:
+        found = re.search(family.step_in, name)
+        if found is None or found[1] is None:
+            raise Problem(
+                f"{place}.revisions has {name!r}, in which step_in of the family finds no step"
+            )
+        if not found[1].isdecimal():
+            raise Problem(
+                f"{place}.revisions has {name!r}, in which step_in of the family finds "
+                f"{found[1]!r}, which is no step"
+            )
+        step = int(found[1]) * family.steps_each
+        if isinstance(run, Phase):
+            step += before if run.restarts else 0
+            tokens = trunk.tokens + (step - before) * family.tokens_per_step * run.batch
+        else:
+            tokens = step * family.tokens_per_step
+        if any(step <= other.step for other in revisions.values()):
+            raise Problem(
+                f"{place}.revisions has {name!r} after one of the same or a later step; sort them"
+            )
+        revisions[name] = Released(step, round(tokens), locked.get(name))
+    if not any(each.step for each in revisions.values()):
+        raise Problem(f"{place}.revisions has none of a step after the first; name one")
+    assert family.repository is not None
+    return Public(
+        family=family.label,
+        repository=family.repository,
+        revisions=revisions,
+        model=trunk.family,
+        schedule=_schedule(family, trunk, run),
+        earlier=_schedule(family, trunk, trunk),
+        first=before if isinstance(run, Phase) else 0,
+        batch=family.tokens_per_step * (run.batch if isinstance(run, Phase) else 1),
+        optimizer=family.optimizer or families.defaults.optimizer,
+        convert=family.convert,
+        format=family.format,
+        dtype=family.dtype,
+        unknown=family.uncertain,
+    )
+
+
+def _schedule(family: Family, trunk: Pretraining, run: Pretraining | Phase) -> Schedule:
+    """The learning rate by real steps."""
+    peak, warmup = trunk.peak_lr or family.peak_lr, family.warmup
+    steps = round(trunk.tokens / family.tokens_per_step)
+    whole: Schedule = schedules.Constant("constant", peak, warmup)
+    if trunk.schedule == "cosine":
+        stop = round((trunk.horizon or trunk.tokens) / family.tokens_per_step)
+        whole = schedules.Cosine("cosine", peak, warmup, trunk.floor * peak, stop)
+    if isinstance(run, Pretraining):
+        return whole
+    each = family.tokens_per_step * run.batch
+    start = steps + round(run.steady / each)
+    length, floor = round((run.tokens - run.steady) / each), run.floor * peak
+    if trunk.schedule == "constant":
+        return schedules.Wsd("wsd", peak, warmup, floor, start, length, run.shape)
+    rate = schedules.learning_rate(whole, steps)
+    return schedules.Anneal("anneal", peak, warmup, rate, floor, start, length, run.shape)

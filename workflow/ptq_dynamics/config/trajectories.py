@@ -1,0 +1,95 @@
+"""Type of config/runs.yaml, and all trajectories of a scale: its own, with those of families."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Discriminator, PrivateAttr, Tag
+
+from ptq_dynamics.config.averages import Average
+from ptq_dynamics.config.branches import Branch
+from ptq_dynamics.config.fields import Strict
+from ptq_dynamics.config.kinds import RunDefaults, Trajectory
+from ptq_dynamics.config.names import Named
+from ptq_dynamics.config.public import Public
+from ptq_dynamics.config.runs import Run, Whole
+from ptq_dynamics.problem import Problem
+
+
+def _kind_of_run(data: Any) -> str:
+    has_trunk = "trunk" in data if isinstance(data, dict) else isinstance(data, Branch)
+    return "branch" if has_trunk else "whole"
+
+
+AnyRun = Annotated[
+    Annotated[Whole, Tag("whole")] | Annotated[Branch, Tag("branch")], Discriminator(_kind_of_run)
+]
+
+
+class Runs(Strict):
+    """Controlled runs and the averages of their checkpoints, by name."""
+
+    defaults: RunDefaults
+    runs: Named[AnyRun]
+    averages: Named[Average]
+    # Public models, whose checkpoints are fetched; and those of which none are known.
+    _public: Mapping[str, Public] = PrivateAttr(default_factory=dict)
+    _unknown: Mapping[str, str] = PrivateAttr(default_factory=dict)
+    # Of entries that a grid made (see `grids`), the name of the grid.
+    _grids: Mapping[tuple[str, str], str] = PrivateAttr(default_factory=dict)
+    # Names of what stands in families.yaml.
+    _families: frozenset[str] = PrivateAttr(default=frozenset())
+
+    def model_post_init(self, context: Any) -> None:
+        """Take the grids from whoever validates the file."""
+        self._grids = (context or {}).get("grids", {})
+
+    def written(self, section: str, name: str) -> str:
+        """The name under which an entry stands in its file."""
+        return self._grids.get((section, name), name)
+
+    def file(self, name: str) -> str:
+        """The file that a trajectory stands in."""
+        return "config/families.yaml" if name in self._families else "config/runs.yaml"
+
+    @property
+    def public(self) -> Mapping[str, Public]:
+        """Public models, whose checkpoints are fetched, by name."""
+        return self._public
+
+    @property
+    def unknown(self) -> Mapping[str, str]:
+        """Why there are no checkpoints of some public models, by name."""
+        return self._unknown
+
+    @property
+    def trajectories(self) -> dict[str, Trajectory]:
+        """All trajectories by name."""
+        return {**self.runs, **self._public, **self.averages}
+
+    def with_families(
+        self,
+        runs: Mapping[str, "Run"],
+        public: Mapping[str, Public],
+        unknown: Mapping[str, str],
+        averages: Mapping[str, Average],
+        grids: Mapping[tuple[str, str], str],
+    ) -> "Runs":
+        """With the runs and averages of families beside; raises `Problem` where two have one
+        name."""
+        names = {*runs, *public, *unknown, *averages}
+        both = {*runs, *public, *unknown} & {*averages}
+        if both:
+            raise Problem(
+                f"config/families.yaml: {min(both)!r} is the name of a run and of an average"
+            )
+        for name in names:
+            if name in self.runs or name in self.averages:
+                raise Problem(
+                    f"config/families.yaml: {name!r} is a name in config/runs.yaml; rename it"
+                )
+        every = {"runs": {**self.runs, **runs}, "averages": {**self.averages, **averages}}
+        found = self.model_copy(update=every)
+        found._grids = {**self._grids, **grids}
+        found._public, found._unknown = public, unknown
+        found._families = frozenset(names)
+        return found

@@ -1,0 +1,76 @@
+"""The docstrings of a source file: read, or taken out of it."""
+
+import ast
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeGuard
+
+from ptq_dynamics.corpus.packages import text_of, unreadable
+
+Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def read(file: Path) -> list[str]:
+    """The docstrings of a file, without their indentation."""
+    nodes = (node for node in _nodes(file, text_of(file)) if isinstance(node, Documented))
+    raw = [ast.get_docstring(node, clean=False) for node in nodes]
+    return [dedent(text) for text in raw if text]
+
+
+def taken_out(file: Path) -> str:
+    """The text of a file without its docstrings, and without other strings that stand alone, such
+    as those that document attributes: lines that hold nothing else go with them."""
+    text = text_of(file)
+    source = text.encode()
+    # Positions in a syntax tree: lines from 1, in a line bytes from 0.
+    starts = [0]
+    for line in source.split(b"\n"):
+        starts.append(starts[-1] + len(line) + 1)
+    kept, done = [], 0
+    for node in sorted(filter(_is_string, _nodes(file, text)), key=_position):
+        assert node.end_lineno is not None and node.end_col_offset is not None
+        first, last = starts[node.lineno - 1], starts[node.end_lineno]
+        begin = first + node.col_offset
+        end = starts[node.end_lineno - 1] + node.end_col_offset
+        if not source[first:begin].strip() and not source[end:last].strip():
+            begin, end = first, last
+        kept.append(source[done:begin])
+        done = end
+    return b"".join([*kept, source[done:]]).decode()
+
+
+def _is_string(node: ast.AST) -> TypeGuard[ast.Expr]:
+    """Whether a node is a statement that is a string and nothing else."""
+    value = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
+
+
+def _position(node: ast.Expr) -> tuple[int, int]:
+    return node.lineno, node.col_offset
+
+
+def _nodes(file: Path, text: str) -> Iterator[ast.AST]:
+    """The nodes of a file's syntax tree.
+
+    Raises `Problem` for a syntax error: a file that one Python version reads and another does not
+    would change the corpus, so it is not passed over.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # invalid escapes in other people's strings
+        try:
+            tree = ast.parse(text, filename=file.name)
+        except SyntaxError as error:
+            raise unreadable(file, f"is no source that this Python reads ({error.msg})") from None
+    return ast.walk(tree)
+
+
+def dedent(docstring: str) -> str:
+    """A docstring without the indentation of the code around it.
+
+    Like inspect.cleandoc, which is not used because it differs between Python versions.
+    """
+    lines = docstring.expandtabs().split("\n")
+    margins = [len(line) - len(line.lstrip(" ")) for line in lines[1:] if line.strip(" ")]
+    margin = min(margins, default=0)
+    return "\n".join([lines[0].lstrip(" "), *(line[margin:] for line in lines[1:])]).strip("\n ")

@@ -1,0 +1,87 @@
+"""What wheels installed: the files of pinned, purely Python distributions, and the documents in
+them.
+
+Files are checked against the wheels' own digests, so what is read depends on the versions of those
+distributions alone, not on the machine or the Python version.
+"""
+
+import base64
+import hashlib
+import importlib.metadata
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from importlib.metadata import Distribution, PackagePath
+from multiprocessing import get_context
+from pathlib import Path
+
+from ptq_dynamics.jobs import processes
+from ptq_dynamics.problem import Problem
+
+Selection = Callable[[Distribution], Iterable[PackagePath]]
+
+
+def installed_files(package: str, select: Selection) -> list[Path]:
+    """The selected files of a distribution, each still as its wheel brought it.
+
+    Raises `Problem` for a distribution that is absent, has compiled parts (its files may differ
+    between machines), or was altered after its installation.
+    """
+    try:
+        distribution = importlib.metadata.distribution(package)
+    except importlib.metadata.PackageNotFoundError:
+        raise Problem(
+            f"packages of the corpus names {package!r}, which is not installed; install it or "
+            "remove it from the scale's file under config/scales"
+        ) from None
+    if "-none-any" not in (distribution.read_text("WHEEL") or ""):
+        raise Problem(f"packages of the corpus names {package!r}, which is not a pure-Python wheel")
+    paths = []
+    for file in select(distribution):
+        if file.hash is None:
+            continue
+        path = Path(str(file.locate()))
+        digest = hashlib.new(file.hash.mode, path.read_bytes()).digest()
+        if base64.urlsafe_b64encode(digest).decode().rstrip("=") != file.hash.value:
+            raise Problem(f"{path.name} of {package} was altered; reinstall {package}")
+        paths.append(path)
+    return paths
+
+
+def python_files(distribution: Distribution) -> list[PackagePath]:
+    """Its source files."""
+    return [file for file in distribution.files or [] if file.suffix == ".py"]
+
+
+def distinct_documents(
+    files: Sequence[Path], read: Callable[[Path], Sequence[str]], shortest: int
+) -> list[str]:
+    """Distinct documents of at least `shortest` characters that `read` finds in files, ordered by
+    their sha256."""
+    # Largest first, so that no worker ends with a long one; the order of documents is set below.
+    files = sorted(files, key=lambda file: -file.stat().st_size)
+    workers = max(1, int(os.environ.get("OMP_NUM_THREADS", 1)))
+    if workers == 1:
+        found = [read(file) for file in files]
+    else:
+        context = get_context("fork")
+        with ProcessPoolExecutor(workers, context, processes.end_with_parent) as pool:
+            found = list(pool.map(read, files, chunksize=16))
+    distinct = {text for texts in found for text in texts if len(text) >= shortest}
+    return sorted(distinct, key=lambda text: hashlib.sha256(text.encode()).digest())
+
+
+def text_of(file: Path) -> str:
+    """The text of a file; `Problem` where it is not UTF-8."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise unreadable(file, "is not UTF-8") from None
+
+
+def unreadable(file: Path, why: str) -> Problem:
+    """What to say of a file that cannot be read."""
+    return Problem(
+        f"{file.parent.name}/{file.name} {why}; remove its package from packages of the corpus in "
+        "the scale's file under config/scales"
+    )

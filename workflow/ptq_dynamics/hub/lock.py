@@ -1,0 +1,203 @@
+"""The lock file of the public families: at which commit each revision is, with which files.
+
+Branches of the hub move; what was locked is fetched to the bit or not at all.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter, ValidationError
+
+from ptq_dynamics.content import write_atomically
+from ptq_dynamics.hub.files import (
+    CONFIG,
+    DIGEST,
+    HubFile,
+    has_weights,
+    large,
+    of_checkpoint,
+    small,
+)
+from ptq_dynamics.jobs.context import Progress
+from ptq_dynamics.problem import Problem
+
+if TYPE_CHECKING:
+    from huggingface_hub.hf_api import RepoSibling
+
+LOCK = Path("config/families.lock.json")
+TIMEOUT = 30.0  # seconds
+TOGETHER = 8  # requests
+RELOCK = "run ptq-dynamics lock"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A revision as it was locked: the commit, and the files that make its checkpoint, by name."""
+
+    commit: str
+    files: tuple[HubFile, ...]
+
+
+# By repository, then by revision.
+Entries = Mapping[str, Mapping[str, Entry]]
+
+
+@dataclass(frozen=True)
+class Lock:
+    """A lock file and what it holds."""
+
+    path: Path
+    entries: Entries
+
+    def of(self, repository: str) -> Mapping[str, Entry]:
+        """What revisions of a repository are locked to."""
+        return self.entries.get(repository, {})
+
+    def entry(self, repository: str, revision: str) -> Entry:
+        """What a revision is locked to; `Problem` when it is not."""
+        try:
+            return self.entries[repository][revision]
+        except KeyError:
+            raise Problem(f"{repository}@{revision} is not in {self.path}; {RELOCK}") from None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What locking has found: how many revisions are as they were or new, and one line for each
+    that moved and each that could not be resolved."""
+
+    resolved: int
+    moved: tuple[str, ...]
+    failed: tuple[str, ...]
+
+
+def read(path: Path = LOCK) -> Lock:
+    """The lock file, empty where there is none; `Problem` when it is not one."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        entries = TypeAdapter(dict[str, dict[str, Entry]]).validate_python(content)
+    except FileNotFoundError:
+        return Lock(path, {})
+    except (ValidationError, ValueError) as error:
+        first = " ".join(str(error).splitlines()[:3])
+        raise Problem(f"{path} is no lock file ({first}); restore it, or {RELOCK}") from None
+    for repository, revisions in entries.items():
+        for revision, entry in revisions.items():
+            for file in entry.files:
+                if not DIGEST.fullmatch(file.digest):
+                    raise Problem(
+                        f"{path} has {file.digest!r} as digest of {file.name} in {repository}@"
+                        f"{revision}, which is neither sha256:HEX nor git-sha1:HEX; {RELOCK}"
+                    )
+    return Lock(path, entries)
+
+
+def write(path: Path, entries: Entries) -> None:
+    """Write the lock file, whole or not at all; equal entries give equal bytes."""
+    content = {
+        repository: {revision: asdict(entry) for revision, entry in revisions.items()}
+        for repository, revisions in entries.items()
+    }
+    write_atomically(path, json.dumps(content, sort_keys=True, indent=1) + "\n")
+
+
+def resolve(repository: str, revision: str, progress: Progress) -> Entry:
+    """Ask the hub where a revision is now; `Problem` when it says nothing, or there is no
+    checkpoint."""
+    # Planning reads the lock and asks nothing, and the library is slow to import.
+    from huggingface_hub import HfApi
+
+    from ptq_dynamics.hub.client import Source, patiently
+
+    source = Source(repository, revision, revision)
+    try:
+        about = patiently(
+            lambda: HfApi().model_info(
+                repository, revision=revision, files_metadata=True, timeout=TIMEOUT
+            ),
+            "the list of files",
+            source,
+            progress,
+        )
+    except (ValueError, OSError) as error:
+        # No name of a repository, no JSON, or HF_HUB_OFFLINE.
+        reason = " ".join(str(error).split())
+        raise Problem(f"{source}: the hub cannot be asked ({reason})") from error
+    if about.sha is None:
+        raise Problem(f"{source}: the hub does not say at which commit it is")
+    files = of_checkpoint(_file(each) for each in about.siblings or ())
+    if not has_weights(files) or CONFIG not in {file.name for file in files}:
+        raise Problem(f"{source} is no checkpoint: it lacks {CONFIG} or weights; leave it out")
+    return Entry(about.sha, files)
+
+
+def _file(about: "RepoSibling") -> HubFile:
+    if about.lfs is not None:
+        return large(about.rfilename, about.lfs.size, about.lfs.sha256)
+    # Asked for, so there.
+    assert about.size is not None and about.blob_id is not None
+    return small(about.rfilename, about.size, about.blob_id)
+
+
+def lock(wanted: Iterable[tuple[str, str]], path: Path = LOCK) -> Outcome:
+    """Bring the entries of `wanted`, repositories and revisions, up to date in the lock file.
+
+    Each that moved and each that fails is said in one line, while the others go on, unless the hub
+    is out of reach; what fails, and what is not wanted, stays as it was.
+    """
+    # Planning reads the lock and asks nothing, and the library is slow to import.
+    from httpx import TransportError
+
+    progress = Progress("lock")
+    entries = {name: dict(revisions) for name, revisions in read(path).entries.items()}
+    pairs = sorted(set(wanted))
+    moved, failed = list[str](), list[str]()
+    resolved = left = 0
+    out_of_reach = Event()
+
+    def ask(repository: str, revision: str) -> Entry | None:
+        if out_of_reach.is_set():
+            return None
+        try:
+            return resolve(repository, revision, progress)
+        except Problem as problem:
+            if isinstance(problem.__cause__, TransportError):
+                # Nor is it in reach for the others.
+                out_of_reach.set()
+            raise
+
+    pool = ThreadPoolExecutor(TOGETHER)
+    try:
+        asked = {pool.submit(ask, *pair): pair for pair in pairs}
+        for done, future in enumerate(as_completed(asked), start=1):
+            repository, revision = asked[future]
+            try:
+                found = future.result()
+            except Problem as problem:
+                failed.append(str(problem))
+                progress.say(failed[-1])
+                continue
+            if found is None:
+                left += 1
+                continue
+            known = entries.setdefault(repository, {}).get(revision)
+            if known is not None and known.commit != found.commit:
+                moved.append(
+                    f"{repository}@{revision} moved from {known.commit[:12]} to {found.commit[:12]}"
+                )
+                progress.say(moved[-1])
+            entries[repository][revision] = found
+            resolved += 1
+            progress.maybe(f"{done} of {len(pairs)} revisions")
+    finally:
+        # Interrupted, what is known by now is kept.
+        pool.shutdown(wait=False, cancel_futures=True)
+        write(path, entries)
+    if left:
+        failed.append(f"{left} more were not asked for, since the hub is out of reach")
+    return Outcome(resolved, tuple(sorted(moved)), tuple(sorted(failed)))

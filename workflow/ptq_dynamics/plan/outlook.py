@@ -1,0 +1,63 @@
+"""What a build takes, before it is begun: jobs by kind, downloads and text, with their sizes."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from ptq_dynamics.config import DatasetsCorpus
+from ptq_dynamics.jobs.specification import Job
+from ptq_dynamics.plan.resources import ON_DEVICE
+from ptq_dynamics.plan.site import Site
+from ptq_dynamics.trajectories.fetch_settings import FetchSettings
+
+# Bytes of a parameter, where the lock does not say how large a download is.
+BYTES = {"bfloat16": 2, "float32": 4}
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """`jobs` by kind, and how many of them compute on a GPU where there is one; `revisions` to
+    download, in bytes where the lock has them, and else, for the `unlocked` of them, as estimated
+    from the parameters; `tokens` of public text to read and tokenize."""
+
+    jobs: dict[str, int]
+    on_device: int
+    revisions: int
+    locked_bytes: int
+    unlocked: int
+    estimated_bytes: int
+    tokens: int
+
+
+def look_ahead(site: Site, targets: list[Job]) -> Outlook:
+    """What it takes to make some targets and all that they need, from nothing."""
+    jobs = list(site.needed(targets))
+    kinds = Counter(kind(site, job) for job in jobs)
+    revisions = locked = unlocked = estimated = 0
+    for job in jobs:
+        if isinstance(job.settings, FetchSettings):
+            public = site.config.runs.public[job.name.split()[0]]
+            for revision in job.settings.revisions:
+                revisions += 1
+                locked += sum(file.size for file in revision.files)
+                if revision.commit is None:
+                    unlocked += 1
+                    estimated += (job.settings.parameters or 0) * BYTES[public.dtype]
+    corpora = (site.config.scale.corpora[job.name] for job in jobs if kind(site, job) == "corpus")
+    texts = [corpus for corpus in corpora if isinstance(corpus, DatasetsCorpus)]
+    return Outlook(
+        dict(sorted(kinds.items())),
+        sum(count for name, count in kinds.items() if name in ON_DEVICE),
+        revisions,
+        locked,
+        unlocked,
+        estimated,
+        sum(each.train + each.validation + each.calibration + each.probe for each in texts),
+    )
+
+
+def kind(site: Site, job: Job) -> str:
+    """What a job makes: the first folder of its result below those of the scale."""
+    if job.folder in (site.pictures, site.results):
+        return "figure" if job.folder == site.pictures else "table"
+    below = job.folder.removeprefix(f"{site.results}/").split("/")[0]
+    return "environment" if below == "envs" else below

@@ -1,0 +1,127 @@
+"""Checkpoints in the format of OLMo's own code, as those of transformers' class OlmoForCausalLM.
+
+Queries, keys and values are one matrix there, and so are both inputs of the gated activation, the
+gate last (github.com/allenai/OLMo).
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from ptq_dynamics.problem import Problem
+
+OLMO = "olmo"  # the family's `format`
+
+_NAME = re.compile(r"(?:model\.)?transformer\.(?:blocks\.(\d+)\.)?(\w+)\.weight")
+_INSIDE = {
+    "att_proj": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    "attn_out": ("self_attn.o_proj",),
+    "ff_proj": ("mlp.up_proj", "mlp.gate_proj"),
+    "ff_out": ("mlp.down_proj",),
+}
+_OUTSIDE = {"wte": ("model.embed_tokens",), "ff_out": ("lm_head",)}
+# What transformers' class has. With None among the values, the key may be missing: the first models
+# were saved without it.
+_HAS: dict[str, tuple[Any, ...]] = {
+    "activation_type": ("swiglu",),
+    "alibi": (False,),
+    "attention_layer_norm": (False,),
+    "block_type": ("sequential",),
+    "include_bias": (False,),
+    "input_emb_norm": (False, None),
+    "layer_norm_type": ("default", "low_precision"),
+    "layer_norm_with_affine": (False,),
+    "norm_after": (False, None),
+    "rope": (True,),
+    "scale_logits": (False, None),
+}
+
+
+def read(content: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A model's own config.json, and transformers' of the same model; `Problem` where it is none of
+    that format, or transformers has no such model."""
+    try:
+        theirs: dict[str, Any] = json.loads(content)
+        ours = _config(theirs)
+        sizes = {key: theirs[key] for key in ("d_model", "n_heads", "n_layers")}
+        if not all(isinstance(size, int) and size > 0 for size in sizes.values()):
+            raise ValueError(f"sizes are {sizes}")
+    except (TypeError, ValueError, AttributeError) as error:
+        raise Problem(f"config.json is none of OLMo's own format ({error}); {_MEND}") from None
+    return theirs, ours
+
+
+def _config(theirs: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        for key, values in _HAS.items():
+            value = theirs.get(key) if None in values else theirs[key]
+            if value not in values:
+                raise Problem(
+                    f"config.json has {key} {value!r}, which transformers' OLMo has not; {_MEND}"
+                )
+        width, inner = theirs["d_model"], theirs.get("mlp_hidden_size")
+        return {
+            "architectures": ["OlmoForCausalLM"],
+            "model_type": "olmo",
+            "clip_qkv": theirs.get("clip_qkv"),
+            "hidden_size": width,
+            "intermediate_size": int(inner or width * theirs["mlp_ratio"]) // 2,
+            "max_position_embeddings": theirs["max_sequence_length"],
+            "num_attention_heads": theirs["n_heads"],
+            "num_hidden_layers": theirs["n_layers"],
+            "num_key_value_heads": _key_value_heads(theirs),
+            "rope_theta": theirs.get("rope_theta", 10000.0),
+            "tie_word_embeddings": theirs["weight_tying"],
+            "vocab_size": theirs.get("embedding_size") or theirs["vocab_size"],
+        }
+    except KeyError as missing:
+        raise Problem(
+            f"config.json has no {missing}, so it is none of OLMo's own format; {_MEND}"
+        ) from None
+
+
+def tokenizer(content: str) -> dict[str, Any]:
+    """tokenizer_config.json without the code that it names; all is in tokenizer.json."""
+    try:
+        theirs: dict[str, Any] = json.loads(content)
+        left = {key: value for key, value in theirs.items() if key != "auto_map"}
+    except (ValueError, AttributeError) as error:
+        raise Problem(f"tokenizer_config.json is none ({error}); {_MEND}") from None
+    return left | {"tokenizer_class": "PreTrainedTokenizerFast"}
+
+
+def names(name: str) -> tuple[str, ...]:
+    """What transformers calls the parts of a tensor; `Problem` where it has none."""
+    found = _NAME.fullmatch(name)
+    block, kind = (found[1], found[2]) if found else (None, "")
+    parts = (_OUTSIDE if block is None else _INSIDE).get(kind)
+    if parts is None:
+        raise Problem(f"{name} is no weight of transformers' OLMo; {_MEND}")
+    before = "" if block is None else f"model.layers.{block}."
+    return tuple(f"{before}{part}.weight" for part in parts)
+
+
+def tensors(name: str, value: Tensor, theirs: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The parts of a tensor of a model with that config.json, by their names; `Problem` where it
+    has other sizes."""
+    parts = names(name)
+    sizes = [len(value) // len(parts)] * len(parts)
+    if len(parts) == len(_INSIDE["att_proj"]):
+        width = theirs["d_model"]
+        sizes[1:] = [width // theirs["n_heads"] * _key_value_heads(theirs)] * 2
+        sizes[0] = width
+    if sum(sizes) != len(value):
+        raise Problem(f"{name} has {len(value)} rows, and config.json says {sum(sizes)}; {_MEND}")
+    return dict(zip(parts, value.split(sizes), strict=True))
+
+
+def _key_value_heads(theirs: Mapping[str, Any]) -> int:
+    default = 1 if theirs.get("multi_query_attention") else theirs["n_heads"]
+    found: int = theirs.get("n_kv_heads") or default
+    return found
+
+
+_MEND = "leave the family out, or its `format`"
