@@ -23,7 +23,9 @@ class Progress:
         """Print one line now."""
         self._last = time.monotonic()
         for stream in filter(None, (sys.stderr, self.log)):
-            print(f"{self.name}: {text}", file=stream, flush=True)
+            # In one piece: jobs that run side by side share the stream.
+            stream.write(f"{self.name}: {text}\n")
+            stream.flush()
 
     def maybe(self, text: str) -> None:
         """Print one line unless another was printed a moment ago."""

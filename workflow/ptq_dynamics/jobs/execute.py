@@ -101,7 +101,8 @@ def _complain(message: str, log: TextIO | None = None) -> None:
     line = "error: " + " ".join(message.split())
     for stream in filter(None, (sys.stderr, log)):
         with contextlib.suppress(OSError):
-            print(line, file=stream, flush=True)
+            stream.write(f"{line}\n")
+            stream.flush()
 
 
 def _build(

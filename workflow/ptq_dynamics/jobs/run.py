@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         job, again = _specification(file)
     except (OSError, ValueError, KeyError, AttributeError) as error:
-        print(f"error: {file} is no job: {_explain(error)}", file=sys.stderr)
+        sys.stderr.write(f"error: {file} is no job: {_explain(error)}\n")
         return 1
     os.environ.update(QUIET)
     label = f"{job['stage']} {job['name']}"

@@ -43,7 +43,7 @@ def delegate(
             signals.complain(name)
             return 1
     if not answer:
-        print(f"error: {name}: its process was killed (out of memory?); run again", file=sys.stderr)
+        sys.stderr.write(f"error: {name}: its process was killed (out of memory?); run again\n")
         return 1
     return int(answer)
 
