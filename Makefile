@@ -6,6 +6,7 @@ SEEDS ?=
 PYTHON ?= python3
 WORKERS ?= 2
 KILLS ?= 30
+SWEEP ?= regime
 VENV := .venv
 SNAKEMAKE := $(VENV)/bin/snakemake
 # The code of this checkout, also where several share an environment.
@@ -67,8 +68,8 @@ backends: $(INSTALLED)  ## install GPTQModel and AutoGPTQ, and compare them with
 bench: $(INSTALLED)  ## measure training, quantization, evaluation, planning and overhead
 	@$(VENV)/bin/python -m ptq_dynamics.bench --scale $(SCALE)
 
-sweep: $(INSTALLED)  ## train candidates for the regime of a scale, as config/sweep.yaml has them
-	@$(VENV)/bin/python -m ptq_dynamics.sweep
+sweep: $(INSTALLED)  ## train candidates for settings of a scale (SWEEP=regime|miniatures)
+	@$(VENV)/bin/python -m ptq_dynamics.sweep $(SWEEP)
 
 chaos: $(INSTALLED)  ## 30 random kills of builds, each followed by the same command (KILLS=30)
 	@CHAOS_KILLS=$(KILLS) $(VENV)/bin/pytest tests/workflow/test_chaos.py -s

@@ -14,6 +14,7 @@ from ptq_dynamics.sweep import check, prepare
 from ptq_dynamics.trajectories import architectures
 from support import ROOT, edit_yaml, plan, python
 
+SWEEPS = sorted((ROOT / "config/sweeps").glob("*.yaml"))
 TABLE = "measurements.csv"
 FAR = ["decay-lambda-0.1", "decay-lambda-0.05"]
 
@@ -144,12 +145,13 @@ def test_the_trajectory_of_the_backends_cannot_be_left_out(changed):
         changed(factors(1, 1, ["constant-3e-3"]))
 
 
-def test_every_candidate_of_the_sweep_can_be_planned(tmp_path):
-    sweep = load_sweep(ROOT / "config/sweep.yaml")
+@pytest.mark.parametrize("file", SWEEPS, ids=lambda file: file.stem)
+def test_every_candidate_of_a_sweep_can_be_planned(tmp_path, file):
+    sweep = load_sweep(file)
     with chdir(ROOT):
         for name, changes in sweep.candidates.items():
             prepare(tmp_path / name, sweep, changes)
-            check(tmp_path / name, sweep)
+            check(tmp_path / name, sweep, file)
 
 
 def test_a_run_that_is_left_out_must_be_there(changed):
@@ -239,13 +241,14 @@ def test_what_is_not_alike_is_named():
     ("changes", "words"),
     [
         ({"trunk": "lawa-20"}, "names no known run: 'lawa-20'"),
-        ({"rates": ("wsd-3e-3", "wsd-9")}, "names no known run: 'wsd-9'"),
+        ({"runs": ("wsd-3e-3", "wsd-9")}, "names no known run: 'wsd-9'"),
     ],
 )
 def test_a_sweep_of_what_is_no_run_is_a_problem(tmp_path, changes, words):
-    sweep = load_sweep(ROOT / "config/sweep.yaml").model_copy(update=changes)
+    file = ROOT / "config/sweeps/regime.yaml"
+    sweep = load_sweep(file).model_copy(update=changes)
     with chdir(ROOT):
         prepare(tmp_path, sweep, {})
     with pytest.raises(Problem, match=words) as caught:
-        check(tmp_path, sweep)
-    assert "config/sweep.yaml: rates and trunk" in str(caught.value)
+        check(tmp_path, sweep, file)
+    assert "config/sweeps/regime.yaml: runs and trunk" in str(caught.value)

@@ -1,7 +1,7 @@
-"""`make sweep`: train candidates for the regime of a scale, and tabulate their losses.
+"""`make sweep`: train candidates for the settings of a scale, and tabulate their losses.
 
 Every candidate is a workflow of its own that imports this one, with the scale's file changed, and
-draws one figure of losses in full precision: a choice between them sees no quantization error.
+draws losses in full precision alone: a choice between them sees no quantization error.
 """
 
 import argparse
@@ -29,8 +29,8 @@ from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.regime import regimes
 from ptq_dynamics.problem import Problem
 
+SWEEPS = Path("config/sweeps")
 FOLDER = Path("results/sweep")
-FIGURE = "sweep"
 # An importing workflow does not take it by itself.
 PROFILE = ROOT / "profiles/default"
 SNAKEFILE = """# Made by make sweep.
@@ -45,26 +45,30 @@ use rule * from dynamics
 def main() -> int:
     """Train every candidate that is not there yet; write and print the table of all."""
     parser = argparse.ArgumentParser(prog="python -m ptq_dynamics.sweep", description=__doc__)
-    parser.add_argument("--table", type=Path, default=FOLDER / "sweep.csv", help="where it goes")
+    parser.add_argument("name", help="of a file in config/sweeps")
+    parser.add_argument("--table", type=Path, help="where it goes; results/sweep/NAME.csv")
     arguments = parser.parse_args()
+    folder = FOLDER / arguments.name
+    table = arguments.table or folder.with_suffix(".csv")
     try:
         checkout.check(Path())
-        sweep = config.load_sweep(Path("config/sweep.yaml"))
+        file = SWEEPS / f"{arguments.name}.yaml"
+        sweep = config.load_sweep(file)
         for name, changes in sweep.candidates.items():
-            prepare(FOLDER / name, sweep, changes)
-            check(FOLDER / name, sweep)
+            prepare(folder / name, sweep, changes)
+            check(folder / name, sweep, file)
         rows = list[dict[str, Any]]()
         for name in sweep.candidates:
-            take_corpora(FOLDER / name)
-            status = build(FOLDER / name)
+            take_corpora(folder / name)
+            status = build(folder / name)
             if status:
                 return status
-            rows.append({"candidate": name, **summary(FOLDER / name, sweep)})
-            write(arguments.table, rows)
+            rows.append({"candidate": name, **summary(folder / name, sweep)})
+            write(table, rows)
     except Problem as problem:
         Console(stderr=True, soft_wrap=True).print(f"error: {problem}", markup=False)
         return 1
-    print(arguments.table.read_text(encoding="utf-8"))
+    print(table.read_text(encoding="utf-8"))
     return 0
 
 
@@ -79,13 +83,13 @@ def build(folder: Path) -> int:
         return process.wait()
 
 
-def check(folder: Path, sweep: config.Sweep) -> None:
-    """Raise `Problem` where a candidate cannot be planned or lacks a run of the sweep."""
+def check(folder: Path, sweep: config.Sweep, file: Path) -> None:
+    """Raise `Problem` where a candidate cannot be planned or lacks a run of the sweep in `file`."""
     found = loaded(folder, sweep)
     left_out = found.scale.regime.left_out
     runs = [name for name in found.runs.runs if name not in left_out]
-    place = f"config/sweep.yaml: rates and trunk, for candidate {folder.name},"
-    config.require(place, "run", (*sweep.rates, sweep.trunk), runs)
+    place = f"{file}: runs and trunk, for candidate {folder.name},"
+    config.require(place, "run", compared(sweep), runs)
     Plan(found)
 
 
@@ -101,14 +105,18 @@ def prepare(folder: Path, sweep: config.Sweep, changes: Mapping[str, Any]) -> No
     shutil.copytree("config", written, dirs_exist_ok=True)
     scale = Path(f"scales/{sweep.scale}.yaml")
     _dump(written / scale, merged(config.read_yaml("config" / scale), changes))
-    figure = {
-        "title": "Loss of candidates",
-        "caption": "In full precision.",
-        "layout": "dynamics",
-        "curves": {name: [name] for name in (*sweep.rates, sweep.trunk)},
-        "metrics": ["loss"],
+    # A figure each, since in one they might be too many to be told apart.
+    figures = {
+        name: {
+            "title": "Loss of a candidate",
+            "caption": "In full precision.",
+            "layout": "dynamics",
+            "curves": {name: [name]},
+            "metrics": ["loss"],
+        }
+        for name in compared(sweep)
     }
-    _dump(written / "figures.yaml", {FIGURE: figure})
+    _dump(written / "figures.yaml", figures)
     choice = {"scale": sweep.scale, "seed": sweep.seed, "figures": "all"}
     root = os.path.relpath(ROOT, folder)
     (folder / "Snakefile").write_text(SNAKEFILE.format(root=root, choice=choice), encoding="utf-8")
@@ -116,7 +124,7 @@ def prepare(folder: Path, sweep: config.Sweep, changes: Mapping[str, Any]) -> No
 
 def take_corpora(folder: Path) -> None:
     """Copy the corpora of another candidate; records say whether they are this one's too."""
-    for corpora in sorted(FOLDER.glob("*/results/*/corpus")):
+    for corpora in sorted(FOLDER.glob("*/*/results/*/corpus")):
         target = folder / corpora.relative_to(corpora.parents[2])
         if not target.exists() and all((each / MANIFEST).exists() for each in corpora.iterdir()):
             shutil.copytree(corpora, target)
@@ -129,18 +137,36 @@ def merged(content: Any, changes: Any) -> Any:
     return content | {key: merged(content.get(key), value) for key, value in changes.items()}
 
 
+def compared(sweep: config.Sweep) -> list[str]:
+    """The runs whose losses are tabulated, each once."""
+    return list(dict.fromkeys((*sweep.runs, *filter(None, [sweep.trunk]))))
+
+
 def summary(folder: Path, sweep: config.Sweep) -> dict[str, Any]:
     """What a candidate is, and its losses."""
     plan = Plan(loaded(folder, sweep))
-    scale, main = plan.site.config.scale, plan.site.config.scale.models["main"]
-    vocabulary = scale.whole(main.corpus).vocabulary
-    found = dict(regimes(plan.site, plan.trajectories))[sweep.trunk]
     table = measurements.read(folder / plan.site.results / MEASUREMENTS)
     losses = measurements.full_precision_losses(table[table.seed == sweep.seed])
-    stable = losses[sweep.trunk]
-    end = max(stable)
-    third = [loss for step, loss in stable.items() if end / 2 <= step < end * 3 / 4]
-    last = [loss for step, loss in stable.items() if end * 3 / 4 <= step]
+    last = {name: losses[name][max(losses[name])] for name in sweep.runs}
+    return {
+        **(miniatures(plan) if sweep.trunk is None else regime(plan, sweep.trunk)),
+        **{f"loss_{name}": f"{loss:.4f}" for name, loss in last.items()},
+        **(halves(losses[sweep.trunk]) if sweep.trunk else {"mean": f"{mean(last.values()):.4f}"}),
+    }
+
+
+def miniatures(plan: Plan) -> dict[str, Any]:
+    """By what a candidate has its public models in small."""
+    small = plan.site.config.scale.miniatures
+    assert small is not None
+    return {"rate_exponent": f"{small.rate_exponent:g}", "e_folds": f"{small.e_folds:g}"}
+
+
+def regime(plan: Plan, trunk: str) -> dict[str, Any]:
+    """Size of the main model of a candidate, and the regime of this run of it."""
+    scale, main = plan.site.config.scale, plan.site.config.scale.models["main"]
+    vocabulary = scale.whole(main.corpus).vocabulary
+    found = dict(regimes(plan.site, plan.trajectories))[trunk]
     return {
         "width": main.width,
         "steps": scale.budget,
@@ -151,7 +177,15 @@ def summary(folder: Path, sweep: config.Sweep) -> dict[str, Any]:
         "e_folds": f"{found.e_folds:.3g}",
         "tokens_per_parameter": f"{found.tokens_per_parameter:.3g}",
         "epochs": f"{found.epochs:.3g}",
-        **{f"loss_{name}": f"{losses[name][max(losses[name])]:.4f}" for name in sweep.rates},
+    }
+
+
+def halves(stable: Mapping[int, float]) -> dict[str, Any]:
+    """Mean losses of a run in the third and the last quarter of its steps."""
+    end = max(stable)
+    third = [loss for step, loss in stable.items() if end / 2 <= step < end * 3 / 4]
+    last = [loss for step, loss in stable.items() if end * 3 / 4 <= step]
+    return {
         "stable_third_quarter": f"{mean(third):.4f}",
         "stable_last_quarter": f"{mean(last):.4f}",
     }

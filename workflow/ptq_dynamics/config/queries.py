@@ -90,13 +90,13 @@ class Query(Strict):
 
 
 class Sweep(Strict):
-    """What `make sweep` trains: candidates for the regime of a scale, each with what it changes of
-    the scale's file. `rates` differ in the peak rate alone, and `trunk` is that of the first."""
+    """What `make sweep` trains: candidates for settings of a scale, each with what it changes in
+    the scale's file, compared by the last losses of `runs`, and by whether `trunk` still learns."""
 
     scale: ScaleName
     seed: Seed
-    rates: Annotated[tuple[str, ...], Field(min_length=2), Once]
-    trunk: str
+    runs: Annotated[tuple[str, ...], Field(min_length=2), Once]
+    trunk: str | None = None
     candidates: Annotated[Named[dict[str, Any]], Field(min_length=1)]
 
 
