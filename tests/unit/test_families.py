@@ -227,6 +227,21 @@ def test_every_phase_has_points_on_its_way_down(scale):
             lambda f: f["families"]["amber"].update(warmup=10**9),
             ["families.amber.warmup takes", "a budget of 3040"],
         ),
+        *(
+            (
+                lambda f, name=name: f["families"]["amber"].update(repository=name),
+                [f"families.amber.repository is {name!r}: must be OWNER/NAME"],
+            )
+            for name in (
+                "",
+                "LLM360/Amber/main",
+                "https://a/b",
+                "LLM360/../x",
+                "a/b c",
+                "a/-b",
+                "/a",
+            )
+        ),
         (
             lambda f: f["runs"].update({"constant-3e-3": f["runs"]["amber"]}),
             ["'constant-3e-3' is a name in config/runs.yaml"],
@@ -348,6 +363,15 @@ def test_revisions_out_of_order_are_one_line(changed):
         families["runs"]["amber"]["revisions"].reverse()
 
     with pytest.raises(Problem, match=r"runs\.amber\.revisions has 'ckpt_350' after .*; sort them"):
+        changed(change, scale="paper")
+
+
+def test_a_phase_has_no_revision_of_its_trunks_steps(changed):
+    def change(families):
+        families["runs"]["smollm3-decay"]["revisions"].insert(0, "stage2-step-4080000")
+
+    words = r"decay\.revisions has .*, step 4,080,000, before the end of its trunk at 4,198,0"
+    with pytest.raises(Problem, match=words):
         changed(change, scale="paper")
 
 

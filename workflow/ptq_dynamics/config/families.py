@@ -42,6 +42,16 @@ def _one_group(pattern: str) -> str:
     return pattern
 
 
+# The hub's own rule, https://huggingface.co/docs/huggingface_hub: of an owner and a name.
+REPOSITORY = re.compile(r"(?!.*(--|\.\.|\.git$))(\w([\w.-]*\w)?/)?\w([\w.-]{0,94}\w)?", re.ASCII)
+
+
+def _is_repository(name: str) -> str:
+    if not REPOSITORY.fullmatch(name):
+        raise ValueError("must be OWNER/NAME as https://huggingface.co/OWNER/NAME has them")
+    return name
+
+
 Floor = Annotated[float, Field(ge=0, le=1)]
 Tokens = Annotated[float, Field(ge=1, le=1e18)]
 
@@ -62,7 +72,7 @@ class Family(Strict):
     them. Those that are `unreadable`, and why, are not fetched."""
 
     label: Annotated[str, Field(min_length=1)]
-    repository: Annotated[str, Field(min_length=1)] | None = None
+    repository: Annotated[str, AfterValidator(_is_repository)] | None = None
     unreadable: str | None = None
     step_in: Annotated[str, AfterValidator(_one_group)] = r"(\d+)"
     steps_each: Count = 1

@@ -107,6 +107,11 @@ def _public(
         step = int(found[1]) * family.steps_each
         if isinstance(run, Phase):
             step += before if run.restarts else 0
+            if step < before:
+                raise Problem(
+                    f"{place}.revisions has {name!r}, step {step:,}, before the end of its trunk "
+                    f"at {before:,}; move it there, or say restarts"
+                )
             tokens = trunk.tokens + (step - before) * family.tokens_per_step * run.batch
         else:
             tokens = step * family.tokens_per_step
