@@ -100,15 +100,18 @@ def test_rates_of_miniatures_follow_the_ratio_of_the_widths():
     assert run.peak(made.site.timeline) == pytest.approx(2e-4 * 64**small.rate_exponent)
 
 
-@pytest.mark.parametrize("scale", ["smoke", "laptop", "gpu"])
+@pytest.mark.parametrize("scale", SMALL)
 def test_the_power_of_the_ratio_is_the_one_of_the_least_loss(scale):
     with (ROOT / "results/reference/sweeps/miniatures.csv").open() as file:
-        rows = [
-            {key: float(row[key]) for key in ("rate_exponent", "mean")} for row in DictReader(file)
-        ]
-    assert len(rows) >= 4
-    best = min(rows, key=lambda row: row["mean"])
-    assert plan(scale).site.config.scale.miniatures.rate_exponent == best["rate_exponent"], rows
+        rows = [*DictReader(file)]
+    best = {
+        key: float(min(rows, key=lambda row: float(row[key]))["rate_exponent"])
+        for key in ("mean", "loss_opensci-1.3b")
+    }
+    small = plan(scale).site.config.scale.miniatures
+    assert small.rate_exponent == best["mean"], rows
+    own = dict.fromkeys(("opensci-1.3b", "opensci-1.7b"), best["loss_opensci-1.3b"])
+    assert small.exponents == own, rows
 
 
 def test_a_batch_doubles_and_the_data_go_on():
@@ -255,6 +258,15 @@ def test_a_family_that_does_not_fit_is_one_line(changed, change, words):
     assert "\n" not in message and "families.yaml" in message
     for word in words:
         assert word in message, message
+
+
+def test_a_power_for_no_family_is_one_line(tmp_path):
+    shutil.copytree(ROOT / "config", tmp_path / "config")
+    file = tmp_path / "config/scales/laptop.yaml"
+    edit_yaml(file, lambda scale: scale["miniatures"].update(exponents={"opensci": 0.5}))
+    words = r"miniatures\.exponents of laptop scale names no known family: 'opensci' "
+    with pytest.raises(Problem, match=words):
+        plan("laptop", tmp_path / "config")
 
 
 # Checkpoints on the hub

@@ -101,7 +101,12 @@ def settle(families: Families, scale: Scale) -> tuple[Scale, dict[str, Run]]:
 
     Raises `Problem` when the families do not fit together or to the scale.
     """
-    assert scale.miniatures is not None
+    require(
+        f"miniatures.exponents of {scale.description}",
+        "family",
+        _small(scale).exponents,
+        families.families,
+    )
     models = {_named(name): _small_model(families, name, scale) for name in families.families}
     found = dict[str, Run]()
     for name, run in families.runs.items():
@@ -152,7 +157,8 @@ def _run(
     steps = way.steps(run.tokens, 1)
     mine = models[_named(run.family)]
     theirs = real_model(families, run.family, context=mine.context)
-    ratio = (theirs.width / mine.width) ** small.rate_exponent
+    power = small.exponents.get(run.family, small.rate_exponent)
+    ratio = (theirs.width / mine.width) ** power
     peak = run.peak_lr or family.peak_lr
     shortened = run.tokens / family.tokens_per_step / steps
     optimizer = family.miniature_optimizer or family.optimizer or families.defaults.optimizer

@@ -151,13 +151,15 @@ class Grid(Amount):
 class Miniatures(Strict):
     """Miniatures of public families: the share `length` of the budget, in the scale's batch, for a
     family's longest way; a peak rate that is the family's times the ratio of the widths to the
-    power `rate_exponent`; the share `e_folds` of the family's sum of rate times weight decay; a
+    power `rate_exponent`, or to the one of the family in `exponents`; the share `e_folds` of the
+    family's sum of rate times weight decay; a
     warmup of at least the share `warmup`; cooldowns of at least `least_cooldown` steps; so many
     checkpoints `measured` of a run, and `measured_cooldown` of a cooldown; widths times `widen` and
     layers times `deepen`."""
 
     length: Share
     rate_exponent: Rate
+    exponents: Named[Rate] = Field(default_factory=dict)
     e_folds: Rate = 1.0
     warmup: Share
     measured: Count
