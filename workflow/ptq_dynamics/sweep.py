@@ -49,7 +49,7 @@ def main() -> int:
     parser.add_argument("--table", type=Path, help="where it goes; results/sweep/NAME.csv")
     arguments = parser.parse_args()
     folder = FOLDER / arguments.name
-    table = arguments.table or folder.with_suffix(".csv")
+    table = arguments.table or FOLDER / f"{arguments.name}.csv"
     try:
         checkout.check(Path())
         file = SWEEPS / f"{arguments.name}.yaml"
