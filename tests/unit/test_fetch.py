@@ -29,13 +29,17 @@ from ptq_dynamics.jobs.settings import decode, encode
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.measure.loss import block_losses
 from ptq_dynamics.measure.settings import LAYERS, LOSSES, LossSettings
+from ptq_dynamics.problem import Problem
+from ptq_dynamics.quantize.gptq import Gptq
+from ptq_dynamics.quantize.int8 import Int8
 from ptq_dynamics.quantize.rtn import Rtn
 from ptq_dynamics.quantize.settings import QuantizeSettings
 from ptq_dynamics.trajectories import fetch
-from ptq_dynamics.trajectories.fetch_settings import FetchSettings, Revision
+from ptq_dynamics.trajectories.average_settings import LastSettings
+from ptq_dynamics.trajectories.fetch_settings import Code, FetchSettings, Revision
 from ptq_dynamics.trajectories.trajectory import Trajectory
 from safetensors.torch import load_file, save_file
-from support import artifacts, differing, job_file, wait_until
+from support import artifacts, differing, job_file, python, wait_until
 from tracer import trace
 from transformers import AutoTokenizer
 
@@ -83,7 +87,7 @@ def hub(saved, tmp_path, monkeypatch):
 
 def revision(**changes):
     """The revision as the hub has it now."""
-    entry = lock.resolve(NAME, BRANCH, Progress("test"))
+    entry = lock.resolve(lock.Wanted(NAME, BRANCH), Progress("test"))
     found = Revision("step-100", BRANCH, entry.commit, entry.files, 100, 6400, None, "stable")
     return replace(found, **changes)
 
@@ -618,6 +622,112 @@ def test_what_transformers_olmo_has_not_is_one_line(changes, name, words, olmo, 
     save_file(weights, olmo / "model.safetensors")
     line = refused(tmp_path, job(revision(), format="olmo"), capsys)
     assert words in line and "leave" in line
+
+
+# Code of its own
+
+
+# A model that transformers has no class of: Llama under another name.
+CONFIGURATION = """from transformers import LlamaConfig
+
+
+class OwnConfig(LlamaConfig):
+    model_type = "own-of-tests"
+"""
+MODELING = """from transformers import LlamaForCausalLM
+
+from .configuration_own import OwnConfig
+
+
+class OwnForCausalLM(LlamaForCausalLM):
+    config_class = OwnConfig
+"""
+
+
+@pytest.fixture
+def with_code(hub):
+    """The family's code as its entry pins it; the checkpoint is of a class of that code."""
+    folder = hub.root / NAME
+    about = json.loads((folder / "config.json").read_text())
+    own = {"AutoConfig": "configuration_own.OwnConfig"}
+    own["AutoModelForCausalLM"] = "modeling_own.OwnForCausalLM"
+    about |= {"model_type": "own-of-tests", "architectures": ["OwnForCausalLM"], "auto_map": own}
+    (folder / "config.json").write_text(json.dumps(about))
+    (folder / "configuration_own.py").write_text(CONFIGURATION)
+    (folder / "modeling_own.py").write_text(MODELING)
+    (folder / "modeling_family.py").unlink()
+    entry = lock.resolve(lock.Wanted(NAME, COMMIT, code=True), Progress("test"))
+    return Code(entry.commit, entry.files)
+
+
+def test_without_trust_no_code_is_asked_for_and_the_model_is_none(
+    with_code, hub, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("builtins.input", lambda _: "y")
+    hub.asked.clear()
+    folder = build(tmp_path, job(revision())).subfolder("step-100")
+    assert not any(name.endswith(".py") for name in hub.asked)
+    with pytest.raises(Problem, match="holds no readable checkpoint"):
+        models.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda code: replace(code, files=None), "has no code of 0123456789ab in the lock; run"),
+        (
+            lambda code: replace(
+                code, files=tuple(replace(f, digest=f"git-sha1:{'0' * 40}") for f in code.files)
+            ),
+            "came 2 times with bytes that are not those of its digest",
+        ),
+    ],
+)
+def test_code_that_is_not_as_locked_is_refused(with_code, hub, tmp_path, capsys, change, words):
+    assert words in refused(tmp_path, job(revision(), code=change(with_code)), capsys)
+
+
+def test_code_that_is_no_model_is_one_line(with_code, hub, tmp_path):
+    (hub.root / NAME / "modeling_own.py").write_text("OwnForCausalLM = missing\n")
+    entry = lock.resolve(lock.Wanted(NAME, COMMIT, code=True), Progress("test"))
+    found = build(tmp_path, job(revision(), code=Code(entry.commit, entry.files)))
+    with pytest.raises(Problem, match=r"code that cannot be used \(NameError.*see code of its fam"):
+        models.load(found.subfolder("step-100"))
+
+
+def test_trusted_code_computes_its_model(with_code, hub, corpus, model, tmp_path):
+    """In full precision, averaged and quantized, and in a process that has only that."""
+    fetched = job(revision(), code=with_code)
+    found = build(tmp_path, fetched)
+    assert found.facts["parameters"] == model.num_parameters()
+    names = {path.name for path in found.subfolder("step-100").iterdir()}
+    assert {"configuration_own.py", "modeling_own.py", "trusted_code.json"} <= names
+    shutil.copytree(corpus.folder, tmp_path / "build/results/corpus")
+    ids, text = ("step-100",), ["results/corpus/manifest.json"]
+    inputs = {"trajectory": [fetched.manifest]}
+    mean = Job("trajectories.average", "m", "results/m", inputs, LastSettings("last", (ids,)))
+    build(tmp_path, mean)
+    expected = block_losses(model, blocks(corpus, "validation", 16, 8), 4)
+    kinds = {"rtn": Rtn(4, 16), "gptq": Gptq(4, 16, True, "static", 0.01, 128), "int8": Int8(6.0)}
+    made = {"fetch": fetched, "average": mean}
+    for method, kind in kinds.items():
+        inputs = {"corpus": text, "trajectory": [mean.manifest]}
+        settings = QuantizeSettings(ids, 16, 8, False, 4, 1, kind)
+        made[method] = Job(f"quantize.{method}", method, f"results/{method}", inputs, settings)
+        build(tmp_path, made[method])
+    for name, source in made.items():
+        inputs = {"corpus": text, "checkpoints": [source.manifest]}
+        settings = LossSettings(ids, 16, 8, 4, source in (fetched, mean))
+        evaluated = Job("measure.loss", name, f"results/{name}-loss", inputs, settings)
+        losses = load_file(build(tmp_path, evaluated).file(LOSSES))["step-100"]
+        exact = name in ("fetch", "average")
+        assert (losses - expected).abs().max() < (1e-5 if exact else 0.3), name
+        assert exact or not torch.equal(losses, expected), name
+    code = "import sys; from pathlib import Path; from ptq_dynamics import models; "
+    code += "print(type(models.load(Path(sys.argv[1]))).__name__)"
+    alone = python(["-c", code, "build/results/gptq/step-100"], tmp_path)
+    assert alone.stdout.split() == ["OwnForCausalLM"], alone.stderr
+    assert not list((tmp_path / "build").rglob("__pycache__"))
 
 
 # What becomes of them

@@ -402,6 +402,16 @@ def test_no_class_registers_itself_where_names_do_not_lead(way):
     assert not found, f"{way} is called without being named, so it would be in no fingerprint"
 
 
+@pytest.mark.parametrize("way", ["from ptq_dynamics.helpers import inner", "from . import inner"])
+def test_a_package_that_imports_a_module_of_its_own_leads_to_it(way):
+    inner = f"{HELPERS}.inner"
+    files = edited(HELPERS, ("RATE =", f"{way}\n\nRATE ="), ("2 * x", "inner.twice(x)"))
+    files |= edited(STAGE, ("helpers.scaled(radius)", "helpers.inner.twice(radius)"), base=files)
+    files |= {inner: "def twice(x):\n    return 2 * x\n"}
+    assert of(files) != of(edited(inner, ("2 * x", "3 * x"), base=files))
+    assert of(files) == of({**files, inner: files[inner] + "\n\ndef other():\n    return 1\n"})
+
+
 # What is kept for later builds
 
 

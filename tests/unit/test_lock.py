@@ -44,7 +44,7 @@ def hub(tmp_path, monkeypatch):
 
 
 def test_sizes_and_digests_are_those_of_the_files(hub):
-    entry = lock.resolve(NAME, "stage1/step-2", Progress("test"))
+    entry = lock.resolve(lock.Wanted(NAME, "stage1/step-2"), Progress("test"))
     assert entry.commit == COMMIT
     assert [file.name for file in entry.files] == TAKEN
     for file in entry.files:
@@ -64,7 +64,7 @@ def test_sizes_and_digests_are_those_of_the_files(hub):
 
 
 def test_pickles_are_locked_where_there_is_nothing_else(hub):
-    files = lock.resolve(OTHER, "main", Progress("test")).files
+    files = lock.resolve(lock.Wanted(OTHER, "main"), Progress("test")).files
     assert [file.name for file in files] == ["config.json", "pytorch_model.bin", "tokenizer.json"]
 
 
@@ -77,7 +77,7 @@ def test_only_names_of_checkpoints_are_taken():
     assert [file.name for file in of_checkpoint(files)] == sorted(names[:3])
 
 
-WANTED = [(NAME, "main"), (NAME, "step-1"), (OTHER, "main")]
+WANTED = [lock.Wanted(NAME, "main"), lock.Wanted(NAME, "step-1"), lock.Wanted(OTHER, "main")]
 
 
 def test_what_is_locked_is_read_back_and_locking_again_changes_nothing(hub, tmp_path, capsys):
@@ -87,7 +87,7 @@ def test_what_is_locked_is_read_back_and_locking_again_changes_nothing(hub, tmp_
     first = path.read_bytes()
     found = lock.read(path)
     entry = found.entry(NAME, "step-1")
-    assert entry == lock.resolve(NAME, "step-1", Progress("test"))
+    assert entry == lock.resolve(lock.Wanted(NAME, "step-1"), Progress("test"))
     lock.write(path, found.entries)
     assert path.read_bytes() == first
     capsys.readouterr()
@@ -109,7 +109,9 @@ def test_what_moved_is_said_and_what_fails_stays_while_the_others_go_on(hub, tmp
     hub.branches.remove("step-1")
     hub.gated[OTHER] = "hf_other"
     capsys.readouterr()
-    outcome = lock.lock([*WANTED, ("people/nobody", "main"), (NAME, "stage1/step-2")], path)
+    outcome = lock.lock(
+        [*WANTED, lock.Wanted("people/nobody", "main"), lock.Wanted(NAME, "stage1/step-2")], path
+    )
     moved = f"{NAME}@main moved from {COMMIT[:12]} to {LATER[:12]}"
     assert outcome.moved == (moved,)
     assert outcome.resolved == 2
@@ -138,24 +140,44 @@ def test_what_is_not_wanted_stays(hub, tmp_path):
     lock.lock(WANTED, path)
     before = path.read_bytes()
     hub.commit = LATER
-    lock.lock([(OTHER, "main")], path)
+    lock.lock([lock.Wanted(OTHER, "main")], path)
     assert lock.read(path).entry(NAME, "main").commit == COMMIT
     assert path.read_bytes() != before
+
+
+def test_code_is_locked_beside_checkpoints_of_its_commit(hub, tmp_path):
+    (hub.root / NAME / "code.py").write_text("CODE = True\n")
+    for name in ("not code.py", "code.txt", "tests.pyc"):
+        (hub.root / NAME / name).write_text("other")
+    path, wanted = tmp_path / "lock.json", lock.Wanted(NAME, COMMIT, code=True)
+    outcome = lock.lock([wanted, lock.Wanted(NAME, COMMIT)], path)
+    assert (outcome.resolved, outcome.failed) == (2, ())
+    found = lock.read(path)
+    assert [file.name for file in found.entry(NAME, COMMIT).files] == TAKEN
+    (code,) = found.entry(NAME, wanted.key).files
+    assert code.name == "code.py" and code.matches(hub.root / NAME / "code.py")
+
+
+def test_a_commit_without_code_is_one_line(hub, tmp_path):
+    (hub.root / OTHER / "code.py").unlink()
+    wanted = lock.Wanted(OTHER, COMMIT, code=True)
+    (line,) = lock.lock([wanted], tmp_path / "lock.json").failed
+    assert line == f"{OTHER}@{COMMIT} has no Python modules; correct code of its family"
 
 
 @pytest.mark.parametrize("gone", ["config.json", "pytorch_model.bin"])
 def test_a_revision_without_a_checkpoint_fails(hub, tmp_path, gone):
     (hub.root / OTHER / gone).unlink()
-    (line,) = lock.lock([(OTHER, "main")], tmp_path / "lock.json").failed
+    (line,) = lock.lock([lock.Wanted(OTHER, "main")], tmp_path / "lock.json").failed
     assert line == f"{OTHER}@main is no checkpoint: it lacks config.json or weights; leave it out"
 
 
 def test_a_busy_hub_is_asked_again(hub):
     hub.answers[f"api/models/{NAME}"] = [(503, {})]
-    assert lock.resolve(NAME, "main", Progress("test")).commit == COMMIT
+    assert lock.resolve(lock.Wanted(NAME, "main"), Progress("test")).commit == COMMIT
     hub.answers[f"api/models/{NAME}"] = [(503, {}), (429, {"Retry-After": "0"})]
     with pytest.raises(Problem, match="the list of files is out of reach after 2 tries"):
-        lock.resolve(NAME, "main", Progress("test"))
+        lock.resolve(lock.Wanted(NAME, "main"), Progress("test"))
 
 
 def test_without_a_network_every_revision_is_one_line(hub, tmp_path, monkeypatch):
@@ -169,15 +191,17 @@ def test_without_a_network_every_revision_is_one_line(hub, tmp_path, monkeypatch
 def test_a_hub_out_of_reach_is_not_asked_for_all(hub, tmp_path, monkeypatch):
     asked = []
 
-    def resolve(repository, revision, progress):
-        asked.append(revision)
+    def resolve(wanted, progress):
+        asked.append(wanted.revision)
         raise Problem("out of reach") from httpx.ConnectError("no route")
 
     monkeypatch.setattr(lock, "resolve", resolve)
     monkeypatch.setattr(lock, "TOGETHER", 1)
-    outcome = lock.lock([(NAME, f"step-{number}") for number in range(50)], tmp_path / "lock.json")
+    outcome = lock.lock(
+        [lock.Wanted(NAME, f"step-{number:02d}") for number in range(50)], tmp_path / "lock.json"
+    )
     assert outcome.resolved == 0
-    assert asked == ["step-0"]
+    assert asked == ["step-00"]
     assert outcome.failed == (
         "49 more were not asked for, since the hub is out of reach",
         "out of reach",
@@ -185,7 +209,7 @@ def test_a_hub_out_of_reach_is_not_asked_for_all(hub, tmp_path, monkeypatch):
 
 
 def test_a_name_that_no_repository_has_is_one_line(hub, tmp_path):
-    (line,) = lock.lock([("a/b/c", "main")], tmp_path / "lock.json").failed
+    (line,) = lock.lock([lock.Wanted("a/b/c", "main")], tmp_path / "lock.json").failed
     assert line.startswith("a/b/c@main: the hub cannot be asked") and "\n" not in line
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from ptq_dynamics import config
-from ptq_dynamics.hub.lock import LOCK, lock
+from ptq_dynamics.hub.lock import LOCK, Wanted, lock
 from ptq_dynamics.jobs import checkout, fingerprint
 from ptq_dynamics.jobs.current import Results
 from ptq_dynamics.jobs.verified import Verifier
@@ -163,7 +163,11 @@ def _bytes(count: int) -> str:
 def _lock() -> int:
     """Lock what a scale with the hub fetches; exit status 1 where some could not be resolved."""
     runs = _load({"scale": "paper"}).runs.public
-    found = lock((each.repository, name) for each in runs.values() for name in each.revisions)
+    wanted = {Wanted(each.repository, name) for each in runs.values() for name in each.revisions}
+    wanted |= {
+        Wanted(each.repository, each.code.commit, code=True) for each in runs.values() if each.code
+    }
+    found = lock(wanted)
     print(f"{found.resolved} revisions are locked in {LOCK}")
     for line in (*found.moved, *(f"error: {failed}" for failed in found.failed)):
         print(line)

@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from ptq_dynamics.config.averages import Average
+from ptq_dynamics.config.corpora import COMMIT
 from ptq_dynamics.config.errors import problem
 from ptq_dynamics.config.fields import Count, Once, Rate, Strict
 from ptq_dynamics.config.kinds import Optimizer
@@ -52,6 +53,12 @@ def _is_repository(name: str) -> str:
     return name
 
 
+def _is_commit(name: str) -> str:
+    if not COMMIT.fullmatch(name):
+        raise ValueError("must be a full commit id, 40 hexadecimal digits")
+    return name
+
+
 Floor = Annotated[float, Field(ge=0, le=1)]
 Tokens = Annotated[float, Field(ge=1, le=1e18)]
 
@@ -69,11 +76,13 @@ class Family(Strict):
     family's makes no sense for so few steps. Its checkpoints are revisions of a `repository`, in
     whose names `step_in` finds the step, in `steps_each`; `convert` where weights are pickles;
     weights have the type `dtype`, and a `format` of their own where transformers does not read
-    them. Those that are `unreadable`, and why, are not fetched."""
+    them; transformers has no class for those that come with `code`, which runs as it is at that
+    commit of the repository. Those that are `unreadable`, and why, are not fetched."""
 
     label: Annotated[str, Field(min_length=1)]
     repository: Annotated[str, AfterValidator(_is_repository)] | None = None
     unreadable: str | None = None
+    code: Annotated[str, AfterValidator(_is_commit)] | None = None
     step_in: Annotated[str, AfterValidator(_one_group)] = r"(\d+)"
     steps_each: Count = 1
     convert: bool = False
@@ -88,6 +97,14 @@ class Family(Strict):
     miniature: dict[str, Any]
     miniature_optimizer: Optimizer | None = None
     uncertain: str | None = None
+
+    @model_validator(mode="after")
+    def _has_code_for_a_reason(self) -> Self:
+        if self.code is not None and self.repository is None:
+            raise ValueError("code goes with a repository")
+        if self.code is not None and self.unreadable is not None:
+            raise ValueError("what has code is not unreadable; leave one out")
+        return self
 
 
 class Pretraining(Strict):

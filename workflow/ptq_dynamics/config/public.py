@@ -7,6 +7,7 @@ from ptq_dynamics.config.kinds import Optimizer, Point, Timeline, Trajectory
 from ptq_dynamics.config.scale import TrainedShape
 from ptq_dynamics.hub.lock import Entry
 from ptq_dynamics.trajectories import schedules
+from ptq_dynamics.trajectories.fetch_settings import Code
 from ptq_dynamics.trajectories.schedules import Schedule
 
 Dtype = Literal["bfloat16", "float32"]
@@ -36,6 +37,7 @@ class Public(Trajectory):
     optimizer: Optimizer
     convert: bool
     format: str | None
+    code: Code | None
     dtype: Dtype
     unknown: str | None
 

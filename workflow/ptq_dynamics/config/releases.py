@@ -20,9 +20,10 @@ from ptq_dynamics.config.families import (
 from ptq_dynamics.config.models import ModelShape
 from ptq_dynamics.config.public import Public, Released
 from ptq_dynamics.config.scale import Scale
-from ptq_dynamics.hub.lock import Entry, Lock
+from ptq_dynamics.hub.lock import Entry, Lock, of_its_code
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories import schedules
+from ptq_dynamics.trajectories.fetch_settings import Code
 from ptq_dynamics.trajectories.schedules import Schedule
 
 UNKNOWN = f"{FILE} names no revisions of it"
@@ -135,9 +136,17 @@ def _public(
         optimizer=family.optimizer or families.defaults.optimizer,
         convert=family.convert,
         format=family.format,
+        code=_code(family, locked),
         dtype=family.dtype,
         unknown=family.uncertain,
     )
+
+
+def _code(family: Family, locked: Mapping[str, Entry]) -> Code | None:
+    if family.code is None:
+        return None
+    entry = locked.get(of_its_code(family.code))
+    return Code(family.code, entry.files if entry else None)
 
 
 def _schedule(family: Family, trunk: Pretraining, run: Pretraining | Phase) -> Schedule:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import torch
 from safetensors import safe_open
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.core_model_loading import revert_weight_conversion
 
 from ptq_dynamics import models
@@ -67,9 +66,8 @@ class Columns:
 
 def _parts(folder: Path) -> list[Part]:
     """The parameters of a saved model by name in memory, as `plane.flatten` sorts them."""
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder, **models.LOCAL))
-    parameters = dict(model.named_parameters())
+    model = models.without_weights(folder)
+    parameters: dict[str, Tensor] = dict(model.named_parameters())
     # Names in files are older than those in memory: GPT-NeoX's head is embed_out, once lm_head.
     stored = {
         id(value): name for name, value in revert_weight_conversion(model, parameters).items()

@@ -21,6 +21,7 @@ _SHARD = r"(-\d+-of-\d+)?"
 # The names that transformers gives weights; others beside them are adapters, or copies in the
 # formats of other tools.
 _SAFE = re.compile(rf"model{_SHARD}\.safetensors({re.escape(INDEX)})?")
+_CODE = re.compile(r"[A-Za-z_]\w*\.py")
 _PICKLED = re.compile(rf"pytorch_model{_SHARD}\.bin({re.escape(INDEX)})?")
 
 _SHA256, _GIT = "sha256", "git-sha1"
@@ -61,6 +62,15 @@ def of_checkpoint(files: Iterable[HubFile]) -> tuple[HubFile, ...]:
     safe, pickled = ({n for n in known if kind.fullmatch(n)} for kind in (_SAFE, _PICKLED))
     names = (_SMALL & known.keys()) | (safe or pickled)
     return tuple(known[name] for name in sorted(names))
+
+
+def of_code(files: Iterable[HubFile]) -> tuple[HubFile, ...]:
+    """Python modules, by name."""
+    return tuple(sorted((file for file in files if _CODE.fullmatch(file.name)), key=_by_name))
+
+
+def _by_name(file: HubFile) -> str:
+    return file.name
 
 
 def is_pickled(files: Iterable[HubFile]) -> bool:

@@ -21,6 +21,7 @@ from ptq_dynamics.hub.files import (
     has_weights,
     large,
     of_checkpoint,
+    of_code,
     small,
 )
 from ptq_dynamics.jobs.context import Progress
@@ -37,13 +38,14 @@ RELOCK = "run ptq-dynamics lock"
 
 @dataclass(frozen=True)
 class Entry:
-    """A revision as it was locked: the commit, and the files that make its checkpoint, by name."""
+    """A revision as it was locked: the commit, and the files that make its checkpoint, or those of
+    the repository's code, by name."""
 
     commit: str
     files: tuple[HubFile, ...]
 
 
-# By repository, then by revision.
+# By repository, then by revision, or by `of_its_code`.
 Entries = Mapping[str, Mapping[str, Entry]]
 
 
@@ -64,6 +66,25 @@ class Lock:
             return self.entries[repository][revision]
         except KeyError:
             raise Problem(f"{repository}@{revision} is not in {self.path}; {RELOCK}") from None
+
+
+@dataclass(frozen=True, order=True)
+class Wanted:
+    """A revision of a repository to lock; where `code` is asked for, the commit that has it."""
+
+    repository: str
+    revision: str
+    code: bool = False
+
+    @property
+    def key(self) -> str:
+        """Its name in the lock."""
+        return of_its_code(self.revision) if self.code else self.revision
+
+
+def of_its_code(commit: str) -> str:
+    """Name in the lock of a repository's code at a commit, which can be that of a checkpoint."""
+    return f"code at {commit}"
 
 
 @dataclass(frozen=True)
@@ -106,14 +127,15 @@ def write(path: Path, entries: Entries) -> None:
     write_atomically(path, json.dumps(content, sort_keys=True, indent=1) + "\n")
 
 
-def resolve(repository: str, revision: str, progress: Progress) -> Entry:
+def resolve(wanted: Wanted, progress: Progress) -> Entry:
     """Ask the hub where a revision is now; `Problem` when it says nothing, or there is no
-    checkpoint."""
+    checkpoint, or no code."""
     # Planning reads the lock and asks nothing, and the library is slow to import.
     from huggingface_hub import HfApi
 
     from ptq_dynamics.hub.client import Source, patiently
 
+    repository, revision = wanted.repository, wanted.revision
     source = Source(repository, revision, revision)
     try:
         about = patiently(
@@ -130,6 +152,11 @@ def resolve(repository: str, revision: str, progress: Progress) -> Entry:
         raise Problem(f"{source}: the hub cannot be asked ({reason})") from error
     if about.sha is None:
         raise Problem(f"{source}: the hub does not say at which commit it is")
+    if wanted.code:
+        code = of_code(_file(each) for each in about.siblings or ())
+        if not code:
+            raise Problem(f"{source} has no Python modules; correct code of its family")
+        return Entry(about.sha, code)
     files = of_checkpoint(_file(each) for each in about.siblings or ())
     if not has_weights(files) or CONFIG not in {file.name for file in files}:
         raise Problem(f"{source} is no checkpoint: it lacks {CONFIG} or weights; leave it out")
@@ -144,8 +171,8 @@ def _file(about: "RepoSibling") -> HubFile:
     return small(about.rfilename, about.size, about.blob_id)
 
 
-def lock(wanted: Iterable[tuple[str, str]], path: Path = LOCK) -> Outcome:
-    """Bring the entries of `wanted`, repositories and revisions, up to date in the lock file.
+def lock(wanted: Iterable[Wanted], path: Path = LOCK) -> Outcome:
+    """Bring the entries of `wanted` up to date in the lock file.
 
     Each that moved and each that fails is said in one line, while the others go on, unless the hub
     is out of reach; what fails, and what is not wanted, stays as it was.
@@ -155,16 +182,16 @@ def lock(wanted: Iterable[tuple[str, str]], path: Path = LOCK) -> Outcome:
 
     progress = Progress("lock")
     entries = {name: dict(revisions) for name, revisions in read(path).entries.items()}
-    pairs = sorted(set(wanted))
+    every = sorted(set(wanted))
     moved, failed = list[str](), list[str]()
     resolved = left = 0
     out_of_reach = Event()
 
-    def ask(repository: str, revision: str) -> Entry | None:
+    def ask(one: Wanted) -> Entry | None:
         if out_of_reach.is_set():
             return None
         try:
-            return resolve(repository, revision, progress)
+            return resolve(one, progress)
         except Problem as problem:
             if isinstance(problem.__cause__, TransportError):
                 # Nor is it in reach for the others.
@@ -173,9 +200,9 @@ def lock(wanted: Iterable[tuple[str, str]], path: Path = LOCK) -> Outcome:
 
     pool = ThreadPoolExecutor(TOGETHER)
     try:
-        asked = {pool.submit(ask, *pair): pair for pair in pairs}
+        asked = {pool.submit(ask, one): one for one in every}
         for done, future in enumerate(as_completed(asked), start=1):
-            repository, revision = asked[future]
+            one = asked[future]
             try:
                 found = future.result()
             except Problem as problem:
@@ -185,15 +212,16 @@ def lock(wanted: Iterable[tuple[str, str]], path: Path = LOCK) -> Outcome:
             if found is None:
                 left += 1
                 continue
-            known = entries.setdefault(repository, {}).get(revision)
+            known = entries.setdefault(one.repository, {}).get(one.key)
             if known is not None and known.commit != found.commit:
                 moved.append(
-                    f"{repository}@{revision} moved from {known.commit[:12]} to {found.commit[:12]}"
+                    f"{one.repository}@{one.revision} moved from {known.commit[:12]} to "
+                    f"{found.commit[:12]}"
                 )
                 progress.say(moved[-1])
-            entries[repository][revision] = found
+            entries[one.repository][one.key] = found
             resolved += 1
-            progress.maybe(f"{done} of {len(pairs)} revisions")
+            progress.maybe(f"{done} of {len(every)} revisions")
     finally:
         # Interrupted, what is known by now is kept.
         pool.shutdown(wait=False, cancel_futures=True)

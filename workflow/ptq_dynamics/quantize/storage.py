@@ -20,7 +20,7 @@ from compressed_tensors.quantization import (
 )
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
 from ptq_dynamics import models
 from ptq_dynamics.packed import COMPRESSED, CONFIG, GPTQ, SCALING, Grid
@@ -71,8 +71,7 @@ class Own:
 
 def outside_blocks(folder: Path) -> list[str]:
     """Linear layers of a checkpoint's model that are in no transformer block, such as its head."""
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder, **models.LOCAL))
+    model = models.without_weights(folder)
     blocks = models.linear_layers(model)
     linear = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
     return [name for name in linear if name not in blocks]

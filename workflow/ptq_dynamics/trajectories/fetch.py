@@ -1,7 +1,7 @@
 """Fetch checkpoints of public families from the hub (section 3).
 
 Each becomes a folder as those of runs are: safetensors with their index, configuration and
-tokenizer; no other file of a repository is asked for, its code least of all.
+tokenizer; no other file of a repository is asked for, but code that its family trusts.
 
 Weights are downloaded into the job's own folder, not into the hub's cache: all figures take them
 from there, and where a scale keeps no weights, dropping them frees the disk. What the cache has
@@ -30,10 +30,11 @@ from ptq_dynamics.hub.files import (
     stem,
 )
 from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.models.own_code import TRUSTED
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories import olmo_format, trajectory
 from ptq_dynamics.trajectories.convert import safe_index, safe_name, save_safely
-from ptq_dynamics.trajectories.fetch_settings import FetchSettings, Revision
+from ptq_dynamics.trajectories.fetch_settings import Code, FetchSettings, Revision
 from ptq_dynamics.trajectories.trajectory import Checkpoint
 
 RESUMABLE = True
@@ -112,6 +113,21 @@ class _Checkpoint:
                 self._convert(self._known(name))
             else:
                 self._take(self._known(name))
+        if self._context.settings.code is not None:
+            self._take_code(self._context.settings.code)
+
+    def _take_code(self, code: Code) -> None:
+        """Have the trusted code beside the weights, and a note that it is trusted."""
+        source = Source(self._context.settings.repository, "its code", code.commit)
+        if code.files is None:
+            raise Problem(
+                f"{source.repository} has no code of {code.commit[:12]} in the lock; run "
+                "ptq-dynamics lock"
+            )
+        for file in code.files:
+            self._have(file, self._out / file.name, source)
+        digests = {file.name: file.digest for file in code.files}
+        self._write(TRUSTED, {"commit": code.commit, "files": digests})
 
     def _weights(self, whole: str) -> Iterable[str]:
         """The files that transformers would read: one, or those that the index names; a repository
@@ -155,11 +171,11 @@ class _Checkpoint:
     def _take(self, file: HubFile) -> None:
         self._have(file, self._out / file.name)
 
-    def _have(self, file: HubFile, target: Path) -> None:
+    def _have(self, file: HubFile, target: Path, source: Source | None = None) -> None:
         earlier = self._context.earlier
         near = [] if earlier is None else [earlier / self._id / file.name]
         partial = self._scratch / f"{file.name}.partial"
-        obtain(self._source, file, target, partial, near, self._context.progress)
+        obtain(source or self._source, file, target, partial, near, self._context.progress)
 
     def _known(self, name: str) -> HubFile:
         if name not in self._files:

@@ -245,7 +245,14 @@ class Program:
 
     def _member(self, module: str, name: str, attributes: tuple[str, ...]) -> Found:
         within = f"{module}.{name}"
-        if module in self._sources and name in self._module(module).names:
+        known = self._module(module).names.get(name) if module in self._sources else None
+        # A package that imports a module of its own has no other of this name.
+        own = (
+            isinstance(known, Import)
+            and known.name == name
+            and self._absolute(known.module, module) == module
+        )
+        if known is not None and not own:
             return self._named(name, attributes, module)
         if within in self._sources or within in self._packages:
             return self._imported(Import(within), attributes, module)

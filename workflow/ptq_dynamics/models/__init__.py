@@ -19,17 +19,20 @@ from transformers import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
     AutoConfig,
     AutoModelForCausalLM,
+    PreTrainedConfig,
     PreTrainedModel,
 )
 
 from ptq_dynamics import packed
+from ptq_dynamics.models import own_code
 from ptq_dynamics.problem import Problem
 
 # bitsandbytes logs a line per layer call: inputs are cast to float16 to be rounded.
 logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
 
 
-# Nothing is downloaded; no code that comes with a model runs, and nobody is asked whether it may.
+# Nothing is downloaded; of code that comes with a model, what `own_code` has taken runs, and nobody
+# is asked whether it may.
 LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 # What files that hold no model lead to.
 UNREADABLE = (OSError, ValueError, RuntimeError, KeyError, SafetensorError, StrictDataclassError)
@@ -121,17 +124,31 @@ def _fits(folder: Path, dtype: torch.dtype | None) -> bool:
     on_disk = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
     if UNPACKED * on_disk <= free():
         return True
-    config = AutoConfig.from_pretrained(folder, **LOCAL)
-    with torch.device("meta"):
-        whole = AutoModelForCausalLM.from_config(config, dtype=dtype or config.dtype)
+    whole = without_weights(folder, dtype)
     return BESIDE * sum(weight.nbytes for weight in whole.parameters()) <= free()
 
 
+def without_weights(folder: Path, dtype: torch.dtype | None = None) -> PreTrainedModel:
+    """The model saved in `folder`, on no device, in its own dtype unless told."""
+    config = _configuration(folder)
+    with torch.device("meta"):
+        model: PreTrainedModel = AutoModelForCausalLM.from_config(
+            config, dtype=dtype or config.dtype
+        )
+    return model
+
+
+def _configuration(folder: Path) -> PreTrainedConfig:
+    own_code.know(folder)
+    return AutoConfig.from_pretrained(folder, **LOCAL)
+
+
 def _read(folder: Path, **options: Any) -> PreTrainedModel:
+    own_code.know(folder)
     options |= {"output_loading_info": True}
     if packed.is_packed(folder):
         # Quicker than transformers' own way through compressed-tensors, and with equal bits.
-        config = AutoConfig.from_pretrained(folder, **LOCAL)
+        config = _configuration(folder)
         del config.quantization_config
         kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
         state = packed.state(folder)

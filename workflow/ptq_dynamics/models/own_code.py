@@ -1,0 +1,57 @@
+"""Code that comes with a checkpoint, for families whose entry trusts it (`code`)."""
+
+import json
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from ptq_dynamics.content import sha256
+from ptq_dynamics.problem import Problem
+
+# Beside such code: the commit that it is of, and its digests. Only fetching writes it.
+TRUSTED = "trusted_code.json"
+
+
+def know(folder: Path) -> None:
+    """Let transformers use the classes that a checkpoint's own code has, where the code is trusted:
+    where it lies beside a file that fetching it has written.
+
+    Raises `Problem` when the configuration names no classes there.
+    """
+    marker = folder / TRUSTED
+    if not marker.is_file():
+        return
+    # Checkpoints of one family have one code, which is imported once.
+    package = f"trusted_{sha256(marker)}"
+    if package in sys.modules:
+        return
+    about = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    sys.modules[package] = root = ModuleType(package)
+    root.__path__ = [str(folder)]
+    compiles, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        config, model = (
+            _own_class(package, about, kind) for kind in ("AutoConfig", "AutoModelForCausalLM")
+        )
+        AutoConfig.register(about["model_type"], config, exist_ok=True)
+        AutoModelForCausalLM.register(config, model, exist_ok=True)
+    except Exception as error:
+        del sys.modules[package]
+        raise Problem(
+            f"{folder} comes with code that cannot be used "
+            f"({type(error).__name__}: {' '.join(str(error).split())}); see code of its family"
+        ) from error
+    finally:
+        sys.dont_write_bytecode = compiles
+
+
+def _own_class(package: str, about: Mapping[str, Any], kind: str) -> Any:
+    module, _, name = about["auto_map"][kind].rpartition(".")
+    if not module.isidentifier():
+        raise ValueError(f"auto_map has {about['auto_map'][kind]}, which is no module beside it")
+    return getattr(import_module(f"{package}.{module}"), name)
