@@ -32,10 +32,11 @@ MODELS = {
     "olmo": {"feedforward": 256, "key_value_heads": 4, "tied": True},
     "olmo2": {"feedforward": 336, "key_value_heads": 1, "tied": False},
     "apertus": {"feedforward": 336, "key_value_heads": 1, "tied": False},
+    "qwen3": {"feedforward": 176, "key_value_heads": 4, "tied": True},
 }
 SHAPES = {name: {"architecture": name, **SIZE, **own} for name, own in MODELS.items()}
 CLASSES = {"llama": "Llama", "smollm3": "SmolLM3", "olmo": "Olmo", "olmo2": "Olmo2"}
-CLASSES |= {"apertus": "Apertus"}
+CLASSES |= {"apertus": "Apertus", "qwen3": "Qwen3"}
 AWQ = {"method": "awq", "bits": 4, "symmetric": True, "duo_scaling": True, "grid_points": 4}
 METHODS = {
     "gptq3": QUANTIZERS["gptq3"],

@@ -634,13 +634,28 @@ CONFIGURATION = """from transformers import LlamaConfig
 class OwnConfig(LlamaConfig):
     model_type = "own-of-tests"
 """
-MODELING = """from transformers import LlamaForCausalLM
+MODELING = """import torch
+from torch import nn
+from transformers import LlamaForCausalLM
 
 from .configuration_own import OwnConfig
 
 
+class Head(nn.Linear):
+    def __init__(self, width, words):
+        super().__init__(width, words, bias=False)
+        self.register_buffer("twos", torch.full((words,), 2.0), persistent=False)
+
+    def forward(self, x):
+        return nn.functional.linear(x, self.weight) * self.twos / 2
+
+
 class OwnForCausalLM(LlamaForCausalLM):
     config_class = OwnConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.lm_head = Head(config.hidden_size, config.vocab_size)
 """
 
 
@@ -649,7 +664,7 @@ def with_code(hub):
     """The family's code as its entry pins it; the checkpoint is of a class of that code."""
     folder = hub.root / NAME
     about = json.loads((folder / "config.json").read_text())
-    own = {"AutoConfig": "configuration_own.OwnConfig"}
+    own = {"AutoConfig": f"{NAME}--configuration_own.OwnConfig"}
     own["AutoModelForCausalLM"] = "modeling_own.OwnForCausalLM"
     about |= {"model_type": "own-of-tests", "architectures": ["OwnForCausalLM"], "auto_map": own}
     (folder / "config.json").write_text(json.dumps(about))
@@ -724,9 +739,10 @@ def test_trusted_code_computes_its_model(with_code, hub, corpus, model, tmp_path
         assert (losses - expected).abs().max() < (1e-5 if exact else 0.3), name
         assert exact or not torch.equal(losses, expected), name
     code = "import sys; from pathlib import Path; from ptq_dynamics import models; "
-    code += "print(type(models.load(Path(sys.argv[1]))).__name__)"
+    code += "found = models.load(Path(sys.argv[1])); "
+    code += "print(type(found).__name__, set(found.lm_head.twos.tolist()))"
     alone = python(["-c", code, "build/results/gptq/step-100"], tmp_path)
-    assert alone.stdout.split() == ["OwnForCausalLM"], alone.stderr
+    assert alone.stdout.split() == ["OwnForCausalLM", "{2.0}"], alone.stderr
     assert not list((tmp_path / "build").rglob("__pycache__"))
 
 

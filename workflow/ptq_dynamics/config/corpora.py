@@ -1,11 +1,11 @@
 """Kinds of corpus in config/scales/SCALE.yaml, one class each."""
 
-import re
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from ptq_dynamics.config.fields import Count, Rate, Strict
+from ptq_dynamics.hub.files import COMMIT
 
 
 class EmbeddedCorpus(Strict):
@@ -29,9 +29,6 @@ class EmbeddedCorpus(Strict):
         text = (self.source, tuple(self.packages), self.source_code, self.shortest_document)
         held_out = (self.validation, self.calibration, self.probe)
         return (*text, self.characters_per_token, self.vocabulary, *held_out)
-
-
-COMMIT = re.compile("[0-9a-f]{40}")
 
 
 def _check_pin(name: str, revision: str | None) -> None:

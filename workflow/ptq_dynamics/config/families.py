@@ -18,7 +18,6 @@ from pydantic import (
 )
 
 from ptq_dynamics.config.averages import Average
-from ptq_dynamics.config.corpora import COMMIT
 from ptq_dynamics.config.errors import problem
 from ptq_dynamics.config.fields import Count, Once, Rate, Strict
 from ptq_dynamics.config.kinds import Optimizer
@@ -26,6 +25,7 @@ from ptq_dynamics.config.models import AnyModel, ModelShape
 from ptq_dynamics.config.names import Name, Named
 from ptq_dynamics.config.public import Dtype
 from ptq_dynamics.config.runs import CooldownShape
+from ptq_dynamics.hub.files import COMMIT
 from ptq_dynamics.problem import Problem
 
 FILE = "config/families.yaml"

@@ -76,7 +76,7 @@ class GptNeoX(ModelShape):
 
 
 class LlamaLike(ModelShape):
-    """Grouped-query attention, no biases; `tied` when the output head is the embedding."""
+    """Grouped-query attention; `tied` when the output head is the embedding."""
 
     # Linear layers between the width and the feedforward width.
     feedforward_layers: ClassVar[int] = 3
@@ -92,7 +92,7 @@ class LlamaLike(ModelShape):
 
     @property
     def norms(self) -> int:
-        """Weights of a layer's norms, and of its activation."""
+        """Weights of a layer's norms, of its activation, and biases."""
         return 2 * self.width
 
     @property
@@ -175,6 +175,19 @@ class Apertus(LlamaLike):
         return 2 * self.width + 2 * self.head + 2
 
 
+class Qwen3(LlamaLike):
+    """Qwen3, with norms on the queries and keys of a head, and biases in attention."""
+
+    module: ClassVar[str] = "qwen3"
+    architecture: Literal["qwen3"]
+
+    @property
+    def norms(self) -> int:
+        """Two of the width, those of a head's queries and keys; and the biases."""
+        biases = 2 * (self.width + self.key_value_heads * self.head)
+        return 2 * self.width + 2 * self.head + biases
+
+
 AnyModel = Annotated[
-    GptNeoX | Llama | SmolLM3 | Olmo | Olmo2 | Apertus, Field(discriminator="architecture")
+    GptNeoX | Llama | SmolLM3 | Olmo | Olmo2 | Apertus | Qwen3, Field(discriminator="architecture")
 ]

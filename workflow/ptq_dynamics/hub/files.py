@@ -25,6 +25,7 @@ _CODE = re.compile(r"[A-Za-z_]\w*\.py")
 _PICKLED = re.compile(rf"pytorch_model{_SHARD}\.bin({re.escape(INDEX)})?")
 
 _SHA256, _GIT = "sha256", "git-sha1"
+COMMIT = re.compile(r"[0-9a-f]{40}")
 DIGEST = re.compile(rf"{_SHA256}:[0-9a-f]{{64}}|{_GIT}:[0-9a-f]{{40}}")
 
 
@@ -71,6 +72,11 @@ def of_code(files: Iterable[HubFile]) -> tuple[HubFile, ...]:
 
 def _by_name(file: HubFile) -> str:
     return file.name
+
+
+def is_taken(name: str) -> bool:
+    """Whether files of this name can be part of a checkpoint, or of its code."""
+    return name in _SMALL or any(kind.fullmatch(name) for kind in (_SAFE, _PICKLED, _CODE))
 
 
 def is_pickled(files: Iterable[HubFile]) -> bool:

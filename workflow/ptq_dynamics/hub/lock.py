@@ -15,10 +15,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from ptq_dynamics.content import write_atomically
 from ptq_dynamics.hub.files import (
+    COMMIT,
     CONFIG,
     DIGEST,
     HubFile,
     has_weights,
+    is_taken,
     large,
     of_checkpoint,
     of_code,
@@ -109,11 +111,17 @@ def read(path: Path = LOCK) -> Lock:
         raise Problem(f"{path} is no lock file ({first}); restore it, or {RELOCK}") from None
     for repository, revisions in entries.items():
         for revision, entry in revisions.items():
+            if not COMMIT.fullmatch(entry.commit):
+                raise Problem(
+                    f"{path} has {entry.commit!r} as commit of {repository}@{revision}, and must "
+                    f"have 40 hexadecimal digits; {RELOCK}"
+                )
             for file in entry.files:
-                if not DIGEST.fullmatch(file.digest):
+                if not DIGEST.fullmatch(file.digest) or not is_taken(file.name):
                     raise Problem(
-                        f"{path} has {file.digest!r} as digest of {file.name} in {repository}@"
-                        f"{revision}, which is neither sha256:HEX nor git-sha1:HEX; {RELOCK}"
+                        f"{path} has {file.name!r} with digest {file.digest!r} in {repository}@"
+                        f"{revision}, and must have names of files that are fetched, with "
+                        f"sha256:HEX or git-sha1:HEX; {RELOCK}"
                     )
     return Lock(path, entries)
 

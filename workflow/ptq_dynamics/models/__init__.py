@@ -163,6 +163,7 @@ def _read(folder: Path, **options: Any) -> PreTrainedModel:
         # bitsandbytes' own layers compute in bfloat16 on some CPUs and not on others.
         model = model.dequantize(dtype=model.dtype)
     plain: PreTrainedModel = model
+    own_code.fill_buffers(plain, folder)
     return plain
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from ptq_dynamics.content import sha256
 from ptq_dynamics.problem import Problem
@@ -27,7 +27,8 @@ def know(folder: Path) -> None:
     if not marker.is_file():
         return
     # Checkpoints of one family have one code, which is imported once.
-    package = f"trusted_{sha256(marker)}"
+    digest = sha256(marker)
+    package = f"trusted_{digest}"
     if package in sys.modules:
         return
     about = json.loads((folder / "config.json").read_text(encoding="utf-8"))
@@ -36,7 +37,7 @@ def know(folder: Path) -> None:
     compiles, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         config, model = (
-            _own_class(package, about, kind) for kind in ("AutoConfig", "AutoModelForCausalLM")
+            _own_class(digest, about, kind) for kind in ("AutoConfig", "AutoModelForCausalLM")
         )
         AutoConfig.register(about["model_type"], config, exist_ok=True)
         AutoModelForCausalLM.register(config, model, exist_ok=True)
@@ -50,8 +51,26 @@ def know(folder: Path) -> None:
         sys.dont_write_bytecode = compiles
 
 
-def _own_class(package: str, about: Mapping[str, Any], kind: str) -> Any:
-    module, _, name = about["auto_map"][kind].rpartition(".")
+def _own_class(digest: str, about: Mapping[str, Any], kind: str) -> Any:
+    # Of a repository, perhaps, whose code at the trusted commit lies here.
+    _, _, named = about["auto_map"][kind].rpartition("--")
+    module, _, name = named.rpartition(".")
     if not module.isidentifier():
-        raise ValueError(f"auto_map has {about['auto_map'][kind]}, which is no module beside it")
-    return getattr(import_module(f"{package}.{module}"), name)
+        raise ValueError(f"auto_map has {named}, which is no module beside it")
+    return getattr(import_module(f"trusted_{digest}.{module}"), name)
+
+
+def fill_buffers(model: PreTrainedModel, folder: Path) -> None:
+    """Give buffers that are in no file their values.
+
+    transformers makes a model without memory and knows which such buffers its own classes have;
+    those of other classes would hold whatever was in the memory that they are given.
+    """
+    if not (folder / TRUSTED).is_file():
+        return
+    fresh = dict(type(model)(model.config).named_modules())
+    for path, module in model.named_modules():
+        for name in module._non_persistent_buffers_set:
+            buffer, value = module.get_buffer(name), fresh[path].get_buffer(name)
+            device = value.device if buffer.is_meta else buffer.device
+            module._buffers[name] = value.to(device, buffer.dtype)

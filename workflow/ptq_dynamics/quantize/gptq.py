@@ -42,7 +42,8 @@ def run(context: Context[QuantizeSettings[Gptq]]) -> Mapping[str, Any]:
 
 def quantize(folder: Path, calibration: Calibration, settings: Gptq) -> Quantized:
     """One checkpoint."""
-    model = models.load(folder)
+    # In a lower precision the library rounds scales after it has rounded weights to their grid.
+    model = models.load(folder, torch.float32)
     check_groups(model, settings.group_size)
     names = list(models.linear_layers(model))
     modifier = _modifier(settings, names)
