@@ -224,6 +224,21 @@ BAD = {
         put("fig04", "curves", "Decay", value=["rainbow-002", {}]),
         ["fig04.curves.Decay.1: must be text"],
     ),
+    "another method in a group": (
+        "backends.yaml",
+        put("groups", value=[["gptq-4bit", "gptqmodel-4bit-static", "int8"]]),
+        ["groups has int8 beside gptq-4bit", "put it into another group"],
+    ),
+    "other settings in a group": (
+        "backends.yaml",
+        put("groups", value=[["gptq-4bit", "gptq-3bit"]]),
+        ["groups has gptq-3bit beside gptq-4bit"],
+    ),
+    "an average without a rate": (
+        "figures.yaml",
+        put("pythia", "curves", value={"LAWA": ["lawa-20"]}),
+        ["pythia.curves has lawa-20, an average, which has no learning rate"],
+    ),
     "too short a list": (
         "backends.yaml",
         put("groups", value=[["gptq-4bit"]]),

@@ -32,8 +32,12 @@ def changed(tmp_path):
     """The plan of a scale with changes to families.yaml and, with some, to the lock."""
     config = shutil.copytree(ROOT / "config", tmp_path / "config")
 
-    def make(change=lambda _: None, scale="laptop", lock=None, figures="all"):
+    def make(change=lambda _: None, scale="laptop", lock=None, figures="all", quantizers=()):
         edit_yaml(config / "families.yaml", change)
+        for name in quantizers:
+            edit_yaml(
+                config / "figures.yaml", lambda f, n=name: f[n].update(quantizers=["rtn-4bit"])
+            )
         if lock is not None:
             (config / LOCK.name).write_text(json.dumps(lock))
         return Plan(load({"scale": scale, "seed": 101, "figures": figures}, config), ROOT)
@@ -227,6 +231,14 @@ def test_every_phase_has_points_on_its_way_down(scale):
             ["runs.apertus-decay.batch is 1000"],
         ),
         (
+            lambda f: f["families"]["amber"].update(code="main"),
+            ["families.amber.code is 'main': must be a full commit id"],
+        ),
+        (
+            lambda f: f["families"]["opensci-1.7b"].update(code="b" * 40),
+            ["families.opensci-1.7b", "what has code is not unreadable"],
+        ),
+        (
             lambda f: f["families"]["amber"].update(warmup=10**9),
             ["families.amber.warmup takes", "a budget of 3040"],
         ),
@@ -336,6 +348,26 @@ def test_what_is_locked_is_part_of_its_job_alone(changed):
     job = after.trajectories.fetch("amber", one)
     assert job.settings.revisions[0].commit == "a" * 40
     assert [each.size for each in job.settings.revisions[0].files] == [3]
+
+
+def trusting(families):
+    opensci = families["families"]["opensci-1.7b"]
+    opensci.pop("unreadable", None)
+    opensci["code"] = "b" * 40
+
+
+def test_trusted_code_is_part_of_the_jobs_of_its_family(changed):
+    with pytest.raises(Problem, match=r"fig11\.quantizers has gptq-4bit, .*code of its own, which"):
+        changed(trusting, scale="paper")
+    repository, commit = "open-sci/open-sci-ref-v0.01-1.7b-nemotron-hq-1T-4096", "b" * 40
+    file = {"name": "modeling.py", "size": 3, "digest": "git-sha1:" + commit}
+    entry = {f"code at {commit}": {"commit": commit, "files": [file]}}
+    for lock, known in ((None, None), ({repository: entry}, ["modeling.py"])):
+        made = changed(trusting, scale="paper", lock=lock, quantizers={"fig11": ["rtn-4bit"]})
+        jobs = made.trajectories.makers("opensci-1.7b")
+        assert len(jobs) > 5 and {job.settings.code.commit for job in jobs} == {commit}
+        found = jobs[0].settings.code.files
+        assert (found and [each.name for each in found]) == known
 
 
 def test_a_figure_goes_without_what_is_not_public():

@@ -13,7 +13,7 @@ import pytest
 from drawing import Drawn, check, data_lines, split, spoken
 from ptq_dynamics.config.figures import MOST_CURVES
 from ptq_dynamics.figures import panels
-from ptq_dynamics.figures.style import LINES, SEQUENTIAL, lines
+from ptq_dynamics.figures.style import LINES, OTHERS, ROLES, SEQUENTIAL, lines
 from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.trajectories.schedules import learning_rate
 from support import artifacts, differing, plan, specification
@@ -243,9 +243,28 @@ def alike(one, other):
 
 def test_no_two_styles_are_alike_in_greyscale():
     assert len(LINES) == MOST_CURVES
-    styles = [(line.color, line.dash, line.marker) for line in LINES]
+    styles = [(line.color, line.dash, line.marker) for line in (*LINES, *OTHERS)]
     assert not [pair for pair in combinations(styles, 2) if alike(*pair)]
-    assert max(luminance(line.color) for line in LINES) < 0.55, "too light on white"
+    assert max(luminance(color) for color, *_ in styles) < 0.55, "too light on white"
+
+
+def test_a_colour_that_means_something_is_not_taken_by_what_means_something_else():
+    taken = {line.color: role for role, line in ROLES.items()}
+    for name, figure in PLAN.site.config.figures.items():
+        for label, line in lines(list(figure.curves)).items():
+            role = re.split(r"[\s,]", label.split(": ")[-1])[0]
+            wrong = line.color in taken and role not in ROLES
+            of_another = label.startswith(("Soup of ", "Base of ")) or ":" in label
+            assert not wrong or of_another, (name, label, taken.get(line.color))
+
+
+@pytest.mark.parametrize("quantity", ["LR", "L"])
+def test_values_of_a_quantity_have_dashes_or_markers_of_their_own(quantity):
+    used = [figure.curves for figure in PLAN.site.config.figures.values()]
+    labels = {label for curves in used for label in curves if label.startswith(f"{quantity} = ")}
+    found = lines(sorted(labels))
+    assert len(labels) > 4
+    assert len({(line.dash, line.marker) for line in found.values()}) == len(labels), found
 
 
 def test_a_colour_of_ordered_values_means_one_value_of_one_quantity():

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from drawing import LAYOUTS, Drawn, check, figure, planned, random, spoken
+from matplotlib.collections import PathCollection
 from ptq_dynamics.config import load
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.layouts.onset import described
@@ -382,6 +383,23 @@ def test_a_run_whose_branch_takes_over_has_no_end_of_its_own():
     for goes_on, ends in (({("One", "trunk")}, [50.0]), (frozenset(), [30.0, 50.0])):
         picture = draw(pd.concat([trunk, branch]), [panel], ["One"], "A scale", goes_on=goes_on)
         assert [mark.get_offsets()[0][0] for mark in picture.axes[0].collections] == ends
+
+
+def test_a_run_that_another_curve_goes_on_from_has_no_end_of_its_own(tmp_path):
+    """But for one that goes on itself, beside its branches."""
+    curves = {
+        "taken": {"Stable": ["smollm3"], "Decay": ["smollm3-decay"]},
+        "beside": {"Stable": ["constant-3e-3"], "Decay": ["rainbow-036"]},
+    }
+    figures = {name: figure("over_tokens", found, ["gptq-4bit"]) for name, found in curves.items()}
+    made = Drawn(tmp_path, planned(tmp_path, figures))
+    for name, outlined in (("taken", 1), ("beside", 2)):
+        marks = [mark for mark in made.picture(name).axes[0].collections if is_mark(mark)]
+        assert len(marks) == outlined, name
+
+
+def is_mark(drawn):
+    return isinstance(drawn, PathCollection) and len(drawn.get_offsets()) == 1
 
 
 # Weights that lie on two trajectories

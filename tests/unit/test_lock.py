@@ -225,10 +225,17 @@ def test_a_revision_that_is_not_locked_is_one_line(tmp_path):
         )
 
 
-ODD = {"commit": COMMIT, "files": [{"name": "config.json", "size": 1, "digest": "md5:0"}]}
+SOUND = {"name": "config.json", "size": 1, "digest": "git-sha1:" + LATER}
+ODD = [
+    {"commit": COMMIT, "files": [{**SOUND, "digest": "md5:0"}]},
+    {"commit": COMMIT, "files": [{**SOUND, "name": "../../evil.py"}]},
+    {"commit": "main", "files": [SOUND]},
+]
 
 
-@pytest.mark.parametrize("content", ["text", [], {NAME: {"main": {}}}, {NAME: {"main": ODD}}])
+@pytest.mark.parametrize(
+    "content", ["text", [], {NAME: {"main": {}}}, *({NAME: {"main": odd}} for odd in ODD)]
+)
 def test_what_is_no_lock_file_is_one_line(tmp_path, content):
     path = tmp_path / "lock.json"
     path.write_text(content if content == "text" else json.dumps(content))

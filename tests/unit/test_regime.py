@@ -1,7 +1,10 @@
 """What a scale makes of the paper's runs, and the numbers in which they are alike."""
 
+import csv
+import math
 import shutil
 from contextlib import chdir
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -10,7 +13,7 @@ from ptq_dynamics.config import SCALES, load, load_sweep
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.regime import Dimensionless, best_rates, regimes
 from ptq_dynamics.problem import Problem
-from ptq_dynamics.sweep import check, prepare
+from ptq_dynamics.sweep import check, loaded, miniatures, prepare, regime
 from ptq_dynamics.trajectories import architectures
 from support import ROOT, edit_yaml, plan, python
 
@@ -154,6 +157,20 @@ def test_every_candidate_of_a_sweep_can_be_planned(tmp_path, file):
             check(tmp_path / name, sweep, file)
 
 
+@pytest.mark.parametrize("file", SWEEPS, ids=lambda file: file.stem)
+def test_candidates_are_what_the_released_table_says(tmp_path, file):
+    sweep = load_sweep(file)
+    with (ROOT / f"results/reference/sweeps/{file.stem}.csv").open() as table:
+        rows = {row["candidate"]: row for row in csv.DictReader(table)}
+    assert [*rows] == [*sweep.candidates]
+    with chdir(ROOT):
+        for name, changes in sweep.candidates.items():
+            prepare(tmp_path / name, sweep, changes)
+            made = Plan(loaded(tmp_path / name, sweep))
+            found = miniatures(made) if sweep.trunk is None else regime(made, sweep.trunk)
+            assert {key: str(value) for key, value in found.items()}.items() <= rows[name].items()
+
+
 def test_a_run_that_is_left_out_must_be_there(changed):
     with pytest.raises(Problem, match=r"regime\.left_out names no known run: 'typo'"):
         changed(factors(1, 1, ["typo"]))
@@ -191,7 +208,7 @@ def test_the_command_prints_final_losses_and_the_published_ones(tmp_path):
     def said():
         done = python(arguments, tmp_path)
         assert done.returncode == 0, done.stderr
-        assert max(map(len, done.stdout.splitlines())) <= 150
+        assert max(map(len, done.stdout.splitlines())) <= 156
         return " ".join(done.stdout.split())
 
     assert "neither of which is there" in said()
@@ -235,6 +252,8 @@ def test_what_is_not_alike_is_named():
         "batch",
     }
     assert other.unlike(paper) == names - same
+    assert other.unlike(replace(paper, epochs=math.nan)) == names - same
+    assert other.unlike(None) == {"epochs"} and paper.unlike(None) == set()
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from pathlib import Path
 import yaml
 
 from ptq_dynamics import config
+from ptq_dynamics.figures.settings import rounded
 from ptq_dynamics.hub.lock import LOCK, Wanted, lock
 from ptq_dynamics.jobs import checkout, fingerprint
 from ptq_dynamics.jobs.current import Results
@@ -21,7 +22,7 @@ from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.captions import write_page
 from ptq_dynamics.plan.due import Due
 from ptq_dynamics.plan.outlook import look_ahead
-from ptq_dynamics.plan.regime import Dimensionless, Rates, best_rates, peak_rate, regimes
+from ptq_dynamics.plan.regime import Dimensionless, Rates, best_rates, peak_rate, regimes, tokens_of
 from ptq_dynamics.problem import Problem
 
 NUMBERS = fields(Dimensionless)
@@ -182,20 +183,24 @@ def _print_regime(resolved: config.Config) -> None:
     here, paper = Plan(resolved), Plan(_load({"scale": "paper"}))
     theirs = dict(regimes(paper.site, paper.trajectories))
     titles = [field.name.replace("_per_", "\nper ").replace("_", " ") for field in NUMBERS]
-    table = Table("run", "peak rate", *titles, box=None, padding=(0, 1, 0, 0))
+    table = Table("run", "peak rate", "tokens", *titles, box=None, padding=(0, 1, 0, 0))
     for name, mine in regimes(here.site, here.trajectories):
         other = theirs.get(name)
-        unlike = mine.unlike(other) if other else set()
+        unlike = mine.unlike(other)
         rates = [
             peak_rate(each.site, each.trajectories, name)
             for each in (here, paper)[: 1 + bool(other)]
         ]
-        cells = [_beside(rates[0], rates[1] if other else None)]
+        tokens = [tokens_of(each.site, name) for each in (here, paper)[: 1 + bool(other)]]
+        cells = [
+            _beside(rates[0], rates[1] if other else None),
+            f"{rounded(tokens[0])} ({rounded(tokens[1])})" if other else rounded(tokens[0]),
+        ]
         for field in NUMBERS:
             numbers = getattr(mine, field.name), getattr(other, field.name, None)
             cells.append(_beside(*numbers, marked=field.name in unlike))
         table.add_row(name, *cells)
-    console = Console(width=150)
+    console = Console(width=156)
     console.print(table)
     console.print(
         f"{resolved.scale.description}, in brackets paper scale where it differs; !: not alike. "

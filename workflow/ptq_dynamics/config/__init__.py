@@ -8,7 +8,7 @@ from ptq_dynamics.config.averages import Lawa, Line, Tails
 from ptq_dynamics.config.branches import Branch
 from ptq_dynamics.config.corpora import Corpus, DatasetsCorpus, EmbeddedCorpus, MixCorpus
 from ptq_dynamics.config.fields import SCALES
-from ptq_dynamics.config.figures import Figure, Landscapes, Losses, Pca, Windows
+from ptq_dynamics.config.figures import Figure, Landscapes, Losses, Onset, Pca, Windows
 from ptq_dynamics.config.kinds import Point, Trajectory, require, tokenized
 from ptq_dynamics.config.loading import Config, load, load_sweep, read_yaml
 from ptq_dynamics.config.models import ModelShape
@@ -35,6 +35,7 @@ __all__ = [
     "Losses",
     "MixCorpus",
     "ModelShape",
+    "Onset",
     "Pca",
     "Point",
     "Public",

@@ -42,6 +42,11 @@ class Kind(Strict):
         return None
 
     @property
+    def algorithm(self) -> tuple[object, ...] | None:
+        """Of GPTQ, what two backends have alike that are to give the same codes."""
+        return None
+
+    @property
     def calibration_draw(self) -> int:
         """Which calibration set it takes, where it takes one."""
         return 1
@@ -107,6 +112,12 @@ class Gptq(Calibrated, Grouped):
     damping: Rate
     block_size: Count
 
+    @property
+    def algorithm(self) -> tuple[object, ...]:
+        """Grid, order of columns, groups and damping."""
+        ordered = self.activation_order is not None
+        return self.bits, self.group_size, self.symmetric, ordered, True, self.damping
+
 
 class ForeignGptq(Calibrated, Grouped):
     """GPTQ through a tool in an environment of its own."""
@@ -121,6 +132,13 @@ class ForeignGptq(Calibrated, Grouped):
     damping_increment: Annotated[float, Field(ge=0)]
     true_sequential: bool
     mse: Annotated[float, Field(ge=0)]
+
+    @property
+    def algorithm(self) -> tuple[object, ...]:
+        """Grid, order of columns, groups and damping."""
+        static = self.static_groups or not self.activation_order
+        grid = (self.bits, self.group_size, self.symmetric)
+        return *grid, self.activation_order, static, self.damping
 
 
 class GptqModel(ForeignGptq):

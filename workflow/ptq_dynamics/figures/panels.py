@@ -58,12 +58,27 @@ def publish(
     table = pd.concat(parts)
     resolved, about = resolve(context.settings, table, panels)
     text = "; ".join([footer(context), *about, *said])
-    runs = {run.name: run for run in context.settings.runs if lineage and run.trunk}
-    named = [(curve, name) for curve, names in context.settings.curves for name in names]
-    goes_on = {(curve, str(runs[name].trunk)) for curve, name in named if name in runs}
+    goes_on = taken_over(context.settings, table, panels) if lineage else set()
     drawn = draw(table, panels, curves, text, columns, one_scale=one_scale, goes_on=goes_on)
     save(drawn, table, context.out, context.name)
     return {"points": len(table), "resolves": resolved}
+
+
+def taken_over(
+    settings: FigureSettings, table: pd.DataFrame, panels: Sequence[Panel]
+) -> set[tuple[str, str]]:
+    """Curve and name of the runs that another one goes on from: one of the same curve, or one that
+    is drawn from where they end."""
+    trunks = {run.name: str(run.trunk) for run in settings.runs if run.trunk}
+    named = [(curve, name) for curve, names in settings.curves for name in names]
+    found = {(curve, trunks[name]) for curve, name in named if name in trunks}
+    along = {panel.name for panel in panels if panel.tokens_x}
+    points = table[table.panel.isin(along) & (table.axis == "left")].groupby("segment").x
+    first, last = points.min(), points.max()
+    for name, trunk in trunks.items():
+        if name in first and trunk in last and first[name] >= last[trunk]:
+            found |= {(curve, other) for curve, other in named if other == trunk}
+    return found
 
 
 def draw(

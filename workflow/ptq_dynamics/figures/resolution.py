@@ -18,10 +18,11 @@ ONE_SET = "other calibration sets are not in it"
 
 
 def resolve(
-    settings: FigureSettings, table: pd.DataFrame, panels: Sequence[Panel]
+    settings: FigureSettings, table: pd.DataFrame, panels: Sequence[Panel], *, means: bool = True
 ) -> tuple[dict[str, float | None], list[str]]:
-    """The smallest difference that each panel of a table resolves, and the words for it."""
-    seeds = len({run.seed for run in settings.runs})
+    """The smallest difference that each panel of a table resolves, and the words for it; its points
+    are `means` over all seeds, or of one seed each."""
+    seeds = len({run.seed for run in settings.runs}) if means else 1
     parts = {panel.name: table[table.panel == panel.name] for panel in panels}
     banded = {p.name: resolution(parts[p.name], seeds, relative=p.log_y) for p in panels}
     bare = {p.name: scatter(parts[p.name], relative=p.log_y) for p in panels if p.thin}

@@ -41,6 +41,12 @@ LINES = (
     Line("#AA4499", "-", "X"),
     Line("#888888", "--", "<"),
 )
+# For what has no meaning of its own, beside those of the lines above that mean nothing elsewhere.
+OTHERS = (
+    Line("#882255", "--", "h"),
+    Line("#999933", "-.", ">"),
+    Line("#CC6677", "-", "p"),
+)
 # What means the same in every figure, by the first word of a label.
 ROLES = {
     "Stable": LINES[0],
@@ -58,8 +64,8 @@ ORDERED = re.compile(rf"(\S+) = ({NUMBER})(?: ≙ ({NUMBER}))?")
 # A peak learning rate, by its name in the paper, and a window look the same in every figure: by
 # their places between these two, on a logarithmic scale.
 FIXED = {"LR": (3e-4, 3e-2), "L": (2.0, 100.0)}
-# Places so far apart that a figure has other dashes and markers for those in it.
-STEPS = 41
+# Places apart that have dashes or markers of their own: fewer than pairs of the two.
+STEPS = 22
 # Quantities whose values have an order, as labels call them: peak learning rate, weight decay,
 # window and horizon. Each has colours of its own, up to where a line on white would be too light.
 SEQUENTIAL = {
@@ -109,7 +115,7 @@ def _lines(labels: Sequence[str]) -> dict[str, Line]:
     seen: dict[str, int] = {}
     # What has no meaning of its own takes first what means nothing elsewhere.
     free = sorted(
-        (line for line in LINES if not _is_taken(line, labels)),
+        (line for line in (*LINES, *OTHERS) if not _is_taken(line, labels)),
         key=lambda line: line in ROLES.values(),
     )
     for label in labels:

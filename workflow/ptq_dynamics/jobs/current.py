@@ -42,7 +42,7 @@ class Results:
             account.get("version") == record.VERSION
             and account.get("output") == {str(paths.manifest): digest}
             and account.get("inputs") == {path: self._digest(path) for path in inputs}
-            and essence(account.get("job")) == essence(job)
+            and _is_alike(essence(account.get("job")), essence(job))
         )
         if not same:
             return False
@@ -86,10 +86,28 @@ def _stands(job: Mapping[str, Any]) -> str:
     return canonical([job.get(key) for key in PLACES])
 
 
-def essence(job: Mapping[str, Any] | None) -> str:
-    """Canonical JSON of what in a specification shapes the result: all but where the code stands,
-    so that a moved module changes nothing."""
-    return canonical({key: value for key, value in (job or {}).items() if key not in PLACES})
+def essence(job: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What in a specification shapes the result: all but where the code stands, so that a moved
+    module changes nothing."""
+    return {key: value for key, value in (job or {}).items() if key not in PLACES}
+
+
+def _is_alike(one: Any, other: Any) -> bool:
+    """Whether both have the same canonical JSON, which takes several times as long to write."""
+    if isinstance(one, Mapping):
+        return (
+            isinstance(other, Mapping)
+            and one.keys() == other.keys()
+            and all(_is_alike(value, other[key]) for key, value in one.items())
+        )
+    if isinstance(one, list | tuple):
+        return (
+            isinstance(other, list | tuple)
+            and len(one) == len(other)
+            and all(map(_is_alike, one, other))
+        )
+    # 1, 1.0 and True are equal, and not the same.
+    return type(one) is type(other) and bool(one == other)
 
 
 def _account(path: Path) -> Mapping[str, Any] | None:

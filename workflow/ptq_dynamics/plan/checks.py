@@ -188,13 +188,26 @@ def _check_quantizers(timeline: Timeline) -> None:
         for name, figure in config.figures.items()
     ]
     backends = config.backends
+    for group in backends.groups:
+        kinds = {name: config.quantizers[name].algorithm for name in group}
+        for name, algorithm in kinds.items():
+            if algorithm is None or algorithm != kinds[group[0]]:
+                raise Problem(
+                    f"config/backends.yaml: groups has {name} beside {group[0]}, and only GPTQ "
+                    "with one grid, order of columns, groups and damping is compared; put it into "
+                    "another group"
+                )
     named = tuple(chain.from_iterable(backends.groups))
     shown.append(("config/backends.yaml: groups", [backends.trajectory], named))
     for place, trajectories, quantizers in shown:
         for trajectory, name in product(trajectories, quantizers):
             used = config.scale.quantizers.get(name, name)
             trained = timeline.trajectory(trajectory).model_shape(timeline)
-            wrong = config.quantizers[used].refuses(trained.model)
+            kind, public = config.quantizers[used], config.runs.public
+            wrong = kind.refuses(trained.model)
+            run = timeline.trajectory(trajectory).run(trajectory, timeline)
+            if run in public and public[run].code is not None and kind.tool is not None:
+                wrong = f"it comes with code of its own, which {kind.tool} is not given"
             if wrong is not None:
                 raise Problem(
                     f"{place} has {name}, which cannot quantize {trajectory}: {wrong}; take "

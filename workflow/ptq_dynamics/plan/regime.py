@@ -43,16 +43,18 @@ class Dimensionless:
     epochs: float
     batch: float
 
-    def unlike(self, other: "Dimensionless") -> set[str]:
-        """Names of the numbers that are not as those of another run; text that is seen again is
-        unlike, less of an epoch is not; more text for a parameter is no fault."""
+    def unlike(self, other: "Dimensionless | None") -> set[str]:
+        """Names of the numbers that are not as those of another run, if there is one; text that is
+        seen again is unlike, less of an epoch is not; more text for a parameter is no fault."""
+        if other is None:
+            return {"epochs"} if self.epochs > 1 else set()
         found = set()
         for field in fields(self):
             mine, theirs = getattr(self, field.name), getattr(other, field.name)
             match field.name:
                 case "epochs":
                     # What public models have read is not known.
-                    alike = math.isnan(theirs) or mine <= max(1.0, theirs)
+                    alike = mine <= (1.0 if math.isnan(theirs) else max(1.0, theirs))
                 case "tokens_per_parameter":
                     alike = mine >= ALIKE[0] * theirs
                 case _:
@@ -71,9 +73,21 @@ def _alike(mine: float | None, theirs: float | None) -> bool:
 def regimes(site: Site, trajectories: Trajectories) -> Iterator[tuple[str, Dimensionless]]:
     """The regime of every run, and of every public model as far as its checkpoints go, by name."""
     for name, run in site.config.runs.runs.items():
-        yield name, _regime(site, trajectories, run)
+        yield name, _regime(site, trajectories, name, run)
     for name, public in site.config.runs.public.items():
         yield name, _of_public(site, public)
+
+
+def tokens_of(site: Site, name: str) -> int:
+    """Tokens of a run, with those of its trunk, or of a public model as far as its checkpoints
+    go."""
+    public = site.config.runs.public.get(name)
+    if public is not None:
+        return max(each.tokens for each in public.revisions.values())
+    run, timeline = site.config.runs.runs[name], site.timeline
+    shape, phase = run.whole(timeline).model_shape(timeline), run.model_shape(timeline)
+    first, steps = run.ends(timeline)
+    return first * shape.batch * shape.context + (steps - first) * phase.batch * phase.context
 
 
 def peak_rate(site: Site, trajectories: Trajectories, name: str) -> float:
@@ -84,14 +98,14 @@ def peak_rate(site: Site, trajectories: Trajectories, name: str) -> float:
     return trajectories.schedule(site.config.runs.runs[name]).peak
 
 
-def _regime(site: Site, trajectories: Trajectories, run: Run) -> Dimensionless:
+def _regime(site: Site, trajectories: Trajectories, name: str, run: Run) -> Dimensionless:
     timeline, whole = site.timeline, run.whole(site.timeline)
     schedule, (first, steps) = trajectories.schedule(run), run.ends(timeline)
     earlier, peak = trajectories.schedule(whole), whole.peak(timeline)
     optimizer = whole.optimizer_in(timeline)
     shape, phase = whole.model_shape(timeline), run.model_shape(timeline)
     scale = site.config.scale
-    tokens = first * shape.batch * shape.context + (steps - first) * phase.batch * phase.context
+    tokens = tokens_of(site, name)
     # Another text begins anew.
     read = tokens if phase.corpus == shape.corpus else (steps - first) * phase.batch * phase.context
 

@@ -8,6 +8,7 @@ from ptq_dynamics.config import (
     Landscapes,
     Line,
     Losses,
+    Onset,
     Pca,
     Tails,
     Windows,
@@ -30,6 +31,8 @@ def check_figures(timeline: Timeline) -> None:
                 _check_landscape(timeline, place, figure)
             case Losses() if figure.options.against == "share":
                 _check_lines(timeline, place, figure)
+            case Onset():
+                _check_rates(timeline, place, figure)
             case Windows():
                 _check_windows(timeline, place, figure)
             case Pca():
@@ -112,6 +115,15 @@ def _check_lines(timeline: Timeline, place: str, figure: Losses) -> None:
                 f"{place}.options.against is share, but {name} is no line between checkpoints "
                 f"(lines: {', '.join(lines) or 'none'}); take tokens"
             )
+
+
+def _check_rates(timeline: Timeline, place: str, figure: Onset) -> None:
+    averages = [name for name in figure.trajectories if name in timeline.config.runs.averages]
+    if averages:
+        raise Problem(
+            f"{place}.curves has {averages[0]}, an average, which has no learning rate to draw the "
+            "error against; show runs alone"
+        )
 
 
 def _check_windows(timeline: Timeline, place: str, figure: Windows) -> None:

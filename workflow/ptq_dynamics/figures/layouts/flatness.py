@@ -1,6 +1,7 @@
 """Metrics of quantized weights against curvature, with their rank correlation."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ import pandas as pd
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.footer import footer
 from ptq_dynamics.figures.panels import HEIGHTS, head, legend, plain_log_ticks, save, subplots
+from ptq_dynamics.figures.resolution import resolve
 from ptq_dynamics.figures.settings import FigureSettings
 from ptq_dynamics.figures.style import lines
 from ptq_dynamics.figures.words import letters
@@ -47,7 +49,7 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
     height = HEIGHTS[min(len(columns), 3) - 1] * len(rows)
     figure, axes = subplots(len(rows), len(columns), height)
     styles = lines(curves.labels)
-    parts = []
+    parts, panels = [], []
     facts: dict[str, dict[str, Any]] = {}
     places = product(rows, columns)
     for ax, letter, ((metric, quantizer), other) in zip(axes, letters(), places, strict=False):
@@ -90,8 +92,10 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
         ax.set(xlabel=shown.x, ylabel=shown.y)
         ax.set_title(f"{shown.title}\n{correlation}")
         parts.append(table)
+        panels.append(replace(shown, name=name))
     legend(figure, axes, {})
-    head(figure, footer(context))
+    _, about = resolve(context.settings, pd.concat(parts), panels, means=False)
+    head(figure, "; ".join([footer(context), *about]))
     save(figure, pd.concat(parts), context.out, context.name)
     return facts
 
