@@ -231,6 +231,14 @@ def test_every_phase_has_points_on_its_way_down(scale):
             ["runs.apertus-decay.batch is 1000"],
         ),
         (
+            lambda f: f["families"]["amber"]["model"].update(architecture="lama"),
+            ["families.amber.model.architecture is 'lama'"],
+        ),
+        (
+            lambda f: f["families"]["amber"]["miniature"].update(width="wide"),
+            ["families.amber.miniature.width is 'wide'"],
+        ),
+        (
             lambda f: f["families"]["amber"].update(code="main"),
             ["families.amber.code is 'main': must be a full commit id"],
         ),
@@ -276,7 +284,7 @@ def test_a_power_for_no_family_is_one_line(tmp_path):
     shutil.copytree(ROOT / "config", tmp_path / "config")
     file = tmp_path / "config/scales/laptop.yaml"
     edit_yaml(file, lambda scale: scale["miniatures"].update(exponents={"opensci": 0.5}))
-    words = r"miniatures\.exponents of laptop scale names no known family: 'opensci' "
+    words = r"config/scales/laptop\.yaml: miniatures\.exponents names no known family: 'opensci' "
     with pytest.raises(Problem, match=words):
         plan("laptop", tmp_path / "config")
 

@@ -106,12 +106,17 @@ def test_everything_that_is_imported_is_listed():
     assert {plain(name) for top in tops for name in homes[top]} <= LISTED
 
 
-def test_tools_in_environments_of_their_own_are_listed():
-    tools = {path.stem for path in (ROOT / "envs").glob("*.txt")} - {"main"}
-    listed = {
-        plain(name).replace("-", "") for name, _ in LINES["Tools in environments of their own"]
+def test_environments_of_tools_are_listed_whole():
+    tools = [path for path in (ROOT / "envs").glob("*.txt") if path.stem != "main"]
+    locked = {
+        plain(name)
+        for path in tools
+        for name in re.findall(r"^([\w.-]+)==", path.read_text(), re.M)
     }
-    assert tools == {"gptqmodel", "autogptq"} == listed
+    listed = [plain(name) for name, _ in LINES["Tools in environments of their own"]]
+    assert {plain(name) for name in FOREIGN} <= locked
+    assert {*listed} == locked - LISTED
+    assert listed == sorted(listed, key=lambda name: name.replace("-", ""))
 
 
 # Keys under which configuration names a repository of the hub.

@@ -27,9 +27,14 @@ KEY = "[key]"
 
 
 def problem(
-    error: ValidationError, data: Any, place: str, grids: Mapping[tuple[str, str], str]
+    error: ValidationError,
+    data: Any,
+    place: str,
+    grids: Mapping[tuple[str, str], str],
+    below: Key = (),
 ) -> Problem:
-    """The first error in the content `data` of the file at `place`, and how many more there are.
+    """The first error in the content `data` of the file at `place`, where it stands `below` these
+    keys, and how many more there are.
 
     `grids` has the entries that stand in the file as part of a grid, whose name is told.
 
@@ -47,7 +52,7 @@ def problem(
     if grid := grids.get(deepest[:2]):
         also = f" (in {deepest[1]}){also}"
         deepest = (deepest[0], grid, *deepest[2:])
-    named = ".".join(map(_plain, deepest))
+    named = ".".join(map(_plain, (*below, *deepest)))
     where = f"{place}: {named}{_shown(details)}" if named else place
     return Problem(f"{where}: {' or '.join(messages)}{also}")
 

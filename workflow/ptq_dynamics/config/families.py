@@ -205,19 +205,19 @@ def _has_steps(place: str, run: Pretraining | Phase, family: Family) -> None:
 
 def real_model(families: Families, name: str, **reading: Any) -> ModelShape:
     """A family's model, `reading` what it does here; `Problem` where it is none."""
-    return model({**families.families[name].model, **reading}, f"{FILE}: families.{name}.model")
+    return model({**families.families[name].model, **reading}, name, "model")
 
 
 # Made once: every start of Snakemake checks all models.
 MODEL: TypeAdapter[ModelShape] = TypeAdapter(AnyModel)
 
 
-def model(shape: Mapping[str, Any], place: str) -> ModelShape:
-    """A model of a family; `Problem` where it is none."""
+def model(shape: Mapping[str, Any], family: str, key: str) -> ModelShape:
+    """A model of a family, which stands under this key of it; `Problem` where it is none."""
     try:
         found: ModelShape = MODEL.validate_python(shape)
     except ValidationError as error:
-        raise problem(error, shape, place, {}) from None
+        raise problem(error, shape, FILE, {}, ("families", family, key)) from None
     return found
 
 

@@ -59,23 +59,24 @@ def load(choice: dict[str, Any], folder: Path) -> Config:
     Raises `Problem` naming file, key, value and what is allowed.
     """
     chosen: Choice = _check(choice, "config", folder / "config.yaml", {})
-    parts = {"scale": _read(folder / "scales" / f"{chosen.scale}.yaml", "scale")}
+    scale = folder / "scales" / f"{chosen.scale}.yaml"
+    parts = {"scale": _read(scale, "scale")}
     for name in [name for name in TYPES if name not in ("config", "scale", "families", "sweep")]:
         parts[name] = _read(folder / f"{name}.yaml", name)
-    parts |= _with_families(folder / "families.yaml", parts["scale"], parts["runs"])
+    parts |= _with_families(folder / "families.yaml", parts["scale"], str(scale), parts["runs"])
     return Config(choice=chosen, **parts)
 
 
-def _with_families(path: Path, scale: Scale, runs: Runs) -> dict[str, Any]:
-    """Scale and runs with those of public families."""
+def _with_families(path: Path, scale: Scale, file: str, runs: Runs) -> dict[str, Any]:
+    """The scale, which stands in a file, and runs, with those of public families."""
     content, grids = expand(read_yaml(path), SECTIONS["families"], str(path))
     families: Families = _check(content, "families", path, grids)
     if scale.miniatures is None:
         lock = read_lock(path.with_suffix(".lock.json"))
-        scale, real, unknown = releases.settle(families, scale, lock)
+        scale, real, unknown = releases.settle(families, scale, file, lock)
         runs = runs.with_families({}, real, unknown, families.averages, grids)
         return {"scale": scale, "runs": runs}
-    scale, small = miniatures.settle(families, scale)
+    scale, small = miniatures.settle(families, scale, file)
     return {"scale": scale, "runs": runs.with_families(small, {}, {}, families.averages, grids)}
 
 

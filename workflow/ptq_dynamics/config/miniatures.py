@@ -96,17 +96,23 @@ class MiniaturePhase(Branch):
         return sorted({known[0], *early, *late}, key=lambda point: point.step or 0)
 
 
-def settle(families: Families, scale: Scale) -> tuple[Scale, dict[str, Run]]:
-    """The scale with the families' models, and their runs and phases in small, by name.
+def settle(families: Families, scale: Scale, file: str) -> tuple[Scale, dict[str, Run]]:
+    """The scale, which stands in a file, with the families' models; and their runs and phases in
+    small, by name.
 
     Raises `Problem` when the families do not fit together or to the scale.
     """
     require(
-        f"miniatures.exponents of {scale.description}",
+        f"{file}: miniatures.exponents",
         "family",
         _small(scale).exponents,
         families.families,
     )
+    if "main" not in scale.models:
+        raise Problem(
+            f"{file}: models has no main, whose context and corpus the miniatures of families "
+            "have; name one main, or leave miniatures out"
+        )
     models = {_named(name): _small_model(families, name, scale) for name in families.families}
     found = dict[str, Run]()
     for name, run in families.runs.items():
@@ -126,17 +132,12 @@ def _named(family: str) -> str:
 def _small_model(families: Families, name: str, scale: Scale) -> ModelShape:
     """A family's miniature model, which reads what the scale's main model does."""
     small, family = _small(scale), families.families[name]
-    if "main" not in scale.models:
-        raise Problem(
-            f"models of {scale.description} has no main, whose context and corpus the miniatures "
-            "of families have; name one main, or leave miniatures out"
-        )
     main = scale.models["main"]
     place = f"{FILE}: families.{name}.miniature"
     reading = {"context": main.context, "corpus": main.corpus}
     real_model(families, name, **reading)
     require(place, "key of its model", family.miniature, family.model)
-    found = model({**family.model, **family.miniature, **reading}, place)
+    found = model({**family.model, **family.miniature, **reading}, name, "miniature")
     grown = {
         "layers": found.layers * small.deepen,
         "width": found.width * small.widen,

@@ -30,18 +30,18 @@ UNKNOWN = f"{FILE} names no revisions of it"
 
 
 def settle(
-    families: Families, scale: Scale, lock: Lock
+    families: Families, scale: Scale, file: str, lock: Lock
 ) -> tuple[Scale, dict[str, Public], dict[str, str]]:
-    """The scale with the families' models, each with a corpus of its own tokenizer; their public
-    runs by name; and why there are none of others.
+    """The scale, which stands in a file, with the families' models, each with a corpus of its own
+    tokenizer; their public runs by name; and why there are none of others.
 
     Raises `Problem` when the families do not fit together.
     """
     main = scale.corpora["main"]
     if not isinstance(main, DatasetsCorpus):
         raise Problem(
-            f"{scale.description} has no miniatures, and its corpus main is none of `datasets`, "
-            "with which those of public models share their sources; give it one of the two"
+            f"{file}: has neither miniatures, which small scales train in place of public models, "
+            "nor corpora.main of source datasets, of which those have their text; give it one"
         )
     models, corpora = dict[str, ModelShape](), dict[str, DatasetsCorpus]()
     for name, family in families.families.items():
