@@ -239,6 +239,14 @@ def test_every_phase_has_points_on_its_way_down(scale):
             ["families.amber.miniature.width is 'wide'"],
         ),
         (
+            lambda f: f["families"]["amber"].update(reads_as="olmo2-7b"),
+            ["families.amber.reads_as is 'olmo2-7b', and must be a family with"],
+        ),
+        (
+            lambda f: f["families"]["olmo2-1b"].update(reads_as="olmo2-32b"),
+            ["families.olmo2-1b.reads_as is 'olmo2-32b', and must be a family with"],
+        ),
+        (
             lambda f: f["families"]["amber"].update(code="main"),
             ["families.amber.code is 'main': must be a full commit id"],
         ),
@@ -478,6 +486,14 @@ def test_public_models_have_corpora_of_their_own_tokenizers():
     assert settings.tokenizer == "LLM360/Amber" and settings.sizes["train"] == 0
     assert settings.sources == main.sources
     assert settings.sizes["validation"] == main.sizes["validation"]
+    # One set of token files a tokenizer.
+    olmo = [name for name in made.site.config.runs.public if name.startswith("olmo2-")]
+    assert len(olmo) > 10
+    assert {made.corpora.of(name).name for name in olmo} == {"olmo2-7b"}
+    found = look_ahead(made.site, made.last())
+    texts = [job for job in made.site.needed(made.last()) if job.stage == "corpus.datasets"]
+    assert found.tokenizers == len({job.settings.tokenizer for job in texts}) == len(texts)
+    assert found.text_bytes > 4 * 99_000_000_000
 
 
 def test_real_schedules_have_published_rates():

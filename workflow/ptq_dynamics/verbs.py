@@ -149,7 +149,12 @@ def _print_outlook(plan: Plan) -> None:
                 f"{found.unlocked:,} that are not in the lock; run ptq-dynamics lock"
             )
     if found.tokens:
-        print(f"{found.tokens:,} tokens of public text to download and tokenize")
+        print(
+            f"{found.tokens:,} tokens of public text to download, about "
+            f"{_bytes(found.text_bytes)}, estimated by tokens; with {found.tokenizers} tokenizers"
+        )
+    if environments := found.jobs.get("environment"):
+        print(f"{environments} environments of tools to install from the package index")
     for name, reason in {
         **plan.site.config.scale.regime.left_out,
         **plan.site.config.runs.unknown,

@@ -75,12 +75,14 @@ class Family(Strict):
     of the model, at the widths that a scale multiplies, with an optimizer of its own where the
     family's makes no sense for so few steps. Its checkpoints are revisions of a `repository`, in
     whose names `step_in` finds the step, in `steps_each`; `convert` where weights are pickles;
-    weights have the type `dtype`, and a `format` of their own where transformers does not read
-    them; transformers has no class for those that come with `code`, which runs as it is at that
+    what has the tokenizer of another family `reads_as` that one does; weights have the type
+    `dtype`, by which downloads are estimated, and a `format` of their own where transformers does
+    not read them; it has no class for those that come with `code`, which runs as it is at that
     commit of the repository. Those that are `unreadable`, and why, are not fetched."""
 
     label: Annotated[str, Field(min_length=1)]
     repository: Annotated[str, AfterValidator(_is_repository)] | None = None
+    reads_as: str | None = None
     unreadable: str | None = None
     code: Annotated[str, AfterValidator(_is_commit)] | None = None
     step_in: Annotated[str, AfterValidator(_one_group)] = r"(\d+)"
@@ -97,6 +99,11 @@ class Family(Strict):
     miniature: dict[str, Any]
     miniature_optimizer: Optimizer | None = None
     uncertain: str | None = None
+
+    @property
+    def tokenized(self) -> int | None:
+        """How many words the tokenizer of its own has, if it has one."""
+        return self.vocabulary if self.repository and not self.reads_as else None
 
     @model_validator(mode="after")
     def _has_code_for_a_reason(self) -> Self:
@@ -174,6 +181,12 @@ class Families(Strict):
     @model_validator(mode="after")
     def _has_families(self) -> Self:
         for name, family in self.families.items():
+            other = self.families.get(family.reads_as or "")
+            if family.reads_as and not (other and other.tokenized == family.vocabulary):
+                raise ValueError(
+                    f"families.{name}.reads_as is {family.reads_as!r}, and must be a family with "
+                    "a repository, a tokenizer of its own and the same vocabulary"
+                )
             architecture = family.model.get("architecture")
             if family.format is not None and family.format != architecture:
                 raise ValueError(

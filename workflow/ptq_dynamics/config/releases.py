@@ -52,7 +52,9 @@ def settle(
             )
         if family.repository is not None:
             context = scale.models["main"].context
-            models[name] = real_model(families, name, context=context, corpus=name)
+            corpus = family.reads_as or name
+            models[name] = real_model(families, name, context=context, corpus=corpus)
+        if family.repository is not None and family.tokenized is not None:
             corpora[name] = main.model_copy(
                 update={
                     "tokenizer": family.repository,

@@ -9,6 +9,8 @@ from ptq_dynamics.plan.resources import ON_DEVICE
 from ptq_dynamics.plan.site import Site
 from ptq_dynamics.trajectories.fetch_settings import FetchSettings
 
+# Bytes of a token of text.
+TEXT = 4.4
 # Bytes of a parameter, where the lock does not say how large a download is.
 BYTES = {"bfloat16": 2, "float32": 4}
 
@@ -17,7 +19,8 @@ BYTES = {"bfloat16": 2, "float32": 4}
 class Outlook:
     """`jobs` by kind, and how many of them compute on a GPU where there is one; `revisions` to
     download, in bytes where the lock has them, and else, for the `unlocked` of them, as estimated
-    from the parameters; `tokens` of public text to read and tokenize."""
+    from the parameters; `tokens` of public text to read, about `text_bytes`, of which data sets
+    are streamed, and `tokenizers`, with which."""
 
     jobs: dict[str, int]
     on_device: int
@@ -26,6 +29,8 @@ class Outlook:
     unlocked: int
     estimated_bytes: int
     tokens: int
+    text_bytes: int
+    tokenizers: int
 
 
 def look_ahead(site: Site, targets: list[Job]) -> Outlook:
@@ -42,8 +47,11 @@ def look_ahead(site: Site, targets: list[Job]) -> Outlook:
                 if revision.commit is None:
                     unlocked += 1
                     estimated += (job.settings.parameters or 0) * BYTES[public.dtype]
+                if job.settings.code is not None:
+                    locked += sum(file.size for file in job.settings.code.files or ())
     corpora = (site.config.scale.corpora[job.name] for job in jobs if kind(site, job) == "corpus")
     texts = [corpus for corpus in corpora if isinstance(corpus, DatasetsCorpus)]
+    tokens = sum(each.train + each.validation + each.calibration + each.probe for each in texts)
     return Outlook(
         dict(sorted(kinds.items())),
         sum(count for name, count in kinds.items() if name in ON_DEVICE),
@@ -51,7 +59,9 @@ def look_ahead(site: Site, targets: list[Job]) -> Outlook:
         locked,
         unlocked,
         estimated,
-        sum(each.train + each.validation + each.calibration + each.probe for each in texts),
+        tokens,
+        round(TEXT * tokens),
+        len({(each.tokenizer, each.tokenizer_revision) for each in texts}),
     )
 
 
