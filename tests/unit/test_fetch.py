@@ -61,6 +61,26 @@ OTHERS = {
 
 
 @pytest.fixture(scope="module")
+def model(model, corpus):
+    """The model of all tests, trained a little."""
+    trained = copy.deepcopy(model).train()
+    optimizer = torch.optim.AdamW(trained.parameters(), 3e-3)
+    losses = []
+    for batch in blocks(corpus, "calibration", 16, 32).split(8) * 4:
+        loss = models.token_losses(trained, batch[:, :-1], batch[:, 1:]).mean()
+        losses.append(loss.item())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert losses[-1] < losses[0] - 0.1
+    # As it will be saved.
+    with torch.no_grad():
+        for weight in trained.parameters():
+            weight.copy_(weight.bfloat16())
+    return trained.eval()
+
+
+@pytest.fixture(scope="module")
 def saved(model, corpus, tmp_path_factory):
     """The model in two shards of bfloat16, and its tokenizer."""
     folder = tmp_path_factory.mktemp("saved")
