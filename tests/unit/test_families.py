@@ -9,9 +9,9 @@ from itertools import pairwise
 
 import pytest
 from ptq_dynamics.config import Public, load
-from ptq_dynamics.hub.lock import LOCK
+from ptq_dynamics.hub.lock import LOCK, Wanted
 from ptq_dynamics.plan import Plan
-from ptq_dynamics.plan.outlook import look_ahead
+from ptq_dynamics.plan.outlook import look_ahead, to_lock
 from ptq_dynamics.plan.regime import regimes
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories.schedules import learning_rate
@@ -364,6 +364,21 @@ def test_what_is_locked_is_part_of_its_job_alone(changed):
     job = after.trajectories.fetch("amber", one)
     assert job.settings.revisions[0].commit == "a" * 40
     assert [each.size for each in job.settings.revisions[0].files] == [3]
+
+
+def test_a_tokenizer_is_locked_by_itself(changed):
+    """A revision that is locked anew has no text tokenized again."""
+    repository = "LLM360/Amber"
+    file = {"name": "tokenizer.json", "size": 3, "digest": "sha256:" + HEX * 4}
+    last = [*changed(scale="paper").site.config.runs.public["amber"].revisions][-1]
+    entries = {last: {"commit": "a" * 40, "files": []}, "tokenizer": {"commit": "c" * 40}}
+    entries["tokenizer"]["files"] = [file]
+    made = changed(scale="paper", lock={repository: entries})
+    assert made.corpora.corpus("amber").settings.tokenizer_revision == "c" * 40
+    wanted = {each for each in to_lock(made.site.config) if each.repository == repository}
+    assert Wanted(repository, last, "tokenizer") in wanted
+    assert {each.part for each in wanted} == {"checkpoint", "tokenizer"}
+    assert len(wanted) == 1 + len(made.site.config.runs.public["amber"].revisions)
 
 
 def trusting(families):

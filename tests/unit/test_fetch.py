@@ -691,7 +691,7 @@ def with_code(hub):
     (folder / "configuration_own.py").write_text(CONFIGURATION)
     (folder / "modeling_own.py").write_text(MODELING)
     (folder / "modeling_family.py").unlink()
-    entry = lock.resolve(lock.Wanted(NAME, COMMIT, code=True), Progress("test"))
+    entry = lock.resolve(lock.Wanted(NAME, COMMIT, part="code"), Progress("test"))
     return Code(entry.commit, entry.files)
 
 
@@ -724,7 +724,7 @@ def test_code_that_is_not_as_locked_is_refused(with_code, hub, tmp_path, capsys,
 
 def test_code_that_is_no_model_is_one_line(with_code, hub, tmp_path):
     (hub.root / NAME / "modeling_own.py").write_text("OwnForCausalLM = missing\n")
-    entry = lock.resolve(lock.Wanted(NAME, COMMIT, code=True), Progress("test"))
+    entry = lock.resolve(lock.Wanted(NAME, COMMIT, part="code"), Progress("test"))
     found = build(tmp_path, job(revision(), code=Code(entry.commit, entry.files)))
     with pytest.raises(Problem, match=r"code that cannot be used \(NameError.*see code of its fam"):
         models.load(found.subfolder("step-100"))

@@ -149,7 +149,7 @@ def test_code_is_locked_beside_checkpoints_of_its_commit(hub, tmp_path):
     (hub.root / NAME / "code.py").write_text("CODE = True\n")
     for name in ("not code.py", "code.txt", "tests.pyc"):
         (hub.root / NAME / name).write_text("other")
-    path, wanted = tmp_path / "lock.json", lock.Wanted(NAME, COMMIT, code=True)
+    path, wanted = tmp_path / "lock.json", lock.Wanted(NAME, COMMIT, part="code")
     outcome = lock.lock([wanted, lock.Wanted(NAME, COMMIT)], path)
     assert (outcome.resolved, outcome.failed) == (2, ())
     found = lock.read(path)
@@ -158,9 +158,26 @@ def test_code_is_locked_beside_checkpoints_of_its_commit(hub, tmp_path):
     assert code.name == "code.py" and code.matches(hub.root / NAME / "code.py")
 
 
+def test_a_tokenizer_stays_where_it_was_taken_from_as_long_as_its_files_do(hub, tmp_path):
+    path, wanted = tmp_path / "lock.json", lock.Wanted(NAME, "main", part="tokenizer")
+    lock.lock([wanted], path)
+    first = lock.read(path).entry(NAME, wanted.key)
+    assert first.commit == COMMIT and [file.name for file in first.files] == ["tokenizer.json"]
+    (hub.root / NAME / "model.safetensors").write_text("other weights")
+    hub.commit = LATER
+    assert lock.lock([wanted], path) == lock.Outcome(1, (), ())
+    assert lock.read(path).entry(NAME, wanted.key) == first
+    (hub.root / NAME / "tokenizer.json").write_text("{}")
+    assert len(lock.lock([wanted], path).moved) == 1
+    assert lock.read(path).entry(NAME, wanted.key).commit == LATER
+    (hub.root / NAME / "tokenizer.json").unlink()
+    (line,) = lock.lock([wanted], path).failed
+    assert line == f"{NAME}@main has no tokenizer; say reads_as of its family"
+
+
 def test_a_commit_without_code_is_one_line(hub, tmp_path):
     (hub.root / OTHER / "code.py").unlink()
-    wanted = lock.Wanted(OTHER, COMMIT, code=True)
+    wanted = lock.Wanted(OTHER, COMMIT, part="code")
     (line,) = lock.lock([wanted], tmp_path / "lock.json").failed
     assert line == f"{OTHER}@{COMMIT} has no Python modules; correct code of its family"
 

@@ -13,7 +13,7 @@ import yaml
 
 from ptq_dynamics import config
 from ptq_dynamics.figures.settings import rounded
-from ptq_dynamics.hub.lock import LOCK, Wanted, lock
+from ptq_dynamics.hub.lock import LOCK, lock
 from ptq_dynamics.jobs import checkout, fingerprint
 from ptq_dynamics.jobs.current import Results
 from ptq_dynamics.jobs.verified import Verifier
@@ -21,7 +21,7 @@ from ptq_dynamics.measure.settings import MEASUREMENTS
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.captions import write_page
 from ptq_dynamics.plan.due import Due
-from ptq_dynamics.plan.outlook import look_ahead
+from ptq_dynamics.plan.outlook import look_ahead, to_lock
 from ptq_dynamics.plan.regime import Dimensionless, Rates, best_rates, peak_rate, regimes, tokens_of
 from ptq_dynamics.problem import Problem
 
@@ -168,12 +168,7 @@ def _bytes(count: int) -> str:
 
 def _lock() -> int:
     """Lock what a scale with the hub fetches; exit status 1 where some could not be resolved."""
-    runs = _load({"scale": "paper"}).runs.public
-    wanted = {Wanted(each.repository, name) for each in runs.values() for name in each.revisions}
-    wanted |= {
-        Wanted(each.repository, each.code.commit, code=True) for each in runs.values() if each.code
-    }
-    found = lock(wanted)
+    found = lock(to_lock(_load({"scale": "paper"})))
     print(f"{found.resolved} revisions are locked in {LOCK}")
     for line in (*found.moved, *(f"error: {failed}" for failed in found.failed)):
         print(line)

@@ -20,7 +20,7 @@ from ptq_dynamics.config.families import (
 from ptq_dynamics.config.models import ModelShape
 from ptq_dynamics.config.public import Public, Released
 from ptq_dynamics.config.scale import Scale
-from ptq_dynamics.hub.lock import Entry, Lock, of_its_code
+from ptq_dynamics.hub.lock import ITS_TOKENIZER, Entry, Lock, of_its_code
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories import schedules
 from ptq_dynamics.trajectories.fetch_settings import Code
@@ -55,10 +55,11 @@ def settle(
             corpus = family.reads_as or name
             models[name] = real_model(families, name, context=context, corpus=corpus)
         if family.repository is not None and family.tokenized is not None:
+            tokenizer = lock.of(family.repository).get(ITS_TOKENIZER)
             corpora[name] = main.model_copy(
                 update={
                     "tokenizer": family.repository,
-                    "tokenizer_revision": _latest(families, name, lock.of(family.repository)),
+                    "tokenizer_revision": tokenizer.commit if tokenizer else None,
                     "vocabulary": family.vocabulary,
                     "train": 0,
                 }
@@ -76,14 +77,6 @@ def settle(
             found[name] = _public(families, f"{FILE}: runs.{name}", family, locked, trunk, run)
     every = {"models": {**scale.models, **models}, "corpora": {**scale.corpora, **corpora}}
     return scale.model_copy(update=every), found, unknown
-
-
-def _latest(families: Families, name: str, locked: Mapping[str, Entry]) -> str | None:
-    """The commit that a family's tokenizer is taken from: that of its run's last revision."""
-    runs = families.runs.values()
-    own = [run for run in runs if isinstance(run, Pretraining) and run.family == name]
-    last = next((run.revisions[-1] for run in own if run.revisions), "")
-    return locked[last].commit if last in locked else None
 
 
 def _public(

@@ -12,11 +12,11 @@ CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
 INDEX = ".index.json"  # ends the name of the file that says which shard has which weights
 SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"
 
-_SMALL = {
-    *(CONFIG, "generation_config.json"),
+_TOKENIZER = {
     *("tokenizer.json", TOKENIZER, "tokenizer.model", "special_tokens_map.json"),
     *("added_tokens.json", "vocab.json", "vocab.txt", "merges.txt", "chat_template.jinja"),
 }
+_SMALL = {CONFIG, "generation_config.json", *_TOKENIZER}
 _SHARD = r"(-\d+-of-\d+)?"
 # The names that transformers gives weights; others beside them are adapters, or copies in the
 # formats of other tools.
@@ -67,11 +67,14 @@ def of_checkpoint(files: Iterable[HubFile]) -> tuple[HubFile, ...]:
 
 def of_code(files: Iterable[HubFile]) -> tuple[HubFile, ...]:
     """Python modules, by name."""
-    return tuple(sorted((file for file in files if _CODE.fullmatch(file.name)), key=_by_name))
+    known = {file.name: file for file in files if _CODE.fullmatch(file.name)}
+    return tuple(known[name] for name in sorted(known))
 
 
-def _by_name(file: HubFile) -> str:
-    return file.name
+def of_tokenizer(files: Iterable[HubFile]) -> tuple[HubFile, ...]:
+    """What a tokenizer is made of, by name."""
+    known = {file.name: file for file in files if file.name in _TOKENIZER}
+    return tuple(known[name] for name in sorted(known))
 
 
 def is_taken(name: str) -> bool:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -24,6 +24,7 @@ from ptq_dynamics.hub.files import (
     large,
     of_checkpoint,
     of_code,
+    of_tokenizer,
     small,
 )
 from ptq_dynamics.jobs.context import Progress
@@ -40,14 +41,14 @@ RELOCK = "run ptq-dynamics lock"
 
 @dataclass(frozen=True)
 class Entry:
-    """A revision as it was locked: the commit, and the files that make its checkpoint, or those of
-    the repository's code, by name."""
+    """A revision as it was locked: the commit, and the files that make its checkpoint, its code or
+    its tokenizer, by name."""
 
     commit: str
     files: tuple[HubFile, ...]
 
 
-# By repository, then by revision, or by `of_its_code`.
+# By repository, then by revision, or by another key of what is `Wanted`.
 Entries = Mapping[str, Mapping[str, Entry]]
 
 
@@ -72,16 +73,23 @@ class Lock:
 
 @dataclass(frozen=True, order=True)
 class Wanted:
-    """A revision of a repository to lock; where `code` is asked for, the commit that has it."""
+    """A revision of a repository to lock, or its code or tokenizer alone."""
 
     repository: str
     revision: str
-    code: bool = False
+    part: Literal["checkpoint", "code", "tokenizer"] = "checkpoint"
 
     @property
     def key(self) -> str:
         """Its name in the lock."""
-        return of_its_code(self.revision) if self.code else self.revision
+        if self.part == "tokenizer":
+            return ITS_TOKENIZER
+        return of_its_code(self.revision) if self.part == "code" else self.revision
+
+
+# Name in the lock of a repository's tokenizer, which several revisions share.
+ITS_TOKENIZER = "tokenizer"
+PARTS = {"checkpoint": of_checkpoint, "code": of_code, "tokenizer": of_tokenizer}
 
 
 def of_its_code(commit: str) -> str:
@@ -137,7 +145,7 @@ def write(path: Path, entries: Entries) -> None:
 
 def resolve(wanted: Wanted, progress: Progress) -> Entry:
     """Ask the hub where a revision is now; `Problem` when it says nothing, or there is no
-    checkpoint, or no code."""
+    checkpoint, no code or no tokenizer."""
     # Planning reads the lock and asks nothing, and the library is slow to import.
     from huggingface_hub import HfApi
 
@@ -160,14 +168,14 @@ def resolve(wanted: Wanted, progress: Progress) -> Entry:
         raise Problem(f"{source}: the hub cannot be asked ({reason})") from error
     if about.sha is None:
         raise Problem(f"{source}: the hub does not say at which commit it is")
-    if wanted.code:
-        code = of_code(_file(each) for each in about.siblings or ())
-        if not code:
+    files = PARTS[wanted.part](_file(each) for each in about.siblings or ())
+    match wanted.part:
+        case "code" if not files:
             raise Problem(f"{source} has no Python modules; correct code of its family")
-        return Entry(about.sha, code)
-    files = of_checkpoint(_file(each) for each in about.siblings or ())
-    if not has_weights(files) or CONFIG not in {file.name for file in files}:
-        raise Problem(f"{source} is no checkpoint: it lacks {CONFIG} or weights; leave it out")
+        case "tokenizer" if not files:
+            raise Problem(f"{source} has no tokenizer; say reads_as of its family")
+        case "checkpoint" if not has_weights(files) or CONFIG not in {f.name for f in files}:
+            raise Problem(f"{source} is no checkpoint: it lacks {CONFIG} or weights; leave it out")
     return Entry(about.sha, files)
 
 
@@ -221,6 +229,9 @@ def lock(wanted: Iterable[Wanted], path: Path = LOCK) -> Outcome:
                 left += 1
                 continue
             known = entries.setdefault(one.repository, {}).get(one.key)
+            if known is not None and one.part == "tokenizer" and known.files == found.files:
+                # At other commits of the repository too; where it was taken from, it stays.
+                found = known
             if known is not None and known.commit != found.commit:
                 moved.append(
                     f"{one.repository}@{one.revision} moved from {known.commit[:12]} to "

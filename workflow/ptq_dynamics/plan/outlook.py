@@ -1,9 +1,11 @@
 """What a build takes, before it is begun: jobs by kind, downloads and text, with their sizes."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ptq_dynamics.config import DatasetsCorpus
+from ptq_dynamics.config import Config, DatasetsCorpus
+from ptq_dynamics.hub.lock import Wanted
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan.resources import ON_DEVICE
 from ptq_dynamics.plan.site import Site
@@ -71,3 +73,19 @@ def kind(site: Site, job: Job) -> str:
         return "figure" if job.folder == site.pictures else "table"
     below = job.folder.removeprefix(f"{site.results}/").split("/")[0]
     return "environment" if below == "envs" else below
+
+
+def to_lock(config: Config) -> Iterator[Wanted]:
+    """What a scale with the hub takes from it: checkpoints, their code where it is trusted, and
+    tokenizers, as of the last revisions."""
+    last = dict[str, tuple[int, str]]()
+    for public in config.runs.public.values():
+        for name, released in public.revisions.items():
+            yield Wanted(public.repository, name)
+            known = last.setdefault(public.repository, (released.step, name))
+            last[public.repository] = max(known, (released.step, name))
+        if public.code is not None:
+            yield Wanted(public.repository, public.code.commit, "code")
+    for corpus in config.scale.corpora.values():
+        if isinstance(corpus, DatasetsCorpus) and corpus.tokenizer in last:
+            yield Wanted(corpus.tokenizer, last[corpus.tokenizer][1], "tokenizer")
