@@ -12,7 +12,6 @@ from pathlib import Path
 import yaml
 
 from ptq_dynamics import config
-from ptq_dynamics.figures.settings import rounded
 from ptq_dynamics.hub.lock import LOCK, lock
 from ptq_dynamics.jobs import checkout, fingerprint
 from ptq_dynamics.jobs.current import Results
@@ -22,7 +21,7 @@ from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.captions import write_page
 from ptq_dynamics.plan.due import Due
 from ptq_dynamics.plan.outlook import look_ahead, to_lock
-from ptq_dynamics.plan.regime import Dimensionless, Rates, best_rates, peak_rate, regimes, tokens_of
+from ptq_dynamics.plan.regime import Dimensionless, Rates, best_rates, length, peak_rate, regimes
 from ptq_dynamics.problem import Problem
 
 NUMBERS = fields(Dimensionless)
@@ -191,10 +190,10 @@ def _print_regime(resolved: config.Config) -> None:
             peak_rate(each.site, each.trajectories, name)
             for each in (here, paper)[: 1 + bool(other)]
         ]
-        tokens = [tokens_of(each.site, name) for each in (here, paper)[: 1 + bool(other)]]
+        tokens = [length(each.site, name) for each in (here, paper)[: 1 + bool(other)]]
         cells = [
             _beside(rates[0], rates[1] if other else None),
-            f"{rounded(tokens[0])} ({rounded(tokens[1])})" if other else rounded(tokens[0]),
+            f"{tokens[0]} ({tokens[1]})" if other else tokens[0],
         ]
         for field in NUMBERS:
             numbers = getattr(mine, field.name), getattr(other, field.name, None)

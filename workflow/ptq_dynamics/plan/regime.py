@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 
 from ptq_dynamics.config import Public, Run
+from ptq_dynamics.figures.settings import rounded
 from ptq_dynamics.plan.site import Site
 from ptq_dynamics.plan.trajectories import Trajectories
 from ptq_dynamics.trajectories.schedules import (
@@ -88,6 +89,11 @@ def tokens_of(site: Site, name: str) -> int:
     shape, phase = run.whole(timeline).model_shape(timeline), run.model_shape(timeline)
     first, steps = run.ends(timeline)
     return first * shape.batch * shape.context + (steps - first) * phase.batch * phase.context
+
+
+def length(site: Site, name: str) -> str:
+    """Tokens of a run or public model, to three digits."""
+    return rounded(tokens_of(site, name))
 
 
 def peak_rate(site: Site, trajectories: Trajectories, name: str) -> float:
