@@ -2,7 +2,7 @@
 
 import shutil
 from contextlib import chdir
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from zlib import crc32
 
@@ -331,8 +331,12 @@ def _check_lines(left: Axes, right: Axes | None, table: pd.DataFrame, *, started
             assert np.array_equal(line.get_xdata(), group.x), (axis, group.segment)
             assert np.array_equal(line.get_ydata(), group.y), (axis, group.segment)
         if axis == "left":
-            # A run goes on in its branch, where that is of the same curve.
+            # A run goes on in its branch, where that is of the same curve, or begins at its end.
             goes_on = {(g.curve.iloc[0], TRUNKS.get(g.segment.iloc[0])) for g in groups}
+            for one, other in product(groups, groups):
+                trunk = TRUNKS.get(one.segment.iloc[0])
+                if trunk == other.segment.iloc[0] and one.x.min() >= other.x.max():
+                    goes_on.add((other.curve.iloc[0], trunk))
             ending = [
                 group
                 for group in groups

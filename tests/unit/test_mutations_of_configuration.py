@@ -54,14 +54,15 @@ SECTIONS = {
 IDLE = {"title", "caption", "threads", "warm", "draws"}
 # What only a scale with the hub asks of a family.
 OF_THE_HUB = {"repository", "step_in", "steps_each", "convert", "dtype", "vocabulary", "revisions"}
-OF_THE_HUB |= {"restarts", "unreadable", "format"}
+OF_THE_HUB |= {"restarts", "unreadable", "format", "code", "reads_as"}
 
 
-def specs(folder):
-    """Specification of every job of scale smoke, by its result, with its stage."""
-    choice = {"scale": "smoke", "seed": 100, "more_seeds": [7], "figures": "all"}
-    plan = Plan(load(choice, folder), ROOT)
-    targets = [*plan.last(), plan.backends.comparison()]
+def specs(folder, **choice):
+    """Specification of every job of scale smoke, or of another choice, by its result, with its
+    stage."""
+    smoke = {"scale": "smoke", "seed": 100, "more_seeds": [7], "figures": "all"}
+    plan = Plan(load({**smoke, **choice}, folder), ROOT)
+    targets = [*plan.last(), *([] if choice else [plan.backends.comparison()])]
     return {job.manifest: (job.stage, job.spec()) for job in plan.site.needed(targets)}
 
 
@@ -297,3 +298,68 @@ def edited(folder, file, content, path, value):
         return specs(folder)
     except Problem:
         return None
+
+
+# Keys of families that only a scale with the hub reads, another value of each, and the stages that
+# it changes of that family; all others follow from these by their inputs.
+FETCH, CORPUS = "trajectories.fetch", "corpus.datasets"
+AT_THE_HUB = [
+    ("families.amber.repository", "people/amber", {FETCH, CORPUS}),
+    ("families.amber.steps_each", 763, {FETCH}),
+    ("families.amber.step_in", r"ckpt_(\d+)\d", {FETCH}),
+    ("families.amber.convert", False, {FETCH}),
+    ("families.amber.vocabulary", 32064, {FETCH, CORPUS}),
+    ("families.amber.code", "b" * 40, {FETCH}),
+    ("families.amber.dtype", "bfloat16", set()),
+    ("families.amber.unreadable", "for a reason", None),
+    ("families.olmo1-1b.format", None, {FETCH}),
+    ("families.olmo2-1b.reads_as", None, {CORPUS}),
+    ("runs.amber.revisions.0", "ckpt_009", {FETCH}),
+    ("runs.smollm3-decay.restarts", True, {FETCH}),
+]
+OF_FAMILIES = {"scale": "paper", "figures": ["fig01", "fig02", "fig12", "fig14"], "more_seeds": []}
+
+
+@pytest.fixture(scope="module")
+def at_the_hub(tmp_path_factory):
+    """Configuration whose figures of families round, which takes any model; and its jobs."""
+    folder = shutil.copytree(ROOT / "config", tmp_path_factory.mktemp("hub") / "config")
+    figures = read_yaml(folder / "figures.yaml")
+    for name in OF_FAMILIES["figures"]:
+        figures[name]["quantizers"] = ["rtn-4bit"]
+    (folder / "figures.yaml").write_text(yaml.safe_dump(figures))
+    return folder, specs(folder, **OF_FAMILIES)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "stages"), AT_THE_HUB, ids=[key for key, *_ in AT_THE_HUB]
+)
+def test_a_key_of_the_hub_changes_its_family_and_no_other(at_the_hub, tmp_path, key, value, stages):
+    folder, before = at_the_hub
+    shutil.copytree(folder, tmp_path / "config")
+    content = json.loads(json.dumps(read_yaml(folder / "families.yaml")))
+    section, name, *rest = key.split(".")
+    put(content, [section, name, *(int(part) if part.isdigit() else part for part in rest)], value)
+    if key.endswith("unreadable"):
+        content["families"][name]["code"] = None
+    (tmp_path / "config/families.yaml").write_text(yaml.safe_dump(content))
+    if stages is None:
+        # A figure of nothing else.
+        with pytest.raises(Problem, match=value):
+            specs(tmp_path / "config", **OF_FAMILIES)
+        return
+    after = specs(tmp_path / "config", **OF_FAMILIES)
+    changed = {
+        result: (before.get(result) or after[result])[0]
+        for result in before.keys() | after.keys()
+        if before.get(result) != after.get(result)
+    }
+    made = {stage for stage in changed.values() if stage in (FETCH, CORPUS)}
+    assert made == stages
+    assert bool(changed) == bool(stages)
+    of_others = [
+        result
+        for result, stage in changed.items()
+        if name.partition("-decay")[0] not in result and not stage.startswith("figures")
+    ]
+    assert not of_others, of_others[:5]

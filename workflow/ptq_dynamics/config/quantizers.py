@@ -42,8 +42,8 @@ class Kind(Strict):
         return None
 
     @property
-    def algorithm(self) -> tuple[object, ...] | None:
-        """Of GPTQ, what two backends have alike that are to give the same codes."""
+    def compared_bits(self) -> int | None:
+        """Of GPTQ, whose backends are compared, the bits."""
         return None
 
     @property
@@ -113,10 +113,9 @@ class Gptq(Calibrated, Grouped):
     block_size: Count
 
     @property
-    def algorithm(self) -> tuple[object, ...]:
-        """Grid, order of columns, groups and damping."""
-        ordered = self.activation_order is not None
-        return self.bits, self.group_size, self.symmetric, ordered, True, self.damping
+    def compared_bits(self) -> int | None:
+        """Its bits."""
+        return self.bits
 
 
 class ForeignGptq(Calibrated, Grouped):
@@ -134,11 +133,9 @@ class ForeignGptq(Calibrated, Grouped):
     mse: Annotated[float, Field(ge=0)]
 
     @property
-    def algorithm(self) -> tuple[object, ...]:
-        """Grid, order of columns, groups and damping."""
-        static = self.static_groups or not self.activation_order
-        grid = (self.bits, self.group_size, self.symmetric)
-        return *grid, self.activation_order, static, self.damping
+    def compared_bits(self) -> int | None:
+        """Its bits."""
+        return self.bits
 
 
 class GptqModel(ForeignGptq):

@@ -4,8 +4,9 @@ import json
 import sys
 from collections.abc import Mapping
 from importlib import import_module
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
@@ -17,6 +18,10 @@ from ptq_dynamics.problem import Problem
 TRUSTED = "trusted_code.json"
 
 
+# Digests of the notes beside code that was taken; checkpoints of one family have one code.
+_known: set[str] = set()
+
+
 def know(folder: Path) -> None:
     """Let transformers use the classes that a checkpoint's own code has, where the code is trusted:
     where it lies beside a file that fetching it has written.
@@ -24,17 +29,12 @@ def know(folder: Path) -> None:
     Raises `Problem` when the configuration names no classes there.
     """
     marker = folder / TRUSTED
-    if not marker.is_file():
-        return
-    # Checkpoints of one family have one code, which is imported once.
-    digest = sha256(marker)
-    package = f"trusted_{digest}"
-    if package in sys.modules:
+    if not marker.is_file() or (digest := sha256(marker)) in _known:
         return
     about = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    sys.modules[package] = root = ModuleType(package)
-    root.__path__ = [str(folder)]
+    finder = _Finder(f"trusted_{digest}", folder)
     compiles, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    sys.meta_path.append(finder)
     try:
         config, model = (
             _own_class(digest, about, kind) for kind in ("AutoConfig", "AutoModelForCausalLM")
@@ -42,13 +42,29 @@ def know(folder: Path) -> None:
         AutoConfig.register(about["model_type"], config, exist_ok=True)
         AutoModelForCausalLM.register(config, model, exist_ok=True)
     except Exception as error:
-        del sys.modules[package]
+        sys.meta_path.remove(finder)
         raise Problem(
             f"{folder} comes with code that cannot be used "
             f"({type(error).__name__}: {' '.join(str(error).split())}); see code of its family"
         ) from error
     finally:
         sys.dont_write_bytecode = compiles
+    _known.add(digest)
+
+
+class _Finder(MetaPathFinder):
+    """Finds the modules in a folder as those of a package, which has no module of its own."""
+
+    def __init__(self, package: str, folder: Path) -> None:
+        self._package, self._folder = package, folder
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
+        """Of the package alone; its modules are found by it."""
+        if fullname != self._package:
+            return None
+        spec = ModuleSpec(fullname, None, is_package=True)
+        spec.submodule_search_locations = [str(self._folder)]
+        return spec
 
 
 def _own_class(digest: str, about: Mapping[str, Any], kind: str) -> Any:

@@ -189,13 +189,12 @@ def _check_quantizers(timeline: Timeline) -> None:
     ]
     backends = config.backends
     for group in backends.groups:
-        kinds = {name: config.quantizers[name].algorithm for name in group}
-        for name, algorithm in kinds.items():
-            if algorithm is None or algorithm != kinds[group[0]]:
+        bits = {name: config.quantizers[name].compared_bits for name in group}
+        for name, found in bits.items():
+            if found is None or found != bits[group[0]]:
                 raise Problem(
                     f"config/backends.yaml: groups has {name} beside {group[0]}, and only GPTQ "
-                    "with one grid, order of columns, groups and damping is compared; put it into "
-                    "another group"
+                    "with as many bits is compared; put it into another group"
                 )
     named = tuple(chain.from_iterable(backends.groups))
     shown.append(("config/backends.yaml: groups", [backends.trajectory], named))

@@ -92,9 +92,10 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
         ax.set(xlabel=shown.x, ylabel=shown.y)
         ax.set_title(f"{shown.title}\n{correlation}")
         parts.append(table)
-        panels.append(replace(shown, name=name))
+        panels.append(replace(shown, name=letter))
     legend(figure, axes, {})
-    _, about = resolve(context.settings, pd.concat(parts), panels, means=False)
+    lettered = [part.assign(panel=panel.name) for part, panel in zip(parts, panels, strict=True)]
+    _, about = resolve(context.settings, pd.concat(lettered), panels, means=False)
     head(figure, "; ".join([footer(context), *about]))
     save(figure, pd.concat(parts), context.out, context.name)
     return facts
