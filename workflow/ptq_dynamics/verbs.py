@@ -21,7 +21,14 @@ from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.captions import write_page
 from ptq_dynamics.plan.due import Due
 from ptq_dynamics.plan.outlook import look_ahead, to_lock
-from ptq_dynamics.plan.regime import Dimensionless, Rates, best_rates, length, peak_rate, regimes
+from ptq_dynamics.plan.regime import (
+    Dimensionless,
+    Rates,
+    best_rates,
+    peak_rate,
+    regimes,
+    rounded_tokens,
+)
 from ptq_dynamics.problem import Problem
 
 NUMBERS = fields(Dimensionless)
@@ -153,7 +160,7 @@ def _print_outlook(plan: Plan) -> None:
             f"{_bytes(found.text_bytes)}, estimated by tokens; with {found.tokenizers} tokenizers"
         )
     if environments := found.jobs.get("environment"):
-        print(f"{environments} environments of tools to install from the package index")
+        print(f"environments of tools to install from the package index: {environments}")
     for name, reason in {
         **plan.site.config.scale.regime.left_out,
         **plan.site.config.runs.unknown,
@@ -190,7 +197,7 @@ def _print_regime(resolved: config.Config) -> None:
             peak_rate(each.site, each.trajectories, name)
             for each in (here, paper)[: 1 + bool(other)]
         ]
-        tokens = [length(each.site, name) for each in (here, paper)[: 1 + bool(other)]]
+        tokens = [rounded_tokens(each.site, name) for each in (here, paper)[: 1 + bool(other)]]
         cells = [
             _beside(rates[0], rates[1] if other else None),
             f"{tokens[0]} ({tokens[1]})" if other else tokens[0],

@@ -75,10 +75,10 @@ class Family(Strict):
     of the model, at the widths that a scale multiplies, with an optimizer of its own where the
     family's makes no sense for so few steps. Its checkpoints are revisions of a `repository`, in
     whose names `step_in` finds the step, in `steps_each`; `convert` where weights are pickles;
-    what has the tokenizer of another family `reads_as` that one does; weights have the type
-    `dtype`, by which downloads are estimated, and a `format` of their own where transformers does
-    not read them; it has no class for those that come with `code`, which runs as it is at that
-    commit of the repository. Those that are `unreadable`, and why, are not fetched."""
+    `reads_as` names another family with the same tokenizer; weights have the type `dtype`, by
+    which downloads are estimated, and a `format` of their own where transformers does not read
+    them. `code` is the commit of the repository's own code, which then runs; those that are
+    `unreadable`, and why, are not fetched."""
 
     label: Annotated[str, Field(min_length=1)]
     repository: Annotated[str, AfterValidator(_is_repository)] | None = None
@@ -226,7 +226,7 @@ MODEL: TypeAdapter[ModelShape] = TypeAdapter(AnyModel)
 
 
 def model(shape: Mapping[str, Any], family: str, key: str) -> ModelShape:
-    """A model of a family, which stands under this key of it; `Problem` where it is none."""
+    """The model under a key of a family; `Problem` where it is none."""
     try:
         found: ModelShape = MODEL.validate_python(shape)
     except ValidationError as error:

@@ -68,7 +68,7 @@ def load(choice: dict[str, Any], folder: Path) -> Config:
 
 
 def _with_families(path: Path, scale: Scale, file: str, runs: Runs) -> dict[str, Any]:
-    """The scale, which stands in a file, and runs, with those of public families."""
+    """The scale of a file and the runs, with those of public families."""
     content, grids = expand(read_yaml(path), SECTIONS["families"], str(path))
     families: Families = _check(content, "families", path, grids)
     if scale.miniatures is None:

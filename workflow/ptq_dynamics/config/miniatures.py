@@ -97,8 +97,7 @@ class MiniaturePhase(Branch):
 
 
 def settle(families: Families, scale: Scale, file: str) -> tuple[Scale, dict[str, Run]]:
-    """The scale, which stands in a file, with the families' models; and their runs and phases in
-    small, by name.
+    """The scale of a file with the families' models; and their runs and phases in small, by name.
 
     Raises `Problem` when the families do not fit together or to the scale.
     """

@@ -91,8 +91,8 @@ class LlamaLike(ModelShape):
         return self.width // self.heads
 
     @property
-    def norms(self) -> int:
-        """Weights of a layer's norms, of its activation, and biases."""
+    def vectors(self) -> int:
+        """Numbers of a layer beside its matrices: of norms, of its activation, and biases."""
         return 2 * self.width
 
     @property
@@ -105,7 +105,7 @@ class LlamaLike(ModelShape):
         attention = 2 * self.width * (self.width + self.key_value_heads * self.head)
         feedforward = self.feedforward_layers * self.width * self.feedforward
         embeddings = vocabulary * self.width * (1 if self.tied else 2)
-        return self.layers * (attention + feedforward + self.norms) + self.final_norm + embeddings
+        return self.layers * (attention + feedforward + self.vectors) + self.final_norm + embeddings
 
     @model_validator(mode="after")
     def _shares_heads(self) -> "LlamaLike":
@@ -139,7 +139,7 @@ class Olmo(LlamaLike):
     architecture: Literal["olmo"]
 
     @property
-    def norms(self) -> int:
+    def vectors(self) -> int:
         """None."""
         return 0
 
@@ -157,7 +157,7 @@ class Olmo2(LlamaLike):
     architecture: Literal["olmo2"]
 
     @property
-    def norms(self) -> int:
+    def vectors(self) -> int:
         """Two of the width, and those of queries and keys."""
         return 3 * self.width + self.key_value_heads * self.head
 
@@ -170,7 +170,7 @@ class Apertus(LlamaLike):
     architecture: Literal["apertus"]
 
     @property
-    def norms(self) -> int:
+    def vectors(self) -> int:
         """Two of the width, those of a head's queries and keys, and both numbers of xIELU."""
         return 2 * self.width + 2 * self.head + 2
 
@@ -182,7 +182,7 @@ class Qwen3(LlamaLike):
     architecture: Literal["qwen3"]
 
     @property
-    def norms(self) -> int:
+    def vectors(self) -> int:
         """Two of the width, those of a head's queries and keys; and the biases."""
         biases = 2 * (self.width + self.key_value_heads * self.head)
         return 2 * self.width + 2 * self.head + biases

@@ -20,7 +20,7 @@ from ptq_dynamics.config.families import (
 from ptq_dynamics.config.models import ModelShape
 from ptq_dynamics.config.public import Public, Released
 from ptq_dynamics.config.scale import Scale
-from ptq_dynamics.hub.lock import ITS_TOKENIZER, Entry, Lock, of_its_code
+from ptq_dynamics.hub.lock import TOKENIZER_KEY, Entry, Lock, code_key
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories import schedules
 from ptq_dynamics.trajectories.fetch_settings import Code
@@ -32,8 +32,8 @@ UNKNOWN = f"{FILE} names no revisions of it"
 def settle(
     families: Families, scale: Scale, file: str, lock: Lock
 ) -> tuple[Scale, dict[str, Public], dict[str, str]]:
-    """The scale, which stands in a file, with the families' models, each with a corpus of its own
-    tokenizer; their public runs by name; and why there are none of others.
+    """The scale of a file with the families' models, each with a corpus of its tokenizer; their
+    public runs by name; and why there are none of others.
 
     Raises `Problem` when the families do not fit together.
     """
@@ -55,7 +55,7 @@ def settle(
             corpus = family.reads_as or name
             models[name] = real_model(families, name, context=context, corpus=corpus)
         if family.repository is not None and family.tokenized is not None:
-            tokenizer = lock.of(family.repository).get(ITS_TOKENIZER)
+            tokenizer = lock.of(family.repository).get(TOKENIZER_KEY)
             corpora[name] = main.model_copy(
                 update={
                     "tokenizer": family.repository,
@@ -140,7 +140,7 @@ def _public(
 def _code(family: Family, locked: Mapping[str, Entry]) -> Code | None:
     if family.code is None:
         return None
-    entry = locked.get(of_its_code(family.code))
+    entry = locked.get(code_key(family.code))
     return Code(family.code, entry.files if entry else None)
 
 

@@ -83,16 +83,16 @@ class Wanted:
     def key(self) -> str:
         """Its name in the lock."""
         if self.part == "tokenizer":
-            return ITS_TOKENIZER
-        return of_its_code(self.revision) if self.part == "code" else self.revision
+            return TOKENIZER_KEY
+        return code_key(self.revision) if self.part == "code" else self.revision
 
 
 # Name in the lock of a repository's tokenizer, which several revisions share.
-ITS_TOKENIZER = "tokenizer"
+TOKENIZER_KEY = "tokenizer"
 PARTS = {"checkpoint": of_checkpoint, "code": of_code, "tokenizer": of_tokenizer}
 
 
-def of_its_code(commit: str) -> str:
+def code_key(commit: str) -> str:
     """Name in the lock of a repository's code at a commit, which can be that of a checkpoint."""
     return f"code at {commit}"
 

@@ -91,7 +91,7 @@ def tokens_of(site: Site, name: str) -> int:
     return first * shape.batch * shape.context + (steps - first) * phase.batch * phase.context
 
 
-def length(site: Site, name: str) -> str:
+def rounded_tokens(site: Site, name: str) -> str:
     """Tokens of a run or public model, to three digits."""
     return rounded(tokens_of(site, name))
 
