@@ -117,7 +117,7 @@ def others(path, value):
     if isinstance(value, int):
         return [value + 1, 2 * value, value - 1, value // 2, 4 * value, value // 8]
     if isinstance(value, float):
-        return [value / 2, value * 2, value + 0.1, 3.0]
+        return [value / 2, value * 2, value * 32, value + 0.1, 3.0]
     if value is None:
         return [1, 2]
     try:
