@@ -27,7 +27,8 @@ from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.measure.joining import join
 from ptq_dynamics.measure.measurements import read_csv
-from ptq_dynamics.measure.settings import FULL_PRECISION, LAYERS, LOSSES, VALUES, Series
+from ptq_dynamics.measure.names import FULL_PRECISION, LAYERS, LOSSES, VALUES
+from ptq_dynamics.measure.settings import Series
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.trajectories import trajectory
 from ptq_dynamics.trajectories.schedules import learning_rate, phase

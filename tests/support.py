@@ -21,7 +21,7 @@ from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.specification import Job
-from ptq_dynamics.measure.settings import FULL_PRECISION, PROBES
+from ptq_dynamics.measure.names import FULL_PRECISION, PROBES
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.trajectories.train import Trainer
 

@@ -28,7 +28,8 @@ from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.jobs.settings import decode, encode
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.measure.loss import block_losses
-from ptq_dynamics.measure.settings import LAYERS, LOSSES, LossSettings
+from ptq_dynamics.measure.names import LAYERS, LOSSES
+from ptq_dynamics.measure.settings import LossSettings
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.quantize.gptq import Gptq
 from ptq_dynamics.quantize.int8 import Int8

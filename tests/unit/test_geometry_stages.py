@@ -12,7 +12,7 @@ from ptq_dynamics.figures.layouts import flatness
 from ptq_dynamics.figures.layouts.flatness import partial, pooled, within
 from ptq_dynamics.geometry.hessian import LossHessian
 from ptq_dynamics.measure import loss as evaluate
-from ptq_dynamics.measure.settings import VALUES
+from ptq_dynamics.measure.names import VALUES
 from ptq_dynamics.models import dequantized
 from ptq_dynamics.trajectories.optimizers import adamc, adamw, adamw_independent
 from ptq_dynamics.trajectories.trajectory import Trajectory

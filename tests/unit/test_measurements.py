@@ -12,7 +12,8 @@ from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.joining import in_full_precision, join
 from ptq_dynamics.measure.measurements import COLUMNS, KEY
-from ptq_dynamics.measure.settings import LOSSES, MEASUREMENTS, CollectSettings, Series
+from ptq_dynamics.measure.names import LOSSES, MEASUREMENTS
+from ptq_dynamics.measure.settings import CollectSettings, Series
 from ptq_dynamics.trajectories import trajectory
 from ptq_dynamics.trajectories.trajectory import Checkpoint, Trajectory
 from safetensors.numpy import load_file, save_file

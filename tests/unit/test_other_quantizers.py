@@ -16,7 +16,7 @@ from ptq_dynamics.corpus import splits, tokens
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.context import Context, Progress
 from ptq_dynamics.measure.loss import block_losses
-from ptq_dynamics.measure.settings import LAYERS
+from ptq_dynamics.measure.names import LAYERS
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.quantize import awq, int8, nf4, storage, worker
 from ptq_dynamics.quantize.layers import gram_matrices, layer_errors, round_to_nearest

@@ -1,7 +1,7 @@
 """A trajectory in several shards, one job each, is the one made by a single job."""
 
 import pytest
-from ptq_dynamics.measure.settings import LOSSES, MEASUREMENTS
+from ptq_dynamics.measure.names import LOSSES, MEASUREMENTS
 from ptq_dynamics.trajectories.trajectory import Trajectory
 from safetensors.numpy import load_file
 from support import (

@@ -9,7 +9,8 @@ from ptq_dynamics.jobs import manifest
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.joining import join
 from ptq_dynamics.measure.measurements import KEY
-from ptq_dynamics.measure.settings import LOSSES, Series
+from ptq_dynamics.measure.names import LOSSES
+from ptq_dynamics.measure.settings import Series
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories import trajectory
 from ptq_dynamics.trajectories.trajectory import Checkpoint, Trajectory

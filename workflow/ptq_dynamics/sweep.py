@@ -24,7 +24,7 @@ from ptq_dynamics.jobs import checkout
 from ptq_dynamics.jobs.checkout import ROOT
 from ptq_dynamics.jobs.paths import MANIFEST
 from ptq_dynamics.measure import measurements
-from ptq_dynamics.measure.settings import MEASUREMENTS
+from ptq_dynamics.measure.names import MEASUREMENTS
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.regime import regimes
 from ptq_dynamics.problem import Problem

@@ -16,7 +16,7 @@ from ptq_dynamics.hub.lock import LOCK, lock
 from ptq_dynamics.jobs import checkout, fingerprint
 from ptq_dynamics.jobs.current import Results
 from ptq_dynamics.jobs.verified import Verifier
-from ptq_dynamics.measure.settings import MEASUREMENTS
+from ptq_dynamics.measure.names import MEASUREMENTS
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.captions import write_page
 from ptq_dynamics.plan.due import Due

@@ -24,7 +24,7 @@ from ptq_dynamics.jobs.handover import Handover
 from ptq_dynamics.jobs.paths import Paths
 from ptq_dynamics.jobs.verified import Verifier
 from ptq_dynamics.jobs.warm.launch import start as start_warm
-from ptq_dynamics.measure.settings import FULL_PRECISION, PROBES
+from ptq_dynamics.measure.names import FULL_PRECISION, PROBES
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.due import Due
 from ptq_dynamics.problem import Problem

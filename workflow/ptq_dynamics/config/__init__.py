@@ -14,7 +14,7 @@ from ptq_dynamics.config.loading import Config, load, load_sweep, read_yaml
 from ptq_dynamics.config.models import ModelShape
 from ptq_dynamics.config.public import Public
 from ptq_dynamics.config.quantizers import Calibrated
-from ptq_dynamics.config.queries import Evaluated, Query, Sweep
+from ptq_dynamics.config.queries import Query, Sweep
 from ptq_dynamics.config.runs import Run, Whole
 from ptq_dynamics.config.schemas import schemas
 from ptq_dynamics.config.trajectories import Runs
@@ -27,7 +27,6 @@ __all__ = [
     "Corpus",
     "DatasetsCorpus",
     "EmbeddedCorpus",
-    "Evaluated",
     "Figure",
     "Landscapes",
     "Lawa",

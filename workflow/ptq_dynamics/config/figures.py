@@ -5,9 +5,18 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from ptq_dynamics.config.fields import Once, Share, Strict
-from ptq_dynamics.config.queries import QUANTIZED, Evaluated, Metric, Query
+from ptq_dynamics.config.queries import Query
 from ptq_dynamics.figures.settings import in_group
-from ptq_dynamics.measure.settings import PROBES
+from ptq_dynamics.measure.names import (
+    LOSS,
+    PROBES,
+    QUANTIZED,
+    ErrorOrCurvature,
+    ErrorThenLoss,
+    Evaluated,
+    Metric,
+    OnlyLoss,
+)
 
 # As many as there are styles of lines.
 MOST_CURVES = 8
@@ -92,7 +101,7 @@ class Losses(Measured):
 
     layout: Literal["losses"]
     metrics: Evaluations
-    quantized = QUANTIZED | {"loss"}
+    quantized = QUANTIZED | {LOSS}
     options: LossesOptions = LossesOptions()
 
 
@@ -109,12 +118,12 @@ class Parametric(Measured):
     layout: Literal["parametric"]
     quantizers: Annotated[tuple[str, ...], Field(min_length=1), Once]
     metrics: Evaluations
-    quantized = QUANTIZED | {"loss"}
+    quantized = QUANTIZED | {LOSS}
     options: ParametricOptions = ParametricOptions()
 
     @model_validator(mode="after")
     def _has_losses(self) -> Self:
-        self._has(frozenset({"loss"}), "its panels of losses")
+        self._has(frozenset({LOSS}), "its panels of losses")
         unknown = {*(self.options.losses_of or ())} - {*self.quantizers}
         if unknown:
             raise ValueError(
@@ -143,8 +152,8 @@ class Averages(Measured):
 
     layout: Literal["averages"]
     quantizers: Annotated[tuple[str, ...], Field(min_length=1), Once]
-    metrics: tuple[Literal["loss"]]
-    quantized = frozenset({"loss"})
+    metrics: OnlyLoss
+    quantized = frozenset({LOSS})
 
     @property
     def styles(self) -> list[str]:
@@ -158,7 +167,7 @@ class Onset(Measured):
 
     layout: Literal["onset"]
     quantizers: Annotated[tuple[str, ...], Field(min_length=1), Once]
-    metrics: tuple[Literal["quantization_error"], Literal["loss"]]
+    metrics: ErrorThenLoss
 
 
 class Windows(Measured):
@@ -167,18 +176,10 @@ class Windows(Measured):
 
     layout: Literal["windows"]
     metrics: Evaluations
-    quantized = QUANTIZED | {"loss"}
+    quantized = QUANTIZED | {LOSS}
 
 
 CURVATURE = frozenset(PROBES["sharpness"])
-ErrorOrCurvature = Literal[
-    "quantization_error",
-    "loss_increase",
-    "weight_mse",
-    "output_mse",
-    "sharpness",
-    "hessian_trace",
-]
 
 
 class Flatness(Measured):

@@ -136,13 +136,20 @@ def _small_model(families: Families, name: str, scale: Scale) -> ModelShape:
     reading = {"context": main.context, "corpus": main.corpus}
     real_model(families, name, **reading)
     require(place, "key of its model", family.miniature, family.model)
-    found = model({**family.model, **family.miniature, **reading}, name, "miniature")
+    written = {**family.model, **family.miniature, **reading}
+    found = model(written, name, "miniature")
     grown = {
-        "layers": found.layers * small.deepen,
+        "layers": ceil(found.layers * small.deepen),
         "width": found.width * small.widen,
         "feedforward": found.feedforward * small.widen,
     }
-    return found.model_copy(update=grown)
+    for key in ("width", "feedforward"):
+        if grown[key] % 1:
+            raise Problem(
+                f"{place}.{key} times {small.widen}, miniatures.widen of {scale.description}, is "
+                "no whole number; change one of them"
+            )
+    return model({**written, **grown}, name, "miniature")
 
 
 def _run(

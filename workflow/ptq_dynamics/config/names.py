@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, WithJsonSchema
 
-from ptq_dynamics.measure.settings import FULL_PRECISION
+from ptq_dynamics.measure.names import FULL_PRECISION
 
 PATTERN = r"[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*"
 LONGEST = 100

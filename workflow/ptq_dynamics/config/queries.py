@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from ptq_dynamics.config.fields import Once, ScaleName, Seed, Strict
 from ptq_dynamics.config.names import Named
-from ptq_dynamics.measure.settings import LAYER_METRICS
+from ptq_dynamics.measure.names import QUANTIZED, Metric
 
 
 def _words(value: Any) -> Any:
@@ -41,15 +41,6 @@ class Choice(Strict):
         if self.seed in self.more_seeds:
             raise ValueError(f"more_seeds has {self.seed}, which is seed already; name it once")
         return self
-
-
-# What is measured of checkpoints, and the training curves' own columns.
-Evaluated = Literal["loss", "quantization_error", "loss_increase", "weight_mse", "output_mse"]
-Metric = Literal[
-    Evaluated, "sharpness", "hessian_trace", "eigenvalues", "gradient_norm", "weight_norm"
-]
-# Metrics of quantized weights beside those in full precision.
-QUANTIZED = frozenset({"quantization_error", "loss_increase", *LAYER_METRICS})
 
 
 class Query(Strict):

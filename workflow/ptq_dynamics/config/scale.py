@@ -155,7 +155,7 @@ class Miniatures(Strict):
     family's sum of rate times weight decay; a
     warmup of at least the share `warmup`; cooldowns of at least `least_cooldown` steps; so many
     checkpoints `measured` of a run, and `measured_cooldown` of a cooldown; widths times `widen` and
-    layers times `deepen`."""
+    layers times `deepen`, rounded up."""
 
     length: Share
     rate_exponent: Rate
@@ -165,8 +165,8 @@ class Miniatures(Strict):
     measured: Count
     measured_cooldown: Count
     least_cooldown: Count = 1
-    widen: Count = 1
-    deepen: Count = 1
+    widen: Rate = 1
+    deepen: Rate = 1
 
 
 class Keep(Strict):

@@ -17,18 +17,31 @@ from ptq_dynamics.figures.settings import FigureSettings
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.measure.joining import join
-from ptq_dynamics.measure.pairing import (
+from ptq_dynamics.measure.names import (
+    CHECKPOINT,
+    EIGENVALUE,
+    EIGENVALUES,
+    ERROR,
+    FULL_PRECISION,
+    LOSS,
+    SEED,
+    STEP,
+    TOKENS,
+    TRAJECTORY,
+    VALUE,
     Paired,
+)
+from ptq_dynamics.measure.pairing import (
     contributions,
     difference,
     errors_of_comparison,
 )
-from ptq_dynamics.measure.settings import FULL_PRECISION, Series
+from ptq_dynamics.measure.settings import Series
 from ptq_dynamics.trajectories.settings import TRAINING
 from ptq_dynamics.trajectories.trajectory import CURVE, Trajectory
 
 # What tells a measurement of one metric and quantizer from all others.
-POINT = ["trajectory", "seed", "checkpoint_id"]
+POINT = [TRAJECTORY, SEED, CHECKPOINT]
 
 
 class Curves:
@@ -62,7 +75,7 @@ class Curves:
         for metric in self._settings.metrics:
             if metric in words.FULL_PRECISION:
                 yield metric, None
-            if metric not in words.FULL_PRECISION or (metric == "loss" and quantized_losses):
+            if metric not in words.FULL_PRECISION or (metric == LOSS and quantized_losses):
                 for quantizer in self.quantizers:
                     yield metric, quantizer
 
@@ -76,7 +89,7 @@ class Curves:
     def over_tokens(self, name: str, metric: str, quantizer: str | None) -> Panel:
         """A panel for a metric against training tokens, with the learning rate on the right."""
         panel = self.panel(name, metric, quantizer, "Training tokens")
-        return replace(panel, right="Learning rate", tokens_x=True, crop=metric == "loss")
+        return replace(panel, right="Learning rate", tokens_x=True, crop=metric == LOSS)
 
     def points(
         self, panel: str, metric: str, quantizer: str | None, *, lineage: bool = False
@@ -85,18 +98,18 @@ class Curves:
         with a band where it has one."""
         if metric in TRAINING:
             return self._training(panel, metric, lineage)
-        if metric == "eigenvalues":
+        if metric == EIGENVALUES:
             return self._ranks(panel)
-        return self._points(panel, self._select(metric, quantizer), "tokens", lineage)
+        return self._points(panel, self._select(metric, quantizer), TOKENS, lineage)
 
     def _ranks(self, panel: str) -> pd.DataFrame:
         """Magnitudes of the leading eigenvalues by rank, at every trajectory's last checkpoint."""
         parts = []
-        names = sorted({m for m in self._table.metric if m.startswith("eigenvalue_")})
+        names = sorted({m for m in self._table.metric if m.startswith(EIGENVALUE)})
         for rank, name in enumerate(names, start=1):
             rows = self._rows(name, None)
             rows = rows.assign(value=rows.value.abs(), rank=rank)
-            table = _over_seeds(rows, "checkpoint_id")
+            table = _over_seeds(rows, CHECKPOINT)
             points = self._points(panel, table, "rank", False)
             parts.append(points.groupby(["curve", "segment"], sort=False).tail(1))
         return pd.concat(parts).sort_values(["curve", "segment", "x"], kind="stable")
@@ -104,7 +117,7 @@ class Curves:
     def against_share(self, panel: str, metric: str, quantizer: str | None) -> pd.DataFrame:
         """A metric along a line, against the share of the way."""
         table = self._select(metric, quantizer)
-        ends = table.groupby("trajectory").step.transform("max")
+        ends = table.groupby(TRAJECTORY).step.transform("max")
         return self._points(panel, table.assign(share=table.step / ends), "share", False)
 
     def against_age(
@@ -138,8 +151,8 @@ class Curves:
         self, panel: str, metric: str, quantizer: str, *, lineage: bool = False
     ) -> pd.DataFrame:
         """A metric of quantized weights against the loss in full precision, along every run."""
-        key = ["trajectory", "checkpoint_id"]
-        before = self._select("loss", None).set_index(key)["value"].rename("before")
+        key = [TRAJECTORY, CHECKPOINT]
+        before = self._select(LOSS, None).set_index(key)[VALUE].rename("before")
         table = self._select(metric, quantizer).join(before, on=key)
         return self._points(panel, table, "before", lineage)
 
@@ -166,18 +179,18 @@ class Curves:
         """A metric against another one in full precision, a point a checkpoint and seed, with its
         loss in full precision: weights that lie on several trajectories once, with the first. The
         band is one standard error."""
-        before = self._rows("loss", None).set_index(POINT)["value"].rename("before")
-        against = self._rows(other, None).set_index(POINT)[["value", "checkpoint"]]
-        against = against.rename(columns={"value": "other", "checkpoint": "weights"})
+        before = self._rows(LOSS, None).set_index(POINT)[VALUE].rename("before")
+        against = self._rows(other, None).set_index(POINT)[[VALUE, "checkpoint"]]
+        against = against.rename(columns={VALUE: "other", "checkpoint": "weights"})
         table = self._rows(metric, quantizer).join(against, on=POINT, how="inner")
         table = table.join(before, on=POINT)
         parts = []
         for curve, name, _ in self._segments(False):
-            part = table[table.trajectory == name].sort_values("step", kind="stable")
+            part = table[table.trajectory == name].sort_values(STEP, kind="stable")
             low, high = part.value - part.stderr, part.value + part.stderr
             points = {"curve": curve, "segment": name, "panel": panel, "x": part.other}
             points |= {"y": part.value, "low": low, "high": high, "weights": part.weights}
-            points |= {"seed": part.seed, "loss": part.before}
+            points |= {SEED: part.seed, LOSS: part.before}
             parts.append(pd.DataFrame(points))
         return pd.concat(parts).drop_duplicates("weights").drop(columns="weights")
 
@@ -190,7 +203,7 @@ class Curves:
             if mine.seed == theirs.seed:
                 values = difference(metric, mine, theirs, self._inputs)
                 rows += [(mine.seed, step, *found) for step, found in values.items()]
-        return pd.DataFrame(rows, columns=["seed", "step", "value", "stderr"])
+        return pd.DataFrame(rows, columns=[SEED, STEP, VALUE, ERROR])
 
     def _training(self, panel: str, column: str, lineage: bool) -> pd.DataFrame:
         """A column of the training curves of the runs against tokens."""
@@ -200,7 +213,7 @@ class Curves:
                 continue
             seeds = [pd.read_csv(manifest.file(CURVE)) for manifest, *_ in self._runs[name]]
             rows = pd.concat(seeds).assign(trajectory=name, stderr=math.nan)
-            rows = _over_seeds(rows.rename(columns={column: "value"}), "step")
+            rows = _over_seeds(rows.rename(columns={column: VALUE}), STEP)
             rows = rows if last is None else rows[rows.step <= last]
             place = {"panel": panel, "curve": curve, "segment": name, "axis": "left"}
             parts.append(pd.DataFrame({**place, "x": rows.tokens, **_band(rows)}))
@@ -230,7 +243,7 @@ class Curves:
         """The rows of a metric, one for every trajectory, seed and checkpoint."""
         table = self._table[self._table.metric == metric]
         table = table[table.quantizer.isin(self._used(quantizer))]
-        values = table.groupby(POINT, sort=False, dropna=False)["value"]
+        values = table.groupby(POINT, sort=False, dropna=False)[VALUE]
         draws = values.transform("size")
         spread = (values.transform("std") / draws**0.5).where(draws > 1, 0)
         table = table.assign(value=values.transform("mean")).drop_duplicates(POINT)
@@ -257,7 +270,7 @@ class Curves:
         return errors_of_comparison(means)
 
     def _select(self, metric: str, quantizer: str | None) -> pd.DataFrame:
-        return _over_seeds(self._rows(metric, quantizer), "checkpoint_id")
+        return _over_seeds(self._rows(metric, quantizer), CHECKPOINT)
 
     def _points(self, panel: str, table: pd.DataFrame, x: str, lineage: bool) -> pd.DataFrame:
         # What has no place on the axis is not drawn; a merged model may have one without a step.
@@ -269,9 +282,9 @@ class Curves:
             forks = [n for n, (trunk, _) in self._branches.items() if trunk == name]
             starts = table[table.trajectory.isin(forks)]
             starts = starts[starts.step == starts.trajectory.map(lambda n: self._branches[n][1])]
-            part = pd.concat([part, starts]).drop_duplicates("checkpoint_id")
+            part = pd.concat([part, starts]).drop_duplicates(CHECKPOINT)
             # By several columns it sorts stably, those without a step last.
-            part = part.sort_values(["step", "tokens"])
+            part = part.sort_values([STEP, TOKENS])
             part = part if last is None else part[part.step <= last]
             place = {"panel": panel, "curve": curve, "segment": name, "axis": "left"}
             parts.append(pd.DataFrame({**place, "x": part[x], **_band(part)}))
@@ -280,13 +293,13 @@ class Curves:
 
 def _over_seeds(table: pd.DataFrame, point: str) -> pd.DataFrame:
     """One row for every trajectory and point (see `Curves`)."""
-    values = table.groupby(["trajectory", point], sort=False)["value"]
+    values = table.groupby([TRAJECTORY, point], sort=False)[VALUE]
     several = values.transform("size") > 1
     if not several.any():
         return table
     mean = values.transform("mean").where(several, table.value)
     spread = values.transform("std").where(several, table.stderr)
-    return table.assign(value=mean, stderr=spread).drop_duplicates(["trajectory", point])
+    return table.assign(value=mean, stderr=spread).drop_duplicates([TRAJECTORY, point])
 
 
 def _band(table: pd.DataFrame) -> dict[str, pd.Series]:

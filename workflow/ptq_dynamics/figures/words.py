@@ -7,6 +7,16 @@ from string import ascii_lowercase
 
 from ptq_dynamics.figures.panel import Panel
 from ptq_dynamics.figures.settings import Shown
+from ptq_dynamics.measure.names import (
+    EIGENVALUES,
+    INCREASE,
+    LOSS,
+    OUTPUT_ERROR,
+    QUANTIZATION_ERROR,
+    SHARPNESS,
+    TRACE,
+    WEIGHT_ERROR,
+)
 
 
 @dataclass(frozen=True)
@@ -23,10 +33,10 @@ class Words:
 
 
 FULL_PRECISION = {
-    "loss": Words("Full-precision loss", "Loss (nats/token)"),
-    "sharpness": Words("Sharpness", "Top Hessian eigenvalue (nats)"),
-    "hessian_trace": Words("Trace", "Hessian trace (nats)"),
-    "eigenvalues": Words("Leading eigenvalues", "Magnitude (nats)", thin=True, log_y=True),
+    LOSS: Words("Full-precision loss", "Loss (nats/token)"),
+    SHARPNESS: Words("Sharpness", "Top Hessian eigenvalue (nats)"),
+    TRACE: Words("Trace", "Hessian trace (nats)"),
+    EIGENVALUES: Words("Leading eigenvalues", "Magnitude (nats)", thin=True, log_y=True),
     # Its spikes are many times its level.
     "gradient_norm": Words(
         "Gradient norm", "L2 norm of the gradient", thin=True, spikes=True, log_y=True
@@ -34,11 +44,11 @@ FULL_PRECISION = {
     "weight_norm": Words("Weight norm", "L2 norm of the weights", thin=True, spikes=True),
 }
 QUANTIZED = {
-    "loss": Words("{q} loss", "Loss (nats/token)"),
-    "quantization_error": Words("{q} error", "Error (%)", percent_y=True),
-    "loss_increase": Words("{q} loss increase", "Increase δ (nats/token)"),
-    "weight_mse": Words("{q} weight error", "Mean squared error"),
-    "output_mse": Words("{q} output error", "Mean squared error"),
+    LOSS: Words("{q} loss", "Loss (nats/token)"),
+    QUANTIZATION_ERROR: Words("{q} error", "Error (%)", percent_y=True),
+    INCREASE: Words("{q} loss increase", "Increase δ (nats/token)"),
+    WEIGHT_ERROR: Words("{q} weight error", "Mean squared error"),
+    OUTPUT_ERROR: Words("{q} output error", "Mean squared error"),
 }
 METHODS = {
     "gptq": "GPTQ",

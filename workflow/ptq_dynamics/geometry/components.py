@@ -10,6 +10,7 @@ from ptq_dynamics.geometry.columns import Columns
 from ptq_dynamics.geometry.plane import pca
 from ptq_dynamics.geometry.settings import SCORES, ComponentsSettings
 from ptq_dynamics.jobs.context import Context, Progress
+from ptq_dynamics.measure.names import SEED, STEP, TOKENS, TRAJECTORY
 from ptq_dynamics.trajectories.trajectory import Trajectory
 
 # Columns read at once, which decides the order of the sums: of 267 checkpoints they take 4.5 GB.
@@ -23,8 +24,8 @@ def run(context: Context[ComponentsSettings]) -> Mapping[str, Any]:
         source = Trajectory(context.inputs[path.label])
         for checkpoint in source.at(path.checkpoints):
             folders.append(source.folder(checkpoint))
-            whose = {"trajectory": path.trajectory, "seed": path.seed}
-            rows.append({**whose, "step": checkpoint.step, "tokens": checkpoint.tokens})
+            whose = {TRAJECTORY: path.trajectory, SEED: path.seed}
+            rows.append({**whose, STEP: checkpoint.step, TOKENS: checkpoint.tokens})
         context.progress.maybe(f"{len(rows)} checkpoints found")
     blocks = _told(Columns(folders), context.progress)
     scores, explained = pca(blocks, context.settings.components)

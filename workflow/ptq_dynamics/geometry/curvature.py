@@ -10,7 +10,7 @@ from ptq_dynamics.corpus import tokens
 from ptq_dynamics.geometry.hessian import LossHessian
 from ptq_dynamics.geometry.settings import CurvatureSettings
 from ptq_dynamics.jobs.context import Context
-from ptq_dynamics.measure.settings import CHECKPOINT, VALUES
+from ptq_dynamics.measure.names import CHECKPOINT, ERROR, METRIC, VALUE, VALUES
 from ptq_dynamics.trajectories import trajectory
 from ptq_dynamics.trajectories.trajectory import Trajectory
 
@@ -38,7 +38,7 @@ def run_probe(context: Context[S], probe: Probe[S]) -> Mapping[str, Any]:
         model = models.load(source.folder(checkpoint), attn_implementation="eager")
         hessian = LossHessian(model, probes, settings.batch, keep_graph=settings.keep_graph)
         for metric in probe(hessian, settings):
-            measured = {"metric": metric.name, "value": metric.value, "stderr": metric.error}
+            measured = {METRIC: metric.name, VALUE: metric.value, ERROR: metric.error}
             rows.append({CHECKPOINT: checkpoint.id, **measured})
         context.progress.maybe(checkpoint.id)
     pd.DataFrame(rows).to_csv(context.out / VALUES, index=False)

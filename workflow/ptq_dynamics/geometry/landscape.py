@@ -14,6 +14,7 @@ from ptq_dynamics.geometry import plane
 from ptq_dynamics.geometry.settings import GRID, POINTS, LandscapeSettings
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.measure.loss import block_losses
+from ptq_dynamics.measure.names import ERROR, LOSS
 from ptq_dynamics.trajectories.trajectory import Trajectory
 
 
@@ -50,14 +51,14 @@ def run(context: Context[LandscapeSettings]) -> Mapping[str, Any]:
     found = [losses(x, y) for x, y in section.points.tolist()]
     errors = [(each - found[0]).std() / len(each) ** 0.5 for each in found]
     points = [
-        {"point": name, "x": x, "y": y, "loss": float(each.mean()), "stderr": float(error)}
+        {"point": name, "x": x, "y": y, LOSS: float(each.mean()), ERROR: float(error)}
         for name, (x, y), each, error in zip(
             names, section.points.tolist(), found, errors, strict=True
         )
     ]
     grid = []
     for x, y in plane.grid(section.points, settings.side, settings.margin).flatten(0, 1).tolist():
-        grid.append({"x": x, "y": y, "loss": float(losses(x, y).mean())})
+        grid.append({"x": x, "y": y, LOSS: float(losses(x, y).mean())})
         context.progress.maybe(f"{len(grid)} of {settings.side**2} grid points")
     pd.DataFrame(grid).to_csv(context.out / GRID, index=False)
     pd.DataFrame(points).to_csv(context.out / POINTS, index=False)

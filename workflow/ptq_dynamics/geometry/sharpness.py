@@ -16,6 +16,7 @@ from ptq_dynamics.geometry.hessian import (
 from ptq_dynamics.geometry.lanczos import top_spectrum
 from ptq_dynamics.geometry.settings import SharpnessSettings
 from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.measure.names import SHARPNESS, TRACE
 from ptq_dynamics.problem import Problem
 
 
@@ -49,8 +50,8 @@ def probe(hessian: LossHessian, settings: SharpnessSettings) -> Iterator[Metric]
             "scale's file under config/scales"
         )
     sampled_text = standard_error(hessian.form(top.vector))
-    yield Metric("sharpness", top.value, math.hypot(top.value * top.residual, sampled_text))
+    yield Metric(SHARPNESS, top.value, math.hypot(top.value * top.residual, sampled_text))
     yield Metric("sharpness_iterations", estimate.iterations + top.iterations, None)
     samples = settings.trace_samples
     sampled = trace(hessian.form, hessian.dim, samples=samples, generator=generator, **place)
-    yield Metric("hessian_trace", sampled.mean, sampled.standard_error)
+    yield Metric(TRACE, sampled.mean, sampled.standard_error)

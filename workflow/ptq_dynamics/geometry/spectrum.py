@@ -10,6 +10,7 @@ from ptq_dynamics.geometry.hessian import LossHessian
 from ptq_dynamics.geometry.lanczos import top_spectrum
 from ptq_dynamics.geometry.settings import SpectrumSettings
 from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.measure.names import EIGENVALUE
 
 
 def run(context: Context[SpectrumSettings]) -> Mapping[str, Any]:
@@ -31,4 +32,4 @@ def probe(hessian: LossHessian, settings: SpectrumSettings) -> Iterator[Metric]:
     )
     pairs = zip(spectrum.values.tolist(), spectrum.residuals.tolist(), strict=True)
     for number, (value, residual) in enumerate(pairs, start=1):
-        yield Metric(f"eigenvalue_{number:02d}", value, abs(value) * residual)
+        yield Metric(f"{EIGENVALUE}{number:02d}", value, abs(value) * residual)

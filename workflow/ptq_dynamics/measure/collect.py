@@ -6,7 +6,8 @@ from typing import Any
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.joining import join
-from ptq_dynamics.measure.settings import MEASUREMENTS, CollectSettings
+from ptq_dynamics.measure.names import MEASUREMENTS
+from ptq_dynamics.measure.settings import CollectSettings
 
 
 def run(context: Context[CollectSettings]) -> Mapping[str, Any]:

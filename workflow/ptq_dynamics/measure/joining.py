@@ -15,16 +15,22 @@ from safetensors.numpy import load_file
 
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.measure import measurements
-from ptq_dynamics.measure.settings import (
+from ptq_dynamics.measure.names import (
     CHECKPOINT,
+    ERROR,
     FULL_PRECISION,
+    INCREASE,
     LAYER_METRICS,
     LAYERS,
+    LOSS,
     LOSSES,
+    METRIC,
     PROBES,
+    QUANTIZATION_ERROR,
+    VALUE,
     VALUES,
-    Series,
 )
+from ptq_dynamics.measure.settings import Series
 from ptq_dynamics.trajectories.trajectory import Trajectory
 
 Inputs = Mapping[str, Sequence[Manifest]]
@@ -59,18 +65,18 @@ def _rows(series: Series, inputs: Inputs) -> Iterator[dict[str, Any]]:
         for checkpoint in Trajectory([manifest]).checkpoints:
             found = losses[checkpoint.id]
             metrics: dict[str, tuple[float, float | None]] = {
-                "loss": measurements.mean_and_error(found)
+                LOSS: measurements.mean_and_error(found)
             }
             if quantized:
                 before = full[checkpoint.id]
-                metrics["loss_increase"] = measurements.increase(before, found)
-                metrics["quantization_error"] = measurements.relative_increase(before, found)
+                metrics[INCREASE] = measurements.increase(before, found)
+                metrics[QUANTIZATION_ERROR] = measurements.relative_increase(before, found)
             if layers is not None:
                 errors: Any = layers.loc[checkpoint.id]
                 metrics |= {name: (float(errors[name]), None) for name in LAYER_METRICS}
             digest = manifest.facts["digests"][checkpoint.id]
             for metric, (value, stderr) in metrics.items():
-                measured = {"metric": metric, "value": value, "stderr": stderr}
+                measured = {METRIC: metric, VALUE: value, ERROR: stderr}
                 yield measurements.row(series, checkpoint, digest) | measured
     for probe in PROBES:
         for manifest in inputs.get(series.label(probe), ()):

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.jobs.context import Context
-from ptq_dynamics.measure.settings import LOSSES, LossSettings
+from ptq_dynamics.measure.names import LOSSES
+from ptq_dynamics.measure.settings import LossSettings
 from ptq_dynamics.trajectories import trajectory
 from ptq_dynamics.trajectories.trajectory import Trajectory
 

@@ -8,32 +8,45 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ptq_dynamics.measure.settings import CHECKPOINT, FULL_PRECISION, Series
+from ptq_dynamics.measure.names import (
+    CHECKPOINT,
+    ERROR,
+    FULL_PRECISION,
+    LOSS,
+    METRIC,
+    QUANTIZER,
+    SEED,
+    STEP,
+    TOKENS,
+    TRAJECTORY,
+    VALUE,
+)
+from ptq_dynamics.measure.settings import Series
 from ptq_dynamics.trajectories.trajectory import Checkpoint
 
 COLUMNS = (
-    "trajectory",
+    TRAJECTORY,
     "family",
     "phase",
-    "step",
-    "tokens",
+    STEP,
+    TOKENS,
     "lr",
-    "seed",
-    "quantizer",
+    SEED,
+    QUANTIZER,
     "method",
     "bits",
     "group_size",
     CHECKPOINT,
     "task",
-    "metric",
-    "value",
-    "stderr",
+    METRIC,
+    VALUE,
+    ERROR,
     "checkpoint",
 )
 # What tells one measurement from all others.
-KEY = ["trajectory", "seed", "quantizer", CHECKPOINT, "task", "metric"]
-ORDER = ["trajectory", "seed", "method", "bits", "group_size", "quantizer", "step", *KEY[3:]]
-WHOLE = dict.fromkeys(("step", "tokens", "seed", "bits", "group_size"), "Int64")
+KEY = [TRAJECTORY, SEED, QUANTIZER, CHECKPOINT, "task", METRIC]
+ORDER = [TRAJECTORY, SEED, "method", "bits", "group_size", QUANTIZER, STEP, *KEY[3:]]
+WHOLE = dict.fromkeys((STEP, TOKENS, SEED, "bits", "group_size"), "Int64")
 TEXT = dict.fromkeys((CHECKPOINT, "task", "checkpoint"), "string")
 
 
@@ -59,7 +72,7 @@ def relative_increase(full: np.ndarray, quantized: np.ndarray) -> tuple[float, f
 
 def row(series: Series, checkpoint: Checkpoint, digest: str) -> dict[str, Any]:
     """The columns of a row that say what was measured; `digest` is that of the weights."""
-    place = {name: getattr(checkpoint, name) for name in ("phase", "step", "tokens", "lr")}
+    place = {name: getattr(checkpoint, name) for name in ("phase", STEP, TOKENS, "lr")}
     return {**asdict(series), **place, CHECKPOINT: checkpoint.id, "checkpoint": digest}
 
 
@@ -88,9 +101,9 @@ def read(path: Path) -> pd.DataFrame:
 
 def full_precision_losses(frame: pd.DataFrame) -> dict[str, dict[int, float]]:
     """Loss in full precision by step, of every trajectory of a table at its first seed."""
-    rows = frame[(frame.metric == "loss") & (frame.quantizer == FULL_PRECISION)]
-    rows = rows[rows.step.notna() & (rows.seed == rows.groupby("trajectory").seed.transform("min"))]
+    rows = frame[(frame.metric == LOSS) & (frame.quantizer == FULL_PRECISION)]
+    rows = rows[rows.step.notna() & (rows.seed == rows.groupby(TRAJECTORY).seed.transform("min"))]
     return {
         str(name): dict(zip(part.step.tolist(), part.value.tolist(), strict=True))
-        for name, part in rows.sort_values("step").groupby("trajectory")
+        for name, part in rows.sort_values(STEP).groupby(TRAJECTORY)
     }

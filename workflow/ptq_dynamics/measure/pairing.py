@@ -5,17 +5,17 @@ trajectories go up and down together from block to block.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from ptq_dynamics.measure.joining import Inputs, block_losses, in_full_precision
 from ptq_dynamics.measure.measurements import mean_and_error
+from ptq_dynamics.measure.names import INCREASE, LOSS, Paired
 from ptq_dynamics.measure.settings import Series
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories.trajectory import Trajectory
 
-Paired = Literal["loss", "loss_increase", "quantization_error"]
 K = TypeVar("K")
 
 
@@ -46,7 +46,7 @@ def contributions(metric: Paired, series: Series, inputs: Inputs) -> dict[str, n
     """Contribution of every block to a metric, float64 [blocks], by checkpoint id: the metric is
     their mean."""
     losses = block_losses(series, inputs)
-    full = losses if metric == "loss" else block_losses(in_full_precision(series), inputs)
+    full = losses if metric == LOSS else block_losses(in_full_precision(series), inputs)
     return {name: _contributions(metric, full[name], found) for name, found in losses.items()}
 
 
@@ -109,11 +109,10 @@ def _blocks(metric: Paired, series: Series, inputs: Inputs) -> dict[int, np.ndar
 
 def _contributions(metric: Paired, full: np.ndarray, losses: np.ndarray) -> np.ndarray:
     full, losses = full.astype(np.float64), losses.astype(np.float64)
-    match metric:
-        case "loss":
-            return losses
-        case "loss_increase":
-            return losses - full
+    if metric == LOSS:
+        return losses
+    if metric == INCREASE:
+        return losses - full
     # Of the ratio's mean to first order, see `measurements.relative_increase`.
     ratio = losses.mean() / full.mean()
     return (losses - ratio * full) / full.mean() + ratio - 1

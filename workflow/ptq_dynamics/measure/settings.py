@@ -1,20 +1,6 @@
-"""Settings of the stages that measure losses, what a series of measurements is, and the names of
-the files that measurements come in."""
+"""Settings of the stages that measure losses, and what a series of measurements is."""
 
 from dataclasses import dataclass
-
-# The method, and the name, of weights that are not quantized.
-FULL_PRECISION = "fp"
-
-LOSSES = "losses.safetensors"  # of an evaluation: loss of every block, by checkpoint id
-LAYERS = "layers.csv"  # of a quantization: errors of every layer of every checkpoint
-VALUES = "values.csv"  # of a probe: CHECKPOINT, metric, value, stderr
-CHECKPOINT = "checkpoint_id"  # the column that says which, in tables of a trajectory
-MEASUREMENTS = "measurements.csv"
-
-# Metrics of every layer, which quantizing gives; the probes, each with the metrics it gives.
-LAYER_METRICS = ("weight_mse", "output_mse")
-PROBES = {"sharpness": ("sharpness", "hessian_trace"), "spectrum": ("eigenvalues",)}
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from ptq_dynamics.content import sha256
+from ptq_dynamics.packed import CONFIG
 from ptq_dynamics.problem import Problem
 
 # Beside such code: the commit that it is of, and its digests. Only fetching writes it.
@@ -31,7 +32,7 @@ def know(folder: Path) -> None:
     marker = folder / TRUSTED
     if not marker.is_file() or (digest := sha256(marker)) in _known:
         return
-    about = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    about = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
     finder = _Finder(f"trusted_{digest}", folder)
     compiles, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     sys.meta_path.append(finder)

@@ -4,7 +4,7 @@ from functools import cache
 from itertools import chain
 
 from ptq_dynamics.jobs.specification import Job
-from ptq_dynamics.measure.settings import FULL_PRECISION
+from ptq_dynamics.measure.names import FULL_PRECISION
 from ptq_dynamics.plan.losses import Losses
 from ptq_dynamics.plan.quantization import Quantization
 from ptq_dynamics.plan.site import Site

@@ -7,7 +7,7 @@ from functools import cache, cached_property
 from itertools import chain, product
 from typing import TypedDict, get_args
 
-from ptq_dynamics.config import Branch, Calibrated, Evaluated, Figure, Query, Tails, figures
+from ptq_dynamics.config import Branch, Calibrated, Figure, Query, Tails, figures
 from ptq_dynamics.figures.settings import (
     ALIKE,
     PICTURES,
@@ -26,14 +26,14 @@ from ptq_dynamics.figures.settings import (
     short,
 )
 from ptq_dynamics.jobs.specification import Job
-from ptq_dynamics.measure.settings import (
+from ptq_dynamics.measure.names import (
     FULL_PRECISION,
     LAYER_METRICS,
     MEASUREMENTS,
     PROBES,
-    CollectSettings,
-    Series,
+    Evaluated,
 )
+from ptq_dynamics.measure.settings import CollectSettings, Series
 from ptq_dynamics.plan.geometry import Geometry
 from ptq_dynamics.plan.losses import Losses
 from ptq_dynamics.plan.site import Site

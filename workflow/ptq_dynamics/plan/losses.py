@@ -3,7 +3,8 @@
 from functools import cache
 
 from ptq_dynamics.jobs.specification import Job
-from ptq_dynamics.measure.settings import FULL_PRECISION, LossSettings, Series
+from ptq_dynamics.measure.names import FULL_PRECISION
+from ptq_dynamics.measure.settings import LossSettings, Series
 from ptq_dynamics.plan.corpora import Corpora
 from ptq_dynamics.plan.quantization import Quantization
 from ptq_dynamics.plan.site import Site

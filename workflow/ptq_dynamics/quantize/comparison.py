@@ -11,7 +11,17 @@ from ptq_dynamics import packed
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.measure.joining import join
 from ptq_dynamics.measure.measurements import TEXT, read_csv
-from ptq_dynamics.measure.settings import CHECKPOINT, LAYERS
+from ptq_dynamics.measure.names import (
+    CHECKPOINT,
+    LAYERS,
+    LOSS,
+    METRIC,
+    OUTPUT_RELATIVE,
+    QUANTIZATION_ERROR,
+    QUANTIZER,
+    STEP,
+    VALUE,
+)
 from ptq_dynamics.quantize.settings import ComparisonSettings
 from ptq_dynamics.trajectories.trajectory import Trajectory
 
@@ -37,7 +47,7 @@ def run(context: Context[ComparisonSettings]) -> Mapping[str, Any]:
     _layers(context, groups).to_csv(context.out / LAYERS, index=False)
     codes.to_csv(context.out / CODES, index=False)
     models.to_csv(context.out / MODELS, index=False)
-    means = models.groupby("quantizer", sort=False)[["loss", "output_relative"]].mean()
+    means = models.groupby(QUANTIZER, sort=False)[[LOSS, OUTPUT_RELATIVE]].mean()
     text = (
         f"GPTQ backends on {models.step.nunique()} checkpoints of {context.name}\n\n"
         f"{_markdown(means)}\n\nShare of equal integer codes over layers, and how many layers "
@@ -69,7 +79,7 @@ def _codes(context: Context[ComparisonSettings], group: Sequence[str]) -> Iterat
                 moved = mine.groups() != other.groups()
                 yield {
                     CHECKPOINT: checkpoint.id,
-                    "step": checkpoint.step,
+                    STEP: checkpoint.step,
                     "layer": layer,
                     "first": first,
                     "second": second,
@@ -97,10 +107,10 @@ def _models(context: Context[ComparisonSettings], group: Sequence[str]) -> pd.Da
     table, parts = join(context.settings.series, context.inputs), []
     for quantizer in group:
         measured = table[table.quantizer == quantizer]
-        wide = measured.pivot(index=CHECKPOINT, columns="metric", values="value")
+        wide = measured.pivot(index=CHECKPOINT, columns=METRIC, values=VALUE)
         layers = _read(context.input(f"quantized {quantizer}").file(LAYERS))
-        means = layers.groupby(CHECKPOINT)[["step", "output_relative"]].mean()
-        joined = means.join(wide[["loss", "quantization_error"]], how="inner")
+        means = layers.groupby(CHECKPOINT)[[STEP, OUTPUT_RELATIVE]].mean()
+        joined = means.join(wide[[LOSS, QUANTIZATION_ERROR]], how="inner")
         parts.append(joined.reset_index().assign(quantizer=quantizer))
     return pd.concat(parts, ignore_index=True)
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.jobs.context import Context
-from ptq_dynamics.measure.settings import CHECKPOINT, LAYERS
+from ptq_dynamics.measure.names import CHECKPOINT, LAYERS, STEP
 from ptq_dynamics.packed import Grid
 from ptq_dynamics.quantize.layers import model_errors
 from ptq_dynamics.quantize.settings import QuantizeSettings
@@ -111,7 +111,7 @@ def run_method(context: Context[QuantizeSettings[Q]], method: Method[Q]) -> Mapp
             # The model again: methods change theirs, and by now it is no longer in memory.
             model, batches = models.load(folder), calibration.batches()
             errors = model_errors(model, original(folder, model), quantized.weights, batches)
-        whose = {CHECKPOINT: checkpoint.id, "step": checkpoint.step}
+        whose = {CHECKPOINT: checkpoint.id, STEP: checkpoint.step}
         rows += [{**whose, "layer": name, **asdict(error)} for name, error in errors.items()]
         context.progress.maybe(f"{len(rows) // len(errors)} of {len(chosen)} checkpoints")
     pd.DataFrame(rows).to_csv(context.out / LAYERS, index=False)

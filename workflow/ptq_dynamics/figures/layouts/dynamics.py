@@ -9,6 +9,7 @@ from ptq_dynamics.figures.panels import publish
 from ptq_dynamics.figures.settings import DynamicsSettings
 from ptq_dynamics.figures.words import letters
 from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.measure.names import EIGENVALUES
 
 
 def run(context: Context[DynamicsSettings]) -> Mapping[str, Any]:
@@ -18,7 +19,7 @@ def run(context: Context[DynamicsSettings]) -> Mapping[str, Any]:
     panels, parts = [], []
     for letter, (metric, quantizer) in zip(letters(), curves.wanted(), strict=False):
         panel = curves.over_tokens(letter, metric, quantizer)
-        if metric == "eigenvalues":
+        if metric == EIGENVALUES:
             panel = curves.panel(letter, metric, quantizer, "Rank")
         panels.append(replace(panel, log_y=panel.log_y or log))
         parts.append(curves.points(letter, metric, quantizer, lineage=lineage))

@@ -16,6 +16,7 @@ from ptq_dynamics.figures.settings import FigureSettings
 from ptq_dynamics.figures.style import lines
 from ptq_dynamics.figures.words import letters
 from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.measure.names import LOSS, SEED
 
 RESAMPLES = 2000
 LEAST = 5  # points of a correlation
@@ -69,7 +70,7 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
             facts[name] = {key: value._asdict() for key, value in found.items()}
             facts[name] |= {"points": len(table), "runs": len(runs)}
             correlation = "\n".join(f"ρ {key}: {value}" for key, value in found.items())
-        for (curve, _, _), part in table.groupby(["curve", "segment", "seed"], sort=False):
+        for (curve, _, _), part in table.groupby(["curve", "segment", SEED], sort=False):
             line = styles[str(curve)]
             spread = [part.y - part.low, part.high - part.y]
             ax.errorbar(
@@ -103,9 +104,7 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
 
 def _points(table: pd.DataFrame, by: str) -> list[np.ndarray]:
     """Curvature, metric and loss at the points of every run at every seed, each [n, 3]."""
-    return [
-        part[["x", "y", "loss"]].to_numpy() for _, part in table.groupby([by, "seed"], sort=False)
-    ]
+    return [part[["x", "y", LOSS]].to_numpy() for _, part in table.groupby([by, SEED], sort=False)]
 
 
 def pooled(runs: Sequence[np.ndarray]) -> Correlation | None:

@@ -18,6 +18,7 @@ from ptq_dynamics.figures.style import TEXT
 from ptq_dynamics.figures.words import call
 from ptq_dynamics.geometry.settings import GRID, POINTS
 from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.measure.names import LOSS
 
 # How the three points are drawn and called.
 MARKS = {
@@ -49,7 +50,7 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
         manifest = context.input(f"landscape {name} {quantizer}")
         label = curve if len(called) == 1 else f"{curve}, {called[quantizer]}"
         points = pd.read_csv(manifest.file(POINTS))
-        final = float(points.loc[points.point == "final", "loss"].iloc[0])
+        final = float(points.loc[points.point == "final", LOSS].iloc[0])
         grid = pd.read_csv(manifest.file(GRID)).assign(point="grid")
         distances = (manifest.facts["distance_previous"], manifest.facts["distance_quantized"])
         parts = [part.assign(increase=part.loss - final) for part in (grid, points)]
@@ -72,7 +73,7 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
     said += [ONE_SET] * (calibration_sets(context.settings) is not None)
     head(figure, "; ".join(said))
     whole = (pd.concat([each.grid, each.points]).assign(panel=each.name) for each in planes)
-    table = pd.concat(whole)[["panel", "point", "x", "y", "loss", "increase"]]
+    table = pd.concat(whole)[["panel", "point", "x", "y", LOSS, "increase"]]
     save(figure, table, context.out, context.name)
     return {"points": len(table), "resolves": resolved}
 

@@ -8,6 +8,7 @@ from ptq_dynamics.figures.panels import publish
 from ptq_dynamics.figures.settings import LossesSettings
 from ptq_dynamics.figures.words import letters
 from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.measure.names import LOSS
 from ptq_dynamics.problem import Problem
 
 WAY = "Share of the end's weights"
@@ -44,7 +45,7 @@ def _at_the_end(settings: LossesSettings, curves: Curves) -> list[str]:
         found = []
         for other, names in others:
             try:
-                table = curves.paired("loss", names[-1], members[-1], quantizer)
+                table = curves.paired(LOSS, names[-1], members[-1], quantizer)
             except Problem:
                 # Of other blocks, or with several checkpoints at a step: no pairs, but drawn.
                 continue

@@ -11,8 +11,9 @@ from ptq_dynamics.figures.panels import publish
 from ptq_dynamics.figures.settings import ParametricSettings
 from ptq_dynamics.figures.words import letters
 from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR
 
-LOSS = "FP loss (nats/token)"
+BEFORE = "FP loss (nats/token)"
 
 
 def run(context: Context[ParametricSettings]) -> Mapping[str, Any]:
@@ -24,7 +25,7 @@ def run(context: Context[ParametricSettings]) -> Mapping[str, Any]:
     panels, parts = [], []
     first = next(iter(curves.quantizers))
     for metric in context.settings.metrics:
-        if metric == "loss":
+        if metric == LOSS:
             continue
         letter = next(names)
         panels.append(curves.over_tokens(letter, metric, first))
@@ -32,8 +33,8 @@ def run(context: Context[ParametricSettings]) -> Mapping[str, Any]:
         parts.append(curves.learning_rates(letter, lineage=True))
     for quantizer in context.settings.losses_of:
         letter = next(names)
-        points = curves.against_loss(letter, "quantization_error", quantizer, lineage=True)
-        panel = curves.panel(letter, "quantization_error", quantizer, LOSS)
+        points = curves.against_loss(letter, QUANTIZATION_ERROR, quantizer, lineage=True)
+        panel = curves.panel(letter, QUANTIZATION_ERROR, quantizer, BEFORE)
         title = f"{panel.title} vs. loss"
         panels.append(replace(panel, title=title, zoom=common_range(points)))
         parts.append(points)

@@ -14,6 +14,7 @@ from ptq_dynamics.figures.style import Line, lines
 from ptq_dynamics.geometry.settings import SCORES
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.measure.measurements import read_csv
+from ptq_dynamics.measure.names import SEED, TRAJECTORY
 
 PLANE = ["pc1", "pc2"]
 SIGNS = "hollow: start, outlined: end, arrows: direction of time"
@@ -28,7 +29,7 @@ ARROW = "-|>,head_length=0.8,head_width=0.35"
 def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
     """Stage: draw the figure."""
     manifest = context.input("components")
-    scores = read_csv(manifest.file(SCORES), {"trajectory": "string"})
+    scores = read_csv(manifest.file(SCORES), {TRAJECTORY: "string"})
     explained = manifest.facts["explained"]
     figure, (ax,) = subplots(1, 1, HEIGHTS[0] * 1.3)
     curves = dict(context.settings.curves)
@@ -94,5 +95,5 @@ def _paths(scores: pd.DataFrame, names: Iterable[str]) -> Iterator[tuple[str, pd
     """The scores of every trajectory, by seed where there are several."""
     for name in names:
         found = scores[scores.trajectory == name]
-        for seed, part in found.groupby("seed", sort=False):
+        for seed, part in found.groupby(SEED, sort=False):
             yield (name if found.seed.nunique() == 1 else f"{name} seed {seed}"), part

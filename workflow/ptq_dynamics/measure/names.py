@@ -1,0 +1,51 @@
+"""Names in the files that rooms hand to each other: of files, of columns, and of metrics."""
+
+from typing import Final, Literal
+
+# The quantizer, and the method, of weights that are not quantized.
+FULL_PRECISION = "fp"
+
+LOSSES = "losses.safetensors"  # of an evaluation: loss of every block, by checkpoint id
+LAYERS = "layers.csv"  # of a quantization: errors of every layer of every checkpoint
+VALUES = "values.csv"  # of a probe: CHECKPOINT, METRIC, VALUE, ERROR
+MEASUREMENTS = "measurements.csv"
+
+# Columns of tables.
+TRAJECTORY = "trajectory"
+SEED = "seed"
+QUANTIZER = "quantizer"
+CHECKPOINT = "checkpoint_id"
+STEP = "step"
+TOKENS = "tokens"
+METRIC = "metric"
+VALUE = "value"
+ERROR = "stderr"
+
+# Metrics of losses: the loss itself, δ (nats), and the quantization error (section 2).
+LOSS: Final = "loss"
+INCREASE: Final = "loss_increase"
+QUANTIZATION_ERROR: Final = "quantization_error"
+Paired = Literal["loss", "loss_increase", "quantization_error"]
+# Of the layers of quantized models.
+WEIGHT_ERROR: Final = "weight_mse"
+OUTPUT_ERROR: Final = "output_mse"
+OUTPUT_RELATIVE = "output_relative"
+LAYER_METRICS = (WEIGHT_ERROR, OUTPUT_ERROR)
+# Of the Hessian; the probes, each with the metrics it gives.
+SHARPNESS: Final = "sharpness"
+TRACE: Final = "hessian_trace"
+EIGENVALUES: Final = "eigenvalues"
+EIGENVALUE = "eigenvalue_"  # one of them, with its rank from 01
+PROBES = {"sharpness": (SHARPNESS, TRACE), "spectrum": (EIGENVALUES,)}
+
+Evaluated = Literal[Paired, "weight_mse", "output_mse"]
+ErrorOrCurvature = Literal[
+    "quantization_error", "loss_increase", "weight_mse", "output_mse", "sharpness", "hessian_trace"
+]
+OnlyLoss = tuple[Literal["loss"]]
+ErrorThenLoss = tuple[Literal["quantization_error"], Literal["loss"]]
+Metric = Literal[
+    Evaluated, "sharpness", "hessian_trace", "eigenvalues", "gradient_norm", "weight_norm"
+]
+# Of quantized weights alone.
+QUANTIZED = frozenset({QUANTIZATION_ERROR, INCREASE, *LAYER_METRICS})
