@@ -88,6 +88,35 @@ def test_parametric_panels_show_where_all_curves_have_points(drawn):
             assert (seen.y >= left.get_ylim()[0]).all() and (seen.y <= left.get_ylim()[1]).all()
 
 
+def test_losses_of_quantized_models_stand_beside_those_in_full_precision(drawn):
+    table, measured = drawn.table("fig01"), drawn.measurements("fig01")
+    losses = measured[(measured.metric == "loss") & (measured.trajectory == "smollm3")]
+    shown = table[(table.panel == "a") & (table.axis == "left") & (table.segment == "smollm3")]
+    for quantizer, curve in (("fp", "Stable"), ("gptq-3bit", "3-bit Stable")):
+        theirs = losses[losses.quantizer == quantizer].sort_values("step")
+        mine = shown[shown.curve == curve].sort_values("x")
+        points = dict(zip(theirs.tokens, theirs.value, strict=True))
+        assert points.items() <= dict(zip(mine.x, mine.y, strict=True)).items(), quantizer
+
+
+def test_a_phase_goes_from_its_beginning_to_its_end(drawn):
+    table, measured = drawn.table("fig02"), drawn.measurements("fig02")
+    shown = table[table.panel == "b"]
+    timeline = PLAN.site.timeline
+    assert not {"olmo2-1b", "olmo2-32b"} & {*shown.segment}, "a run of its own is no phase"
+    errors = measured[measured.metric == "quantization_error"]
+    for name, part in shown.groupby("segment"):
+        theirs = errors[errors.trajectory == name]
+        if name.endswith(("-base", "-soup")):
+            assert part.x.tolist() == [1.0], name
+            assert part.y.tolist() == theirs.value.tolist()[-1:], name
+            continue
+        first, last = timeline.run(name).ends(timeline)
+        wanted = [(step - first) / (last - first) for step in sorted(theirs.step)]
+        assert part.x.tolist() == pytest.approx(wanted, rel=1e-12), name
+        assert part.y.tolist() == theirs.sort_values("step").value.tolist(), name
+
+
 def test_a_trunk_goes_through_the_points_where_its_branches_begin(drawn):
     table = drawn.table("fig04")
     for panel in "ab":

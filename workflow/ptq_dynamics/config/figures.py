@@ -67,11 +67,29 @@ class Measured(Drawing):
 Evaluations = Annotated[tuple[Evaluated, ...], Field(min_length=1), Once]
 
 
+class OverTokensOptions(Strict):
+    """`quantized_losses`: the loss under every quantizer beside that in full precision; `phases`:
+    further panels along what branches off, from its beginning to its end."""
+
+    quantized_losses: bool = False
+    phases: bool = False
+
+
 class OverTokens(Measured):
     """Every metric against tokens: a panel for each quantizer, or one in full precision."""
 
     layout: Literal["over_tokens"]
     metrics: Evaluations
+    options: OverTokensOptions = OverTokensOptions()
+
+    @model_validator(mode="after")
+    def _has_what_is_quantized(self) -> Self:
+        if self.options.quantized_losses and not (LOSS in self.metrics and self.quantizers):
+            raise ValueError(
+                "options.quantized_losses goes with the metric loss and quantizers; name them, or "
+                "leave it out"
+            )
+        return self
 
 
 class DynamicsOptions(Strict):

@@ -120,6 +120,19 @@ class Curves:
         ends = table.groupby(TRAJECTORY).step.transform("max")
         return self._points(panel, table.assign(share=table.step / ends), "share", False)
 
+    def against_phase(self, panel: str, metric: str, quantizer: str | None) -> pd.DataFrame:
+        """A metric along what branches off a run, against the share of its steps; the last of
+        averages, which have no beginning, at the end."""
+        table = self._select(metric, quantizer)
+        starts = {name: at for name, (trunk, at) in self._branches.items() if trunk is not None}
+        start = table.trajectory.map(starts).astype(float)
+        step, last = table.step.astype(float), table.groupby(TRAJECTORY).step.transform("max")
+        share = (step - start) / (last.astype(float) - start)
+        ends = ~table.trajectory.isin(self._branches) & (step.isna() | (step == last))
+        points = self._points(panel, table.assign(share=share.mask(ends, 1.0)), "share", False)
+        # A run goes through the points where its branches begin, and is no phase itself.
+        return points[points.segment.isin(starts) | ~points.segment.isin(self._branches)]
+
     def against_age(
         self, panel: str, metric: str, quantizer: str | None, ages: Mapping[tuple[str, str], float]
     ) -> pd.DataFrame:

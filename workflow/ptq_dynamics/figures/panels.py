@@ -70,7 +70,8 @@ def taken_over(
     """Curve and name of the runs that another one goes on from: one of the same curve, or one that
     is drawn from where they end."""
     trunks = {run.name: str(run.trunk) for run in settings.runs if run.trunk}
-    named = [(curve, name) for curve, names in settings.curves for name in names]
+    drawn = table[["curve", "segment"]].drop_duplicates()
+    named = [(str(curve), str(name)) for curve, name in drawn.itertuples(index=False)]
     found = {(curve, trunks[name]) for curve, name in named if name in trunks}
     along = {panel.name for panel in panels if panel.tokens_x}
     points = table[table.panel.isin(along) & (table.axis == "left")].groupby("segment").x

@@ -85,6 +85,15 @@ class FigureSettings:
 
 
 @dataclass(frozen=True)
+class OverTokensSettings(FigureSettings):
+    """`quantized_losses`: the loss under every quantizer beside that in full precision; `phases`:
+    further panels along what branches off."""
+
+    quantized_losses: bool
+    phases: bool
+
+
+@dataclass(frozen=True)
 class DynamicsSettings(FigureSettings):
     """`lineage`: a curve with a run and a branch of it goes over to the branch; `log`: logarithmic
     vertical axes."""

@@ -83,13 +83,23 @@ MARKERS = ("p", "X", "P", "v", "D", "^", "s", "h")
 OF = {"Soup of ": ("*", 60.0), "Base of ": ("s", 24.0)}
 
 
+# Of "3-bit A", which has the hue of A.
+IN_BITS = re.compile(r"[0-9]+-bit (?:\S+ )??(.+)")
+
+
 def lines(labels: Sequence[str]) -> dict[str, Line]:
     """How the curves with these labels are drawn: those that mean the same in every figure alike,
     those that are values of one quantity in its colours, from dark to light in the order of the
-    values, what is made of another curve in its colour, and others in turn."""
+    values, what is made of another curve in its colour, what is quantized in a lighter one, and
+    others in turn."""
     made = {label: start for label in labels for start in OF if label.startswith(start)}
-    own = [label for label in labels if label not in made]
+    lower = {label: at[1] for label in labels if (at := IN_BITS.fullmatch(label))}
+    lower = {label: of for label, of in lower.items() if of in labels}
+    own = [label for label in labels if label not in made and label not in lower]
     found = _lines(own)
+    for label, of in lower.items():
+        before = list(lower.values())[: list(lower).index(label)]
+        found[label] = _variant(found[of], 1 + before.count(of))
     for label, start in made.items():
         marker, area = OF[start]
         of = found.get(label.removeprefix(start), LINES[0])
@@ -154,7 +164,7 @@ def _variant(line: Line, number: int) -> Line:
     """The same hue, lighter, with another dash and marker, for the second of a role and so on."""
     if number == 0:
         return line
-    at = LINES.index(line) + number
+    at = (LINES.index(line) if line in LINES else 0) + number
     share = 0.45
     red, green, blue = (1 - (1 - part) * share for part in to_rgb(line.color))
     other = LINES[at % len(LINES)]

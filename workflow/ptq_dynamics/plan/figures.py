@@ -17,6 +17,7 @@ from ptq_dynamics.figures.settings import (
     DynamicsSettings,
     FigureSettings,
     LossesSettings,
+    OverTokensSettings,
     ParametricSettings,
     Shown,
     ShownRun,
@@ -234,6 +235,11 @@ class Shared(TypedDict):
 
 def _settings(figure: Figure, shown: Shared, ages: Ages) -> FigureSettings:
     match figure:
+        case figures.OverTokens():
+            asked = figure.options
+            return OverTokensSettings(
+                **shown, quantized_losses=asked.quantized_losses, phases=asked.phases
+            )
         case figures.Dynamics():
             options = figure.options
             return DynamicsSettings(**shown, lineage=options.lineage, log=options.log)
