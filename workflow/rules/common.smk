@@ -18,7 +18,7 @@ if HERE.is_dir():
     sys.path.insert(0, str(HERE))
 
 from ptq_dynamics.config import load
-from ptq_dynamics.jobs import builds, checkout, signals
+from ptq_dynamics.jobs import builds, checkout, record, signals
 from ptq_dynamics.jobs.current import Results
 from ptq_dynamics.jobs.handover import Handover
 from ptq_dynamics.jobs.paths import Paths
@@ -117,6 +117,7 @@ def prepare():
     except (Problem, OSError) as problem:
         raise WorkflowError(str(problem)) from None
     builds.pass_signals_on()
+    record.refresh()
     if plan.site.config.scale.warm and not USES_CONDA:
         # It takes as long to get ready as a few jobs to import what they need.
         if len(jobs) > 2 * workflow.cores:

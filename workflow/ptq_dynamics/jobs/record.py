@@ -1,5 +1,6 @@
 """Records: who, what, when and where of one result, written beside its manifest."""
 
+import contextlib
 import datetime
 import json
 import os
@@ -157,6 +158,14 @@ def git(root: Path = ROOT) -> Git | None:
     changes = [line for line in lines if line and not line.startswith("#")]
     dirty = any(line[0] != "?" or line.endswith(CODE) for line in changes)
     return None if commit == UNBORN else Git(commit, dirty)
+
+
+def refresh(root: Path = ROOT) -> None:
+    """Let git see that files are as they were: of a fresh clone, it would read them all again for
+    every job. Where it may not write that down, it does."""
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):
+        if holds_code(root):
+            _git(root, "update-index", "-q", "--refresh")
 
 
 @cache
