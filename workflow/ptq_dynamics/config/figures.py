@@ -8,14 +8,15 @@ from ptq_dynamics.config.fields import Once, Share, Strict
 from ptq_dynamics.config.queries import Query
 from ptq_dynamics.figures.settings import in_group
 from ptq_dynamics.measure.names import (
+    INCREASE,
     LOSS,
     PROBES,
     QUANTIZED,
     ErrorOrCurvature,
     ErrorThenLoss,
     Evaluated,
+    LossOrIncrease,
     Metric,
-    OnlyLoss,
 )
 
 # As many as there are styles of lines.
@@ -165,13 +166,14 @@ class Ends(Measured):
 
 
 class Averages(Measured):
-    """The loss under every quantizer against that in full precision: averages beside the runs that
-    they are made of; curves that are named "GROUP: NAME" are drawn in a panel for every group."""
+    """The loss under every quantizer, or how much it rises, against that in full precision, of
+    averages beside the runs that they are made of; curves that are named "GROUP: NAME" are drawn in
+    a panel for every group."""
 
     layout: Literal["averages"]
     quantizers: Annotated[tuple[str, ...], Field(min_length=1), Once]
-    metrics: OnlyLoss
-    quantized = frozenset({LOSS})
+    metrics: Annotated[tuple[LossOrIncrease, ...], Field(min_length=1), Once]
+    quantized = frozenset({LOSS, INCREASE})
 
     @property
     def styles(self) -> list[str]:

@@ -42,7 +42,7 @@ Evaluated = Literal[Paired, "weight_mse", "output_mse"]
 ErrorOrCurvature = Literal[
     "quantization_error", "loss_increase", "weight_mse", "output_mse", "sharpness", "hessian_trace"
 ]
-OnlyLoss = tuple[Literal["loss"]]
+LossOrIncrease = Literal["loss", "loss_increase"]
 ErrorThenLoss = tuple[Literal["quantization_error"], Literal["loss"]]
 Metric = Literal[
     Evaluated, "sharpness", "hessian_trace", "eigenvalues", "gradient_norm", "weight_norm"
