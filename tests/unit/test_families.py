@@ -8,7 +8,7 @@ from csv import DictReader
 from itertools import pairwise
 
 import pytest
-from ptq_dynamics.config import Public, load
+from ptq_dynamics.config import Public, PublicRun, load
 from ptq_dynamics.hub.lock import LOCK, Wanted
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.outlook import look_ahead, to_lock
@@ -258,6 +258,10 @@ def test_every_phase_has_points_on_its_way_down(scale):
             lambda f: f["families"]["amber"].update(warmup=10**9),
             ["families.amber.warmup takes", "a budget of 3040"],
         ),
+        (
+            lambda f: f["runs"]["amber-released"].update(release_of="ambre"),
+            ["runs.amber-released.release_of is 'ambre'", "must be one of"],
+        ),
         *(
             (
                 lambda f, name=name: f["families"]["amber"].update(repository=name),
@@ -297,6 +301,25 @@ def test_a_power_for_no_family_is_one_line(tmp_path):
         plan("laptop", tmp_path / "config")
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("widen", 0.0625, r"heads 4 does not divide width 2 .*miniatures\.widen 1/16"),
+        ("widen", "3/8", r"3 dimensions of a head are rotated, in pairs.*miniatures\.widen 3/8"),
+        ("widen", 0.3, r"width.*miniatures\.widen 3/10"),
+        ("deepen", 1e308, r"miniatures\.deepen.*less than or equal to 1000"),
+        ("widen", "much", r"miniatures\.widen is 'much': must be a number or a fraction"),
+    ],
+)
+def test_a_size_that_no_model_has_is_one_line(tmp_path, key, value, words):
+    shutil.copytree(ROOT / "config", tmp_path / "config")
+    file = tmp_path / "config/scales/smoke.yaml"
+    edit_yaml(file, lambda scale: scale["miniatures"].update({key: value}))
+    with pytest.raises(Problem, match=words) as caught:
+        plan("smoke", tmp_path / "config")
+    assert "\n" not in str(caught.value)
+
+
 # Checkpoints on the hub
 
 
@@ -307,10 +330,31 @@ def test_public_models_have_a_job_a_revision():
     for name, run in public.items():
         makers = made.trajectories.makers(name)
         assert len(makers) == len(run.revisions), name
+        if not isinstance(run, PublicRun):
+            continue
         found = [job.settings.revisions[0] for job in makers]
         assert all(one.step <= two.step for one, two in pairwise(found)), name
         assert all(one.tokens <= two.tokens for one, two in pairwise(found)), name
         assert all(each.lr is not None and each.lr >= 0 for each in found), name
+
+
+def test_what_authors_averaged_stands_at_no_step():
+    made = plan("paper")
+    (job,) = made.trajectories.makers("olmo2-7b-released")
+    (found,) = job.settings.revisions
+    assert job.settings.repository == "allenai/OLMo-2-1124-7B"
+    place = (found.revision, found.step, found.tokens, found.lr, found.phase)
+    assert place == ("main", None, None, None, "released")
+    assert "olmo2-7b-released" in made.site.config.figures["averages"].trajectories
+    small = plan("laptop").site
+    assert "olmo2-7b-released" in small.left_out["averages"], "no miniature stands for it"
+
+
+def test_phases_of_public_models_branch_off_their_runs():
+    job = plan("paper").figures.figure("fig02")
+    ends = {run.name: (run.trunk, run.at) for run in job.settings.runs}
+    assert ends["olmo2-1b"] == (None, None)
+    assert ends["olmo2-1b-ingredient-2"] == ("olmo2-1b", round(4e12 / 2097152))
 
 
 @pytest.mark.parametrize(
@@ -378,7 +422,9 @@ def test_a_tokenizer_is_locked_by_itself(changed):
     wanted = {each for each in to_lock(made.site.config) if each.repository == repository}
     assert Wanted(repository, last, "tokenizer") in wanted
     assert {each.part for each in wanted} == {"checkpoint", "tokenizer"}
-    assert len(wanted) == 1 + len(made.site.config.runs.public["amber"].revisions)
+    public = made.site.config.runs.public
+    names = {*public["amber"].revisions, *public["amber-released"].revisions}
+    assert len(wanted) == 1 + len(names)
 
 
 def trusting(families):

@@ -92,7 +92,7 @@ def test_losses_of_quantized_models_stand_beside_those_in_full_precision(drawn):
     table, measured = drawn.table("fig01"), drawn.measurements("fig01")
     losses = measured[(measured.metric == "loss") & (measured.trajectory == "smollm3")]
     shown = table[(table.panel == "a") & (table.axis == "left") & (table.segment == "smollm3")]
-    for quantizer, curve in (("fp", "Stable"), ("gptq-3bit", "3-bit Stable")):
+    for quantizer, curve in (("fp", "Stable"), ("gptq-3bit", "Stable (3-bit)")):
         theirs = losses[losses.quantizer == quantizer].sort_values("step")
         mine = shown[shown.curve == curve].sort_values("x")
         points = dict(zip(theirs.tokens, theirs.value, strict=True))
@@ -103,7 +103,11 @@ def test_a_phase_goes_from_its_beginning_to_its_end(drawn):
     table, measured = drawn.table("fig02"), drawn.measurements("fig02")
     shown = table[table.panel == "b"]
     timeline = PLAN.site.timeline
-    assert not {"olmo2-1b", "olmo2-32b"} & {*shown.segment}, "a run of its own is no phase"
+    stage_2 = {
+        f"olmo2-{size}-ingredient-{n}" for size in ("1b", "7b", "13b", "32b") for n in (1, 2, 3)
+    }
+    means = {f"olmo2-{size}-soup" for size in ("7b", "13b", "32b")}
+    assert {*shown.segment} == {*stage_2, "olmo2-13b-ingredient-4", "olmo2-1b-base", *means}
     errors = measured[measured.metric == "quantization_error"]
     for name, part in shown.groupby("segment"):
         theirs = errors[errors.trajectory == name]
@@ -275,6 +279,29 @@ def test_no_two_styles_are_alike_in_greyscale():
     styles = [(line.color, line.dash, line.marker) for line in (*LINES, *OTHERS)]
     assert not [pair for pair in combinations(styles, 2) if alike(*pair)]
     assert max(luminance(color) for color, *_ in styles) < 0.55, "too light on white"
+
+
+@pytest.mark.parametrize(
+    "curves",
+    [
+        ("Stable", "Decay"),
+        ("Stable A", "Stable B"),
+        ("A", "Soup of A", "Base of A"),
+        ("LR = 3e-4", "LR = 1e-3", "C", "D", "E"),
+    ],
+)
+def test_what_is_quantized_looks_like_nothing_else(curves):
+    for called in (["3-bit"], ["4-bit GPTQ", "4-bit AWQ"]):
+        quantized = [f"{curve} ({name})" for name in called for curve in curves]
+        found = lines([*curves, *quantized])
+        assert len({(line.color, line.dash, line.marker) for line in found.values()}) == len(found)
+        for curve in curves:
+            hues = [hue(found[f"{curve} ({name})"].color) for name in called]
+            assert hues == pytest.approx([hue(found[curve].color)] * len(called), abs=0.02), curve
+
+
+def hue(color):
+    return matplotlib.colors.rgb_to_hsv(matplotlib.colors.to_rgb(color))[0]
 
 
 def test_a_colour_that_means_something_is_not_taken_by_what_means_something_else():

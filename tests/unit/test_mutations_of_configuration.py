@@ -54,7 +54,7 @@ SECTIONS = {
 IDLE = {"title", "caption", "threads", "warm", "draws"}
 # What only a scale with the hub asks of a family.
 OF_THE_HUB = {"repository", "step_in", "steps_each", "convert", "dtype", "vocabulary", "revisions"}
-OF_THE_HUB |= {"restarts", "unreadable", "format", "code", "reads_as"}
+OF_THE_HUB |= {"restarts", "unreadable", "format", "code", "reads_as", "release_of"}
 
 
 def specs(folder, **choice):
@@ -174,7 +174,8 @@ def of_one_family(path, raw):
         return behind(path[1], raw)
     own = path[1]
     if path[0] == "runs":
-        own = runs[runs[own].get("trunk", own)]["family"]
+        stretch = runs[runs[own].get("trunk", own)]
+        own = stretch.get("family") or stretch["release_of"]
     whole = [name for name, run in runs.items() if run.get("family") == own]
     return set().union(*(behind(name, raw) for name in whole))
 

@@ -12,7 +12,7 @@ from ptq_dynamics.config.figures import Figure, Landscapes, Losses, Onset, Pca, 
 from ptq_dynamics.config.kinds import Point, Trajectory, require, tokenized
 from ptq_dynamics.config.loading import Config, load, load_sweep, read_yaml
 from ptq_dynamics.config.models import ModelShape
-from ptq_dynamics.config.public import Public
+from ptq_dynamics.config.public import Public, PublicRun
 from ptq_dynamics.config.quantizers import Calibrated
 from ptq_dynamics.config.queries import Query, Sweep
 from ptq_dynamics.config.runs import Run, Whole
@@ -38,6 +38,7 @@ __all__ = [
     "Pca",
     "Point",
     "Public",
+    "PublicRun",
     "Query",
     "Run",
     "Runs",

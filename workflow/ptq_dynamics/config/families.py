@@ -159,13 +159,27 @@ class Phase(Strict):
         return self
 
 
+class Release(Strict):
+    """Revisions of a family's repository that stand at no step of a run, as the mean of several
+    that its authors made. No miniature stands for them."""
+
+    release_of: str
+    revisions: Annotated[Revisions, Field(min_length=1)]
+
+
 def _kind(data: Any) -> str:
-    has_trunk = "trunk" in data if isinstance(data, dict) else isinstance(data, Phase)
-    return "phase" if has_trunk else "pretraining"
+    if isinstance(data, dict):
+        keys = {"trunk": "phase", "release_of": "release"}
+        return next((kind for key, kind in keys.items() if key in data), "pretraining")
+    if isinstance(data, Phase):
+        return "phase"
+    return "release" if isinstance(data, Release) else "pretraining"
 
 
 Stretch = Annotated[
-    Annotated[Pretraining, Tag("pretraining")] | Annotated[Phase, Tag("phase")],
+    Annotated[Pretraining, Tag("pretraining")]
+    | Annotated[Phase, Tag("phase")]
+    | Annotated[Release, Tag("release")],
     Discriminator(_kind),
 ]
 
@@ -194,11 +208,14 @@ class Families(Strict):
                     f"{architecture!r}; leave it out, or correct one"
                 )
         for name, run in self.runs.items():
-            if isinstance(run, Pretraining) and run.family not in self.families:
+            key = {Pretraining: "family", Release: "release_of"}.get(type(run))
+            if key is not None and getattr(run, key) not in self.families:
                 raise ValueError(
-                    f"runs.{name}.family is {run.family!r}, and must be one of "
+                    f"runs.{name}.{key} is {getattr(run, key)!r}, and must be one of "
                     f"{', '.join(self.families)}"
                 )
+            if isinstance(run, Release):
+                continue
             trunk = self.runs.get(run.trunk) if isinstance(run, Phase) else run
             if isinstance(trunk, Pretraining) and trunk.family in self.families:
                 _has_steps(f"runs.{name}", run, self.families[trunk.family])

@@ -16,6 +16,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from ptq_dynamics.trajectories.shares import Factor as Factor
 from ptq_dynamics.trajectories.shares import Share as Share
 
 Values = TypeVar("Values", bound=Sequence[Any])

@@ -1,5 +1,6 @@
 """Types of config/figures.yaml: one for every layout, which is a module in figures/layouts/."""
 
+import re
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -68,6 +69,9 @@ class Measured(Drawing):
 Evaluations = Annotated[tuple[Evaluated, ...], Field(min_length=1), Once]
 
 
+BESIDE = re.compile(r"(.+) \(.+\)")
+
+
 class OverTokensOptions(Strict):
     """`quantized_losses`: the loss under every quantizer beside that in full precision; `phases`:
     further panels along what branches off, from its beginning to its end."""
@@ -84,12 +88,21 @@ class OverTokens(Measured):
     options: OverTokensOptions = OverTokensOptions()
 
     @model_validator(mode="after")
-    def _has_what_is_quantized(self) -> Self:
-        if self.options.quantized_losses and not (LOSS in self.metrics and self.quantizers):
+    def _shows_quantizers(self) -> Self:
+        asked = self.options.quantized_losses
+        if self.quantizers and not (asked and LOSS in self.metrics):
+            self._has(self.quantized, f"what it shows under {self.quantizers[0]}")
+        if asked and not (LOSS in self.metrics and self.quantizers):
             raise ValueError(
                 "options.quantized_losses goes with the metric loss and quantizers; name them, or "
                 "leave it out"
             )
+        for label in self.curves if asked else ():
+            if (of := BESIDE.fullmatch(label)) and of[1] in self.curves:
+                raise ValueError(
+                    f"curves: {label!r} is what options.quantized_losses may call {of[1]!r} "
+                    "under a quantizer; rename it"
+                )
         return self
 
 

@@ -76,8 +76,9 @@ def _with_families(path: Path, scale: Scale, file: str, runs: Runs) -> dict[str,
         scale, real, unknown = releases.settle(families, scale, file, lock)
         runs = runs.with_families({}, real, unknown, families.averages, grids)
         return {"scale": scale, "runs": runs}
-    scale, small = miniatures.settle(families, scale, file)
-    return {"scale": scale, "runs": runs.with_families(small, {}, {}, families.averages, grids)}
+    scale, small, unknown = miniatures.settle(families, scale, file)
+    runs = runs.with_families(small, {}, unknown, families.averages, grids)
+    return {"scale": scale, "runs": runs}
 
 
 def load_sweep(path: Path) -> Sweep:

@@ -19,6 +19,7 @@ from ptq_dynamics.config.families import (
     Families,
     Phase,
     Pretraining,
+    Release,
     model,
     real_model,
     trunk_of,
@@ -29,6 +30,8 @@ from ptq_dynamics.config.models import ModelShape
 from ptq_dynamics.config.runs import Run, Whole
 from ptq_dynamics.config.scale import Miniatures, Scale
 from ptq_dynamics.problem import Problem
+
+NO_MINIATURE = "no miniature stands for what authors made of several checkpoints"
 
 
 class Miniature(Whole):
@@ -96,8 +99,11 @@ class MiniaturePhase(Branch):
         return sorted({known[0], *early, *late}, key=lambda point: point.step or 0)
 
 
-def settle(families: Families, scale: Scale, file: str) -> tuple[Scale, dict[str, Run]]:
-    """The scale of a file with the families' models; and their runs and phases in small, by name.
+def settle(
+    families: Families, scale: Scale, file: str
+) -> tuple[Scale, dict[str, Run], dict[str, str]]:
+    """The scale of a file with the families' models; their runs and phases in small, by name; and
+    why there are none of others.
 
     Raises `Problem` when the families do not fit together or to the scale.
     """
@@ -113,14 +119,17 @@ def settle(families: Families, scale: Scale, file: str) -> tuple[Scale, dict[str
             "have; name one main, or leave miniatures out"
         )
     models = {_named(name): _small_model(families, name, scale) for name in families.families}
-    found = dict[str, Run]()
+    found, unknown = dict[str, Run](), dict[str, str]()
     for name, run in families.runs.items():
         place = f"{FILE}: runs.{name}"
-        if isinstance(run, Pretraining):
-            found[name] = _run(families, scale, models, run, place)
-        else:
-            found[name] = _phase(families, scale, trunk_of(families, name, run), run, place)
-    return scale.model_copy(update={"models": {**scale.models, **models}}), found
+        match run:
+            case Pretraining():
+                found[name] = _run(families, scale, models, run, place)
+            case Phase():
+                found[name] = _phase(families, scale, trunk_of(families, name, run), run, place)
+            case Release():
+                unknown[name] = NO_MINIATURE
+    return scale.model_copy(update={"models": {**scale.models, **models}}), found, unknown
 
 
 def _named(family: str) -> str:
@@ -143,13 +152,13 @@ def _small_model(families: Families, name: str, scale: Scale) -> ModelShape:
         "width": found.width * small.widen,
         "feedforward": found.feedforward * small.widen,
     }
-    for key in ("width", "feedforward"):
-        if grown[key] % 1:
-            raise Problem(
-                f"{place}.{key} times {small.widen}, miniatures.widen of {scale.description}, is "
-                "no whole number; change one of them"
-            )
-    return model({**written, **grown}, name, "miniature")
+    try:
+        return model({**written, **grown}, name, "miniature")
+    except Problem as problem:
+        raise Problem(
+            f"{problem} (after miniatures.widen {small.widen} and deepen {small.deepen} of "
+            f"{scale.description})"
+        ) from None
 
 
 def _run(

@@ -43,6 +43,11 @@ class ModelShape(Strict):
         return self.width, self.feedforward
 
     @property
+    def rotated(self) -> int:
+        """Dimensions of a head that its rotary embedding turns."""
+        return self.width // self.heads
+
+    @property
     def weights(self) -> tuple[object, ...]:
         """What two models with one tokenizer have alike whose weights can be averaged."""
         return self.architecture, *self.settings.items()
@@ -55,6 +60,11 @@ class ModelShape(Strict):
     def _divides(self) -> "ModelShape":
         if self.width % self.heads:
             raise ValueError(f"heads {self.heads} does not divide width {self.width}")
+        if self.rotated % 2:
+            raise ValueError(
+                f"{self.rotated} dimensions of a head are rotated, in pairs: width {self.width} "
+                f"over heads {self.heads} does not give an even number"
+            )
         return self
 
 
@@ -65,6 +75,11 @@ class GptNeoX(ModelShape):
 
     architecture: Literal["gpt-neox"]
     rotary_fraction: Annotated[float, Field(gt=0, le=1)]
+
+    @property
+    def rotated(self) -> int:
+        """A share of them."""
+        return int(super().rotated * self.rotary_fraction)
 
     def parameters(self, vocabulary: int) -> int:
         """Those of layers, norms, embedding and head."""

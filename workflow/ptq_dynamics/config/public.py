@@ -1,4 +1,5 @@
-"""Public models as a scale with the hub takes them: runs of which checkpoints were released."""
+"""Public models as a scale with the hub takes them: runs of which checkpoints were released, and
+models that were."""
 
 from collections.abc import Mapping
 from typing import ClassVar, Literal, NamedTuple
@@ -14,32 +15,35 @@ Dtype = Literal["bfloat16", "float32"]
 
 
 class Released(NamedTuple):
-    """Step and tokens of a revision, and what it is locked to, if it is."""
+    """Step and tokens of a revision, where it has them, and what it is locked to, if it is."""
 
-    step: int
-    tokens: int
+    step: int | None
+    tokens: int | None
     entry: Entry | None
 
 
 class Public(Trajectory):
-    """A run of a public model: `revisions` of a repository, by name. Its `schedule` holds from the
-    step `first` on, before that the `earlier` one of its trunk; `batch` in tokens."""
+    """What was released of a public model: `revisions` of a repository, by name, at no step of a
+    run, as the mean of several."""
 
     stage: ClassVar[str] = "trajectories.fetch"
 
     repository: str
     revisions: dict[str, Released]
     model: str
-    schedule: Schedule
-    earlier: Schedule
-    first: int
-    batch: float
-    optimizer: Optimizer
     convert: bool
     format: str | None
     code: Code | None
     dtype: Dtype
     unknown: str | None
+
+    def rate(self, step: int | None) -> float | None:
+        """The learning rate of the update after `step` updates, where it has one."""
+        return None
+
+    def phase(self, step: int | None) -> str:
+        """The phase of a run that a revision belongs to."""
+        return "released"
 
     def run(self, name: str, timeline: Timeline) -> str:
         """Itself."""
@@ -48,10 +52,6 @@ class Public(Trajectory):
     def sources(self) -> Mapping[str, str]:
         """None."""
         return {}
-
-    def learning_rate(self, step: int) -> float:
-        """That of the update after `step` updates."""
-        return schedules.learning_rate(self.earlier if step < self.first else self.schedule, step)
 
     def checkpoints(self, timeline: Timeline) -> list[Point]:
         """One a revision."""
@@ -73,3 +73,27 @@ class Public(Trajectory):
     def seeds_in(self, timeline: Timeline) -> tuple[int, ...]:
         """One that means nothing: it is as it was released."""
         return (0,)
+
+
+class PublicRun(Public):
+    """A run: its `schedule` holds from the step `first` on, before that the `earlier` one of its
+    `trunk`, if it branches off one; `batch` in tokens."""
+
+    trunk: str | None
+    schedule: Schedule
+    earlier: Schedule
+    first: int
+    batch: float
+    optimizer: Optimizer
+
+    def learning_rate(self, step: int) -> float:
+        """That of the update after `step` updates."""
+        return schedules.learning_rate(self.earlier if step < self.first else self.schedule, step)
+
+    def rate(self, step: int | None) -> float | None:
+        """The learning rate of the update after `step` updates."""
+        return None if step is None else self.learning_rate(step)
+
+    def phase(self, step: int | None) -> str:
+        """The phase that a revision belongs to."""
+        return super().phase(step) if step is None else schedules.phase(self.schedule, step)

@@ -6,6 +6,7 @@ schedule, in real steps.
 
 import re
 from collections.abc import Mapping
+from typing import TypedDict
 
 from ptq_dynamics.config.corpora import DatasetsCorpus
 from ptq_dynamics.config.families import (
@@ -14,11 +15,12 @@ from ptq_dynamics.config.families import (
     Family,
     Phase,
     Pretraining,
+    Release,
     real_model,
     trunk_of,
 )
 from ptq_dynamics.config.models import ModelShape
-from ptq_dynamics.config.public import Public, Released
+from ptq_dynamics.config.public import Dtype, Public, PublicRun, Released
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.hub.lock import TOKENIZER_KEY, Entry, Lock, code_key
 from ptq_dynamics.problem import Problem
@@ -66,27 +68,37 @@ def settle(
             )
     found, unknown = dict[str, Public](), dict[str, str]()
     for name, run in families.runs.items():
-        trunk = run if isinstance(run, Pretraining) else trunk_of(families, name, run)
-        family = families.families[trunk.family]
+        if isinstance(run, Release):
+            own = run.release_of
+        else:
+            trunk = run if isinstance(run, Pretraining) else trunk_of(families, name, run)
+            own = trunk.family
+        family = families.families[own]
         if family.unreadable is not None:
             unknown[name] = family.unreadable
-        elif family.repository is None or not run.revisions:
+            continue
+        if family.repository is None or not run.revisions:
             unknown[name] = UNKNOWN
+            continue
+        locked = lock.of(family.repository)
+        if isinstance(run, Release):
+            ends = {each: Released(None, None, locked.get(each)) for each in run.revisions}
+            found[name] = Public(revisions=ends, **_common(own, family, locked))
         else:
-            locked = lock.of(family.repository)
-            found[name] = _public(families, f"{FILE}: runs.{name}", family, locked, trunk, run)
+            place = f"{FILE}: runs.{name}"
+            found[name] = _run(families, place, family, locked, trunk, run)
     every = {"models": {**scale.models, **models}, "corpora": {**scale.corpora, **corpora}}
     return scale.model_copy(update=every), found, unknown
 
 
-def _public(
+def _run(
     families: Families,
     place: str,
     family: Family,
     locked: Mapping[str, Entry],
     trunk: Pretraining,
     run: Pretraining | Phase,
-) -> Public:
+) -> PublicRun:
     before = round(trunk.tokens / family.tokens_per_step)
     revisions = dict[str, Released]()
     for name in run.revisions:
@@ -111,24 +123,44 @@ def _public(
             tokens = trunk.tokens + (step - before) * family.tokens_per_step * run.batch
         else:
             tokens = step * family.tokens_per_step
-        if any(step <= other.step for other in revisions.values()):
+        if any(step <= (other.step or 0) for other in list(revisions.values())[-1:]):
             raise Problem(
                 f"{place}.revisions has {name!r} after one of the same or a later step; sort them"
             )
         revisions[name] = Released(step, round(tokens), locked.get(name))
     if not any(each.step for each in revisions.values()):
         raise Problem(f"{place}.revisions has none of a step after the first; name one")
-    assert family.repository is not None
-    return Public(
-        family=family.label,
-        repository=family.repository,
+    return PublicRun(
+        **_common(trunk.family, family, locked),
         revisions=revisions,
-        model=trunk.family,
+        trunk=run.trunk if isinstance(run, Phase) else None,
         schedule=_schedule(family, trunk, run),
         earlier=_schedule(family, trunk, trunk),
         first=before if isinstance(run, Phase) else 0,
         batch=family.tokens_per_step * (run.batch if isinstance(run, Phase) else 1),
         optimizer=family.optimizer or families.defaults.optimizer,
+    )
+
+
+class _Common(TypedDict):
+    """What all that is released of a family has alike."""
+
+    family: str
+    repository: str
+    model: str
+    convert: bool
+    format: str | None
+    code: Code | None
+    dtype: Dtype
+    unknown: str | None
+
+
+def _common(name: str, family: Family, locked: Mapping[str, Entry]) -> _Common:
+    assert family.repository is not None
+    return _Common(
+        family=family.label,
+        repository=family.repository,
+        model=name,
         convert=family.convert,
         format=family.format,
         code=_code(family, locked),

@@ -1,12 +1,13 @@
 """Types of config/scales/SCALE.yaml: the numbers of one scale."""
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from ptq_dynamics.config.corpora import Corpus, MixCorpus, WholeCorpus
-from ptq_dynamics.config.fields import Count, Rate, Share, Strict
+from ptq_dynamics.config.fields import Count, Factor, Rate, Share, Strict
 from ptq_dynamics.config.models import AnyModel, ModelShape
 from ptq_dynamics.config.names import Named
 
@@ -165,8 +166,8 @@ class Miniatures(Strict):
     measured: Count
     measured_cooldown: Count
     least_cooldown: Count = 1
-    widen: Rate = 1
-    deepen: Rate = 1
+    widen: Factor = Fraction(1)
+    deepen: Factor = Fraction(1)
 
 
 class Keep(Strict):

@@ -3,26 +3,22 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from itertools import product
-from typing import cast, get_args
 
-import numpy as np
 import pandas as pd
 
 from ptq_dynamics.figures import words
 from ptq_dynamics.figures.panel import Panel
 from ptq_dynamics.figures.panels import COLUMNS
+from ptq_dynamics.figures.readings import POINT, Readings, over_seeds
 from ptq_dynamics.figures.settings import FigureSettings
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.jobs.manifest import Manifest
-from ptq_dynamics.measure.joining import join
 from ptq_dynamics.measure.names import (
     CHECKPOINT,
     EIGENVALUE,
     EIGENVALUES,
     ERROR,
-    FULL_PRECISION,
     LOSS,
     SEED,
     STEP,
@@ -31,34 +27,19 @@ from ptq_dynamics.measure.names import (
     VALUE,
     Paired,
 )
-from ptq_dynamics.measure.pairing import (
-    contributions,
-    difference,
-    errors_of_comparison,
-)
-from ptq_dynamics.measure.settings import Series
+from ptq_dynamics.measure.pairing import difference
 from ptq_dynamics.trajectories.settings import TRAINING
 from ptq_dynamics.trajectories.trajectory import CURVE, Trajectory
 
-# What tells a measurement of one metric and quantizer from all others.
-POINT = [TRAJECTORY, SEED, CHECKPOINT]
-
 
 class Curves:
-    """The measurements that a figure's query names, curve by curve.
-
-    Where a quantizer has several calibration draws, a value is the mean over them. Where a
-    trajectory has several seeds, a point is the mean over them, and its band one standard deviation
-    of them up and down: their spread, not the error of their mean. With one seed the band is one
-    standard error; that of losses and their differences is without what validation blocks have in
-    common in most points of one quantizer, so that points are compared by it (see
-    `pairing.errors_of_comparison`), and with the error of the draws.
-    """
+    """The measurements that a figure's query names (see `Readings`), curve by curve; bands go one
+    error up and down."""
 
     def __init__(self, context: Context[FigureSettings]) -> None:
         self._settings = settings = context.settings
         self._inputs = context.inputs
-        self._table = join(settings.series, context.inputs)
+        self._read = Readings(settings, context.inputs)
         # The parts of every seed's.
         self._runs: dict[str, list[Sequence[Manifest]]] = {}
         for run in settings.runs:
@@ -100,35 +81,35 @@ class Curves:
             return self._training(panel, metric, lineage)
         if metric == EIGENVALUES:
             return self._ranks(panel)
-        return self._points(panel, self._select(metric, quantizer), TOKENS, lineage)
+        return self._points(panel, self._read.select(metric, quantizer), TOKENS, lineage)
 
     def _ranks(self, panel: str) -> pd.DataFrame:
         """Magnitudes of the leading eigenvalues by rank, at every trajectory's last checkpoint."""
         parts = []
-        names = sorted({m for m in self._table.metric if m.startswith(EIGENVALUE)})
+        names = [name for name in self._read.metrics if name.startswith(EIGENVALUE)]
         for rank, name in enumerate(names, start=1):
-            rows = self._rows(name, None)
+            rows = self._read.rows(name, None)
             rows = rows.assign(value=rows.value.abs(), rank=rank)
-            table = _over_seeds(rows, CHECKPOINT)
+            table = over_seeds(rows, CHECKPOINT)
             points = self._points(panel, table, "rank", False)
             parts.append(points.groupby(["curve", "segment"], sort=False).tail(1))
         return pd.concat(parts).sort_values(["curve", "segment", "x"], kind="stable")
 
     def against_share(self, panel: str, metric: str, quantizer: str | None) -> pd.DataFrame:
         """A metric along a line, against the share of the way."""
-        table = self._select(metric, quantizer)
+        table = self._read.select(metric, quantizer)
         ends = table.groupby(TRAJECTORY).step.transform("max")
         return self._points(panel, table.assign(share=table.step / ends), "share", False)
 
     def against_phase(self, panel: str, metric: str, quantizer: str | None) -> pd.DataFrame:
         """A metric along what branches off a run, against the share of its steps; the last of
         averages, which have no beginning, at the end."""
-        table = self._select(metric, quantizer)
+        table = self._read.select(metric, quantizer)
         starts = {name: at for name, (trunk, at) in self._branches.items() if trunk is not None}
         start = table.trajectory.map(starts).astype(float)
         step, last = table.step.astype(float), table.groupby(TRAJECTORY).step.transform("max")
         share = (step - start) / (last.astype(float) - start)
-        ends = ~table.trajectory.isin(self._branches) & (step.isna() | (step == last))
+        ends = ~table.trajectory.isin(self._branches) & ~table.trajectory.duplicated(keep="last")
         points = self._points(panel, table.assign(share=share.mask(ends, 1.0)), "share", False)
         # A run goes through the points where its branches begin, and is no phase itself.
         return points[points.segment.isin(starts) | ~points.segment.isin(self._branches)]
@@ -139,7 +120,7 @@ class Curves:
         """A metric of averages against the mean age of what is in them (by trajectory and
         checkpoint id), a line a curve; of other trajectories the last one, a level over all
         ages."""
-        table = self._select(metric, quantizer)
+        table = self._read.select(metric, quantizer)
         names = zip(table.trajectory, table.checkpoint_id, strict=True)
         table = table.assign(age=[ages.get(name, math.nan) for name in names])
         aged = self._points(panel, table, "age", False)
@@ -165,13 +146,13 @@ class Curves:
     ) -> pd.DataFrame:
         """A metric of quantized weights against the loss in full precision, along every run."""
         key = [TRAJECTORY, CHECKPOINT]
-        before = self._select(LOSS, None).set_index(key)[VALUE].rename("before")
-        table = self._select(metric, quantizer).join(before, on=key)
+        before = self._read.select(LOSS, None).set_index(key)[VALUE].rename("before")
+        table = self._read.select(metric, quantizer).join(before, on=key)
         return self._points(panel, table, "before", lineage)
 
     def against_rate(self, panel: str, metric: str, quantizer: str) -> pd.DataFrame:
         """A metric of quantized weights against the learning rate next in the schedule."""
-        return self._points(panel, self._select(metric, quantizer), "lr", False)
+        return self._points(panel, self._read.select(metric, quantizer), "lr", False)
 
     def learning_rates(self, panel: str, *, lineage: bool = False) -> pd.DataFrame:
         """The learning rate of every run, on the right axis; it is the same for all seeds."""
@@ -192,10 +173,10 @@ class Curves:
         """A metric against another one in full precision, a point a checkpoint and seed, with its
         loss in full precision: weights that lie on several trajectories once, with the first. The
         band is one standard error."""
-        before = self._rows(LOSS, None).set_index(POINT)[VALUE].rename("before")
-        against = self._rows(other, None).set_index(POINT)[[VALUE, "checkpoint"]]
+        before = self._read.rows(LOSS, None).set_index(POINT)[VALUE].rename("before")
+        against = self._read.rows(other, None).set_index(POINT)[[VALUE, "checkpoint"]]
         against = against.rename(columns={VALUE: "other", "checkpoint": "weights"})
-        table = self._rows(metric, quantizer).join(against, on=POINT, how="inner")
+        table = self._read.rows(metric, quantizer).join(against, on=POINT, how="inner")
         table = table.join(before, on=POINT)
         parts = []
         for curve, name, _ in self._segments(False):
@@ -212,7 +193,9 @@ class Curves:
         and seeds, with the first calibration draw: seed, step, value, and stderr, its standard
         error over the blocks that both are validated on."""
         rows = []
-        for mine, theirs in product(self._series(one, quantizer), self._series(other, quantizer)):
+        for mine, theirs in product(
+            self._read.series(one, quantizer), self._read.series(other, quantizer)
+        ):
             if mine.seed == theirs.seed:
                 values = difference(metric, mine, theirs, self._inputs)
                 rows += [(mine.seed, step, *found) for step, found in values.items()]
@@ -226,7 +209,7 @@ class Curves:
                 continue
             seeds = [pd.read_csv(manifest.file(CURVE)) for manifest, *_ in self._runs[name]]
             rows = pd.concat(seeds).assign(trajectory=name, stderr=math.nan)
-            rows = _over_seeds(rows.rename(columns={column: VALUE}), STEP)
+            rows = over_seeds(rows.rename(columns={column: VALUE}), STEP)
             rows = rows if last is None else rows[rows.step <= last]
             place = {"panel": panel, "curve": curve, "segment": name, "axis": "left"}
             parts.append(pd.DataFrame({**place, "x": rows.tokens, **_band(rows)}))
@@ -242,48 +225,6 @@ class Curves:
                     ends[trunk] = max(at, ends.get(trunk, 0))
             for name in names:
                 yield curve, name, ends.get(name)
-
-    def _series(self, trajectory: str, quantizer: str | None) -> list[Series]:
-        used = self._used(quantizer)[0]
-        found = [one for one in self._settings.series if one.quantizer == used]
-        return [one for one in found if one.trajectory == trajectory]
-
-    def _used(self, quantizer: str | None) -> tuple[str, ...]:
-        return (FULL_PRECISION,) if quantizer is None else self.quantizers[quantizer].draws
-
-    @cache
-    def _rows(self, metric: str, quantizer: str | None) -> pd.DataFrame:
-        """The rows of a metric, one for every trajectory, seed and checkpoint."""
-        table = self._table[self._table.metric == metric]
-        table = table[table.quantizer.isin(self._used(quantizer))]
-        values = table.groupby(POINT, sort=False, dropna=False)[VALUE]
-        draws = values.transform("size")
-        spread = (values.transform("std") / draws**0.5).where(draws > 1, 0)
-        table = table.assign(value=values.transform("mean")).drop_duplicates(POINT)
-        if metric not in get_args(Paired):
-            return table
-        errors = self._errors_of_comparison(cast(Paired, metric), quantizer)
-        seeds = [None if seed is pd.NA else seed for seed in table.seed]
-        points = zip(table.trajectory, seeds, table.checkpoint_id, strict=True)
-        own = [errors[point] for point in points]
-        return table.assign(stderr=np.hypot(own, spread[table.index]))
-
-    def _errors_of_comparison(
-        self, metric: Paired, quantizer: str | None
-    ) -> dict[tuple[str, int | None, str], float]:
-        """By trajectory, seed and checkpoint id, over the mean of all draws."""
-        draws: dict[tuple[str, int | None, str], list[np.ndarray]] = {}
-        for series in self._settings.series:
-            if series.quantizer in self._used(quantizer):
-                found = contributions(metric, series, self._inputs)
-                for name, blocks in found.items():
-                    point = (series.trajectory, series.seed, name)
-                    draws.setdefault(point, []).append(blocks)
-        means = {point: np.mean(found, axis=0) for point, found in draws.items()}
-        return errors_of_comparison(means)
-
-    def _select(self, metric: str, quantizer: str | None) -> pd.DataFrame:
-        return _over_seeds(self._rows(metric, quantizer), CHECKPOINT)
 
     def _points(self, panel: str, table: pd.DataFrame, x: str, lineage: bool) -> pd.DataFrame:
         # What has no place on the axis is not drawn; a merged model may have one without a step.
@@ -302,17 +243,6 @@ class Curves:
             place = {"panel": panel, "curve": curve, "segment": name, "axis": "left"}
             parts.append(pd.DataFrame({**place, "x": part[x], **_band(part)}))
         return pd.concat(parts, ignore_index=True)[COLUMNS]
-
-
-def _over_seeds(table: pd.DataFrame, point: str) -> pd.DataFrame:
-    """One row for every trajectory and point (see `Curves`)."""
-    values = table.groupby([TRAJECTORY, point], sort=False)[VALUE]
-    several = values.transform("size") > 1
-    if not several.any():
-        return table
-    mean = values.transform("mean").where(several, table.value)
-    spread = values.transform("std").where(several, table.stderr)
-    return table.assign(value=mean, stderr=spread).drop_duplicates([TRAJECTORY, point])
 
 
 def _band(table: pd.DataFrame) -> dict[str, pd.Series]:

@@ -83,8 +83,8 @@ MARKERS = ("p", "X", "P", "v", "D", "^", "s", "h")
 OF = {"Soup of ": ("*", 60.0), "Base of ": ("s", 24.0)}
 
 
-# Of "3-bit A", which has the hue of A.
-IN_BITS = re.compile(r"[0-9]+-bit (?:\S+ )??(.+)")
+# Of "A (3-bit)", which has the hue of A.
+QUANTIZED = re.compile(r"(.+) \(.+\)")
 
 
 def lines(labels: Sequence[str]) -> dict[str, Line]:
@@ -93,17 +93,18 @@ def lines(labels: Sequence[str]) -> dict[str, Line]:
     values, what is made of another curve in its colour, what is quantized in a lighter one, and
     others in turn."""
     made = {label: start for label in labels for start in OF if label.startswith(start)}
-    lower = {label: at[1] for label in labels if (at := IN_BITS.fullmatch(label))}
+    lower = {label: at[1] for label in labels if (at := QUANTIZED.fullmatch(label))}
     lower = {label: of for label, of in lower.items() if of in labels}
-    own = [label for label in labels if label not in made and label not in lower]
-    found = _lines(own)
-    for label, of in lower.items():
-        before = list(lower.values())[: list(lower).index(label)]
-        found[label] = _variant(found[of], 1 + before.count(of))
+    found = _lines([label for label in labels if label not in made and label not in lower])
     for label, start in made.items():
-        marker, area = OF[start]
-        of = found.get(label.removeprefix(start), LINES[0])
-        found[label] = replace(of, marker=marker, area=area)
+        if label not in lower:
+            marker, area = OF[start]
+            of = found.get(label.removeprefix(start), LINES[0])
+            found[label] = replace(of, marker=marker, area=area)
+    before: dict[str, int] = {}
+    for label, whose in lower.items():
+        before[whose] = before.get(whose, 0) + 1
+        found[label] = _lighter(found[whose], before[whose])
     return found
 
 
@@ -164,11 +165,23 @@ def _variant(line: Line, number: int) -> Line:
     """The same hue, lighter, with another dash and marker, for the second of a role and so on."""
     if number == 0:
         return line
-    at = (LINES.index(line) if line in LINES else 0) + number
-    share = 0.45
+    other = LINES[(LINES.index(line) + number) % len(LINES)]
+    return replace(line, color=_faded(line, 0.45), dash=other.dash, marker=other.marker)
+
+
+def _lighter(line: Line, number: int) -> Line:
+    """The same hue, a little lighter each time, with another dash and marker, for what is quantized
+    with the first quantizer and so on."""
+    dash = DASHES[(DASHES.index(line.dash) + number) % len(DASHES)]
+    place = (MARKERS.index(line.marker) if line.marker in MARKERS else 0) + 3 * number
+    share = 0.9 * 0.75**number
+    return Line(_faded(line, share), dash, MARKERS[place % len(MARKERS)], line.area)
+
+
+def _faded(line: Line, share: float) -> str:
+    """Its colour, on white as this share of it."""
     red, green, blue = (1 - (1 - part) * share for part in to_rgb(line.color))
-    other = LINES[at % len(LINES)]
-    return replace(line, color=to_hex((red, green, blue)), dash=other.dash, marker=other.marker)
+    return to_hex((red, green, blue))
 
 
 SETTINGS = {

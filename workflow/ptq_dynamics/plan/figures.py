@@ -7,7 +7,7 @@ from functools import cache, cached_property
 from itertools import chain, product
 from typing import TypedDict, get_args
 
-from ptq_dynamics.config import Branch, Calibrated, Figure, Query, Tails, figures
+from ptq_dynamics.config import Branch, Calibrated, Figure, PublicRun, Query, Tails, figures
 from ptq_dynamics.figures.settings import (
     ALIKE,
     PICTURES,
@@ -39,6 +39,7 @@ from ptq_dynamics.plan.geometry import Geometry
 from ptq_dynamics.plan.losses import Losses
 from ptq_dynamics.plan.site import Site
 from ptq_dynamics.plan.trajectories import Trajectories
+from ptq_dynamics.problem import Problem
 
 EVALUATED = frozenset(get_args(Evaluated))
 # Of a group of curves that is named by the size of its model, in parameters.
@@ -71,6 +72,12 @@ class Figures:
         if isinstance(figure, figures.Landscapes):
             # Of several seeds it shows the first.
             runs = [run for run in runs if run.seed == self._timeline.seeds_of(run.name)[0]]
+        asks = isinstance(figure, figures.OverTokens) and figure.options.phases
+        if asks and not self._site.left_out[name] and all(run.trunk is None for run in runs):
+            raise Problem(
+                f"config/figures.yaml: {name}.options.phases: no trajectory of its curves branches "
+                "off a run; leave it out"
+            )
         inputs |= {run.label: self._trajectories.manifests(run.name, run.seed) for run in runs}
         match figure:
             case figures.Landscapes():
@@ -159,10 +166,12 @@ class Figures:
 
     def _runs(self, figure: Figure) -> Iterator[ShownRun]:
         for name in self._trajectories.runs(figure.trajectories):
-            run = self._timeline.run(name)
+            run, public = self._timeline.run(name), self._site.config.runs.public.get(name)
             trunk, at = None, None
             if isinstance(run, Branch):
                 trunk, at = run.trunk, self._timeline.steps(run.at)
+            elif isinstance(public, PublicRun) and public.trunk is not None:
+                trunk, at = public.trunk, public.first
             small = run.stands_for(self._timeline) if run else None
             for seed in self._seeds(figure, name):
                 yield ShownRun(f"run {name} seed {seed}", name, seed, trunk, at, small)

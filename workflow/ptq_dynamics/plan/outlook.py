@@ -82,8 +82,8 @@ def to_lock(config: Config) -> Iterator[Wanted]:
     for public in config.runs.public.values():
         for name, released in public.revisions.items():
             yield Wanted(public.repository, name)
-            known = last.setdefault(public.repository, (released.step, name))
-            last[public.repository] = max(known, (released.step, name))
+            place = (released.step or 0, name)
+            last[public.repository] = max(last.get(public.repository, place), place)
         if public.code is not None:
             yield Wanted(public.repository, public.code.commit, "code")
     for corpus in config.scale.corpora.values():

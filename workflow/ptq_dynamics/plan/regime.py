@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 
-from ptq_dynamics.config import Public, Run
+from ptq_dynamics.config import PublicRun, Run
 from ptq_dynamics.figures.settings import rounded
 from ptq_dynamics.plan.site import Site
 from ptq_dynamics.plan.trajectories import Trajectories
@@ -76,7 +76,8 @@ def regimes(site: Site, trajectories: Trajectories) -> Iterator[tuple[str, Dimen
     for name, run in site.config.runs.runs.items():
         yield name, _regime(site, trajectories, name, run)
     for name, public in site.config.runs.public.items():
-        yield name, _of_public(site, public)
+        if isinstance(public, PublicRun):
+            yield name, _of_public(site, public)
 
 
 def tokens_of(site: Site, name: str) -> int:
@@ -84,7 +85,7 @@ def tokens_of(site: Site, name: str) -> int:
     go."""
     public = site.config.runs.public.get(name)
     if public is not None:
-        return max(each.tokens for each in public.revisions.values())
+        return max(each.tokens or 0 for each in public.revisions.values())
     run, timeline = site.config.runs.runs[name], site.timeline
     shape, phase = run.whole(timeline).model_shape(timeline), run.model_shape(timeline)
     first, steps = run.ends(timeline)
@@ -99,7 +100,7 @@ def rounded_tokens(site: Site, name: str) -> str:
 def peak_rate(site: Site, trajectories: Trajectories, name: str) -> float:
     """Peak learning rate of a run or public model."""
     public = site.config.runs.public.get(name)
-    if public is not None:
+    if isinstance(public, PublicRun):
         return public.earlier.peak
     return trajectories.schedule(site.config.runs.runs[name]).peak
 
@@ -140,8 +141,8 @@ def _sum(of_step: Callable[[int], float], steps: int) -> float:
     return every * sum(of_step(int((number + 0.5) * every)) for number in range(looks))
 
 
-def _of_public(site: Site, public: Public) -> Dimensionless:
-    last = max(public.revisions.values(), key=lambda each: each.step)
+def _of_public(site: Site, public: PublicRun) -> Dimensionless:
+    steps, tokens = max((each.step or 0, each.tokens or 0) for each in public.revisions.values())
     peak, shape = public.earlier.peak, site.config.scale.models[public.model]
 
     def taken(step: int) -> float:
@@ -149,14 +150,14 @@ def _of_public(site: Site, public: Public) -> Dimensionless:
 
     return _dimensionless(
         public.schedule,
-        last.step,
-        _sum(taken, last.step),
+        steps,
+        _sum(taken, steps),
         public.optimizer.per_step(peak, peak),
-        tokens_per_parameter=last.tokens
+        tokens_per_parameter=tokens
         / shape.parameters(site.config.scale.whole(shape.corpus).vocabulary),
         # What they read, and how often, is not known here.
         epochs=math.nan,
-        batch=public.batch / last.tokens,
+        batch=public.batch / tokens,
     )
 
 

@@ -101,8 +101,8 @@ class Trajectories:
                     files=found.entry.files if found.entry else (),
                     step=found.step,
                     tokens=found.tokens,
-                    lr=public.learning_rate(found.step),
-                    phase=schedules.phase(public.schedule, found.step),
+                    lr=public.rate(found.step),
+                    phase=public.phase(found.step),
                 )
                 for each, found in revisions.items()
             ),

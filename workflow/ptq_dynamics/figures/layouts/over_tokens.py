@@ -27,10 +27,10 @@ def run(context: Context[OverTokensSettings]) -> Mapping[str, Any]:
         if metric == LOSS and settings.quantized_losses:
             for each, called in curves.called.items():
                 points = curves.points(letter, metric, each, lineage=True)
-                parts.append(points.assign(curve=f"{called} " + points.curve))
-                labels += [f"{called} {label}" for label in curves.labels]
+                parts.append(points.assign(curve=points.curve + f" ({called})"))
+                labels += [f"{label} ({called})" for label in curves.labels]
             panels[-1] = replace(panels[-1], title=f"({letter}) Loss")
-    if settings.phases:
+    if settings.phases and any(run.trunk for run in settings.runs):
         for metric, quantizer in wanted:
             letter = next(names)
             panel = curves.panel(letter, metric, quantizer, PHASE)
