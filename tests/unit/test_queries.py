@@ -98,6 +98,20 @@ REFUSED = {
         figure("losses", CURVES, [], metrics=[LOSS], options={"losses_of": ["int8"]}),
         ["options.losses_of", "allowed: against"],
     ),
+    "quantized losses of nothing": (
+        figure("over_tokens", CURVES, [], metrics=[LOSS], options={"quantized_losses": True}),
+        ["options.quantized_losses", "metric loss and quantizers"],
+    ),
+    "a curve that is called as a quantized one": (
+        figure(
+            "over_tokens",
+            {**CURVES, "One (3-bit)": ["rainbow-036"]},
+            ["gptq-3bit"],
+            metrics=[LOSS],
+            options={"quantized_losses": True},
+        ),
+        ["curves", "'One (3-bit)'", "'One'"],
+    ),
     "share of no line": (
         figure("losses", CURVES, [], metrics=[LOSS], options={"against": "share"}),
         ["options.against", "constant-3e-3", "lawa-to-decay"],
@@ -140,6 +154,20 @@ def test_a_figure_that_cannot_be_drawn_is_refused_in_one_line(tmp_path, case):
     assert "config/figures.yaml: one" in message and "\n" not in message
     missing = [word for word in words if word not in message]
     assert not missing, f"{missing} not in: {message}"
+
+
+def test_losses_of_quantized_models_need_no_other_metric(tmp_path):
+    options = {"quantized_losses": True}
+    found = figure("over_tokens", CURVES, ["gptq-3bit"], metrics=[LOSS], options=options)
+    assert planned(tmp_path, {"one": found}).figures.figure("one").settings.quantized_losses
+
+
+def test_phases_of_what_has_none_are_refused(tmp_path):
+    found = figure("over_tokens", CURVES, ["gptq-3bit"], options={"phases": True})
+    with pytest.raises(
+        Problem, match=r"figures\.yaml: one\.options\.phases: no trajectory of its "
+    ):
+        planned(tmp_path, {"one": found}).targets()
 
 
 def test_quantizers_that_a_scale_takes_for_one_are_refused(tmp_path):
