@@ -1,13 +1,12 @@
 """Types of config/figures.yaml: one for every layout, which is a module in figures/layouts/."""
 
-import re
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from ptq_dynamics.config.fields import Once, Share, Strict
 from ptq_dynamics.config.queries import Query
-from ptq_dynamics.figures.settings import in_group
+from ptq_dynamics.figures.settings import UNDER, in_group
 from ptq_dynamics.measure.names import (
     INCREASE,
     LOSS,
@@ -69,9 +68,6 @@ class Measured(Drawing):
 Evaluations = Annotated[tuple[Evaluated, ...], Field(min_length=1), Once]
 
 
-BESIDE = re.compile(r"(.+) \(.+\)")
-
-
 class OverTokensOptions(Strict):
     """`quantized_losses`: the loss under every quantizer beside that in full precision; `phases`:
     further panels along what branches off, from its beginning to its end."""
@@ -98,7 +94,7 @@ class OverTokens(Measured):
                 "leave it out"
             )
         for label in self.curves if asked else ():
-            if (of := BESIDE.fullmatch(label)) and of[1] in self.curves:
+            if (of := UNDER.fullmatch(label)) and of[1] in self.curves:
                 raise ValueError(
                     f"curves: {label!r} is what options.quantized_losses may call {of[1]!r} "
                     "under a quantizer; rename it"

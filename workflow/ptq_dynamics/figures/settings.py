@@ -1,5 +1,6 @@
 """Settings of the layouts of figures, as they cross the job border."""
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,6 +17,15 @@ def in_group(label: str) -> tuple[str, str]:
     """Group and name of a curve that is named "GROUP: NAME"; no group, and its label, of others."""
     group, _, name = label.rpartition(": ")
     return group, name
+
+
+# A curve that is called so is that of another one, the first group, under a quantizer.
+UNDER = re.compile(r"(.+) \(.+\)")
+
+
+def under(label: str, quantizer: str) -> str:
+    """Label of a curve under the quantizer that is called so."""
+    return f"{label} ({quantizer})"
 
 
 # Of large numbers.

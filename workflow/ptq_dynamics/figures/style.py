@@ -10,6 +10,8 @@ import matplotlib
 from matplotlib import colormaps
 from matplotlib.colors import to_hex, to_rgb
 
+from ptq_dynamics.figures.settings import UNDER
+
 matplotlib.use("Agg")
 
 # Inches of a text column, and of half of one: figures of several panels and of one.
@@ -83,17 +85,13 @@ MARKERS = ("p", "X", "P", "v", "D", "^", "s", "h")
 OF = {"Soup of ": ("*", 60.0), "Base of ": ("s", 24.0)}
 
 
-# Of "A (3-bit)", which has the hue of A.
-QUANTIZED = re.compile(r"(.+) \(.+\)")
-
-
 def lines(labels: Sequence[str]) -> dict[str, Line]:
     """How the curves with these labels are drawn: those that mean the same in every figure alike,
     those that are values of one quantity in its colours, from dark to light in the order of the
     values, what is made of another curve in its colour, what is quantized in a lighter one, and
     others in turn."""
     made = {label: start for label in labels for start in OF if label.startswith(start)}
-    lower = {label: at[1] for label in labels if (at := QUANTIZED.fullmatch(label))}
+    lower = {label: at[1] for label in labels if (at := UNDER.fullmatch(label))}
     lower = {label: of for label, of in lower.items() if of in labels}
     found = _lines([label for label in labels if label not in made and label not in lower])
     for label, start in made.items():

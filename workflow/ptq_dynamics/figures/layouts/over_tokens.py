@@ -6,7 +6,7 @@ from typing import Any
 
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.panels import publish
-from ptq_dynamics.figures.settings import OverTokensSettings
+from ptq_dynamics.figures.settings import OverTokensSettings, under
 from ptq_dynamics.figures.words import letters
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.measure.names import LOSS
@@ -27,8 +27,8 @@ def run(context: Context[OverTokensSettings]) -> Mapping[str, Any]:
         if metric == LOSS and settings.quantized_losses:
             for each, called in curves.called.items():
                 points = curves.points(letter, metric, each, lineage=True)
-                parts.append(points.assign(curve=points.curve + f" ({called})"))
-                labels += [f"{label} ({called})" for label in curves.labels]
+                parts.append(points.assign(curve=[under(curve, called) for curve in points.curve]))
+                labels += [under(label, called) for label in curves.labels]
             panels[-1] = replace(panels[-1], title=f"({letter}) Loss")
     if settings.phases and any(run.trunk for run in settings.runs):
         for metric, quantizer in wanted:
