@@ -22,14 +22,15 @@ def run(context: Context[OverTokensSettings]) -> Mapping[str, Any]:
     for metric, quantizer in wanted:
         letter = next(names)
         panels.append(curves.over_tokens(letter, metric, quantizer))
-        parts.append(curves.points(letter, metric, quantizer, lineage=True))
-        parts.append(curves.learning_rates(letter, lineage=True))
         if metric == LOSS and settings.quantized_losses:
+            # What comes later is drawn above: they may differ by less than a line is wide.
             for each, called in curves.called.items():
                 points = curves.points(letter, metric, each, lineage=True)
                 parts.append(points.assign(curve=[under(curve, called) for curve in points.curve]))
                 labels += [under(label, called) for label in curves.labels]
             panels[-1] = replace(panels[-1], title=f"({letter}) Loss")
+        parts.append(curves.points(letter, metric, quantizer, lineage=True))
+        parts.append(curves.learning_rates(letter, lineage=True))
     if settings.phases and any(run.trunk for run in settings.runs):
         for metric, quantizer in wanted:
             letter = next(names)
