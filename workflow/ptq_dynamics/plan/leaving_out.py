@@ -46,7 +46,8 @@ def _check_what_is_left(
     config: Config, names: set[str], figures: Mapping[str, Figure], place: str
 ) -> None:
     chosen = config.choice.figures
-    for name in config.figures if chosen == "all" else chosen:
+    known = [name for name in config.figures if chosen == "all" or name in chosen]
+    for name in known:
         if name not in figures and (chosen != "all" or not figures):
             raise Problem(f"{place} leaves nothing of figure {name}; choose others")
     if config.backends.trajectory not in names:
