@@ -8,7 +8,12 @@ WORKERS ?= 2
 KILLS ?= 30
 SWEEP ?= regime
 VENV := .venv
+PROFILE ?=
 SNAKEMAKE := $(VENV)/bin/snakemake
+# What a profile needs beside the environment, in a folder of its own.
+PLUGINS := $(VENV)/slurm
+BEGIN = $(if $(PROFILE),PYTHONPATH="workflow:$(PLUGINS)$${PYTHONPATH:+:$$PYTHONPATH}") $(SNAKEMAKE) \
+	$(if $(PROFILE),--workflow-profile profiles/$(PROFILE))
 # The code of this checkout, also where several share an environment.
 TELL = PYTHONPATH="workflow$${PYTHONPATH:+:$$PYTHONPATH}" $(VENV)/bin/ptq-dynamics
 STATUS = $(TELL) status --captions --scale $(SCALE) --figures "$(FIGURES)" \
@@ -17,7 +22,7 @@ STATUS = $(TELL) status --captions --scale $(SCALE) --figures "$(FIGURES)" \
 INSTALLED := $(VENV)/.installed-$(shell sed -e 's/^\#.*//' -e 's/ *[ ]\#.*//' -e '/^ *$$/d' \
 	pyproject.toml envs/main.txt | cksum | cut -d ' ' -f 1)
 # Files of tests side by side; a file's tests share what they build.
-PYTEST := $(VENV)/bin/pytest -n $(WORKERS) --dist loadfile --durations 15 --durations-min 5
+PYTEST := $(VENV)/bin/pytest -n $(WORKERS) --dist loadfile -rs --durations 60 --durations-min 10
 
 # A build starts hundreds of processes, and each would compile the package anew; nor is the
 # environment compiled when it is installed.
@@ -29,27 +34,40 @@ export XDG_CACHE_HOME ?= $(CURDIR)/.snakemake/cache
 export MPLCONFIGDIR ?= $(CURDIR)/.snakemake/cache/matplotlib
 endif
 
-.PHONY: help figures prefetch test test-fast unit lint backends bench sweep chaos clean
+.PHONY: help install figures claims prefetch test test-fast test-slurm unit lint backends bench sweep chaos chaos-slurm staleness clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
 	@echo "  SCALE=smoke|laptop|gpu|paper (now $(SCALE)), FIGURES=\"fig04 fig06\" (now $(FIGURES)),"
 	@echo "  SEEDS=\"102 103\" (further seeds of the headline figures),"
+	@echo "  PROFILE=slurm (on a cluster: profiles/slurm/site.yaml),"
 	@echo "  DEEP=1 (compare all bytes of results with their manifests)"
 
-figures: $(INSTALLED)  ## build the figures: what is missing or out of date, nothing else
+install: $(INSTALLED)  ## install the locked environment; all others do so by themselves
+
+figures: $(INSTALLED) $(if $(filter slurm,$(PROFILE)),$(PLUGINS))  ## build the figures: what is missing or out of date, nothing else
 	@# The records say within a second or two whether anything is due; Snakemake takes longer, and
 	@# reports what is wrong.
 	@$(STATUS) --quiet 2>/dev/null || { \
-		$(SNAKEMAKE) --config scale=$(SCALE) figures="$(FIGURES)" \
+		$(BEGIN) --config scale=$(SCALE) figures="$(FIGURES)" \
 			$(if $(SEEDS),more_seeds="$(SEEDS)") $(if $(DEEP),deep=true) && \
-		$(TELL) captions --scale $(SCALE); }
+		$(STATUS); }
+
+claims: figures  ## verdicts on the paper's claims, and tables of numbers, over the figures
+	@$(TELL) claims --check --scale $(SCALE) --figures "$(FIGURES)"
+	@$(SNAKEMAKE) --config scale=$(SCALE) figures="$(FIGURES)" \
+		$(if $(SEEDS),more_seeds="$(SEEDS)") $(if $(DEEP),deep=true) -- claims tables
+	@$(TELL) cost --scale $(SCALE)
+	@$(TELL) claims --scale $(SCALE) --figures "$(FIGURES)"
 
 test: test-fast  ## all tests: the fast ones, then the slow ones with builds at scale smoke
 	@$(PYTEST) --no-loadscope-reorder -m slow tests/workflow tests/unit
 
 test-fast: $(INSTALLED)  ## style, types and the fast unit tests side by side, in about a minute
 	@$(MAKE) --no-print-directory -j2 lint unit
+
+test-slurm: $(INSTALLED) $(PLUGINS)  ## builds on a SLURM cluster that this machine is for a while (as root)
+	@tests/slurm.sh && SLURM_PATIENCE=1 $(VENV)/bin/pytest -rs tests/workflow/test_slurm.py
 
 unit: $(INSTALLED)
 	@$(PYTEST) tests/unit -m 'not slow'
@@ -73,6 +91,16 @@ sweep: $(INSTALLED)  ## train candidates for settings of a scale (SWEEP=regime|m
 
 chaos: $(INSTALLED)  ## 30 random kills of builds, each followed by the same command (KILLS=30)
 	@CHAOS_KILLS=$(KILLS) $(VENV)/bin/pytest tests/workflow/test_chaos.py -s
+
+chaos-slurm: $(INSTALLED) $(PLUGINS)  ## random kills on a SLURM cluster that this machine is for a while (KILLS=30)
+	@tests/slurm.sh && SLURM_KILLS=$(KILLS) $(VENV)/bin/pytest tests/workflow/test_slurm.py -k kills -s
+
+staleness: $(INSTALLED)  ## some 500 edits made by rule, and what was missed or stale needlessly (EDITS_SEED=)
+	@EDITS=all $(VENV)/bin/pytest tests/workflow/test_whole_graph.py -k an_edit -s
+
+$(PLUGINS): envs/slurm.txt $(INSTALLED)
+	@rm -rf $@.new && $(VENV)/bin/pip install -q --no-deps --target $@.new -r envs/slurm.txt
+	@rm -rf $@ && mv $@.new $@ && touch $@
 
 clean:  ## remove everything built at SCALE
 	@test "$(filter $(SCALES),$(firstword $(SCALE)))" = "$(SCALE)" -a -n "$(SCALE)" || \

@@ -9,6 +9,9 @@ os.environ["TQDM_DISABLE"] = "1"
 os.environ["TRANSFORMERS_VERBOSITY"] = "error"
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.pop("PTQ_DYNAMICS_WARM", None)
+os.environ.pop("PTQ_DYNAMICS_PROCESSES", None)
+os.environ.pop("PTQ_DYNAMICS_GPUS", None)
+os.environ.pop("PTQ_DYNAMICS_SHARDING", None)
 
 from hypothesis import settings
 

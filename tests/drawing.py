@@ -2,6 +2,7 @@
 
 import shutil
 from contextlib import chdir
+from functools import partial
 from itertools import chain, product
 from pathlib import Path
 from zlib import crc32
@@ -27,7 +28,15 @@ from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.measure.joining import join
 from ptq_dynamics.measure.measurements import read_csv
-from ptq_dynamics.measure.names import FULL_PRECISION, LAYERS, LOSSES, VALUES
+from ptq_dynamics.measure.names import (
+    BESIDE,
+    COUNTED,
+    FULL_PRECISION,
+    LAYERS,
+    LOSSES,
+    OUTCOMES,
+    VALUES,
+)
 from ptq_dynamics.measure.settings import Series
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.trajectories import trajectory
@@ -47,6 +56,7 @@ LAYOUTS = {
     "ends": {"metrics": ["loss_increase"]},
     "averages": {"metrics": ["loss"]},
     "onset": {"metrics": ["quantization_error", "loss"]},
+    "stages": {"metrics": ["quantization_error", "accuracy_degradation"]},
     "windows": {"metrics": ["quantization_error"]},
     "flatness": {"metrics": ["quantization_error", "sharpness"]},
     "landscapes": {"landscape": {"previous": "2/190"}},
@@ -83,16 +93,19 @@ class Inputs:
         self.folder, self.plan, self.timeline = folder, plan, plan.site.timeline
 
     def write(self, job: Job) -> None:
-        """All inputs of a figure that are not there yet."""
+        """All inputs of a figure, of claims or of tables that are not there yet."""
         for series in job.settings.series:
             shards = self.timeline.shards(series.trajectory).values()
             kinds = {"losses": self.losses, "layers": self.layers}
             kinds |= {"sharpness": self.sharpness, "spectrum": self.spectrum}
+            tasks = self.plan.site.config.scale.tasks
+            for task, kind in product(tasks.names if tasks else (), (COUNTED, BESIDE)):
+                kinds[f"{kind} {task}"] = partial(self.outcomes, task)
             for kind, make in kinds.items():
                 paths = job.inputs.get(series.label(kind), [])
                 for path, points in zip(paths, shards, strict=bool(paths)):
                     self.publish(path, make, series, [point.id for point in points])
-        for run in job.settings.runs:
+        for run in getattr(job.settings, "runs", ()):
             self.publish(*job.inputs[run.label], self.run, run.name, run.seed)
         for label, paths in job.inputs.items():
             if label.startswith("landscape "):
@@ -173,6 +186,17 @@ class Inputs:
         ]
         pd.DataFrame(rows).to_csv(folder / LAYERS, index=False)
         return self.facts(series, ids)
+
+    def outcomes(self, task: str, folder: Path, series: Series, ids: list[str]) -> dict:
+        """Questions of a task, half of them answered, fewer under a quantizer."""
+        hard, found = random(task).uniform(0, 1, BLOCKS), {}
+        for name in ids:
+            skill = random(task, series.trajectory, series.seed, name).uniform(0.4, 0.6)
+            quantized = series.quantizer != FULL_PRECISION
+            skill -= quantized * random(task, series, name).uniform(0, 0.1)
+            found[name] = (hard < skill).astype(np.float32)
+        save_file(found, folder / OUTCOMES)
+        return {**self.facts(series, ids), "task": task, "documents": BLOCKS, "chance": 0.25}
 
     def sharpness(self, folder: Path, series: Series, ids: list[str]) -> dict:
         """Sharpness and trace of every checkpoint."""
@@ -317,7 +341,14 @@ def check(picture: Picture, table: pd.DataFrame, layout: str) -> None:
             case "landscapes":
                 _check_surface(left, part)
             case "flatness":
-                _check_error_bars(left, part)
+                _check_error_bars(left, part, ["curve", "segment", "seed"])
+            case "stages":
+                _check_error_bars(left, part[part.axis == "left"], ["curve"])
+                level = part[part.axis == "level"]
+                dashed = [line for line in left.get_lines() if line.get_linestyle() == "--"]
+                assert len(dashed) == 1
+                assert np.array_equal(dashed[0].get_xdata(), level.x)
+                assert np.array_equal(dashed[0].get_ydata(), level.y)
             case _:
                 _check_lines(left, right, part, started=layout == "pca")
 
@@ -373,8 +404,7 @@ def _check_bands(ax: Axes, groups: list[pd.DataFrame]) -> None:
         assert (group.low <= group.y).all() and (group.y <= group.high).all()
 
 
-def _check_error_bars(ax: Axes, table: pd.DataFrame) -> None:
-    by = ["curve", "segment", "seed"]
+def _check_error_bars(ax: Axes, table: pd.DataFrame, by: list[str]) -> None:
     groups = [group for _, group in table.groupby(by, sort=False)]
     found = [each for each in ax.containers if len(each.lines[0].get_xdata())]
     assert len(found) == len(groups)

@@ -15,7 +15,7 @@ from subprocess import CompletedProcess, run
 from typing import Any
 
 import yaml
-from ptq_dynamics.config import load
+from ptq_dynamics.config import EmbeddedCorpus, load
 from ptq_dynamics.corpus.tokens import TrainingData
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.execute import execute
@@ -51,6 +51,7 @@ SCALE["corpora"]["main"] |= {"validation": 1024, "calibration": 512, "probe": 51
 SCALE["measure"] |= {"trunk_every": "12/190", "trunk_least": 1, "cooldown_every": "4/190"}
 SCALE["evaluation"] |= {"blocks": 32, "batch": 8}
 SCALE["calibration"] |= {"blocks": 32, "batch": 8}
+SCALE["tasks"] |= {"context": 16, "names": ["word", "ending"]}
 
 TRUNK = {"schedule": "constant", "peak_lr": 1e-2, "length": "24/190", "warmup": "3/190"}
 RUNS: dict[str, Any] = {
@@ -91,6 +92,16 @@ def edit_yaml(path: Path, change: Callable[[Any], None]) -> None:
     path.write_text(yaml.safe_dump(content, sort_keys=False))
 
 
+def leaves(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Every key that has a value, with it."""
+    if isinstance(content, dict | list):
+        items = content.items() if isinstance(content, dict) else enumerate(content)
+        for key, value in items:
+            yield from leaves(value, (*path, key))
+    else:
+        yield path, content
+
+
 def tiny_config(folder: Path) -> Path:
     """Write the tiny configuration, as scale smoke, to `folder`/config."""
     config = folder / "config"
@@ -123,7 +134,10 @@ def jobs_of(
 ) -> Iterator[Job]:
     """Every job that makes and measures some trajectories at all their seeds, and their corpora."""
     timeline = plan.site.timeline
-    yield from (plan.corpora.corpus(name) for name in plan.site.config.scale.corpora)
+    for name, corpus in plan.site.config.scale.corpora.items():
+        yield plan.corpora.corpus(name)
+        if isinstance(corpus, EmbeddedCorpus):
+            yield plan.corpora.functions(name)
     for name in names:
         for seed in timeline.seeds_of(name):
             yield from plan.trajectories.makers(name, seed)

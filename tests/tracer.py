@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ptq_dynamics.jobs.fingerprint import sources
-from ptq_dynamics.jobs.fingerprint.reach import WHOLE, Node, Program
+from ptq_dynamics.jobs.fingerprint.reach import OWN, WHOLE, Node, Program
 from ptq_dynamics.jobs.specification import Job
 from support import ROOT, job_file, python
 
@@ -189,7 +189,7 @@ class Traces:
         missed, counted, used = set(), 0, 0
         for (stage, modules), entries in self.entered.items():
             roots = [Node(f"ptq_dynamics.{stage}", "run")]
-            roots += [Node(f"ptq_dynamics.{module}", WHOLE) for module in modules]
+            roots += [Node(f"ptq_dynamics.{module}", OWN) for module in modules]
             nodes = program.reach(roots).nodes
             hit = set()
             for module, line, name in entries:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from ptq_dynamics.content import sha256
-from ptq_dynamics.jobs import manifest, verified
+from ptq_dynamics.jobs import manifest, record, verified
 from ptq_dynamics.jobs.current import is_current
 from ptq_dynamics.jobs.paths import Paths
 from ptq_dynamics.jobs.verified import NOTES, Verifier
@@ -31,12 +31,12 @@ def made(tmp_path, monkeypatch):
     read = write(tmp_path / "read", {"in.txt": "in"}, {})
     result = write(Path("made"), {"a.txt": "one", "b.txt": "two"}, {"n": 1})
     account = {
-        "version": 1,
+        "version": record.VERSION,
         "job": JOB,
         "inputs": {"read/manifest.json": read.digest()},
         "output": {"made/manifest.json": result.digest()},
     }
-    Paths.of(JOB).record.write_text(json.dumps(account))
+    Paths.of(JOB).record.write_text(record.sealed(account))
     # As its job does.
     verified.note(result, result.files)
     # The clock of the file system is coarse.
@@ -62,19 +62,22 @@ def test_where_its_code_stands_does_not_count(made):
     assert not is_current(JOB | {"stem": "elsewhere"})
 
 
-def record(change):
+def recorded(change):
     path = Paths.of(JOB).record
     content = json.loads(path.read_text())
     change(content)
-    path.write_text(json.dumps(content))
+    path.write_text(record.sealed(content))
 
 
 @pytest.mark.parametrize(
     "harm",
     [
-        lambda _: record(lambda content: content["job"].update(stem="c")),
-        lambda _: record(lambda content: content.update(version=0)),
-        lambda _: record(lambda content: content["inputs"].clear()),
+        lambda _: recorded(lambda content: content["job"].update(stem="c")),
+        lambda _: recorded(lambda content: content.update(version=0)),
+        lambda _: recorded(lambda content: content["inputs"].clear()),
+        lambda _: Paths.of(JOB).record.write_text(
+            Paths.of(JOB).record.read_text().replace("1", "2", 1)
+        ),
         lambda _: Paths.of(JOB).record.write_text("{"),
         lambda _: Paths.of(JOB).record.write_text("[]"),
         lambda _: Paths.of(JOB).record.unlink(),

@@ -387,6 +387,8 @@ def test_libraries_of_the_projects_stages():
     assert "torch" in libraries["trajectories.train"]
     # What rounds for GPTQ is behind llm-compressor.
     assert {"llmcompressor", "compressed-tensors"} <= libraries["quantize.gptq"]
+    asked = {"lm_eval", "datasets", "jinja2", "tokenizers"}
+    assert asked <= libraries["measure.tasks.fetch"] & libraries["measure.accuracy"]
     assert "llmcompressor" not in libraries["quantize.rtn"]
 
 

@@ -12,6 +12,7 @@ from ptq_dynamics.config.models import AnyModel
 from ptq_dynamics.config.quantizers import Quantizer
 from ptq_dynamics.jobs.settings import decode, encode
 from ptq_dynamics.plan import Plan
+from ptq_dynamics.trajectories.objectives.kinds import Objective
 from ptq_dynamics.trajectories.optimizers.kinds import Optimizer
 
 PACKAGE = "ptq_dynamics"
@@ -74,3 +75,13 @@ def test_an_optimizer_is_told_just_what_its_module_reads(kind, plan):
     for optimizer in found:
         told = optimizer.settings(timeline.steps)
         assert {field.name for field in fields(read)} == {*told}, told
+
+
+@pytest.mark.parametrize("kind", kinds(Objective), ids=lambda kind: kind.__name__)
+def test_an_objective_is_told_just_what_its_module_reads(kind, plan):
+    found = [plan.trajectories.train(name) for name in plan.site.config.runs.runs]
+    told = [job.settings.objective for job in found if job.settings.objective.module == kind.module]
+    assert told, f"no run of scale laptop has {kind.__name__}"
+    read = import_module(f"{PACKAGE}.trajectories.objectives.{kind.module}").Settings
+    for objective in told:
+        assert {field.name for field in fields(read)} == {*objective.settings}, objective

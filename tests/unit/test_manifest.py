@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ptq_dynamics.content import canonical, sha256, write_atomically
-from ptq_dynamics.jobs.manifest import Manifest, describe, read
+from ptq_dynamics.jobs.manifest import Manifest, describe, forget_dropped, read
 from ptq_dynamics.problem import Problem
 
 names = st.from_regex(r"[a-z]{1,8}(/[a-z]{1,8}){0,2}\.bin", fullmatch=True)
@@ -149,3 +149,23 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
 
 def read_visible(folder):
     return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../a.txt", "b/../../a.txt"])
+def test_no_manifest_lists_files_elsewhere(tmp_path, name):
+    path = tmp_path / "manifest.json"
+    entry = {"size": 1, "sha256": "0" * 64}
+    path.write_text(Manifest(path, {name: entry}, {}).text())
+    with pytest.raises(Problem, match="lies outside of its folder"):
+        read(path)
+
+
+def test_a_note_of_what_was_dropped_deletes_no_other_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    other, path = tmp_path / "other.txt", tmp_path / "manifest.json"
+    other.touch()
+    path.with_name("absent.json").write_text('{"manifest": "", "files": [], "by": "other.txt"}')
+    forget_dropped(path)
+    assert other.exists() and not path.with_name("absent.json").exists()
+    path.with_name("absent.json").write_text("")
+    forget_dropped(path)

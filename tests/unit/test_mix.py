@@ -242,7 +242,10 @@ def test_a_branch_goes_on_with_a_mix_of_the_corpus_of_its_trunk(tmp_path):
         ({"of": "extra"}, ["corpora.extra.of names no known embedded corpus: 'extra'"]),
         ({"text": "poems"}, ["corpora.extra.text is 'poems'", "'code', 'tests' or 'descriptions'"]),
         ({"packages": []}, ["corpora.extra.packages is []", "at least 1 item"]),
-        ({"validation": 5}, ["corpora.extra.validation: unknown key", "allowed: source, of, text"]),
+        (
+            {"validation": 5},
+            ["corpora.extra.validation: unknown key", "allowed: of, train, source, text"],
+        ),
     ],
 )
 def test_mixes_that_cannot_be_are_refused_in_one_line(tmp_path, changes, words):

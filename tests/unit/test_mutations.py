@@ -1,38 +1,34 @@
 """Edits of every definition of this project, in memory: none is missed, none counts needlessly."""
 
 import ast
-import dis
 from collections.abc import Callable
-from functools import cache
-from itertools import chain
-from types import CodeType
 
 import pytest
 from ptq_dynamics.jobs.fingerprint import sources
-from ptq_dynamics.jobs.fingerprint.reach import WHOLE, Node, Program
+from ptq_dynamics.jobs.fingerprint.reach import OWN, WHOLE, Node, Program
+from reachability import ENGINE, FILES, FUNCTIONS, acts, names_of, reach
 
 pytestmark = pytest.mark.slow
 
-ENGINE = "ptq_dynamics.jobs"
-FILES = {name: ast.unparse(ast.parse(text)) for name, text in sources.on_disk().items()}
 PROGRAM = Program(FILES, ENGINE)
 STAGES = [name for name, text in FILES.items() if "\ndef run(context: Context[" in text]
 OPTIMIZERS = "ptq_dynamics.trajectories.optimizers"
 ARCHITECTURES = "ptq_dynamics.trajectories.architectures"
+OBJECTIVES = "ptq_dynamics.trajectories.objectives"
 SELECTED = {
     "ptq_dynamics.trajectories.train": [
         *(f"{OPTIMIZERS}.{n}" for n in ("adamc", "adamw_independent", "ademamix")),
         *(f"{ARCHITECTURES}.{n}" for n in ("gpt_neox", "olmo2")),
+        *(f"{OBJECTIVES}.{n}" for n in ("language", "answers", "preferences")),
     ],
     "ptq_dynamics.quantize.worker": [
         f"ptq_dynamics.quantize.foreign.{tool}_worker" for tool in ("gptqmodel", "autogptq")
     ],
 }
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def roots(stage):
-    return [Node(stage, "run"), *(Node(name, WHOLE) for name in SELECTED.get(stage, ()))]
+    return [Node(stage, "run"), *(Node(name, OWN) for name in SELECTED.get(stage, ()))]
 
 
 REACHED = {stage: PROGRAM.reach(roots(stage)).nodes for stage in STAGES}
@@ -189,16 +185,6 @@ def constants(node):
 MEANT = [bodies, defaults, decorators, bases, fields, constants]
 
 
-def names_of(statement):
-    if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
-        return [statement.name]
-    if isinstance(statement, ast.Assign | ast.AnnAssign):
-        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        found = [node for target in targets for node in ast.walk(target)]
-        return [n.id for n in found if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
-    return []
-
-
 def mutated(edit: Callable[[ast.AST], bool], wanted: Callable[[Node], bool] = lambda _: True):
     """The sources with an edit of all wanted definitions, and those that it changed."""
     files, changed = {}, set()
@@ -239,9 +225,8 @@ def test_no_edit_without_a_meaning_counts(edit):
     files, changed = mutated(edit)
     program = Program(files, ENGINE)
     assert len(changed) > 5
-    different = {
-        node for node in ALL if node.name != WHOLE and program.own(node) != PROGRAM.own(node)
-    }
+    single = {node for node in ALL if node.name not in (WHOLE, OWN)}
+    different = {node for node in single if program.own(node) != PROGRAM.own(node)}
     assert not different
     if edit is not new_functions:
         assert [s for s in STAGES if digest(program, s) != digest(PROGRAM, s)] == []
@@ -295,96 +280,10 @@ def test_no_edit_of_what_is_not_reached_counts(stage):
         assert digest(Program(files, ENGINE), stage) == digest(PROGRAM, stage), edit.__name__
 
 
-# A second, simpler reachability: what the interpreter would look up, by compiled code.
-
-
-def looked_up(code: CodeType):
-    """Names that compiled code takes from its module, with the attributes that follow."""
-    steps = list(dis.get_instructions(code))
-    for number, step in enumerate(steps):
-        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL"):
-            rest = steps[number + 1 :]
-            end = next((n for n, s in enumerate(rest) if s.opname not in ATTRIBUTES), len(rest))
-            yield (step.argval, *(s.argval for s in rest[:end]))
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from looked_up(constant)
-
-
-ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
-
-
-@cache
-def bound(module):
-    """What names of a module stand for: statements, or (module, name) of an import."""
-    found = {}
-    for statement in ast.parse(FILES[module]).body:
-        match statement:
-            case ast.ImportFrom(names=names, module=source):
-                beside = f"{module.rpartition('.')[0]}.{source}"
-                source = beside if beside in FILES and source not in FILES else source
-                found |= {each.asname or each.name: (source, each.name) for each in names}
-            case _:
-                for name in names_of(statement):
-                    found.setdefault(name, []).append(statement)
-    return found
-
-
-@cache
-def needed(module, name):
-    """The nodes that a definition names, in its code or in its annotations."""
-    texts = [ast.unparse(each) for each in bound(module).get(name, ())]
-    for statement in bound(module).get(name, ()):
-        hints = [n.annotation for n in ast.walk(statement) if isinstance(n, ast.AnnAssign)]
-        hints += [n.annotation for n in ast.walk(statement) if isinstance(n, ast.arg)]
-        hints += [n.returns for n in ast.walk(statement) if isinstance(n, FUNCTIONS)]
-        texts += [ast.unparse(hint) for hint in hints if hint is not None]
-        # Annotations as strings.
-        words = [n.value for h in hints if h for n in ast.walk(h) if isinstance(n, ast.Constant)]
-        texts += [word for word in words if isinstance(word, str) and word.isidentifier()]
-    used = chain.from_iterable(looked_up(compile(text, module, "exec")) for text in texts)
-    return {node for names in used for node in meant(module, *names)}
-
-
-def meant(module, name, *attributes):
-    """The node that a name with attributes stands for, if it is one of the package."""
-    found = bound(module).get(name)
-    if isinstance(found, list):
-        yield Node(module, name)
-    elif found is not None:
-        source, member = found
-        if f"{source}.{member}" in FILES:
-            if attributes:
-                yield from meant(f"{source}.{member}", *attributes)
-        elif source in FILES and not source.startswith(ENGINE):
-            yield from meant(source, member, *attributes)
-
-
-def acts(node):
-    """Whether a node is a statement that runs when its module is imported."""
-    return node.name.startswith("(")
-
-
 @pytest.mark.parametrize("stage", STAGES)
 def test_no_definition_counts_that_nothing_needs(stage):
-    waiting = [Node(stage, "run")]
-    for selected in SELECTED.get(stage, ()):
-        waiting += [
-            Node(selected, name) for name, found in bound(selected).items() if type(found) is list
-        ]
-        waiting += [n for name in bound(selected) for n in meant(selected, name)]
-    for node in filter(acts, REACHED[stage]):
-        tree = ast.parse(FILES[node.module])
-        texts = [ast.unparse(n) for n in tree.body if isinstance(n, ast.If | ast.Expr)]
-        used = chain.from_iterable(looked_up(compile(t, "", "exec")) for t in texts)
-        waiting += [n for names in used for n in meant(node.module, *names)]
-    seen = set()
-    while waiting:
-        node = waiting.pop()
-        if node not in seen and not node.module.startswith(ENGINE):
-            seen.add(node)
-            waiting += needed(*node)
-    counted = {node for node in REACHED[stage] if node.name != WHOLE and not acts(node)}
-    assert not counted - seen
+    seen = reach(stage, SELECTED.get(stage, ()), filter(acts, REACHED[stage]))
+    counted = {node for node in REACHED[stage] if node.name not in (WHOLE, OWN) and not acts(node)}
+    assert not (more := counted - seen), more
     missed = seen - counted
     assert not missed

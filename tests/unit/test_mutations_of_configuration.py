@@ -10,6 +10,7 @@ the same again.
 import json
 import os
 import random
+import re
 import shutil
 from collections import defaultdict
 from fractions import Fraction
@@ -20,13 +21,13 @@ from ptq_dynamics.config import load, read_yaml
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.problem import Problem
-from support import ROOT
+from support import ROOT, leaves
 
 pytestmark = pytest.mark.slow
 
 SAMPLE = 20
 FILES = ["runs.yaml", "families.yaml", "quantizers.yaml", "figures.yaml", "backends.yaml"]
-FILES += ["scales/smoke.yaml"]
+FILES += ["tasks.yaml", "scales/smoke.yaml"]
 ANYTHING = ""
 # Stages that a section of a scale may change, by the beginnings of their names.
 SECTIONS = {
@@ -43,18 +44,24 @@ SECTIONS = {
     "calibration": ["quantize"],
     "curvature": ["geometry.sharpness", "geometry.spectrum"],
     "landscape": ["geometry.landscape"],
+    "tasks": ["measure.tasks", "measure.accuracy", "corpus.functions", "figures"],
     "miniatures": ["trajectories", "quantize", "measure", "geometry", "figures"],
     "quantizers": ["figures", "quantize", "measure", "geometry"],
     "keep": ["trajectories.drop"],
     "shard": [ANYTHING],
     "threads": [],
+    "sharding": [],
+    "jobs_per_device": [],
     "warm": [],
+    "resources": [],
 }
 # Keys that no result depends on; scale smoke takes one draw of a quantizer.
-IDLE = {"title", "caption", "threads", "warm", "draws"}
+IDLE = {"title", "caption", "threads", "jobs_per_device", "sharding", "warm", "draws", "resources"}
 # What only a scale with the hub asks of a family.
 OF_THE_HUB = {"repository", "step_in", "steps_each", "convert", "dtype", "vocabulary", "revisions"}
 OF_THE_HUB |= {"restarts", "unreadable", "format", "code", "reads_as", "release_of"}
+# What no scale without the hub takes of tasks.
+OF_THE_HARNESS = {"task", "repository", "files", "revision", "metric"}
 
 
 def specs(folder, **choice):
@@ -64,15 +71,6 @@ def specs(folder, **choice):
     plan = Plan(load({**smoke, **choice}, folder), ROOT)
     targets = [*plan.last(), *([] if choice else [plan.backends.comparison()])]
     return {job.manifest: (job.stage, job.spec()) for job in plan.site.needed(targets)}
-
-
-def leaves(content, path=()):
-    if isinstance(content, dict | list):
-        items = content.items() if isinstance(content, dict) else enumerate(content)
-        for key, value in items:
-            yield from leaves(value, (*path, key))
-    else:
-        yield path, content
 
 
 def keys():
@@ -94,6 +92,8 @@ def sampled(found, moments):
 
 
 def name_of(path):
+    if path[0] == "resources":
+        return path[0]
     return next(key for key in reversed(path) if isinstance(key, str))
 
 
@@ -115,9 +115,9 @@ def others(path, value):
     if isinstance(value, bool):
         return [not value]
     if isinstance(value, int):
-        return [value + 1, 2 * value, value - 1, value // 2, 4 * value, value // 8]
+        return [value + 1, 2 * value, value - 1, value // 2, 4 * value, value // 8, 64 * value]
     if isinstance(value, float):
-        return [value / 2, value * 2, value * 32, value + 0.1, 3.0]
+        return [value / 2, value * 2, value * 32, value + 0.1, 3.0, 0.5, 0.9]
     if value is None:
         return [1, 2]
     try:
@@ -134,8 +134,16 @@ def put(content, path, value):
 
 
 def mentions(name, content):
-    """Whether a name stands in an entry; in a merge as the key of its weight."""
-    return any(name == value or name in path for path, value in leaves(content))
+    """Whether a name stands in an entry, in a merge as the key of its weight; of names of grids
+    also one of the grid."""
+    return any(is_same(name, each) for path, value in leaves(content) for each in (value, *path))
+
+
+def is_same(one, other):
+    """Whether two names may be one, where grids have their variables."""
+    both = [str(one), str(other)]
+    patterns = [re.sub(r"\\\{\w+\\\}", ".+", re.escape(each)) for each in both]
+    return any(map(re.fullmatch, patterns, reversed(both)))
 
 
 def unused_quantizers():
@@ -155,11 +163,20 @@ def unused_corpora():
     return {*scale["corpora"]} - named - {"main"}
 
 
+def unused_tasks():
+    """Names of those that scale smoke does not take."""
+    named = read_yaml(ROOT / "config/scales/smoke.yaml")["tasks"]["names"]
+    return {*read_yaml(ROOT / "config/tasks.yaml")} - {*named}
+
+
 def is_of_the_hub(path):
     """Whether no miniature has what stands under a key of families.yaml."""
+    entry = read_yaml(ROOT / "config/families.yaml")[path[0]].get(path[1], {})
     if path[:1] != ("families",):
-        return not OF_THE_HUB.isdisjoint(path)
-    entry = read_yaml(ROOT / "config/families.yaml")["families"][path[1]]
+        # By the tokens of a stage goes weight decay alone.
+        decays = entry.get("optimizer", {"weight_decay": 1})["weight_decay"]
+        by_tokens = path[2:] == ("tokens",) and "after" in entry and not decays
+        return by_tokens or not OF_THE_HUB.isdisjoint(path)
     # Rates follow the ratio of the widths.
     changed = path[2] == "model" and path[3] in {*entry["miniature"]} - {"width"}
     other = path[2] == "optimizer" and "miniature_optimizer" in entry
@@ -171,9 +188,13 @@ def of_one_family(path, raw):
     longest way has the scale's steps."""
     runs = raw["runs"]
     if path[0] == "averages":
-        return behind(path[1], raw)
+        # Also what else is made of the checkpoints of a run that an average comes to need.
+        named = [raw["averages"][path[1]].get("trajectory")] if path[2] == "trajectory" else []
+        return set().union(*(behind(name, raw) for name in (path[1], *named)))
     own = path[1]
     if path[0] == "runs":
+        while "after" in runs[own]:
+            own = runs[own]["after"]
         stretch = runs[runs[own].get("trunk", own)]
         own = stretch.get("family") or stretch["release_of"]
     whole = [name for name, run in runs.items() if run.get("family") == own]
@@ -194,8 +215,9 @@ def behind(name, raw):
         found |= more
 
 
-def allowed(file, path):
-    """Whether the job of a stage, with a result's path, may depend on a key."""
+def allowed(file, path, edited):
+    """Whether the job of a stage, with a result's path, may depend on a key of a file, of which the
+    edited content names others, too."""
     if file == "figures.yaml":
         # A figure may be the first to want something measured.
         return lambda stage, result, new: (
@@ -215,13 +237,20 @@ def allowed(file, path):
         )
     if file == "backends.yaml":
         return lambda stage, result, new: new or stage == "quantize.comparison"
+    if file == "tasks.yaml":
+        return lambda stage, result, new: (
+            new or f"/{path[0]}/" in result or stage.startswith(("figures", "measure.collect"))
+        )
     if file == "scales/smoke.yaml":
         stages = tuple(SECTIONS[path[0]])
         return lambda stage, result, new: new or (bool(stages) and stage.startswith(stages))
     if path[0] == "defaults":
         return lambda stage, result, new: True
     raw = yaml.safe_load((ROOT / "config" / file).read_text())
-    found = of_one_family(path, raw) if file == "families.yaml" else behind(path[1], raw)
+    if file == "families.yaml":
+        found = of_one_family(path, raw) | of_one_family(path, edited)
+    else:
+        found = behind(path[1], raw) | behind(path[1], edited)
     names = {each.partition("{")[0] for each in found}
     return lambda stage, result, new: (
         new
@@ -248,16 +277,22 @@ def test_an_edit_of_a_key_changes_what_depends_on_it_and_nothing_else(folder):
     before = specs(folder)
     unused = {("quantizers.yaml", name) for name in unused_quantizers()}
     unused |= {("scales/smoke.yaml", "corpora", name) for name in unused_corpora()}
+    unused |= {("tasks.yaml", name) for name in unused_tasks()}
     missed, needless, refused, edits = [], [], [], 0
     for file, path in tried:
         # Without aliases, of which an edit would change all.
         content = json.loads(json.dumps(yaml.safe_load((ROOT / "config" / file).read_text())))
         value = dict(leaves(content))[path]
-        after = None
+        named = (file, *path)
+        idle = not IDLE.isdisjoint(path) or not unused.isdisjoint({named[:2], named[:3]})
+        idle = idle or (file == "families.yaml" and is_of_the_hub(path))
+        after, new = None, value
         for other in others(path, value):
             found = edited(folder, file, content, path, other) if other != value else None
-            after = found or after
-            if found not in (None, before):
+            if found is not None:
+                after, new = found, other
+            # Of what changes nothing, the first that fits says so.
+            if found is not None and (idle or found != before):
                 break
         shutil.copy2(ROOT / "config" / file, folder / file)
         if after is None:
@@ -269,14 +304,12 @@ def test_an_edit_of_a_key_changes_what_depends_on_it_and_nothing_else(folder):
             for result in before.keys() | after.keys()
             if before.get(result) != after.get(result)
         }
-        named = (file, *path)
-        idle = not IDLE.isdisjoint(path) or not unused.isdisjoint({named[:2], named[:3]})
-        idle = idle or (file == "families.yaml" and is_of_the_hub(path))
         if not changed and not idle:
             missed.append((file, path, value))
         if changed and idle:
             needless.append((file, path, sorted(changed)[:3]))
-        may = allowed(file, path)
+        put(content, path, new)
+        may = allowed(file, path, content)
         wrong = [
             result
             for result, stage in changed.items()

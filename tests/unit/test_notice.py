@@ -18,7 +18,7 @@ PINNED = re.findall(r"^([\w.-]+)==", (ROOT / "envs/main.txt").read_text(), re.M)
 # What it takes to send jobs to a cluster, which is installed only there.
 ELSEWHERE = {"snakemake-executor-plugin-slurm", "snakemake-executor-plugin-slurm-jobstep"}
 # In environments of their own (see quantize/foreign/).
-FOREIGN = {"gptqmodel", "auto_gptq"}
+FOREIGN = {"gptqmodel", "auto_gptq", "snakemake_executor_plugin_slurm"}
 
 
 def plain(name):
@@ -135,3 +135,10 @@ def test_nothing_is_listed_twice_or_without_a_licence(title):
     names = [name for name, _ in LINES[title]]
     assert names and len(set(names)) == len(names)
     assert len(names) == SECTIONS[title].count("\n- "), "a line that is not `- NAME: LICENCE`"
+
+
+def test_licence_and_version_are_told_alike():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert (project["license"], project["version"]) == (citation["license"], citation["version"])
+    assert (ROOT / "LICENSE").read_text().startswith(f"{project['license']} License")

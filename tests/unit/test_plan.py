@@ -292,10 +292,14 @@ def test_another_kind_of_optimizer_or_average_trains_no_run_again():
         architecture = job.settings.model.architecture
         assert job.modules == (
             f"trajectories.architectures.{architecture}",
+            f"trajectories.objectives.{job.settings.objective.module}",
             f"trajectories.optimizers.{module}",
         )
         assert len(code["set_rate"].split()) == len(code["config"].split()) == 1
         others = {"AdamW", "IndependentAdamW", "AdamC", "AdEMAMix", "LawaSettings"}
+        others |= {"Language", "Answers", "Preferences"}
+        if job.settings.objective.module == "language":
+            others |= {"Answered", "Pairs", "Dialogues"}
         # The module has a class of this name too.
         others -= {"AdEMAMix"} if module == "ademamix" else set()
         assert not others & set(code), name

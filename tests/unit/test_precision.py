@@ -43,7 +43,7 @@ def build(workspace, corpus, tmp_path):
 def go_on(workspace, build):
     """The second half of the trunk, from the state in its middle, as a run of its own."""
     settings = specification(workspace.plan.trajectories.train("trunk"))["settings"]
-    whole = {name: settings[name] for name in ("schedule", "last")}
+    whole = {name: settings[name] for name in ("schedule", "last", "checkpoint_steps")}
     return lambda **changes: build("branch", **whole, **changes)
 
 

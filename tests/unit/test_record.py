@@ -1,16 +1,21 @@
 """Records: read back as written, of all the processes of a job, and of the code's repository."""
 
+import base64
 import datetime
+import hashlib
 import json
 import os
 import platform
 import shutil
 import subprocess
+from dataclasses import replace
+from importlib import metadata
 
 import pytest
 import torch
 from ptq_dynamics.jobs import record
 from ptq_dynamics.jobs.checkout import ROOT
+from ptq_dynamics.jobs.fingerprint.versions import wheel
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.problem import Problem
 from support import python
@@ -23,7 +28,8 @@ def made(tmp_path):
     output = Manifest(tmp_path / "manifest.json", {}, {"tokens_processed": 12})
     entered = {"corpus": [Manifest(tmp_path / "corpus.json", {}, {})]}
     commit = record.Git("0" * 40, True)
-    return record.describe(JOB, entered, output, commit, datetime.datetime.now(datetime.UTC), 1.5)
+    job = JOB | {"inputs": {"corpus": [str(tmp_path / "corpus.json")]}}
+    return record.describe(job, entered, output, commit, datetime.datetime.now(datetime.UTC), 1.5)
 
 
 def test_what_is_described_is_read_back(made, tmp_path):
@@ -31,6 +37,7 @@ def test_what_is_described_is_read_back(made, tmp_path):
     path.write_text(made.text())
     assert record.read(path) == made
     assert (made.tokens, made.seconds, made.device.kind) == (12, 1.5, "cpu")
+    assert made.wheels == {"numpy": wheel("numpy")}
     assert made.inputs.keys() == {str(tmp_path / "corpus.json")}
 
 
@@ -44,7 +51,7 @@ def without_machine(content):
         (without_machine, "is no record (machine: Field required)"),
         (lambda content: content.update(seconds="long"), "is no record (seconds: "),
         (lambda content: content["git"].update(dirty=3), "is no record (git.dirty: "),
-        (lambda content: content.update(version=99), "has version 99, this code reads 1"),
+        (lambda content: content.update(version=99), "has version 99, this code reads 2"),
         (lambda content: content.clear(), "is no record ('version')"),
     ],
     ids=["missing-key", "wrong-type", "nested", "version", "empty"],
@@ -53,10 +60,32 @@ def test_what_is_no_record_is_a_problem(made, tmp_path, change, words):
     path = tmp_path / "record.json"
     content = json.loads(made.text()) | {"git": {"commit": "0" * 40, "dirty": True}}
     change(content)
-    path.write_text(json.dumps(content))
+    path.write_text(record.sealed(content))
     with pytest.raises(Problem) as caught:
         record.read(path)
     assert words in str(caught.value) and f"remove {path}" in str(caught.value)
+
+
+def test_a_record_holds_a_digest_of_itself(made, tmp_path):
+    path = tmp_path / "record.json"
+    text = made.text()
+    for at, letter in enumerate(text):
+        if letter.isalnum():
+            path.write_text(text[:at] + ("1" if letter == "0" else "0") + text[at + 1 :])
+            with pytest.raises(Problem):
+                record.read(path)
+    path.write_text(text.replace("\n", "\n "))
+    with pytest.raises(Problem, match="is not as it was written"):
+        record.read(path)
+
+
+def test_identity_is_of_what_shapes_the_result(made):
+    moved = replace(made, job={**made.job, "stage": "elsewhere.loss"}, seconds=99.0)
+    assert moved.identity == made.identity
+    for key, value in (("name", "b"), ("environment", {"numpy": "3"}), ("inputs", {})):
+        assert replace(made, job={**made.job, key: value}).identity != made.identity
+    other = replace(made, inputs=dict.fromkeys(made.inputs, "0" * 64))
+    assert other.identity != made.identity
 
 
 def test_a_missing_or_broken_file_is_a_problem(tmp_path):
@@ -159,3 +188,22 @@ def test_the_vector_instructions_are_those_that_torch_uses():
     if found not in named:
         pytest.skip(f"torch has no code of its own for this processor ({found})")
     assert record.machine().vector == named[found]
+
+
+def test_a_build_of_a_library_is_named_by_the_bytes_that_are_installed():
+    """As hashed here from the files themselves."""
+    lines = []
+    for file in metadata.distribution("filelock").files:
+        noted = file.parent.name.endswith(".dist-info") and file.name in (
+            "INSTALLER",
+            "REQUESTED",
+            "RECORD",
+        )
+        if not noted and file.suffix != ".pyc":
+            content = file.read_binary()
+            digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode()
+            lines.append(f"{file},sha256={digest.rstrip('=')},{len(content)}")
+    assert len(lines) > 5
+    expected = hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
+    assert wheel("filelock") == expected
+    assert wheel("no-such-distribution") is None

@@ -201,6 +201,7 @@ def test_the_best_rate_is_that_of_the_lowest_loss_among_runs_that_are_alike():
     assert group == [(2.8, 1e-3, "wsd-1e-3"), (2.9, 3e-3, "wsd-3e-3"), (3.2, 3e-4, "wsd-3e-4")]
 
 
+@pytest.mark.slow
 def test_the_command_prints_final_losses_and_the_published_ones(tmp_path):
     shutil.copytree(ROOT / "config", tmp_path / "config")
     arguments = ["-m", "ptq_dynamics.cli", "regime", "--scale", "laptop"]

@@ -9,7 +9,7 @@ from contextlib import chdir
 from subprocess import PIPE, Popen
 
 import pytest
-from ptq_dynamics.jobs import manifest
+from ptq_dynamics.jobs import manifest, record
 from ptq_dynamics.jobs.current import Results
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.jobs.verified import Verifier
@@ -78,8 +78,10 @@ def test_records_follow_code_that_moved(here):
     """The record of dropped weights names a module that is elsewhere now."""
     job, reader = here.plan.trajectories.train("trunk"), here.plan.losses.evaluate("trunk", "fp")
     drop(here, job)
-    record = here.folder / job.paths.record
-    record.write_text(record.read_text().replace("trajectories.train", "trajectories.before"))
+    path = here.folder / job.paths.record
+    content = json.loads(path.read_text())
+    content["job"]["stage"] = "trajectories.before"
+    path.write_text(record.sealed(content))
     with pytest.raises(AssertionError, match=r"no module ptq_dynamics\.trajectories\.before"):
         here.build(reader)
     with chdir(here.folder):
@@ -158,7 +160,12 @@ def other_code(here, job):
     path = here.folder / job.paths.record
     content = json.loads(path.read_text())
     content["job"]["code"]["learning_rate"] = "0" * 8
-    path.write_text(json.dumps(content))
+    path.write_text(record.sealed(content))
+
+
+def edited_record(here, job):
+    path = here.folder / job.paths.record
+    path.write_text(path.read_text().replace('"seconds": ', '"seconds": 1'))
 
 
 def no_record(here, job):
@@ -171,8 +178,9 @@ def no_record(here, job):
         (other_facts, "came out different from its manifest"),
         (other_code, "is not the code that this job was planned with"),
         (no_record, "record.json is missing"),
+        (edited_record, "record.json is not as it was written"),
     ],
-    ids=["different", "code", "record"],
+    ids=["different", "code", "record", "edited"],
 )
 def test_what_cannot_be_made_again_is_one_line(here, capfd, harm, words):
     job, reader = here.plan.trajectories.train("trunk"), here.plan.losses.evaluate("trunk", "fp")

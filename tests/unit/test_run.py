@@ -17,7 +17,7 @@ from subprocess import run as run_process
 import pytest
 from ptq_dynamics.content import sha256
 from ptq_dynamics.jobs import execute as execute_module
-from ptq_dynamics.jobs import fingerprint, manifest, record, verified
+from ptq_dynamics.jobs import fingerprint, manifest, publish, record, signals, verified
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.jobs.current import is_current
 from ptq_dynamics.jobs.execute import execute
@@ -206,14 +206,21 @@ def test_work_folders_of_other_specifications_are_few(here, monkeypatch):
     assert found == {*tried[-execute_module.OTHERS - 1 :]}
 
 
-def test_a_job_that_fails_while_its_result_is_published_leaves_no_manifest(here, trunk, capsys):
+def test_a_job_that_fails_while_its_result_is_published_leaves_no_manifest(
+    here, trunk, capsys, monkeypatch
+):
     job = here.plan.trajectories.train("trunk")
-    blocker = here.folder / job.folder / ".record.json.partial"
-    blocker.mkdir(parents=True)
+
+    def move(source, target):
+        if target == job.paths.record:
+            raise OSError("not now")
+        os.replace(source, target)
+
+    monkeypatch.setattr(publish, "_move", move)
     assert here.attempt(job) == 1
     one_error(capsys.readouterr().err)
     assert not (here.folder / job.manifest).exists()
-    blocker.rmdir()
+    monkeypatch.undo()
     assert here.build(job).text() == trunk.text()
     assert not differing(artifacts(trunk.folder), artifacts(here.folder / job.folder))
 
@@ -557,7 +564,9 @@ def start_job(here, spec):
 
 def start_long_job(here):
     """A training run of seconds that has begun, and its specification."""
-    spec = specification(here.plan.trajectories.train("trunk"), last=1000, checkpoint_every=100)
+    spec = specification(
+        here.plan.trajectories.train("trunk"), last=1000, checkpoint_steps=[*range(100, 1001, 100)]
+    )
     process = start_job(here, spec)
     work = here.folder / spec["folder"]
     begins = lambda: list(work.glob(".work-*/out/step-*"))  # noqa: E731
@@ -703,9 +712,9 @@ def test_a_plain_process_serves_where_there_is_no_warm_one(workspace, trunk, tmp
 def test_a_job_leaves_the_work_folders_of_jobs_with_longer_names(tmp_path):
     mine, other = (Paths(tmp_path, stem) for stem in ("fig", "fig.b"))
     for paths in (mine, other):
-        paths.work("0123456789abcdef" * 4).mkdir()
-    assert mine.works() == [tmp_path / ".work-fig.0123456789abcdef"]
-    assert other.works() == [tmp_path / ".work-fig.b.0123456789abcdef"]
+        paths.work("0123456789abcdef" * 4, "89abcdef0123").mkdir()
+    assert mine.works() == [tmp_path / ".work-fig.0123456789abcdef-89abcdef"]
+    assert other.works() == [tmp_path / ".work-fig.b.0123456789abcdef-89abcdef"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -714,3 +723,25 @@ def test_a_signal_before_a_job_is_under_way_is_one_line(tmp_path, number):
     done = python(["-c", f"{code}; os.kill(os.getpid(), {int(number)}); time.sleep(9)"], tmp_path)
     assert done.returncode == 1
     assert done.stderr == "left\n"
+
+
+SWALLOWED = """
+import os, signal, time
+from ptq_dynamics.jobs import signals
+
+class Late:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.2)
+
+with signals.ending("a job", 0.5):
+    late = Late()
+    del late
+    time.sleep(20)
+"""
+
+
+def test_an_interrupt_that_is_swallowed_ends_a_job_in_one_line(tmp_path):
+    done = python(["-c", SWALLOWED], tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == f"error: a job: {signals.INTERRUPTED}\n"

@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from ptq_dynamics.config import Whole
 from ptq_dynamics.corpus.splits import DTYPE
 from ptq_dynamics.corpus.tokens import TrainingData
 from ptq_dynamics.jobs import manifest
@@ -400,7 +401,7 @@ def test_a_diverged_run_stops_with_one_line_and_leaves_its_curve(
     errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error:")]
     assert len(errors) == 1, errors
     assert "diverged: the loss is nan at step" in errors[0]
-    assert "lower peak_lr in config/runs.yaml" in errors[0]
+    assert "lower its peak_lr under config" in errors[0]
     assert not (tmp_path / job.manifest).exists()
     left = tmp_path / errors[0].rpartition("the curve so far is ")[2].partition(" (log: ")[0]
     rows = curve(left.parent)
@@ -429,5 +430,13 @@ def test_an_infinite_weight_stops_the_run(make, data, tmp_path):
         (0, 1, 5, [1]),
     ],
 )
-def test_checkpoints_are_multiples_of_their_spacing_and_both_ends(make, first, last, every, steps):
-    assert make(first=first, last=last, checkpoint_every=every).checkpoint_steps() == steps
+def test_checkpoints_are_multiples_of_their_spacing_and_both_ends(first, last, every, steps):
+    class Given(Whole):
+        def ends(self, timeline):
+            return first, last
+
+        def spacing(self, timeline):
+            return every
+
+    run = Given(schedule="constant", peak_lr=1e-3, length="1/190")
+    assert [point.step for point in run.checkpoints(None)] == steps

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from project import SHOWN, Project
+from project import SHOWN, UNUSUAL, Project
 
 
 @pytest.fixture(scope="session")
@@ -18,14 +18,17 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, str]:
     """
     own = tmp_path_factory.getbasetemp()
     shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
-    folder, said = shared / "smoke", shared / "smoke.txt"
+    folder, said = shared / f"smoke-of-{UNUSUAL}", shared / "smoke.txt"
     with (shared / "smoke.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if said.exists():
             project = Project(folder)
         else:
             project = Project.copy(folder)
-            said.write_text(project.build())
+            home = shared / f"home-of-{UNUSUAL}"
+            home.mkdir()
+            user = {"USER": UNUSUAL, "LOGNAME": UNUSUAL, "HOME": str(home)}
+            said.write_text(replace(project, environment=user).build())
     if shared != own:
         copy = shutil.copytree(folder, own / "smoke", symlinks=True)
         project = replace(project, folder=copy)

@@ -20,8 +20,11 @@ FIGURES = os.environ.get("SMOKE_FIGURES", "fig04 fig06 fig07")
 TABLE = "results/smoke/measurements.csv"
 # Before a line that a test prints, which is shown at the end even where it passes.
 SHOWN = "to be seen: "
+# In the user's name and home and in the path of the first build; no result may tell of it.
+UNUSUAL = "señor-unusual"
 SNAKEMAKE = str(Path(sys.executable).with_name("snakemake"))
-PARTS = ("Snakefile", "pyproject.toml", "config", "profiles", "workflow")
+DESCRIBED = ("README.md", "CITATION.cff", "LICENSE", "NOTICE")
+PARTS = ("Snakefile", "pyproject.toml", "config", "profiles", "workflow", *DESCRIBED)
 
 Edits = Mapping[str, bytes | None]
 
@@ -78,6 +81,11 @@ class Project:
         choice = ["--config", "scale=smoke", f"figures={self.figures}", f"deep={self.deep}"]
         return [SNAKEMAKE, *choice, *arguments, "--", *targets]
 
+    def on_cluster(self, *arguments: str) -> list[str]:
+        """Command line of Snakemake for the chosen figures, on a cluster."""
+        choice = ["--config", "scale=smoke", f"figures={self.figures}"]
+        return [SNAKEMAKE, "--workflow-profile", "profiles/slurm", *choice, *arguments]
+
     def snakemake(self, *arguments: str, **options: Any) -> CompletedProcess[str]:
         """Run Snakemake to its end."""
         return self.process(self.command(*arguments, **options))
@@ -103,13 +111,22 @@ class Project:
     def stale(self, figures: str = "") -> set[str]:
         """The jobs that are due for the chosen figures, as RULE:WILDCARD,WILDCARD; from records
         alone, in a third of the time in which Snakemake plans them."""
-        choice = ["--scale", "smoke", "--figures", figures or self.figures]
+        found = {each["manifest"] for each in self.status(figures) if each["state"] != "fresh"}
+        names = [path.removesuffix("manifest.json").rstrip("./").split("/") for path in found]
+        return {
+            f"figure:{name[0]}" if place == "figures" else _job("/".join(name))
+            for place, _, *name in names
+        }
+
+    def status(self, figures: str = "") -> list[dict[str, str]]:
+        """State of every result of the chosen figures, as the command has it."""
+        choice = ["--scale", "smoke", "--figures", figures or self.figures, "--json"]
         command = [sys.executable, "-m", "ptq_dynamics.cli", "status", *choice]
         done = self.process([*command, *(["--deep"] if self.deep else [])])
-        found = re.findall(r"^due: (\w+)/smoke/(.*)$", done.stdout, flags=re.M)
-        assert done.returncode == bool(found), done.stdout + done.stderr
-        assert found or "nothing to do" in done.stdout, done.stdout + done.stderr
-        return {f"figure:{name}" if place == "figures" else _job(name) for place, name in found}
+        found = json.loads(done.stdout or "[]")
+        fresh = {each["state"] for each in found} == {"fresh"}
+        assert done.returncode == (not fresh) and found, done.stdout + done.stderr
+        return found
 
     def planned(self, **options: Any) -> set[str]:
         """The jobs that Snakemake would run for the figures and the table, in the same words."""

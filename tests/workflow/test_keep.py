@@ -1,10 +1,15 @@
 """Weights that a scale does not keep: dropped after their last reader, made again on demand."""
 
+import json
+import random
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
 from project import Project
-from ptq_dynamics.jobs import manifest
+from ptq_dynamics.jobs import manifest, record
+from ptq_dynamics.provenance.archive import Archive
+from ptq_dynamics.provenance.audit import audit
 from support import differing, edit_yaml, visible
 
 KEEP = {"train": "measured", "average": "none", "quantize": "none"}
@@ -64,6 +69,25 @@ def test_nothing_is_left_to_do(lean):
     assert lean.stale() == set()
 
 
+def test_an_audit_knows_what_was_dropped(lean):
+    chance = random.Random(seed := random.SystemRandom().randrange(10**6))
+    with chdir(lean.folder):
+        assert audit(Archive.of_scale("smoke"), {}, ()).wrong == []
+        notes = {path: path.read_bytes() for path in Path("results/smoke").rglob("absent.json")}
+        assert len(notes) > 10
+        try:
+            for path, text in notes.items():
+                content = bytearray(text)
+                content[chance.randrange(len(content))] ^= 1 << chance.randrange(7)
+                path.write_bytes(content)
+            named = " ".join(audit(Archive.of_scale("smoke"), {}, ()).wrong)
+        finally:
+            for path, text in notes.items():
+                path.write_bytes(text)
+    missed = [path for path in notes if f"{path.parent}/" not in named]
+    assert not missed, f"seed {seed}"
+
+
 def test_a_new_figure_has_what_it_needs_made_again_and_no_other_reader_runs(lean, built):
     names = ("quantize", "evaluate", "average", "train")
     places = [lean.folder / "results/smoke" / name for name in names]
@@ -88,20 +112,20 @@ def test_a_result_that_comes_out_different_is_one_line(lean):
     averaged = next((lean.folder / "results/smoke/average/lawa-20").rglob("manifest.json"))
     evaluated = lean.plan.losses.evaluate("lawa-20", "fp")
     account = averaged.with_name("record.json")
-    text = averaged.read_text()
+    text, told = averaged.read_text(), account.read_text()
     digest = manifest.read(averaged).digest()
     absent = averaged.with_name("absent.json")
     try:
         averaged.write_text(text.replace('"parameters": ', '"parameters": 1'))
         other = manifest.read(averaged).digest()
         # All agree, so that nothing seems to be damaged.
-        for path in (absent, account):
-            path.write_text(path.read_text().replace(digest, other))
+        absent.write_text(absent.read_text().replace(digest, other))
+        account.write_text(record.sealed(json.loads(told.replace(digest, other))))
         done = lean.snakemake("--force", targets=(evaluated.manifest,))
         said = done.stdout + done.stderr
         assert done.returncode
         assert "came out different" in said, said[-2000:]
     finally:
         averaged.write_text(text)
-        for path in (absent, account):
-            path.write_text(path.read_text().replace(other, digest))
+        absent.write_text(absent.read_text().replace(other, digest))
+        account.write_text(told)

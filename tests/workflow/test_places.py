@@ -53,14 +53,14 @@ def test_make_builds_in_a_folder_with_spaces_without_git_and_home(built, tmp_pat
     assert (project.folder / ".snakemake/cache").is_dir()
     again = make(project)
     # Under another make there are lines on folders around it.
-    assert again.returncode == 0 and "nothing to do: " in again.stdout, again.stdout
+    assert again.returncode == 0 and "; nothing to do" in again.stdout, again.stdout
     assert "Building DAG" not in again.stdout + again.stderr
     page = project.folder / "figures/smoke/README.md"
     assert "Another caption." not in page.read_text()
     figures = project.folder / "config/figures.yaml"
     edit_yaml(figures, lambda found: found["fig04"].update(caption="Another caption."))
     captioned = make(project)
-    assert "nothing to do: " in captioned.stdout, captioned.stdout
+    assert "; nothing to do" in captioned.stdout, captioned.stdout
     assert "Another caption." in page.read_text()
 
 

@@ -342,6 +342,121 @@ Figure = Annotated[
         },
         frozenset({"figure:new-layout"}),
     ),
+    Recipe(
+        "A stage after pre-training.",
+        "smollm3-more",
+        {
+            "config/families.yaml": (
+                "\naverages:\n",
+                f"\n  {written('A stage after pre-training.')}",
+            ),
+            "config/figures.yaml": figure(
+                "new-stage", "stages", "More: [smollm3-more]", "metrics: [loss]"
+            ),
+        },
+        frozenset({"train:smollm3-more,100", "figure:new-stage"}),
+    ),
+    Recipe(
+        "An objective.",
+        "everything",
+        {
+            f"{PACKAGE}/trajectories/objectives/everything.py": '''"""All of dialogues."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from ptq_dynamics import models
+from ptq_dynamics.corpus.tokens import TrainingData
+from ptq_dynamics.jobs.manifest import Manifest
+from ptq_dynamics.trajectories.settings import TrainSettings
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A factor on the loss."""
+
+    factor: float
+
+
+def data(corpus: Manifest, settings: TrainSettings) -> TrainingData:
+    """Sequences of dialogues."""
+    return TrainingData(corpus, settings.context, settings.batch, settings.seed)
+
+
+class Objective:
+    """Mean cross-entropy of all tokens, nats, times the factor."""
+
+    def __init__(self, settings: Settings, _start: Path | None) -> None:
+        self._factor = settings.factor
+
+    def loss(self, forward: nn.Module, part: Tensor, whole: Tensor) -> Tensor:
+        """What a part of a batch adds to it."""
+        losses = models.token_losses(forward, part[:, :-1], part[:, 1:])
+        return self._factor * losses.sum() / whole[:, 1:].numel()
+''',
+            f"{PACKAGE}/trajectories/objectives/kinds.py": (
+                "Objective = Annotated[",
+                '''class Everything(Kind):
+    """All of dialogues, times a factor."""
+
+    module: ClassVar[str] = "everything"
+    kind: Literal["everything"]
+    factor: float
+
+
+Objective = Annotated[Everything | ''',
+            ),
+            "config/families.yaml": (
+                "\naverages:\n",
+                "\n  smollm3-everything: {after: smollm3-mid, stage: everything, "
+                "objective: {kind: everything, factor: 0.5}, corpus: questions, peak_lr: 1.0e-5, "
+                "optimizer: {kind: adamw, betas: [0.9, 0.999], eps: 1.0e-8, weight_decay: 0}}",
+            ),
+            "config/figures.yaml": figure(
+                "new-objective", "stages", "Everything: [smollm3-everything]", "metrics: [loss]"
+            ),
+        },
+        frozenset({"train:smollm3-everything,100", "figure:new-objective"}),
+    ),
+    Recipe(
+        "A task.",
+        "more-words",
+        {
+            "config/tasks.yaml": f"{written('A task.')}\n",
+            "config/scales/smoke.yaml": ("  - ending\n", "  - more-words\n"),
+            "config/figures.yaml": figure("new-task", "stages", BRANCH, "metrics: [accuracy]"),
+        },
+        frozenset({"accuracy:rainbow-002,100,fp,more-words,all", "figure:new-task"}),
+    ),
+    Recipe(
+        "A kind of question.",
+        "short-words",
+        {
+            f"{PACKAGE}/measure/tasks/questions.py": (
+                "KINDS: dict[KindName, Kind] = {\n",
+                '''def short_word(each: Documented) -> Iterator[Question]:
+    """A line up to one of its words of two or three letters, and this word."""
+    yield from (one for one in word(each) if len(one.answer) <= 3)
+
+
+KINDS: dict[KindName, Kind] = {
+    "short-word": Kind(short_word, "acc", " "),
+''',
+            ),
+            f"{PACKAGE}/measure/tasks/settings.py": (
+                "KindName = Literal[\n",
+                'KindName = Literal[\n    "short-word",\n',
+            ),
+            "config/tasks.yaml": "short-words: {source: made, kind: short-word}\n",
+            "config/scales/smoke.yaml": ("  - ending\n", "  - short-words\n"),
+            "config/figures.yaml": figure(
+                "new-question", "stages", BRANCH, "metrics: [accuracy]\n  options: {tasks: each}"
+            ),
+        },
+        frozenset({"accuracy:rainbow-002,100,fp,short-words,all", "figure:new-question"}),
+    ),
 ]
 
 

@@ -4,6 +4,7 @@ import getpass
 import json
 import platform
 import re
+import sys
 
 import numpy as np
 import pandas as pd
@@ -191,14 +192,25 @@ def test_every_rule_and_every_figure_is_a_target(built):
 
 @pytest.mark.parametrize("scale", ["smoke", "laptop", "gpu", "paper"])
 def test_every_figure_can_be_planned_at_every_scale(built, scale):
+    figures = plan(scale, built.folder / "config").site.config.figures
+    command = [sys.executable, "-m", "ptq_dynamics.cli", "plan", "--scale", scale]
+    done = built.process([*command, "--figures", "all"])
+    found = re.findall(r"^(\w+) +(\d+) +(\d+) ", done.stdout.replace(",", ""), flags=re.M)
+    counts = {kind: int(due) + int(fresh) for kind, due, fresh in found}
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said[-2000:]
+    assert counts["figure"] == len(figures) > 25, said[-2000:]
+    assert counts["train"] > 20 and counts["quantize"] > 20, said[-2000:]
+
+
+def test_snakemake_plans_what_scale_paper_downloads_trains_and_measures(built):
     command = [SNAKEMAKE, "-n", "-q", "rules", "--forceall", "--config"]
-    done = built.process([*command, f"scale={scale}", "figures=all"])
+    done = built.process([*command, "scale=paper", "figures=fig01 fig03 fig04"])
     said = done.stdout + done.stderr
     assert done.returncode == 0, said[-2000:]
     counts = dict(re.findall(r"^(\w+) +(\d+)$", said, flags=re.M))
-    figures = plan(scale, built.folder / "config").site.config.figures
-    assert int(counts["figure"]) == len(figures) > 25, said[-2000:]
-    assert int(counts["train"]) > 20 and int(counts["quantize"]) > 20, said[-2000:]
+    assert counts["figure"] == "3", said[-2000:]
+    assert {"fetch", "train", "quantize", "evaluate", "accuracy"} <= counts.keys(), said[-2000:]
 
 
 def test_the_workflow_is_clean_to_snakemakes_linter(built):

@@ -1,9 +1,14 @@
 """Figures of every kind from nothing at scale smoke: all stages, layouts, architectures and
 optimizers, what they measured, and what their jobs entered and read."""
 
+import os
+import random
+import sys
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
+import edits
 import pytest
 from project import SHOWN, TABLE, Project
 from ptq_dynamics.jobs.fingerprint import sources
@@ -13,7 +18,19 @@ from tracer import Traces
 
 # With all others the same stages would run twice as many jobs.
 FIGURES = [
-    *("fig01", "fig05", "fig08", "fig09", "fig10", "fig11", "fig12", "fig13", "fig14", "fig19"),
+    *(
+        "fig01",
+        "fig03",
+        "fig05",
+        "fig08",
+        "fig09",
+        "fig10",
+        "fig11",
+        "fig12",
+        "fig13",
+        "fig14",
+        "fig19",
+    ),
     *("fig20", "fig22", "fig24", "interpolation", "pca", "pythia", "windows", "flatness"),
     "averages",
 ]
@@ -60,6 +77,27 @@ def test_a_second_build_runs_no_job(traced):
     assert project.stale() == project.planned() == set()
 
 
+def test_a_clone_draws_every_figure_from_what_is_released(traced, tmp_path):
+    project, _ = traced
+    choice = ["--scale", "smoke", "--figures", "all"]
+    verb = [sys.executable, "-m", "ptq_dynamics.cli"]
+    released = project.process([*verb, "release", str(tmp_path / "release"), *choice])
+    assert released.returncode == 0, released.stderr
+    clone = Project.copy(tmp_path / "clone", figures="all")
+    edit_yaml(clone.folder / "config/figures.yaml", thin_out)
+    taken = clone.process([*verb, "adopt", str(tmp_path / "release"), *choice])
+    due = {job.partition(":")[0] for job in clone.stale()}
+    assert due == {"figure", "measurements"}, taken.stdout
+    # One of each layout: each reads what it draws in its own way.
+    figures = project.plan.site.config.figures
+    drawn = sorted({figures[name].layout: name for name in project.chosen}.values())
+    replace(clone, figures=" ".join(drawn)).build()
+    paths = [f"figures/smoke/{name}.{kind}" for name in drawn for kind in ("pdf", "png", "csv")]
+    for path in paths:
+        assert (clone.folder / path).read_bytes() == (project.folder / path).read_bytes(), path
+    print(SHOWN + released.stdout.rpartition("/")[2].strip())
+
+
 def test_every_function_that_a_job_enters_is_in_its_fingerprint(traced):
     project, traces = traced
     missed, never = traces.missed(project.folder / "workflow")
@@ -78,6 +116,7 @@ TRACED_ELSEWHERE = {
     *("quantize.nf4", "trajectories.drop"),  # tests/unit/test_traced.py
     "corpus.datasets",  # tests/unit/test_datasets.py
     "trajectories.fetch",  # tests/unit/test_fetch.py
+    "measure.tasks.fetch",  # from local files: tests/unit/test_tasks.py
 }
 
 
@@ -113,3 +152,55 @@ def test_a_job_reads_every_setting_that_it_is_given(traced):
     assert len(traces.given) >= 10
     for stage, given in traces.given.items():
         assert not given - traces.read[stage] - READ_ELSEWHERE, stage
+
+
+# How many edits of each kind are tried, here and by `make staleness`; None is all of them.
+TRIED: dict[str, tuple[int, int | None]] = {
+    "keys": (3, 150),
+    "functions": (2, 150),
+    "files": (2, 60),
+    "libraries": (1, None),
+    "figures": (1, None),
+    "runs": (1, None),
+}
+
+
+def test_exactly_what_depends_on_an_edit_is_stale(traced, tmp_path):
+    """EDITS_SEED=N tries those of a failed test again."""
+    project, traces = traced
+    seed = int(os.environ.get("EDITS_SEED") or random.SystemRandom().randrange(10**6))
+    print(f"EDITS_SEED={seed}")
+    moments, known = random.Random(seed), edits.Known(project.folder, project.plan, traces)
+    found = {
+        "keys": edits.of_keys(known, moments),
+        "functions": edits.of_functions(known, moments),
+        "files": edits.of_files(known, moments),
+        "libraries": edits.of_libraries(known, tmp_path),
+        "figures": edits.of_figures(known),
+        "runs": edits.of_runs(known),
+    }
+    tried = []
+    for kind, (few, many) in TRIED.items():
+        if os.environ.get("EDITS") == "all":
+            chosen = islice(found[kind], many)
+        else:
+            drawn = kind in ("keys", "functions", "files")
+            whole = found[kind] if drawn else moments.sample(every := [*found[kind]], len(every))
+            chosen = islice(whole, few)
+        for edit in chosen:
+            actual = after(project, edit)
+            tried.append((edit, edit.expected - actual, actual - edit.expected))
+            print(f"{edit.kind} {edit.name}: {len(actual)} stale", flush=True)
+    assert after(project, edits.Edit("", "", {}, set())) == set()
+    print("", *(SHOWN + line for line in edits.tabulate(tried).splitlines()), sep="\n")
+    wrong = [(e.name, sorted(missed)[:3], sorted(more)[:3]) for e, missed, more in tried]
+    assert not [each for each in wrong if each[1] or each[2]], wrong
+
+
+def after(project: Project, edit: edits.Edit) -> set[str]:
+    """The results that are not fresh while an edit stands."""
+    whole = replace(project, environment=edit.environment)
+    with project.edited(*edit.files) as paths:
+        for path, content in zip(paths, edit.files.values(), strict=True):
+            path.unlink() if content is None else path.write_bytes(content)
+        return {each["manifest"] for each in whole.status() if each["state"] != "fresh"}

@@ -14,6 +14,8 @@ rule environment:
         ENVIRONMENT.log,
     conda:
         "../../envs/main.yaml"
+    resources:
+        **asks(environment_job),
     params:
         job=lambda w: handover.file(environment_job(w)),
     shell:
@@ -32,6 +34,8 @@ rule comparison:
         COMPARISON.paths.log,
     conda:
         "../../envs/main.yaml"
+    resources:
+        **asks(lambda w: COMPARISON),
     params:
         job=lambda w: handover.file(COMPARISON),
     shell:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 from snakemake.persistence import PersistenceBase
+from snakemake.settings.enums import Quietness
 from snakemake.settings.types import DeploymentMethod
 
 # The code beside these rules, whichever checkout the environment was installed from.
@@ -17,15 +18,15 @@ HERE = Path(str(workflow.current_basedir)).parent
 if HERE.is_dir():
     sys.path.insert(0, str(HERE))
 
-from ptq_dynamics.config import load
-from ptq_dynamics.jobs import builds, checkout, record, signals
+from ptq_dynamics.config import HarnessTask, MadeTask, load
+from ptq_dynamics.jobs import builds, checkout, devices, record, signals, telling
 from ptq_dynamics.jobs.current import Results
 from ptq_dynamics.jobs.handover import Handover
 from ptq_dynamics.jobs.paths import Paths
 from ptq_dynamics.jobs.verified import Verifier
 from ptq_dynamics.jobs.warm.launch import start as start_warm
 from ptq_dynamics.measure.names import FULL_PRECISION, PROBES
-from ptq_dynamics.plan import Plan
+from ptq_dynamics.plan import Plan, measured
 from ptq_dynamics.plan.due import Due
 from ptq_dynamics.problem import Problem
 
@@ -51,6 +52,9 @@ try:
 except Problem as problem:
     raise WorkflowError(str(problem)) from None
 
+# On a cluster there is no number of cores that all jobs share.
+CORES = workflow.resource_settings.cores or plan.site.config.scale.threads
+
 # Jobs run this code too: in the environment that Snakemake runs in, activated or not, or in the one
 # that it makes for them, which leaves PYTHONPATH out.
 if USES_CONDA:
@@ -63,9 +67,15 @@ else:
 if not IS_MODULE:
     PersistenceBase._serialize_param_pandas = PersistenceBase._serialize_param_builtin
 
+# What says how this build goes, once it runs jobs.
+tellings = []
+
 # Their specifications are too long for a command line.
 handover = Handover(Path(".snakemake/ptq-dynamics"))
 RUN = "python -m ptq_dynamics.jobs.run --if-stale --job {params.job}"
+if workflow.local_exec:
+    RUN += " --counted"
+RUN_ON_DEVICE = RUN + " --devices {resources.devices}"
 
 
 @cache
@@ -96,6 +106,47 @@ def needs(job):
     return job.needs
 
 
+# A cluster takes --jobs, and --resources sets limits; else nothing asks what jobs need, and Snakemake
+# 9.27 would take a twentieth more time to plan.
+LIMITED = {*workflow.global_resources} - {"_cores", "_nodes"}
+IS_ASKED = workflow.resource_settings.nodes is not None or bool(LIMITED)
+
+
+@cache
+def known():
+    """Resources of jobs, as far as can be by what records of the scale say."""
+    return measured.resources(plan.site.config)
+
+
+def asks(job):
+    """Resources of a rule's jobs, of which `job` gives the one of some wildcards."""
+    if not IS_ASKED:
+        return {}
+
+    def asked(what):
+        return lambda wildcards, attempt: what(known().ask(job(wildcards), attempt))
+
+    found = {
+        "mem_mb": asked(lambda ask: ask.memory_mb),
+        "runtime": asked(lambda ask: ask.minutes),
+        "expected": asked(lambda ask: ask.seconds),
+    }
+    if plan.site.config.scale.resources.device is not None:
+        # What is None is not asked for.
+        model = plan.resources.gpu_model
+        found["gpu"] = asked(lambda ask: ask.gpus or None)
+        found["gpu_model"] = asked(lambda ask: model if ask.gpus else None)
+    return found
+
+
+def planned(make):
+    """A job whose configuration is checked when it is asked for: figures do without it."""
+    try:
+        return make()
+    except Problem as problem:
+        raise WorkflowError(str(problem)) from None
+
+
 def runs_again(job):
     """Whether a job of Snakemake runs even where its result is current."""
     own = handover.job(job.params.get("job"))
@@ -106,21 +157,33 @@ def runs_again(job):
 def prepare():
     """Get ready for the jobs that are about to run."""
     jobs = list(workflow.dag.needrun_jobs())
+    told = {job.jobid: told_of(job) for job in jobs if not job.is_norun}
     try:
-        builds.claim(
-            Path(".snakemake/ptq-dynamics-builds"),
+        journal = builds.claim(
+            builds.FOLDER,
             chain.from_iterable(job.output for job in jobs),
             chain.from_iterable(job.input for job in jobs),
+            {each.manifest: each.label for each in told.values()},
+            local=workflow.local_exec,
         )
         due().note_moves()
         handover.write({job.params.get("job"): runs_again(job) for job in jobs})
     except (Problem, OSError) as problem:
         raise WorkflowError(str(problem)) from None
     builds.pass_signals_on()
+    # Of no use to jobs that a scheduler runs, which have devices of their own.
+    os.environ[devices.ALLOCATION] = devices.allocation()
+    os.environ[devices.SHARED] = str(plan.site.config.scale.jobs_per_device)
+    say = telling.Telling(told, journal, local=workflow.local_exec)
+    tellings.append(say)
+    quiet = workflow.output_settings.quiet or ()
+    telling.attach(say, replacing=Quietness.RULES in quiet)
+    # Else jobs that finish are not logged where less is to be said.
+    workflow.scheduler.print_progress = True
     record.refresh()
-    if plan.site.config.scale.warm and not USES_CONDA:
+    if plan.site.config.scale.warm and workflow.local_exec and not USES_CONDA:
         # It takes as long to get ready as a few jobs to import what they need.
-        if len(jobs) > 2 * workflow.cores:
+        if len(jobs) > 2 * CORES:
             own = filter(None, (handover.job(job.params.get("job")) for job in jobs))
             uses = Counter(chain.from_iterable(job.libraries for job in own))
             start_warm([library for library, count in uses.items() if count > 1])
@@ -129,18 +192,49 @@ def prepare():
         workflow.scheduler.job_rate_limiter = None
 
 
+def told_of(job):
+    """How a job of Snakemake is named to who reads of it."""
+    own = handover.job(job.params.get("job"))
+    if own is not None:
+        return telling.Told(f"{own.stage} {own.name}", own.paths)
+    values = " ".join(map(str, job.wildcards))
+    return telling.Told(f"{job.rule.name} {values}".strip(), None)
+
+
+def sum_up(is_well):
+    """Say how the build has ended, if it has begun."""
+    for say in tellings:
+        failed = [] if is_well else workflow.scheduler.failed
+        say.sum_up((job.jobid for job in failed), is_well=is_well)
+
+
 onstart:
     prepare()
 
 
+onsuccess:
+    sum_up(True)
+
+
+onerror:
+    sum_up(False)
+
+
 if IS_MODULE:
-    # Snakemake starts a build with the hook of the importing workflow alone, which may stand before
-    # or after the import.
-    register, earlier = workflow.onstart, workflow._onstart
-    workflow.onstart = lambda theirs: register(lambda log: (theirs(log), prepare()))
-    workflow._onstart = lambda log: (earlier(log), prepare())
+    # Snakemake calls the hooks of the importing workflow alone, which may stand before or after the
+    # import.
+    def add_hook(name, own):
+        register, earlier = getattr(workflow, name), getattr(workflow, f"_{name}")
+        setattr(
+            workflow, name, lambda theirs: register(lambda log: (theirs(log), own()))
+        )
+        setattr(workflow, f"_{name}", lambda log: (earlier(log), own()))
+
+    add_hook("onstart", prepare)
+    add_hook("onsuccess", lambda: sum_up(True))
+    add_hook("onerror", lambda: sum_up(False))
 
 
 def any_of(*names):
-    """A wildcard that is one of these names."""
-    return "|".join(map(re.escape, chain(*names)))
+    """A wildcard that is one of these names; where there are none, nothing fits."""
+    return "|".join(map(re.escape, chain(*names))) or "(?!)"

@@ -18,6 +18,8 @@ rule figure:
     priority: 20
     conda:
         "../../envs/main.yaml"
+    resources:
+        **asks(figure_job),
     params:
         job=lambda w: handover.file(figure_job(w)),
     shell:

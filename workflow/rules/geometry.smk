@@ -17,10 +17,13 @@ rule curvature:
     conda:
         "../../envs/main.yaml"
     threads: plan.resources.threads("curvature")
+    resources:
+        **asks(curvature_job),
+        devices=plan.resources.devices("curvature"),
     params:
         job=lambda w: handover.file(curvature_job(w)),
     shell:
-        RUN
+        RUN_ON_DEVICE
 
 
 LANDSCAPE = Paths.at(plan.site.places("landscape"))
@@ -39,10 +42,13 @@ rule landscape:
     conda:
         "../../envs/main.yaml"
     threads: plan.resources.threads("landscape")
+    resources:
+        **asks(landscape_job),
+        devices=plan.resources.devices("landscape"),
     params:
         job=lambda w: handover.file(landscape_job(w)),
     shell:
-        RUN
+        RUN_ON_DEVICE
 
 
 COMPONENTS = Paths.at(plan.site.places("components"))
@@ -59,6 +65,8 @@ rule components:
     conda:
         "../../envs/main.yaml"
     threads: plan.resources.threads("components")
+    resources:
+        **asks(components_job),
     params:
         job=lambda w: handover.file(components_job(w)),
     shell:

@@ -17,10 +17,13 @@ rule evaluate:
     conda:
         "../../envs/main.yaml"
     threads: plan.resources.threads("evaluate")
+    resources:
+        **asks(evaluate_job),
+        devices=plan.resources.devices("evaluate"),
     params:
         job=lambda w: handover.file(evaluate_job(w)),
     shell:
-        RUN
+        RUN_ON_DEVICE
 
 
 COLLECT = plan.figures.collect()
@@ -36,6 +39,8 @@ rule collect:
         COLLECT.paths.log,
     conda:
         "../../envs/main.yaml"
+    resources:
+        **asks(lambda w: COLLECT),
     params:
         job=lambda w: handover.file(COLLECT),
     shell:

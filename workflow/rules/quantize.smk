@@ -17,7 +17,10 @@ rule quantize:
     conda:
         "../../envs/main.yaml"
     threads: plan.resources.threads("quantize")
+    resources:
+        **asks(quantize_job),
+        devices=plan.resources.devices("quantize"),
     params:
         job=lambda w: handover.file(quantize_job(w)),
     shell:
-        RUN
+        RUN_ON_DEVICE

@@ -15,9 +15,33 @@ rule corpus:
         CORPUS.log,
     conda:
         "../../envs/main.yaml"
-    threads: plan.resources.threads("corpus", workflow.cores)
+    threads: plan.resources.threads("corpus", CORES)
+    resources:
+        **asks(corpus_job),
     params:
         job=lambda w: handover.file(corpus_job(w)),
+    shell:
+        RUN
+
+
+FUNCTIONS = Paths.at(plan.site.places("functions"))
+functions_job = lambda w: plan.corpora.functions(w.corpus)
+
+
+rule functions:
+    input:
+        lambda w: needs(functions_job(w)),
+    output:
+        update(FUNCTIONS.published),
+    log:
+        FUNCTIONS.log,
+    conda:
+        "../../envs/main.yaml"
+    threads: plan.resources.threads("corpus", CORES)
+    resources:
+        **asks(functions_job),
+    params:
+        job=lambda w: handover.file(functions_job(w)),
     shell:
         RUN
 
@@ -37,10 +61,14 @@ rule train:
     conda:
         "../../envs/main.yaml"
     threads: plan.resources.threads("train")
+    resources:
+        **asks(train_job),
+        devices=plan.resources.devices("train"),
     params:
         job=lambda w: handover.file(train_job(w)),
+        together=plan.resources.training,
     shell:
-        RUN
+        RUN_ON_DEVICE + " {params.together}"
 
 
 FETCH = Paths.at(plan.site.places("fetch"))
@@ -56,6 +84,8 @@ rule fetch:
         FETCH.log,
     conda:
         "../../envs/main.yaml"
+    resources:
+        **asks(fetch_job),
     params:
         job=lambda w: handover.file(fetch_job(w)),
     shell:
@@ -76,6 +106,8 @@ rule average:
     conda:
         "../../envs/main.yaml"
     threads: plan.resources.threads("average")
+    resources:
+        **asks(average_job),
     params:
         job=lambda w: handover.file(average_job(w)),
     shell:
@@ -95,6 +127,8 @@ rule drop:
         DROP.log,
     conda:
         "../../envs/main.yaml"
+    resources:
+        **asks(drop_job),
     params:
         job=lambda w: handover.file(drop_job(w)),
     shell:

@@ -6,7 +6,14 @@ the file, the key, the value and what is allowed.
 
 from ptq_dynamics.config.averages import Lawa, Line, Tails
 from ptq_dynamics.config.branches import Branch
-from ptq_dynamics.config.corpora import Corpus, DatasetsCorpus, EmbeddedCorpus, MixCorpus
+from ptq_dynamics.config.corpora import (
+    Corpus,
+    DatasetsCorpus,
+    Derived,
+    DialoguesCorpus,
+    EmbeddedCorpus,
+    MixCorpus,
+)
 from ptq_dynamics.config.fields import SCALES
 from ptq_dynamics.config.figures import Figure, Landscapes, Losses, Onset, Pca, Windows
 from ptq_dynamics.config.kinds import Point, Trajectory, require, tokenized
@@ -17,6 +24,8 @@ from ptq_dynamics.config.quantizers import Calibrated
 from ptq_dynamics.config.queries import Query, Sweep
 from ptq_dynamics.config.runs import Run, Whole
 from ptq_dynamics.config.schemas import schemas
+from ptq_dynamics.config.stages import Stage
+from ptq_dynamics.config.tasks import HarnessTask, MadeTask
 from ptq_dynamics.config.trajectories import Runs
 
 __all__ = [
@@ -26,12 +35,16 @@ __all__ = [
     "Config",
     "Corpus",
     "DatasetsCorpus",
+    "Derived",
+    "DialoguesCorpus",
     "EmbeddedCorpus",
     "Figure",
+    "HarnessTask",
     "Landscapes",
     "Lawa",
     "Line",
     "Losses",
+    "MadeTask",
     "MixCorpus",
     "ModelShape",
     "Onset",
@@ -42,6 +55,7 @@ __all__ = [
     "Query",
     "Run",
     "Runs",
+    "Stage",
     "Sweep",
     "Tails",
     "Trajectory",

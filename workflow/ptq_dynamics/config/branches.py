@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from ptq_dynamics.config.fields import Context, Count, Share
-from ptq_dynamics.config.kinds import Timeline, require, tokenized
+from ptq_dynamics.config.kinds import Optimizer, Timeline, require_text
 from ptq_dynamics.config.runs import CooldownShape, Run, Whole
 from ptq_dynamics.config.scale import TrainedShape
 from ptq_dynamics.problem import Problem
@@ -45,13 +45,22 @@ class Branch(Run):
         return replace(self.whole(timeline).model_shape(timeline), **changes)
 
     def data_first(self, timeline: Timeline) -> int:
-        """The step, perhaps a step that never was, at which its data begin: with another batch, so
-        that it goes on after what its trunk has seen."""
+        """Where it begins, with data of its own; else, with another batch, so that it goes on after
+        what its trunk has seen."""
         first, _ = self.ends(timeline)
         if self.corpus is not None or self.context is not None:
             return first
         before, now = self.whole(timeline).model_shape(timeline), self.model_shape(timeline)
         return first - -(-first * before.batch // now.batch)
+
+    def tokens_before(self, timeline: Timeline) -> int:
+        """Those of its trunk up to there."""
+        (first, _), shape = self.ends(timeline), self.whole(timeline).model_shape(timeline)
+        return first * shape.batch * shape.context
+
+    def optimizer_in(self, timeline: Timeline) -> Optimizer:
+        """Its trunk's, whose state it goes on with."""
+        return self.whole(timeline).optimizer_in(timeline)
 
     def seeds_in(self, timeline: Timeline) -> tuple[int, ...]:
         """Its own, or its trunk's."""
@@ -104,13 +113,7 @@ class Branch(Run):
                 "there, or leave seeds out to have those of the trunk"
             )
         shape, model = self.model_shape(timeline), trunk.model_shape(timeline)
-        require(f"{place}.corpus", "corpus", [shape.corpus], timeline.scale.corpora)
-        if tokenized(shape, timeline) != tokenized(model, timeline):
-            raise Problem(
-                f"{place}.corpus is {shape.corpus!r}, whose tokenizer is not that of "
-                f"{model.corpus!r}, which its trunk {self.trunk} is trained on; take a corpus with "
-                "one tokenizer"
-            )
+        require_text(place, shape, model, f"its trunk {self.trunk}", timeline)
         if shape.context > model.context:
             raise Problem(
                 f"{place}.context is {shape.context}, longer than its model's {model.context}; "

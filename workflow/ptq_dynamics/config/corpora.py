@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from ptq_dynamics.config.fields import Count, Rate, Strict
 from ptq_dynamics.hub.files import COMMIT
@@ -29,6 +29,16 @@ class EmbeddedCorpus(Strict):
         text = (self.source, tuple(self.packages), self.source_code, self.shortest_document)
         held_out = (self.validation, self.calibration, self.probe)
         return (*text, self.characters_per_token, self.vocabulary, *held_out)
+
+
+def _asks(question: str) -> str:
+    try:
+        said = question.format(signature="f(x)")
+    except (KeyError, IndexError, ValueError, AttributeError, TypeError) as error:
+        raise ValueError(f"must have {{signature}} and no other braces ({error})") from None
+    if "f(x)" not in said:
+        raise ValueError("must have {signature} where the function is named")
+    return question
 
 
 def _check_pin(name: str, revision: str | None) -> None:
@@ -89,19 +99,36 @@ class DatasetsCorpus(Strict):
         return self.source, self.tokenizer, self.tokenizer_revision, self.vocabulary
 
 
-class MixCorpus(Strict):
-    """Other text of installed packages to train on, at least `train` tokens, with the tokenizer and
-    the held-out splits of the embedded corpus `of`: source files that are no tests, or are, without
-    docstrings; or long descriptions and licences."""
+class Derived(Strict):
+    """Other text to train on, at least `train` tokens, with the tokenizer and the held-out splits
+    of the embedded corpus `of`."""
+
+    of: str
+    train: Count
+
+
+class MixCorpus(Derived):
+    """Text of installed packages: source files that are no tests, or are, without docstrings; or
+    long descriptions and licences."""
 
     source: Literal["mix"]
-    of: str
     text: Literal["code", "tests", "descriptions"]
     packages: Annotated[list[str], Field(min_length=1)]
     shortest_document: Count
-    train: Count
+
+
+class DialoguesCorpus(Derived):
+    """Questions about the functions that `of` trains on, each a `question` with {signature} in it,
+    and answers, the first sentences of their docstrings, written by a chat `template` (Jinja, as
+    transformers takes it)."""
+
+    source: Literal["dialogues"]
+    template: Annotated[str, Field(min_length=1)]
+    question: Annotated[str, AfterValidator(_asks)]
 
 
 # A tokenizer and the text it was made for, or made from.
 WholeCorpus = EmbeddedCorpus | DatasetsCorpus
-Corpus = Annotated[EmbeddedCorpus | DatasetsCorpus | MixCorpus, Field(discriminator="source")]
+Corpus = Annotated[
+    EmbeddedCorpus | DatasetsCorpus | MixCorpus | DialoguesCorpus, Field(discriminator="source")
+]

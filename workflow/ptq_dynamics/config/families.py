@@ -27,6 +27,7 @@ from ptq_dynamics.config.public import Dtype
 from ptq_dynamics.config.runs import CooldownShape
 from ptq_dynamics.hub.files import COMMIT
 from ptq_dynamics.problem import Problem
+from ptq_dynamics.trajectories.objectives.kinds import Language, Objective
 
 FILE = "config/families.yaml"
 # They become folders.
@@ -159,26 +160,52 @@ class Phase(Strict):
         return self
 
 
+class Later(Strict):
+    """A stage that comes `after` a run with nothing but its weights, called `stage` in tables: over
+    so many `tokens`, where they are known, a warmup over a share of them to `peak_lr`, then half a
+    cosine to the share `floor` of that, towards an `objective`, on sequences `longer` so many times
+    than in pre-training, with a base of the rotary embedding and an optimizer of its own where they
+    are said. The steps of its revisions begin anew; they may have none."""
+
+    after: str
+    stage: Annotated[str, Field(min_length=1)]
+    objective: Objective = Language(kind="language")
+    tokens: Tokens | None = None
+    peak_lr: Rate
+    warmup: Floor = 0.0
+    floor: Floor = 0.0
+    longer: Annotated[int, Field(ge=1, le=256)] = 1
+    rotary_base: Rate | None = None
+    corpus: str | None = None
+    optimizer: Optimizer | None = None
+    uncertain: str | None = None
+    revisions: Revisions = ()
+
+
 class Release(Strict):
-    """Revisions of a family's repository that stand at no step of a run, as the mean of several
-    that its authors made. No miniature stands for them."""
+    """Revisions of a family's repository, or of another one, that stand at no step of a run, as the
+    mean of several that its authors made. No miniature stands for them."""
 
     release_of: str
+    repository: Annotated[str, AfterValidator(_is_repository)] | None = None
     revisions: Annotated[Revisions, Field(min_length=1)]
+
+
+# What stands in an entry of each kind and in no other.
+KEYS = {"trunk": "phase", "release_of": "release", "after": "later"}
+TAGS: dict[type, str] = {Phase: "phase", Release: "release", Later: "later"}
 
 
 def _kind(data: Any) -> str:
     if isinstance(data, dict):
-        keys = {"trunk": "phase", "release_of": "release"}
-        return next((kind for key, kind in keys.items() if key in data), "pretraining")
-    if isinstance(data, Phase):
-        return "phase"
-    return "release" if isinstance(data, Release) else "pretraining"
+        return next((kind for key, kind in KEYS.items() if key in data), "pretraining")
+    return TAGS.get(type(data), "pretraining")
 
 
 Stretch = Annotated[
     Annotated[Pretraining, Tag("pretraining")]
     | Annotated[Phase, Tag("phase")]
+    | Annotated[Later, Tag("later")]
     | Annotated[Release, Tag("release")],
     Discriminator(_kind),
 ]
@@ -214,12 +241,21 @@ class Families(Strict):
                     f"runs.{name}.{key} is {getattr(run, key)!r}, and must be one of "
                     f"{', '.join(self.families)}"
                 )
-            if isinstance(run, Release):
+            if isinstance(run, Release | Later):
                 continue
             trunk = self.runs.get(run.trunk) if isinstance(run, Phase) else run
             if isinstance(trunk, Pretraining) and trunk.family in self.families:
                 _has_steps(f"runs.{name}", run, self.families[trunk.family])
         return self
+
+
+def check_length(place: str, run: Later, family: Family) -> None:
+    """Raise `Problem` for a stage that is shorter than a step."""
+    if run.tokens is not None and run.tokens < family.tokens_per_step:
+        raise Problem(
+            f"{place} has {run.tokens:g} tokens, and must have those of a step, "
+            f"{family.tokens_per_step:g}"
+        )
 
 
 def _has_steps(place: str, run: Pretraining | Phase, family: Family) -> None:
@@ -249,6 +285,26 @@ def model(shape: Mapping[str, Any], family: str, key: str) -> ModelShape:
     except ValidationError as error:
         raise problem(error, shape, FILE, {}, ("families", family, key)) from None
     return found
+
+
+def first_of(families: Families, name: str, run: Pretraining | Phase | Later) -> Pretraining:
+    """The run from fresh weights that one goes back to; `Problem` where there is none."""
+    seen = [name]
+    while isinstance(run, Later):
+        before = families.runs.get(run.after)
+        if before is None or isinstance(before, Release) or run.after in seen:
+            raise Problem(
+                f"{FILE}: runs.{seen[-1]}.after is {run.after!r}, and must be a run that does not "
+                f"come after it: {', '.join(_trained(families, seen))}"
+            )
+        seen.append(run.after)
+        run = before
+    return run if isinstance(run, Pretraining) else trunk_of(families, seen[-1], run)
+
+
+def _trained(families: Families, but: list[str]) -> list[str]:
+    runs = families.runs.items()
+    return [name for name, run in runs if not isinstance(run, Release) and name not in but]
 
 
 def trunk_of(families: Families, name: str, phase: Phase) -> Pretraining:

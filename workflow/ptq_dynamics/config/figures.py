@@ -12,11 +12,13 @@ from ptq_dynamics.measure.names import (
     LOSS,
     PROBES,
     QUANTIZED,
+    AlongStages,
     ErrorOrCurvature,
     ErrorThenLoss,
     Evaluated,
     LossOrIncrease,
     Metric,
+    OfRuns,
 )
 
 # As many as there are styles of lines.
@@ -114,6 +116,7 @@ class Dynamics(Measured):
     """What runs show while they train, and errors beside it, against tokens."""
 
     layout: Literal["dynamics"]
+    metrics: Annotated[tuple[OfRuns, ...], Field(min_length=1), Once]
     options: DynamicsOptions = DynamicsOptions()
 
 
@@ -208,6 +211,24 @@ class Windows(Measured):
     quantized = QUANTIZED | {LOSS}
 
 
+class StagesOptions(Strict):
+    """`ends`: the last checkpoint of every trajectory alone; `tasks`: a panel for the mean over
+    tasks, or for each of them and the mean."""
+
+    ends: bool = False
+    tasks: Literal["mean", "each"] = "mean"
+
+
+class Stages(Measured):
+    """Metrics along what one model went through, a curve a stage, each with a stretch of the
+    horizontal axis; accuracies with what chance gives."""
+
+    layout: Literal["stages"]
+    metrics: Annotated[tuple[AlongStages, ...], Field(min_length=1), Once]
+    quantized = QUANTIZED
+    options: StagesOptions = StagesOptions()
+
+
 CURVATURE = frozenset(PROBES["sharpness"])
 
 
@@ -266,6 +287,7 @@ Figure = Annotated[
     | Ends
     | Averages
     | Onset
+    | Stages
     | Windows
     | Flatness
     | Landscapes

@@ -80,6 +80,19 @@ def tokenized(shape: ModelShape | TrainedShape, timeline: Timeline) -> tuple[obj
     return timeline.scale.whole(shape.corpus).tokenized
 
 
+def require_text(
+    place: str, mine: TrainedShape, before: TrainedShape, name: str, timeline: Timeline
+) -> None:
+    """Raise `Problem` when what goes on from the run of this name is not trained on a known corpus
+    with the tokenizer of that."""
+    require(f"{place}.corpus", "corpus", [mine.corpus], timeline.scale.corpora)
+    if tokenized(mine, timeline) != tokenized(before, timeline):
+        raise Problem(
+            f"{place}.corpus is {mine.corpus!r}, whose tokenizer is not that of {before.corpus!r}, "
+            f"which {name} is trained on; take a corpus with one tokenizer"
+        )
+
+
 class Trajectory(Strict):
     """A kind of trajectory; `family` is who trained it, if other than what it is made from, `stage`
     the code that makes it."""

@@ -8,15 +8,19 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from ptq_dynamics.config import miniatures, releases
+from ptq_dynamics.config.claims import Claims
 from ptq_dynamics.config.errors import problem
 from ptq_dynamics.config.families import Families
 from ptq_dynamics.config.fields import Strict
 from ptq_dynamics.config.figures import Figure
 from ptq_dynamics.config.grids import expand
-from ptq_dynamics.config.names import DISTINCT, FigureName, QuantizerName
+from ptq_dynamics.config.names import DISTINCT, FigureName, Named, QuantizerName
 from ptq_dynamics.config.quantizers import Quantizer
 from ptq_dynamics.config.queries import Backends, Choice, Sweep
 from ptq_dynamics.config.scale import Scale
+from ptq_dynamics.config.site import Site
+from ptq_dynamics.config.tables import Tables
+from ptq_dynamics.config.tasks import Task
 from ptq_dynamics.config.trajectories import Runs
 from ptq_dynamics.hub.lock import read as read_lock
 from ptq_dynamics.problem import Problem
@@ -33,7 +37,10 @@ class Config(Strict):
     runs: Runs
     quantizers: Quantizers
     figures: Figures
+    tasks: Named[Task]
     backends: Backends
+    claims: Claims = {}
+    tables: Tables = {}
 
 
 # Written in C where PyYAML was built so: every start of Snakemake reads all files.
@@ -46,9 +53,17 @@ TYPES: dict[str, Any] = {
     "families": Families,
     "quantizers": Quantizers,
     "figures": Figures,
+    "tasks": Named[Task],
     "backends": Backends,
+    "claims": Claims,
+    "tables": Tables,
     "sweep": Sweep,
+    "site": Site,
 }
+# What is not read from a file of its own name.
+APART = ("config", "scale", "families", "sweep", "site")
+# What a configuration of one's own, for figures alone, need not have.
+OPTIONAL = ("claims", "tables")
 # Where entries may be grids.
 SECTIONS = {"runs": ("runs", "averages"), "families": ("runs", "averages")}
 
@@ -61,8 +76,9 @@ def load(choice: dict[str, Any], folder: Path) -> Config:
     chosen: Choice = _check(choice, "config", folder / "config.yaml", {})
     scale = folder / "scales" / f"{chosen.scale}.yaml"
     parts = {"scale": _read(scale, "scale")}
-    for name in [name for name in TYPES if name not in ("config", "scale", "families", "sweep")]:
-        parts[name] = _read(folder / f"{name}.yaml", name)
+    for name in [name for name in TYPES if name not in APART]:
+        path = folder / f"{name}.yaml"
+        parts[name] = {} if name in OPTIONAL and not path.exists() else _read(path, name)
     parts |= _with_families(folder / "families.yaml", parts["scale"], str(scale), parts["runs"])
     return Config(choice=chosen, **parts)
 
@@ -84,6 +100,12 @@ def _with_families(path: Path, scale: Scale, file: str, runs: Runs) -> dict[str,
 def load_sweep(path: Path) -> Sweep:
     """Read and check what a sweep is made of; raises `Problem` as `load` does."""
     found: Sweep = _read(path, "sweep")
+    return found
+
+
+def load_site(path: Path) -> Site:
+    """Read and check how jobs are sent to a cluster; raises `Problem` as `load` does."""
+    found: Site = _read(path, "site")
     return found
 
 

@@ -17,9 +17,12 @@ from ptq_dynamics.config.errors import problem
 from ptq_dynamics.config.families import (
     FILE,
     Families,
+    Later,
     Phase,
     Pretraining,
     Release,
+    check_length,
+    first_of,
     model,
     real_model,
     trunk_of,
@@ -29,8 +32,10 @@ from ptq_dynamics.config.kinds import Optimizer, Point, Timeline, require
 from ptq_dynamics.config.models import ModelShape
 from ptq_dynamics.config.runs import Run, Whole
 from ptq_dynamics.config.scale import Miniatures, Scale
+from ptq_dynamics.config.stages import Stage
 from ptq_dynamics.problem import Problem
 
+NO_STAGE = "miniatures of the scale has no stage, the steps of what comes after pre-training"
 NO_MINIATURE = "no miniature stands for what authors made of several checkpoints"
 
 
@@ -127,6 +132,11 @@ def settle(
                 found[name] = _run(families, scale, models, run, place)
             case Phase():
                 found[name] = _phase(families, scale, trunk_of(families, name, run), run, place)
+            case Later() if _small(scale).stage is None:
+                unknown[name] = NO_STAGE
+            case Later():
+                first = first_of(families, name, run)
+                found[name] = _stage(families, scale, models, first, run, place)
             case Release():
                 unknown[name] = NO_MINIATURE
     return scale.model_copy(update={"models": {**scale.models, **models}}), found, unknown
@@ -171,10 +181,7 @@ def _run(
     small, family = _small(scale), families.families[run.family]
     way = _Way(families, scale, run)
     steps = way.steps(run.tokens, 1)
-    mine = models[_named(run.family)]
-    theirs = real_model(families, run.family, context=mine.context)
-    power = small.exponents.get(run.family, small.rate_exponent)
-    ratio = (theirs.width / mine.width) ** power
+    ratio = _ratio(families, scale, models, run.family)
     peak = run.peak_lr or family.peak_lr
     shortened = run.tokens / family.tokens_per_step / steps
     optimizer = family.miniature_optimizer or family.optimizer or families.defaults.optimizer
@@ -201,6 +208,17 @@ def _run(
     return _checked(Miniature, fields, place)
 
 
+def _ratio(
+    families: Families, scale: Scale, models: Mapping[str, ModelShape], family: str
+) -> float:
+    """What a miniature's rate is of the family's."""
+    small, mine = _small(scale), models[_named(family)]
+    theirs = real_model(families, family, context=mine.context)
+    power = small.exponents.get(family, small.rate_exponent)
+    found: float = (theirs.width / mine.width) ** power
+    return found
+
+
 def _phase(
     families: Families, scale: Scale, trunk: Pretraining, phase: Phase, place: str
 ) -> MiniaturePhase:
@@ -223,7 +241,47 @@ def _phase(
     return _checked(MiniaturePhase, fields, place)
 
 
-AnyMiniature = TypeVar("AnyMiniature", Miniature, MiniaturePhase)
+def _stage(
+    families: Families,
+    scale: Scale,
+    models: Mapping[str, ModelShape],
+    first: Pretraining,
+    later: Later,
+    place: str,
+) -> Stage:
+    small, family = _small(scale), families.families[first.family]
+    check_length(place, later, family)
+    assert small.stage is not None
+    model, steps = models[_named(first.family)], max(1, round(small.stage * scale.budget))
+    ratio = _ratio(families, scale, models, first.family)
+    optimizer = later.optimizer or family.optimizer or families.defaults.optimizer
+    decays = optimizer.per_step(1.0, 1.0) > 0
+    if decays and later.tokens is None:
+        raise Problem(
+            f"{place}.tokens is missing, and its optimizer has weight decay, which goes by them; "
+            "name one of both"
+        )
+    shortened = (later.tokens or 0) / family.tokens_per_step / steps
+    fields: dict[str, Any] = {
+        "after": later.after,
+        "name": later.stage,
+        "objective": later.objective,
+        "length": _share(steps, scale, f"{place}, miniatures.stage"),
+        "warmup": _share(Fraction(later.warmup) * steps, scale, f"{place}.warmup"),
+        "used_lr": later.peak_lr * ratio,
+        "floor": later.floor,
+        "batch": max(1, _Way(families, scale, first).batch // later.longer),
+        "context": model.context * later.longer,
+        "rotary_base": later.rotary_base,
+        "corpus": later.corpus,
+        "optimizer": optimizer.scaled(ratio, small.e_folds * shortened / ratio if decays else 1.0),
+        "points": small.measured_stage,
+        "unknown": later.uncertain,
+    }
+    return _checked(Stage, fields, place)
+
+
+AnyMiniature = TypeVar("AnyMiniature", Miniature, MiniaturePhase, Stage)
 
 
 def _checked(kind: type[AnyMiniature], fields: dict[str, Any], place: str) -> AnyMiniature:

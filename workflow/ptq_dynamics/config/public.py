@@ -97,3 +97,21 @@ class PublicRun(Public):
     def phase(self, step: int | None) -> str:
         """The phase that a revision belongs to."""
         return super().phase(step) if step is None else schedules.phase(self.schedule, step)
+
+
+class PublicStage(Public):
+    """A stage after pre-training, `called` so in tables; with a `schedule` where its length is
+    known."""
+
+    called: str
+    schedule: schedules.Stage | None
+
+    def rate(self, step: int | None) -> float | None:
+        """The learning rate of the update after `step` updates, where both are known."""
+        if self.schedule is None or step is None:
+            return None
+        return schedules.learning_rate(self.schedule, step)
+
+    def phase(self, step: int | None) -> str:
+        """What it is called."""
+        return self.called

@@ -13,14 +13,17 @@ from ptq_dynamics.config.families import (
     FILE,
     Families,
     Family,
+    Later,
     Phase,
     Pretraining,
     Release,
+    check_length,
+    first_of,
     real_model,
     trunk_of,
 )
 from ptq_dynamics.config.models import ModelShape
-from ptq_dynamics.config.public import Dtype, Public, PublicRun, Released
+from ptq_dynamics.config.public import Dtype, Public, PublicRun, PublicStage, Released
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.hub.lock import TOKENIZER_KEY, Entry, Lock, code_key
 from ptq_dynamics.problem import Problem
@@ -68,11 +71,7 @@ def settle(
             )
     found, unknown = dict[str, Public](), dict[str, str]()
     for name, run in families.runs.items():
-        if isinstance(run, Release):
-            own = run.release_of
-        else:
-            trunk = run if isinstance(run, Pretraining) else trunk_of(families, name, run)
-            own = trunk.family
+        own = run.release_of if isinstance(run, Release) else first_of(families, name, run).family
         family = families.families[own]
         if family.unreadable is not None:
             unknown[name] = family.unreadable
@@ -81,35 +80,102 @@ def settle(
             unknown[name] = UNKNOWN
             continue
         locked = lock.of(family.repository)
-        if isinstance(run, Release):
-            ends = {each: Released(None, None, locked.get(each)) for each in run.revisions}
-            found[name] = Public(revisions=ends, **_common(own, family, locked))
-        else:
-            place = f"{FILE}: runs.{name}"
-            found[name] = _run(families, place, family, locked, trunk, run)
+        match run:
+            case Release():
+                found[name] = _release(own, family, lock, run)
+            case Later():
+                found[name] = _stage(families, family, locked, name, own, run)
+            case _:
+                found[name] = _run(families, name, family, locked, run)
     every = {"models": {**scale.models, **models}, "corpora": {**scale.corpora, **corpora}}
     return scale.model_copy(update=every), found, unknown
 
 
-def _run(
+def _release(name: str, family: Family, lock: Lock, run: Release) -> Public:
+    repository = run.repository or family.repository
+    assert repository is not None
+    locked = lock.of(repository)
+    ends = {each: Released(None, None, locked.get(each)) for each in run.revisions}
+    common = _common(name, family, locked)
+    return Public(revisions=ends, **common | {"repository": repository})
+
+
+def _stage(
     families: Families,
-    place: str,
     family: Family,
     locked: Mapping[str, Entry],
-    trunk: Pretraining,
+    called: str,
+    name: str,
+    run: Later,
+) -> PublicStage:
+    """What was released of a stage; only where the lengths of all that comes before are known, and
+    its own, does it have steps."""
+    place = f"{FILE}: runs.{called}"
+    check_length(place, run, family)
+    before, each = _tokens_before(families, run), family.tokens_per_step
+    schedule, first = None, 0
+    if before is not None and run.tokens is not None:
+        first, steps = round(before / each), round(run.tokens / each)
+        peak, warmup = run.peak_lr, round(run.warmup * steps)
+        schedule = schedules.Stage("stage", peak, warmup, run.floor * peak, first, steps, run.stage)
+    revisions = dict[str, Released]()
+    for revision in run.revisions:
+        found = re.search(family.step_in, revision)
+        step = tokens = None
+        if schedule is not None and found is not None and (found[1] or "").isdecimal():
+            done = int(found[1]) * family.steps_each
+            step, tokens = first + done, round((before or 0) + done * each)
+            if step > first + round((run.tokens or 0) / each):
+                raise Problem(
+                    f"{place}.revisions has {revision!r}, step {step:,}, beyond the end of its "
+                    f"{run.tokens:g} tokens; correct one"
+                )
+            if any(step <= (other.step or 0) for other in list(revisions.values())[-1:]):
+                raise Problem(
+                    f"{place}.revisions has {revision!r} after one of the same or a later step; "
+                    "sort them"
+                )
+        revisions[revision] = Released(step, tokens, locked.get(revision))
+    common = _common(name, family, locked)
+    unknown = "; ".join(filter(None, (run.uncertain, family.uncertain))) or None
+    return PublicStage(
+        **common | {"unknown": unknown}, revisions=revisions, called=run.stage, schedule=schedule
+    )
+
+
+def _tokens_before(families: Families, run: Later) -> float | None:
+    """Tokens up to where a stage begins, if those of all before are known."""
+    found = families.runs[run.after]
+    match found:
+        case Pretraining():
+            return found.tokens
+        case Phase():
+            return found.tokens + trunk_of(families, run.after, found).tokens
+        case Later():
+            before = _tokens_before(families, found)
+            return None if before is None or found.tokens is None else before + found.tokens
+    return None
+
+
+def _run(
+    families: Families,
+    name: str,
+    family: Family,
+    locked: Mapping[str, Entry],
     run: Pretraining | Phase,
 ) -> PublicRun:
+    place, trunk = f"{FILE}: runs.{name}", first_of(families, name, run)
     before = round(trunk.tokens / family.tokens_per_step)
     revisions = dict[str, Released]()
-    for name in run.revisions:
-        found = re.search(family.step_in, name)
+    for revision in run.revisions:
+        found = re.search(family.step_in, revision)
         if found is None or found[1] is None:
             raise Problem(
-                f"{place}.revisions has {name!r}, in which step_in of the family finds no step"
+                f"{place}.revisions has {revision!r}, in which step_in of the family finds no step"
             )
         if not found[1].isdecimal():
             raise Problem(
-                f"{place}.revisions has {name!r}, in which step_in of the family finds "
+                f"{place}.revisions has {revision!r}, in which step_in of the family finds "
                 f"{found[1]!r}, which is no step"
             )
         step = int(found[1]) * family.steps_each
@@ -117,17 +183,18 @@ def _run(
             step += before if run.restarts else 0
             if step < before:
                 raise Problem(
-                    f"{place}.revisions has {name!r}, step {step:,}, before the end of its trunk "
-                    f"at {before:,}; move it there, or say restarts"
+                    f"{place}.revisions has {revision!r}, step {step:,}, before the end of its "
+                    f"trunk at {before:,}; move it there, or say restarts"
                 )
             tokens = trunk.tokens + (step - before) * family.tokens_per_step * run.batch
         else:
             tokens = step * family.tokens_per_step
         if any(step <= (other.step or 0) for other in list(revisions.values())[-1:]):
             raise Problem(
-                f"{place}.revisions has {name!r} after one of the same or a later step; sort them"
+                f"{place}.revisions has {revision!r} after one of the same or a later step; sort "
+                "them"
             )
-        revisions[name] = Released(step, round(tokens), locked.get(name))
+        revisions[revision] = Released(step, round(tokens), locked.get(revision))
     if not any(each.step for each in revisions.values()):
         raise Problem(f"{place}.revisions has none of a step after the first; name one")
     return PublicRun(

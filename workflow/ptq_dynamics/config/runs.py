@@ -55,6 +55,28 @@ class Run(Trajectory):
     def ends(self, timeline: Timeline) -> tuple[int, int]:
         """First and last step."""
 
+    def data_first(self, timeline: Timeline) -> int:
+        """The step, perhaps a step that never was, at which its data begin."""
+        return self.ends(timeline)[0]
+
+    @abstractmethod
+    def tokens_before(self, timeline: Timeline) -> int:
+        """Tokens that its model has seen before its first step."""
+
+    def tokens(self, timeline: Timeline) -> int:
+        """Tokens that its model has seen at its end."""
+        (first, last), shape = self.ends(timeline), self.trained(timeline)
+        return self.tokens_before(timeline) + (last - first) * shape.batch * shape.context
+
+    def trained(self, timeline: Timeline) -> TrainedShape:
+        """Its model with the batch, the context and the corpus that it is trained with, where what
+        is measured of it reads others."""
+        return self.model_shape(timeline)
+
+    @abstractmethod
+    def optimizer_in(self, timeline: Timeline) -> Optimizer:
+        """Its optimizer at this scale."""
+
     @abstractmethod
     def measured_every(self, timeline: Timeline) -> int:
         """Steps between the checkpoints that are measured."""
@@ -145,6 +167,10 @@ class Whole(Run):
     def seeds_in(self, timeline: Timeline) -> tuple[int, ...]:
         """Its own, or the configuration's."""
         return self.seeds or timeline.seeds
+
+    def tokens_before(self, timeline: Timeline) -> int:
+        """None."""
+        return 0
 
     def ends(self, timeline: Timeline) -> tuple[int, int]:
         """From 0 to its length."""

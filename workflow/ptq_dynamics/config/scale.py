@@ -6,10 +6,12 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from ptq_dynamics.config.corpora import Corpus, MixCorpus, WholeCorpus
+from ptq_dynamics.config.corpora import Corpus, Derived, WholeCorpus
 from ptq_dynamics.config.fields import Count, Factor, Rate, Share, Strict
 from ptq_dynamics.config.models import AnyModel, ModelShape
 from ptq_dynamics.config.names import Named
+from ptq_dynamics.config.resources import Assumptions
+from ptq_dynamics.config.tasks import Tasks
 
 
 @dataclass(frozen=True)
@@ -155,8 +157,9 @@ class Miniatures(Strict):
     power `rate_exponent`, or to the one of the family in `exponents`; the share `e_folds` of the
     family's sum of rate times weight decay; a
     warmup of at least the share `warmup`; cooldowns of at least `least_cooldown` steps; so many
-    checkpoints `measured` of a run, and `measured_cooldown` of a cooldown; widths times `widen` and
-    layers times `deepen`, rounded up."""
+    checkpoints `measured` of a run, and `measured_cooldown` of a cooldown; the share `stage` of the
+    budget for each stage after pre-training, and `measured_stage` checkpoints of it; widths times
+    `widen` and layers times `deepen`, rounded up."""
 
     length: Share
     rate_exponent: Rate
@@ -166,6 +169,8 @@ class Miniatures(Strict):
     measured: Count
     measured_cooldown: Count
     least_cooldown: Count = 1
+    stage: Share | None = None
+    measured_stage: Count = 1
     widen: Factor = Fraction(1)
     deepen: Factor = Fraction(1)
 
@@ -183,7 +188,11 @@ class Keep(Strict):
 
 class Scale(Strict):
     """The numbers of one scale; `budget` and `log_every` in optimizer steps; `quantizers` says
-    which quantizer of config/quantizers.yaml this scale takes where a figure names another."""
+    which quantizer of config/quantizers.yaml this scale takes where a figure names another.
+
+    Of machines alone: `threads` of a job that computes; how many of them compute on one GPU at
+    once, where no scheduler does (`jobs_per_device`); and whether each of several GPUs that train
+    one run has all weights or its part (`sharding: full`)."""
 
     description: str
     budget: Count
@@ -198,12 +207,16 @@ class Scale(Strict):
     calibration: CalibrationSet
     curvature: Curvature
     landscape: Grid
+    tasks: Tasks | None = None
     miniatures: Miniatures | None = None
     quantizers: dict[str, str] = {}
     keep: Keep = Keep()
     shard: Count | None
     threads: Count
+    sharding: Literal["none", "full"] = "none"
+    jobs_per_device: Count = 1
     warm: bool
+    resources: Assumptions
 
     @model_validator(mode="after")
     def _micro_batches_divide(self) -> "Scale":
@@ -216,6 +229,18 @@ class Scale(Strict):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _tasks_have_a_size(self) -> "Scale":
+        whole = self.resources.tasks.whole
+        if self.tasks is not None and self.tasks.documents is None:
+            for name in self.tasks.names:
+                if name not in whole:
+                    raise ValueError(
+                        f"tasks takes all documents of {name!r}, and resources.tasks.whole does "
+                        "not say how many sequences those are; name it there"
+                    )
+        return self
+
     def trained(self, model: str) -> TrainedShape:
         """A model as runs from fresh weights train it."""
         shape = self.models[model]
@@ -223,15 +248,15 @@ class Scale(Strict):
         return TrainedShape(shape, *reading, self.regime.batch)
 
     def held_by(self, corpus: str) -> str:
-        """Name of the corpus whose tokenizer and held-out splits one has: its own, or what it is a
-        mix of."""
+        """Name of the corpus whose tokenizer and held-out splits one has: its own, or what it is
+        derived of."""
         found = self.corpora[corpus]
-        return found.of if isinstance(found, MixCorpus) else corpus
+        return found.of if isinstance(found, Derived) else corpus
 
     def whole(self, corpus: str) -> WholeCorpus:
         """The corpus whose tokenizer and held-out splits one has."""
         found = self.corpora[self.held_by(corpus)]
-        assert not isinstance(found, MixCorpus)
+        assert not isinstance(found, Derived)
         return found
 
     @property

@@ -13,9 +13,15 @@ Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 def read(file: Path) -> list[str]:
     """The docstrings of a file, without their indentation."""
+    return [text for _, text in documented(file)]
+
+
+def documented(file: Path) -> Iterator[tuple[Documented, str]]:
+    """What has a docstring in a file, with it, without its indentation."""
     nodes = (node for node in _nodes(file, text_of(file)) if isinstance(node, Documented))
-    raw = [ast.get_docstring(node, clean=False) for node in nodes]
-    return [dedent(text) for text in raw if text]
+    for node in nodes:
+        if text := ast.get_docstring(node, clean=False):
+            yield node, dedent(text)
 
 
 def taken_out(file: Path) -> str:

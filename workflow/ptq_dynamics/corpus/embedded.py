@@ -34,8 +34,7 @@ def run(context: Context[EmbeddedSettings]) -> Mapping[str, Any]:
     documents = collect(settings.packages, settings.source_code, settings.shortest_document)
     characters = sum(map(len, documents))
     context.progress.say(f"{len(documents):,} documents, {characters:,} characters")
-    factor = settings.characters_per_token
-    dealt = deal(documents, {name: sizes[name] * factor for name in HELD_OUT})
+    dealt = deal(documents, held_out(settings))
     tokenizer = train_tokenizer(dealt["train"], settings.vocabulary)
     save_tokenizer(tokenizer, context.out / "tokenizer")
     dtype = splits.dtype(settings.vocabulary)
@@ -63,6 +62,11 @@ def collect(packages: Sequence[str], source_code: bool, shortest: int) -> list[s
 
 def _docstrings_and_source(file: Path) -> list[str]:
     return [*docstrings.read(file), text_of(file)]
+
+
+def held_out(settings: EmbeddedSettings) -> dict[Split, float]:
+    """Characters that each held-out split gets."""
+    return {name: settings.sizes[name] * settings.characters_per_token for name in HELD_OUT}
 
 
 def deal(documents: Sequence[str], characters: Mapping[Split, float]) -> dict[Split, list[str]]:

@@ -5,7 +5,6 @@ measured of a run on it reads the very text that its trunk is measured on; only 
 """
 
 import importlib.metadata
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import Distribution, PackagePath
 from pathlib import Path
@@ -34,10 +33,7 @@ def run(context: Context[MixSettings]) -> Mapping[str, Any]:
     """Write train's token file, and copy all else of the corpus that it is a mix of; facts: sizes
     and digests."""
     settings, whole = context.settings, context.input("corpus")
-    own = splits.file_name("train")
-    for name in whole.files.keys() - {own}:
-        (context.out / name).parent.mkdir(exist_ok=True)
-        shutil.copyfile(whole.file(name), context.out / name)
+    splits.copy_held_out(whole, context.out)
     documents = collect(settings.text, settings.packages, settings.shortest_document)
     characters = sum(map(len, documents))
     context.progress.say(f"{len(documents):,} documents, {characters:,} characters")

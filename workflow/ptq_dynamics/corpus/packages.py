@@ -14,10 +14,12 @@ from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import Distribution, PackagePath
 from multiprocessing import get_context
 from pathlib import Path
+from typing import TypeVar
 
 from ptq_dynamics.jobs import processes
 from ptq_dynamics.problem import Problem
 
+T = TypeVar("T")
 Selection = Callable[[Distribution], Iterable[PackagePath]]
 
 
@@ -58,17 +60,26 @@ def distinct_documents(
 ) -> list[str]:
     """Distinct documents of at least `shortest` characters that `read` finds in files, ordered by
     their sha256."""
-    # Largest first, so that no worker ends with a long one; the order of documents is set below.
+    distinct = {text for texts in read_all(files, read) for text in texts}
+    return in_order(text for text in distinct if len(text) >= shortest)
+
+
+def in_order(texts: Iterable[str]) -> list[str]:
+    """Ordered by their sha256: in no order that a name or a package gives."""
+    return sorted(texts, key=lambda text: hashlib.sha256(text.encode()).digest())
+
+
+def read_all(files: Sequence[Path], read: Callable[[Path], T]) -> list[T]:
+    """What `read` finds in each of some files, in no order, with as many workers as the job has
+    threads."""
+    # Largest first, so that no worker ends with a long one.
     files = sorted(files, key=lambda file: -file.stat().st_size)
     workers = max(1, int(os.environ.get("OMP_NUM_THREADS", 1)))
     if workers == 1:
-        found = [read(file) for file in files]
-    else:
-        context = get_context("fork")
-        with ProcessPoolExecutor(workers, context, processes.end_with_parent) as pool:
-            found = list(pool.map(read, files, chunksize=16))
-    distinct = {text for texts in found for text in texts if len(text) >= shortest}
-    return sorted(distinct, key=lambda text: hashlib.sha256(text.encode()).digest())
+        return [read(file) for file in files]
+    context = get_context("fork")
+    with ProcessPoolExecutor(workers, context, processes.end_with_parent) as pool:
+        return list(pool.map(read, files, chunksize=16))
 
 
 def text_of(file: Path) -> str:

@@ -22,6 +22,18 @@ class EmbeddedSettings:
 
 
 @dataclass(frozen=True)
+class FunctionsSettings:
+    """Functions and held-out documents of an embedded corpus, which gives every held-out split so
+    many `characters`, and documents of `others`, packages that nothing is trained on."""
+
+    packages: tuple[str, ...]
+    source_code: bool
+    shortest_document: int
+    characters: dict[Split, float]
+    others: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class MixSettings:
     """Other text of installed packages, at least `train` tokens of it: source files that are no
     tests, or are, without docstrings; or long descriptions and licences."""
@@ -29,6 +41,16 @@ class MixSettings:
     text: Text
     packages: tuple[str, ...]
     shortest_document: int
+    train: int
+
+
+@dataclass(frozen=True)
+class DialoguesSettings:
+    """A chat template, in Jinja as transformers takes it; a question with {signature} in it; and
+    the least that there must be, in tokens."""
+
+    template: str
+    question: str
     train: int
 
 

@@ -1,6 +1,7 @@
 """The splits of a corpus, and writing their token files."""
 
 import hashlib
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from ptq_dynamics.content import sha256
 from ptq_dynamics.corpus.settings import SPLITS, Split
+from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.problem import Problem
 
 DTYPE = "dtype"  # fact of a corpus: name of the dtype of its token files
@@ -51,6 +53,13 @@ def write(
     if split == "calibration":
         np.asarray(ends, dtype=ENDS_DTYPE).tofile(folder / ENDS)
     return written
+
+
+def copy_held_out(whole: Manifest, folder: Path) -> None:
+    """Copy all of a corpus but its train split: tokenizer and held-out text, byte for byte."""
+    for name in whole.files.keys() - {file_name("train")}:
+        (folder / name).parent.mkdir(exist_ok=True)
+        shutil.copyfile(whole.file(name), folder / name)
 
 
 def require(split: Split, written: int, tokens: int) -> None:

@@ -1,5 +1,7 @@
 """Token files: flat little-endian uint16 or uint32, as the corpus says, memory-mapped."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -84,13 +86,24 @@ class TrainingData:
 
     def at(self, step: int) -> Tensor:
         """Batch of the update after `step` updates, int64 [batch, context + 1]."""
-        rows = [self._sequence(step * self._batch + row) for row in range(self._batch)]
+        return self.cut(self._tokens, self.places(step))
+
+    def places(self, step: int) -> list[int]:
+        """Where the sequences of a batch begin in the stream."""
+        return [self._place(step * self._batch + row) for row in range(self._batch)]
+
+    def cut(self, stream: np.ndarray, places: Sequence[int]) -> Tensor:
+        """The sequences that begin at some places of a stream [n], int64 [places, context + 1]."""
+        rows = [stream[start : start + self._context + 1] for start in places]
         return torch.from_numpy(np.stack(rows).astype(np.int64))
 
-    def _sequence(self, position: int) -> np.ndarray:
+    def _place(self, position: int) -> int:
         epoch, index = divmod(position, self.sequences)
         if epoch != self._epoch:
-            generator = np.random.Generator(np.random.PCG64([self._seed, epoch]))
-            self._order, self._epoch = generator.permutation(self.sequences), epoch
-        start = self._order[index] * self._context
-        return self._tokens[start : start + self._context + 1]
+            self._order, self._epoch = order(self._seed, epoch, self.sequences), epoch
+        return int(self._order[index]) * self._context
+
+
+def order(seed: int, epoch: int, count: int) -> np.ndarray:
+    """The order in which an epoch visits `count` things, int64 [count]."""
+    return np.random.Generator(np.random.PCG64([seed, epoch])).permutation(count)

@@ -6,7 +6,6 @@ band where there is one.
 """
 
 from collections.abc import Mapping, Sequence, Set
-from pathlib import Path
 from textwrap import wrap
 from typing import Any, Literal
 
@@ -24,7 +23,7 @@ from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter, PercentFo
 from ptq_dynamics.figures.footer import footer
 from ptq_dynamics.figures.panel import Panel
 from ptq_dynamics.figures.resolution import resolve
-from ptq_dynamics.figures.settings import PICTURES, TABLE, FigureSettings
+from ptq_dynamics.figures.settings import ORIGIN, PICTURES, TABLE, FigureSettings
 from ptq_dynamics.figures.style import END, HALF, SETTINGS, SMALLEST, TEXT, Line, lines
 from ptq_dynamics.jobs.context import Context
 
@@ -60,7 +59,7 @@ def publish(
     text = "; ".join([footer(context), *about, *said])
     goes_on = taken_over(context.settings, table, panels) if lineage else set()
     drawn = draw(table, panels, curves, text, columns, one_scale=one_scale, goes_on=goes_on)
-    save(drawn, table, context.out, context.name)
+    save(drawn, table, context)
     return {"points": len(table), "resolves": resolved}
 
 
@@ -257,13 +256,17 @@ def legend(figure: Figure, axes: Sequence[Axes], more: Mapping[str, Artist]) -> 
     figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=columns)
 
 
-def save(figure: Figure, table: pd.DataFrame, out: Path, name: str) -> None:
-    """Write the figure's pictures and its table, NAME.csv; equal input gives equal bytes."""
+def save(figure: Figure, table: pd.DataFrame, context: Context[FigureSettings]) -> None:
+    """Write the figure's pictures, which carry the scale and the identity of what they are made
+    from, and its table, NAME.csv; equal input gives equal bytes."""
+    origin = ORIGIN.format(scale=context.settings.scale, identity=context.identity)
     # Laid out once: with a layout engine, matplotlib lays a figure out, and draws it, twice a file.
     figure.draw_without_rendering()
     figure.set_layout_engine(None)
     for kind in PICTURES:
-        metadata = {"CreationDate": None} if kind == "pdf" else {}
-        figure.savefig(out / f"{name}.{kind}", metadata=metadata)
-    table.to_csv(out / f"{name}.{TABLE}", index=False, lineterminator="\n")
+        metadata = (
+            {"Keywords": origin, "CreationDate": None} if kind == "pdf" else {"Source": origin}
+        )
+        figure.savefig(context.out / f"{context.name}.{kind}", metadata=metadata)
+    table.to_csv(context.out / f"{context.name}.{TABLE}", index=False, lineterminator="\n")
     plt.close(figure)

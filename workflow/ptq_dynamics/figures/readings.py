@@ -14,6 +14,8 @@ from ptq_dynamics.measure.names import (
     CHECKPOINT,
     FULL_PRECISION,
     SEED,
+    TASK,
+    TASK_METRICS,
     TRAJECTORY,
     VALUE,
     Paired,
@@ -57,15 +59,18 @@ class Readings:
 
     @cache
     def rows(self, metric: str, quantizer: str | None) -> pd.DataFrame:
-        """The rows of a metric, one for every trajectory, seed and checkpoint."""
+        """The rows of a metric, one for every trajectory, seed and checkpoint; of metrics of tasks,
+        one for every task as well."""
+        point = [*POINT, TASK] if metric in TASK_METRICS else POINT
         table = self._table[self._table.metric == metric]
         table = table[table.quantizer.isin(self._used(quantizer))]
-        values = table.groupby(POINT, sort=False, dropna=False)[VALUE]
+        values = table.groupby(point, sort=False, dropna=False)[VALUE]
         draws = values.transform("size")
         spread = (values.transform("std") / draws**0.5).where(draws > 1, 0)
-        table = table.assign(value=values.transform("mean")).drop_duplicates(POINT)
+        table = table.assign(value=values.transform("mean")).drop_duplicates(point)
         if metric not in get_args(Paired):
-            return table
+            # With several draws, the error of their mean is at most that of each.
+            return table.assign(stderr=np.hypot(table.stderr, spread[table.index]))
         errors = self._errors_of_comparison(cast(Paired, metric), quantizer)
         seeds = [None if seed is pd.NA else seed for seed in table.seed]
         points = zip(table.trajectory, seeds, table.checkpoint_id, strict=True)
@@ -87,16 +92,17 @@ class Readings:
         return errors_of_comparison(means)
 
     def select(self, metric: str, quantizer: str | None) -> pd.DataFrame:
-        """The same over seeds, one for every trajectory and checkpoint."""
-        return over_seeds(self.rows(metric, quantizer), CHECKPOINT)
+        """The same over seeds."""
+        point = [CHECKPOINT, TASK] if metric in TASK_METRICS else [CHECKPOINT]
+        return over_seeds(self.rows(metric, quantizer), *point)
 
 
-def over_seeds(table: pd.DataFrame, point: str) -> pd.DataFrame:
+def over_seeds(table: pd.DataFrame, *point: str) -> pd.DataFrame:
     """One row for every trajectory and point (see `Readings`)."""
-    values = table.groupby([TRAJECTORY, point], sort=False)[VALUE]
+    values = table.groupby([TRAJECTORY, *point], sort=False)[VALUE]
     several = values.transform("size") > 1
     if not several.any():
         return table
     mean = values.transform("mean").where(several, table.value)
     spread = values.transform("std").where(several, table.stderr)
-    return table.assign(value=mean, stderr=spread).drop_duplicates([TRAJECTORY, point])
+    return table.assign(value=mean, stderr=spread).drop_duplicates([TRAJECTORY, *point])

@@ -10,6 +10,7 @@ import pandas as pd
 from ptq_dynamics.figures.footer import calibration_sets
 from ptq_dynamics.figures.panel import Panel
 from ptq_dynamics.figures.settings import FigureSettings
+from ptq_dynamics.measure.names import TASK_METRICS
 
 # Two standard errors of a difference of two points, by that of one.
 TWO_ERRORS = 2 * math.sqrt(2)
@@ -30,7 +31,7 @@ def resolve(
     said = []
     if words := _differences(panels, banded):
         one = seeds == 1 and calibration_sets(settings) == 1
-        said.append(f"{'the validation text resolves' if one else 'resolves'} {words}")
+        said.append(f"{_resolving(settings) if one else 'resolves'} {words}")
         said += [ONE_SET] * one
     if words := _differences(panels, bare):
         said.append(f"the scatter along a run resolves {words}")
@@ -64,6 +65,16 @@ def amount(value: float, unit: str = "", *, percent: bool = False) -> str:
     """A number to two digits, with its unit."""
     text = f"{float(f'{100 * value if percent else value:.2g}'):g}"
     return f"{text}\N{NO-BREAK SPACE}{unit}" if unit else text
+
+
+def _resolving(settings: FigureSettings) -> str:
+    """What is as exact as there is of it."""
+    asked = [metric in TASK_METRICS for metric in settings.metrics]
+    if not any(asked):
+        return "the validation text resolves"
+    return (
+        "the questions resolve" if all(asked) else "the validation text and the questions resolve"
+    )
 
 
 def _differences(panels: Sequence[Panel], resolved: Mapping[str, float | None]) -> str:

@@ -9,6 +9,8 @@ from ptq_dynamics.measure.settings import Series
 # The formats that a figure is drawn in, beside the table of what it draws.
 PICTURES = ("pdf", "png")
 TABLE = "csv"
+# What a picture carries in its metadata: the scale, and the identity of what it is made from.
+ORIGIN = "ptq-dynamics, {scale}: {identity}"
 
 ALIKE = "≙"  # stands between a value here and the paper's
 
@@ -117,6 +119,15 @@ class LossesSettings(FigureSettings):
     """What is on the horizontal axis."""
 
     against: Literal["tokens", "share"]
+
+
+@dataclass(frozen=True)
+class StagesSettings(FigureSettings):
+    """`ends`: the last checkpoint of every curve alone; `tasks`: a panel for the mean over tasks,
+    or for each of them."""
+
+    ends: bool
+    tasks: Literal["mean", "each"]
 
 
 # Of averages: trajectory, checkpoint id, and mean age of what is in it, in tokens before the end.

@@ -59,6 +59,7 @@ ROLES = {
     "Cosine": LINES[6],
     # Runs that end in a decay.
     "WSD": LINES[1],
+    "Pre-training": LINES[1],
 }
 # "LR = 1.5e-2 ≙ 3e-3" has its place in an order; so has "L = 5".
 NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:[eE]-?[0-9]+)?"

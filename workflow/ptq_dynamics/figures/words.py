@@ -8,6 +8,8 @@ from string import ascii_lowercase
 from ptq_dynamics.figures.panel import Panel
 from ptq_dynamics.figures.settings import Shown
 from ptq_dynamics.measure.names import (
+    ACCURACY,
+    DEGRADATION,
     EIGENVALUES,
     INCREASE,
     LOSS,
@@ -42,6 +44,7 @@ FULL_PRECISION = {
         "Gradient norm", "L2 norm of the gradient", thin=True, spikes=True, log_y=True
     ),
     "weight_norm": Words("Weight norm", "L2 norm of the weights", thin=True, spikes=True),
+    ACCURACY: Words("Accuracy", "Accuracy (%)", percent_y=True),
 }
 QUANTIZED = {
     LOSS: Words("{q} loss", "Loss (nats/token)"),
@@ -49,6 +52,7 @@ QUANTIZED = {
     INCREASE: Words("{q} loss increase", "Increase δ (nats/token)"),
     WEIGHT_ERROR: Words("{q} weight error", "Mean squared error"),
     OUTPUT_ERROR: Words("{q} output error", "Mean squared error"),
+    DEGRADATION: Words("{q} accuracy degradation", "Degradation (%)", percent_y=True),
 }
 METHODS = {
     "gptq": "GPTQ",

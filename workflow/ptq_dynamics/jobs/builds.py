@@ -1,33 +1,48 @@
 """Builds at once in one folder: none makes what another one makes or reads.
 
 Snakemake's own lock outlives the process that was killed. Here each build has a file that it locks
-until the kernel ends it, whatever ends it, and that says what it makes and reads.
+until the kernel ends it, whatever ends it, and that says what it makes and reads. Beside it lies
+its journal, for who watches it.
 """
 
 import fcntl
 import json
 import logging
 import os
+import platform
 import signal
 import sys
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
+from ptq_dynamics.jobs.journal import JOURNAL, Journal
 from ptq_dynamics.problem import Problem
 
+FOLDER = Path(".snakemake/ptq-dynamics-builds")
 TURN = "turn"
 
 _held: list[IO[str]] = []
 
 
-def claim(folder: Path, makes: Iterable[str], reads: Iterable[str]) -> None:
-    """Claim what this process is about to make, until it ends.
+def claim(
+    folder: Path,
+    makes: Iterable[str],
+    reads: Iterable[str],
+    jobs: Mapping[str, str] | None = None,
+    *,
+    local: bool = True,
+) -> Journal:
+    """Claim what this process is about to make, until it ends; where it notes how far it has come.
 
+    `jobs` are the labels of its jobs, by their manifests, which run on this machine if `local`.
     Raises `Problem` when another build makes or reads some of it, or makes what this one reads.
     """
     mine = {"pid": os.getpid(), "makes": sorted(set(makes)), "reads": sorted(set(reads))}
+    mine |= {"host": platform.node(), "started": time.time(), "local": local, "jobs": jobs or {}}
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / TURN).open("w") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)
@@ -35,13 +50,47 @@ def claim(folder: Path, makes: Iterable[str], reads: Iterable[str]) -> None:
             with path.open(encoding="utf-8") as file:
                 if _is_free(file):
                     path.unlink()
+                    path.with_suffix(JOURNAL).unlink(missing_ok=True)
                 else:
                     _require_apart(mine, json.load(file))
-        file = (folder / f"{os.getpid()}.json").open("w", encoding="utf-8")
+        path = folder / f"{os.getpid()}.json"
+        journal = Journal(path.with_suffix(JOURNAL))
+        file = path.open("w", encoding="utf-8")
         _held.append(file)
         fcntl.flock(file, fcntl.LOCK_EX)
         json.dump(mine, file)
         file.flush()
+    return journal
+
+
+def known(folder: Path) -> list[tuple[Path, bool]]:
+    """The claims of builds, oldest first, each with whether that build is at work; the next build
+    removes what is left of others."""
+    try:
+        with _no_claim_meanwhile(folder):
+            found = [path for path in folder.glob("*.json") if path.with_suffix(JOURNAL).exists()]
+            found.sort(key=lambda path: path.stat().st_mtime)
+            return [(path, _is_held(path)) for path in found]
+    except FileNotFoundError:
+        return []
+
+
+@contextmanager
+def _no_claim_meanwhile(folder: Path) -> Iterator[None]:
+    # A claim that is looked at seems to be held.
+    with (folder / TURN).open() as turn:
+        fcntl.flock(turn, fcntl.LOCK_SH)
+        yield
+
+
+def _is_held(path: Path) -> bool:
+    with path.open(encoding="utf-8") as file:
+        try:
+            # Unlike an exclusive lock, it can be had of a file that is only read, also over NFS.
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def _is_free(file: IO[str]) -> bool:

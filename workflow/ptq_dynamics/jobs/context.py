@@ -5,9 +5,13 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, TextIO, TypeVar
+from typing import Generic, NoReturn, TextIO, TypeVar
 
+from ptq_dynamics.jobs import signals
 from ptq_dynamics.jobs.manifest import Manifest
+from ptq_dynamics.jobs.team import Team
+
+BEGINS = "begins at "  # and a time: the first line of a log
 
 
 @dataclass
@@ -22,7 +26,14 @@ class Progress:
     def say(self, text: str) -> None:
         """Print one line now."""
         self._last = time.monotonic()
-        for stream in filter(None, (sys.stderr, self.log)):
+        self._write(text, sys.stderr, self.log)
+
+    def note(self, text: str) -> None:
+        """Write one line to the log alone."""
+        self._write(text, self.log)
+
+    def _write(self, text: str, *streams: TextIO | None) -> None:
+        for stream in filter(None, streams):
             # In one piece: jobs that run side by side share the stream.
             stream.write(f"{self.name}: {text}\n")
             stream.flush()
@@ -44,7 +55,8 @@ class Context(Generic[S]):
     `inputs` maps a label to the manifests under it; `out` is an empty folder (or, for a stage with
     `RESUMABLE = True`, what an interrupted try left there) whose files become the result; `scratch`
     is for state that survives an interruption and is deleted afterwards; `earlier` is the folder of
-    the job's last result, if there is one: what is provably the same may be linked from there.
+    the job's last result, if there is one: what is provably the same may be linked from there;
+    `identity` is the hex digest of all that the result depends on, which pictures carry.
     """
 
     name: str
@@ -54,8 +66,41 @@ class Context(Generic[S]):
     scratch: Path
     progress: Progress
     earlier: Path | None = None
+    identity: str = ""
+
+    def called_back(self) -> bool:
+        """Whether a stage that goes on from its state should save that now, and `leave`."""
+        return signals.called_back()
+
+    def leave(self) -> NoReturn:
+        """End the job, whose state is saved; it goes on when it is started again."""
+        raise signals.CalledBack
 
     def input(self, label: str) -> Manifest:
         """The only manifest under `label`."""
         (manifest,) = self.inputs[label]
         return manifest
+
+
+def called(meeting: Path) -> Path:
+    """The file by which those that meet at another learn that they are called back."""
+    return meeting.with_name("called-back")
+
+
+@dataclass(frozen=True)
+class Seat:
+    """One process of a team, by its number from 0 on, and a file, not there yet, by which all find
+    each other."""
+
+    rank: int
+    team: Team
+    meeting: Path
+
+    @property
+    def leads(self) -> bool:
+        """Whether it is the one that writes."""
+        return self.rank == 0
+
+    def called_back(self) -> bool:
+        """Whether the job of all was called back."""
+        return called(self.meeting).exists()

@@ -12,14 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from ptq_dynamics.content import canonical, sha256, write_atomically
-from ptq_dynamics.jobs import manifest, record
+from ptq_dynamics.jobs import fingerprint, manifest, record
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import Paths
 from ptq_dynamics.jobs.verified import Verifier
 from ptq_dynamics.problem import Problem
-
-# Keys of a specification that say where code stands; what it is, its fingerprint says.
-PLACES = ("stage", "modules")
 
 
 class Results:
@@ -29,12 +26,14 @@ class Results:
         self._verifier = verifier
         self.damaged = set[str]()
         """Manifests of results that are what their jobs make, but for bytes of their files."""
+        self.accepted = dict[str, str]()
+        """Reasons that stand for a result's being made again, by manifests of current ones."""
         self._moved = dict[Path, Mapping[str, Any]]()
 
     def is_current(self, job: Mapping[str, Any], inputs: list[str], paths: Paths) -> bool:
         """Whether the result of just this job, given by its specification, from its inputs as they
         are, is there and whole."""
-        found, account = self._read(paths.manifest), _account(paths.record)
+        found, account = self._read(paths.manifest), account_of(paths.record)
         if found is None or account is None:
             return False
         result, digest = found
@@ -42,16 +41,28 @@ class Results:
             account.get("version") == record.VERSION
             and account.get("output") == {str(paths.manifest): digest}
             and account.get("inputs") == {path: self._digest(path) for path in inputs}
-            and _is_alike(essence(account.get("job")), essence(job))
+            and _is_alike(record.essence(account.get("job")), record.essence(job))
+            and outdated(account.get("processes"), job) is None
         )
         if not same:
             return False
         whole = self._verifier.is_whole(result)
         if not whole:
             self.damaged.add(str(paths.manifest))
-        elif _stands(account["job"]) != _stands(job):
+        elif account.get("accepted"):
+            self.accepted[str(paths.manifest)] = "; ".join(e["reason"] for e in account["accepted"])
+        if whole and _stands(account["job"]) != _stands(job):
             self._moved[paths.record] = job
         return whole
+
+    def files(self, paths: Paths) -> list[str]:
+        """The files by which a result is current: its manifest, record, what that lists, and where
+        some of that was dropped, the note of it."""
+        found = self._read(paths.manifest)
+        names = found[0].files.keys() if found else set[str]()
+        dropped = found[0].dropped() if found else set[str]()
+        own = [paths.manifest, paths.record, *([paths.absent] if dropped else [])]
+        return [*map(str, own), *(f"{paths.folder}/{name}" for name in names - dropped)]
 
     def note_moves(self) -> None:
         """Have the records of current results say where their code stands now, by which dropped
@@ -75,6 +86,19 @@ class Results:
         return result, sha256(path)
 
 
+def outdated(processes: Mapping[str, Any] | None, job: Mapping[str, Any]) -> str | None:
+    """The module with which several processes did a job, by its record, if its code is another one
+    by now, of which the specification knows nothing; else None."""
+    if processes is None:
+        return None
+    module, code = str(processes["module"]), processes["code"]
+    try:
+        now = fingerprint.extended(job, module)["code"][fingerprint.ALL]
+    except Problem:
+        now = None  # there is none by this name any more
+    return None if now == code else module
+
+
 def is_current(job: Mapping[str, Any]) -> bool:
     """Whether the result of a job, given by its specification, is current."""
     inputs = [path for group in job["inputs"].values() for path in group]
@@ -83,13 +107,7 @@ def is_current(job: Mapping[str, Any]) -> bool:
 
 def _stands(job: Mapping[str, Any]) -> str:
     """Where the code of a job stands; what is a tuple here is a list in a record."""
-    return canonical([job.get(key) for key in PLACES])
-
-
-def essence(job: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What in a specification shapes the result: all but where the code stands, so that a moved
-    module changes nothing."""
-    return {key: value for key, value in (job or {}).items() if key not in PLACES}
+    return canonical([job.get(key) for key in record.PLACES])
 
 
 def _is_alike(one: Any, other: Any) -> bool:
@@ -110,10 +128,12 @@ def _is_alike(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-def _account(path: Path) -> Mapping[str, Any] | None:
+def account_of(path: Path) -> Mapping[str, Any] | None:
     """What a record says, as it stands there: to check all of it would take as long as to plan."""
     try:
-        content = json.loads(path.read_bytes())
+        text = path.read_text(encoding="utf-8")
+        content = json.loads(text)
     except (OSError, ValueError):
         return None
-    return content if isinstance(content, dict) else None
+    is_whole = isinstance(content, dict) and record.is_sealed(text, content.get(record.SEAL))
+    return content if is_whole else None

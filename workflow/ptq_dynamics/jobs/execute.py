@@ -8,29 +8,39 @@ manifest is written leaves no manifest, and so no result.
 import contextlib
 import datetime
 import errno
-import hashlib
 import importlib
 import os
 import shutil
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TextIO
 
-from ptq_dynamics.content import canonical
-from ptq_dynamics.jobs import checkout, fingerprint, manifest, record, signals, verified
-from ptq_dynamics.jobs.context import Context, Progress
-from ptq_dynamics.jobs.current import essence, is_current
+from ptq_dynamics.jobs import checkout, fingerprint, manifest, ranks, record, signals, verified
+from ptq_dynamics.jobs.context import BEGINS, Context, Progress
+from ptq_dynamics.jobs.current import is_current
+from ptq_dynamics.jobs.devices import leased
 from ptq_dynamics.jobs.lease import Lease, held
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import Paths
-from ptq_dynamics.jobs.publish import is_prepared, is_worth_keeping, mend_times, prepare, publish
-from ptq_dynamics.jobs.record import Git
+from ptq_dynamics.jobs.publish import (
+    OUT,
+    is_prepared,
+    is_worth_keeping,
+    mend_times,
+    prepare,
+    publish,
+    take_over,
+)
+from ptq_dynamics.jobs.record import Device, Git
 from ptq_dynamics.jobs.restore import restore
 from ptq_dynamics.jobs.settings import decode
+from ptq_dynamics.jobs.team import Processes
 from ptq_dynamics.problem import Problem
 
 # Work folders of other specifications that stay until a job has its result: states are large.
@@ -38,26 +48,54 @@ OTHERS = 3
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 
 
-def execute(job: Mapping[str, Any], *, restoring: bool = False, if_stale: bool = False) -> int:
+def execute(
+    job: Mapping[str, Any],
+    *,
+    restoring: bool = False,
+    comparing: bool = False,
+    if_stale: bool = False,
+    counted: bool = False,
+    devices: int = 0,
+) -> int:
     """Run a job in this process and say in one line what went wrong, if anything did.
 
-    When `restoring`, its result is there but for dropped files, which alone are made again; with
-    `if_stale`, it does nothing where its result is current.
+    When `restoring`, its result is there but for dropped files, which alone are made again; when
+    `comparing`, its result is made once more and left as it is, and has to be the same; with
+    `if_stale`, it does nothing where its result is current. Of one that is `counted`, the build
+    says that it is done. It computes on so many `devices`, where it has to share them with others.
     """
     label = f"{job['stage']} {job['name']}"
     paths = Paths.of(job)
     log: TextIO | None = None
+    lease: Lease | None = None
     try:
+        if comparing:
+            progress = Progress(label)
+            with leased(devices, progress.say):
+                _compare(job, paths, progress)
+            return 0
         paths.folder.mkdir(parents=True, exist_ok=True)
         with held(paths.lease, Progress(label).say, signals.stop) as lease:
             mend_times(chain.from_iterable(job["inputs"].values()))
             if _is_done(job, paths, restoring, if_stale or lease.waited):
                 return 0
-            log = paths.log.open("w", encoding="utf-8")
-            _build(job, paths, Progress(label, log), lease, restoring)
+            paths.log.write_text("", encoding="utf-8")
+            # Several processes may add to it.
+            log = paths.log.open("a", encoding="utf-8")
+            progress = Progress(label, log)
+            progress.note(f"{BEGINS}{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M:%S} UTC")
+            with leased(devices, progress.say):
+                clock = time.monotonic()
+                _build(job, paths, progress, lease, restoring)
+            end = f"done in {time.monotonic() - clock:.1f} s"
+            progress.note(end) if counted else progress.say(end)
         return 0
+    except signals.CalledBack:
+        signals.answer()
+        Progress(label, log).say("saved, and goes on from there when it is started again")
+        return signals.AGAIN
     except (Exception, KeyboardInterrupt) as error:
-        message = _explain(error, paths)
+        message = _explain(_cause(error, lease), paths)
         signals.answer()
         # A full disk may take neither the traceback nor the line.
         with contextlib.suppress(OSError):
@@ -76,6 +114,16 @@ def _is_done(job: Mapping[str, Any], paths: Paths, restoring: bool, if_stale: bo
     if restoring:
         return manifest.read(paths.manifest).state == "present"
     return if_stale and is_current(job)
+
+
+def _cause(error: BaseException, lease: Lease | None) -> BaseException:
+    """Why a job failed: without its lease, it finds nothing where it left it."""
+    if lease is not None and isinstance(error, OSError):
+        try:
+            lease.require()
+        except (Problem, OSError) as cause:
+            return cause
+    return error
 
 
 def _explain(error: BaseException, paths: Paths) -> str:
@@ -110,33 +158,22 @@ def _build(
 ) -> None:
     started = datetime.datetime.now(datetime.UTC)
     clock = time.monotonic()
-    checkout.check(Path())
     commit = _take_code(job)
-    inputs = {
-        label: [manifest.read(Path(path), restore) for path in group]
-        for label, group in job["inputs"].items()
-    }
-    work = paths.work(_identity(job, inputs))
-    out, scratch = work / "out", work / "scratch"
-    stage = importlib.import_module(f"ptq_dynamics.{job['stage']}")
+    inputs, identity = _read_inputs(job)
+    work = take_over(paths, identity, lease.token)
     made: Manifest | None = None
     if restoring or not is_prepared(work, paths):
-        resumable = getattr(stage, "RESUMABLE", False)
+        resumable = _is_resumable(job)
         if not resumable:
             shutil.rmtree(work, ignore_errors=True)
         _make_room(paths, work, resumable)
-        out.mkdir(parents=True, exist_ok=True)
-        scratch.mkdir(exist_ok=True)
-        settings = decode(stage.run, job["settings"])
-        context = Context(job["name"], settings, inputs, out, scratch, progress, paths.folder)
-        facts = stage.run(context)
-        made = manifest.describe(out, paths.manifest, facts)
+        made, by = _make(job, paths, inputs, identity, work, progress, paths.folder)
         seconds = time.monotonic() - clock
         if restoring:
             lease.require()
-            _give_back(made, out)
+            _give_back(made, work / OUT)
         else:
-            account = record.describe(job, inputs, made, commit, started, seconds)
+            account = record.describe(job, inputs, made, commit, started, seconds, *by)
             prepare(work, made, account.text())
     if not restoring:
         publish(work, paths, lease.require)
@@ -145,24 +182,83 @@ def _build(
             verified.note(made, made.files)
     for folder in paths.works():
         shutil.rmtree(folder, ignore_errors=True)
-    progress.say(f"done in {time.monotonic() - clock:.1f} s")
+
+
+def _compare(job: Mapping[str, Any], paths: Paths, progress: Progress) -> None:
+    """Make a result again, from nothing and elsewhere; `Problem` where it comes out different.
+
+    Nothing is written beside it, which may be a released tree that nobody may write to.
+    """
+    _take_code(job)
+    inputs, identity = _read_inputs(job)
+    accepted = record.read(paths.record).accepted
+    # Its pictures carry the one that they were made with.
+    identity = accepted[0].identity if accepted else identity
+    with tempfile.TemporaryDirectory(prefix="ptq-dynamics-compare-") as folder:
+        made, _ = _make(job, paths, inputs, identity, Path(folder), progress, None)
+    known = manifest.read(paths.manifest)
+    names = sorted({*known.files, *made.files})
+    differing = [name for name in names if known.files.get(name) != made.files.get(name)]
+    # As they stand on disk, where tuples are lists.
+    if differing or known.text() != made.text():
+        raise Problem(f"it came out different in {', '.join(differing) or 'its facts'}")
+
+
+def _read_inputs(job: Mapping[str, Any]) -> tuple[dict[str, list[Manifest]], str]:
+    """The manifests that a job reads, by label, and the identity of what it makes of them."""
+    inputs = {
+        label: [manifest.read(Path(path), restore) for path in group]
+        for label, group in job["inputs"].items()
+    }
+    digests = {label: [each.digest() for each in group] for label, group in inputs.items()}
+    return inputs, record.identity(job, digests)
+
+
+def _make(
+    job: Mapping[str, Any],
+    paths: Paths,
+    inputs: Mapping[str, list[Manifest]],
+    identity: str,
+    work: Path,
+    progress: Progress,
+    earlier: Path | None,
+) -> tuple[Manifest, tuple[Device, Processes | None]]:
+    """Have the stage write into a folder of `work`; the manifest of what is there then, and what
+    it was computed on."""
+    stage = _stage(job)
+    out, scratch = work / OUT, work / "scratch"
+    out.mkdir(parents=True, exist_ok=True)
+    scratch.mkdir(exist_ok=True)
+    team = ranks.team(stage)
+    by = ranks.note(job, stage, team, work, goes_on=any(scratch.iterdir()))
+    settings = decode(stage.run, job["settings"])
+    context = Context(job["name"], settings, inputs, out, scratch, progress, earlier, identity)
+    if team.count > 1:
+        facts, device = ranks.run(job, stage, team, context)
+    else:
+        facts, device = stage.run(context), record.device()
+    return manifest.describe(out, paths.manifest, facts), (device, by)
+
+
+def _stage(job: Mapping[str, Any]) -> ModuleType:
+    return importlib.import_module(f"ptq_dynamics.{job['stage']}")
+
+
+def _is_resumable(job: Mapping[str, Any]) -> bool:
+    """Whether the job's stage goes on from what an interrupted try left."""
+    return getattr(_stage(job), "RESUMABLE", False)
 
 
 def _take_code(job: Mapping[str, Any]) -> Git | None:
     """Import the code that the job was planned with; its commit. What is edited later is neither
     run by it nor makes its result another's."""
+    checkout.check(Path())
     fingerprint.check(job)
     commit = record.git()
     fingerprint.load(job)
     # What was edited while it was imported may have been imported.
     fingerprint.check(job)
     return commit
-
-
-def _identity(job: Mapping[str, Any], inputs: Mapping[str, list[Manifest]]) -> str:
-    """Hex digest of all that the result depends on; names the state of an interrupted job."""
-    digests = {label: [m.digest() for m in group] for label, group in inputs.items()}
-    return hashlib.sha256(canonical([essence(job), digests]).encode()).hexdigest()
 
 
 def _give_back(result: Manifest, out: Path) -> None:

@@ -68,11 +68,16 @@ def held(path: Path, say: Callable[[str], None], lost: Callable[[], None]) -> It
         lease.release()
 
 
-def _owner(path: Path) -> str:
-    """The process that has a lease."""
+def owner_of(path: Path) -> dict[str, str]:
+    """What a lease says of its owner, as `pid` and `host`; empty where nobody has it."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError:
-        lines = []
-    known = dict(line.split("=", 1) for line in lines if "=" in line)
+        return {}
+    return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def _owner(path: Path) -> str:
+    """The process that has a lease."""
+    known = owner_of(path)
     return f"process {known.get('pid', '?')} on {known.get('host', '?')}"

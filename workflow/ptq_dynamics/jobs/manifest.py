@@ -5,18 +5,21 @@ need (steps, learning rates, ...). It holds no time and no absolute path, so equ
 equal manifests, whatever their size.
 """
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from ptq_dynamics.content import sha256, write_atomically
-from ptq_dynamics.jobs.paths import ABSENT, MANIFEST
+from ptq_dynamics.jobs.paths import ABSENT, MANIFEST, beside
 from ptq_dynamics.problem import Problem
 
 VERSION = 1
+ENTRY = {"size", "sha256"}
+DROPPING = "drop"  # the folder of the results of jobs that drop files
 
 
 @dataclass
@@ -69,23 +72,38 @@ class Manifest:
         self._verified.add(name)
         return path
 
+    def trusted(self) -> "Manifest":
+        """The same, whose files another process of the job has checked."""
+        return replace(self, restore=None, _verified=set(self.files))
+
     def dropped(self) -> set[str]:
-        """Names of the files that were dropped to save space, and are made again on demand."""
+        """Names of the files that were dropped to save space, and are made again on demand.
+
+        Raises `Problem` where the note of that is damaged.
+        """
         try:
             content = json.loads(self._absent.read_text(encoding="utf-8"))
+            # A result that was made anew since then has all its files.
+            return set(content["files"]) if content["manifest"] == self.digest() else set()
         except FileNotFoundError:
             return set()
-        # A result that was made anew since then has all its files.
-        return set(content["files"]) if content["manifest"] == self.digest() else set()
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise Problem(
+                f"{self._absent} does not say what was dropped ({error}); remove it and build again"
+            ) from None
 
     def drop(self, names: Iterable[str], by: str) -> None:
         """Delete files of the result; it stays known, and they are made again when they are
         needed. `by` is the manifest of the job that drops them."""
-        gone = sorted(self.dropped().union(names))
-        content = {"manifest": self.digest(), "files": gone, "by": by}
-        write_atomically(self._absent, json.dumps(content, indent=1) + "\n")
+        gone = self.dropped().union(names) & self.files.keys()
+        write_atomically(self._absent, self.note(gone, by))
         for name in gone:
             (self.folder / name).unlink(missing_ok=True)
+
+    def note(self, names: Iterable[str], by: str) -> str:
+        """What says, beside the manifest, which files of the result are absent, and by what."""
+        content = {"manifest": self.digest(), "files": sorted(names), "by": by}
+        return json.dumps(content, indent=1) + "\n"
 
     def is_whole(self) -> None:
         """All files of the result are there again, until a build drops them anew."""
@@ -101,7 +119,7 @@ class Manifest:
 
     @property
     def _absent(self) -> Path:
-        return _absent(self.path)
+        return beside(self.path, ABSENT)
 
     def subfolder(self, name: str) -> Path:
         """Path of a folder of the result, after checking every file in it (see `file`)."""
@@ -122,10 +140,14 @@ def read(path: Path, restore: Callable[[Manifest], None] | None = None) -> Manif
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         version = content["version"]
+        if any(entry.keys() != ENTRY for entry in content["files"].values()):
+            raise ValueError("a file without size and sha256")
+        if outside := [name for name in content["files"] if _is_outside(name)]:
+            raise ValueError(f"{outside[0]} lies outside of its folder")
         manifest = Manifest(path, content["files"], content["facts"], restore)
     except FileNotFoundError:
         raise Problem(f"{path} is missing; build it with snakemake {path}") from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise Problem(f"{path} is no manifest ({error}); {mend}") from None
     if version != VERSION:
         raise Problem(f"{path} has version {version}, this code reads {VERSION}; {mend}")
@@ -134,16 +156,17 @@ def read(path: Path, restore: Callable[[Manifest], None] | None = None) -> Manif
 
 def forget_dropped(path: Path) -> None:
     """Nothing of the result with this manifest counts as dropped, nor its dropping as done."""
-    absent = _absent(path)
+    absent = beside(path, ABSENT)
     if absent.exists():
-        by = json.loads(absent.read_text(encoding="utf-8")).get("by")
-        if by:
-            Path(by).unlink(missing_ok=True)
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            by = Path(json.loads(absent.read_text(encoding="utf-8"))["by"])
+            if by.name == MANIFEST and DROPPING in by.parts and not _is_outside(str(by)):
+                by.unlink(missing_ok=True)
         absent.unlink()
 
 
-def _absent(path: Path) -> Path:
-    return path.with_name(path.name.replace(MANIFEST, ABSENT))
+def _is_outside(name: str) -> bool:
+    return name.startswith("/") or ".." in name.split("/")
 
 
 def describe(folder: Path, path: Path, facts: Mapping[str, Any]) -> Manifest:

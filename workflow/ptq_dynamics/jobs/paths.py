@@ -8,7 +8,16 @@ from typing import Any
 MANIFEST = "manifest.json"
 RECORD = "record.json"
 DIGITS = 16  # of a job's fingerprint, in the name of its work folder
+TOKEN = 8  # digits of the lease's token there
 ABSENT = "absent.json"  # files of a result that were dropped
+
+
+def beside(path: str | Path, name: str) -> Path:
+    """The manifest, record or note of dropped files, by its `name`, of the result that another of
+    these is of."""
+    found = Path(path)
+    own = next(part for part in (MANIFEST, RECORD, ABSENT) if found.name.endswith(part))
+    return found.with_name(found.name.removesuffix(own) + name)
 
 
 @dataclass(frozen=True)
@@ -48,6 +57,11 @@ class Paths:
         return self.folder / f"{self._prefix}{RECORD}"
 
     @property
+    def absent(self) -> Path:
+        """Which files of the result were dropped."""
+        return self.folder / f"{self._prefix}{ABSENT}"
+
+    @property
     def log(self) -> Path:
         """Progress lines, and the traceback of what failed."""
         return self.folder / f".{self._prefix}log"
@@ -64,11 +78,19 @@ class Paths:
 
     def works(self) -> list[Path]:
         """The work folders that there are, of this and of earlier specifications."""
-        return list(self.folder.glob(f"{self._work_prefix}{'[0-9a-f]' * DIGITS}"))
+        digit = "[0-9a-f]"
+        names = (f"{digit * DIGITS}", f"{digit * DIGITS}-{digit * TOKEN}")
+        return [path for name in names for path in self.folder.glob(f"{self._work_prefix}{name}")]
 
-    def work(self, fingerprint: str) -> Path:
-        """Work folder of the job with this fingerprint."""
-        return self.folder / f"{self._work_prefix}{fingerprint[:DIGITS]}"
+    def work(self, fingerprint: str, token: str) -> Path:
+        """Work folder of the job with this fingerprint, for who has the lease with this token."""
+        return self.folder / f"{self._work_prefix}{fingerprint[:DIGITS]}-{token[:TOKEN]}"
+
+    def left(self, fingerprint: str) -> list[Path]:
+        """What others left of the work of the job with this fingerprint, the newest last."""
+        prefix = f"{self._work_prefix}{fingerprint[:DIGITS]}"
+        found = [path for path in self.works() if path.name.startswith(prefix)]
+        return sorted(found, key=lambda path: path.stat().st_mtime)
 
     @property
     def _prefix(self) -> str:

@@ -2,6 +2,10 @@
 
 What is to be published stands in the work folder before the first file moves, so a process that is
 killed in between leaves the rest to the next one, which computes nothing again.
+
+Each owner of the lease gives the work folder a name of its own, and all that happens to a result is
+a move out of that folder or into it. So who lost the lease without knowing, as a process on a node
+that the network lost, can do nothing any more: its folder is gone.
 """
 
 import contextlib
@@ -17,6 +21,8 @@ from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import MANIFEST, RECORD, Paths
 from ptq_dynamics.problem import Problem
 
+OUT = "out"  # below a work folder: what becomes the result
+
 
 def mend_times(inputs: Iterable[str]) -> None:
     """Give inputs from the future the time that it is: after a clock was set back, Snakemake takes
@@ -25,6 +31,18 @@ def mend_times(inputs: Iterable[str]) -> None:
         with contextlib.suppress(OSError):
             if os.stat(path).st_mtime > time.time():
                 os.utime(path)
+
+
+def take_over(paths: Paths, identity: str, token: str) -> Path:
+    """The work folder of the owner of a lease with this token: what earlier owners left of the same
+    work, under a name by which they do not find it."""
+    work = paths.work(identity, token)
+    left = paths.left(identity)
+    for older in left[:-1]:
+        shutil.rmtree(older, ignore_errors=True)
+    for newest in left[-1:]:
+        os.replace(newest, work)
+    return work
 
 
 def prepare(work: Path, result: Manifest, account: str) -> None:
@@ -41,7 +59,7 @@ def is_prepared(work: Path, paths: Paths) -> bool:
     except Problem:
         return False
     return all(
-        any(_size(folder / name) == entry["size"] for folder in (work / "out", paths.folder))
+        any(_size(folder / name) == entry["size"] for folder in (work / OUT, paths.folder))
         for name, entry in files.items()
     )
 
@@ -66,21 +84,28 @@ def publish(work: Path, paths: Paths, require: Callable[[], None]) -> None:
     require()
     result = manifest.read(work / MANIFEST)
     names = sorted({file.split("/")[0] for file in result.files})
-    waiting = [name for name in names if (work / "out" / name).exists()]
+    waiting = [name for name in names if (work / OUT / name).exists()]
+    old = work / "old"
+    shutil.rmtree(old, ignore_errors=True)
+    old.mkdir()
     # What they list is about to go. Snakemake puts back a manifest that a job has left out.
-    paths.record.unlink(missing_ok=True)
-    paths.manifest.unlink(missing_ok=True)
+    for path in (paths.record, paths.manifest):
+        if path.exists():
+            _move(path, old / path.name)
     manifest.forget_dropped(paths.manifest)
     if paths.owns_folder:
         for entry in paths.folder.iterdir():
             moved = entry.name in names and entry.name not in waiting
             if not moved and not entry.name.startswith("."):
-                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+                _move(entry, old / entry.name)
     for name in waiting:
-        _move(work / "out" / name, paths.folder / name)
+        _move(work / OUT / name, paths.folder / name)
     require()
-    write_atomically(paths.record, (work / RECORD).read_text(encoding="utf-8"))
-    write_atomically(paths.manifest, result.text())
+    for source, target in ((work / RECORD, paths.record), (work / MANIFEST, paths.manifest)):
+        # The ones in the work folder stay until all is done.
+        copy = work / f"{source.name}.copy"
+        write_atomically(copy, source.read_text(encoding="utf-8"))
+        _move(copy, target)
 
 
 def _move(source: Path, target: Path) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import hashlib
 import json
 import os
 import platform
@@ -10,23 +11,29 @@ import resource
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from ptq_dynamics.content import canonical
 from ptq_dynamics.jobs.checkout import PACKAGE, ROOT, SOURCES
-from ptq_dynamics.jobs.fingerprint.versions import installed
+from ptq_dynamics.jobs.fingerprint.versions import installed, wheel
 from ptq_dynamics.jobs.manifest import Manifest
-from ptq_dynamics.jobs.paths import MANIFEST, RECORD
+from ptq_dynamics.jobs.paths import MANIFEST, beside
+from ptq_dynamics.jobs.team import Processes, Team
 from ptq_dynamics.problem import Problem
 
-VERSION = 1
+VERSION = 2
+# Of the text of a record, where this is empty.
+SEAL = "digest"
 # Of x86 and ARM, the widest first, as Linux calls them.
 VECTORS = ("avx512f", "avx2", "avx", "sve", "asimd")
 CODE = (".py", ".smk", "Snakefile", ".yaml")
+# Keys of a specification that say where code stands; what it is, its fingerprint says.
+PLACES = ("stage", "modules")
 # What git calls the commit of a repository without any.
 UNBORN = "(initial)"
 
@@ -64,11 +71,24 @@ class Device:
 
 
 @dataclass(frozen=True)
+class Acceptance:
+    """Someone's word that another specification gives the same result: why, when (UTC), what
+    differs, and the identity that the result had before."""
+
+    reason: str
+    when: str
+    differs: tuple[str, ...]
+    identity: str
+
+
+@dataclass(frozen=True)
 class Record:
     """How a result came to be; times in UTC and seconds, memory in bytes.
 
     `job` is the specification; `inputs` and `output` map paths of manifests to their digests;
-    `cpu_seconds` are those of all processes of the job, `peak_memory` that of the largest of them.
+    `cpu_seconds` are those of all processes of the job, `peak_memory` that of the largest of them;
+    with `accepted` specifications, `job` is the last of these, and not the one that ran; `wheels`
+    are digests of the builds of `packages`; `processes` is None where one did all.
     """
 
     job: Mapping[str, Any]
@@ -84,32 +104,85 @@ class Record:
     peak_memory: int
     threads: int | None
     tokens: int | None
+    accepted: tuple[Acceptance, ...] = ()
+    wheels: Mapping[str, str] = field(default_factory=dict)
+    processes: Processes | None = None
     version: int = VERSION
 
     def text(self) -> str:
-        """The record as it stands on disk."""
-        return json.dumps(asdict(self), sort_keys=True, indent=1) + "\n"
+        """The record as it stands on disk, with a digest of itself."""
+        return sealed(asdict(self))
+
+    @property
+    def by(self) -> str:
+        """By how many processes it was made, in words: `1 process, then 2 processes`."""
+        teams = self.processes.teams if self.processes else (Team(),)
+        return ", then ".join(map(str, teams))
+
+    @property
+    def identity(self) -> str:
+        """Hex digest of all that the result depends on, which its pictures carry."""
+        labels: Mapping[str, list[str]] = self.job["inputs"]
+        digests = {key: [self.inputs[path] for path in paths] for key, paths in labels.items()}
+        return identity(self.job, digests)
+
+
+def identity(job: Mapping[str, Any], digests: Mapping[str, list[str]]) -> str:
+    """Hex digest of a specification but for where its code stands, and of the manifests that the
+    job reads, by their digests under its labels."""
+    return hashlib.sha256(canonical([essence(job), digests]).encode()).hexdigest()
+
+
+def essence(job: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What in a specification shapes the result: all but where the code stands, so that a moved
+    module changes nothing."""
+    return {key: value for key, value in (job or {}).items() if key not in PLACES}
+
+
+def sealed(content: Mapping[str, Any]) -> str:
+    """A record's content as text that holds its own digest."""
+    text = json.dumps({**content, SEAL: ""}, sort_keys=True, indent=1) + "\n"
+    return text.replace(_seal(""), _seal(hashlib.sha256(text.encode()).hexdigest()), 1)
+
+
+def is_sealed(text: str, digest: object) -> bool:
+    """Whether a record's text is the one that was written, by the digest in it."""
+    before = text.replace(_seal(str(digest)), _seal(""), 1)
+    return hashlib.sha256(before.encode()).hexdigest() == digest
+
+
+def _seal(digest: str) -> str:
+    return f'\n "{SEAL}": "{digest}"'
 
 
 def read(path: Path) -> Record:
     """Read a record; `Problem` when it is missing, not a record, or of another version."""
     mend = f"remove {path} and build again"
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        content = json.loads(text)
         version = content["version"]
     except FileNotFoundError:
-        result = path.with_name(path.name.replace(RECORD, MANIFEST))
+        result = beside(path, MANIFEST)
         raise Problem(f"{path} is missing; build it with snakemake {result}") from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise Problem(f"{path} is no record ({error}); {mend}") from None
     if version != VERSION:
         raise Problem(f"{path} has version {version}, this code reads {VERSION}; {mend}")
+    if not is_sealed(text, content.pop(SEAL, None)):
+        raise Problem(f"{path} is not as it was written (its digest differs); {mend}")
     try:
-        return TypeAdapter(Record).validate_python(content)
+        return _reader().validate_python(content)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise Problem(f"{path} is no record ({place}: {first['msg']}); {mend}") from None
+
+
+@cache
+def _reader() -> TypeAdapter[Record]:
+    # To build it takes longer than to read a hundred records with it.
+    return TypeAdapter(Record)
 
 
 def describe(
@@ -119,9 +192,11 @@ def describe(
     commit: Git | None,
     started: datetime.datetime,
     seconds: float,
+    computed: Device | None = None,
+    processes: Processes | None = None,
 ) -> Record:
-    """The record of a result that was made in this process and its children; `commit` is that of
-    the code when the job took it."""
+    """The record of a result that was made in this process and its children, on the device
+    `computed`, or that of this process; `commit` is that of the code when the job took it."""
     own, children = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     cpu = sum(usage.ru_utime + usage.ru_stime for usage in (own, children))
     unit = 1 if sys.platform == "darwin" else 1024
@@ -132,13 +207,15 @@ def describe(
         packages={name: installed(name) for name in job["environment"]},
         git=commit,
         machine=machine(),
-        device=device(),
+        device=computed or device(),
         started=started.isoformat(timespec="seconds"),
         seconds=round(seconds, 3),
         cpu_seconds=round(cpu, 3),
         peak_memory=max(own.ru_maxrss, children.ru_maxrss) * unit,
         threads=int(os.environ.get("OMP_NUM_THREADS", 0)) or os.cpu_count(),
         tokens=output.facts.get("tokens_processed"),
+        wheels={name: found for name in job["environment"] if (found := wheel(name))},
+        processes=processes,
     )
 
 

@@ -1,18 +1,20 @@
-"""Make the dropped files of a result again, when a job needs them.
+"""Run the job of a record once more, by itself, with as many threads and processes as then.
 
-A result whose weights were dropped is known but absent: manifest and record are there. The job in
-the record runs once more, in a process of its own and with as many threads as then; what it makes
-must be what the manifest says, which stays as it is, so that nothing else is built again.
+So the dropped files of a result are made again when a job needs them: a result whose weights were
+dropped is known but absent, with manifest and record. What comes out must be what the manifest
+says, which stays as it is, so that nothing else is built again. An audit compares alone.
 """
 
 import os
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from subprocess import DEVNULL, PIPE
+from typing import Literal
 
-from ptq_dynamics.jobs import processes, record
+from ptq_dynamics.jobs import processes, ranks, record
 from ptq_dynamics.jobs.manifest import Manifest
-from ptq_dynamics.jobs.paths import MANIFEST, RECORD
+from ptq_dynamics.jobs.paths import RECORD, beside
 from ptq_dynamics.problem import Problem
 
 
@@ -21,11 +23,23 @@ def restore(result: Manifest) -> None:
 
     Raises `Problem` when they cannot be made, or come out different.
     """
-    path = result.path.with_name(result.path.name.replace(MANIFEST, RECORD))
-    threads = str(record.read(path).threads)
+    path = beside(result.path, RECORD)
+    if reason := again(path, "restore"):
+        raise Problem(
+            f"the dropped files of {result.folder} could not be made again: {reason}; to make "
+            f"all of it anew, rm {result.path} and build again"
+        )
+
+
+def again(path: Path, purpose: Literal["restore", "compare"]) -> str | None:
+    """Run the job of a record; why that failed, if it did."""
+    account = record.read(path)
+    threads = str(account.threads)
     limits = {name: threads for name in os.environ if name.endswith("_NUM_THREADS")}
-    command = [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", str(path), "--restore"]
-    environment = {**os.environ, **limits, "OMP_NUM_THREADS": threads}
+    command = [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", str(path), f"--{purpose}"]
+    # Unless this job has a lease already, as it may compute on a device.
+    command += ["--devices", "1"]
+    environment = {**os.environ, **limits, "OMP_NUM_THREADS": threads, **ranks.environment(account)}
     # It waits for another that makes them, and finds them there.
     process = processes.start(command, stdout=DEVNULL, stderr=PIPE, environment=environment)
     try:
@@ -33,11 +47,7 @@ def restore(result: Manifest) -> None:
         process.wait()
     finally:
         processes.end(process)
-    if process.returncode:
-        raise Problem(
-            f"the dropped files of {result.folder} could not be made again: {reason}; to make "
-            f"all of it anew, rm {result.path} and build again"
-        )
+    return reason if process.returncode else None
 
 
 def _relay(lines: Iterable[str]) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from ptq_dynamics.jobs import signals
 from ptq_dynamics.jobs.quiet import QUIET
+from ptq_dynamics.jobs.team import GPUS, SHARDING
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -22,7 +23,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m ptq_dynamics.jobs.run", description=__doc__)
     parser.add_argument("--job", required=True, type=Path, help="a specification or a record")
     parser.add_argument("--if-stale", action="store_true", help="unless its result is current")
+    parser.add_argument("--counted", action="store_true", help="leave it to others to say its end")
+    parser.add_argument("--devices", type=int, default=0, help="GPUs to compute on, if any")
     parser.add_argument("--restore", action="store_true", help="only make dropped files again")
+    parser.add_argument(
+        "--compare", action="store_true", help="make the result again, and only compare it"
+    )
+    parser.add_argument("--gpus", help="at most so many of those visible train together")
+    parser.add_argument("--sharding", help="what of the weights they share out: none or full")
     chosen = parser.parse_args(arguments)
     file: Path = chosen.job
     # Here, where a signal is answered already (`signals.leave_at_once`).
@@ -34,18 +42,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"error: {file} is no job: {_explain(error)}\n")
         return 1
     os.environ.update(QUIET)
+    for name, value in ((GPUS, chosen.gpus), (SHARDING, chosen.sharding)):
+        # Who runs the job has the last word.
+        if value is not None:
+            os.environ.setdefault(name, value)
     label = f"{job['stage']} {job['name']}"
-    if_stale = chosen.if_stale and not again
+    how: dict[str, Any] = {
+        "restoring": chosen.restore,
+        "if_stale": chosen.if_stale and not again,
+        "counted": chosen.counted,
+        "devices": chosen.devices,
+    }
     try:
         # The warm process's child has its time first.
         with signals.ending(label, 2 * signals.GRACE):
-            status = delegate(job, restoring=chosen.restore, if_stale=if_stale)
+            status = None
+            if not chosen.compare:
+                status = delegate(job, **how)
         if status is not None:
             return status
         with signals.ending(label):
             from ptq_dynamics.jobs.execute import execute
 
-            return execute(job, restoring=chosen.restore, if_stale=if_stale)
+            return execute(job, comparing=chosen.compare, **how)
     except KeyboardInterrupt:
         signals.complain(label)
         return 1

@@ -2,6 +2,9 @@
 
 Both raise KeyboardInterrupt. Libraries may swallow that, or never come back to Python; so a thread
 ends the process the hard way some seconds after the signal.
+
+SIGUSR1 calls a job back, as a scheduler does before its time is up: what can go on later saves its
+state and ends with the status `AGAIN`; what cannot goes on.
 """
 
 import contextlib
@@ -16,10 +19,34 @@ from types import FrameType
 INTERRUPTED = "interrupted; run the same command again to go on"
 GRACE = 4.0  # seconds
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+CALL = signal.SIGUSR1
+AGAIN = os.EX_TEMPFAIL
+KILLED = 128 + signal.SIGKILL
+STOPPED = 128 + signal.SIGTERM
 
 _answered = threading.Event()
 _begun = threading.Event()
 _armed = threading.Event()
+_called = threading.Event()
+# Process that does the job for this one.
+_deputy: int | None = None
+
+
+class CalledBack(BaseException):
+    """The job was called back, and has saved its state."""
+
+
+def called_back() -> bool:
+    """Whether the job should save its state now and raise `CalledBack`."""
+    return _called.is_set()
+
+
+def call_too(process: int) -> None:
+    """Call another process back too, which does the job for this one."""
+    global _deputy
+    _deputy = process
+    if _called.is_set():
+        _call(CALL, None)
 
 
 def answer() -> None:
@@ -49,13 +76,18 @@ def leave_at_once(line: str) -> None:
 def ending(label: str, grace: float = GRACE) -> Iterator[None]:
     """In this block the first signal raises KeyboardInterrupt, further ones do nothing, and the
     process ends `grace` seconds later at the latest, with a line that begins with `label`."""
+    global _deputy
     _answered.clear()
     _begun.clear()
+    _called.clear()
+    _deputy = None
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     # Written to as a signal comes in, even while Python does not get to run its handler.
     earlier = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     handlers = {number: signal.signal(number, _raise) for number in SIGNALS}
+    handlers[CALL] = signal.signal(CALL, _call)
+    hook, sys.unraisablehook = sys.unraisablehook, _unless_interrupted
     watch = threading.Thread(target=_watch, args=(reader, label, grace), daemon=True)
     watch.start()
     _armed.set()
@@ -66,6 +98,7 @@ def ending(label: str, grace: float = GRACE) -> Iterator[None]:
         for number, handler in handlers.items():
             # Who was interrupted may still be in the way of another signal.
             signal.signal(number, signal.SIG_IGN if _begun.is_set() else handler)
+        sys.unraisablehook = hook
         signal.set_wakeup_fd(earlier)
         os.close(writer)
 
@@ -74,6 +107,20 @@ def _raise(number: int, frame: FrameType | None) -> None:
     if not _begun.is_set():
         _begun.set()
         raise KeyboardInterrupt
+
+
+def _call(number: int, frame: FrameType | None) -> None:
+    _called.set()
+    if _deputy is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(_deputy, number)
+
+
+def _unless_interrupted(found: "sys.UnraisableHookArgs") -> None:
+    """Of a signal that came where no exception is carried on, as while something is deleted, no
+    more is said: the watch ends the process."""
+    if not issubclass(found.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(found)
 
 
 def _watch(reader: int, label: str, grace: float) -> None:
@@ -105,6 +152,7 @@ def _leave_to_parent() -> None:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(CALL, signal.SIG_IGN)
 
 
 os.register_at_fork(after_in_child=_leave_to_parent)

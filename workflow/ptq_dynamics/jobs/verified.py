@@ -15,6 +15,7 @@ from typing import Any
 
 from ptq_dynamics.content import sha256
 from ptq_dynamics.jobs.manifest import Manifest
+from ptq_dynamics.problem import Problem
 
 NOTES = Path(".snakemake/ptq-dynamics-verified")
 # The first line: how many notes there were when the file was last written anew.
@@ -33,6 +34,11 @@ class Verifier:
 
     def is_whole(self, result: Manifest) -> bool:
         """Whether all files are there as listed, but for dropped ones."""
+        return self.harm(result) is None
+
+    def harm(self, result: Manifest) -> str | None:
+        """The first file that is not as listed, and how; None where all are, but for dropped
+        ones."""
         absent, folder, read = set[str](), str(result.folder), list[str]()
         for name, entry in result.files.items():
             # Some ten thousand files are looked at before every build.
@@ -42,17 +48,23 @@ class Verifier:
             except FileNotFoundError:
                 absent.add(name)
                 continue
+            except OSError as error:
+                return f"{path} cannot be read ({error.strerror})"
             if found.st_size != entry["size"]:
-                return False
+                return f"{path} has {found.st_size} bytes instead of {entry['size']}"
             line = _line(path, entry, found)
             if self.deep or line not in self._notes:
-                if sha256(Path(path)) != entry["sha256"]:
-                    return False
+                if _digest(path) != entry["sha256"]:
+                    return f"{path} has other bytes than were published"
                 read.append(line)
         if self._remembers:
             _append(line for line in read if line not in self._notes)
         self._notes.update(read)
-        return not absent or absent <= result.dropped()
+        try:
+            lost = absent - result.dropped() if absent else absent
+        except Problem as problem:
+            return str(problem)
+        return f"{folder}/{min(lost)} is missing" if lost else None
 
     @cached_property
     def _notes(self) -> set[str]:
@@ -74,6 +86,12 @@ def note(result: Manifest, names: Iterable[str]) -> None:
             if found.st_size == entry["size"]:
                 lines.append(_line(path, entry, found))
     _append(lines)
+
+
+def _digest(path: str) -> str | None:
+    with contextlib.suppress(OSError):
+        return sha256(Path(path))
+    return None
 
 
 def _line(path: str, entry: Mapping[str, Any], found: os.stat_result) -> str:

@@ -16,7 +16,11 @@ from safetensors.numpy import load_file
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.names import (
+    ACCURACY,
+    BESIDE,
     CHECKPOINT,
+    COUNTED,
+    DEGRADATION,
     ERROR,
     FULL_PRECISION,
     INCREASE,
@@ -24,9 +28,12 @@ from ptq_dynamics.measure.names import (
     LAYERS,
     LOSS,
     LOSSES,
+    MEAN,
     METRIC,
+    OUTCOMES,
     PROBES,
     QUANTIZATION_ERROR,
+    TASK,
     VALUE,
     VALUES,
 )
@@ -81,6 +88,71 @@ def _rows(series: Series, inputs: Inputs) -> Iterator[dict[str, Any]]:
     for probe in PROBES:
         for manifest in inputs.get(series.label(probe), ()):
             yield from _probed(series, manifest)
+    yield from _accuracies(series, inputs)
+
+
+def tasks(series: Series, inputs: Inputs) -> dict[str, bool]:
+    """Names of the tasks that a series is measured on, and whether they count in the mean."""
+    found, after = dict[str, bool](), series.label("")
+    for kind, counts in ((COUNTED, True), (BESIDE, False)):
+        before = f"{kind} "
+        for label in inputs:
+            if label.startswith(before) and label.endswith(after):
+                found[label.removeprefix(before).removesuffix(after)] = counts
+    return found
+
+
+def chances(inputs: Inputs) -> dict[str, float]:
+    """What guessing reaches on every task, and in the mean over those that count."""
+    found, counted = dict[str, float](), dict[str, float]()
+    for kind, levels in ((COUNTED, counted), (BESIDE, found)):
+        for label in inputs:
+            if label.startswith(f"{kind} "):
+                levels |= {each.facts["task"]: each.facts["chance"] for each in inputs[label]}
+    mean = {MEAN: float(np.mean([*counted.values()]))} if counted else {}
+    return {**found, **counted, **mean}
+
+
+def outcomes(series: Series, task: str, inputs: Inputs) -> dict[str, np.ndarray]:
+    """Outcome of every document of a task, 1 where right, float32 [documents], by checkpoint id."""
+    found: dict[str, np.ndarray] = {}
+    for kind in (COUNTED, BESIDE):
+        for manifest in inputs.get(series.label(f"{kind} {task}"), ()):
+            found |= load_file(manifest.file(OUTCOMES))
+    return found
+
+
+def _accuracies(series: Series, inputs: Inputs) -> Iterator[dict[str, Any]]:
+    """A row for every checkpoint, task and metric, and one for the mean over the tasks."""
+    counted = tasks(series, inputs)
+    if not counted:
+        return
+    quantized, fp = series.quantizer != FULL_PRECISION, in_full_precision(series)
+    full = {task: outcomes(fp, task, inputs) for task in counted} if quantized else {}
+    right = {task: outcomes(series, task, inputs) for task in counted}
+    manifests = [
+        manifest
+        for kind in (COUNTED, BESIDE)
+        for task in counted
+        for manifest in inputs.get(series.label(f"{kind} {task}"), ())
+    ]
+    digests = {id_: d for manifest in manifests for id_, d in manifest.facts["digests"].items()}
+    for checkpoint in Trajectory(manifests).checkpoints:
+        name = checkpoint.id
+        scores = {task: measurements.mean_and_error(right[task][name]) for task in counted}
+        inside = [task for task, counts in counted.items() if counts]
+        scores[MEAN] = measurements.mean_over_tasks([scores[task] for task in inside])
+        metrics = {ACCURACY: scores}
+        if quantized:
+            pairs = {task: (full[task][name], right[task][name]) for task in counted}
+            metrics[DEGRADATION] = {
+                **{task: measurements.degradation([pair]) for task, pair in pairs.items()},
+                MEAN: measurements.degradation([pairs[task] for task in inside]),
+            }
+        for metric, found in metrics.items():
+            for task, (value, stderr) in found.items():
+                measured = {TASK: task, METRIC: metric, VALUE: value, ERROR: stderr}
+                yield measurements.row(series, checkpoint, digests[name]) | measured
 
 
 def _probed(series: Series, manifest: Manifest) -> Iterator[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """The schema of measurements, and the statistics behind them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from ptq_dynamics.measure.names import (
     QUANTIZER,
     SEED,
     STEP,
+    TASK,
     TOKENS,
     TRAJECTORY,
     VALUE,
@@ -37,17 +38,17 @@ COLUMNS = (
     "bits",
     "group_size",
     CHECKPOINT,
-    "task",
+    TASK,
     METRIC,
     VALUE,
     ERROR,
     "checkpoint",
 )
 # What tells one measurement from all others.
-KEY = [TRAJECTORY, SEED, QUANTIZER, CHECKPOINT, "task", METRIC]
+KEY = [TRAJECTORY, SEED, QUANTIZER, CHECKPOINT, TASK, METRIC]
 ORDER = [TRAJECTORY, SEED, "method", "bits", "group_size", QUANTIZER, STEP, *KEY[3:]]
 WHOLE = dict.fromkeys((STEP, TOKENS, SEED, "bits", "group_size"), "Int64")
-TEXT = dict.fromkeys((CHECKPOINT, "task", "checkpoint"), "string")
+TEXT = dict.fromkeys((CHECKPOINT, TASK, "checkpoint"), "string")
 
 
 def mean_and_error(values: np.ndarray) -> tuple[float, float]:
@@ -68,6 +69,29 @@ def relative_increase(full: np.ndarray, quantized: np.ndarray) -> tuple[float, f
     ratio = quantized.mean() / full.mean()
     _, error = mean_and_error((quantized - ratio * full) / full.mean())
     return float(ratio - 1), error
+
+
+def degradation(tasks: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[float, float]:
+    """(Acc(W) − Acc(Ŵ)) / (1 − Acc(W)) of the mean accuracy over some tasks, from the outcomes in
+    full precision and quantized of each task's documents, [n] each, 1 where right; and its paired
+    standard error to first order. Without anything wrong in full precision it is not defined: nan.
+    """
+    full = float(np.mean([before.mean(dtype=np.float64) for before, _ in tasks]))
+    quantized = float(np.mean([after.mean(dtype=np.float64) for _, after in tasks]))
+    if full == 1:
+        return float("nan"), float("nan")
+    ratio = (1 - quantized) / (1 - full)
+    _, error = mean_over_tasks(
+        [mean_and_error((ratio * before - after) / (1 - full)) for before, after in tasks]
+    )
+    return ratio - 1, error
+
+
+def mean_over_tasks(found: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Unweighted mean of values of several tasks, each with its standard error, and the error of
+    the mean: tasks have documents of their own."""
+    values, errors = np.asarray(found, dtype=np.float64).T
+    return float(values.mean()), float(np.sqrt((errors**2).sum()) / len(errors))
 
 
 def row(series: Series, checkpoint: Checkpoint, digest: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ FULL_PRECISION = "fp"
 
 LOSSES = "losses.safetensors"  # of an evaluation: loss of every block, by checkpoint id
 LAYERS = "layers.csv"  # of a quantization: errors of every layer of every checkpoint
+OUTCOMES = "outcomes.safetensors"  # of a task: 0 or 1 for every document, by checkpoint id
 VALUES = "values.csv"  # of a probe: CHECKPOINT, METRIC, VALUE, ERROR
 MEASUREMENTS = "measurements.csv"
 
@@ -17,6 +18,7 @@ QUANTIZER = "quantizer"
 CHECKPOINT = "checkpoint_id"
 STEP = "step"
 TOKENS = "tokens"
+TASK = "task"
 METRIC = "metric"
 VALUE = "value"
 ERROR = "stderr"
@@ -37,15 +39,25 @@ TRACE: Final = "hessian_trace"
 EIGENVALUES: Final = "eigenvalues"
 EIGENVALUE = "eigenvalue_"  # one of them, with its rank from 01
 PROBES = {"sharpness": (SHARPNESS, TRACE), "spectrum": (EIGENVALUES,)}
+# Of downstream tasks; the mean over them stands in the column of tasks too.
+ACCURACY: Final = "accuracy"
+DEGRADATION: Final = "accuracy_degradation"
+TASK_METRICS = (ACCURACY, DEGRADATION)
+MEAN = "mean"
+# Kinds of inputs that hold outcomes of a task, with its name behind: in the mean, and beside it.
+COUNTED = "accuracy"
+BESIDE = "beside the mean"
 
 Evaluated = Literal[Paired, "weight_mse", "output_mse"]
 ErrorOrCurvature = Literal[
     "quantization_error", "loss_increase", "weight_mse", "output_mse", "sharpness", "hessian_trace"
 ]
+AlongStages = Literal[Paired, "accuracy", "accuracy_degradation"]
 LossOrIncrease = Literal["loss", "loss_increase"]
 ErrorThenLoss = tuple[Literal["quantization_error"], Literal["loss"]]
-Metric = Literal[
+OfRuns = Literal[
     Evaluated, "sharpness", "hessian_trace", "eigenvalues", "gradient_norm", "weight_norm"
 ]
+Metric = Literal[OfRuns, "accuracy", "accuracy_degradation"]
 # Of quantized weights alone.
-QUANTIZED = frozenset({QUANTIZATION_ERROR, INCREASE, *LAYER_METRICS})
+QUANTIZED = frozenset({QUANTIZATION_ERROR, INCREASE, *LAYER_METRICS, DEGRADATION})

@@ -1,6 +1,7 @@
 """Settings of the stages that measure losses, and what a series of measurements is."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -12,6 +13,20 @@ class LossSettings:
     context: int
     blocks: int
     batch: int
+    full_precision: bool
+
+
+@dataclass(frozen=True)
+class AccuracySettings:
+    """Some checkpoints on a task: its first `documents` (None: all), after `shots` examples, in
+    `batch` sequences of at most `context` tokens at once; full precision as in `LossSettings`."""
+
+    checkpoints: tuple[str, ...]
+    context: int
+    documents: int | None
+    shots: int
+    batch: int
+    backend: Literal["transformers", "vllm"]
     full_precision: bool
 
 
@@ -29,8 +44,8 @@ class Series:
     group_size: int | None
 
     def label(self, kind: str) -> str:
-        """Label of a job's inputs that hold one kind of its raw results: losses, layers, or a
-        probe's name."""
+        """Label of a job's inputs that hold one kind of its raw results: losses, layers, a probe's
+        name, or accuracy and a task's name."""
         return f"{kind} {self.trajectory} seed {self.seed} {self.quantizer}"
 
 

@@ -11,6 +11,7 @@ from ptq_dynamics.config import Config
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan.backends import Backends
 from ptq_dynamics.plan.checks import check
+from ptq_dynamics.plan.claims import Claims
 from ptq_dynamics.plan.corpora import Corpora
 from ptq_dynamics.plan.figures import Figures
 from ptq_dynamics.plan.geometry import Geometry
@@ -20,19 +21,27 @@ from ptq_dynamics.plan.losses import Losses
 from ptq_dynamics.plan.quantization import Quantization
 from ptq_dynamics.plan.resources import Resources
 from ptq_dynamics.plan.site import Site
+from ptq_dynamics.plan.tables import Tables
+from ptq_dynamics.plan.tasks import Tasks
 from ptq_dynamics.plan.timeline import Timeline
 from ptq_dynamics.plan.trajectories import Trajectories
 
 __all__ = ["Plan"]
 
 # Stages that download.
-FROM_NETWORK = ("trajectories.fetch", "corpus.datasets", "quantize.environment")
+FROM_NETWORK = (
+    "trajectories.fetch",
+    "corpus.datasets",
+    "measure.tasks.fetch",
+    "quantize.environment",
+)
 
 
 class Plan:
     """All jobs of a configuration; raises `Problem` when that does not fit together."""
 
     def __init__(self, config: Config, root: Path = Path()) -> None:
+        written = config.figures
         unknown = "config/families.yaml, which has no checkpoints of some public models,"
         config, gone = leave_out(config, config.runs.unknown, unknown)
         check(Timeline(config))
@@ -45,9 +54,13 @@ class Plan:
         self.trajectories = Trajectories(site, self.corpora)
         self.quantization = Quantization(site, self.corpora, self.trajectories)
         self.losses = Losses(site, self.corpora, self.trajectories, self.quantization)
+        self.tasks = Tasks(site, self.corpora, self.trajectories, self.quantization)
         self.geometry = Geometry(site, self.corpora, self.trajectories, self.quantization)
         self.backends = Backends(site, self.quantization, self.losses)
-        self.figures = Figures(site, self.trajectories, self.losses, self.geometry)
+        self.figures = Figures(site, self.trajectories, self.losses, self.tasks, self.geometry)
+        drawn, made = self.figures, self.trajectories
+        self.claims = Claims(site, made, self.losses, self.geometry, drawn, written)
+        self.tables = Tables(site, drawn, self.claims, written)
         self.keeping = Keeping(site, self.figures.targets)
 
     def targets(self) -> list[str]:

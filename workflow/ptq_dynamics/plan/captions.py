@@ -38,5 +38,5 @@ def page(figures: Mapping[str, Figure], folder: Path) -> str:
 def write_page(figures: Mapping[str, Figure], folder: Path) -> None:
     """Write the page of a folder, unless it is there as it should be."""
     path, text = folder / PAGE, page(figures, folder)
-    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+    if not path.is_file() or path.read_bytes() != text.encode():
         write_atomically(path, text)

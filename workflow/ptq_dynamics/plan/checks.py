@@ -8,9 +8,13 @@ from itertools import chain, product
 from ptq_dynamics.config import (
     Config,
     Corpus,
+    DatasetsCorpus,
+    Derived,
     EmbeddedCorpus,
+    MadeTask,
     MixCorpus,
     Runs,
+    Stage,
     Whole,
     require,
 )
@@ -36,11 +40,12 @@ def check(timeline: Timeline) -> None:
     published = config.scale.regime.final_losses
     require(place.replace("left_out", "final_losses"), "run", published, runs.runs)
     for name, run in runs.runs.items():
-        if isinstance(run, Whole):
-            with _place(runs, "runs", name) as place:
+        with _place(runs, "runs", name) as place:
+            if isinstance(run, Whole):
                 require(f"{place}.model", "model", [run.model], timeline.scale.models)
-                if name not in left_out:
-                    _check_weight_decay(timeline, place, run)
+            if isinstance(run, Whole | Stage) and name not in left_out:
+                peak = run.used_lr if isinstance(run, Stage) else run.peak(timeline)
+                _check_weight_decay(timeline, place, run, peak)
     for key, trajectories in (("runs", runs.runs), ("averages", runs.averages)):
         for name, trajectory in trajectories.items():
             with _place(runs, key, name) as place:
@@ -54,8 +59,7 @@ def check(timeline: Timeline) -> None:
 LARGEST_DECAY = 0.5
 
 
-def _check_weight_decay(timeline: Timeline, place: str, run: Whole) -> None:
-    peak = run.peak(timeline)
+def _check_weight_decay(timeline: Timeline, place: str, run: Whole | Stage, peak: float) -> None:
     taken = run.optimizer_in(timeline).per_step(peak, peak)
     if taken > LARGEST_DECAY:
         raise Problem(
@@ -113,14 +117,16 @@ def _check_names(config: Config) -> None:
     for name, shape in config.scale.models.items():
         require(f"{scale}: models.{name}.corpus", "corpus", [shape.corpus], config.scale.corpora)
     _check_mixes(f"{scale}: corpora", config.scale.corpora)
+    _check_tasks(f"{scale}: tasks", config)
 
 
 def _check_mixes(place: str, corpora: Mapping[str, Corpus]) -> None:
     embedded = {name: each for name, each in corpora.items() if isinstance(each, EmbeddedCorpus)}
     for name, mix in corpora.items():
+        if isinstance(mix, Derived):
+            require(f"{place}.{name}.of", "embedded corpus", [mix.of], embedded)
         if not isinstance(mix, MixCorpus):
             continue
-        require(f"{place}.{name}.of", "embedded corpus", [mix.of], embedded)
         theirs = embedded[mix.of]
         # Some of those source files are held out.
         if theirs.source_code and mix.text != "descriptions":
@@ -131,6 +137,42 @@ def _check_mixes(place: str, corpora: Mapping[str, Corpus]) -> None:
                     f"{place}.{name}.packages has {both[0]!r}, whose source files {mix.of} has too "
                     "(source_code), some of them held out; name packages that it has not"
                 )
+
+
+def _check_tasks(place: str, config: Config) -> None:
+    tasks, corpora = config.scale.tasks, config.scale.corpora
+    if tasks is None:
+        return
+    require(f"{place}.names", "task", tasks.names, config.tasks)
+    read = {
+        _distribution(package): name
+        for name, corpus in corpora.items()
+        if isinstance(corpus, EmbeddedCorpus | MixCorpus)
+        for package in corpus.packages
+    }
+    for package in tasks.others:
+        if (corpus := read.get(_distribution(package))) is not None:
+            raise Problem(
+                f"{place}.others has {package!r}, which corpora.{corpus} reads; name packages that "
+                "nothing is trained on"
+            )
+    made = [name for name in tasks.names if isinstance(config.tasks[name], MadeTask)]
+    if not made:
+        return
+    for name in made:
+        if tasks.shots_before(name) > tasks.pool:
+            raise Problem(
+                f"{place}.pool is {tasks.pool}, and {name} has {tasks.shots_before(name)} shots, "
+                "which are drawn from it; raise it, or lower shots"
+            )
+    for key in ("documents", "context"):
+        if getattr(tasks, key) is None:
+            raise Problem(f"{place}.{key} is null, and {made[0]} is made of documents; set it")
+    if public := [name for name, each in corpora.items() if isinstance(each, DatasetsCorpus)]:
+        raise Problem(
+            f"{place}.names has {made[0]}, which is made of documents that embedded corpora hold "
+            f"out, and corpora.{public[0]} is none; name tasks of the harness"
+        )
 
 
 def _distribution(package: str) -> str:

@@ -2,11 +2,20 @@
 
 from functools import cache
 
-from ptq_dynamics.config import Corpus, DatasetsCorpus, EmbeddedCorpus, MixCorpus
+from ptq_dynamics.config import (
+    Corpus,
+    Derived,
+    DialoguesCorpus,
+    EmbeddedCorpus,
+    MixCorpus,
+)
 from ptq_dynamics.corpus.settings import (
+    HELD_OUT,
     SPLITS,
     DatasetsSettings,
+    DialoguesSettings,
     EmbeddedSettings,
+    FunctionsSettings,
     MixSettings,
     Source,
 )
@@ -26,13 +35,42 @@ class Corpora:
         corpus = self._site.config.scale.corpora[name]
         folder = self._site.place("corpus", corpus=name)
         # Their text is what the corpus is made of.
-        packages = () if isinstance(corpus, DatasetsCorpus) else tuple(corpus.packages)
+        packages = corpus.packages if isinstance(corpus, EmbeddedCorpus | MixCorpus) else ()
         inputs = {}
-        if isinstance(corpus, MixCorpus):
+        if isinstance(corpus, Derived):
             inputs["corpus"] = [self.corpus(corpus.of).manifest]
+        if isinstance(corpus, DialoguesCorpus):
+            inputs["functions"] = [self.functions(corpus.of).manifest]
         stage = f"corpus.{corpus.source}"
         return self._site.add(
-            Job(stage, name, folder, inputs, settings(corpus), distributions=packages)
+            Job(stage, name, folder, inputs, settings(corpus), distributions=tuple(packages))
+        )
+
+    @cache
+    def functions(self, corpus: str) -> Job:
+        """Functions and held-out documents of an embedded corpus."""
+        scale = self._site.config.scale
+        others = scale.tasks.others if scale.tasks else ()
+        whole = scale.corpora[corpus]
+        assert isinstance(whole, EmbeddedCorpus)
+        return self._site.add(
+            Job(
+                "corpus.functions",
+                corpus,
+                self._site.place("functions", corpus=corpus),
+                {},
+                FunctionsSettings(
+                    tuple(whole.packages),
+                    whole.source_code,
+                    whole.shortest_document,
+                    {
+                        split: getattr(whole, split) * whole.characters_per_token
+                        for split in HELD_OUT
+                    },
+                    others,
+                ),
+                distributions=(*whole.packages, *others),
+            )
         )
 
     def of(self, trajectory: str) -> Job:
@@ -41,8 +79,12 @@ class Corpora:
         return self.corpus(timeline.trajectory(trajectory).model_shape(timeline).corpus)
 
 
-def settings(corpus: Corpus) -> EmbeddedSettings | DatasetsSettings | MixSettings:
+def settings(
+    corpus: Corpus,
+) -> EmbeddedSettings | DatasetsSettings | MixSettings | DialoguesSettings:
     """What the stage of a corpus needs to know."""
+    if isinstance(corpus, DialoguesCorpus):
+        return DialoguesSettings(corpus.template, corpus.question, corpus.train)
     if isinstance(corpus, MixCorpus):
         return MixSettings(
             text=corpus.text,

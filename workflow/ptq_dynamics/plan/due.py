@@ -32,9 +32,17 @@ class Due:
             (due if self.is_due(job) else current).append(job)
         return current, due
 
+    def files(self, jobs: Iterable[Job]) -> list[str]:
+        """All files by which the results of some jobs were found current."""
+        return [path for job in jobs for path in self._results.files(job.paths)]
+
     def note_moves(self) -> None:
         """Have records say where the code of their jobs stands now."""
         self._results.note_moves()
+
+    def accepted(self, job: Job) -> str:
+        """Why a result counts as current that was not made again; empty of all others."""
+        return self._results.accepted.get(job.manifest, "")
 
     def is_damaged(self, job: Job) -> bool:
         """Whether nothing but bytes of the result's files is not as its manifest says, which the

@@ -21,6 +21,7 @@ from ptq_dynamics.figures.settings import (
     ParametricSettings,
     Shown,
     ShownRun,
+    StagesSettings,
     WindowsSettings,
     in_group,
     rounded,
@@ -32,12 +33,14 @@ from ptq_dynamics.measure.names import (
     LAYER_METRICS,
     MEASUREMENTS,
     PROBES,
+    TASK_METRICS,
     Evaluated,
 )
 from ptq_dynamics.measure.settings import CollectSettings, Series
 from ptq_dynamics.plan.geometry import Geometry
 from ptq_dynamics.plan.losses import Losses
 from ptq_dynamics.plan.site import Site
+from ptq_dynamics.plan.tasks import Tasks
 from ptq_dynamics.plan.trajectories import Trajectories
 from ptq_dynamics.problem import Problem
 
@@ -50,10 +53,16 @@ class Figures:
     """Figures of all that was measured, and the table of it."""
 
     def __init__(
-        self, site: Site, trajectories: Trajectories, losses: Losses, geometry: Geometry
+        self,
+        site: Site,
+        trajectories: Trajectories,
+        losses: Losses,
+        tasks: Tasks,
+        geometry: Geometry,
     ) -> None:
         self._site, self._timeline = site, site.timeline
-        self._trajectories, self._losses, self._geometry = trajectories, losses, geometry
+        self._trajectories, self._losses = trajectories, losses
+        self._tasks, self._geometry = tasks, geometry
 
     @cached_property
     def chosen(self) -> list[str]:
@@ -65,10 +74,10 @@ class Figures:
     def figure(self, name: str) -> Job:
         """One figure."""
         figure = self._site.config.figures[name]
-        series, inputs = self._measured(
+        series, inputs = self.measured(
             figure, layers=not {*LAYER_METRICS}.isdisjoint(figure.metrics)
         )
-        runs = list(self._runs(figure))
+        runs = list(self.runs(figure))
         if isinstance(figure, figures.Landscapes):
             # Of several seeds it shows the first.
             runs = [run for run in runs if run.seed == self._timeline.seeds_of(run.name)[0]]
@@ -83,13 +92,13 @@ class Figures:
             case figures.Landscapes():
                 previous = self._timeline.steps(figure.landscape.previous)
                 for each, quantizer in product(figure.trajectories, figure.quantizers):
-                    job = self._geometry.landscape(each, self._used(quantizer), previous)
+                    job = self._geometry.landscape(each, self.used(quantizer), previous)
                     inputs[f"landscape {each} {quantizer}"] = [job.manifest]
             case figures.Pca():
                 inputs["components"] = [self.components(name).manifest]
         shown = Shared(
             curves=tuple((self._label(*each), each[1]) for each in figure.curves.items()),
-            quantizers=tuple(self._shown(figure, each) for each in figure.quantizers),
+            quantizers=tuple(self.shown(figure, each) for each in figure.quantizers),
             metrics=figure.metrics,
             series=tuple(series),
             runs=tuple(runs),
@@ -107,7 +116,7 @@ class Figures:
         """Principal components of the weights along a figure's trajectories."""
         figure = self._site.config.figures[name]
         count = figure.components if isinstance(figure, figures.Pca) else 2
-        seeds = {each: self._seeds(figure, each) for each in figure.trajectories}
+        seeds = {each: self.seeds(figure, each) for each in figure.trajectories}
         return self._geometry.components(name, tuple(seeds.items()), count)
 
     def _label(self, label: str, members: tuple[str, ...]) -> str:
@@ -134,7 +143,7 @@ class Figures:
             return label
         return re.sub(numbers, lambda at: f"{used[at[0]]} {ALIKE} {at[0]}", label)
 
-    def _used(self, quantizer: str) -> str:
+    def used(self, quantizer: str) -> str:
         """The quantizer that this scale takes where a figure names one."""
         return self._site.config.scale.quantizers.get(quantizer, quantizer)
 
@@ -149,22 +158,25 @@ class Figures:
                 found += [(name, n, age * model.batch * model.context) for n, age in ages.items()]
         return tuple(found)
 
-    def _draws(self, query: Query, quantizer: str) -> tuple[str, ...]:
+    def draws(self, query: Query, quantizer: str) -> tuple[str, ...]:
         """The quantizers that this scale takes where a figure names one: with each draw of the
         calibration set that both have."""
         further = query.draws.get(quantizer, ())[: self._site.config.scale.calibration.draws - 1]
-        return tuple(map(self._used, (quantizer, *further)))
+        return tuple(map(self.used, (quantizer, *further)))
 
-    def _seeds(self, figure: Figure, trajectory: str) -> tuple[int, ...]:
+    def seeds(self, figure: Figure, trajectory: str) -> tuple[int, ...]:
+        """The seeds that a figure shows of a trajectory."""
         return self._timeline.seeds_shown(trajectory, figure.headline)
 
-    def _shown(self, figure: Figure, quantizer: str) -> Shown:
-        draws = self._draws(figure, quantizer)
+    def shown(self, figure: Figure, quantizer: str) -> Shown:
+        """A quantizer of a figure, with the draws that this scale takes."""
+        draws = self.draws(figure, quantizer)
         settings = self._site.config.quantizers[draws[0]]
         calibrated = isinstance(settings, Calibrated)
         return Shown(quantizer, draws, settings.method, settings.bits, calibrated)
 
-    def _runs(self, figure: Figure) -> Iterator[ShownRun]:
+    def runs(self, figure: Figure) -> Iterator[ShownRun]:
+        """The runs that a figure's trajectories are made from, at its seeds."""
         for name in self._trajectories.runs(figure.trajectories):
             run, public = self._timeline.run(name), self._site.config.runs.public.get(name)
             trunk, at = None, None
@@ -173,7 +185,7 @@ class Figures:
             elif isinstance(public, PublicRun) and public.trunk is not None:
                 trunk, at = public.trunk, public.first
             small = run.stands_for(self._timeline) if run else None
-            for seed in self._seeds(figure, name):
+            for seed in self.seeds(figure, name):
                 yield ShownRun(f"run {name} seed {seed}", name, seed, trunk, at, small)
 
     def _uncertain(self, figure: Figure) -> Iterator[str]:
@@ -183,26 +195,26 @@ class Figures:
             if unknown := trajectory.uncertain(self._timeline):
                 yield f"{trajectory.trained_by(self._timeline)}: {unknown}"
 
-    def _measured(
-        self, query: Figure, *, layers: bool
-    ) -> tuple[list[Series], dict[str, list[str]]]:
+    def measured(self, query: Figure, *, layers: bool) -> tuple[list[Series], dict[str, list[str]]]:
         """The series of a figure, and the raw results they are joined from, by label."""
         names, metrics = query.trajectories, {*query.metrics}
-        evaluated = bool(metrics & EVALUATED)
+        evaluated, asked = bool(metrics & EVALUATED), not metrics.isdisjoint(TASK_METRICS)
         probes = [probe for probe, measured in PROBES.items() if not metrics.isdisjoint(measured)]
-        drawn = chain.from_iterable(self._draws(query, each) for each in query.quantizers)
-        quantizers = (FULL_PRECISION, *(drawn if evaluated else ()))
-        if not evaluated and not probes:
+        drawn = chain.from_iterable(self.draws(query, each) for each in query.quantizers)
+        quantizers = (FULL_PRECISION, *(drawn if evaluated or asked else ()))
+        if not evaluated and not asked and not probes:
             return [], {}
         found: list[Series] = []
         inputs: dict[str, list[str]] = {}
         for name, quantizer in product(names, quantizers):
-            for seed in self._seeds(query, name):
+            for seed in self.seeds(query, name):
                 series = self._losses.series(name, quantizer, seed)
                 found.append(series)
                 if evaluated:
                     inputs |= self._losses.losses(series)
                     inputs |= self._losses.layers(series) if layers else {}
+                if asked:
+                    inputs |= self._tasks.accuracies(series)
                 if quantizer == FULL_PRECISION:
                     for probe in probes:
                         inputs |= self._geometry.probed(series, probe)
@@ -214,7 +226,7 @@ class Figures:
         series: dict[Series, None] = {}
         inputs: dict[str, list[str]] = {}
         for name in self.chosen:
-            found, needed = self._measured(self._site.config.figures[name], layers=True)
+            found, needed = self.measured(self._site.config.figures[name], layers=True)
             series |= dict.fromkeys(found)
             inputs |= needed
         settings = CollectSettings(tuple(series))
@@ -254,6 +266,8 @@ def _settings(figure: Figure, shown: Shared, ages: Ages) -> FigureSettings:
             return DynamicsSettings(**shown, lineage=options.lineage, log=options.log)
         case figures.Losses():
             return LossesSettings(**shown, against=figure.options.against)
+        case figures.Stages():
+            return StagesSettings(**shown, ends=figure.options.ends, tasks=figure.options.tasks)
         case figures.Windows():
             return WindowsSettings(**shown, ages=ages)
         case figures.Parametric():

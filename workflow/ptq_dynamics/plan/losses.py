@@ -26,12 +26,8 @@ class Losses:
     ) -> Job:
         """Validation losses of one shard under a quantizer, or in full precision."""
         site, timeline = self._site, self._site.timeline
-        full, seed = quantizer == FULL_PRECISION, site.seed(trajectory, seed)
-        if full:
-            checkpoints = self._trajectories.manifests(trajectory, seed, shard)
-        else:
-            quantized = self._quantization.quantize(trajectory, quantizer, shard, seed)
-            checkpoints = [quantized.manifest]
+        seed = site.seed(trajectory, seed)
+        checkpoints = self._quantization.weights(trajectory, quantizer, shard, seed)
         context = timeline.trajectory(trajectory).model_shape(timeline).context
         evaluation = site.config.scale.evaluation
         return self._site.add(
@@ -47,7 +43,7 @@ class Losses:
                     context=context,
                     blocks=evaluation.count(context),
                     batch=evaluation.batch,
-                    full_precision=full,
+                    full_precision=quantizer == FULL_PRECISION,
                 ),
             )
         )

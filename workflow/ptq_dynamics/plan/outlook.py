@@ -1,31 +1,25 @@
-"""What a build takes, before it is begun: jobs by kind, downloads and text, with their sizes."""
+"""What a build downloads, before it is begun: checkpoints and text, with their sizes."""
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ptq_dynamics.config import Config, DatasetsCorpus
 from ptq_dynamics.hub.lock import Wanted
 from ptq_dynamics.jobs.specification import Job
-from ptq_dynamics.plan.resources import ON_DEVICE
+from ptq_dynamics.plan.models import BYTES
 from ptq_dynamics.plan.site import Site
 from ptq_dynamics.trajectories.fetch_settings import FetchSettings
 
 # Bytes of a token of text.
 TEXT = 4.4
-# Bytes of a parameter, where the lock does not say how large a download is.
-BYTES = {"bfloat16": 2, "float32": 4}
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """`jobs` by kind, and how many of them compute on a GPU where there is one; `revisions` to
-    download, in bytes where the lock has them, and else, for the `unlocked` of them, as estimated
-    from the parameters; `tokens` of public text to read, about `text_bytes`, of which data sets
-    are streamed, and `tokenizers`, with which."""
+    """`revisions` to download, in bytes where the lock has them, and else, for the `unlocked` of
+    them, as estimated from the parameters; `tokens` of public text to read, about `text_bytes`, of
+    which data sets are streamed, and `tokenizers`, with which; `environments` of tools."""
 
-    jobs: dict[str, int]
-    on_device: int
     revisions: int
     locked_bytes: int
     unlocked: int
@@ -33,30 +27,36 @@ class Outlook:
     tokens: int
     text_bytes: int
     tokenizers: int
+    environments: int
+
+    @property
+    def bytes(self) -> int:
+        """All bytes that there is a number of."""
+        return self.locked_bytes + self.estimated_bytes + self.text_bytes
 
 
-def look_ahead(site: Site, targets: list[Job]) -> Outlook:
-    """What it takes to make some targets and all that they need, from nothing."""
-    jobs = list(site.needed(targets))
-    kinds = Counter(kind(site, job) for job in jobs)
-    revisions = locked = unlocked = estimated = 0
+def look_ahead(site: Site, jobs: Iterable[Job]) -> Outlook:
+    """What some jobs download."""
+    revisions = locked = unlocked = estimated = environments = 0
+    texts = list[DatasetsCorpus]()
     for job in jobs:
-        if isinstance(job.settings, FetchSettings):
+        if isinstance(settings := job.settings, FetchSettings):
             public = site.config.runs.public[job.name.split()[0]]
-            for revision in job.settings.revisions:
+            for revision in settings.revisions:
                 revisions += 1
                 locked += sum(file.size for file in revision.files)
                 if revision.commit is None:
                     unlocked += 1
-                    estimated += (job.settings.parameters or 0) * BYTES[public.dtype]
-                if job.settings.code is not None:
-                    locked += sum(file.size for file in job.settings.code.files or ())
-    corpora = (site.config.scale.corpora[job.name] for job in jobs if kind(site, job) == "corpus")
-    texts = [corpus for corpus in corpora if isinstance(corpus, DatasetsCorpus)]
+                    estimated += (settings.parameters or 0) * BYTES[public.dtype]
+                if settings.code is not None:
+                    locked += sum(file.size for file in settings.code.files or ())
+        if job.stage == "corpus.datasets":
+            corpus = site.config.scale.corpora[job.name]
+            assert isinstance(corpus, DatasetsCorpus)
+            texts.append(corpus)
+        environments += job.stage == "quantize.environment"
     tokens = sum(each.train + each.validation + each.calibration + each.probe for each in texts)
     return Outlook(
-        dict(sorted(kinds.items())),
-        sum(count for name, count in kinds.items() if name in ON_DEVICE),
         revisions,
         locked,
         unlocked,
@@ -64,15 +64,8 @@ def look_ahead(site: Site, targets: list[Job]) -> Outlook:
         tokens,
         round(TEXT * tokens),
         len({(each.tokenizer, each.tokenizer_revision) for each in texts}),
+        environments,
     )
-
-
-def kind(site: Site, job: Job) -> str:
-    """What a job makes: the first folder of its result below those of the scale."""
-    if job.folder in (site.pictures, site.results):
-        return "figure" if job.folder == site.pictures else "table"
-    below = job.folder.removeprefix(f"{site.results}/").split("/")[0]
-    return "environment" if below == "envs" else below
 
 
 def to_lock(config: Config) -> Iterator[Wanted]:

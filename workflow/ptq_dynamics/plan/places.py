@@ -3,14 +3,19 @@ for the rules."""
 
 PLACES = {
     "corpus": "corpus/{corpus}",
+    "functions": "functions/{corpus}",
     "train": "train/{run}/seed-{seed}",
     "fetch": "fetch/{public}/{shard}",
     "average": "average/{average}/seed-{seed}/{shard}",
     "quantize": "quantize/{trajectory}/seed-{seed}/{quantizer}/{shard}",
     "evaluate": "evaluate/{trajectory}/seed-{seed}/{method}/{shard}",
+    "made": "tasks/{made}/{corpus}",
+    "fetched": "tasks/{fetched}",
+    "accuracy": "accuracy/{trajectory}/seed-{seed}/{method}/{task}/{shard}",
     "curvature": "curvature/{trajectory}/seed-{seed}/{probe}/{shard}",
     "landscape": "landscape/{trajectory}/seed-{seed}/{quantizer}/back-{steps}",
     "components": "components/{figure}",
     "backends": "backends",
+    "tables": "tables",
     "drop": "drop/{result}",
 }

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from ptq_dynamics.config.quantizers import Kind
 from ptq_dynamics.jobs.specification import Job
+from ptq_dynamics.measure.names import FULL_PRECISION
 from ptq_dynamics.plan.corpora import Corpora
 from ptq_dynamics.plan.site import Site
 from ptq_dynamics.plan.trajectories import Trajectories
@@ -48,6 +49,12 @@ class Quantization:
         )
         name = f"{trajectory} seed {seed} {quantizer}"
         return self._site.add(Job(kind.stage, name, folder, inputs, settings, modules=kind.scripts))
+
+    def weights(self, trajectory: str, quantizer: str, shard: str, seed: int) -> list[str]:
+        """Manifests of the checkpoints of one shard, quantized or in full precision."""
+        if quantizer == FULL_PRECISION:
+            return self._trajectories.manifests(trajectory, seed, shard)
+        return [self.quantize(trajectory, quantizer, shard, seed).manifest]
 
     @cache
     def environment(self, tool: str) -> Job:

@@ -6,17 +6,20 @@ much text there is for a parameter, and how much of it a step sees.
 """
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 
 from ptq_dynamics.config import PublicRun, Run
 from ptq_dynamics.figures.settings import rounded
 from ptq_dynamics.plan.site import Site
+from ptq_dynamics.plan.timeline import Timeline
 from ptq_dynamics.plan.trajectories import Trajectories
 from ptq_dynamics.trajectories.schedules import (
     Anneal,
     Constant,
     Schedule,
+    Stage,
     Wsd,
     learning_rate,
 )
@@ -86,10 +89,7 @@ def tokens_of(site: Site, name: str) -> int:
     public = site.config.runs.public.get(name)
     if public is not None:
         return max(each.tokens or 0 for each in public.revisions.values())
-    run, timeline = site.config.runs.runs[name], site.timeline
-    shape, phase = run.whole(timeline).model_shape(timeline), run.model_shape(timeline)
-    first, steps = run.ends(timeline)
-    return first * shape.batch * shape.context + (steps - first) * phase.batch * phase.context
+    return site.config.runs.runs[name].tokens(site.timeline)
 
 
 def rounded_tokens(site: Site, name: str) -> str:
@@ -106,29 +106,38 @@ def peak_rate(site: Site, trajectories: Trajectories, name: str) -> float:
 
 
 def _regime(site: Site, trajectories: Trajectories, name: str, run: Run) -> Dimensionless:
-    timeline, whole = site.timeline, run.whole(site.timeline)
-    schedule, (first, steps) = trajectories.schedule(run), run.ends(timeline)
-    earlier, peak = trajectories.schedule(whole), whole.peak(timeline)
-    optimizer = whole.optimizer_in(timeline)
-    shape, phase = whole.model_shape(timeline), run.model_shape(timeline)
+    timeline = site.timeline
+    way = [run]
+    while sources := list(way[0].sources().values()):
+        way.insert(0, site.config.runs.runs[sources[0]])
+    starts = [each.ends(timeline)[0] for each in way]
+    taking = [_taken(timeline, trajectories.schedule(each), each) for each in way]
+    first, steps = run.ends(timeline)
+    shape, phase = way[0].trained(timeline), run.trained(timeline)
     scale = site.config.scale
     tokens = tokens_of(site, name)
     # Another text begins anew.
     read = tokens if phase.corpus == shape.corpus else (steps - first) * phase.batch * phase.context
 
     def taken(step: int) -> float:
-        rate = learning_rate(earlier if step < first else schedule, step)
-        return optimizer.per_step(rate, peak)
+        return taking[bisect_right(starts, step) - 1](step)
 
+    schedule = trajectories.schedule(run)
     return _dimensionless(
         schedule,
         steps,
         _sum(taken, steps),
-        optimizer.per_step(peak, peak),
+        run.optimizer_in(timeline).per_step(schedule.peak, schedule.peak),
         tokens_per_parameter=tokens / shape.model.parameters(scale.whole(phase.corpus).vocabulary),
         epochs=read / scale.corpora[phase.corpus].train,
         batch=phase.batch * phase.context / tokens,
     )
+
+
+def _taken(timeline: Timeline, schedule: Schedule, run: Run) -> Callable[[int], float]:
+    """The share of a weight that the update after so many steps of a run takes."""
+    optimizer = run.optimizer_in(timeline)
+    return lambda step: optimizer.per_step(learning_rate(schedule, step), schedule.peak)
 
 
 # Of runs with more steps, some of them millions, so many are looked at.
@@ -169,6 +178,8 @@ def _dimensionless(
             decaying = 0
         case Wsd() | Anneal():
             decaying = schedule.length
+        case Stage():
+            decaying = schedule.length - schedule.warmup
         case _:
             decaying = steps - schedule.warmup
     return Dimensionless(

@@ -8,6 +8,7 @@ from ptq_dynamics.config import (
     Landscapes,
     Line,
     Losses,
+    MadeTask,
     Onset,
     Pca,
     Tails,
@@ -15,6 +16,7 @@ from ptq_dynamics.config import (
     tokenized,
 )
 from ptq_dynamics.config.quantizers import Kind
+from ptq_dynamics.measure.names import TASK_METRICS
 from ptq_dynamics.plan.timeline import Timeline
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories.settings import TRAINING
@@ -26,6 +28,7 @@ def check_figures(timeline: Timeline) -> None:
         place = f"config/figures.yaml: {name}"
         _check_quantizers(timeline, place, figure)
         _check_training(timeline, place, figure)
+        _check_tasks(timeline, place, figure)
         match figure:
             case Landscapes():
                 _check_landscape(timeline, place, figure)
@@ -90,6 +93,27 @@ def _check_training(timeline: Timeline, place: str, figure: Figure) -> None:
             f"{place}.metrics has {metrics[0]}, which an average such as {averages[0]} has not; "
             "show runs alone, or another metric"
         )
+
+
+def _check_tasks(timeline: Timeline, place: str, figure: Figure) -> None:
+    asked = [metric for metric in figure.metrics if metric in TASK_METRICS]
+    if not asked:
+        return
+    tasks, file = timeline.scale.tasks, f"config/scales/{timeline.config.choice.scale}.yaml"
+    if tasks is None:
+        raise Problem(
+            f"{place}.metrics has {asked[0]}, but {file} has no tasks; add them there, or show "
+            "another metric"
+        )
+    if not any(isinstance(timeline.config.tasks[name], MadeTask) for name in tasks.names):
+        return
+    for name in figure.trajectories:
+        read = timeline.trajectory(name).model_shape(timeline).context
+        if (tasks.context or 0) > read:
+            raise Problem(
+                f"{file}: tasks.context is {tasks.context:,}, and {name}, which is asked in "
+                f"{place}, reads {read:,} tokens; lower it"
+            )
 
 
 def _check_landscape(timeline: Timeline, place: str, figure: Landscapes) -> None:

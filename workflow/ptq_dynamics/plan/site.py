@@ -49,6 +49,13 @@ class Site:
                 waiting += [self.made[path] for path in job.needs]
                 yield job
 
+    def kind(self, job: Job) -> str:
+        """What a job makes: the first folder of its result below those of the scale."""
+        if job.folder in (self.pictures, self.results):
+            return "figure" if job.folder == self.pictures else "table"
+        below = job.folder.removeprefix(f"{self.results}/").split("/")[0]
+        return "environment" if below == "envs" else below
+
     def seed(self, trajectory: str, seed: int | None) -> int:
         """The seed asked for, or the first that a trajectory is made for."""
         return self.timeline.seeds_of(trajectory)[0] if seed is None else seed

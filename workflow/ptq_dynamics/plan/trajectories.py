@@ -3,13 +3,21 @@
 from functools import cache
 from itertools import chain
 
-from ptq_dynamics.config import Branch, Point, Public, Run, Whole
+from ptq_dynamics.config import Branch, Point, Public, Run, Stage, Whole
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan.corpora import Corpora
 from ptq_dynamics.plan.site import Site
 from ptq_dynamics.trajectories import schedules
 from ptq_dynamics.trajectories.fetch_settings import FetchSettings, Revision
-from ptq_dynamics.trajectories.settings import ModelSettings, OptimizerSettings, TrainSettings
+from ptq_dynamics.trajectories.objectives.kinds import Language
+from ptq_dynamics.trajectories.settings import (
+    ModelSettings,
+    ObjectiveSettings,
+    OptimizerSettings,
+    TrainSettings,
+)
+
+LANGUAGE = Language(kind="language")
 
 
 class Trajectories:
@@ -41,21 +49,22 @@ class Trajectories:
         """Training of one run."""
         site, timeline, scale = self._site, self._timeline, self._site.config.scale
         run = site.config.runs.runs[name]
-        whole = run.whole(timeline)
-        model, phase = whole.model_shape(timeline), run.model_shape(timeline)
-        corpus = scale.whole(model.corpus)
-        optimizer = whole.optimizer_in(timeline)
+        trained = run.trained(timeline)
+        model, corpus = trained.model, scale.whole(trained.corpus)
+        optimizer = run.optimizer_in(timeline)
+        objective = run.objective if isinstance(run, Stage) else LANGUAGE
+        longest = max(trained.context, run.model_shape(timeline).model.context)
         first, last = run.ends(timeline)
-        inputs = {"corpus": [self._corpora.of(name).manifest]}
-        if isinstance(run, Branch):
-            inputs["trunk"] = [self.train(run.trunk, site.seed(name, seed)).manifest]
+        inputs = {"corpus": [self._corpora.corpus(trained.corpus).manifest]}
+        for label, source in run.sources().items():
+            inputs[label] = [self.train(source, site.seed(name, seed)).manifest]
         settings = TrainSettings(
-            model=ModelSettings(
-                model.model.module, model.model.settings, model.context, corpus.vocabulary
-            ),
-            batch=phase.batch,
-            micro_batch=phase.micro_batch,
-            context=phase.context,
+            model=ModelSettings(model.module, model.settings, longest, corpus.vocabulary),
+            start=run.start(timeline) if isinstance(run, Stage) else None,
+            objective=ObjectiveSettings(objective.module, objective.settings),
+            batch=trained.batch,
+            micro_batch=trained.micro_batch,
+            context=trained.context,
             precision=scale.precision,
             compile=scale.compile,
             seed=site.seed(name, seed),
@@ -64,9 +73,9 @@ class Trajectories:
             schedule=self.schedule(run),
             first=first,
             last=last,
-            first_tokens=first * model.batch * model.context,
-            data_first=run.data_first(timeline) if isinstance(run, Branch) else 0,
-            checkpoint_every=run.spacing(timeline),
+            first_tokens=run.tokens_before(timeline),
+            data_first=run.data_first(timeline),
+            checkpoint_steps=tuple(p.step or 0 for p in timeline.checkpoints(name)),
             state_steps=tuple(run.state_steps(timeline)) if isinstance(run, Whole) else (),
             log_every=scale.log_every,
         )
@@ -78,7 +87,8 @@ class Trajectories:
                 inputs,
                 settings,
                 modules=(
-                    f"trajectories.architectures.{model.model.module}",
+                    f"trajectories.architectures.{model.module}",
+                    f"trajectories.objectives.{objective.module}",
                     f"trajectories.optimizers.{optimizer.module}",
                 ),
             )
@@ -121,6 +131,10 @@ class Trajectories:
         peak, warmup = whole.peak(timeline), whole.warmup_steps(timeline)
         floor = run.floor * peak
         match run:
+            case Stage():
+                peak, warmup = run.used_lr, run.warmup_steps(timeline)
+                length, floor = last - first, run.floor * run.used_lr
+                return schedules.Stage("stage", peak, warmup, floor, first, length, run.name)
             case Branch():
                 start = run.cooldown_start(timeline)
                 if whole.schedule == "constant":

@@ -1,8 +1,9 @@
 """Learning-rate schedules: pure functions of the step.
 
 `learning_rate(schedule, step)` is the rate of the update that takes the model from `step` to
-`step + 1`. Every schedule begins with a linear warmup over `warmup` steps to `peak`. A run that
-branches from a trunk has the Wsd schedule of trunk and cooldown together.
+`step + 1`. Every schedule begins with a linear warmup over `warmup` steps to `peak`; that of a
+stage begins where the stage does. A run that branches from a trunk has the Wsd schedule of trunk
+and cooldown together.
 """
 
 import math
@@ -57,12 +58,28 @@ class Cosine:
     stop: int
 
 
-Schedule = Constant | Wsd | Anneal | Cosine
+@dataclass(frozen=True)
+class Stage:
+    """Of a stage after pre-training, called `name`: from step `start` on, over `length` steps, a
+    warmup from nothing, then half a cosine to `floor`."""
+
+    kind: Literal["stage"]
+    peak: float
+    warmup: int
+    floor: float
+    start: int
+    length: int
+    name: str
+
+
+Schedule = Constant | Wsd | Anneal | Cosine | Stage
 
 
 def learning_rate(schedule: Schedule, step: int) -> float:
     """Learning rate of the update after `step` finished updates."""
     peak, warmup = schedule.peak, schedule.warmup
+    if isinstance(schedule, Stage):
+        step -= schedule.start
     if step < warmup:
         return peak * (step + 1) / warmup
     match schedule:
@@ -78,6 +95,9 @@ def learning_rate(schedule: Schedule, step: int) -> float:
         case Cosine():
             done = (step - warmup) / (schedule.stop - warmup)
             remaining = (1 + math.cos(math.pi * min(done, 1.0))) / 2
+        case Stage():
+            done = (step - warmup) / max(schedule.length - warmup, 1)
+            remaining = (1 + math.cos(math.pi * min(done, 1.0))) / 2
     return schedule.floor + (peak - schedule.floor) * remaining
 
 
@@ -88,6 +108,8 @@ def _remaining(shape: Literal["linear", "1-sqrt"], done: float) -> float:
 
 def phase(schedule: Schedule, step: int) -> str:
     """Name of the phase that a checkpoint after `step` updates belongs to."""
+    if isinstance(schedule, Stage):
+        return schedule.name
     if step < schedule.warmup:
         return "warmup"
     match schedule:

@@ -31,15 +31,27 @@ class OptimizerSettings:
 
 
 @dataclass(frozen=True)
-class TrainSettings:
-    """A run from fresh weights, or a phase that goes on from the state of its trunk.
+class ObjectiveSettings:
+    """What a run is trained for: the module in objectives/, and what that is set to, the fields of
+    its own dataclass `Settings`."""
 
-    `batch` and `micro_batch` in sequences of `context` tokens; `first`, `last`, `checkpoint_every`,
+    module: str
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """A run from fresh weights, a phase that goes on from the state of its trunk, or a stage that
+    begins with the weights of the checkpoint `start` of another run, and nothing else of it.
+
+    `batch` and `micro_batch` in sequences of `context` tokens; `first`, `last`, `checkpoint_steps`,
     `state_steps` and `log_every` in optimizer steps; `first_tokens` were seen before `first`;
     `data_first` is the step at which this data begins; `clip` is the largest gradient norm.
     """
 
     model: ModelSettings
+    start: str | None
+    objective: ObjectiveSettings
     batch: int
     micro_batch: int | None
     context: int
@@ -53,7 +65,7 @@ class TrainSettings:
     last: int
     first_tokens: int
     data_first: int
-    checkpoint_every: int
+    checkpoint_steps: tuple[int, ...]
     state_steps: tuple[int, ...]
     log_every: int
 

@@ -1,6 +1,7 @@
-"""Train one run of the paper's controlled experiments (section 4), or branch one from its trunk.
+"""Train one run of the paper's controlled experiments (section 4), branch one from its trunk, or go
+on with another's weights as a stage after pre-training does.
 
-The run's folder receives a checkpoint folder every `checkpoint_every` steps, the whole training
+The run's folder receives a checkpoint folder at each of `checkpoint_steps`, the whole training
 state at `state_steps` (where other runs may branch off) and the training curve. Nothing in
 a step is random but the initial weights and the data order, and both follow from the seed; so a
 state is weights, optimizer moments and the step, and an interrupted run goes on to the same bits.
@@ -11,7 +12,7 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
@@ -24,15 +25,18 @@ from torch import Tensor, nn
 
 from ptq_dynamics import models
 from ptq_dynamics.content import write_atomically
-from ptq_dynamics.corpus.tokens import TrainingData
 from ptq_dynamics.jobs.context import Context, Progress
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories import architectures, schedules, trajectory
+from ptq_dynamics.trajectories.objectives import objective
+from ptq_dynamics.trajectories.objectives.objective import Data
 from ptq_dynamics.trajectories.optimizers.state import load_state_tensors, state_tensors
 from ptq_dynamics.trajectories.settings import TRAINING, TrainSettings
-from ptq_dynamics.trajectories.trajectory import CURVE, Checkpoint, step_id
+from ptq_dynamics.trajectories.trajectory import CURVE, Checkpoint, Trajectory, step_id
 
 RESUMABLE = True
+# The module that does the same in several processes.
+RANKS = "trajectories.ranks"
 COLUMNS = ("step", "tokens", "loss", "lr", *TRAINING)
 
 
@@ -40,17 +44,23 @@ def run(context: Context[TrainSettings]) -> Mapping[str, Any]:
     """Train from the last saved state, or the trunk's, or from nothing, to the run's last step."""
     settings = context.settings
     corpus = context.input("corpus")
-    data = TrainingData(corpus, settings.context, settings.batch, settings.seed)
-    trainer = Trainer(settings, context.out, corpus.subfolder("tokenizer"))
+    data = objective.data(corpus, settings)
+    start = None
+    if settings.start is not None:
+        before = Trajectory(context.inputs["after"])
+        start = before.folder(*before.at([settings.start]))
+    trainer = Trainer(settings, context.out, corpus.subfolder("tokenizer"), start)
     saved = latest_state(context.scratch, trainer)
     if saved is not None:
         trainer.load(saved)
         context.progress.say(f"going on from step {trainer.step}")
     elif "trunk" in context.inputs:
         trainer.load(context.input("trunk").file(state_name(settings.first)))
-    train(trainer, data, context.scratch, context.progress)
+    train(trainer, data, context.scratch, context.progress, context.called_back)
+    if trainer.step < settings.last:
+        context.leave()
     return trajectory.facts(
-        [trainer.checkpoint(step) for step in trainer.checkpoint_steps()],
+        [trainer.checkpoint(step) for step in settings.checkpoint_steps],
         parameters=sum(p.numel() for p in trainer.model.parameters()),
         seed=settings.seed,
         tokens_processed=(settings.last - settings.first) * trainer.tokens_per_step,
@@ -58,8 +68,14 @@ def run(context: Context[TrainSettings]) -> Mapping[str, Any]:
     )
 
 
-def train(trainer: "Trainer", data: TrainingData, scratch: Path, progress: Progress) -> None:
-    """The training loop: update, log, save."""
+def train(
+    trainer: "Trainer",
+    data: Data,
+    scratch: Path,
+    progress: Progress,
+    called_back: Callable[[], bool] = lambda: False,
+) -> None:
+    """The training loop: update, log, save; to the last step, or until it is called back."""
     first, last = trainer.step, trainer.settings.last
     pace = Pace()
     trainer.open_curve()
@@ -75,24 +91,32 @@ def train(trainer: "Trainer", data: TrainingData, scratch: Path, progress: Progr
                 f"{rate:,.0f} tokens/s  {ahead:.0f} s to go"
             )
         trainer.save_due(loss)
-        if pace.state_is_due():
+        ends = called_back()
+        if ends or pace.state_is_due():
             with pace.saving():
                 trainer.require_finite(loss)
                 trainer.save(scratch / state_name(trainer.step))
                 drop_older_states(scratch)
+        if ends:
+            break
     trainer.close_curve()
 
 
 class Trainer:
     """Model, optimizer and position of a run, and how they are saved."""
 
-    def __init__(self, settings: TrainSettings, out: Path, tokenizer: Path) -> None:
+    def __init__(
+        self, settings: TrainSettings, out: Path, tokenizer: Path, start: Path | None = None
+    ) -> None:
         self.settings, self.out, self._tokenizer = settings, out, tokenizer
         self.step = settings.first
         self.tokens_per_step = settings.batch * settings.context
         self._device = models.device()
         self.model = architectures.create(settings.model, settings.seed).train()
+        if start is not None:
+            self.model.load_state_dict(models.load(start, torch.float32).state_dict())
         models.place(self.model)
+        self._objective = objective.make(settings, start)
         self._forward: nn.Module = self.model
         if settings.compile:
             self._forward = torch.compile(self.model)  # type: ignore[assignment]
@@ -102,7 +126,7 @@ class Trainer:
         self._optimizer_settings = self._kind.Settings(**settings.optimizer.settings)
         self._optimizer = self._kind.make(self.model, self._optimizer_settings)
         self._curve: Any = None
-        self._due_checkpoints = set(self.checkpoint_steps())
+        self._due_checkpoints = set(settings.checkpoint_steps)
         self._due_states = set(settings.state_steps)
 
     @property
@@ -111,8 +135,8 @@ class Trainer:
         return schedules.learning_rate(self.settings.schedule, self.step)
 
     def update(self, batch: Tensor) -> tuple[Tensor, Tensor]:
-        """One optimizer step on int64 [batch, context + 1]; mean loss and gradient norm before
-        clipping, both 0-dimensional."""
+        """One optimizer step on a batch as the objective has them; mean loss and gradient norm
+        before clipping, both 0-dimensional."""
         settings = self.settings
         chosen, peak = self._optimizer_settings, settings.schedule.peak
         self._kind.set_rate(self._optimizer, chosen, self.rate, peak)
@@ -121,8 +145,7 @@ class Trainer:
         for part in parts:
             part = part.to(self._device, non_blocking=True)
             with self._autocast():
-                losses = models.token_losses(self._forward, part[:, :-1], part[:, 1:])
-            loss = losses.sum() / batch[:, 1:].numel()
+                loss = self._objective.loss(self._forward, part, batch)
             loss.backward()
             total += loss.detach()
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip)
@@ -169,17 +192,10 @@ class Trainer:
         if not math.isfinite(float(loss)):
             raise Problem(
                 f"diverged: the loss is {float(loss)} at step {self.step} (lr {self.rate:.2e}); "
-                f"lower peak_lr in config/runs.yaml; the curve so far is {self.out / CURVE}"
+                f"lower its peak_lr under config; the curve so far is {self.out / CURVE}"
             )
 
     # Checkpoints and states
-
-    def checkpoint_steps(self) -> list[int]:
-        """Steps at which the run saves a checkpoint: the multiples of `checkpoint_every` and both
-        ends, but not step 0."""
-        first, last, every = self.settings.first, self.settings.last, self.settings.checkpoint_every
-        inner = range(first - first % every + every, last, every)
-        return sorted({*([first] if first else []), *inner, last})
 
     def checkpoint(self, step: int) -> Checkpoint:
         """The run's checkpoint after `step` updates."""
@@ -288,7 +304,7 @@ def latest_state(scratch: Path, trainer: Trainer) -> Path | None:
     """The newest state of an interrupted run, if the checkpoints before it are all there."""
     for path in reversed(list(_states(scratch))):
         step = int(path.stem.removeprefix("state-"))
-        due = [trainer.out / step_id(s) for s in trainer.checkpoint_steps()]
+        due = [trainer.out / step_id(s) for s in trainer.settings.checkpoint_steps]
         due += [trainer.out / state_name(s) for s in trainer.settings.state_steps]
         if all(item.exists() for item in due if int(item.stem.split("-")[1]) <= step):
             return path

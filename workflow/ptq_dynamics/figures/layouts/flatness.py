@@ -98,7 +98,7 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
     lettered = [part.assign(panel=panel.name) for part, panel in zip(parts, panels, strict=True)]
     _, about = resolve(context.settings, pd.concat(lettered), panels, means=False)
     head(figure, "; ".join([footer(context), *about]))
-    save(figure, pd.concat(parts), context.out, context.name)
+    save(figure, pd.concat(parts), context)
     return facts
 
 

@@ -74,7 +74,7 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
     head(figure, "; ".join(said))
     whole = (pd.concat([each.grid, each.points]).assign(panel=each.name) for each in planes)
     table = pd.concat(whole)[["panel", "point", "x", "y", LOSS, "increase"]]
-    save(figure, table, context.out, context.name)
+    save(figure, table, context)
     return {"points": len(table), "resolves": resolved}
 
 

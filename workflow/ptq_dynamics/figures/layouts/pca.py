@@ -64,7 +64,7 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
     legend(figure, [ax], {})
     head(figure, f"{footer(context)}; {EXACT}; {SIGNS}; {CAVEAT}")
     table = pd.concat(parts).reindex(columns=COLUMNS)
-    save(figure, table, context.out, context.name)
+    save(figure, table, context)
     return {"points": len(table)}
 
 

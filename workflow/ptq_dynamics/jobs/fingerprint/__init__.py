@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ptq_dynamics.jobs.checkout import PACKAGE, SOURCES
 from ptq_dynamics.jobs.fingerprint import sources
 from ptq_dynamics.jobs.fingerprint.notes import Code, Notes
-from ptq_dynamics.jobs.fingerprint.reach import WHOLE, Node, Program, Reached
+from ptq_dynamics.jobs.fingerprint.reach import OWN, Node, Program, Reached
 from ptq_dynamics.jobs.fingerprint.versions import version_now, versions
 from ptq_dynamics.problem import Problem
 
@@ -44,9 +44,10 @@ def _code(program: Program, stage: str, modules: tuple[str, ...]) -> Code:
     reached, roots = _reached(program, stage, modules)
     own: dict[str, list[str]] = {}
     for node in reached.nodes:
-        own.setdefault(node.name, []).append(program.own(node)[:8])
-    digest = program.combined(roots, reached.nodes)
-    digests = {ALL: digest, **{name: " ".join(sorted(found)) for name, found in own.items()}}
+        for name, digest in program.own(node).items():
+            own.setdefault(name, []).append(digest[:8])
+    everything = program.combined(roots, reached.nodes)
+    digests = {ALL: everything, **{name: " ".join(sorted(found)) for name, found in own.items()}}
     return Code(digests, sorted(reached.libraries))
 
 
@@ -58,6 +59,22 @@ def planned(stage: str, modules: Iterable[str], distributions: Iterable[str]) ->
         code = _code(_program(_first_sources()), stage, selected)
         notes.add(stage, selected, code)
     return Fingerprint(code.digests, versions(code.libraries, distributions))
+
+
+def extended(job: Mapping[str, Any], module: str) -> dict[str, Any]:
+    """A specification whose code has one module more than its settings select; `Problem` where
+    there is no such module."""
+    modules = (*job.get("modules", ()), module)
+    return {**job, "modules": modules, "code": planned(job["stage"], modules, ()).code}
+
+
+def places(stage: str, modules: Iterable[str]) -> Mapping[str, list[str]]:
+    """Modules that hold the definitions which a job reaches, by the name of each."""
+    reached, _ = _reached(_program(_first_sources()), stage, tuple(modules))
+    found: dict[str, list[str]] = {}
+    for node in sorted(reached.nodes):
+        found.setdefault(node.name, []).append(node.module)
+    return found
 
 
 def note_planned() -> None:
@@ -119,7 +136,7 @@ def _reached(program: Program, stage: str, modules: tuple[str, ...]) -> tuple[Re
         if not program.has(f"{PACKAGE}.{module}"):
             path = f"{PACKAGE}/{module.replace('.', '/')}.py"
             raise Problem(f"there is no module {PACKAGE}.{module}; write workflow/{path}")
-    roots = [Node(name, "run"), *(Node(f"{PACKAGE}.{module}", WHOLE) for module in modules)]
+    roots = [Node(name, "run"), *(Node(f"{PACKAGE}.{module}", OWN) for module in modules)]
     return program.reach(roots), roots
 
 

@@ -5,6 +5,7 @@ import builtins
 import re
 from collections.abc import Sequence
 from functools import cache
+from itertools import chain
 
 from ptq_dynamics.jobs.fingerprint.canonical import write
 from ptq_dynamics.jobs.fingerprint.left_out import FUNCTIONS, PLAIN, is_docstring, names_in
@@ -57,6 +58,16 @@ class Module:
             assert not isinstance(found, Import)
             self._written[name] = write(found, self.parent, self._known)
         return self._written[name]
+
+    def methods(self, name: str) -> dict[str, Written]:
+        """The text of every method of a class, by its name; of nothing else."""
+        found = self.names.get(name)
+        bodies = [each.body for each in found or () if isinstance(each, ast.ClassDef)]
+        methods: dict[str, list[ast.stmt]] = {}
+        for each in chain.from_iterable(bodies):
+            if isinstance(each, FUNCTIONS):
+                methods.setdefault(each.name, []).append(each)
+        return {each: write(text, self.parent, self._known) for each, text in methods.items()}
 
     def _read(self, statement: ast.stmt, runs: bool) -> None:
         match statement:

@@ -16,11 +16,12 @@ from ptq_dynamics.jobs.fingerprint.references import Dynamic, Import, Raw, Token
 # What reads names that no text shows: then the whole module counts.
 SEEING = {"globals", "eval", "exec", "__import__"}
 OF_MODULE = {"__file__", "__name__", "__package__", "__path__", "__spec__", "__doc__"}
-WHOLE = "*"
+# All of a module; and all that it defines itself, without the modules that it imports.
+WHOLE, OWN = "*", "*own"
 
 
 class Node(NamedTuple):
-    """A definition by its module and name, an effect by its number, or a whole module (`*`)."""
+    """A definition by its module and name, an effect by its number, or a module (WHOLE, OWN)."""
 
     module: str
     name: str
@@ -53,7 +54,7 @@ class Program:
         self._packages = {name.rpartition(".")[0] for name in sources}
         self._tops = {name.split(".")[0] for name in sources}
         self._links: dict[Node, tuple[list[str | Node], set[Node], set[str], list[Import]]] = {}
-        self._own: dict[Node, str] = {}
+        self._own: dict[Node, Mapping[str, str]] = {}
         self._prefixes: dict[Node, list[str]] = {}
         self._digests = Digests(lambda node: self._link(node)[0])
 
@@ -69,7 +70,7 @@ class Program:
         """All that the roots reach. A module that is a root answers every import by a name made
         when it runs that could mean it."""
         reached, roots = Reached(), list(roots)
-        declared = [node.module for node in roots if node.name == WHOLE]
+        declared = [node.module for node in roots if node.name == OWN]
         waiting: list[Node] = []
 
         def load(module: str) -> None:
@@ -104,7 +105,7 @@ class Program:
             for prefix in self._prefixes.get(node, ()):
                 known = [name for name in declared if name.startswith(prefix)]
                 for name in known or self._beginning_with(prefix):
-                    come_to(Node(name, WHOLE))
+                    come_to(Node(name, OWN))
         return reached
 
     def digest(self, node: Node) -> str:
@@ -116,13 +117,31 @@ class Program:
         parts = [*map(self.digest, roots), "", *sorted(map(self.digest, nodes))]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
-    def own(self, node: Node) -> str:
-        """Digest of the text of a node, in which others are names."""
+    def own(self, node: Node) -> Mapping[str, str]:
+        """Digest of the text of a node, in which others are names; of a class also that of every
+        method, as CLASS.METHOD."""
         if node not in self._own:
             parts, *_ = self._link(node)
             names = (part if isinstance(part, str) else f"@{part.name}" for part in parts)
-            self._own[node] = hashlib.sha256("\0".join(names).encode()).hexdigest()
+            self._own[node] = {node.name: _digest(names), **self._methods(node)}
         return self._own[node]
+
+    def _methods(self, node: Node) -> dict[str, str]:
+        found = self._module(node.module).methods(node.name)
+        return {
+            f"{node.name}.{method}": _digest(self._names(written.tokens, node.module))
+            for method, written in found.items()
+        }
+
+    def _names(self, tokens: Iterable[Token], module: str) -> Iterator[str]:
+        """A text with names in the place of references, wherever what they mean stands."""
+        for token in tokens:
+            if isinstance(token, Use):
+                found = self._resolve(token, module)
+                yield f"@{found.node.name if found.node else ''}"
+                yield found.text
+            elif isinstance(token, str):
+                yield token
 
     def _module(self, name: str) -> Module:
         return parsed(name, self._sources[name], name in self._packages)
@@ -145,6 +164,14 @@ class Program:
         yield source.rpartition(".")[0]
         if found.name is not None:
             yield f"{source}.{found.name}"
+
+    def _is_module(self, found: Import, importer: str) -> bool:
+        """Whether an import binds a module of the package."""
+        source = self._absolute(found.module, importer)
+        if found.name is None:
+            return source in self._sources
+        known = self._module(source).names.get(found.name) if source in self._sources else None
+        return f"{source}.{found.name}" in self._sources and known is None
 
     def _absolute(self, module: str, importer: str) -> str:
         # A script outside of packages finds what lies beside it.
@@ -183,12 +210,14 @@ class Program:
                 assert not isinstance(token, Raw)
                 parts.append(token)
 
-        if node.name == WHOLE:
+        if node.name in (WHOLE, OWN):
             module = self._module(node.module)
             parts.append("whole module")
-            for name in sorted(module.names):
+            for name, bound in sorted(module.names.items(), key=lambda each: each[0]):
                 parts.append(name)
-                add(Use(name), True)
+                imports = isinstance(bound, Import) and self._is_module(bound, node.module)
+                if node.name == WHOLE or not imports:
+                    add(Use(name), True)
             for star in module.stars:
                 add(Use(Import(star)), True)
         else:
@@ -266,6 +295,10 @@ class Program:
         if module in self._sources:
             return Found(Node(module, WHOLE), "")
         return Found(None, module)
+
+
+def _digest(parts: Iterable[str]) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def _dotted(names: Iterable[str]) -> str:

@@ -1,5 +1,6 @@
 """Installed versions of the libraries that a job computes with."""
 
+import hashlib
 import importlib.metadata
 import re
 import sys
@@ -13,7 +14,17 @@ DISTRIBUTION = {
     "yaml": "PyYAML",
 }
 # Distributions that compute for another one, which imports them.
-BEHIND = {"llmcompressor": ("compressed-tensors",)}
+BEHIND = {
+    "llmcompressor": ("compressed-tensors",),
+    # It reads documents with the first and fills prompts with the second, which the third cuts.
+    "lm_eval": ("datasets", "jinja2", "tokenizers"),
+}
+
+
+# Of what pip adds to a wheel's list of files: scripts lie outside, and these notes beside it.
+ADDED = re.compile(
+    r"(\.\./|/|.*\.pyc,|[^/]+\.dist-info/(INSTALLER|REQUESTED|RECORD|direct_url\.json),)"
+)
 
 
 def versions(libraries: Iterable[str], distributions: Iterable[str] = ()) -> dict[str, str]:
@@ -34,6 +45,18 @@ def version(distribution: str) -> str:
 def installed(distribution: str) -> str | None:
     """The installed version with its build tag, when first asked; None where it is absent."""
     return _found(distribution)
+
+
+@cache
+def wheel(distribution: str) -> str | None:
+    """Hex sha256 of the list of files, with their digests, of the wheel that is installed, when
+    first asked; it names the very build, which a version does not. None where there is no list."""
+    try:
+        listed = importlib.metadata.distribution(distribution).read_text("RECORD") or ""
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    lines = sorted(line for line in listed.splitlines() if line and not ADDED.match(line))
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest() if lines else None
 
 
 def version_now(distribution: str) -> str:

@@ -14,10 +14,9 @@ from ptq_dynamics.jobs import signals
 VARIABLE = "PTQ_DYNAMICS_WARM"
 
 
-def delegate(
-    job: Mapping[str, Any], *, restoring: bool = False, if_stale: bool = False
-) -> int | None:
-    """Exit status of the job, run by the warm process; None where there is no such process."""
+def delegate(job: Mapping[str, Any], **how: Any) -> int | None:
+    """Exit status of the job, which the warm process runs as `execute.execute` does; None where
+    there is no such process."""
     address = os.environ.get(VARIABLE)
     if not address:
         return None
@@ -27,7 +26,7 @@ def delegate(
     except OSError:
         return None
     place = {"environment": dict(os.environ), "directory": os.getcwd()}
-    request = {"job": job, "restoring": restoring, "if_stale": if_stale, **place}
+    request = {"job": job, "how": how, **place}
     name = f"{job['stage']} {job['name']}"
     with connection:
         try:
@@ -44,13 +43,15 @@ def delegate(
             return 1
     if not answer:
         sys.stderr.write(f"error: {name}: its process was killed (out of memory?); run again\n")
-        return 1
+        return signals.KILLED
     return int(answer)
 
 
 def _answer(connection: socket.socket) -> bytes:
     """What the child says at its end; a signal here is passed on to it, which says so itself."""
     child = int(_line(connection) or 0)
+    if child:
+        signals.call_too(child)
     try:
         return _line(connection)
     except KeyboardInterrupt:

@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 
 from ptq_dynamics.jobs import fingerprint, record, signals
 from ptq_dynamics.jobs.execute import execute
+from ptq_dynamics.jobs.fingerprint.versions import wheel
 from ptq_dynamics.jobs.quiet import QUIET
 
 
@@ -47,6 +48,8 @@ def serve(address: Path, libraries: Collection[str]) -> None:
     prime(libraries)
     fingerprint.remember()
     record.holds_code()
+    for library in libraries:
+        wheel(library)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.set_blocking(sys.stdin.fileno(), False)
@@ -89,8 +92,7 @@ def _serve_one(connection: socket.socket) -> NoReturn:
             threads = os.environ.get("OMP_NUM_THREADS")
             if threads and "torch" in sys.modules:
                 sys.modules["torch"].set_num_threads(int(threads))
-            choice = {name: request[name] for name in ("restoring", "if_stale")}
-            status = execute(request["job"], **choice)
+            status = execute(request["job"], **request["how"])
     except KeyboardInterrupt:
         signals.complain(label)
     except (OSError, ValueError, KeyError):

@@ -1,0 +1,467 @@
+"""Claims: what they may say, what their job reads, and that its numbers are those of the losses."""
+
+import json
+import shutil
+from contextlib import chdir
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from drawing import Inputs
+from ptq_dynamics.claims.settings import CLAIMS
+from ptq_dynamics.config import load, read_yaml
+from ptq_dynamics.config.claims import Inequality
+from ptq_dynamics.jobs import manifest
+from ptq_dynamics.jobs.execute import execute
+from ptq_dynamics.measure.names import LOSSES
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.problem import Problem
+from safetensors.numpy import load_file
+from scipy.stats import spearmanr
+from support import ROOT, edit_yaml, specification
+from support import plan as planned
+
+
+def settings(scale, **options):
+    """All claims of the project, by their names, as their job has them."""
+    return {each.name: each for each in planned(scale, **options).claims.judge().settings.claims}
+
+
+RISE = {
+    "says": "rises",
+    "quantizers": ["gptq-4bit"],
+    "left": {"of": "rainbow-172"},
+    "right": {"of": "constant-3e-3", "at": {"tokens_of": "rainbow-172"}},
+}
+
+
+def written(folder, **claims):
+    """A configuration folder with these claims alone."""
+    config = folder / "config"
+    if not config.exists():
+        shutil.copytree(ROOT / "config", config)
+    (config / "claims.yaml").write_text(yaml.safe_dump(claims, sort_keys=False))
+    return config
+
+
+def claim(*inequalities, figure="fig04", **others):
+    return {"says": "A claim", "figure": figure, "inequalities": list(inequalities), **others}
+
+
+def one(**changes):
+    found = {**RISE, **changes}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def made(folder, choice=(), **claims):
+    chosen = {"scale": "laptop", "seed": 100, "figures": "all", **dict(choice)}
+    return Plan(load(chosen, written(folder, **claims)), ROOT)
+
+
+# What is refused
+
+
+REFUSED = {
+    "unknown run": (
+        one(left={"of": "rainbow-17"}),
+        ["mine.inequalities.0.left.of", "trajectory of figure fig04: 'rainbow-17'", "rainbow-172"],
+    ),
+    "run of another figure": (
+        one(left={"of": "wsd-1e-3"}),
+        ["mine.inequalities.0.left.of", "trajectory of figure fig04: 'wsd-1e-3'"],
+    ),
+    "unknown run at whose tokens it is read": (
+        one(right={"of": "constant-3e-3", "at": {"tokens_of": "rainbow"}}),
+        ["mine.inequalities.0.right.at", "'rainbow'"],
+    ),
+    "unknown run at whose loss it is read": (
+        one(right={"of": "constant-3e-3", "at": {"loss_of": ["wsd"]}}),
+        ["mine.inequalities.0.right.at", "'wsd'"],
+    ),
+    "unknown run within": (
+        one(left={"of": "rainbow-172", "less": {"of": "nothing"}}),
+        ["mine.inequalities.0.left.of", "'nothing'"],
+    ),
+    "unknown quantizer": (
+        one(quantizers=["gptq-5bit"]),
+        ["mine.inequalities.0.quantizers", "quantizer of figure fig04: 'gptq-5bit'", "gptq-4bit"],
+    ),
+    "unknown quantizer of a term": (
+        one(left={"of": "rainbow-172", "quantizer": "int8"}),
+        ["mine.inequalities.0.left.quantizer", "'int8'"],
+    ),
+    "unknown metric": (
+        one(metric="error"),
+        ["mine.inequalities.0.metric is 'error'", "'quantization_error'"],
+    ),
+    "unknown statistic": (
+        one(left={"of": "rainbow-172", "take": "median"}),
+        ["mine.inequalities.0.left.take is 'median'", "'largest'"],
+    ),
+    "unknown place": (
+        one(left={"of": "rainbow-172", "at": "middle"}),
+        ["mine.inequalities.0.left.at", "'start'"],
+    ),
+    "unknown key": (
+        one(lef={"of": "rainbow-172"}),
+        ["mine.inequalities.0.lef", "unknown key", "did you mean 'left'"],
+    ),
+    "unknown figure": (one(figure="fig99"), ["mine.inequalities.0.figure", "'fig99'"]),
+    "unknown second figure": (one(also="fig99"), ["mine.inequalities.0.also", "'fig99'"]),
+    "a metric that is not there": (
+        one(metric="sharpness"),
+        ["mine.inequalities.0.left reads sharpness, which figure fig04 does not measure"],
+    ),
+    "no quantizer": (
+        one(quantizers=None),
+        ["mine.inequalities.0.left reads quantization_error, which needs a quantizer", "gptq-4bit"],
+    ),
+    "a magnitude without a reason": (one(times=1.65), ["mine.inequalities.0", "because"]),
+    "a tolerance without a reason": (one(tolerance=0.1), ["mine.inequalities.0", "because"]),
+    "no left": (one(left=None), ["mine.inequalities.0", "no left or no right"]),
+    "published for others": (
+        one(published=[[1, 2], [3, 4]]),
+        ["mine.inequalities.0", "published has 2 pairs for 1 inequalities"],
+    ),
+    "one neighbour": (one(along=["rainbow-172"]), ["mine.inequalities.0", "no neighbour"]),
+    "a stretch that ends first": (
+        one(left={"of": "rainbow-172", "at": {"start": 0.9, "end": 0.1}}),
+        ["mine.inequalities.0.left.at", "not before end"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_does_not_fit_is_refused_in_one_line(tmp_path, case):
+    inequality, words = REFUSED[case]
+    with pytest.raises(Problem) as caught:
+        made(tmp_path, mine=claim(inequality)).claims.judge()
+    message = str(caught.value)
+    assert "claims.yaml" in message and "\n" not in message
+    assert [word for word in words if word not in message] == [], message
+
+
+def test_tables_of_unknown_figures_are_refused_in_one_line(tmp_path):
+    plan = made(tmp_path)
+    edit_yaml(
+        tmp_path / "config/tables.yaml", lambda found: found["headline"].update(figures=["fig99"])
+    )
+    plan = made(tmp_path)
+    with pytest.raises(Problem, match=r"tables.yaml: headline.figures .*'fig99'"):
+        plan.tables.write()
+
+
+# What an inequality stands for
+
+
+def test_names_are_filled_in_everywhere():
+    found = Inequality.model_validate(
+        one(
+            says="{each} rises",
+            each=["rainbow-036", "rainbow-172"],
+            left={"of": "{each}", "less": {"of": ["{each}", "constant-3e-3"], "at": "start"}},
+            right={"of": "constant-3e-3", "at": {"tokens_of": "{each}"}},
+            published=[[2, 1], None],
+        )
+    ).single()
+    assert [each.says for each in found] == ["rainbow-036 rises", "rainbow-172 rises"]
+    assert found[1].left.less.of == ("rainbow-172", "constant-3e-3")
+    assert found[1].right.at.tokens_of == "rainbow-172"
+    assert [each.published for each in found] == [(2, 1), None]
+
+
+def test_neighbours_and_quantizers_make_one_each():
+    found = Inequality.model_validate(
+        one(along=["a", "b", "c"], quantizers=["gptq-4bit", "gptq-3bit"], left={"of": "{one}"},
+            right={"of": "{next}", "at": {"loss_of": ["{one}", "{next}"]}})
+    ).single()  # fmt: skip
+    assert [(each.quantizer, each.left.of, each.right.of) for each in found] == [
+        (name, *pair) for name in ("gptq-4bit", "gptq-3bit") for pair in (("a", "b"), ("b", "c"))
+    ]
+    assert found[3].right.at.loss_of == ("b", "c")
+
+
+# What the job reads
+
+
+@pytest.mark.parametrize("scale", ["smoke", "laptop", "gpu", "paper"])
+def test_all_claims_of_the_paper_need_nothing_that_figures_do_not(scale):
+    plan = planned(scale)
+    job, tables = plan.claims.judge(), plan.tables.write()
+    numbers = {each.number for each in job.settings.claims} - {None}
+    assert numbers == set(range(1, 16))
+    drawn = {each.manifest for each in plan.site.needed(plan.figures.targets())}
+    beside = {each.manifest for each in plan.site.needed([job, tables])} - drawn
+    assert beside == {job.manifest, tables.manifest}
+
+
+def test_claims_are_about_what_is_chosen(tmp_path):
+    plan = planned("laptop", figures=["fig04"])
+    found = settings("laptop", figures=["fig04"])
+    assert {each.missing for each in found["rise-in-decay"].inequalities} == {None}
+    missing = {each.missing for each in found["peak-rate"].inequalities}
+    assert missing == {"figure fig06 was not chosen"}
+    read = {one.trajectory for one in plan.claims.judge().settings.series}
+    assert read == {*plan.site.config.figures["fig04"].trajectories}
+
+
+def test_what_a_scale_leaves_out_is_not_measured():
+    found = settings("laptop")
+    said = {each.missing for each in found["weight-decay"].inequalities}
+    assert "decay-lambda-0.05 is left out at laptop scale" in said and None in said
+    (spike,) = [each for each in found["apertus-and-amber"].inequalities if "spike" in each.says]
+    assert spike.left is None and "miniature" in spike.missing
+
+
+def test_public_models_are_told_to_be_miniatures():
+    found = settings("laptop")
+    assert found["smollm3"].miniatures == ("SmolLM3-3B",)
+    assert found["rise-in-decay"].miniatures == ()
+    assert {each.miniatures for each in settings("paper").values()} == {()}
+
+
+def test_an_edit_of_a_claim_changes_its_own_job_alone(tmp_path):
+    def jobs(claims):
+        plan = made(tmp_path, **claims)
+        every = [*plan.figures.targets(), plan.claims.judge(), plan.tables.write()]
+        return {each.manifest: each.spec() for each in plan.site.needed(every)}
+
+    before, after = jobs({"mine": claim(one())}), jobs({"mine": claim(one(relation="below"))})
+    changed = {path for path in before if before[path] != after[path]}
+    assert changed == {"results/laptop/claims.manifest.json"}
+
+
+# The numbers
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory):
+    """A plan at three seeds and its claims, over made-up losses."""
+    folder = tmp_path_factory.mktemp("claims")
+    sides = {"left": {"of": "wsd-3e-4"}, "right": {"of": "wsd-1e-2"}}
+    level = {"loss_of": ["wsd-3e-4", "wsd-1e-2"]}
+    claims = {
+        "rise": claim(one(), one(times=1.65, tolerance=0.03, because="the claim says so")),
+        "levels": claim(
+            one(**{key: {**side, "at": level} for key, side in sides.items()}), figure="fig06"
+        ),
+        "loss": claim(one(quantizers=None, metric="loss")),
+        "never": claim(one(), one(left={"of": "rainbow-172", "at": {"tokens_of": "rainbow-002"}})),
+        "spread": claim(
+            one(
+                left={"of": ["rainbow-036", "rainbow-172"], "take": "largest"},
+                right={"of": ["rainbow-036", "rainbow-172"], "take": "smallest"},
+            )
+        ),
+        "alone": claim(one(left={"of": "wsd-3e-3"}, right={"of": "adamc-3e-3"}), figure="fig20"),
+        "all-ranks": claim(
+            one(
+                quantizers=["gptq-3bit"],
+                left={
+                    "of": [
+                        f"{kind}-{rate}"
+                        for rate in ("3e-4", "1e-3", "3e-3", "1e-2")
+                        for kind in ("constant", "wsd")
+                    ],
+                    "at": {"start": 0},
+                    "against": "hessian_trace",
+                },
+                right=0,
+            ),
+            figure="flatness",
+        ),
+        "ranks": claim(
+            one(
+                quantizers=["gptq-3bit"],
+                left={
+                    "of": [f"wsd-{rate}" for rate in ("3e-4", "1e-3", "3e-3", "1e-2")],
+                    "against": "hessian_trace",
+                },
+                right=0,
+            ),
+            figure="flatness",
+        ),
+    }
+    figures = ["fig04", "fig06", "fig20", "flatness"]
+    plan = made(folder, {"figures": figures, "more_seeds": [7, 8]}, **claims)
+    job = plan.claims.judge()
+    Inputs(folder, plan).write(job)
+    with chdir(folder):
+        assert execute(specification(job)) == 0
+    content = json.loads((folder / "results/laptop" / CLAIMS).read_text())
+    return folder, plan, {each["name"]: each for each in content["claims"]}, content
+
+
+SEEDS = (100, 7, 8)
+DRAWS = ("gptq-4bit", "gptq-4bit-draw-2", "gptq-4bit-draw-3")
+
+
+def losses(folder, name, quantizer, seed):
+    """Losses of the blocks of every checkpoint, in their order, with its tokens."""
+    place = folder / f"results/laptop/evaluate/{name}/seed-{seed}/{quantizer}/all"
+    facts = manifest.read(place / "manifest.json").facts["checkpoints"]
+    found = load_file(place / LOSSES)
+    return [(each["tokens"], found[each["id"]].astype(np.float64)) for each in facts]
+
+
+def quantization_error(folder, name, quantizer, seed, place):
+    full, found = (losses(folder, name, q, seed)[place][1] for q in ("fp", quantizer))
+    return found.mean() / full.mean() - 1
+
+
+def test_the_effect_is_the_mean_over_seeds_and_calibration_sets(judged):
+    folder, _, claims, _ = judged
+    first, second = claims["rise"]["inequalities"]
+    assert (first["seeds"], first["calibration_sets"]) == ([*SEEDS], 3)
+    ends, stable = (
+        np.array([[quantization_error(folder, n, d, s, -1) for d in DRAWS] for s in SEEDS])
+        for n in ("rainbow-172", "constant-3e-3")
+    )
+    assert first["left"]["value"] == pytest.approx(ends.mean())
+    assert first["right"]["value"] == pytest.approx(stable.mean())
+    by_seed = (ends - stable).mean(axis=1)
+    assert first["effect"] == pytest.approx(by_seed.mean())
+    assert first["spread_over_seeds"] == pytest.approx(by_seed.std(ddof=1))
+    assert first["error"] == max(first["stderr"], first["spread_over_seeds"])
+    assert first["smallest_effect"] == pytest.approx(2 * first["error"])
+    assert second["effect"] == pytest.approx((ends - 1.65 * 0.97 * stable).mean())
+    assert second["ratio"] == pytest.approx(ends.mean() / stable.mean())
+
+
+def test_the_paired_error_of_losses_is_that_of_their_differences(judged):
+    folder, _, claims, _ = judged
+    (found,) = claims["loss"]["inequalities"]
+    differences = [
+        losses(folder, "rainbow-172", "fp", seed)[-1][1]
+        - losses(folder, "constant-3e-3", "fp", seed)[-1][1]
+        for seed in SEEDS
+    ]
+    together = np.mean(differences, axis=0)
+    assert found["effect"] == pytest.approx(together.mean())
+    assert found["stderr"] == pytest.approx(together.std(ddof=1) / len(together) ** 0.5)
+    assert found["calibration_sets"] == 0
+
+
+def test_equal_loss_is_where_the_worst_of_them_ends(judged):
+    folder, _, claims, _ = judged
+    (found,) = claims["levels"]["inequalities"]
+    values = {"wsd-3e-4": [], "wsd-1e-2": []}
+    for seed in SEEDS:
+        paths = {}
+        for name in values:
+            trunk = losses(folder, f"constant-{name[4:]}", "fp", seed)
+            own = losses(folder, name, "fp", seed)
+            before = [each for each in trunk if each[0] < own[0][0]]
+            paths[name] = [b.mean() for _, b in before + own]
+        level = max(path[-1] for path in paths.values())
+        for name, path in paths.items():
+            for draw in DRAWS:
+                trunk, own = (
+                    [e.mean() for _, e in losses(folder, n, draw, seed)]
+                    for n in (f"constant-{name[4:]}", name)
+                )
+                after = trunk[: len(path) - len(own)] + own
+                errors = [q / f - 1 for q, f in zip(after, path, strict=True)]
+                place = max(
+                    i for i in range(len(path) - 1)
+                    if min(path[i : i + 2]) <= level <= max(path[i : i + 2])
+                )  # fmt: skip
+                share = (level - path[place]) / (path[place + 1] - path[place])
+                values[name].append(errors[place] + share * (errors[place + 1] - errors[place]))
+    assert found["left"]["value"] == pytest.approx(np.mean(values["wsd-3e-4"]))
+    assert found["right"]["value"] == pytest.approx(np.mean(values["wsd-1e-2"]))
+
+
+def test_where_a_curve_never_gets_nothing_is_measured(judged):
+    _, _, claims, _ = judged
+    _, never = claims["never"]["inequalities"]
+    assert never["verdict"] == "not measured" and "effect" not in never
+    assert never["why"].startswith("rainbow-172 is not measured at ")
+    assert claims["never"]["verdict"] != "reproduced"
+
+
+def test_an_extreme_is_the_same_for_all_seeds(judged):
+    folder, _, claims, _ = judged
+    (found,) = claims["spread"]["inequalities"]
+    ends = {
+        name: np.mean([[quantization_error(folder, name, d, s, -1) for d in DRAWS] for s in SEEDS])
+        for name in ("rainbow-036", "rainbow-172")
+    }
+    assert found["left"]["value"] == pytest.approx(max(ends.values()))
+    assert found["right"]["value"] == pytest.approx(min(ends.values()))
+
+
+def test_one_calibration_set_has_the_error_that_others_show(judged):
+    folder, _, claims, content = judged
+    (alone,) = claims["alone"]["inequalities"]
+    assert (alone["seeds"], alone["calibration_sets"]) == ([100], 1)
+    assert alone["not_in_the_error"] == ["other seeds"]
+    known = {
+        (each["metric"], each["quantizer"]): each["value"]
+        for each in content["deviation_between_calibration_sets"]
+    }
+    variances = [
+        np.var([quantization_error(folder, name, d, seed, -1) for d in DRAWS], ddof=1)
+        for name in ("rainbow-172", "constant-3e-3", "rainbow-036", "wsd-3e-4", "wsd-1e-2")
+        for seed in SEEDS
+    ]
+    expected = np.mean(variances) ** 0.5
+    assert known["quantization_error", "gptq-4bit"] == pytest.approx(expected)
+    assert alone["stderr"] > expected * 2**0.5
+
+
+def test_a_correlation_has_every_checkpoint_once(judged):
+    """A cooldown begins with the weights of its trunk, which goes on beside it at one rate."""
+    folder, _, claims, _ = judged
+    points = dict[tuple[str, int], tuple[float, float]]()
+    for rate in ("3e-4", "1e-3", "3e-3", "1e-2"):
+        for name in (f"constant-{rate}", f"wsd-{rate}"):
+            place = folder / f"results/laptop/curvature/{name}/seed-100/sharpness/all"
+            steps = {
+                each["id"]: each["step"]
+                for each in manifest.read(place / "manifest.json").facts["checkpoints"]
+            }
+            table = pd.read_csv(place / "values.csv")
+            traces = table[table.metric == "hessian_trace"].set_index("checkpoint_id").value
+            for number, (id_, step) in enumerate(steps.items()):
+                forks = name.startswith("wsd") and not number
+                owner = f"constant-{rate}" if forks else name
+                value = quantization_error(folder, name, "gptq-3bit", 100, number)
+                points.setdefault((owner, step), (value, traces[id_]))
+    expected = spearmanr(*zip(*points.values(), strict=True)).statistic
+    (found,) = claims["all-ranks"]["inequalities"]
+    assert found["left"]["value"] == pytest.approx(expected)
+
+
+def test_verdicts_count_and_are_in_the_facts(judged):
+    folder, _, claims, _ = judged
+    for each in claims.values():
+        assert sum(each["counts"].values()) == len(each["inequalities"])
+    facts = manifest.read(folder / "results/laptop/claims.manifest.json").facts
+    assert sum(facts["verdicts"].values()) == len(claims)
+    assert claims["ranks"]["inequalities"][0]["left"]["value"] == pytest.approx(
+        claims["ranks"]["inequalities"][0]["effect"]
+    )
+
+
+def test_published_numbers_are_as_the_file_has_them():
+    """Ends against the stable run, as the list of claims has them."""
+    (rise, _) = read_yaml(ROOT / "config/claims.yaml")["rise-in-decay"]["inequalities"]
+    assert [left for left, _ in rise["published"]] == [
+        8.4e-3,
+        9.2e-3,
+        9.0e-3,
+        9.1e-3,
+        9.3e-3,
+        9.4e-3,
+    ]
+    assert all(left / right >= 1.65 for left, right in rise["published"])
+
+
+def test_the_recipe_of_the_readme_is_a_claim(tmp_path):
+    text = (ROOT / "README.md").read_text().split("- **A claim.**")[1].split("\n- **")[0]
+    (entry,) = (line for line in text.splitlines() if line.startswith("      "))
+    (found,) = made(tmp_path, **yaml.safe_load(entry)).claims.judge().settings.claims
+    (inequality,) = found.inequalities
+    assert (found.name, inequality.missing, inequality.above) == ("my-claim", None, False)

@@ -1,0 +1,196 @@
+"""Tables of numbers: how they are written, and that theirs are the claims' numbers."""
+
+import csv
+import io
+from contextlib import chdir
+
+import pytest
+from drawing import Inputs
+from hypothesis import given
+from hypothesis import strategies as st
+from ptq_dynamics.claims.formats import (
+    Number,
+    Table,
+    as_csv,
+    as_latex,
+    as_markdown,
+    escaped,
+    with_error,
+)
+from ptq_dynamics.jobs.execute import execute
+from ptq_dynamics.jobs.record import Device
+from ptq_dynamics.provenance.costs import Cost
+from support import plan as planned
+from support import specification
+
+TABLE = Table(
+    "A title",
+    ("Run", "Loss", "Error (%)"),
+    [
+        ("wsd-3e-4", Number(3.25, 0.015), Number(0.0117, 0.0007, percent=True)),
+        ("LR = 1e-2, 50 %", Number(3.5), None),
+    ],
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "text"),
+    [
+        (3.24561, 0.0153, "3.246 ± 0.015"),
+        (123.4, 12.3, "123 ± 12"),
+        (1.0, 250.0, "1 ± 250"),
+        (4.1e-5, 2.3e-6, "(4.10 ± 0.23)e-5"),
+        (-4.1e-5, 2.3e-6, "(-4.10 ± 0.23)e-5"),
+        (0.0117, None, "0.0117"),
+        (1.65, 0.0, "1.65"),
+        (float("nan"), 1.0, ""),
+    ],
+)
+def test_an_error_has_two_digits_and_its_value_as_many_places(value, error, text):
+    assert with_error(value, error) == text
+
+
+@given(st.floats(1e-9, 1e9), st.floats(1e-6, 1e3))
+def test_what_is_written_is_within_a_fifteenth_of_the_error(value, share):
+    error = value * share
+    text = with_error(value, error)
+    mantissa, _, power = text.partition(")e")
+    parts = mantissa.lstrip("(").split(" ± ")
+    found, bound = (float(part) * 10.0 ** int(power or 0) for part in parts)
+    assert found == pytest.approx(value, abs=error / 15)
+    assert bound == pytest.approx(error, rel=0.06)
+
+
+def test_csv_has_values_and_errors_in_columns_of_their_own():
+    head, one, other = csv.reader(io.StringIO(as_csv(TABLE)))
+    assert head == ["Run", "Loss", "Loss (error)", "Error (%)", "Error (%) (error)"]
+    assert one[0] == "wsd-3e-4"
+    assert [*map(float, one[1:])] == pytest.approx([3.25, 0.015, 1.17, 0.07])
+    assert other == ["LR = 1e-2, 50 %", "3.5", "", "", ""]
+
+
+def test_markdown_has_a_row_a_line():
+    text = as_markdown(TABLE)
+    assert text.splitlines() == [
+        "# A title",
+        "",
+        "| Run | Loss | Error (%) |",
+        "| --- | --- | --- |",
+        "| wsd-3e-4 | 3.250 ± 0.015 | 1.170 ± 0.070 |",
+        "| LR = 1e-2, 50 % | 3.5 |  |",
+    ]
+    piped = Table("T", ("One",), [("a | b\nc",)])
+    assert as_markdown(piped).splitlines()[-1] == "| a ∣ b c |"
+
+
+def test_latex_has_the_rules_of_booktabs_and_escapes_what_it_means_something_by():
+    lines = as_latex(TABLE).splitlines()
+    assert lines[1:3] == [r"\begin{tabular}{lrr}", r"\toprule"]
+    assert lines[3] == r"Run & Loss & Error (\%) \\"
+    assert lines[5] == r"wsd-3e-4 & 3.250 $\pm$ 0.015 & 1.170 $\pm$ 0.070 \\"
+    assert lines[6] == r"LR = $1\cdot 10^{-2}$, 50 \% & 3.5 &  \\"
+    assert lines[-2:] == [r"\bottomrule", r"\end{tabular}"]
+    assert escaped("a_b & (4.1 ± 0.2)e-5") == r"a\_b \& (4.1 $\pm$ 0.2) $\cdot 10^{-5}$"
+    assert escaped("cosine-190-3e-3") == "cosine-190-3e-3"
+
+
+@given(st.text(alphabet="ab&%$#_{}~^\\±λ"))
+def test_no_sign_that_latex_means_something_by_is_left_bare(text):
+    plain = escaped(text)
+    for known in (r"\textasciitilde{}", r"\textasciicircum{}", r"\textbackslash{}", r"$\pm$"):
+        plain = plain.replace(known, "")
+    plain = plain.replace(r"$\lambda$", "")
+    for sign in "&%$#_{}":
+        plain = plain.replace(f"\\{sign}", "")
+    assert set(plain) <= {*"ab"}
+
+
+# Their numbers
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The tables of two figures and of one with tasks, over made-up results at scale laptop."""
+    folder = tmp_path_factory.mktemp("tables")
+    plan = planned("laptop", figures=["fig04", "fig06", "fig03"])
+    jobs = [plan.claims.judge(), plan.tables.write()]
+    for job in jobs:
+        Inputs(folder, plan).write(job)
+        with chdir(folder):
+            assert execute(specification(job)) == 0
+    place = folder / "results/laptop/tables"
+
+    def rows(name):
+        with (place / f"{name}.csv").open() as file:
+            return list(csv.DictReader(file))
+
+    return plan, place, rows
+
+
+def test_every_table_is_there_in_every_format(built):
+    plan, place, _ = built
+    names = list(plan.site.config.tables)
+    assert {"headline", "peak-rate", "averaging", "families", "tasks", "claims"} <= set(names)
+    for name in names:
+        for suffix in ("csv", "md", "tex"):
+            assert (place / f"{name}.{suffix}").stat().st_size > 30
+
+
+def test_runs_have_a_row_each_with_what_was_before(built):
+    plan, _, rows = built
+    found = {row["Trajectory"]: row for row in rows("headline")}
+    figures = [plan.site.config.figures[name] for name in ("fig04", "fig06")]
+    branches = {n for f in figures for n in f.trajectories if n.startswith(("rainbow", "wsd"))}
+    assert set(found) == branches
+    row = found["wsd-3e-4"]
+    assert float(row["Loss, where it branches off"]) > float(row["Loss, end"])
+    assert row["3-bit error (%), end"] and row["4-bit error (%), end"]
+    assert not found["rainbow-036"]["3-bit error (%), end"]
+    assert rows("averaging") == []
+
+
+def test_peak_rates_are_read_at_equal_loss_too(built):
+    _, _, rows = built
+    found = rows("peak-rate")
+    worst = max(found, key=lambda row: float(row["Loss, end"]))
+    name = "4-bit error (%), at equal loss"
+    assert float(worst[name]) == pytest.approx(float(worst["4-bit error (%), end"]))
+    assert all(row[name] for row in found)
+
+
+def test_tasks_have_full_precision_and_what_is_lost(built):
+    _, _, rows = built
+    kinds = {(row["Trajectory"], row["Metric"]) for row in rows("tasks")}
+    assert ("smollm3-sft", "accuracy") in kinds
+    assert ("smollm3-sft", "accuracy degradation") in kinds
+    assert all(row["mean (%)"] for row in rows("tasks"))
+
+
+def test_claims_have_a_row_for_every_inequality(built):
+    plan, _, rows = built
+    claims = plan.claims.judge().settings.claims
+    found = rows("claims")
+    assert len(found) == sum(len(each.inequalities) for each in claims)
+    assert [row["Claim"] for row in found if row["Claim"]] == [each.says for each in claims]
+    verdicts = {row["Verdict of the inequality"].split(" (")[0] for row in found}
+    assert "not measured" in verdicts and len(verdicts) > 1
+    for row in found:
+        measured = not row["Verdict of the inequality"].startswith("not measured")
+        assert bool(row["Effect"]) is measured
+
+
+# What a build cost
+
+
+class Record:
+    """As much of a record as counts."""
+
+    seconds, cpu_seconds, tokens = 10.0, 15.0, None
+
+    def __init__(self, device):
+        self.device = device
+
+
+def test_hours_of_accelerators_count_every_one_of_them():
+    both = Cost.of(Record(Device("cuda", "GPU", 4, 1))) + Cost.of(Record(Device("cpu")))
+    assert both == Cost(2, 0, 20.0, 30.0, 40.0)

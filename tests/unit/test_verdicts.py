@@ -1,0 +1,110 @@
+"""The rule of verdicts."""
+
+import math
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ptq_dynamics.claims.estimates import independent
+from ptq_dynamics.claims.verdicts import SEEN, Effect, Verdict, of_claim, of_inequality, over_seeds
+
+VALUES = st.floats(-1e6, 1e6)
+ERRORS = st.floats(0, 1e6)
+SPREADS = st.none() | ERRORS
+EFFECTS = st.builds(Effect, VALUES, ERRORS, SPREADS)
+VERDICTS = st.sampled_from(Verdict)
+R, N, I, M = (  # noqa: E741
+    Verdict.REPRODUCED,
+    Verdict.NOT_REPRODUCED,
+    Verdict.INCONCLUSIVE,
+    Verdict.NOT_MEASURED,
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"),
+    [(2.01, R), (2.0, I), (0.0, I), (-2.0, I), (-2.01, N), (math.nan, M), (math.inf, M)],
+)
+def test_an_effect_is_seen_from_two_errors_on(value, verdict):
+    assert of_inequality(Effect(value, 1.0, None)) is verdict
+    assert SEEN == 2
+
+
+def test_an_error_that_is_none_is_no_measurement():
+    assert of_inequality(Effect(1.0, math.nan, None)) is M
+
+
+def test_the_larger_of_both_errors_counts():
+    assert of_inequality(Effect(1.0, 0.1, None)) is R
+    assert of_inequality(Effect(1.0, 0.1, 0.6)) is I
+    assert of_inequality(Effect(1.0, 0.6, 0.1)) is I
+
+
+@given(EFFECTS, ERRORS)
+def test_a_larger_effect_is_reproduced_where_a_smaller_one_is(effect, more):
+    larger = Effect(effect.value + more, effect.stderr, effect.spread)
+    order = [N, I, R]
+    before, after = of_inequality(effect), of_inequality(larger)
+    assert order.index(after) >= order.index(before)
+
+
+@given(EFFECTS, ERRORS)
+def test_a_larger_error_decides_nothing(effect, more):
+    worse = Effect(effect.value, effect.stderr + more, effect.spread)
+    assert of_inequality(worse) in (of_inequality(effect), I)
+
+
+@given(EFFECTS)
+def test_the_claim_and_its_contrary_are_never_both_reproduced(effect):
+    contrary = Effect(-effect.value, effect.stderr, effect.spread)
+    mirrored = {R: N, N: R, I: I}
+    assert of_inequality(contrary) is mirrored[of_inequality(effect)]
+
+
+@given(EFFECTS)
+def test_what_a_build_could_have_seen_is_what_it_sees(effect):
+    just = Effect(math.nextafter(effect.smallest, math.inf), effect.stderr, effect.spread)
+    assert of_inequality(just) is R
+    assert of_inequality(Effect(effect.smallest, effect.stderr, effect.spread)) is I
+
+
+def test_seeds_give_their_mean_the_error_that_they_share_and_their_spread():
+    text = [independent(value, 0.5, "text") for value in (1.0, 2.0, 6.0)]
+    found = over_seeds(text)
+    assert found.value == pytest.approx(3)
+    assert found.stderr == pytest.approx(0.5)
+    assert found.spread == pytest.approx(statistics.stdev([1, 2, 6]))
+    assert found.error == found.spread and found.smallest == pytest.approx(2 * found.spread)
+    alone = over_seeds(text[:1])
+    assert alone.spread is None and alone.error == pytest.approx(0.5)
+
+
+def test_what_seeds_do_not_share_shrinks_with_their_number():
+    each = [independent(1.0, 0.6, f"draws of seed {seed}") for seed in range(4)]
+    assert over_seeds(each).stderr == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "verdict"),
+    [
+        ([R, R], R),
+        ([R, N, I, M], N),
+        ([R, I, M], I),
+        ([R, M], M),
+        ([M, M], M),
+        ([], M),
+    ],
+)
+def test_a_claim_needs_all_its_inequalities(verdicts, verdict):
+    assert of_claim(verdicts) is verdict
+
+
+@given(st.lists(VERDICTS, min_size=1), st.data())
+def test_a_claim_gains_by_no_inequality_that_holds_less(verdicts, data):
+    place = data.draw(st.integers(0, len(verdicts) - 1))
+    worse = [*verdicts]
+    worse[place] = data.draw(st.sampled_from([N, I, M]))
+    assert of_claim(worse) is not R
+    if N in verdicts and worse[place] is N:
+        assert of_claim(worse) is N

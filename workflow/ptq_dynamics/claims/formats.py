@@ -1,0 +1,133 @@
+"""Tables of numbers with errors, as CSV, Markdown and LaTeX (booktabs)."""
+
+import csv
+import io
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+# Characters that LaTeX means something by.
+ESCAPED = {
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    **{"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"},
+    **{"±": r"$\pm$", "λ": r"$\lambda$", "Θ": r"$\Theta$", "‖": r"$\Vert$", "δ": r"$\delta$"},
+    **{"→": r"$\to$", "≥": r"$\geq$", "≤": r"$\leq$", "×": r"$\times$", "−": "$-$"},
+    **{"ρ": r"$\rho$", "\N{COMBINING CIRCUMFLEX ACCENT}": ""},
+}
+# A number with a power of ten, which is no part of a name.
+SCIENTIFIC = re.compile(r"(?<![\w.-])(-?[\d.]+)e([+-]?)0*(\d+)(?!\w)")
+# Where numbers are written with a power of ten.
+SMALL, LARGE = 1e-3, 1e6
+DIGITS = 4  # of a number whose error is not known
+
+
+@dataclass(frozen=True)
+class Number:
+    """A measured value and its error, where that is known; percent is how it is shown to people."""
+
+    value: float
+    error: float | None = None
+    percent: bool = False
+
+    def __str__(self) -> str:
+        scale = 100 if self.percent else 1
+        return with_error(self.value * scale, None if self.error is None else self.error * scale)
+
+
+Cell = str | int | Number | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under heads, each of which is a column's name."""
+
+    title: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+
+
+def with_error(value: float, error: float | None) -> str:
+    """A number with its error, whose first two digits count; four digits without one."""
+    if not math.isfinite(value):
+        return ""
+    if error is None or not math.isfinite(error) or error == 0:
+        return f"{value:.{DIGITS}g}"
+    if max(abs(value), error) < SMALL or max(abs(value), error) >= LARGE:
+        power = math.floor(math.log10(max(abs(value), error)))
+        scaled = with_error(value / 10.0**power, error / 10.0**power)
+        return f"({scaled})e{power}"
+    places = max(0, 1 - math.floor(math.log10(error)))
+    return f"{value:.{places}f} ± {error:.{places}f}"
+
+
+def as_csv(table: Table) -> str:
+    """Comma-separated, values and errors in columns of their own, as exact as they are."""
+    numeric = [_is_numeric(table, place) for place in range(len(table.heads))]
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    heads = zip(table.heads, numeric, strict=True)
+    writer.writerow(
+        [name for head, has in heads for name in ((head, f"{head} (error)") if has else (head,))]
+    )
+    for row in table.rows:
+        cells = list[object]()
+        for cell, has in zip(row, numeric, strict=True):
+            match cell:
+                case Number(value=value, error=error, percent=percent):
+                    scale = 100 if percent else 1
+                    cells += [_exact(value * scale), "" if error is None else _exact(error * scale)]
+                case _:
+                    cells += ["" if cell is None else cell, *([""] if has else [])]
+        writer.writerow(cells)
+    return written.getvalue()
+
+
+def as_markdown(table: Table) -> str:
+    """A pipe table under its title."""
+    lines = [table.heads, ["---"] * len(table.heads), *_texts(table)]
+    body = "\n".join(f"| {' | '.join(cell.replace('|', '∣') for cell in line)} |" for line in lines)
+    return f"# {table.title}\n\n{body}\n"
+
+
+def as_latex(table: Table) -> str:
+    """A tabular with the rules of booktabs, after its title in a comment."""
+    columns = "".join("r" if _is_numeric(table, at) else "l" for at in range(len(table.heads)))
+    head, *rows = (
+        " & ".join(map(escaped, line)) + r" \\" for line in [table.heads, *_texts(table)]
+    )
+    body = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *rows]
+    return "\n".join([f"% {table.title}", *body, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def escaped(text: str) -> str:
+    """Text as LaTeX takes it; powers of ten as such."""
+    plain = "".join(ESCAPED.get(sign, sign) for sign in text)
+    signs = {"-": "-", "+": "", "": ""}
+    return SCIENTIFIC.sub(
+        lambda at: rf"${at[1]}\cdot 10^{{{signs[at[2]]}{at[3]}}}$",
+        re.sub(r"\(([^()]*)\)e(-?\d+)", r"(\1) $\\cdot 10^{\2}$", plain),
+    )
+
+
+FORMATS: dict[str, Callable[[Table], str]] = {
+    "csv": as_csv,
+    "md": as_markdown,
+    "tex": as_latex,
+}
+
+
+def _is_numeric(table: Table, place: int) -> bool:
+    return any(isinstance(row[place], Number) for row in table.rows)
+
+
+def _texts(table: Table) -> list[list[str]]:
+    return [["" if cell is None else _one_line(str(cell)) for cell in row] for row in table.rows]
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _exact(value: float) -> str:
+    return repr(float(value)) if math.isfinite(value) else ""

@@ -1,0 +1,78 @@
+"""How verdicts come about, from an effect in the claimed direction and its error alone.
+
+The rule was set before any result was looked at, and no claim has one of its own.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from ptq_dynamics.claims.estimates import Estimate, mean
+
+# Standard errors that an effect has to have to be seen.
+SEEN = 2.0
+
+
+class Verdict(StrEnum):
+    """What a build says of an inequality, or of a claim."""
+
+    REPRODUCED = "reproduced"
+    NOT_REPRODUCED = "not reproduced"
+    INCONCLUSIVE = "inconclusive"
+    NOT_MEASURED = "not measured"
+
+
+@dataclass(frozen=True)
+class Effect:
+    """How far an inequality holds: the mean over seeds of the effect in the claimed direction; its
+    paired standard error; the standard deviation of the seeds' effects, where there are several."""
+
+    value: float
+    stderr: float
+    spread: float | None
+
+    @property
+    def error(self) -> float:
+        """The larger of the two errors."""
+        return self.stderr if self.spread is None else max(self.stderr, self.spread)
+
+    @property
+    def smallest(self) -> float:
+        """The smallest effect that this build could have seen."""
+        return SEEN * self.error
+
+
+def over_seeds(effects: Sequence[Estimate]) -> Effect:
+    """An effect from that of every seed. Seeds are validated on the same text, so that what they
+    owe to it does not shrink with their number.
+
+    The spread is that of seeds, not of their mean: the question is what one more seed would show,
+    and of two or three seeds the error of their mean is known too badly to be trusted.
+    """
+    together = mean(effects)
+    values = [each.value for each in effects]
+    spread = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    return Effect(together.value, together.stderr, spread)
+
+
+def of_inequality(effect: Effect) -> Verdict:
+    """Reproduced where the effect is more than two errors in the claimed direction, not reproduced
+    where it is as much in the other one, else inconclusive; not measured where there is none."""
+    if not math.isfinite(effect.value) or not math.isfinite(effect.error):
+        return Verdict.NOT_MEASURED
+    if effect.value > effect.smallest:
+        return Verdict.REPRODUCED
+    return Verdict.NOT_REPRODUCED if effect.value < -effect.smallest else Verdict.INCONCLUSIVE
+
+
+def of_claim(verdicts: Iterable[Verdict]) -> Verdict:
+    """Of a claim by its inequalities: not reproduced where one is contradicted, reproduced where
+    all are; of others, one that is open outweighs one that is not measured."""
+    found = {*verdicts}
+    for verdict in (Verdict.NOT_REPRODUCED, Verdict.INCONCLUSIVE, Verdict.NOT_MEASURED):
+        if verdict in found:
+            return verdict
+    return Verdict.REPRODUCED if found else Verdict.NOT_MEASURED

@@ -1,0 +1,91 @@
+"""`ptq-dynamics audit`: everything that lies in a scale's folders, checked."""
+
+import os
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+from ptq_dynamics.cli import costs
+from ptq_dynamics.jobs import record
+from ptq_dynamics.plan import FROM_NETWORK, Plan
+from ptq_dynamics.plan.captions import PAGE, page
+from ptq_dynamics.problem import Problem
+from ptq_dynamics.provenance.archive import DERIVED, Archive, Result
+from ptq_dynamics.provenance.audit import audit
+from ptq_dynamics.provenance.remaking import remade
+from ptq_dynamics.provenance.signing import sign, statement, verify
+
+SIGNATURE = "release.sig"
+# Jobs that are not made again: they delete, or download.
+ONCE = ("trajectories.drop", *FROM_NETWORK)
+TOLD = 20  # notes
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What an audit is asked for beside its checks: so many jobs of a seed's choice to run again,
+    and to sign with a key or verify by the allowed signers and the name of one."""
+
+    rerun: int = 0
+    seed: int | None = None
+    key: Path | None = None
+    signers: Path | None = None
+    signer: str | None = None
+
+
+def show(plan: Plan, asked: Asked) -> bool:
+    """Print what is wrong, a line each, and the root of the release; whether all is well."""
+    if (asked.signers is None) != (asked.signer is None):
+        raise Problem("--signers and --signer go together: the file, and who has to have signed")
+    if asked.rerun < 0:
+        raise Problem(f"--rerun is {asked.rerun}; give how many jobs to run again")
+    scale = plan.site.config.choice.scale
+    archive = Archive.of_scale(scale)
+    if not archive.records:
+        raise Problem(f"nothing is built at scale {scale}; make figures SCALE={scale} builds it")
+    pictures = Path(plan.site.pictures)
+    text = page(plan.site.config.figures, pictures)
+    pages = {pictures / PAGE: text} if pictures.is_dir() else {}
+    signature = Path(plan.site.results) / SIGNATURE
+    found = audit(archive, pages, [signature, *costs.files(plan.site.results)])
+    absent = f"; {found.absent:,} files are known and not here" if found.absent else ""
+    print(f"{found.results:,} results with {found.files:,} files were hashed{absent}")
+    derived = [r for r in archive.results.values() if r.record.job["stage"].startswith(DERIVED)]
+    wrong = [*found.wrong, *_again(derived, "tables and figures were derived")]
+    if asked.rerun:
+        wrong += _again(_sample(archive, asked), "jobs of a random sample were run")
+    commit = record.git()
+    if commit is None or commit.dirty:
+        found.notes.insert(0, "the code here differs from its commit, or has none")
+    for note in found.notes[:TOLD]:
+        print(f"note: {note}")
+    if len(found.notes) > TOLD:
+        print(f"note: and {len(found.notes) - TOLD} more")
+    for line in wrong:
+        print(f"wrong: {line}")
+    print(f"root: {found.root}")
+    if wrong:
+        unsigned = "; nothing was signed or verified" if asked.key or asked.signers else ""
+        print(f"{len(wrong)} things are wrong{unsigned}")
+        return False
+    if asked.key is not None:
+        sign(statement(scale, found.root), asked.key, signature)
+        print(f"signed: {signature}")
+    if asked.signers is not None:
+        verify(statement(scale, found.root), signature, asked.signers, asked.signer or "")
+        print(f"the signature is good: {signature}")
+    print("all is well")
+    return True
+
+
+def _again(results: list[Result], what: str) -> list[str]:
+    lines = list(remade(results, at_once=os.cpu_count() or 1))
+    print(f"{len(results)} {what} again; {len(results) - len(lines)} came out as they are")
+    return lines
+
+
+def _sample(archive: Archive, asked: Asked) -> list[Result]:
+    seed = random.SystemRandom().randrange(10**6) if asked.seed is None else asked.seed
+    able = [r for r in archive.in_order() if r.record.job["stage"] not in ONCE]
+    print(f"the sample has seed {seed}")
+    return random.Random(seed).sample(able, min(asked.rerun, len(able)))

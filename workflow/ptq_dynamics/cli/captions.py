@@ -1,0 +1,15 @@
+"""`ptq-dynamics captions`: the page of captions beside the figures."""
+
+from pathlib import Path
+
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.plan.captions import write_page
+from ptq_dynamics.problem import Problem
+
+
+def write(plan: Plan, chosen: Path | None = None) -> None:
+    """Write the page into a folder with figures, by default the scale's."""
+    folder = chosen or Path(plan.site.pictures)
+    if not folder.is_dir():
+        raise Problem(f"{folder} has no figures yet; make figures draws them")
+    write_page(plan.site.config.figures, folder)

@@ -1,0 +1,32 @@
+"""`ptq-dynamics claims`: the verdicts on what the paper says."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ptq_dynamics.claims.settings import CLAIMS
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.problem import Problem
+
+
+def check(plan: Plan) -> None:
+    """Raise `Problem` where claims or tables name what the figures have not."""
+    plan.claims.judge()
+    plan.tables.write()
+
+
+def show(plan: Plan) -> None:
+    """Print a line for every claim: its verdict, and how many of its inequalities have which."""
+    path = Path(plan.site.results) / CLAIMS
+    if not path.exists():
+        scale = plan.site.config.choice.scale
+        raise Problem(f"{path} is missing; make claims SCALE={scale} judges the claims")
+    for claim in json.loads(path.read_text(encoding="utf-8"))["claims"]:
+        print(_line(claim))
+
+
+def _line(claim: dict[str, Any]) -> str:
+    number = "" if claim["number"] is None else claim["number"]
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in claim["counts"].items())
+    about = f" [{', '.join(claim['about'])}]" if claim["about"] else ""
+    return f"{number:>2}  {claim['verdict']:14}  {claim['name']:22} {counts}{about}"

@@ -1,0 +1,71 @@
+"""`ptq-dynamics compare`: two builds side by side."""
+
+import json
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from ptq_dynamics.problem import Problem
+from ptq_dynamics.provenance.comparison import TOLERANCE, Build, Compared, compare, parting
+
+# Measurements that are told, the furthest apart first.
+TOLD = 10
+
+
+def show(one: Path, other: Path, *, as_json: bool) -> bool:
+    """Print how many measurements agree and which do not; whether none differs."""
+    builds = Build(one), Build(other)
+    found = list(compare(*builds))
+    counts: Counter[str] = Counter(each.verdict for each in found)
+    part = _parting(*builds)
+    if as_json:
+        content = {"measurements": [_plain(each) for each in found], "parting": part}
+        print(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False))
+    else:
+        _tell(found, counts, part)
+    return not counts["different"] and not counts["only in one"]
+
+
+NO_REASON = "its specification is the same, so machine, libraries or chance made it another"
+
+
+def _plain(each: Compared) -> dict[str, Any]:
+    """As JSON has it, which knows no nan."""
+    return {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in each.content().items()
+    }
+
+
+def _parting(one: Build, other: Build) -> str | None:
+    try:
+        found = parting(one, other)
+    except Problem as problem:
+        return str(problem)
+    if found is None:
+        return None
+    return f"they part first at {found.result}: {'; '.join(found.reasons) or NO_REASON}"
+
+
+def _tell(found: list[Compared], counts: Counter[str], part: str | None) -> None:
+    print(", ".join(f"{count:,} {verdict}" for verdict, count in counts.most_common()))
+    apart = [each for each in found if each.verdict in ("different", "only in one")]
+    apart.sort(key=_distance, reverse=True)
+    for each in apart[:TOLD]:
+        error = f"± {each.error:.3g}" if each.error is not None else "no error known"
+        how = "paired" if each.paired else "from both errors"
+        name = " ".join(filter(None, each.key))
+        print(f"{each.verdict}: {name}: {each.one} and {each.other} ({error}, {how})")
+    if len(apart) > TOLD:
+        print(f"and {len(apart) - TOLD:,} more; --json lists all")
+    if counts["within tolerance"]:
+        print(f"within tolerance: at most {TOLERANCE:g} standard errors of the difference")
+    if part and counts.keys() - {"equal"}:
+        print(part)
+
+
+def _distance(each: Compared) -> float:
+    if each.one is None or each.other is None:
+        return float("inf")
+    return abs(each.one - each.other) / (each.error or 1e-300)

@@ -1,0 +1,101 @@
+"""`ptq-dynamics regime`: a scale's runs beside the paper's."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from ptq_dynamics import config
+from ptq_dynamics.cli.chosen import load
+from ptq_dynamics.measure import measurements
+from ptq_dynamics.measure.names import MEASUREMENTS
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.plan.regime import (
+    Dimensionless,
+    Rates,
+    best_rates,
+    peak_rate,
+    regimes,
+    rounded_tokens,
+)
+
+NUMBERS = fields(Dimensionless)
+
+
+def show(resolved: config.Config) -> None:
+    """Print the numbers without dimension of every run, and the losses at their ends."""
+    here, paper = Plan(resolved), Plan(load({"scale": "paper"}))
+    theirs = dict(regimes(paper.site, paper.trajectories))
+    titles = [field.name.replace("_per_", "\nper ").replace("_", " ") for field in NUMBERS]
+    table = Table("run", "peak rate", "tokens", *titles, box=None, padding=(0, 1, 0, 0))
+    for name, mine in regimes(here.site, here.trajectories):
+        other = theirs.get(name)
+        unlike = mine.unlike(other)
+        rates = [
+            peak_rate(each.site, each.trajectories, name)
+            for each in (here, paper)[: 1 + bool(other)]
+        ]
+        tokens = [rounded_tokens(each.site, name) for each in (here, paper)[: 1 + bool(other)]]
+        cells = [
+            _beside(rates[0], rates[1] if other else None),
+            f"{tokens[0]} ({tokens[1]})" if other else tokens[0],
+        ]
+        for field in NUMBERS:
+            numbers = getattr(mine, field.name), getattr(other, field.name, None)
+            cells.append(_beside(*numbers, marked=field.name in unlike))
+        table.add_row(name, *cells)
+    console = Console(width=156)
+    console.print(table)
+    console.print(
+        f"{resolved.scale.description}, in brackets paper scale where it differs; !: not alike. "
+        "e folds: sum of the shares that weight decay takes of the weights; timescale, warmup, "
+        "cooldown, batch: shares of the run."
+    )
+    published = paper.site.config.scale.regime.final_losses
+    groups = best_rates(paper.site, paper.trajectories, published)
+    losses, source = _final_losses(here.site.results)
+    console.print(f"final loss in full precision (peak rate over the best) by {source}:")
+    for group in best_rates(here.site, here.trajectories, losses):
+        console.print("; ".join([_over_the_best(group), *_beside_published(group, groups)]))
+    for name, reason in resolved.scale.regime.left_out.items():
+        console.print(f"left out: {name} ({reason})", markup=False)
+
+
+def _over_the_best(group: Rates) -> str:
+    best = group[0][1]
+    return ", ".join(f"{name} {loss:.3f} ({peak / best:.3g})" for loss, peak, name in group)
+
+
+def _beside_published(group: Rates, published: list[Rates]) -> Iterator[str]:
+    """The published losses of the same runs, and whether another of them is the best."""
+    for other in published:
+        names, others = ([name for _, _, name in each] for each in (group, other))
+        mine, theirs = [n for n in names if n in others], [n for n in others if n in names]
+        if mine:
+            yield f"the paper's: {_over_the_best(other)}"
+            if mine[0] != theirs[0]:
+                yield f"not alike !: best is {mine[0]} ({theirs[0]})"
+
+
+def _final_losses(results: str) -> tuple[dict[str, float], str]:
+    """Loss of every run's last checkpoint in full precision, as far as it is measured, in the
+    scale's results or else in those kept for reference; and where it was."""
+    own = Path(results) / MEASUREMENTS
+    kept = own.parents[1] / "reference" / own.parent.name / MEASUREMENTS
+    path = next((path for path in (own, kept) if path.exists()), None)
+    if path is None:
+        return {}, f"{own} or {kept}, neither of which is there"
+    losses = measurements.full_precision_losses(measurements.read(path))
+    return {name: by_step[max(by_step)] for name, by_step in losses.items()}, str(path)
+
+
+def _beside(mine: float | None, theirs: float | None, marked: bool = False) -> str:
+    texts = [
+        "-" if n is None or math.isnan(n) else f"{n:.3g}" if n >= 1 else f"{n:.2g}"
+        for n in (mine, theirs)
+    ]
+    told = texts[0] if texts[0] == texts[1] else f"{texts[0]} ({texts[1]})"
+    return f"{told}{' !' if marked else ''}"

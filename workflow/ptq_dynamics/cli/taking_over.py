@@ -1,0 +1,60 @@
+"""`ptq-dynamics release`, `adopt` and `accept`: results that are given and taken as they are."""
+
+from pathlib import Path
+
+from ptq_dynamics.jobs.current import Results
+from ptq_dynamics.jobs.specification import Job
+from ptq_dynamics.jobs.verified import Verifier
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.plan.due import Due
+from ptq_dynamics.problem import Problem
+from ptq_dynamics.provenance.accepting import accept
+from ptq_dynamics.provenance.adopting import adopt, unpacked
+from ptq_dynamics.provenance.archive import DERIVED
+from ptq_dynamics.provenance.releasing import RELEASE, release
+
+
+def give(plan: Plan, folder: Path) -> bool:
+    """Write what is measured at a scale into a folder."""
+    found = release(plan, folder)
+    print(f"{folder / RELEASE}: {found.results} results, {found.size / 1e6:.1f} MB")
+    return True
+
+
+def take(plan: Plan, place: str, digest: str | None) -> bool:
+    """Take over what is current in a folder or an archive; whether that is all that is needed."""
+    with unpacked(place, digest) as folder:
+        found = adopt(plan, folder)
+    for each in found.left:
+        print(f"{each.state:7}  {each.job}  {each.why}")
+    there = {*found.taken, *found.had}
+    rest = [job for job in plan.site.needed(plan.last()) if job.manifest not in there]
+    drawn = sum(1 for job in rest if job.stage.startswith(DERIVED))
+    lacking = len(rest) - drawn
+    print(
+        f"{len(found.taken)} results were taken over, {len(found.had)} were here already, "
+        f"{lacking} are not there as they would be made here"
+        + (f"; make figures draws {drawn} figures and tables from them" if drawn else "")
+    )
+    return not lacking
+
+
+def declare(plan: Plan, result: Path, reason: str) -> bool:
+    """Accept the result with a manifest, or all stale ones in or below a folder."""
+    if not reason.strip():
+        raise Problem("--reason is empty; say why the change makes no difference")
+    due = Due(plan.site, Results(Verifier()))
+    meant = [job for job in plan.site.needed(plan.last()) if _is_meant(job, result.resolve())]
+    if not meant:
+        raise Problem(f"{result} is no manifest of a result of this scale, nor a folder of any")
+    # Of a folder, those that are there.
+    jobs = [job for job in meant if job.paths.record.exists() or len(meant) == 1]
+    told = accept([job for job in jobs if due.is_due(job)], reason)
+    print(*told, sep="\n", end="\n" if told else "")
+    print(f"{len(told)} results were accepted: {reason}")
+    return True
+
+
+def _is_meant(job: Job, result: Path) -> bool:
+    manifest = job.paths.manifest.resolve()
+    return result == manifest or result in manifest.parents

@@ -1,0 +1,241 @@
+"""The verbs of the command `ptq-dynamics`: what is not building."""
+
+import argparse
+import gc
+import sys
+from pathlib import Path
+
+import yaml
+
+from ptq_dynamics import config
+from ptq_dynamics.cli import captions, status
+from ptq_dynamics.cli.chosen import load
+from ptq_dynamics.hub.lock import LOCK, lock
+from ptq_dynamics.jobs import checkout
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.plan.outlook import to_lock
+from ptq_dynamics.problem import Problem
+
+
+def main() -> int:
+    """Run one verb; exit status 1 with one line when something is wrong."""
+    arguments = _parser().parse_args()
+    # What a verb makes lives until it ends.
+    gc.disable()
+    try:
+        checkout.check(Path())
+        ended = _run(arguments)
+    except Problem as problem:
+        print(f"error: {problem}", file=sys.stderr)
+        return 1
+    return 0 if ended else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="ptq-dynamics", description=__doc__, allow_abbrev=False)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+
+    def add(name: str, does: str, *, scaled: bool = True) -> argparse.ArgumentParser:
+        verb = verbs.add_parser(name, help=does, description=does, allow_abbrev=False)
+        if scaled:
+            verb.add_argument("--scale", choices=config.SCALES, help="default: of config.yaml")
+        return verb
+
+    add("config", "print the resolved configuration of a scale")
+    verb = add("status", "say which results are not fresh, and why; exit status 1 if any")
+    verb.add_argument("--figures", help="default: those of config.yaml")
+    verb.add_argument("--more-seeds", help="default: those of config.yaml")
+    verb.add_argument("--deep", action="store_true", help="also read all bytes of results")
+    verb.add_argument("--json", action="store_true", help="list every result, as JSON")
+    verb.add_argument("--quiet", action="store_true", help="say nothing unless all is fresh")
+    verb.add_argument(
+        "--captions", action="store_true", help="where all is fresh, also do as `captions` does"
+    )
+    verb.add_argument(
+        "--watch", action="store_true", help="show how far the builds in this folder have come"
+    )
+    verb.add_argument(
+        "--every", type=float, metavar="S", help="seconds between looks (2, in a log 30)"
+    )
+    verb = add("captions", "write the page of captions beside the figures")
+    verb.add_argument("--folder", type=Path, help="of the figures; default: the scale's")
+    add("regime", "compare a scale's runs with the paper's")
+    verb = add("claims", "print the verdicts on what the paper says")
+    verb.add_argument("--figures", help="default: those of config.yaml")
+    verb.add_argument("--check", action="store_true", help="only check what claims and tables name")
+    add("cost", "write the table of what a build cost, from its records")
+    verb = add("plan", "say what a build takes: jobs, time, room on the disk and downloads")
+    verb.add_argument("--figures", help="default: those of config.yaml")
+    verb.add_argument("--more-seeds", help="default: those of config.yaml")
+    verb.add_argument("--gpus", type=_count, metavar="N", help="default: those of one machine")
+    verb.add_argument(
+        "--cores",
+        type=_count,
+        metavar="N",
+        help="default: this machine's, or, on a scale with a device, as many as jobs ask for",
+    )
+    verb.add_argument("--json", action="store_true", help="all of it, as JSON")
+    verb = add("trace", "say what a file was made from, down to text and public checkpoints")
+    verb.add_argument(
+        "path",
+        help="a file of a result, a picture from anywhere, measurements.csv:ROW (1 is below the "
+        "head), or, with --planned, a figure's name",
+    )
+    verb.add_argument("--planned", action="store_true", help="as it would be built")
+    verb.add_argument("--json", action="store_true", help="with all settings and versions")
+    verb.add_argument("--svg", type=Path, help="also draw the tree, to this file")
+    verb = add("audit", "check every byte, record and input of a scale; exit status 1 if any fails")
+    verb.add_argument("--rerun", type=int, default=0, metavar="N", help="also run N jobs again")
+    verb.add_argument("--seed", type=int, help="of the choice of these; default: another each time")
+    verb.add_argument("--sign", type=Path, metavar="KEY", help="sign the release (SSH private key)")
+    verb.add_argument("--signers", type=Path, help="verify by this file of allowed signers")
+    verb.add_argument("--signer", help="the one of them who has to have signed")
+    verb = add("compare", "compare two tables of measurements, with what else lies there")
+    verb.add_argument("one", type=Path, help="a folder of results, or measurements.csv")
+    verb.add_argument("other", type=Path, help="the same of another build")
+    verb.add_argument("--json", action="store_true", help="list every measurement, as JSON")
+    verb = add("release", "write what is measured, without weights and texts, into one archive")
+    verb.add_argument("folder", type=Path, help="of the archive")
+    verb.add_argument("--figures", help="default: those of config.yaml")
+    verb.add_argument("--more-seeds", help="default: those of config.yaml")
+    verb = add("adopt", "take results over from another checkout or a released archive")
+    verb.add_argument(
+        "place", help="a checkout, a folder with a release, an archive, or its https address"
+    )
+    verb.add_argument("--figures", help="default: those of config.yaml")
+    verb.add_argument("--more-seeds", help="default: those of config.yaml")
+    verb.add_argument("--sha256", help="of the archive")
+    verb = add("accept", "declare that a change of code or libraries changes no result")
+    verb.add_argument("result", type=Path, help="a manifest, or a folder with results")
+    verb.add_argument("--figures", help="default: those of config.yaml")
+    verb.add_argument("--more-seeds", help="default: those of config.yaml")
+    verb.add_argument("--reason", required=True, help="why; it is kept in the records")
+    verb = add("crate", "write a Provenance Run Crate (RO-Crate) of a scale's results")
+    verb.add_argument("place", type=Path, help="a new folder, or a file that ends in .zip")
+    verb.add_argument("--agent", help="who ran the jobs; default: the project's maintainers")
+    verb.add_argument("--verify", action="store_true", help="compare the crate with what is here")
+    add("lock", "lock the revisions of public models to commits of the hub", scaled=False)
+    add("schema", "write the JSON schemas of the files under config/", scaled=False)
+    return parser
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+    return int(text)
+
+
+def _run(arguments: argparse.Namespace) -> bool:
+    """Do what a verb is for; whether all is well."""
+    choice = {key: getattr(arguments, key, None) for key in ("scale", "figures", "more_seeds")} | (
+        {"deep": "true"} if getattr(arguments, "deep", False) else {}
+    )
+    match arguments.verb:
+        case "config":
+            _print_config(load(choice))
+        case "status" if arguments.watch or arguments.every is not None:
+            return _watch(arguments)
+        case "status":
+            asked = status.Asked(arguments.quiet, arguments.json, arguments.captions)
+            return status.show(Plan(load(choice)), asked)
+        case "captions":
+            captions.write(Plan(load(choice)), arguments.folder)
+        case "regime":
+            # `make figures` asks for the status each time; what this takes is imported here.
+            from ptq_dynamics.cli import regime
+
+            regime.show(load(choice))
+        case "claims":
+            from ptq_dynamics.cli import claims
+
+            (claims.check if arguments.check else claims.show)(Plan(load(choice)))
+        case "cost":
+            from ptq_dynamics.cli import costs
+
+            costs.show(Plan(load(choice)))
+        case "plan":
+            from ptq_dynamics.cli import outlook
+
+            asked_of = outlook.Asked(arguments.gpus, arguments.cores, arguments.json)
+            outlook.show(Plan(load(choice)), asked_of)
+        case "trace" | "audit" | "compare" | "adopt" | "accept" | "crate" | "release":
+            return _check(arguments, choice)
+        case "lock":
+            return _lock()
+        case "schema":
+            _write_schemas()
+    return True
+
+
+def _watch(arguments: argparse.Namespace) -> bool:
+    """Show builds at work, whatever they build."""
+    if not arguments.watch:
+        raise Problem("--every is of --watch; add that, or leave it out")
+    others = {"verb", "watch", "every"}
+    if given := [name for name, value in vars(arguments).items() if value and name not in others]:
+        option = given[0].replace("_", "-")
+        raise Problem(f"--watch shows all builds in this folder; leave out --{option}")
+    from ptq_dynamics.cli import watch
+
+    return watch.show(arguments.every)
+
+
+def _check(arguments: argparse.Namespace, choice: dict[str, str | None]) -> bool:
+    """Verbs about what was built, of which the imports take longer."""
+    from ptq_dynamics.cli import audit, comparison, taking_over, trace
+
+    match arguments.verb:
+        case "trace":
+            if arguments.planned:
+                chain = trace.find_planned(Plan(load(choice)), arguments.path)
+            else:
+                chain = trace.find(arguments.path)
+            trace.show(chain, as_json=arguments.json, svg=arguments.svg)
+        case "audit":
+            given = arguments.rerun, arguments.seed, arguments.sign
+            asked = audit.Asked(*given, arguments.signers, arguments.signer)
+            return audit.show(Plan(load(choice)), asked)
+        case "release":
+            return taking_over.give(Plan(load(choice)), arguments.folder)
+        case "adopt":
+            return taking_over.take(Plan(load(choice)), arguments.place, arguments.sha256)
+        case "accept":
+            return taking_over.declare(Plan(load(choice)), arguments.result, arguments.reason)
+        case "crate":
+            from ptq_dynamics.cli import crate
+
+            plan = Plan(load(choice))
+            if arguments.verify and arguments.agent:
+                raise Problem("--agent is of a crate that is written; leave it or --verify out")
+            if arguments.verify:
+                return crate.check(plan, arguments.place)
+            return crate.make(plan, arguments.place, arguments.agent)
+        case "compare":
+            return comparison.show(arguments.one, arguments.other, as_json=arguments.json)
+    return True
+
+
+def _write_schemas() -> None:
+    folder = Path("config/schemas")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in config.schemas().items():
+        (folder / name).write_text(text, encoding="utf-8")
+        print(folder / name)
+
+
+def _print_config(resolved: config.Config) -> None:
+    content = resolved.model_dump(mode="json", serialize_as_any=True)
+    for name, kind in resolved.quantizers.items():
+        # Left out of a quantizer's own settings: a job has it beside them.
+        if isinstance(kind, config.Calibrated):
+            content["quantizers"][name]["draw"] = kind.draw
+    yaml.safe_dump(content, sys.stdout, sort_keys=False, allow_unicode=True)
+
+
+def _lock() -> bool:
+    """Lock what a scale with the hub fetches; whether all could be resolved."""
+    found = lock(to_lock(load({"scale": "paper"})))
+    print(f"{found.resolved} revisions are locked in {LOCK}")
+    for line in (*found.moved, *(f"error: {failed}" for failed in found.failed)):
+        print(line)
+    return not found.failed

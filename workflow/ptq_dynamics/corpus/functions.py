@@ -1,0 +1,125 @@
+"""Functions of installed packages and held-out documents, for what is asked and answered.
+
+A function has a signature and what its docstring says first. Those whose docstrings an embedded
+corpus trains on are there to learn from; questions are asked about documents that it holds out, and
+about those of `others`, packages that no corpus of the scale reads. So the two never meet.
+"""
+
+import ast
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from ptq_dynamics.corpus import docstrings, embedded
+from ptq_dynamics.corpus.packages import (
+    in_order,
+    installed_files,
+    python_files,
+    read_all,
+    text_of,
+)
+from ptq_dynamics.corpus.settings import FunctionsSettings, Split
+from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.jobs.manifest import Manifest
+
+TRAIN = "train.jsonl"
+HELD_OUT = "held_out.jsonl"
+# Held-out text that nothing else reads for what it measures: calibration sets are GPTQ's to see.
+ASKED: tuple[Split, ...] = ("validation", "probe")
+
+# A sentence says something with so many words; a directive of reStructuredText begins with dots.
+WORD, FEWEST_WORDS = re.compile(r"[A-Za-z]{2,}"), 3
+
+
+@dataclass(frozen=True)
+class Documented:
+    """A docstring without indentation; of a function, also its `signature`, `name(argument, ...)`,
+    and the `summary`, its first sentence, if it has one."""
+
+    document: str
+    signature: str | None
+    summary: str | None
+
+
+def run(context: Context[FunctionsSettings]) -> Mapping[str, Any]:
+    """Write the documented functions of train, and all held-out docstrings, each once, a JSON
+    object a line, ordered by the docstrings' sha256."""
+    settings, shortest = context.settings, context.settings.shortest_document
+    known = _read(settings.packages, shortest, source_code=settings.source_code)
+    dealt = embedded.deal(in_order(known), settings.characters)
+    train = [known[text] for text in dealt["train"] if known[text].summary is not None]
+    # Where source files are trained on, they have all docstrings in them.
+    splits = () if settings.source_code else ASKED
+    asked = [known[text] for split in splits for text in dealt[split]]
+    others = _read(settings.others, shortest, source_code=False)
+    asked += [others[text] for text in in_order(others.keys() - known.keys())]
+    # Another version of a docstring may say the same of the same function.
+    learned = {(each.signature, each.summary) for each in train}
+    asked = [
+        each
+        for each in asked
+        if each.summary is None or (each.signature, each.summary) not in learned
+    ]
+    for name, found in ((TRAIN, train), (HELD_OUT, asked)):
+        lines = (json.dumps(asdict(each)) + "\n" for each in found)
+        (context.out / name).write_text("".join(lines), encoding="utf-8")
+    context.progress.say(f"{len(train):,} functions of train, {len(asked):,} held-out docstrings")
+    return {"train": len(train), "held_out": len(asked)}
+
+
+def load(manifest: Manifest, name: str) -> list[Documented]:
+    """What `run` wrote to the file of this name."""
+    lines = manifest.file(name).read_text(encoding="utf-8").splitlines()
+    return [Documented(**json.loads(line)) for line in lines]
+
+
+def _read(packages: Iterable[str], shortest: int, *, source_code: bool) -> dict[str, Documented]:
+    """By the docstring; where several have one, the function with the first signature."""
+    files = [file for name in packages for file in installed_files(name, python_files)]
+    found = read_all(files, _with_source if source_code else read)
+    known: dict[str, Documented] = {}
+    for each in sorted(chain.from_iterable(found), key=_rank):
+        if len(each.document) >= shortest:
+            known.setdefault(each.document, each)
+    return known
+
+
+def _rank(each: Documented) -> tuple[bool, str]:
+    return each.signature is None, each.signature or ""
+
+
+def _with_source(file: Path) -> list[Documented]:
+    return [*read(file), Documented(text_of(file), None, None)]
+
+
+def read(file: Path) -> list[Documented]:
+    """What has a docstring in a source file."""
+    found = []
+    for node, text in docstrings.documented(file):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.append(Documented(text, signature(node), summary(text)))
+        else:
+            found.append(Documented(text, None, None))
+    return found
+
+
+def signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    """Its name and its arguments' names: defaults and types are written in many ways."""
+    arguments = node.args
+    names = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
+    names += [f"*{arguments.vararg.arg}"] if arguments.vararg else []
+    names += [each.arg for each in arguments.kwonlyargs]
+    names += [f"**{arguments.kwarg.arg}"] if arguments.kwarg else []
+    return f"{node.name}({', '.join(names)})"
+
+
+def summary(document: str) -> str | None:
+    """The first sentence of a docstring, where its first paragraph is one line that has one."""
+    first = document.partition("\n\n")[0].strip()
+    sentence, stop, _ = f"{first} ".partition(". ")
+    says = len(WORD.findall(sentence)) >= FEWEST_WORDS and not sentence.startswith("..")
+    return f"{sentence}." if stop and says and "\n" not in sentence else None

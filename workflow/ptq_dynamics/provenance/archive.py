@@ -1,0 +1,167 @@
+"""The results that lie in folders, found by their records."""
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+from ptq_dynamics.figures.settings import ORIGIN
+from ptq_dynamics.jobs import manifest, record
+from ptq_dynamics.jobs.manifest import Manifest
+from ptq_dynamics.jobs.paths import MANIFEST, RECORD, beside
+from ptq_dynamics.jobs.record import Record
+from ptq_dynamics.problem import Problem
+
+MARK = re.compile(
+    re.escape(ORIGIN).replace(r"\{scale\}", "([^:\n]+)").replace(r"\{identity\}", "([0-9a-f]{64})")
+)
+TOP = ("results", "figures")
+# Stages that join and draw raw results: what they make can be derived from these again.
+DERIVED = ("figures.", "measure.collect", "claims.")
+
+
+@dataclass(frozen=True)
+class Result:
+    """A result by the path of its manifest, as it stands in records, with the record of it, and
+    where that lies."""
+
+    path: str
+    record: Record
+    place: Path
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the record lies beside the manifest that it names."""
+        return self.place == beside(self.path, RECORD)
+
+    @property
+    def digest(self) -> str:
+        """That of the manifest."""
+        return self.record.output[self.path]
+
+    @property
+    def identities(self) -> set[str]:
+        """That of the result, and those that it had before others were accepted for it."""
+        return {self.record.identity, *(each.identity for each in self.record.accepted)}
+
+    @property
+    def label(self) -> str:
+        """Its job in words."""
+        return label(self.record.job)
+
+
+def label(job: Mapping[str, object]) -> str:
+    """A job in words, as its progress lines have it, without the room of its stage."""
+    return f"{str(job['stage']).rpartition('.')[2]} {job['name']}"
+
+
+class Archive:
+    """All results below some folders, by their records.
+
+    Records that are damaged are told, and count as missing.
+    """
+
+    def __init__(self, folders: Iterable[Path]) -> None:
+        self._folders = [folder for folder in folders if folder.is_dir()]
+
+    @classmethod
+    def of_scale(cls, scale: str, root: Path = Path()) -> "Archive":
+        """What lies in the folders of one scale."""
+        return cls(root / top / scale for top in TOP)
+
+    @classmethod
+    def here(cls, root: Path = Path()) -> "Archive":
+        """What lies in the folders of all scales, and what is released."""
+        return cls(root / top for top in TOP)
+
+    @property
+    def folders(self) -> list[Path]:
+        """The folders that there are."""
+        return self._folders
+
+    @cached_property
+    def records(self) -> list[Path]:
+        """Paths of all records."""
+        found = (path for folder in self._folders for path in folder.rglob(f"*{RECORD}"))
+        return sorted(path for path in found if not _is_hidden(path))
+
+    @cached_property
+    def read(self) -> tuple[list[Result], list[str]]:
+        """All results with a record, and what is wrong with records that are none."""
+        found, harmed = list[Result](), list[str]()
+        for path in self.records:
+            try:
+                account = record.read(path)
+            except Problem as problem:
+                harmed.append(str(problem))
+                continue
+            found += [Result(output, account, path) for output in account.output]
+        return found, harmed
+
+    @cached_property
+    def results(self) -> dict[str, Result]:
+        """By the path of the manifest. A record that lies elsewhere, as a released copy does,
+        stands back behind the one in its place."""
+        found: dict[str, Result] = {}
+        for result in sorted(self.read[0], key=lambda each: not each.in_place):
+            found.setdefault(result.path, result)
+        return found
+
+    @cached_property
+    def _by_digest(self) -> dict[tuple[str, str], Result]:
+        return {(each.path, each.digest): each for each in reversed(self.read[0])}
+
+    def maker(self, path: str, digest: str) -> Result | None:
+        """The result of just this manifest."""
+        return self._by_digest.get((path, digest))
+
+    def by_identity(self, identity: str) -> Result | None:
+        """The result whose pictures carry this identity."""
+        return next((r for r in self.read[0] if identity in r.identities), None)
+
+    def cycle(self) -> list[str]:
+        """Manifests that need themselves; none where all is well."""
+        graph = {path: result.record.inputs.keys() for path, result in self.results.items()}
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as error:
+            return list(error.args[1])
+        return []
+
+    def in_order(self) -> Iterator[Result]:
+        """All results, each after those that it was made from."""
+        results = self.results
+        graph = {path: sorted(result.record.inputs) for path, result in sorted(results.items())}
+        for path in TopologicalSorter(graph).static_order():
+            if path in results:
+                yield results[path]
+
+
+def manifest_of(path: Path) -> Manifest | None:
+    """The manifest of the result that a file belongs to, or that it is itself or describes."""
+    if path.name.endswith(RECORD):
+        path = beside(path, MANIFEST)
+    if path.name.endswith(MANIFEST):
+        return manifest.read(path)
+    for folder in path.parents:
+        for each in (folder / f"{path.stem}.{MANIFEST}", folder / MANIFEST):
+            with contextlib.suppress(Problem):
+                found = manifest.read(each)
+                if path.relative_to(folder).as_posix() in found.files:
+                    return found
+        if folder.name in TOP:
+            break
+    return None
+
+
+def identity_in(path: Path) -> tuple[str, str] | None:
+    """The scale and the identity that a picture carries, wherever it lies."""
+    found = MARK.search(path.read_bytes().decode("latin-1"))
+    return (found[1], found[2]) if found else None
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
