@@ -1,6 +1,7 @@
 """Jobs on one machine with several GPUs get different ones, here by names that stand for none."""
 
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -200,7 +201,7 @@ def test_rules_that_compute_on_a_device_ask_for_one():
     texts = [path.read_text() for path in (ROOT / "workflow/rules").glob("*.smk")]
     parts = [part for text in texts for part in text.split("\nrule ")[1:]]
     rules = dict(part.partition(":")[::2] for part in parts)
-    asking = {name for name, text in rules.items() if "RUN_ON_DEVICE" in text}
+    asking = {name for name, text in rules.items() if re.search("RUN_(ON_DEVICE|TOGETHER)", text)}
     assert asking == COMPUTING - {"average", "components"}
     for name in rules:
         told = f'devices=plan.resources.devices("{name}")' in rules[name]
@@ -266,8 +267,13 @@ def test_a_job_that_is_interrupted_while_it_waits_ends_in_one_line(here, hold):
 
 
 @pytest.mark.slow
-def test_a_job_in_the_warm_process_leases_one_of_those_that_its_client_sees(here, hold):
+def test_a_job_in_the_warm_process_leases_one_of_those_that_its_client_sees(
+    here, hold, monkeypatch, tmp_path_factory
+):
     """That is known as a child is forked, not as the warm process begins."""
+    # The path of a socket must be short.
+    monkeypatch.setenv("TMPDIR", str(tmp_path_factory.getbasetemp()))
+    monkeypatch.setattr(tempfile, "tempdir", None)
     before = dict(os.environ)
     launch.start({"torch"})
     server = launch._servers.pop()

@@ -4,6 +4,7 @@ import json
 import shutil
 import sys
 from contextlib import chdir
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from ptq_dynamics.provenance.audit import audit
 from ptq_dynamics.provenance.remaking import remade
 from safetensors.numpy import load_file
 from support import edit_yaml
+from tracer import Traces
 
 TARGETS = ("claims", "tables")
 CLAIMS = "results/smoke/claims.json"
@@ -21,14 +23,27 @@ TABLES = "results/smoke/tables"
 
 
 @pytest.fixture(scope="module")
-def project(built, tmp_path_factory):
-    """A copy of the built project, with its claims judged and its tables written."""
+def traces(tmp_path_factory):
+    return Traces(tmp_path_factory.mktemp("traces"))
+
+
+@pytest.fixture(scope="module")
+def project(built, tmp_path_factory, traces):
+    """A copy of the built project, with its claims judged and its tables written; traced."""
     copied = Project.copy(tmp_path_factory.mktemp("claims") / "project", figures=built.figures)
     for place in ("results", "figures"):
         shutil.copytree(built.folder / place, copied.folder / place, symlinks=True)
-    done = copied.snakemake(targets=TARGETS)
+    tracing = replace(copied, environment=traces.environment(copied.folder / "workflow"))
+    done = tracing.snakemake(targets=TARGETS)
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+    traces.collect()
     return copied
+
+
+def test_every_function_that_they_enter_is_in_their_fingerprints(project, traces):
+    assert {stage for stage, _ in traces.entered} == {"claims.judge", "claims.tables"}
+    missed, _ = traces.missed(project.folder / "workflow")
+    assert not missed
 
 
 @pytest.fixture

@@ -111,12 +111,14 @@ def test_every_function_that_a_job_enters_is_in_its_fingerprint(traced):
 
 # Stages that no figure of scale smoke has, and where they are traced.
 TRACED_ELSEWHERE = {
+    *("claims.judge", "claims.tables"),  # test_claims.py
     # test_backends.py
     *("quantize.environment", "quantize.worker", "quantize.comparison", "quantize.rtn"),
     *("quantize.nf4", "trajectories.drop"),  # tests/unit/test_traced.py
     "corpus.datasets",  # tests/unit/test_datasets.py
     "trajectories.fetch",  # tests/unit/test_fetch.py
     "measure.tasks.fetch",  # from local files: tests/unit/test_tasks.py
+    "trajectories.ranks",  # what several processes run for train: tests/unit/test_distributed.py
 }
 
 

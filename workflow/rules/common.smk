@@ -75,7 +75,8 @@ handover = Handover(Path(".snakemake/ptq-dynamics"))
 RUN = "python -m ptq_dynamics.jobs.run --if-stale --job {params.job}"
 if workflow.local_exec:
     RUN += " --counted"
-RUN_ON_DEVICE = RUN + " --devices {resources.devices}"
+RUN_ON_DEVICE = f"{RUN} --devices {{resources.devices}}"
+RUN_TOGETHER = f"{RUN_ON_DEVICE} {{params.together}}"
 
 
 @cache

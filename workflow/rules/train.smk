@@ -68,7 +68,7 @@ rule train:
         job=lambda w: handover.file(train_job(w)),
         together=plan.resources.training,
     shell:
-        RUN_ON_DEVICE + " {params.together}"
+        RUN_TOGETHER
 
 
 FETCH = Paths.at(plan.site.places("fetch"))

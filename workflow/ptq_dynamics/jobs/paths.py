@@ -1,6 +1,7 @@
 """Where the parts of a job's result lie."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,14 @@ def beside(path: str | Path, name: str) -> Path:
     found = Path(path)
     own = next(part for part in (MANIFEST, RECORD, ABSENT) if found.name.endswith(part))
     return found.with_name(found.name.removesuffix(own) + name)
+
+
+def records(folder: Path) -> Iterator[Path]:
+    """Records of results below a folder, in no order. Work folders are passed over: they move and
+    vanish while jobs run."""
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from (Path(place, name) for name in files if name.endswith(RECORD))
 
 
 @dataclass(frozen=True)

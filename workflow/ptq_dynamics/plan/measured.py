@@ -25,7 +25,7 @@ from ptq_dynamics.geometry.settings import (
     SpectrumSettings,
 )
 from ptq_dynamics.jobs.current import account_of
-from ptq_dynamics.jobs.paths import RECORD
+from ptq_dynamics.jobs.paths import records
 from ptq_dynamics.jobs.record import VERSION
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.measure.settings import AccuracySettings, LossSettings
@@ -88,8 +88,11 @@ def measure(config: Config, root: Path = Path()) -> dict[str, Measured]:
 
 def _records(folder: Path) -> Iterator[Mapping[str, Any]]:
     """Records below a folder, of each folder in it some; damaged ones say nothing."""
-    for kind in (folder, *sorted(path for path in folder.glob("*") if path.is_dir())):
-        found = sorted(kind.glob(f"*{RECORD}") if kind == folder else kind.rglob(f"*{RECORD}"))
+    kinds = defaultdict[str, list[Path]](list)
+    for path in sorted(records(folder)):
+        kind = path.relative_to(folder).parts[0] if path.parent != folder else ""
+        kinds[kind].append(path)
+    for found in kinds.values():
         for path in found[:: max(1, ceil(len(found) / MOST))]:
             told = account_of(path)
             if told is not None and told.get("version") == VERSION:

@@ -11,7 +11,7 @@ from pathlib import Path
 from ptq_dynamics.figures.settings import ORIGIN
 from ptq_dynamics.jobs import manifest, record
 from ptq_dynamics.jobs.manifest import Manifest
-from ptq_dynamics.jobs.paths import MANIFEST, RECORD, beside
+from ptq_dynamics.jobs.paths import MANIFEST, RECORD, beside, records
 from ptq_dynamics.jobs.record import Record
 from ptq_dynamics.problem import Problem
 
@@ -85,8 +85,7 @@ class Archive:
     @cached_property
     def records(self) -> list[Path]:
         """Paths of all records."""
-        found = (path for folder in self._folders for path in folder.rglob(f"*{RECORD}"))
-        return sorted(path for path in found if not _is_hidden(path))
+        return sorted(path for folder in self._folders for path in records(folder))
 
     @cached_property
     def read(self) -> tuple[list[Result], list[str]]:
@@ -161,7 +160,3 @@ def identity_in(path: Path) -> tuple[str, str] | None:
     """The scale and the identity that a picture carries, wherever it lies."""
     found = MARK.search(path.read_bytes().decode("latin-1"))
     return (found[1], found[2]) if found else None
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
