@@ -9,7 +9,7 @@ from ptq_dynamics.plan.measured import measure
 from ptq_dynamics.plan.resources import Measured, Resources
 from ptq_dynamics.plan.sizes import FILES
 from ptq_dynamics.problem import Problem
-from support import edit_yaml, plan, tiny_config
+from support import copy_results, edit_yaml, plan, tiny_config
 
 SLOW = pytest.mark.slow
 
@@ -102,17 +102,23 @@ def test_what_was_measured_replaces_what_is_assumed(smoke):
     assert known.is_measured(job) and not known.is_measured(other)
 
 
-def test_records_of_built_jobs_are_measured(workspace, trunk, branch, rtn):
+@pytest.mark.usefixtures("trunk", "branch", "rtn")
+def test_records_of_built_jobs_are_measured(workspace, tmp_path):
     made = workspace.plan
-    found = measure(made.site.config, workspace.folder)
-    assert found["trajectories.train"].records == 2 and found["quantize.rtn"].records == 1
-    assert {"corpus.embedded"} <= found.keys()
     job = made.quantization.quantize("trunk", "rtn3")
+    built = [made.corpora.corpus("main"), *map(made.trajectories.train, ("trunk", "branch")), job]
+    copy_results(workspace.folder, tmp_path, [each.folder for each in built])
+    found = measure(made.site.config, tmp_path)
+    assert {stage: each.records for stage, each in found.items()} == {
+        "corpus.embedded": 1,
+        "quantize.rtn": 1,
+        "trajectories.train": 2,
+    }
     known = Resources(made.site.config, found)
-    took = workspace.folder / job.paths.record
+    took = tmp_path / job.paths.record
     seconds = float(took.read_text().partition('"seconds": ')[2].partition(",")[0])
     assert known.seconds(job) == pytest.approx(made.site.config.scale.resources.start + seconds)
-    assert measure(made.site.config, workspace.folder / "nowhere") == {}
+    assert measure(made.site.config, tmp_path / "nowhere") == {}
 
 
 def test_records_that_cannot_be_read_or_are_of_something_else_count_for_nothing(tmp_path, smoke):
