@@ -31,6 +31,26 @@ def test_the_schema_files_are_those_of_the_types(tmp_path):
     written = {path.name: path.read_text() for path in (tmp_path / "config/schemas").iterdir()}
     kept = {path.name: path.read_text() for path in (CONFIG / "schemas").iterdir()}
     assert kept == written, "run ptq-dynamics schema"
+    page = "docs/configuration.md"
+    assert (ROOT / page).read_text() == (tmp_path / page).read_text(), "run ptq-dynamics schema"
+
+
+def test_the_reference_has_every_key_of_every_file():
+    """By the schemas, with headings that its links lead to."""
+    text = (ROOT / "docs/configuration.md").read_text()
+    heads = re.findall(r"^##+ (.+)$", text, re.M)
+    assert len(heads) == len(set(heads))
+    anchors = {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
+    assert set(re.findall(r"\]\(#([^)]+)\)", text)) <= anchors
+    sections = re.split(r"^##+ ", text, flags=re.M)
+    tables = {
+        part.partition("\n")[0]: set(re.findall(r"^\| `(\w+)` \|", part, re.M)) for part in sections
+    }
+    for path in (CONFIG / "schemas").iterdir():
+        schema = json.loads(path.read_text())
+        for name, each in schema.get("$defs", {}).items():
+            known = [tables.get(head) for head in (name, f"{name}, a layout")]
+            assert set(each.get("properties", {})) in known, (path.name, name)
 
 
 def validator(file):

@@ -460,7 +460,7 @@ def test_published_numbers_are_as_the_file_has_them():
 
 
 def test_the_recipe_of_the_readme_is_a_claim(tmp_path):
-    text = (ROOT / "README.md").read_text().split("- **A claim.**")[1].split("\n- **")[0]
+    text = (ROOT / "docs/changing.md").read_text().split("- **A claim.**")[1].split("\n- **")[0]
     (entry,) = (line for line in text.splitlines() if line.startswith("      "))
     (found,) = made(tmp_path, **yaml.safe_load(entry)).claims.judge().settings.claims
     (inequality,) = found.inequalities

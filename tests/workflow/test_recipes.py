@@ -1,4 +1,4 @@
-"""README's recipes, each followed: the places that it names are those that change."""
+"""The recipes of docs/changing.md, each followed: places that they name are those that change."""
 
 import re
 import sys
@@ -13,7 +13,7 @@ from project import Project
 from support import ROOT, SCALE, differing
 
 PACKAGE = "workflow/ptq_dynamics"
-SECTION = (ROOT / "README.md").read_text().split("\n## Changing things\n")[1].split("\n## ")[0]
+SECTION = (ROOT / "docs/changing.md").read_text()
 
 
 @dataclass(frozen=True)

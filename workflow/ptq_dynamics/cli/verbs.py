@@ -63,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     verb = add("claims", "print the verdicts on what the paper says")
     verb.add_argument("--figures", help="default: those of config.yaml")
     verb.add_argument("--check", action="store_true", help="only check what claims and tables name")
+    add("readme", "write what came out, as it is released, into the README")
     add("cost", "write the table of what a build cost, from its records")
     verb = add("plan", "say what a build takes: jobs, time, room on the disk and downloads")
     verb.add_argument("--figures", help="default: those of config.yaml")
@@ -115,7 +116,11 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--agent", help="who ran the jobs; default: the project's maintainers")
     verb.add_argument("--verify", action="store_true", help="compare the crate with what is here")
     add("lock", "lock the revisions of public models to commits of the hub", scaled=False)
-    add("schema", "write the JSON schemas of the files under config/", scaled=False)
+    add(
+        "schema",
+        "write the schemas of the files under config/, and docs/configuration.md",
+        scaled=False,
+    )
     return parser
 
 
@@ -149,6 +154,10 @@ def _run(arguments: argparse.Namespace) -> bool:
             from ptq_dynamics.cli import claims
 
             (claims.check if arguments.check else claims.show)(Plan(load(choice)))
+        case "readme":
+            from ptq_dynamics.cli import readme
+
+            readme.write(Plan(load(choice)))
         case "cost":
             from ptq_dynamics.cli import costs
 
@@ -216,11 +225,12 @@ def _check(arguments: argparse.Namespace, choice: dict[str, str | None]) -> bool
 
 
 def _write_schemas() -> None:
-    folder = Path("config/schemas")
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in config.schemas().items():
-        (folder / name).write_text(text, encoding="utf-8")
-        print(folder / name)
+    folder, page = Path("config/schemas"), Path("docs/configuration.md")
+    written = {folder / name: text for name, text in config.schemas().items()}
+    for path, text in {**written, page: config.reference()}.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        print(path)
 
 
 def _print_config(resolved: config.Config) -> None:

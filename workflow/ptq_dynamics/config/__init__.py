@@ -22,6 +22,7 @@ from ptq_dynamics.config.models import ModelShape
 from ptq_dynamics.config.public import Public, PublicRun
 from ptq_dynamics.config.quantizers import Calibrated
 from ptq_dynamics.config.queries import Query, Sweep
+from ptq_dynamics.config.reference import reference
 from ptq_dynamics.config.runs import Run, Whole
 from ptq_dynamics.config.schemas import schemas
 from ptq_dynamics.config.stages import Stage
@@ -64,6 +65,7 @@ __all__ = [
     "load",
     "load_sweep",
     "read_yaml",
+    "reference",
     "require",
     "schemas",
     "tokenized",

@@ -82,7 +82,8 @@ def _require_known(data: dict[Any, Any], known: list[str]) -> None:
 
 
 # Of steps, tokens, layers: less than floating point counts exactly.
-Count = Annotated[int, Field(gt=0, le=10**15)]
+MOST = 10**15  # more than anything is counted to
+Count = Annotated[int, Field(gt=0, le=MOST)]
 # A block has as many targets as it has tokens after the first.
 Context = Annotated[int, Field(ge=2)]
 # What generators of random numbers take.

@@ -1,0 +1,66 @@
+"""`ptq-dynamics readme`: what came out at the released scale, in the README."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ptq_dynamics.claims.settings import CLAIMS
+from ptq_dynamics.config import Figure
+from ptq_dynamics.content import write_atomically
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.problem import Problem
+
+PAGE = Path("README.md")
+BEGIN = "<!-- what came out: written by `ptq-dynamics readme` -->\n"
+END = "<!-- end of what came out -->\n"
+RESULTS, PICTURES = Path("results/reference"), Path("figures/reference")
+# That a reader sees first.
+SHOWN = ("fig04", "fig07")
+HEADS = ("No.", "What the paper says", "Verdict", "Its inequalities")
+
+
+def write(plan: Plan) -> None:
+    """Write what came out into the README; raises `Problem` where nothing is released, or the page
+    has no place for it."""
+    text = PAGE.read_text(encoding="utf-8")
+    found = re.search(f"{re.escape(BEGIN)}.*?{re.escape(END)}", text, re.S)
+    if found is None:
+        raise Problem(f"{PAGE} has no lines {BEGIN.strip()} and {END.strip()}; put them back")
+    said = BEGIN + block(plan) + END
+    write_atomically(PAGE, text.replace(found[0], said))
+
+
+def block(plan: Plan) -> str:
+    """Two figures, and a line for every claim, as they are released at the scale of the plan."""
+    scale = plan.site.config.choice.scale
+    path = RESULTS / scale / CLAIMS
+    if not path.is_file():
+        raise Problem(f"{path} is missing; make release SCALE={scale} makes it")
+    judged = json.loads(path.read_text(encoding="utf-8"))
+    figures = plan.site.config.figures
+    parts = [_picture(name, figures[name], PICTURES / scale) for name in SHOWN]
+    return "\n".join([*parts, _introduction(scale, judged), "".join(_table(judged))])
+
+
+def _picture(name: str, figure: Figure, folder: Path) -> str:
+    caption = " ".join(figure.caption.split())
+    return f"![{name}: {figure.title}]({folder}/{name}.png)\n\n*{figure.title}. {caption}*\n"
+
+
+def _introduction(scale: str, judged: Mapping[str, Any]) -> str:
+    return (
+        f"Scale {scale}: {judged['scale']} [All figures]({PICTURES}/{scale}/README.md), [every "
+        f"inequality with its numbers]({RESULTS}/{scale}/tables/claims.md), and [how verdicts come "
+        "about](docs/claims.md).\n"
+    )
+
+
+def _table(judged: Mapping[str, Any]) -> Iterator[str]:
+    yield f"| {' | '.join(HEADS)} |\n|---|---|---|---|\n"
+    for claim in judged["claims"]:
+        number = "" if claim["number"] is None else claim["number"]
+        about = " (about miniatures of public models)" if claim["about"] else ""
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in claim["counts"].items())
+        yield f"| {number} | {claim['says']}{about} | {claim['verdict']} | {counts} |\n"
