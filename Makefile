@@ -34,7 +34,7 @@ export XDG_CACHE_HOME ?= $(CURDIR)/.snakemake/cache
 export MPLCONFIGDIR ?= $(CURDIR)/.snakemake/cache/matplotlib
 endif
 
-.PHONY: help install figures claims prefetch test test-fast test-slurm unit lint backends bench sweep chaos chaos-slurm staleness clean
+.PHONY: help install figures claims prefetch test test-fast test-slurm unit lint backends bench sweep chaos chaos-slurm staleness release clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -101,6 +101,13 @@ staleness: $(INSTALLED)  ## some 500 edits made by rule, and what was missed or 
 $(PLUGINS): envs/slurm.txt $(INSTALLED)
 	@rm -rf $@.new && $(VENV)/bin/pip install -q --no-deps --target $@.new -r envs/slurm.txt
 	@rm -rf $@ && mv $@.new $@ && touch $@
+
+release: $(INSTALLED)  ## from a clean commit: figures, claims and all that the repository keeps of SCALE, audited
+	@git diff --quiet HEAD || { echo "error: the working tree has edits; commit them first" >&2; exit 1; }
+	@$(MAKE) --no-print-directory claims
+	@$(TELL) audit --scale $(SCALE)
+	@$(TELL) release --scale $(SCALE) $(if $(SEEDS),--more-seeds "$(SEEDS)")
+	@$(TELL) readme
 
 clean:  ## remove everything built at SCALE
 	@test "$(filter $(SCALES),$(firstword $(SCALE)))" = "$(SCALE)" -a -n "$(SCALE)" || \

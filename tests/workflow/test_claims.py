@@ -5,11 +5,12 @@ import shutil
 import sys
 from contextlib import chdir
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from project import Project
-from ptq_dynamics.cli import costs
+from ptq_dynamics.provenance import costs
 from ptq_dynamics.provenance.archive import Archive
 from ptq_dynamics.provenance.audit import audit
 from ptq_dynamics.provenance.remaking import remade
@@ -180,6 +181,6 @@ def test_claims_and_tables_come_out_again_as_they_are(project, monkeypatch):
         found = [r for r in archive.results.values() if r.record.job["stage"].startswith("claims.")]
         assert len(found) == 2
         assert list(remade(found, at_once=1)) == []
-        beside = [*costs.files("results/smoke")]
+        beside = [*costs.files(Path("results/smoke"))]
         beside[0].touch()
         assert [line for line in audit(archive, {}, beside).wrong if "README" not in line] == []

@@ -1,5 +1,6 @@
 """Releases: what is measured in one small archive, from which a clone draws every figure."""
 
+import json
 import shutil
 import sys
 
@@ -7,6 +8,7 @@ import pytest
 from project import SHOWN, TABLE, Project
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.provenance.releasing import RELEASE
+from support import ROOT
 
 RUN = "results/smoke/train/constant-3e-3/seed-100"
 
@@ -101,3 +103,56 @@ def test_only_what_is_fresh_is_released(built, tmp_path):
     blocked.touch()
     done = command(project, "release", blocked)
     assert done.stderr.startswith("error: ") and "cannot be written" in done.stderr, done.stderr
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    """A commit of the project in which a figure is built and claims are judged."""
+    project = Project.copy(tmp_path_factory.mktemp("repository") / "project", figures="fig06")
+    shutil.copy2(ROOT / ".gitignore", project.folder)
+    who = ["-c", "user.name=A", "-c", "user.email=a@b.c"]
+    for words in (["init", "-q"], ["add", "-A"], [*who, "commit", "-qm", "All"]):
+        assert project.process(["git", *words]).returncode == 0
+    done = project.snakemake(targets=("figures", "claims", "tables"))
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+    return project
+
+
+def test_the_repository_keeps_what_is_read_of_a_scale(repository):
+    old = repository.folder / "figures/reference/smoke/gone.png"
+    old.parent.mkdir(parents=True)
+    old.touch()
+    assert repository.process(["git", "add", "-N", "-f", str(old)]).returncode == 0
+    done = command(repository, "release")
+    assert done.returncode == 1 and "is no clean commit" in done.stderr, done.stderr
+    assert old.exists(), "nothing goes before all is right"
+    assert repository.process(["git", "rm", "-q", "--cached", str(old)]).returncode == 0
+    done = command(repository, "release")
+    assert done.returncode == 0 and "results, " in done.stdout, done.stderr
+    pictures, results = (
+        repository.folder / place / "reference/smoke" for place in ("figures", "results")
+    )
+    assert {path.name for path in pictures.iterdir()} == {
+        *("README.md", "fig06.png", "fig06.csv", "fig06.record.json")
+    }
+    for path in pictures.glob("fig06.*"):
+        own = repository.folder / "figures/smoke" / path.name
+        assert path.read_bytes() == own.read_bytes()
+    kept = {str(path.relative_to(results)) for path in results.rglob("*") if path.is_file()}
+    told = {f"tables/{path.name}" for path in (results / "tables").iterdir()}
+    assert {"tables/claims.md", "tables/headline.csv", "tables/record.json"} <= told
+    costs = {f"cost.{suffix}" for suffix in ("csv", "md", "tex")}
+    assert kept - told - costs == {RELEASE, "claims.json", "claims.record.json"}
+
+
+def test_what_no_commit_made_is_not_kept(repository):
+    path = "results/smoke/claims.record.json"
+    with repository.edited(path) as (record,):
+        told = json.loads(record.read_text())
+        assert told["git"]["dirty"] is False
+        record.unlink()
+        with repository.edited("config/README.md") as (page,):
+            page.write_text("Other words.")
+            assert repository.snakemake(targets=("claims",)).returncode == 0
+        done = command(repository, "release")
+    assert done.returncode == 1 and "code that is in no commit" in done.stderr, done.stderr

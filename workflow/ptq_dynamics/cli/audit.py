@@ -5,11 +5,11 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
-from ptq_dynamics.cli import costs
 from ptq_dynamics.jobs import record
 from ptq_dynamics.plan import FROM_NETWORK, Plan
 from ptq_dynamics.plan.captions import PAGE, page
 from ptq_dynamics.problem import Problem
+from ptq_dynamics.provenance import costs
 from ptq_dynamics.provenance.archive import DERIVED, Archive, Result
 from ptq_dynamics.provenance.audit import audit
 from ptq_dynamics.provenance.remaking import remade
@@ -47,7 +47,7 @@ def show(plan: Plan, asked: Asked) -> bool:
     text = page(plan.site.config.figures, pictures)
     pages = {pictures / PAGE: text} if pictures.is_dir() else {}
     signature = Path(plan.site.results) / SIGNATURE
-    found = audit(archive, pages, [signature, *costs.files(plan.site.results)])
+    found = audit(archive, pages, [signature, *costs.files(Path(plan.site.results))])
     absent = f"; {found.absent:,} files are known and not here" if found.absent else ""
     print(f"{found.results:,} results with {found.files:,} files were hashed{absent}")
     derived = [r for r in archive.results.values() if r.record.job["stage"].startswith(DERIVED)]

@@ -2,28 +2,11 @@
 
 from pathlib import Path
 
-from ptq_dynamics.claims.formats import FORMATS, as_markdown
-from ptq_dynamics.content import write_atomically
+from ptq_dynamics.claims.formats import as_markdown
 from ptq_dynamics.plan import Plan
-from ptq_dynamics.problem import Problem
-from ptq_dynamics.provenance.archive import Archive
-from ptq_dynamics.provenance.costs import table
-
-STEM = "cost"
-
-
-def files(results: str) -> list[Path]:
-    """The files of the table, in the folder of a scale's results."""
-    return [Path(results) / f"{STEM}.{suffix}" for suffix in FORMATS]
+from ptq_dynamics.provenance.costs import write
 
 
 def show(plan: Plan) -> None:
     """Write and print the table of a scale."""
-    scale = plan.site.config.choice.scale
-    found = Archive.of_scale(scale).results
-    if not found:
-        raise Problem(f"nothing is built at scale {scale}; make figures SCALE={scale} builds it")
-    costs = table(found.values())
-    for path, text in zip(files(plan.site.results), FORMATS.values(), strict=True):
-        write_atomically(path, text(costs))
-    print(as_markdown(costs), end="")
+    print(as_markdown(write(plan.site.config.choice.scale, Path(plan.site.results))), end="")

@@ -11,11 +11,11 @@ from ptq_dynamics.config import Figure
 from ptq_dynamics.content import write_atomically
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.problem import Problem
+from ptq_dynamics.provenance.keeping import Places
 
 PAGE = Path("README.md")
 BEGIN = "<!-- what came out: written by `ptq-dynamics readme` -->\n"
 END = "<!-- end of what came out -->\n"
-RESULTS, PICTURES = Path("results/reference"), Path("figures/reference")
 # That a reader sees first.
 SHOWN = ("fig04", "fig07")
 HEADS = ("No.", "What the paper says", "Verdict", "Its inequalities")
@@ -35,13 +35,14 @@ def write(plan: Plan) -> None:
 def block(plan: Plan) -> str:
     """Two figures, and a line for every claim, as they are released at the scale of the plan."""
     scale = plan.site.config.choice.scale
-    path = RESULTS / scale / CLAIMS
+    kept = Places.of(scale)
+    path = kept.results / CLAIMS
     if not path.is_file():
         raise Problem(f"{path} is missing; make release SCALE={scale} makes it")
     judged = json.loads(path.read_text(encoding="utf-8"))
     figures = plan.site.config.figures
-    parts = [_picture(name, figures[name], PICTURES / scale) for name in SHOWN]
-    return "\n".join([*parts, _introduction(scale, judged), "".join(_table(judged))])
+    parts = [_picture(name, figures[name], kept.pictures) for name in SHOWN]
+    return "\n".join([*parts, _introduction(kept, judged), "".join(_table(judged))])
 
 
 def _picture(name: str, figure: Figure, folder: Path) -> str:
@@ -49,10 +50,10 @@ def _picture(name: str, figure: Figure, folder: Path) -> str:
     return f"![{name}: {figure.title}]({folder}/{name}.png)\n\n*{figure.title}. {caption}*\n"
 
 
-def _introduction(scale: str, judged: Mapping[str, Any]) -> str:
+def _introduction(kept: Places, judged: Mapping[str, Any]) -> str:
     return (
-        f"Scale {scale}: {judged['scale']} [All figures]({PICTURES}/{scale}/README.md), [every "
-        f"inequality with its numbers]({RESULTS}/{scale}/tables/claims.md), and [how verdicts come "
+        f"At {judged['scale']}: [all figures]({kept.pictures}/README.md), [every "
+        f"inequality with its numbers]({kept.results}/tables/claims.md), and [how verdicts come "
         "about](docs/claims.md).\n"
     )
 

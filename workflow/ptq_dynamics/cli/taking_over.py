@@ -11,13 +11,16 @@ from ptq_dynamics.problem import Problem
 from ptq_dynamics.provenance.accepting import accept
 from ptq_dynamics.provenance.adopting import adopt, unpacked
 from ptq_dynamics.provenance.archive import DERIVED
+from ptq_dynamics.provenance.keeping import Places, keep
 from ptq_dynamics.provenance.releasing import RELEASE, release
 
 
-def give(plan: Plan, folder: Path) -> bool:
-    """Write what is measured at a scale into a folder."""
-    found = release(plan, folder)
-    print(f"{folder / RELEASE}: {found.results} results, {found.size / 1e6:.1f} MB")
+def give(plan: Plan, folder: Path | None) -> bool:
+    """Write what is measured at a scale into a folder, or all that the repository keeps of it into
+    its place there."""
+    found = keep(plan) if folder is None else release(plan, folder)
+    place = folder or Places.of(plan.site.config.choice.scale).results
+    print(f"{place / RELEASE}: {found.results} results, {found.size / 1e6:.1f} MB")
     return True
 
 

@@ -96,7 +96,12 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("other", type=Path, help="the same of another build")
     verb.add_argument("--json", action="store_true", help="list every measurement, as JSON")
     verb = add("release", "write what is measured, without weights and texts, into one archive")
-    verb.add_argument("folder", type=Path, help="of the archive")
+    verb.add_argument(
+        "folder",
+        type=Path,
+        nargs="?",
+        help="of the archive; default: all that the repository keeps of a scale, to its place",
+    )
     verb.add_argument("--figures", help="default: those of config.yaml")
     verb.add_argument("--more-seeds", help="default: those of config.yaml")
     verb = add("adopt", "take results over from another checkout or a released archive")

@@ -5,11 +5,15 @@ It is no result of a job: a job that runs again takes another time, and its resu
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
-from ptq_dynamics.claims.formats import Cell, Table
+from ptq_dynamics.claims.formats import FORMATS, Cell, Table
+from ptq_dynamics.content import write_atomically
 from ptq_dynamics.jobs.record import Record
-from ptq_dynamics.provenance.archive import Result
+from ptq_dynamics.problem import Problem
+from ptq_dynamics.provenance.archive import Archive, Result
 
+STEM = "cost"
 TITLE = "Cost by kind of job, as records have it"
 HEADS = ("Kind", "Jobs", "Tokens trained", "Wall hours", "Core hours", "GPU hours")
 HOUR = 3600
@@ -42,6 +46,22 @@ class Cost:
         gpus = 0 if device.kind == "cpu" else device.count or 1
         tokens = record.tokens or 0
         return cls(1, tokens, record.seconds, record.cpu_seconds, gpus * record.seconds)
+
+
+def files(folder: Path) -> list[Path]:
+    """The files of the table, in the folder of a scale's results."""
+    return [folder / f"{STEM}.{suffix}" for suffix in FORMATS]
+
+
+def write(scale: str, folder: Path) -> Table:
+    """Write the table of a scale into a folder; raises `Problem` where nothing is built."""
+    found = Archive.of_scale(scale).results
+    if not found:
+        raise Problem(f"nothing is built at scale {scale}; make figures SCALE={scale} builds it")
+    costs = table(found.values())
+    for path, text in zip(files(folder), FORMATS.values(), strict=True):
+        write_atomically(path, text(costs))
+    return costs
 
 
 def table(results: Iterable[Result]) -> Table:

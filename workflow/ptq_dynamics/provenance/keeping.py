@@ -1,0 +1,88 @@
+"""What the repository keeps of a scale for those who read it: its pictures and the tables of what
+they draw, measurements, claims, tables and the archive of all raw results, with their records."""
+
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ptq_dynamics.jobs import record
+from ptq_dynamics.jobs.current import Results
+from ptq_dynamics.jobs.specification import Job
+from ptq_dynamics.jobs.verified import Verifier
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.plan.captions import write_page
+from ptq_dynamics.plan.due import Due
+from ptq_dynamics.problem import Problem
+from ptq_dynamics.provenance import costs
+from ptq_dynamics.provenance.releasing import Released, release
+
+REFERENCE = "reference"
+# Of a picture, the one that a page shows.
+LEFT_OUT = ".pdf"
+
+
+@dataclass(frozen=True)
+class Places:
+    """The folders of a scale's results and pictures that are kept."""
+
+    results: Path
+    pictures: Path
+
+    @classmethod
+    def of(cls, scale: str) -> "Places":
+        """Those in the repository."""
+        return cls(Path("results") / REFERENCE / scale, Path("figures") / REFERENCE / scale)
+
+
+def keep(plan: Plan) -> Released:
+    """Write all of a scale that the repository keeps; what was there of an earlier release goes.
+
+    Raises `Problem` where a result is not fresh, was made by code that is in no commit, or where
+    the working tree has edits.
+    """
+    places = Places.of(plan.site.config.choice.scale)
+    jobs = [*plan.figures.targets(), plan.claims.judge(), plan.tables.write()]
+    fresh, due = Due(plan.site, Results(Verifier(deep=True))).find([*jobs, *plan.last()])
+    if due:
+        raise Problem(
+            f"{len(due)} results are not fresh, {due[0].manifest} for one; make claims makes them"
+        )
+    _require_commits(fresh)
+    for folder in (places.results, places.pictures):
+        if folder.is_dir():
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True)
+    for path, target in _kept(jobs, places, plan):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
+    write_page(plan.site.config.figures, places.pictures)
+    costs.write(plan.site.config.choice.scale, places.results)
+    return release(plan, places.results)
+
+
+def _require_commits(jobs: Iterable[Job]) -> None:
+    """What is kept can be made again from commits alone."""
+    now = record.git()
+    if now is None or now.dirty:
+        raise Problem("the working tree is no clean commit; commit its edits, then release")
+    for job in jobs:
+        found = record.read(job.paths.record).git
+        if found is None or found.dirty:
+            raise Problem(
+                f"{job.manifest} was made by code that is in no commit; delete "
+                f"{job.paths.record} and make it again"
+            )
+
+
+def _kept(jobs: Iterable[Job], places: Places, plan: Plan) -> Iterator[tuple[Path, Path]]:
+    """Files, and where copies of them are kept."""
+    results = Path(plan.site.results)
+    for job in jobs:
+        for path in (*map(Path, job.outputs), job.paths.record):
+            if path.suffix == LEFT_OUT:
+                continue
+            if results in path.parents:
+                yield path, places.results / path.relative_to(results)
+            else:
+                yield path, places.pictures / path.name
