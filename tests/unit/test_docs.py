@@ -1,13 +1,17 @@
 """The README and docs/: what is written from results is as these are, and links lead somewhere."""
 
+import json
 import re
+import tomllib
 from contextlib import chdir
 
 import pytest
+import yaml
+from ptq_dynamics import __version__
 from ptq_dynamics.cli import readme
 from support import ROOT, plan
 
-PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+PAGES = ["README.md", "ARTIFACT.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
 
 
 def anchors(text):
@@ -47,3 +51,26 @@ def test_verbs_that_pages_name_are_there():
     assert set(re.findall(r"`?(?:\.venv/bin/)ptq-dynamics ([a-z]+)", pages)) <= verbs
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
     assert set(re.findall(r"(?:^    |`)make ([a-z-]+)", pages, re.M)) <= targets
+
+
+def test_all_that_name_a_version_name_the_same():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == version
+    assert json.loads((ROOT / ".zenodo.json").read_text())["version"] == version
+    assert __version__ == version
+    assert f"\n## {version}\n" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_definitions_for_a_forge_run_what_there_is():
+    """They have not been run; what they call is there."""
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    paths = sorted((ROOT / ".github/workflows").glob("*.yml"))
+    assert paths
+    for path in paths:
+        text = path.read_text()
+        jobs = yaml.safe_load(text)["jobs"]
+        steps = [step for job in jobs.values() for step in job["steps"]]
+        said = "\n".join(step["run"] for step in steps if "run" in step)
+        assert "Not run so far" in text
+        assert set(re.findall(r"\bmake ([a-z-]+)", said)) <= targets
+        assert all((ROOT / name).exists() for name in re.findall(r"bash (\S+)", said))

@@ -55,7 +55,7 @@ def judged(project):
 
 
 def losses(project, name, quantizer):
-    place = project.folder / f"results/smoke/evaluate/{name}/seed-100/{quantizer}/all"
+    place = project.folder / f"results/smoke/evaluate/{name}/seed-101/{quantizer}/all"
     found = load_file(place / "losses.safetensors")
     return {key: each.astype(np.float64) for key, each in found.items()}
 
@@ -124,8 +124,8 @@ def test_an_edit_of_a_run_renews_what_cites_it(project):
     with project.edited("config/runs.yaml") as (runs,):
         edit_yaml(runs, lambda found: found["runs"]["rainbow-172"].update(cooldown="17/190"))
         wanted = project.planned(targets=TARGETS)
-        assert {"train:rainbow-172,100", "judge", "tabulate"} <= wanted
-        assert "train:constant-3e-3,100" not in wanted
+        assert {"train:rainbow-172,101", "judge", "tabulate"} <= wanted
+        assert "train:constant-3e-3,101" not in wanted
 
 
 @pytest.mark.parametrize(

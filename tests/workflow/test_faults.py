@@ -14,7 +14,7 @@ from ptq_dynamics.jobs.paths import Paths
 from ptq_dynamics.jobs.signals import INTERRUPTED
 from support import artifacts, copy_results, differing, job_file, visible
 
-TRUNK = "results/smoke/train/constant-3e-3/seed-100"
+TRUNK = "results/smoke/train/constant-3e-3/seed-101"
 KILLS = 6
 
 
@@ -149,7 +149,7 @@ def test_an_interrupt_is_one_line(built, alone):
     said = process.communicate()[1]
     assert process.returncode == 1, said
     label, _, message = said.splitlines()[-1].rpartition(": ")
-    assert label == "error: trajectories.train constant-3e-3 seed 100"
+    assert label == "error: trajectories.train constant-3e-3 seed 101"
     assert message == "interrupted; run the same command again to go on"
     assert "Traceback" not in said
 
@@ -261,7 +261,7 @@ def is_read(pipe, opened):
     return True
 
 
-LOSSES = "results/smoke/evaluate/constant-3e-3/seed-100/fp/all"
+LOSSES = "results/smoke/evaluate/constant-3e-3/seed-101/fp/all"
 
 
 @pytest.fixture
@@ -303,7 +303,7 @@ def test_a_build_of_what_another_builds_says_so_in_one_line(measured):
     try:
         other.stdout.readline()
         (measured.folder / target[0]).unlink()
-        assert measured.planned(targets=target) == {"evaluate:constant-3e-3,100,fp,all"}
+        assert measured.planned(targets=target) == {"evaluate:constant-3e-3,101,fp,all"}
         done = measured.snakemake(targets=target)
         said = done.stdout + done.stderr
         assert done.returncode == 1 and "Traceback" not in said
@@ -374,9 +374,9 @@ def damaged(built, tmp_path):
 @pytest.mark.parametrize(
     "consumer",
     [
-        "quantize/constant-3e-3/seed-100/gptq-4bit/all",
-        "evaluate/constant-3e-3/seed-100/fp/all",
-        "average/lawa-5/seed-100/all",
+        "quantize/constant-3e-3/seed-101/gptq-4bit/all",
+        "evaluate/constant-3e-3/seed-101/fp/all",
+        "average/lawa-5/seed-101/all",
     ],
 )
 def test_a_truncated_checkpoint_fails_its_consumer_with_one_line(built, damaged, consumer):
@@ -396,7 +396,7 @@ def test_a_damaged_branch_state_fails_the_branch_with_one_line(built, damaged):
     first, _ = timeline.run("rainbow-036").ends(timeline)
     state = damaged / TRUNK / f"state-{first:07d}.safetensors"
     state.write_bytes(state.read_bytes()[:-50])
-    done = run_job(built, damaged, recorded_job(built, "results/smoke/train/rainbow-036/seed-100"))
+    done = run_job(built, damaged, recorded_job(built, "results/smoke/train/rainbow-036/seed-101"))
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert f"{state.relative_to(damaged)} has " in done.stderr
 
@@ -427,7 +427,7 @@ def test_the_remedy_mends_it(built, damaged):
                 "--config",
                 "scale=smoke",
                 "--",
-                "results/smoke/train/rainbow-999/seed-100/manifest.json",
+                "results/smoke/train/rainbow-999/seed-101/manifest.json",
             ],
             ["rainbow-999"],
         ),

@@ -54,7 +54,7 @@ def test_weights_go_after_their_last_reader_and_the_rest_stays(lean, built):
     assert states(lean, "quantize") == states(lean, "average") == {"absent"}
     assert not weights(lean.folder / "results/smoke/quantize")
     assert not weights(lean.folder / "results/smoke/average")
-    run = "results/smoke/train/constant-3e-3/seed-100"
+    run = "results/smoke/train/constant-3e-3/seed-101"
     measured = {point.id for point in lean.plan.site.timeline.measured("constant-3e-3")}
     left = weights(lean.folder / run)
     assert {name.partition("/")[0] for name in left} == measured

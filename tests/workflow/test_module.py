@@ -18,7 +18,7 @@ CORPUS = "results/smoke/corpus/main"
 SNAKEFILE = """
 module dynamics:
     snakefile: "{root}/workflow/Snakefile"
-    config: {{"scale": "smoke", "seed": 100, "figures": "fig04"}}
+    config: {{"scale": "smoke", "seed": 101, "figures": "fig04"}}
 
 use rule * from dynamics as dynamics_*
 
@@ -186,7 +186,7 @@ def test_builds_side_by_side_hand_over_what_each_needs(built, tmp_path):
     shutil.copytree(built.folder / "results", tmp_path / "results")
     shutil.copytree(built.folder / ".snakemake", tmp_path / ".snakemake")
     names = ("constant-3e-3", "rainbow-036")
-    wanted = [f"results/smoke/evaluate/{name}/seed-100/fp/all" for name in names]
+    wanted = [f"results/smoke/evaluate/{name}/seed-101/fp/all" for name in names]
     before = [artifacts(tmp_path / place) for place in wanted]
     command = [SNAKEMAKE, "-s", str(built.folder / "Snakefile"), "-c1", "--config", "scale=smoke"]
     processes = [
@@ -210,14 +210,14 @@ def test_builds_side_by_side_hand_over_what_each_needs(built, tmp_path):
 def test_a_job_that_fails_is_one_line_with_the_place_of_its_log(built, tmp_path):
     shutil.copytree(built.folder / "results", tmp_path / "results")
     shutil.copytree(built.folder / ".snakemake", tmp_path / ".snakemake")
-    run_ = "results/smoke/train/constant-3e-3/seed-100"
+    run_ = "results/smoke/train/constant-3e-3/seed-101"
     weights = sorted((tmp_path / run_).glob("step-*/model.safetensors"))[-1]
     weights.write_bytes(weights.read_bytes()[::-1])
     # As if its bytes had been found right: the job notices it, the planner does not.
     with chdir(tmp_path):
         result = manifest.read(Path(run_) / "manifest.json")
         verified.note(result, [str(weights.relative_to(tmp_path / run_))])
-    target = "results/smoke/evaluate/constant-3e-3/seed-100/fp/all"
+    target = "results/smoke/evaluate/constant-3e-3/seed-101/fp/all"
     command = [SNAKEMAKE, "-s", str(built.folder / "Snakefile"), "-c1", "--config", "scale=smoke"]
     command += ["--workflow-profile", str(built.folder / "profiles/default")]
     done = run(

@@ -28,9 +28,9 @@ from safetensors.numpy import load_file, save_file
 from support import ROOT
 
 PACKAGE = "workflow/ptq_dynamics"
-QUANTIZED = "results/smoke/quantize/rainbow-036/seed-100/gptq-4bit/all"
+QUANTIZED = "results/smoke/quantize/rainbow-036/seed-101/gptq-4bit/all"
 ERROR = "quantization_error"
-LOSSES_OF = "results/smoke/evaluate/rainbow-036/seed-100/gptq-4bit/all"
+LOSSES_OF = "results/smoke/evaluate/rainbow-036/seed-101/gptq-4bit/all"
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +169,7 @@ def test_what_is_not_as_published_is_not_traced_as_if_it_were(project, tmp_path)
 
 
 def test_a_checkpoint_and_a_row_are_traced(project):
-    run = "results/smoke/train/rainbow-036/seed-100"
+    run = "results/smoke/train/rainbow-036/seed-101"
     name = next(n for n in manifest.read(project.folder / run / MANIFEST).files if "model" in n)
     assert chain(project, f"{run}/{name}")["top"] == f"{run}/{MANIFEST}"
     frame = measurements.read(project.folder / TABLE)
@@ -432,7 +432,7 @@ def test_results_of_another_checkout_are_taken_over(project, tmp_path):
     assert again.returncode == 0, again.stdout + again.stderr
     assert re.search(r"^\d+ results were taken over, \d+ were here already, 0 ", again.stdout)
     assert status(other) == {}
-    for result in (QUANTIZED, "results/smoke/train/rainbow-036/seed-100"):
+    for result in (QUANTIZED, "results/smoke/train/rainbow-036/seed-101"):
         texts = [(at.folder / result / RECORD).read_bytes() for at in (project, other)]
         assert texts[0] == texts[1]
     nothing = command(other, "adopt", str(tmp_path), *choice)

@@ -66,7 +66,7 @@ RECIPES = [
                 "metrics: [loss]",
             ),
         },
-        frozenset({"train:rainbow-050,100", "figure:new-run"}),
+        frozenset({"train:rainbow-050,101", "figure:new-run"}),
     ),
     Recipe(
         "A quantizer.",
@@ -77,7 +77,7 @@ RECIPES = [
                 "new-quantizer", "over_tokens", BRANCH, f"quantizers: [rtn-2bit]\n  {METRICS}"
             ),
         },
-        frozenset({"quantize:rainbow-002,100,rtn-2bit,all", "figure:new-quantizer"}),
+        frozenset({"quantize:rainbow-002,101,rtn-2bit,all", "figure:new-quantizer"}),
     ),
     Recipe(
         "A method of quantization.",
@@ -141,7 +141,7 @@ Quantizer = Annotated[
                 "new-method", "over_tokens", BRANCH, f"quantizers: [truncation-4bit]\n  {METRICS}"
             ),
         },
-        frozenset({"quantize:rainbow-002,100,truncation-4bit,all", "figure:new-method"}),
+        frozenset({"quantize:rainbow-002,101,truncation-4bit,all", "figure:new-method"}),
     ),
     Recipe(
         "An optimizer.",
@@ -199,7 +199,7 @@ Optimizer = Annotated[Sgd | ''',
                 "new-optimizer", "dynamics", "SGD: [sgd]", "metrics: [gradient_norm, weight_norm]"
             ),
         },
-        frozenset({"train:sgd,100", "figure:new-optimizer"}),
+        frozenset({"train:sgd,101", "figure:new-optimizer"}),
     ),
     Recipe(
         "A model.",
@@ -217,7 +217,7 @@ Optimizer = Annotated[Sgd | ''',
                 f"quantizers: [rtn-4bit]\n  {METRICS}",
             ),
         },
-        frozenset({"train:of-amber,100", "figure:new-model"}),
+        frozenset({"train:of-amber,101", "figure:new-model"}),
     ),
     Recipe(
         "A public model.",
@@ -239,7 +239,7 @@ Optimizer = Annotated[Sgd | ''',
                 "metrics: [loss]",
             ),
         },
-        frozenset({"train:tiny,100", "train:tiny-decay,100", "figure:new-family"}),
+        frozenset({"train:tiny,101", "train:tiny-decay,101", "figure:new-family"}),
     ),
     Recipe(
         "An architecture.",
@@ -285,7 +285,7 @@ AnyModel = Annotated[
                 "new-architecture", "dynamics", "Qwen: [of-qwen]", "metrics: [weight_norm]"
             ),
         },
-        frozenset({"train:of-qwen,100", "figure:new-architecture"}),
+        frozenset({"train:of-qwen,101", "figure:new-architecture"}),
     ),
     Recipe(
         "A figure.",
@@ -354,7 +354,7 @@ Figure = Annotated[
                 "new-stage", "stages", "More: [smollm3-more]", "metrics: [loss]"
             ),
         },
-        frozenset({"train:smollm3-more,100", "figure:new-stage"}),
+        frozenset({"train:smollm3-more,101", "figure:new-stage"}),
     ),
     Recipe(
         "An objective.",
@@ -418,7 +418,7 @@ Objective = Annotated[Everything | ''',
                 "new-objective", "stages", "Everything: [smollm3-everything]", "metrics: [loss]"
             ),
         },
-        frozenset({"train:smollm3-everything,100", "figure:new-objective"}),
+        frozenset({"train:smollm3-everything,101", "figure:new-objective"}),
     ),
     Recipe(
         "A task.",
@@ -428,7 +428,7 @@ Objective = Annotated[Everything | ''',
             "config/scales/smoke.yaml": ("  - ending\n", "  - more-words\n"),
             "config/figures.yaml": figure("new-task", "stages", BRANCH, "metrics: [accuracy]"),
         },
-        frozenset({"accuracy:rainbow-002,100,fp,more-words,all", "figure:new-task"}),
+        frozenset({"accuracy:rainbow-002,101,fp,more-words,all", "figure:new-task"}),
     ),
     Recipe(
         "A kind of question.",
@@ -455,7 +455,7 @@ KINDS: dict[KindName, Kind] = {
                 "new-question", "stages", BRANCH, "metrics: [accuracy]\n  options: {tasks: each}"
             ),
         },
-        frozenset({"accuracy:rainbow-002,100,fp,short-words,all", "figure:new-question"}),
+        frozenset({"accuracy:rainbow-002,101,fp,short-words,all", "figure:new-question"}),
     ),
 ]
 

@@ -13,9 +13,9 @@ from ptq_dynamics.jobs import manifest, verified
 from support import artifacts, differing
 
 PACKAGE = "workflow/ptq_dynamics"
-RUN = "results/smoke/train/rainbow-036/seed-100"
-QUANTIZED = "results/smoke/quantize/rainbow-036/seed-100/gptq-4bit/all"
-LOSSES = "results/smoke/evaluate/rainbow-036/seed-100/gptq-4bit/all"
+RUN = "results/smoke/train/rainbow-036/seed-101"
+QUANTIZED = "results/smoke/quantize/rainbow-036/seed-101/gptq-4bit/all"
+LOSSES = "results/smoke/evaluate/rainbow-036/seed-101/gptq-4bit/all"
 # Of a job that runs; one that finds its result current says nothing.
 DONE = ": done in "
 
@@ -83,12 +83,12 @@ def test_a_missing_manifest_in_the_middle_is_made_again(copied):
     (copied.folder / QUANTIZED / "manifest.json").unlink()
     # With what follows, which finds its inputs as they were.
     assert copied.planned() == {
-        "quantize:rainbow-036,100,gptq-4bit,all",
-        "evaluate:rainbow-036,100,gptq-4bit,all",
+        "quantize:rainbow-036,101,gptq-4bit,all",
+        "evaluate:rainbow-036,101,gptq-4bit,all",
         "collect",
         "figure:fig04",
     }
-    assert ran(copied.build()) == {"quantize.gptq rainbow-036 seed 100 gptq-4bit"}
+    assert ran(copied.build()) == {"quantize.gptq rainbow-036 seed 101 gptq-4bit"}
 
 
 def truncate(path):
@@ -112,8 +112,8 @@ def delete(path):
 
 
 DAMAGED = {
-    f"{RUN}/step-*/model.safetensors": "trajectories.train rainbow-036 seed 100",
-    f"{LOSSES}/losses.safetensors": "measure.loss rainbow-036 seed 100 gptq-4bit",
+    f"{RUN}/step-*/model.safetensors": "trajectories.train rainbow-036 seed 101",
+    f"{LOSSES}/losses.safetensors": "measure.loss rainbow-036 seed 101 gptq-4bit",
     "figures/smoke/fig04.csv": "figures.layouts.over_tokens fig04",
     TABLE: "measure.collect measurements",
 }
@@ -138,8 +138,8 @@ def test_damage_that_leaves_no_trace_is_found_by_its_bytes(copied):
     assert copied.stale() == set()
     copied.deep = True
     try:
-        assert "train:rainbow-036,100" in copied.stale() & copied.planned()
-        assert ran(copied.build()) == {"trajectories.train rainbow-036 seed 100"}
+        assert "train:rainbow-036,101" in copied.stale() & copied.planned()
+        assert ran(copied.build()) == {"trajectories.train rainbow-036 seed 101"}
         assert copied.stale() == set()
     finally:
         copied.deep = False
@@ -174,5 +174,5 @@ def test_what_is_forced_runs_though_it_is_current(copied):
     for options in (("--force",), ("--forcerun", target)):
         done = copied.snakemake(*options, targets=(target,))
         assert done.returncode == 0, done.stderr[-2000:]
-        assert ran(done.stdout + done.stderr) == {"measure.loss rainbow-036 seed 100 gptq-4bit"}
+        assert ran(done.stdout + done.stderr) == {"measure.loss rainbow-036 seed 101 gptq-4bit"}
     assert not ran(copied.snakemake(targets=(target,)).stderr)

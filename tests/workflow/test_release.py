@@ -10,7 +10,7 @@ from ptq_dynamics.jobs import manifest
 from ptq_dynamics.provenance.releasing import RELEASE
 from support import ROOT
 
-RUN = "results/smoke/train/constant-3e-3/seed-100"
+RUN = "results/smoke/train/constant-3e-3/seed-101"
 
 
 def command(project, *arguments):

@@ -76,7 +76,7 @@ def test_results_hold_no_place_and_no_person(built):
 
 def test_progress_and_one_line_a_job_are_printed(first):
     _, said = first
-    assert re.search(r"train constant-3e-3 seed 100: done in [\d.]+ s", said)
+    assert re.search(r"train constant-3e-3 seed 101: done in [\d.]+ s", said)
     assert "Traceback" not in said
     assert "error:" not in said
 
@@ -168,11 +168,11 @@ def test_a_second_build_runs_no_job(built):
 
 def test_jobs_give_the_same_bytes_without_the_warm_process(built, tmp_path):
     folders = [
-        "results/smoke/train/rainbow-002/seed-100",
-        "results/smoke/quantize/rainbow-002/seed-100/gptq-4bit/all",
-        "results/smoke/evaluate/rainbow-002/seed-100/gptq-4bit/all",
+        "results/smoke/train/rainbow-002/seed-101",
+        "results/smoke/quantize/rainbow-002/seed-101/gptq-4bit/all",
+        "results/smoke/evaluate/rainbow-002/seed-101/gptq-4bit/all",
     ]
-    for place in ("corpus/main", "train/constant-3e-3/seed-100"):
+    for place in ("corpus/main", "train/constant-3e-3/seed-101"):
         copy_results(built.folder, tmp_path, [f"results/smoke/{place}"])
     for folder in folders:
         job = json.loads((built.folder / folder / "record.json").read_text())["job"]

@@ -22,7 +22,7 @@ def train_jobs(project):
     figures = (project.plan.figures.figure(name) for name in project.chosen)
     pattern = re.compile(r"results/smoke/train/([^/]+)/")
     found = {match[1] for job in figures for path in job.needs if (match := pattern.match(path))}
-    return {f"train:{name},100" for name in found}
+    return {f"train:{name},101" for name in found}
 
 
 def touch(path, seconds=3600):
@@ -53,7 +53,7 @@ PLANNED = {
         # Its further draws take it over.
         lambda path: path.write_text(path.read_text().replace("damping: 0.05", "damping: 0.02", 1)),
     ),
-    "manifest": ("results/smoke/average/lawa-20/seed-100/all/manifest.json", Path.unlink),
+    "manifest": ("results/smoke/average/lawa-20/seed-101/all/manifest.json", Path.unlink),
     "picture": ("figures/smoke/fig04.png", Path.unlink),
 }
 
@@ -202,14 +202,14 @@ def test_an_edit_of_another_method_runs_nothing(built):
 def test_an_edit_of_the_evaluation_evaluates_again(built):
     stale = edit(built, "measure/loss.py")
     assert not rules(stale) & {"train", "average", "quantize", "corpus"}
-    assert "evaluate:constant-3e-3,100,fp,all" in stale
+    assert "evaluate:constant-3e-3,101,fp,all" in stale
 
 
 def test_an_edit_of_averaging_averages_again(built):
     stale = edit(built, "trajectories/average.py")
     assert {job for job in stale if job.startswith("average")} == {
-        "average:lawa-5,100,all",
-        "average:lawa-20,100,all",
+        "average:lawa-5,101,all",
+        "average:lawa-20,101,all",
     }
     assert not rules(stale) & {"train", "corpus"}
     assert all("lawa" in job for job in stale if job.startswith(("quantize", "evaluate")))
@@ -247,9 +247,9 @@ def test_a_new_run_brings_its_own_jobs(built):
         assert built.stale() == set(), "a run that no figure shows is not built"
         edit_yaml(figures, lambda found: found["fig04"]["curves"]["Decay"].append("rainbow-100"))
         assert built.stale() == {
-            "train:rainbow-100,100",
-            "quantize:rainbow-100,100,gptq-4bit,all",
-            *(f"evaluate:rainbow-100,100,{method},all" for method in ("fp", "gptq-4bit")),
+            "train:rainbow-100,101",
+            "quantize:rainbow-100,101,gptq-4bit,all",
+            *(f"evaluate:rainbow-100,101,{method},all" for method in ("fp", "gptq-4bit")),
             "figure:fig04",
         }
 
@@ -259,16 +259,16 @@ def test_a_change_of_one_run_rebuilds_that_run(built):
         change = {"shape": "1-sqrt"}
         edit_yaml(path, lambda found: found["runs"]["rainbow-036"].update(change))
         stale = built.stale()
-    assert {job for job in stale if job.startswith("train:")} == {"train:rainbow-036,100"}
+    assert {job for job in stale if job.startswith("train:")} == {"train:rainbow-036,101"}
     assert {job for job in stale if job.startswith("figure:")} == {"figure:fig04"}
     assert all("rainbow-036" in job for job in stale if rules({job}) & {"quantize", "evaluate"})
 
 
 def test_another_seed_retrains_and_keeps_the_corpus(built):
     with built.edited("config/config.yaml") as (path,):
-        built.replace(path, "seed: 100", "seed: 101")
+        built.replace(path, "seed: 101", "seed: 101")
         stale = built.stale()
-    assert {job.replace(",100", ",101") for job in train_jobs(built)} <= stale
+    assert {job.replace(",101", ",101") for job in train_jobs(built)} <= stale
     assert "corpus" not in rules(stale)
 
 

@@ -9,7 +9,7 @@ from project import Project
 
 SWEEP = {
     "scale": "smoke",
-    "seed": 100,
+    "seed": 101,
     "runs": ["wsd-3e-3", "wsd-1e-3"],
     "trunk": "constant-3e-3",
     "candidates": {

@@ -61,8 +61,8 @@ def test_a_line_a_job_and_who_watches_sees_the_same(project):
     assert [int(count) for _, _, count, _ in lines] == list(range(1, len(lines) + 1))
     assert {int(total) for *_, total in lines} == {len(lines)}
     hows = {label: how for label, how, *_ in lines}
-    assert hows["measure.loss rainbow-036 seed 100 gptq-4bit"] == "unchanged"
-    assert hows["quantize.gptq rainbow-036 seed 100 gptq-4bit"].startswith("done in ")
+    assert hows["measure.loss rainbow-036 seed 101 gptq-4bit"] == "unchanged"
+    assert hows["quantize.gptq rainbow-036 seed 101 gptq-4bit"].startswith("done in ")
     same = sum(how == "unchanged" for how in hows.values())
     assert f"\n{len(lines)} of {len(lines)} jobs are done, {same} of them unchanged\n" in said
     assert not [word for word in SNAKEMAKES if word in said], said
@@ -75,11 +75,11 @@ def test_a_line_a_job_and_who_watches_sees_the_same(project):
 
 
 def test_in_the_end_it_says_what_failed_and_where_its_log_is(project):
-    quantized = "results/smoke/quantize/{}/seed-100/gptq-4bit/all"
+    quantized = "results/smoke/quantize/{}/seed-101/gptq-4bit/all"
     place = project.folder / quantized.format("rainbow-036")
     weights = next(place.glob("*/model.safetensors"))
     intact = weights.read_bytes()
-    losses = "results/smoke/evaluate/{}/seed-100/gptq-4bit/all"
+    losses = "results/smoke/evaluate/{}/seed-101/gptq-4bit/all"
     for run in ("rainbow-036", "rainbow-070"):
         (project.folder / losses.format(run) / "manifest.json").unlink()
     weights.write_bytes(intact[::-1])
@@ -94,7 +94,7 @@ def test_in_the_end_it_says_what_failed_and_where_its_log_is(project):
         weights.write_bytes(intact)
     assert build.returncode == 1
     failed, done = (
-        f"measure.loss {run} seed 100 gptq-4bit" for run in ("rainbow-036", "rainbow-070")
+        f"measure.loss {run} seed 101 gptq-4bit" for run in ("rainbow-036", "rainbow-070")
     )
     (error,) = [line for line in said.splitlines() if line.startswith("error: ")]
     assert error.startswith(f"error: {failed}: ")
@@ -111,7 +111,7 @@ def test_in_the_end_it_says_what_failed_and_where_its_log_is(project):
 
 
 def test_snakemakes_own_lines_are_there_where_they_are_asked_for(project):
-    losses = "results/smoke/evaluate/rainbow-070/seed-100/gptq-4bit/all/manifest.json"
+    losses = "results/smoke/evaluate/rainbow-070/seed-101/gptq-4bit/all/manifest.json"
     said = {}
     for quiet in ("reason", "progress"):
         done = project.snakemake("--force", "--quiet", quiet, targets=(losses,))

@@ -12,7 +12,7 @@ from ptq_dynamics.jobs.paths import MANIFEST
 from ptq_dynamics.measure.names import LOSSES
 
 FRESH = r"results are fresh; nothing to do"
-RESULT = "results/smoke/evaluate/rainbow-036/seed-100/gptq-4bit/all"
+RESULT = "results/smoke/evaluate/rainbow-036/seed-101/gptq-4bit/all"
 CODE = "workflow/ptq_dynamics/measure/joining.py"
 
 

@@ -1,3 +1,3 @@
 """Training dynamics and post-training quantization robustness: the stages of the workflow."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
