@@ -11,7 +11,8 @@ from ptq_dynamics import __version__
 from ptq_dynamics.cli import readme
 from support import ROOT, plan
 
-PAGES = ["README.md", "ARTIFACT.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+PAGES = ["README.md", "ARTIFACT.md"]
+PAGES += [f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))]
 
 
 def anchors(text):

@@ -139,15 +139,21 @@ def test_a_killed_build_goes_on_with_what_it_has_sent(build, built):
     has the bytes of a build on one machine."""
     first = build.start()
     build.until(lambda: "step" in build.logs(), first)
+    # It would else come to its end while Snakemake starts.
+    held = jobs_at_work(build)
+    for job in held:
+        job.suspend()
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
     before = {number for number, _ in build.cluster.queue()}
-    assert before
+    assert before and held
     second = build.start()
     build.until(lambda: "watched, not sent again" in build.text, second)
     # The trunk is still that of the first build.
     assert {number for number, _ in build.cluster.queue()} <= before
     assert not (build.project.folder / TRUNK / "manifest.json").exists()
+    for job in held:
+        job.resume()
     # The controller is away for a while.
     build.until(lambda: "Finished" in build.text or "done" in build.text, second)
     build.cluster.kill_controller()
@@ -221,9 +227,12 @@ def test_the_old_process_of_a_lost_node_does_no_harm(build, built):
 
 def a_job(build, moments):
     """A process that runs a job, as the kernel does when memory is short."""
-    found = [each for each in psutil.process_iter(["cmdline"]) if is_job(each, build)]
-    if found:
+    if found := jobs_at_work(build):
         moments.choice(found).kill()
+
+
+def jobs_at_work(build):
+    return [each for each in psutil.process_iter(["cmdline"]) if is_job(each, build)]
 
 
 def is_job(process, build):

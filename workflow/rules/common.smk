@@ -73,7 +73,9 @@ tellings = []
 # Their specifications are too long for a command line.
 handover = Handover(Path(".snakemake/ptq-dynamics"))
 RUN = "python -m ptq_dynamics.jobs.run --if-stale --job {params.job}"
-if workflow.local_exec:
+# A cluster takes --jobs; of the executor itself nothing is known yet.
+IS_LOCAL = workflow.resource_settings.nodes is None
+if IS_LOCAL:
     RUN += " --counted"
 RUN_ON_DEVICE = f"{RUN} --devices {{resources.devices}}"
 RUN_TOGETHER = f"{RUN_ON_DEVICE} {{params.together}}"
@@ -107,10 +109,10 @@ def needs(job):
     return job.needs
 
 
-# A cluster takes --jobs, and --resources sets limits; else nothing asks what jobs need, and Snakemake
-# 9.27 would take a twentieth more time to plan.
+# Clusters ask what jobs need, and limits that --resources sets; else nothing does, and Snakemake 9.27
+# would take a twentieth more time to plan.
 LIMITED = {*workflow.global_resources} - {"_cores", "_nodes"}
-IS_ASKED = workflow.resource_settings.nodes is not None or bool(LIMITED)
+IS_ASKED = not IS_LOCAL or bool(LIMITED)
 
 
 @cache

@@ -2,9 +2,12 @@
 
 import os
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 SECONDS = 60.0
+CANCELLED, WAITING = "CANCELLED", "PENDING"
+NO_TASK = "4294967294"  # NO_VAL of SLURM
 # Reasons for waiting that only a person can end.
 STUCK = ("JobHeldUser", "JobHeldAdmin", "held", "PartitionTimeLimit", "DependencyNeverSatisfied")
 
@@ -32,13 +35,53 @@ def queue() -> dict[str, Queued] | None:
 
 
 def ended(number: str) -> str | None:
-    """How a task ended, as SLURM calls it, where it still knows."""
-    said = _ask(["sacct", "-X", "-n", "-P", "-o", "State", "-j", number])
+    """How a task ended, as SLURM calls it, where it still knows. Of a task that never began it knows
+    no more than its array."""
+    array = number.partition("_")[0]
+    said = _ask(["sacct", "-X", "-n", "-P", "-o", "JobID,State", "-j", array])
     if said and said.strip():
-        return said.strip().splitlines()[-1]
-    said = _ask(["scontrol", "--oneliner", "show", "job", number])
-    words = dict(word.split("=", 1) for word in (said or "").split() if "=" in word)
-    return words.get("JobState")
+        return by_accounts(number, [tuple(line.split("|", 1)) for line in said.splitlines()])
+    return by_controller(number, _ask(["scontrol", "--oneliner", "show", "job", array]) or "")
+
+
+def by_accounts(number: str, records: Sequence[tuple[str, ...]]) -> str | None:
+    """The state of a task by the id and state of each record of its array. Tasks that have not begun
+    share one, `7_[0-3,5]`, which loses those that are cancelled."""
+    task = number.partition("_")[2]
+    for place, state in reversed(records):
+        if place == number:
+            return state
+    for place, state in records:
+        if _holds(place.partition("_")[2], task):
+            return None if state == WAITING else state
+    return CANCELLED
+
+
+def by_controller(number: str, said: str) -> str | None:
+    """The state of a task by what the controller shows of its array, of which it soon forgets
+    parts."""
+    task = number.partition("_")[2]
+    lines = [
+        dict(word.split("=", 1) for word in line.split() if "=" in word)
+        for line in said.splitlines()
+    ]
+    states = {words.get("ArrayTaskId", ""): words.get("JobState") for words in lines}
+    if task in states:
+        return states[task]
+    state = next((state for tasks, state in states.items() if _holds(tasks, task)), None)
+    return None if state == WAITING else state
+
+
+def _holds(tasks: str, task: str) -> bool:
+    """Whether a task is among those of a record, `[0-3,5%2]` or `0-3,5`; none are named where all
+    have gone."""
+    if tasks == NO_TASK:
+        return True
+    for part in tasks.strip("[]").partition("%")[0].split(","):
+        first, _, last = part.partition("-")
+        if first.isdecimal() and int(first) <= int(task) <= int(last or first):
+            return True
+    return False
 
 
 def cancel(ids: list[str]) -> str | None:
