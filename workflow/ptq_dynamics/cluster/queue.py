@@ -35,8 +35,8 @@ def queue() -> dict[str, Queued] | None:
 
 
 def ended(number: str) -> str | None:
-    """How a task ended, as SLURM calls it, where it still knows. Of a task that never began it knows
-    no more than its array."""
+    """How a task ended, as SLURM calls it, where it still knows. Of a task that never began it
+    knows no more than its array."""
     array = number.partition("_")[0]
     said = _ask(["sacct", "-X", "-n", "-P", "-o", "JobID,State", "-j", array])
     if said and said.strip():
@@ -45,8 +45,8 @@ def ended(number: str) -> str | None:
 
 
 def by_accounts(number: str, records: Sequence[tuple[str, ...]]) -> str | None:
-    """The state of a task by the id and state of each record of its array. Tasks that have not begun
-    share one, `7_[0-3,5]`, which loses those that are cancelled."""
+    """The state of a task by the id and state of each record of its array. Tasks that have not
+    begun share one, `7_[0-3,5]`, which loses those that are cancelled."""
     task = number.partition("_")[2]
     for place, state in reversed(records):
         if place == number:
