@@ -309,9 +309,10 @@ def test_transformers_alone_loads_what_is_saved(method, saved, validation):
         theirs = plain(validation[:4]).logits
     ours = load(path)
     if method.startswith("nf4"):
-        plain = plain.dequantize(torch.float32)
-        # Some CPUs compute bitsandbytes' layers in bfloat16.
-        tolerance = 0.02 * theirs.abs().max()
+        # Some CPUs compute bitsandbytes' layers in bfloat16, and pack the weights anew for that, so
+        # that these are not read again.
+        plain = AutoModelForCausalLM.from_pretrained(path).dequantize(torch.float32)
+        tolerance = 0.05 * theirs.abs().max()
     else:
         tolerance = 0
     with torch.no_grad():

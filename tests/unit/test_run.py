@@ -614,7 +614,7 @@ def test_a_job_that_is_killed_in_the_warm_process_is_one_line(mortal, here):
     (child,) = children(mortal)
     os.kill(child, signal.SIGKILL)
     line = one_error(client_.communicate()[1])
-    assert client_.returncode == 1
+    assert client_.returncode == signals.KILLED
     assert line.startswith("error: trajectories.train trunk seed 100: its process was killed")
     assert visible(here.folder / spec["folder"]) == {}
 

@@ -61,8 +61,18 @@ def _tell(found: list[Compared], counts: Counter[str], part: str | None) -> None
         print(f"and {len(apart) - TOLD:,} more; --json lists all")
     if counts["within tolerance"]:
         print(f"within tolerance: at most {TOLERANCE:g} standard errors of the difference")
+    if counts["not judged"]:
+        farthest = max(map(_relative, (each for each in found if each.verdict == "not judged")))
+        print(f"not judged: their errors are not known; they differ by at most {farthest:.2g}")
     if part and counts.keys() - {"equal"}:
         print(part)
+
+
+def _relative(each: Compared) -> float:
+    """How far two values are apart, as a share of the larger."""
+    if each.one is None or each.other is None:
+        return float("inf")
+    return abs(each.one - each.other) / max(abs(each.one), abs(each.other))
 
 
 def _distance(each: Compared) -> float:

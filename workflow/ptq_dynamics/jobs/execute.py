@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from types import ModuleType
@@ -67,7 +67,6 @@ def execute(
     label = f"{job['stage']} {job['name']}"
     paths = Paths.of(job)
     log: TextIO | None = None
-    lease: Lease | None = None
     try:
         if comparing:
             progress = Progress(label)
@@ -75,7 +74,7 @@ def execute(
                 _compare(job, paths, progress)
             return 0
         paths.folder.mkdir(parents=True, exist_ok=True)
-        with held(paths.lease, Progress(label).say, signals.stop) as lease:
+        with held(paths.lease, Progress(label).say, signals.stop) as lease, _owning(lease):
             mend_times(chain.from_iterable(job["inputs"].values()))
             if _is_done(job, paths, restoring, if_stale or lease.waited):
                 return 0
@@ -95,7 +94,7 @@ def execute(
         Progress(label, log).say("saved, and goes on from there when it is started again")
         return signals.AGAIN
     except (Exception, KeyboardInterrupt) as error:
-        message = _explain(_cause(error, lease), paths)
+        message = _explain(error, paths)
         signals.answer()
         # A full disk may take neither the traceback nor the line.
         with contextlib.suppress(OSError):
@@ -116,14 +115,15 @@ def _is_done(job: Mapping[str, Any], paths: Paths, restoring: bool, if_stale: bo
     return if_stale and is_current(job)
 
 
-def _cause(error: BaseException, lease: Lease | None) -> BaseException:
-    """Why a job failed: without its lease, it finds nothing where it left it."""
-    if lease is not None and isinstance(error, OSError):
-        try:
+@contextlib.contextmanager
+def _owning(lease: Lease) -> Iterator[None]:
+    """Who has lost the lease finds nothing where it was: that is said, and not what it misses."""
+    try:
+        yield
+    except OSError:
+        with contextlib.suppress(OSError):
             lease.require()
-        except (Problem, OSError) as cause:
-            return cause
-    return error
+        raise
 
 
 def _explain(error: BaseException, paths: Paths) -> str:

@@ -22,11 +22,11 @@ def beside(path: str | Path, name: str) -> Path:
 
 
 def records(folder: Path) -> Iterator[Path]:
-    """Records of results below a folder, in no order. Work folders are passed over: they move and
-    vanish while jobs run."""
+    """What is called as a record below a folder, in no order. Work folders are passed over: they
+    move and vanish while jobs run."""
     for place, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        yield from (Path(place, name) for name in files if name.endswith(RECORD))
+        yield from (Path(place, name) for name in (*files, *folders) if name.endswith(RECORD))
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from ptq_dynamics.problem import Problem
 from ptq_dynamics.provenance.archive import Archive, Result
 from ptq_dynamics.provenance.differences import differences
 
-Verdict = Literal["equal", "within tolerance", "different", "only in one"]
+Verdict = Literal["equal", "within tolerance", "different", "not judged", "only in one"]
 # Standard errors of a difference that count as chance.
 TOLERANCE = 2.0
 
@@ -40,7 +40,8 @@ TOLERANCE = 2.0
 @dataclass(frozen=True)
 class Compared:
     """One measurement in both builds: values, the standard error of their difference, whether that
-    is paired block by block (else it is bounded by the errors of both), and the verdict."""
+    is paired block by block (else it is bounded by the errors of both), and the verdict. Where they
+    differ and no error is known, they are not judged."""
 
     key: tuple[str, ...]
     one: float | None
@@ -136,9 +137,14 @@ def compare(one: Build, other: Build) -> Iterator[Compared]:
             continue
         paired = key in errors
         error = errors[key] if paired else _bound(own, its)
-        inside = error is not None and abs(value - theirs) <= TOLERANCE * error
-        verdict: Verdict = "within tolerance" if inside else "different"
-        yield Compared(key, value, theirs, error, paired, verdict)
+        yield Compared(key, value, theirs, error, paired, _verdict(value - theirs, error))
+
+
+def _verdict(difference: float, error: float | None) -> Verdict:
+    if error is None and math.isfinite(difference):
+        return "not judged"
+    inside = error is not None and abs(difference) <= TOLERANCE * error
+    return "within tolerance" if inside else "different"
 
 
 def _numbers(table: pd.DataFrame) -> dict[tuple[str, ...], tuple[float, float]]:
