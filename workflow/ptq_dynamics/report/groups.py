@@ -1,0 +1,42 @@
+"""Groups of figures, and captions in the form that Snakemake's own report takes."""
+
+import re
+from collections.abc import Iterator
+
+from ptq_dynamics.config import Figure
+from ptq_dynamics.plan import Plan
+
+# As the paper numbers them.
+NUMBERED = re.compile(r"fig[0-9]+")
+RUNS, MODELS, FURTHER = (
+    "Runs of the paper",
+    "Public models of the paper",
+    "Beyond the paper's figures",
+)
+# What docutils may take for markup.
+MARKUP = re.compile(r"([\\*`_|:<>\[\]])")
+
+
+def group(plan: Plan, name: str) -> str:
+    """The group that a figure is listed in."""
+    if not NUMBERED.fullmatch(name):
+        return FURTHER
+    return MODELS if _of_public_models(plan, plan.site.config.figures[name]) else RUNS
+
+
+def grouped(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Group and name of every chosen figure, group by group."""
+    found = {name: group(plan, name) for name in plan.figures.chosen}
+    for each in (RUNS, MODELS, FURTHER):
+        yield from ((each, name) for name, own in found.items() if own == each)
+
+
+def caption(plan: Plan, name: str) -> str:
+    """A figure's caption as text that reStructuredText leaves as it is."""
+    return MARKUP.sub(r"\\\1", " ".join(plan.site.config.figures[name].caption.split()))
+
+
+def _of_public_models(plan: Plan, figure: Figure) -> bool:
+    """Whether it shows released checkpoints, or miniatures in their place."""
+    public = plan.site.config.runs.public
+    return any(run.stands_for or run.name in public for run in plan.figures.runs(figure))
