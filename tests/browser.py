@@ -16,6 +16,9 @@ OPTIONS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
     *("--remote-debugging-pipe", "--no-first-run", "--window-size=1280,900"),
 )
+# Numbers of keys that are no letters.
+CODES = {"Tab": 9, "Enter": 13, "Escape": 27, "End": 35, "Home": 36}
+CODES |= {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
 # Seconds until an answer counts as lost.
 PATIENCE = 60
 MISSING = "no browser here: tests/browser.sh installs Debian's chromium, as root"
@@ -83,10 +86,11 @@ class Page:
 
     def press(self, key: str) -> None:
         """Press a key where the focus is."""
+        number = CODES.get(key, ord(key[0]))
         text = {"text": "\r"} if key == "Enter" else {"text": key} if len(key) == 1 else {}
-        for kind in ("keyDown", "keyUp"):
-            more = text if kind == "keyDown" else {}
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, **more)
+        known = {"key": key, "code": key, "windowsVirtualKeyCode": number}
+        self.call("Input.dispatchKeyEvent", type="keyDown", **known, **text)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **known)
 
     def point(self, x: float, y: float) -> None:
         """Move the pointer."""

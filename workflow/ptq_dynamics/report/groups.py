@@ -31,9 +31,21 @@ def grouped(plan: Plan) -> Iterator[tuple[str, str]]:
         yield from ((each, name) for name, own in found.items() if own == each)
 
 
+def title(plan: Plan, name: str) -> str:
+    """A figure's title, as Snakemake's own report can hold it."""
+    return _apart(plan.site.config.figures[name].title)
+
+
 def caption(plan: Plan, name: str) -> str:
     """A figure's caption as text that reStructuredText leaves as it is."""
-    return MARKUP.sub(r"\\\1", " ".join(plan.site.config.figures[name].caption.split()))
+    text = " ".join(plan.site.config.figures[name].caption.split())
+    return MARKUP.sub(r"\\\1", _apart(text))
+
+
+def _apart(text: str) -> str:
+    """The same to readers: a sign without width keeps names from braces, which Snakemake 9.27 takes
+    for wildcards, and from what would end its scripts."""
+    return re.sub("[{<]", "\\g<0>\u2060", text)
 
 
 def _of_public_models(plan: Plan, figure: Figure) -> bool:

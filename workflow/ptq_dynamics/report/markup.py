@@ -1,11 +1,16 @@
 """Text and tables as HTML: whatever names and labels hold, they come out as they are."""
 
 import json
+import re
 from collections.abc import Sequence
 from html import escape
 from typing import Any
 
 from ptq_dynamics.claims.formats import Cell, Number, Table
+
+DECIMAL = re.compile(r"-?[0-9]+\.[0-9]+")
+# Characters of what stands in a cell without a break.
+SHORT = 28
 
 
 def table(shown: Table, *, total: bool = False) -> str:
@@ -33,18 +38,19 @@ def _row(row: Sequence[Cell]) -> str:
         tag = "td" if at else "th"
         scope = ' scope="row"' if tag == "th" else ""
         text = "" if cell is None else escape(f"{cell:,}" if isinstance(cell, int) else str(cell))
-        cells.append(f"<{tag}{scope}{_value(cell)}>{text}</{tag}>")
+        look = _value(cell) or (' class="short"' if len(text) <= SHORT else "")
+        cells.append(f"<{tag}{scope}{look}>{text}</{tag}>")
     return f"<tr>{''.join(cells)}</tr>"
 
 
 def _value(cell: Cell) -> str:
     if isinstance(cell, Number):
         return f' class="number" data-value="{cell.value!r}"'
-    return f' class="number" data-value="{cell}"' if isinstance(cell, int) else ""
+    return f' class="number" data-value="{cell}"' if _is_number(cell) else ""
 
 
 def _is_number(cell: Cell) -> bool:
-    return isinstance(cell, int | Number)
+    return isinstance(cell, int | Number) or bool(cell and DECIMAL.fullmatch(cell))
 
 
 def _class(is_numeric: bool) -> str:

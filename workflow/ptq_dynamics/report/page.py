@@ -7,7 +7,7 @@ from html import escape
 from itertools import groupby
 from typing import Any
 
-from ptq_dynamics.claims.formats import Number, Table
+from ptq_dynamics.claims.formats import ERROR, Cell, Number, Table
 from ptq_dynamics.claims.settings import CLAIMS
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.provenance import costs
@@ -25,6 +25,8 @@ ORIGINS = (
     "What every figure, the claims and the tables were made from, down to the text. Arrow keys "
     "move along the tree, Enter opens it; times, commits and machines are those of records."
 )
+# Of pictures, for a width of the page's letters.
+PIXELS = 30
 COST = "All jobs that lead to what is shown here, but for the one that made this page."
 
 
@@ -98,7 +100,7 @@ def _figure(context: Context[PageSettings], shown: Shown) -> str:
         f'<h4 id="{name}-title">{name}: {escape(shown.title)}</h4><figure>'
         f'<button type="button" class="zoom" aria-label="Enlarge {name}">'
         f'<img src="{drawn.picture(manifest, shown.name)}" width="{width}" height="{height}" '
-        f'alt="{says}"></button>'
+        f'style="max-width: {width // PIXELS}rem" alt="{says}"></button>'
         f"<figcaption>{escape(shown.caption)}</figcaption></figure>"
         f'<details class="values"><summary>Values: hover, zoom, step</summary></details>'
         f'<details class="data"><summary>Table of what is drawn</summary></details>'
@@ -114,16 +116,25 @@ def _tables(context: Context[PageSettings]) -> str:
         with manifest.file(f"{name}.csv").open(encoding="utf-8", newline="") as file:
             heads, *rows = csv.reader(file)
         if rows and name != "claims":
-            cells = [[_cell(cell) for cell in row] for row in rows]
-            parts.append(f"<h3>{escape(title)}</h3>{table(Table(title, heads, cells))}")
+            parts.append(table(_read(title, heads, rows)))
     return "\n".join(parts) or paragraph("No table has a row for the chosen figures.")
 
 
-def _cell(text: str) -> str | Number:
-    try:
-        return Number(float(text))
-    except ValueError:
-        return text
+def _read(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """A table as its CSV has it, where errors have columns of their own."""
+    shown = [at for at, head in enumerate(heads) if not _is_error(heads, at)]
+    cells = [[_cell(heads, row, at) for at in shown] for row in rows]
+    return Table(title, [heads[at] for at in shown], cells)
+
+
+def _is_error(heads: Sequence[str], at: int) -> bool:
+    return at > 0 and heads[at] == ERROR.format(heads[at - 1])
+
+
+def _cell(heads: Sequence[str], row: Sequence[str], at: int) -> Cell:
+    if at + 1 < len(heads) and _is_error(heads, at + 1):
+        return Number(float(row[at]), float(row[at + 1] or "nan")) if row[at] else None
+    return int(row[at]) if row[at].isdecimal() else row[at]
 
 
 def _training(runs: Mapping[str, Any]) -> str:

@@ -93,10 +93,11 @@ def made(results: Sequence[Result], missing: Iterable[str]) -> str:
         changed = " with changes" if git and git.dirty else ""
         commits[f"{git.commit[:10]}{changed}" if git else "no commit"] = None
         machines[result.record.device.name or machine.processor] = None
-    started = sorted(result.record.started for result in results)
+    started = [result.record.started for result in results]
     lost = len(list(missing))
     words = [f"{len(results):,} results, made by code of {', '.join(commits)}"]
     words.append(f"on {', '.join(machines)}")
-    words += [f"from {started[0][:10]} to {started[-1][:10]}"] if started else []
+    days = sorted({each[:10] for each in started})
+    words += [" to ".join(dict.fromkeys([days[0], days[-1]]))] if days else []
     words += [f"; of {lost} more there is no record here"] if lost else []
     return paragraph(f"{' '.join(words)}.")

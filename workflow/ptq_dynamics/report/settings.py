@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 PAGE = "index.html"
+# Snakemake's own, beside the page; of no job.
+OTHER = "snakemake-report.html"
 
 
 @dataclass(frozen=True)

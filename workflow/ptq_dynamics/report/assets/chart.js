@@ -14,7 +14,7 @@ function lines(figure) {
     const [segment, axis] = [table.segment?.[row] ?? "", table.axis?.[row] ?? "left"];
     const key = JSON.stringify([panel, curve, segment, axis]);
     if (!found.has(key)) {
-      const look = figure.looks[curve] ?? { color: "#d55e00", dash: "-", mark: "D" };
+      const look = figure.looks[curve] ?? { color: "#d55e00", dash: "-", mark: POINTS[curve] ?? "D" };
       const isShaded = curve === "grid";
       found.set(key, { panel, curve, segment, axis, look, isShaded, isLine: Boolean(table.axis), points: [] });
     }
@@ -25,6 +25,8 @@ function lines(figure) {
   return [...found.values()];
 }
 
+// Marks of the points of a landscape, as its picture has them.
+const POINTS = { final: "o", previous: "s", quantized: "X" };
 const PLAIN = new Set(["panel", "curve", "point", "segment", "axis", "x", "y", "low", "high"]);
 
 /** Panels of lines with one legend, whose entries hide and show curves. */
@@ -35,9 +37,9 @@ function charts(all, name) {
     const own = all.filter((line) => line.panel === panel);
     return chart(own, panel.length < 4 ? `(${panel})` : panel, name, hidden);
   });
-  const curves = new Map(all.filter((line) => !line.isShaded).map((line) => [line.curve, line.look]));
-  const entries = [...curves].map(([curve, look]) => {
-    const button = make("button", { type: "button", "aria-pressed": "true" }, sample(look), ` ${curve}`);
+  const curves = new Map(all.filter((line) => !line.isShaded).map((line) => [line.curve, line]));
+  const entries = [...curves].map(([curve, line]) => {
+    const button = make("button", { type: "button", "aria-pressed": "true" }, sample(line), ` ${curve}`);
     button.addEventListener("click", () => {
       hidden.has(curve) ? hidden.delete(curve) : hidden.add(curve);
       button.setAttribute("aria-pressed", String(!hidden.has(curve)));
@@ -49,10 +51,10 @@ function charts(all, name) {
   return make("div", {}, make("p", { class: "hint" }, HELP), legend, make("div", { class: "panels" }, ...made.map((each) => each.element)));
 }
 
-function sample({ color, dash, mark }) {
-  const line = draw("path", { d: "M0 6H26", stroke: color, "stroke-width": 2, "stroke-dasharray": DASHES[dash] });
+function sample({ isLine, look: { color, dash, mark } }) {
+  const line = isLine && draw("path", { d: "M0 6H26", stroke: color, "stroke-width": 2, "stroke-dasharray": DASHES[dash] });
   const shape = draw("path", { d: MARKS[mark] ?? MARKS.o, fill: color, transform: "translate(13 6)" });
-  return draw("svg", { viewBox: "0 0 26 12", width: 26, height: 12, class: "paper", "aria-hidden": "true" }, line, shape);
+  return draw("svg", { viewBox: "0 0 26 12", width: 26, height: 12, class: "paper", "aria-hidden": "true" }, line || null, shape);
 }
 
 /** One panel: its element, and what draws it anew. */

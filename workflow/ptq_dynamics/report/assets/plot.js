@@ -37,7 +37,7 @@ function ticks([low, high], isLog) {
   }
   const rough = (high - low) / 5;
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((times) => times * power).find((each) => each >= rough);
+  const step = [1, 2, 5, 10].map((times) => times * power).find((each) => each >= 0.7 * rough);
   const first = Math.ceil(low / step - 1e-9);
   return Array.from({ length: Math.floor(high / step + 1e-9) - first + 1 }, (_, at) => (first + at) * step);
 }

@@ -25,7 +25,9 @@ function nodes(places) {
 function node(place) {
   const job = jobs[place];
   const inputs = job.inputs ?? [];
-  return { text: job.label, job, below: inputs.length ? () => nodes(inputs) : null };
+  const title = held.figures[nameOf(job)]?.title;
+  const text = job.stage.startsWith("figures.") && title ? `${nameOf(job)}: ${title}` : job.label;
+  return { text, job, below: inputs.length ? () => nodes(inputs) : null };
 }
 
 /** An item of the tree at a level. */
