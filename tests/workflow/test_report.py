@@ -317,13 +317,15 @@ def test_snakemakes_own_report_has_categories_captions_and_labels(project, own_r
     assert not re.search(r"system-message|<em>|<a ", said)
 
 
-def test_snakemakes_own_report_opens_without_a_network(own_report, tmp_path):
+def test_snakemakes_own_report_opens_without_a_network(project, own_report, tmp_path):
     if program() is None:
         pytest.skip(MISSING)
     with browser(tmp_path) as opened:
         opened.open(own_report)
+        opened.run("app.showCategory('Runs of the paper')")
         shown = "document.getElementById('app').textContent"
-        opened.run(f"new Promise((done) => setInterval(() => {shown} && done(), 50))")
-        assert "Runs of the paper" in opened.run(shown)
+        named = f"{shown}.includes('{project.chosen[-1]}')"
+        opened.run(f"new Promise((done) => setInterval(() => {named} && done(), 50))")
+        assert [name for name in project.chosen if name not in opened.run(shown)] == []
         # That of a style sheet that is meant for other uses.
         assert [each for each in opened.troubles() if "tailwindcss" not in each] == []
