@@ -17,8 +17,8 @@ from ptq_dynamics.provenance.signing import sign, statement, verify
 from ptq_dynamics.report.settings import OTHER
 
 SIGNATURE = "release.sig"
-# Jobs that are not made again: they delete, or download.
-ONCE = ("trajectories.drop", *FROM_NETWORK)
+# Jobs that are not made again: they delete, download, or tell of records, which may be newer.
+ONCE = ("trajectories.drop", "report.page", *FROM_NETWORK)
 TOLD = 20  # notes
 
 

@@ -1,6 +1,6 @@
 // One panel drawn as an SVG: scales, axes, lines, bands, marks.
 
-const SIZE = { width: 420, height: 280, left: 56, right: 44, top: 10, bottom: 30 };
+const SIZE = { width: 420, height: 280, left: 56, right: 52, top: 10, bottom: 30 };
 const DASHES = { "-": null, "--": "5 3", "-.": "6 2 1.5 2" };
 // Marks of matplotlib as paths of about 6 units across.
 const MARKS = {
