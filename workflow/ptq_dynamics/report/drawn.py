@@ -11,8 +11,9 @@ from ptq_dynamics.figures.style import LINES, Line, lines
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.trajectories.trajectory import CURVE
 
-# Of a training curve the page shows about so many records, evenly spread, and the last.
-MOST = 200
+# Of a training curve the page shows at most so many records, evenly spread to the last, in so many
+# digits: there are hundreds of runs.
+MOST, DIGITS = 150, 6
 # Columns that are names, also where all of them look like numbers.
 NAMES = {"panel", "curve", "segment", "axis", "point", "checkpoint", "task"}
 
@@ -80,7 +81,11 @@ def training(run: Sequence[Manifest]) -> dict[str, list[float | None]] | None:
         return None
     with parts[0].file(CURVE).open(encoding="utf-8", newline="") as file:
         head, *rows = csv.reader(file)
-    step = max(1, len(rows) // MOST)
+    step = max(1, -(-len(rows) // MOST))
     # From the end backwards, so that the last record is there.
     shown = rows[::-1][::step][::-1]
-    return {title: [_number(row[at]) for row in shown] for at, title in enumerate(head)}
+    return {title: [_rounded(_number(row[at])) for row in shown] for at, title in enumerate(head)}
+
+
+def _rounded(number: float | None) -> float | None:
+    return number if number is None or number.is_integer() else float(f"{number:.{DIGITS}g}")

@@ -18,8 +18,8 @@ from ptq_dynamics.report.settings import PAGE, PageSettings, Shown
 
 TITLE = "Training dynamics and post-training quantization"
 THINNED = (
-    "Curves of {count} runs as they were logged, thinned to about {most} records each. Choose a "
-    "figure to see its runs."
+    "Curves of {count} runs as they were logged, thinned to at most {most} records each, in "
+    "{digits} digits. Choose a figure to see its runs."
 )
 ORIGINS = (
     "What every figure, the claims and the tables were made from, down to the text. Arrow keys "
@@ -140,7 +140,10 @@ def _cell(heads: Sequence[str], row: Sequence[str], at: int) -> Cell:
 def _training(runs: Mapping[str, Any]) -> str:
     if not runs:
         return paragraph("No run was trained for the chosen figures.")
-    return paragraph(THINNED.format(count=len(runs), most=drawn.MOST)) + '<div id="curves"></div>'
+    return (
+        paragraph(THINNED.format(count=len(runs), most=drawn.MOST, digits=drawn.DIGITS))
+        + '<div id="curves"></div>'
+    )
 
 
 def _contents(figures: Sequence[Shown]) -> dict[str, Sequence[tuple[str, str]]]:

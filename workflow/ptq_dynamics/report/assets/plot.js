@@ -111,6 +111,9 @@ function strokes(line, spots, y, view) {
     const upper = banded.map(({ point, at }) => [at[0], y(point.high)]);
     const lower = banded.map(({ point, at }) => [at[0], y(point.low)]).reverse();
     found.push(draw("path", { d: `M${path([...upper, ...lower])}Z`, fill: color, opacity: 0.18 }));
+  } else {
+    const bars = banded.map(({ point, at }) => `M${at[0]} ${y(point.low)}V${y(point.high)}`);
+    found.push(draw("path", { d: bars.join(""), stroke: color, opacity: 0.6 }));
   }
   if (line.isLine && spots.length > 1) {
     const dashes = line.axis === "right" ? "1.5 2.5" : line.axis === "level" ? "5 3" : DASHES[dash];

@@ -148,6 +148,7 @@ function nameOf(job) {
 /** Go to a figure in the tree, and open it. */
 function reveal(name) {
   const made = [...TREE.children].find((each) => each.about.job.stage.startsWith("figures.") && nameOf(each.about.job) === name);
+  if (!made) return document.getElementById("provenance").scrollIntoView();
   open(made);
   made.scrollIntoView({ block: "center" });
   choose(made);
