@@ -115,11 +115,13 @@ function strokes(line, spots, y, view) {
     const bars = banded.map(({ point, at }) => `M${at[0]} ${y(point.low)}V${y(point.high)}`);
     found.push(draw("path", { d: bars.join(""), stroke: color, opacity: 0.6 }));
   }
-  if (line.isLine && spots.length > 1) {
+  const isAlone = line.axis === "level" && spots.length === 1;
+  if ((line.isLine && spots.length > 1) || isAlone) {
     const dashes = line.axis === "right" ? "1.5 2.5" : line.axis === "level" ? "5 3" : DASHES[dash];
     const look = { fill: "none", stroke: color, "stroke-dasharray": dashes };
     const wide = line.axis === "left" ? 1.5 : 1;
-    found.push(draw("path", { d: `M${path(spots.map(({ at }) => at))}`, "stroke-width": wide, ...look }));
+    const ends = isAlone ? [-12, 12].map((by) => [spots[0].at[0] + by, spots[0].at[1]]) : spots.map(({ at }) => at);
+    found.push(draw("path", { d: `M${path(ends)}`, "stroke-width": wide, ...look }));
   }
   if (line.axis === "left" && (spots.length <= FEW || !line.isLine)) {
     for (const { at } of spots) {
