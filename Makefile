@@ -34,7 +34,7 @@ export XDG_CACHE_HOME ?= $(CURDIR)/.snakemake/cache
 export MPLCONFIGDIR ?= $(CURDIR)/.snakemake/cache/matplotlib
 endif
 
-.PHONY: help install figures claims prefetch test test-fast test-slurm unit lint backends bench sweep chaos chaos-slurm staleness release clean
+.PHONY: help install figures claims report prefetch test test-fast test-slurm unit lint backends bench sweep chaos chaos-slurm staleness release clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -59,6 +59,16 @@ claims: figures  ## verdicts on the paper's claims, and tables of numbers, over 
 		$(if $(SEEDS),more_seeds="$(SEEDS)") $(if $(DEEP),deep=true) -- claims tables
 	@$(TELL) cost --scale $(SCALE)
 	@$(TELL) claims --scale $(SCALE) --figures "$(FIGURES)"
+
+report: claims  ## a page to browse, results/SCALE/index.html, and Snakemake's own report beside it
+	@$(SNAKEMAKE) --config scale=$(SCALE) figures="$(FIGURES)" \
+		$(if $(SEEDS),more_seeds="$(SEEDS)") $(if $(DEEP),deep=true) -- report
+	@# It has a line for each result that was copied here, without Snakemake's notes.
+	@$(SNAKEMAKE) --config scale=$(SCALE) figures="$(FIGURES)" $(if $(SEEDS),more_seeds="$(SEEDS)") \
+		--report results/$(SCALE)/snakemake-report.html -- figures claims tables \
+		> results/$(SCALE)/.snakemake-report.log 2>&1 || \
+		{ tail -n 20 results/$(SCALE)/.snakemake-report.log >&2; exit 1; }
+	@echo "open results/$(SCALE)/index.html in a browser"
 
 test: test-fast  ## all tests: the fast ones, then the slow ones with builds at scale smoke
 	@$(PYTEST) --no-loadscope-reorder -m slow tests/workflow tests/unit

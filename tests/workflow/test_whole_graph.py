@@ -112,6 +112,7 @@ def test_every_function_that_a_job_enters_is_in_its_fingerprint(traced):
 # Stages that no figure of scale smoke has, and where they are traced.
 TRACED_ELSEWHERE = {
     *("claims.judge", "claims.tables"),  # test_claims.py
+    "report.page",  # test_report.py
     # test_backends.py
     *("quantize.environment", "quantize.worker", "quantize.comparison", "quantize.rtn"),
     *("quantize.nf4", "trajectories.drop"),  # tests/unit/test_traced.py

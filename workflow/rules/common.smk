@@ -29,6 +29,8 @@ from ptq_dynamics.measure.names import FULL_PRECISION, PROBES
 from ptq_dynamics.plan import Plan, measured
 from ptq_dynamics.plan.due import Due
 from ptq_dynamics.problem import Problem
+from ptq_dynamics.report.groups import caption, group, title
+from ptq_dynamics.report.planning import Report
 
 IS_MODULE = not workflow.modifier.is_main_snakefile()
 USES_CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
@@ -49,6 +51,7 @@ configfile: str(CONFIG / "config.yaml")
 try:
     checkout.check(HERE.parent)
     plan = Plan(load(config, CONFIG), ROOT)
+    pages = Report(plan)
 except Problem as problem:
     raise WorkflowError(str(problem)) from None
 

@@ -20,6 +20,7 @@ SCIENTIFIC = re.compile(r"(?<![\w.-])(-?[\d.]+)e([+-]?)0*(\d+)(?!\w)")
 # Where numbers are written with a power of ten.
 SMALL, LARGE = 1e-3, 1e6
 DIGITS = 4  # of a number whose error is not known
+ERROR = "{} (error)"  # head of a column of errors, by that of the values
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def as_csv(table: Table) -> str:
     writer = csv.writer(written, lineterminator="\n")
     heads = zip(table.heads, numeric, strict=True)
     writer.writerow(
-        [name for head, has in heads for name in ((head, f"{head} (error)") if has else (head,))]
+        [name for head, has in heads for name in ((head, ERROR.format(head)) if has else (head,))]
     )
     for row in table.rows:
         cells = list[object]()

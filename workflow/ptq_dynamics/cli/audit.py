@@ -14,10 +14,11 @@ from ptq_dynamics.provenance.archive import DERIVED, Archive, Result
 from ptq_dynamics.provenance.audit import audit
 from ptq_dynamics.provenance.remaking import remade
 from ptq_dynamics.provenance.signing import sign, statement, verify
+from ptq_dynamics.report.settings import OTHER
 
 SIGNATURE = "release.sig"
-# Jobs that are not made again: they delete, or download.
-ONCE = ("trajectories.drop", *FROM_NETWORK)
+# Jobs that are not made again: they delete, download, or tell of records, which may be newer.
+ONCE = ("trajectories.drop", "report.page", *FROM_NETWORK)
 TOLD = 20  # notes
 
 
@@ -47,7 +48,8 @@ def show(plan: Plan, asked: Asked) -> bool:
     text = page(plan.site.config.figures, pictures)
     pages = {pictures / PAGE: text} if pictures.is_dir() else {}
     signature = Path(plan.site.results) / SIGNATURE
-    found = audit(archive, pages, [signature, *costs.files(Path(plan.site.results))])
+    own = Path(plan.site.results) / OTHER
+    found = audit(archive, pages, [signature, own, *costs.files(Path(plan.site.results))])
     absent = f"; {found.absent:,} files are known and not here" if found.absent else ""
     print(f"{found.results:,} results with {found.files:,} files were hashed{absent}")
     derived = [r for r in archive.results.values() if r.record.job["stage"].startswith(DERIVED)]
