@@ -4,10 +4,10 @@ from pathlib import Path
 
 from ptq_dynamics.claims.formats import FORMATS, as_markdown
 from ptq_dynamics.content import write_atomically
+from ptq_dynamics.paper.costs import table
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.provenance.archive import Archive
-from ptq_dynamics.provenance.costs import table
 
 STEM = "cost"
 
@@ -23,7 +23,7 @@ def show(plan: Plan) -> None:
     found = Archive.of_scale(scale).results
     if not found:
         raise Problem(f"nothing is built at scale {scale}; make figures SCALE={scale} builds it")
-    costs = table(found.values())
+    costs = table(each.record for each in found.values())
     for path, text in zip(files(plan.site.results), FORMATS.values(), strict=True):
         write_atomically(path, text(costs))
     print(as_markdown(costs), end="")

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from ptq_dynamics.claims.formats import Cell, Table
 from ptq_dynamics.jobs.record import Record
-from ptq_dynamics.provenance.archive import Result
 
 TITLE = "Cost by kind of job, as records have it"
 HEADS = ("Kind", "Jobs", "Tokens trained", "Wall hours", "Core hours", "GPU hours")
@@ -44,11 +43,11 @@ class Cost:
         return cls(1, tokens, record.seconds, record.cpu_seconds, gpus * record.seconds)
 
 
-def table(results: Iterable[Result]) -> Table:
+def table(records: Iterable[Record]) -> Table:
     """A row for every kind of job, named by its stage, the most processor time first; and all."""
     kinds, total = dict[str, Cost](), Cost()
-    for result in results:
-        kind, cost = _kind(str(result.record.job["stage"])), Cost.of(result.record)
+    for record in records:
+        kind, cost = _kind(str(record.job["stage"])), Cost.of(record)
         kinds[kind] = kinds.get(kind, Cost()) + cost
         total += cost
     ordered = sorted(kinds.items(), key=lambda each: (-each[1].core_seconds, each[0]))
