@@ -34,7 +34,7 @@ export XDG_CACHE_HOME ?= $(CURDIR)/.snakemake/cache
 export MPLCONFIGDIR ?= $(CURDIR)/.snakemake/cache/matplotlib
 endif
 
-.PHONY: help install figures claims prefetch test test-fast test-slurm unit lint backends bench sweep chaos chaos-slurm staleness clean
+.PHONY: help install figures claims paper all prefetch test test-fast test-slurm unit lint backends bench sweep chaos chaos-slurm staleness clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -59,6 +59,11 @@ claims: figures  ## verdicts on the paper's claims, and tables of numbers, over 
 		$(if $(SEEDS),more_seeds="$(SEEDS)") $(if $(DEEP),deep=true) -- claims tables
 	@$(TELL) cost --scale $(SCALE)
 	@$(TELL) claims --scale $(SCALE) --figures "$(FIGURES)"
+
+paper: figures  ## figures, claims, tables and all numbers as one PDF: paper/SCALE/paper.pdf
+	@$(TELL) paper --scale $(SCALE) --figures "$(FIGURES)" $(if $(SEEDS),--more-seeds "$(SEEDS)")
+
+all: claims paper  ## figures, claims, tables and the paper
 
 test: test-fast  ## all tests: the fast ones, then the slow ones with builds at scale smoke
 	@$(PYTEST) --no-loadscope-reorder -m slow tests/workflow tests/unit
@@ -105,7 +110,7 @@ $(PLUGINS): envs/slurm.txt $(INSTALLED)
 clean:  ## remove everything built at SCALE
 	@test "$(filter $(SCALES),$(firstword $(SCALE)))" = "$(SCALE)" -a -n "$(SCALE)" || \
 		{ echo "error: SCALE is '$(SCALE)': must be one of $(SCALES)" >&2; exit 1; }
-	rm -rf results/$(SCALE) figures/$(SCALE)
+	rm -rf results/$(SCALE) figures/$(SCALE) paper/$(SCALE)
 
 $(INSTALLED):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -4,9 +4,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ptq_dynamics.claims.formats import with_error
 from ptq_dynamics.claims.settings import CLAIMS
-from ptq_dynamics.figures.settings import PICTURES, rounded
+from ptq_dynamics.figures.settings import PICTURES, UNITS, rounded
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.measure.names import MEASUREMENTS
 from ptq_dynamics.paper import costs, history, judged, measured, tabulated
@@ -91,7 +90,7 @@ def _numbers(made: History) -> dict[str, str]:
         "compute.core-hours": short(cores),
         "compute.tokens": rounded(sum(each.tokens or 0 for each in records)),
         "compute.machines": str(len(made.machines)),
-        "compute.peak-gib": with_error(max(each.peak_memory for each in records) / 2**30, None),
+        "compute.peak-gib": short(max(each.peak_memory for each in records) / 2**30),
     }
 
 
@@ -124,7 +123,11 @@ def _costs(made: History) -> dict[str, Any]:
 
 def _regime(row: RegimeRow) -> dict[str, Any]:
     cells = [
-        {"mine": short(each.mine), "theirs": short(each.theirs), "unlike": each.unlike}
+        {"mine": _brief(each.mine), "theirs": _brief(each.theirs), "unlike": each.unlike}
         for each in row.cells
     ]
     return {"run": row.run, "cells": cells}
+
+
+def _brief(value: float | None) -> str:
+    return short(value) if value is None or value < UNITS["k"] else rounded(value)

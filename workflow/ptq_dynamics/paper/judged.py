@@ -4,8 +4,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ptq_dynamics.claims.verdicts import Verdict
-from ptq_dynamics.paper.numbers import shown
+from ptq_dynamics.claims.verdicts import SEEN, Verdict
+from ptq_dynamics.paper.numbers import short, shown
+
+# Before the name of a public model, where its miniature is what a claim is about.
+MINIATURE = "miniature of "
+
 
 def claims(content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Every claim by its name, with its inequalities as rows of text."""
@@ -33,6 +37,7 @@ def numbers(content: Mapping[str, Any]) -> dict[str, str]:
         for of, judged in (("claims", content["claims"]), ("inequalities", every))
         for key, count in keys(counted(each["verdict"] for each in judged)).items()
     }
+    found["verdict.errors"] = f"{SEEN:g}"
     for claim in content["claims"]:
         for index, one in enumerate(claim["inequalities"]):
             place = f"claims.{claim['name']}.{index}"
@@ -45,7 +50,7 @@ def _claim(claim: Mapping[str, Any]) -> dict[str, Any]:
         "number": claim["number"],
         "says": claim["says"],
         "verdict": claim["verdict"],
-        "about": claim["about"],
+        "about": [each.removeprefix(MINIATURE) for each in claim["about"]],
         "counts": counted(each["verdict"] for each in claim["inequalities"]),
         "inequalities": [
             {
@@ -53,7 +58,7 @@ def _claim(claim: Mapping[str, Any]) -> dict[str, Any]:
                 "figure": one["figure"],
                 "quantizer": one["quantizer"],
                 "is": one["is"],
-                "times": None if one["times"] == 1 else shown(one["times"]),
+                "times": None if one["times"] == 1 else short(one["times"]),
                 "because": one["because"],
                 "verdict": one["verdict"],
                 "why": one.get("why"),
@@ -68,14 +73,14 @@ def _claim(claim: Mapping[str, Any]) -> dict[str, Any]:
 def _texts(one: Mapping[str, Any]) -> dict[str, str]:
     """The numbers of an inequality; without those that were not measured."""
     published = one["published"]
-    texts = {} if published is None else {"published": shown(published["ratio"])}
+    texts = {} if published is None else {"published": short(published["ratio"])}
     if "effect" not in one:
         return texts
     sides = {side: shown(one[side]["value"], one[side]["stderr"]) for side in ("left", "right")}
     return {
         **texts,
         **sides,
-        "ratio": shown(one["ratio"]),
+        "ratio": short(one["ratio"]),
         "effect": shown(one["effect"], one["error"]),
-        "smallest": shown(one["smallest_effect"]),
+        "smallest": short(one["smallest_effect"]),
     }

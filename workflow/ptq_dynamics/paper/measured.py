@@ -23,4 +23,6 @@ def numbers(text: str) -> dict[str, str]:
         key: len({tuple(row[name] for name in columns) for row in rows})
         for key, columns in COUNTED.items()
     }
-    return {f"measured.{key}": whole(count) for key, count in {"values": len(rows), **found}.items()}
+    return {
+        f"measured.{key}": whole(count) for key, count in {"values": len(rows), **found}.items()
+    }

@@ -29,8 +29,7 @@ def whole(number: int) -> str:
 
 
 def short(value: float | None) -> str:
-    """A number to three digits, or two below one; a dash where there is none."""
+    """A number to three digits; a dash where there is none."""
     if value is None or not math.isfinite(value):
         return "–"
-    text = f"{value:.3g}" if abs(value) >= 1 else f"{value:.2g}"
-    return powers(text).replace("-", "−")
+    return powers(f"{value:.3g}").replace("-", "−")

@@ -10,13 +10,14 @@ from ptq_dynamics.problem import Problem
 FOLDER = "paper"
 MAIN = "paper.typ"
 SUFFIX = ".typ"
+SECTIONS = "sections"
 
 
 def find(root: Path) -> tuple[Source, ...]:
     """All files of the text below the folder of a checkout; `Problem` where there is none."""
     folder = root / FOLDER
     # Below the folders of scales lies what was made of it.
-    found = sorted((*folder.glob(f"*{SUFFIX}"), *folder.glob(f"sections/*{SUFFIX}")))
+    found = sorted((*folder.glob(f"*{SUFFIX}"), *folder.glob(f"{SECTIONS}/*{SUFFIX}")))
     if folder / MAIN not in found:
         raise Problem(f"{FOLDER}/{MAIN} is missing; restore it with git checkout {FOLDER}")
     return tuple(Source(path.relative_to(folder).as_posix(), sha256(path)) for path in found)

@@ -9,7 +9,16 @@ from ptq_dynamics.paper.numbers import powers, whole
 from ptq_dynamics.plan.site import Site
 
 # Of a scale, what only says how jobs are run.
-ASIDE = {"resources", "threads", "jobs_per_device", "warm", "keep", "shard", "sharding", "log_every"}
+ASIDE = {
+    "resources",
+    "threads",
+    "jobs_per_device",
+    "warm",
+    "keep",
+    "shard",
+    "sharding",
+    "log_every",
+}
 
 
 def numbers(site: Site) -> Iterator[tuple[str, str]]:
@@ -21,8 +30,9 @@ def numbers(site: Site) -> Iterator[tuple[str, str]]:
     yield "scale.seeds", ", ".join(map(str, timeline.seeds))
     yield "scale.seed-count", str(len(timeline.seeds))
     yield "scale.calibration-sets", str(scale.calibration.draws)
-    yield "scale.calibration-sequences", whole(
-        scale.calibration.documents or scale.calibration.count(first.context)
+    yield (
+        "scale.calibration-sequences",
+        whole(scale.calibration.documents or scale.calibration.count(first.context)),
     )
     blocks = scale.evaluation.count(first.context)
     yield "scale.validation-blocks", whole(blocks)
