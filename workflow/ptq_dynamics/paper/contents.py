@@ -43,7 +43,11 @@ def contents(
         "figures.missing": str(len(settings.figures) - len(drawn)),
     }
     return {
-        "scale": {"name": settings.scale, "description": settings.description},
+        "scale": {
+            "name": settings.scale,
+            "description": settings.description,
+            "miniatures": settings.miniatures,
+        },
         "identity": identity,
         "numbers": numbers,
         "figures": {

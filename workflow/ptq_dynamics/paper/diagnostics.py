@@ -1,8 +1,10 @@
 """What Typst complains of, as one line that names the file and the line of the text."""
 
+import contextlib
 import difflib
 import re
 from collections.abc import Iterable
+from pathlib import Path
 
 from ptq_dynamics.paper.sources import FOLDER
 
@@ -15,13 +17,21 @@ HELPERS = ("lib.typ", "style.typ")
 KEY = re.compile(r'"([^"]+)" is no key of ([\w ]+)')
 
 
-def explained(diagnostic: str, message: str, known: Iterable[str] = ()) -> str:
-    """A diagnostic in one line; beside a key that is not known, the nearest of those that are."""
-    places = [(name.lstrip("/"), line) for name, line in PLACE.findall(diagnostic)]
+def explained(diagnostic: str, message: str, folder: Path, known: Iterable[str] = ()) -> str:
+    """A diagnostic on the text in a folder, in one line; beside a key that is not known, the
+    nearest of those that are."""
+    places = [(_within(name, folder), line) for name, line in PLACE.findall(diagnostic)]
     outside = [each for each in places if each[0] not in HELPERS]
     where = next(iter(outside or places), None)
     place = f"{FOLDER}/{where[0]}:{where[1]}" if where else FOLDER
     return f"{place}: {' '.join(message.removeprefix(ASSERTED).split())}{_near(message, known)}"
+
+
+def _within(name: str, folder: Path) -> str:
+    # Typst names files as seen from where it runs, or from the root of the text.
+    with contextlib.suppress(ValueError):
+        return Path(name).resolve().relative_to(folder.resolve()).as_posix()
+    return name.lstrip("/")
 
 
 def _near(message: str, known: Iterable[str]) -> str:

@@ -54,12 +54,14 @@ class RegimeRow:
 
 @dataclass(frozen=True)
 class PaperSettings:
-    """What the text is told of the configuration: the scale's name and description; the figures, in
-    the order of the configuration, whether drawn or not; the tables; numbers by key; the scale's
-    settings, by key; the `columns` of the regime and its rows; and the text itself, by digest."""
+    """What the text is told of the configuration: the scale's name and description, and whether
+    miniatures stand in for public models; the figures, in the order of the configuration, whether
+    drawn or not; the tables; numbers by key; the scale's settings, by key; the `columns` of the
+    regime and its rows; and the text itself, by digest."""
 
     scale: str
     description: str
+    miniatures: bool
     figures: tuple[FigureEntry, ...]
     tables: tuple[TableEntry, ...]
     numbers: tuple[tuple[str, str], ...]

@@ -58,9 +58,9 @@ def compiled(folder: Path, timestamp: int) -> bytes:
     try:
         made, warnings = compiler.compile_with_warnings(format="pdf", timestamp=timestamp)
     except typst.TypstError as error:
-        raise Problem(explained(error.diagnostic, error.message, keys)) from None
+        raise Problem(explained(error.diagnostic, error.message, folder, keys)) from None
     for warning in warnings:
-        raise Problem(explained(warning.diagnostic, warning.message))
+        raise Problem(explained(warning.diagnostic, warning.message, folder))
     if not isinstance(made, bytes):
         raise Problem(f"{sources.FOLDER}/{sources.MAIN} gives no single document; see there")
     return made

@@ -69,6 +69,7 @@ class Paper:
         told = PaperSettings(
             scale=config.choice.scale,
             description=config.scale.description,
+            miniatures=config.scale.miniatures is not None,
             figures=tuple(self._entries()),
             tables=tuple(TableEntry(name, each.title) for name, each in config.tables.items()),
             numbers=(
