@@ -25,7 +25,8 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 def run(context: Context[PaperSettings]) -> Mapping[str, Any]:
     """Write paper.pdf, and data.json with all that it cites; facts: how many figures it shows."""
     settings = context.settings
-    inputs = {key: context.input(key) for key in context.inputs}
+    # A record has them in another order than a plan.
+    inputs = {key: context.input(key) for key in sorted(context.inputs)}
     folder = context.scratch / "text"
     shutil.rmtree(folder, ignore_errors=True)
     sources.copy(settings.sources, REPOSITORY, folder)
