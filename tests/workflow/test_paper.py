@@ -34,7 +34,8 @@ ALLOWED = [
     r"\bat [<>=]+ \d+",
     r"\blevel: \d",
     r"\b(slice|min|columns|update)\(\d+(, \d+)?",
-    r"\d+(\.\d+)?(pt|em|cm|mm|fr|%)",
+    r"\bwidth: \d+%",
+    r"\b\d+(\.\d+)?(pt|em|cm|mm|fr)\b",
 ]
 
 
