@@ -1,9 +1,11 @@
 """What the text of the paper is told, and what is said where it cannot be typeset."""
 
 import json
+import re
 import shutil
 
 import pytest
+from ptq_dynamics.config import SCALES
 from ptq_dynamics.paper import judged, measured, sources, tabulated
 from ptq_dynamics.paper.diagnostics import explained
 from ptq_dynamics.paper.numbers import powers, short, shown, whole
@@ -244,6 +246,21 @@ def test_what_the_paper_needs_is_all_that_it_shows():
         path.relative_to(ROOT / "paper").as_posix()
         for path in [*ROOT.glob("paper/*.typ"), *ROOT.glob("paper/sections/*.typ")]
     }
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_numbers_that_the_text_cites_of_the_configuration_are_there_at_every_scale(scale):
+    told = plan(scale).typeset(ROOT / "config").settings
+    numbers, texts = dict(told.numbers), [path.read_text() for path in ROOT.glob("paper/**/*.typ")]
+    cited = {key for text in texts for key in re.findall(r'\bnum\("([^"]+)"\)', text)}
+    own = {key for key in cited if key.split(".")[0] in ("scale", "models", "runs", "quantizers")}
+    published = {key for key in cited if key.startswith("paper.")}
+    assert len(own) > 15 and len(published) > 5
+    assert [key for key in own | published if key not in numbers] == []
+    assert told.miniatures == (scale != "paper")
+    missing = {each.name: each.missing for each in told.figures if each.missing}
+    assert [*missing] == (["fig11", "fig15", "fig23"] if scale == "paper" else [])
+    assert all(re.fullmatch(r"paper scale leaves out .+ \(.+\)", why) for why in missing.values())
 
 
 def test_the_text_places_every_figure_claim_and_table():

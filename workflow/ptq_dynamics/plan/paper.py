@@ -92,11 +92,13 @@ class Paper:
 
     def _entries(self) -> Iterator[FigureEntry]:
         for name, figure in self._written.items():
-            gone = self._site.left_out[name]
+            # Of a figure that is left out whole, all of its trajectories are.
+            gone = self._site.left_out.get(name, tuple(figure.trajectories))
             missing = None
             if name not in self._site.config.figures:
                 missing = f"{self._site.config.scale.description} leaves out {', '.join(gone)}"
-                reasons = self._site.config.scale.regime.left_out
+                config = self._site.config
+                reasons = {**config.runs.unknown, **config.scale.regime.left_out}
                 why = dict.fromkeys(reasons[each] for each in gone if each in reasons)
                 missing += f" ({'; '.join(why)})" if why else ""
             elif name not in self._figures.chosen:
