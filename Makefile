@@ -34,7 +34,7 @@ export XDG_CACHE_HOME ?= $(CURDIR)/.snakemake/cache
 export MPLCONFIGDIR ?= $(CURDIR)/.snakemake/cache/matplotlib
 endif
 
-.PHONY: help install figures claims report prefetch test test-fast test-slurm unit lint backends bench sweep chaos chaos-slurm staleness release clean
+.PHONY: help install figures claims paper report all prefetch test test-fast test-slurm unit lint backends bench sweep chaos chaos-slurm staleness release clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -59,6 +59,11 @@ claims: figures  ## verdicts on the paper's claims, and tables of numbers, over 
 		$(if $(SEEDS),more_seeds="$(SEEDS)") $(if $(DEEP),deep=true) -- claims tables
 	@$(TELL) cost --scale $(SCALE)
 	@$(TELL) claims --scale $(SCALE) --figures "$(FIGURES)"
+
+paper: figures  ## figures, claims, tables and all numbers as one PDF: paper/SCALE/paper.pdf
+	@$(TELL) paper --scale $(SCALE) --figures "$(FIGURES)" $(if $(SEEDS),--more-seeds "$(SEEDS)")
+
+all: claims paper report  ## figures, claims, tables, the paper and the page to browse
 
 report: claims  ## a page to browse, results/SCALE/index.html, and Snakemake's own report beside it
 	@$(SNAKEMAKE) --config scale=$(SCALE) figures="$(FIGURES)" \
@@ -122,7 +127,7 @@ release: $(INSTALLED)  ## from a clean commit: figures, claims and all that the 
 clean:  ## remove everything built at SCALE
 	@test "$(filter $(SCALES),$(firstword $(SCALE)))" = "$(SCALE)" -a -n "$(SCALE)" || \
 		{ echo "error: SCALE is '$(SCALE)': must be one of $(SCALES)" >&2; exit 1; }
-	rm -rf results/$(SCALE) figures/$(SCALE)
+	rm -rf results/$(SCALE) figures/$(SCALE) paper/$(SCALE)
 
 $(INSTALLED):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

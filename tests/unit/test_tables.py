@@ -19,7 +19,7 @@ from ptq_dynamics.claims.formats import (
 )
 from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.jobs.record import Device
-from ptq_dynamics.provenance.costs import Cost
+from ptq_dynamics.paper.costs import Cost
 from support import plan as planned
 from support import specification
 

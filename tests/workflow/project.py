@@ -12,6 +12,7 @@ from pathlib import Path
 from subprocess import CompletedProcess, run
 from typing import Any
 
+from ptq_dynamics.config import SCALES
 from ptq_dynamics.plan import Plan
 from support import ROOT, job_file, plan
 
@@ -26,7 +27,9 @@ SHOWN = "to be seen: "
 UNUSUAL = "señor-unusual"
 SNAKEMAKE = str(Path(sys.executable).with_name("snakemake"))
 DESCRIBED = ("README.md", "CITATION.cff", "LICENSE", "NOTICE")
-PARTS = ("Snakefile", "pyproject.toml", "config", "profiles", "workflow", *DESCRIBED)
+PARTS = ("Snakefile", "pyproject.toml", "config", "paper", "profiles", "workflow", *DESCRIBED)
+# Of these folders, what is built.
+BUILT = {"workflow": ["__pycache__"], "paper": [*SCALES]}
 
 Edits = Mapping[str, bytes | None]
 
@@ -46,9 +49,8 @@ class Project:
         folder.mkdir(parents=True, exist_ok=True)
         for name in PARTS:
             copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
-            options = (
-                {"ignore": shutil.ignore_patterns("__pycache__")} if name == "workflow" else {}
-            )
+            ignored = BUILT.get(name)
+            options = {"ignore": shutil.ignore_patterns(*ignored)} if ignored else {}
             copy(ROOT / name, folder / name, **options)
         # Paths in tests name a seed, whichever the project builds now.
         config = folder / "config/config.yaml"

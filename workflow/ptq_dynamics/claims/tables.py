@@ -20,7 +20,7 @@ from ptq_dynamics.claims.terms import NotMeasured, Terms
 from ptq_dynamics.claims.verdicts import Effect, over_seeds
 from ptq_dynamics.figures import words
 from ptq_dynamics.jobs.context import Context
-from ptq_dynamics.measure.names import ACCURACY, DEGRADATION, LOSS, QUANTIZATION_ERROR
+from ptq_dynamics.measure.names import ACCURACY, DEGRADATION, LOSS, MEAN, QUANTIZATION_ERROR
 
 # Where a branch leaves its trunk: of a cooldown, the end of the stable phase.
 BEFORE, LEVEL = "where it branches off", "at equal loss"
@@ -101,7 +101,8 @@ def of_tasks(asked: TableSettings, readings: Readings) -> Table:
             numbers = {task: Number(*score, percent=True) for task, score in scores.items()}
             if numbers:
                 found.append((head, numbers))
-    tasks = list(dict.fromkeys(task for _, scores in found for task in scores))
+    # Not as inputs have them: a record has these in another order.
+    tasks = sorted({task for _, scores in found for task in scores}, key=lambda t: (t == MEAN, t))
     rows = [[*head, *(scores.get(task) for task in tasks)] for head, scores in found]
     heads = ["Curve", "Trajectory", "Quantizer", "Metric", *(f"{task} (%)" for task in tasks)]
     return Table(asked.title, heads, rows)

@@ -18,31 +18,35 @@ from ptq_dynamics.provenance.state import Finding, findings
 
 @dataclass(frozen=True)
 class Asked:
-    """To say nothing unless all is fresh, to list every result as JSON, and, where all is fresh,
-    to write the page of captions."""
+    """To say nothing unless all is fresh, to list every result as JSON, where all is fresh to
+    write the page of captions, and to look at the paper, with claims and tables, too."""
 
     quiet: bool
     as_json: bool
     captions: bool
+    paper: bool
 
 
 def show(plan: Plan, asked: Asked) -> bool:
     """Print what is not fresh, with the reason; whether all is."""
     verifier = Verifier(deep=plan.site.config.choice.deep)
     due = Due(plan.site, Results(verifier))
-    current, stale = due.find(plan.last())
+    targets = plan.last()
+    if asked.paper:
+        targets.append(plan.typeset(Path("config")))
+    current, stale = due.find(targets)
     fingerprint.note_planned()
     if asked.captions and not stale:
         captions.write(plan)
     if asked.as_json:
-        found = findings(plan.site, due, plan.last(), verifier)
+        found = findings(plan.site, due, targets, verifier)
         print(json.dumps([each.content() for each in found], indent=1, ensure_ascii=False))
     elif not stale:
         accepted = sum(1 for job in current if due.accepted(job))
         more = f", {accepted} as accepted (trace tells why)" if accepted else ""
         said = f"all {len(current)} results are fresh{more}; nothing to do"
         print(said)
-        if not verifier.deep:
+        if not verifier.deep and not asked.paper:
             page = [str(Path(plan.site.pictures) / PAGE)] if asked.captions else []
             unchanged.keep(sys.argv[1:], said, [*due.files(current), *page])
     elif not asked.quiet:

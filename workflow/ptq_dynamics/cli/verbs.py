@@ -52,6 +52,9 @@ def _parser() -> argparse.ArgumentParser:
         "--captions", action="store_true", help="where all is fresh, also do as `captions` does"
     )
     verb.add_argument(
+        "--paper", action="store_true", help="also look at claims, tables and the paper"
+    )
+    verb.add_argument(
         "--watch", action="store_true", help="show how far the builds in this folder have come"
     )
     verb.add_argument(
@@ -63,6 +66,9 @@ def _parser() -> argparse.ArgumentParser:
     verb = add("claims", "print the verdicts on what the paper says")
     verb.add_argument("--figures", help="default: those of config.yaml")
     verb.add_argument("--check", action="store_true", help="only check what claims and tables name")
+    verb = add("paper", "typeset the paper over the figures, with the claims and tables it cites")
+    verb.add_argument("--figures", help="default: those of config.yaml")
+    verb.add_argument("--more-seeds", help="default: those of config.yaml")
     add("readme", "write what came out, as it is released, into the README")
     add("cost", "write the table of what a build cost, from its records")
     verb = add("plan", "say what a build takes: jobs, time, room on the disk and downloads")
@@ -146,7 +152,8 @@ def _run(arguments: argparse.Namespace) -> bool:
         case "status" if arguments.watch or arguments.every is not None:
             return _watch(arguments)
         case "status":
-            asked = status.Asked(arguments.quiet, arguments.json, arguments.captions)
+            given = arguments.quiet, arguments.json, arguments.captions, arguments.paper
+            asked = status.Asked(*given)
             return status.show(Plan(load(choice)), asked)
         case "captions":
             captions.write(Plan(load(choice)), arguments.folder)
@@ -159,6 +166,10 @@ def _run(arguments: argparse.Namespace) -> bool:
             from ptq_dynamics.cli import claims
 
             (claims.check if arguments.check else claims.show)(Plan(load(choice)))
+        case "paper":
+            from ptq_dynamics.cli import paper
+
+            return paper.make(Plan(load(choice)))
         case "readme":
             from ptq_dynamics.cli import readme
 

@@ -7,7 +7,7 @@ builds on; the rules ask them for a job by the wildcards of its output.
 from itertools import chain
 from pathlib import Path
 
-from ptq_dynamics.config import Config
+from ptq_dynamics.config import Config, load
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan.backends import Backends
 from ptq_dynamics.plan.checks import check
@@ -18,6 +18,7 @@ from ptq_dynamics.plan.geometry import Geometry
 from ptq_dynamics.plan.keeping import Keeping
 from ptq_dynamics.plan.leaving_out import leave_out
 from ptq_dynamics.plan.losses import Losses
+from ptq_dynamics.plan.paper import Paper, Side
 from ptq_dynamics.plan.quantization import Quantization
 from ptq_dynamics.plan.resources import Resources
 from ptq_dynamics.plan.site import Site
@@ -61,7 +62,18 @@ class Plan:
         drawn, made = self.figures, self.trajectories
         self.claims = Claims(site, made, self.losses, self.geometry, drawn, written)
         self.tables = Tables(site, drawn, self.claims, written)
+        self.paper = Paper(site, made, drawn, self.claims, self.tables, written)
         self.keeping = Keeping(site, self.figures.targets)
+
+    def typeset(self, folder: Path) -> Job:
+        """The paper, beside the published runs as scale paper of this configuration has them."""
+
+        def published() -> Side:
+            choice = {**self.site.config.choice.model_dump(), "scale": "paper", "figures": "all"}
+            theirs = Plan(load(choice, folder), self.site.root)
+            return Side(theirs.site, theirs.trajectories)
+
+        return self.paper.typeset(published)
 
     def targets(self) -> list[str]:
         """The files that a build of the chosen figures is for."""

@@ -10,7 +10,7 @@ from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories.settings import DropSettings
 
 # Rooms whose jobs read facts and small files of a result, not its weights.
-LIGHT = ("figures", "measure.collect", "claims")
+LIGHT = ("figures", "measure.collect", "claims", "paper")
 
 
 class Keeping:

@@ -34,6 +34,11 @@ class Site:
         """Folder of all figures of the scale."""
         return f"figures/{self.config.choice.scale}"
 
+    @property
+    def paper(self) -> str:
+        """Folder of the paper of the scale, beside its text."""
+        return f"paper/{self.config.choice.scale}"
+
     def add(self, job: Job) -> Job:
         """The same job, so that it is found by the path of its manifest from now on."""
         self.made[job.manifest] = job
@@ -51,8 +56,9 @@ class Site:
 
     def kind(self, job: Job) -> str:
         """What a job makes: the first folder of its result below those of the scale."""
-        if job.folder in (self.pictures, self.results):
-            return "figure" if job.folder == self.pictures else "table"
+        kinds = {self.pictures: "figure", self.results: "table", self.paper: "paper"}
+        if job.folder in kinds:
+            return kinds[job.folder]
         below = job.folder.removeprefix(f"{self.results}/").split("/")[0]
         return "environment" if below == "envs" else below
 

@@ -18,9 +18,9 @@ from ptq_dynamics.problem import Problem
 MARK = re.compile(
     re.escape(ORIGIN).replace(r"\{scale\}", "([^:\n]+)").replace(r"\{identity\}", "([0-9a-f]{64})")
 )
-TOP = ("results", "figures")
+TOP = ("results", "figures", "paper")
 # Stages that join and draw raw results: what they make can be derived from these again.
-DERIVED = ("figures.", "measure.collect", "claims.")
+DERIVED = ("figures.", "measure.collect", "claims.", "paper.")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 from ptq_dynamics.claims.formats import ERROR, Cell, Number, Table
 from ptq_dynamics.claims.settings import CLAIMS
 from ptq_dynamics.jobs.context import Context
-from ptq_dynamics.provenance import costs
+from ptq_dynamics.paper import costs
 from ptq_dynamics.report import assets, chain, drawn, said
 from ptq_dynamics.report.frame import framed
 from ptq_dynamics.report.markup import data, paragraph, table
@@ -39,6 +39,7 @@ def run(context: Context[PageSettings]) -> Mapping[str, Any]:
     files = assets.read(settings.assets)
     followed = chain.follow(chain.tops(inputs))
     results = list(followed.results.values())
+    spent = costs.table(each.record for each in results)
     runs = {label: drawn.training(group) for label, group in inputs.items() if _is_run(label)}
     runs = {label: curve for label, curve in runs.items() if curve is not None}
     judged = json.loads(context.input("claims").file(CLAIMS).read_text(encoding="utf-8"))
@@ -48,7 +49,7 @@ def run(context: Context[PageSettings]) -> Mapping[str, Any]:
         "tables": ("Tables", _tables(context)),
         "training": ("Training curves", _training(runs)),
         "provenance": ("Where it comes from", paragraph(ORIGINS) + '<div id="origins"></div>'),
-        "cost": ("Cost", paragraph(COST) + table(costs.table(results), total=True)),
+        "cost": ("Cost", paragraph(COST) + table(spent, total=True)),
     }
     held = {
         "figures": {each.name: _drawn(context, each, runs) for each in settings.figures},

@@ -1,0 +1,36 @@
+"""`ptq-dynamics paper`: the paper, with the claims and tables that it cites, over the figures.
+
+The jobs are those of the workflow. They are few and short, so that they run here one after the
+other: Snakemake, which runs them as well, takes longer to start than they take.
+"""
+
+from pathlib import Path
+
+from ptq_dynamics.jobs.current import Results
+from ptq_dynamics.jobs.execute import execute
+from ptq_dynamics.jobs.verified import Verifier
+from ptq_dynamics.paper.settings import PAPER
+from ptq_dynamics.plan import Plan
+from ptq_dynamics.plan.due import Due
+from ptq_dynamics.problem import Problem
+
+
+def make(plan: Plan) -> bool:
+    """Make what is due, each after what it needs; whether all came out well.
+
+    Raises `Problem` where a figure, or what claims read, is due.
+    """
+    paper = plan.typeset(Path("config"))
+    own = [plan.figures.collect(), plan.claims.judge(), plan.tables.write(), paper]
+    _, stale = Due(plan.site, Results(Verifier())).find([paper])
+    if others := [job for job in stale if job not in own]:
+        scale = plan.site.config.choice.scale
+        raise Problem(
+            f"{len(others)} results are not fresh, {others[0].manifest} for one; "
+            f"make figures SCALE={scale} makes them"
+        )
+    # What did not come out is told by the job.
+    if not all(execute(job.specified(), if_stale=True) == 0 for job in own if job in stale):
+        return False
+    print(f"{paper.folder}/{PAPER} is {'made' if paper in stale else 'as it should be'}")
+    return True

@@ -1,0 +1,1 @@
+"""The paper: what its text cites, and how it is typeset."""
