@@ -113,6 +113,7 @@ def test_every_function_that_a_job_enters_is_in_its_fingerprint(traced):
 TRACED_ELSEWHERE = {
     *("claims.judge", "claims.tables"),  # test_claims.py
     "report.page",  # test_report.py
+    "paper.typeset",  # test_paper.py
     # test_backends.py
     *("quantize.environment", "quantize.worker", "quantize.comparison", "quantize.rtn"),
     *("quantize.nf4", "trajectories.drop"),  # tests/unit/test_traced.py
