@@ -119,9 +119,10 @@ $(PLUGINS): envs/slurm.txt $(INSTALLED)
 
 release: $(INSTALLED)  ## from a clean commit: figures, claims and all that the repository keeps of SCALE, audited
 	@git diff --quiet HEAD || { echo "error: the working tree has edits; commit them first" >&2; exit 1; }
-	@$(MAKE) --no-print-directory claims
+	@$(MAKE) --no-print-directory all
 	@$(TELL) audit --scale $(SCALE)
 	@$(TELL) release --scale $(SCALE) $(if $(SEEDS),--more-seeds "$(SEEDS)")
+	@$(TELL) crate --scale $(SCALE) results/reference/$(SCALE)/crate.zip
 	@$(TELL) readme
 
 clean:  ## remove everything built at SCALE

@@ -113,7 +113,7 @@ def repository(tmp_path_factory):
     who = ["-c", "user.name=A", "-c", "user.email=a@b.c"]
     for words in (["init", "-q"], ["add", "-A"], [*who, "commit", "-qm", "All"]):
         assert project.process(["git", *words]).returncode == 0
-    done = project.snakemake(targets=("figures", "claims", "tables"))
+    done = project.snakemake(targets=("figures", "claims", "tables", "paper"))
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
     return project
 
@@ -142,7 +142,8 @@ def test_the_repository_keeps_what_is_read_of_a_scale(repository):
     told = {f"tables/{path.name}" for path in (results / "tables").iterdir()}
     assert {"tables/claims.md", "tables/headline.csv", "tables/record.json"} <= told
     costs = {f"cost.{suffix}" for suffix in ("csv", "md", "tex")}
-    assert kept - told - costs == {RELEASE, "claims.json", "claims.record.json"}
+    judged, paper = {"claims.json", "claims.record.json"}, {"paper.pdf", "paper.record.json"}
+    assert kept - told - costs == {RELEASE, *judged, *paper}
 
 
 def test_what_no_commit_made_is_not_kept(repository):

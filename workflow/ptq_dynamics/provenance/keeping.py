@@ -1,5 +1,6 @@
 """What the repository keeps of a scale for those who read it: its pictures and the tables of what
-they draw, measurements, claims, tables and the archive of all raw results, with their records."""
+they draw, measurements, claims, tables, the paper and the archive of all raw results, with their
+records."""
 
 import shutil
 from collections.abc import Iterable, Iterator
@@ -10,6 +11,7 @@ from ptq_dynamics.jobs import record
 from ptq_dynamics.jobs.current import Results
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.jobs.verified import Verifier
+from ptq_dynamics.paper.settings import PAPER
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.captions import write_page
 from ptq_dynamics.plan.due import Due
@@ -42,18 +44,19 @@ def keep(plan: Plan) -> Released:
     the working tree has edits.
     """
     places = Places.of(plan.site.config.choice.scale)
+    paper = plan.typeset(Path("config"))
     jobs = [*plan.figures.targets(), plan.claims.judge(), plan.tables.write()]
-    fresh, due = Due(plan.site, Results(Verifier(deep=True))).find([*jobs, *plan.last()])
+    fresh, due = Due(plan.site, Results(Verifier(deep=True))).find([*jobs, paper, *plan.last()])
     if due:
         raise Problem(
-            f"{len(due)} results are not fresh, {due[0].manifest} for one; make claims makes them"
+            f"{len(due)} results are not fresh, {due[0].manifest} for one; make all makes them"
         )
     _require_commits(fresh)
     for folder in (places.results, places.pictures):
         if folder.is_dir():
             shutil.rmtree(folder)
         folder.mkdir(parents=True)
-    for path, target in _kept(jobs, places, plan):
+    for path, target in (*_kept(jobs, places, plan), *_paper(paper, places)):
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
     write_page(plan.site.config.figures, places.pictures)
@@ -73,6 +76,13 @@ def _require_commits(jobs: Iterable[Job]) -> None:
                 f"{job.manifest} was made by code that is in no commit; delete "
                 f"{job.paths.record} and make it again"
             )
+
+
+def _paper(job: Job, places: Places) -> Iterator[tuple[Path, Path]]:
+    """The paper and its record."""
+    yield Path(job.folder, PAPER), places.results / PAPER
+    record = job.paths.record
+    yield record, places.results / f"{Path(PAPER).stem}.{record.name}"
 
 
 def _kept(jobs: Iterable[Job], places: Places, plan: Plan) -> Iterator[tuple[Path, Path]]:
