@@ -276,7 +276,7 @@ def _jobs(known: Known, file: str, text: bytes) -> dict[str, Any]:
     before = path.read_bytes()
     try:
         path.write_bytes(text)
-        after = plan("smoke", known.folder / "config")
+        after = plan("smoke", known.folder / "config", seed=known.plan.site.config.choice.seed)
         return {job.manifest: job for job in after.site.needed(after.last())}
     finally:
         path.write_bytes(before)

@@ -171,7 +171,8 @@ def test_a_killed_build_goes_on_with_what_it_has_sent(build, built):
 
 def test_a_cancelled_job_ends_its_branch_alone(build):
     """One who cancels a job does not want it again; other branches go on, and the build fails."""
-    process = build.start()
+    # A SLURM job for each job, so that what is cancelled is one branch.
+    process = build.start(pack_minutes=0.01)
     build.until(lambda: "going on" in build.logs() or "step" in build.logs(), process)
     build.until(lambda: (build.project.folder / TRUNK / "manifest.json").exists(), process)
     build.until(lambda: any(state == "PENDING" for _, state in build.cluster.queue()), process)

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from project import TABLE
+from project import SEED, TABLE
 from support import edit_yaml
 
 PACKAGE = "workflow/ptq_dynamics"
@@ -266,9 +266,9 @@ def test_a_change_of_one_run_rebuilds_that_run(built):
 
 def test_another_seed_retrains_and_keeps_the_corpus(built):
     with built.edited("config/config.yaml") as (path,):
-        built.replace(path, "seed: 101", "seed: 101")
+        built.replace(path, f"seed: {SEED}", f"seed: {SEED + 1}")
         stale = built.stale()
-    assert {job.replace(",101", ",101") for job in train_jobs(built)} <= stale
+    assert {job.replace(f",{SEED}", f",{SEED + 1}") for job in train_jobs(built)} <= stale
     assert "corpus" not in rules(stale)
 
 

@@ -244,3 +244,17 @@ if IS_MODULE:
 def any_of(*names):
     """A wildcard that is one of these names; where there are none, nothing fits."""
     return "|".join(map(re.escape, chain(*names))) or "(?!)"
+
+
+def shown_figure(suffix, form):
+    """A file of a figure, and how Snakemake's own report shows it."""
+    return report(
+        update(f"{plan.site.pictures}/{{figure}}.{suffix}"),
+        caption="../report/figure.rst",
+        category=lambda w: group(plan, w.figure),
+        labels=lambda w: {
+            "figure": w.figure,
+            "title": title(plan, w.figure),
+            "form": form,
+        },
+    )

@@ -5,20 +5,6 @@ FIGURE = Paths.at(plan.site.pictures, "{figure}")
 figure_job = lambda w: plan.figures.figure(w.figure)
 
 
-def shown_figure(suffix, form):
-    """A file of a figure, and how Snakemake's own report shows it."""
-    return report(
-        update(f"{plan.site.pictures}/{{figure}}.{suffix}"),
-        caption="../report/figure.rst",
-        category=lambda w: group(plan, w.figure),
-        labels=lambda w: {
-            "figure": w.figure,
-            "title": title(plan, w.figure),
-            "form": form,
-        },
-    )
-
-
 rule figure:
     input:
         lambda w: needs(figure_job(w)),

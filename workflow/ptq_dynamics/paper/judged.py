@@ -38,6 +38,7 @@ def numbers(content: Mapping[str, Any]) -> dict[str, str]:
         for key, count in keys(counted(each["verdict"] for each in judged)).items()
     }
     found["verdict.errors"] = f"{SEEN:g}"
+    found["inequalities.exact"] = str(sum(one.get("error") == 0 for one in every))
     for claim in content["claims"]:
         for index, one in enumerate(claim["inequalities"]):
             place = f"claims.{claim['name']}.{index}"

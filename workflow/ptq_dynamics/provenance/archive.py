@@ -15,9 +15,6 @@ from ptq_dynamics.jobs.paths import MANIFEST, RECORD, beside, records
 from ptq_dynamics.jobs.record import Record
 from ptq_dynamics.problem import Problem
 
-MARK = re.compile(
-    re.escape(ORIGIN).replace(r"\{scale\}", "([^:\n]+)").replace(r"\{identity\}", "([0-9a-f]{64})")
-)
 TOP = ("results", "figures", "paper")
 # Stages that join and draw raw results: what they make can be derived from these again.
 DERIVED = ("figures.", "measure.collect", "claims.", "paper.")
@@ -158,5 +155,6 @@ def manifest_of(path: Path) -> Manifest | None:
 
 def identity_in(path: Path) -> tuple[str, str] | None:
     """The scale and the identity that a picture carries, wherever it lies."""
-    found = MARK.search(path.read_bytes().decode("latin-1"))
+    mark = ORIGIN.format(scale="([^:\n]+)", identity="([0-9a-f]{64})")
+    found = re.search(mark, path.read_bytes().decode("latin-1"))
     return (found[1], found[2]) if found else None
