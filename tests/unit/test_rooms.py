@@ -47,6 +47,7 @@ MAY_USE = {
     "cli": {
         *ENGINE,
         *("config", "plan", "hub", "measure", "claims", "paper", "provenance", "report"),
+        "cluster",
     },
     "cluster": {*ENGINE, "config"},
     "sweep": {*ENGINE, "config", "plan", "measure"},
