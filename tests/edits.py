@@ -127,7 +127,8 @@ def _others(value: Any, values: list[str]) -> Iterator[Any]:
         yield from (1, 2)
     else:
         yield f"{value} and more"
-        yield from (other for each in values if isinstance(other := json.loads(each), str))
+        texts = (other for each in values if isinstance(other := json.loads(each), str))
+        yield from (other for other in texts if other != value)
 
 
 def _differs(known: Known, path: str, job: Any) -> bool:
