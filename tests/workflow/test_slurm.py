@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections import Counter
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import STDOUT, Popen, run
@@ -30,6 +31,9 @@ PATIENCE = 600
 KILLS = int(os.environ.get("SLURM_KILLS") or 0)
 SITE = {"poll_seconds": 2, "pack_minutes": 0.3, "longest_minutes": 60, "notice_seconds": 60}
 LOGS = ".snakemake/slurm_logs"
+# A run saves its state after so many seconds, at the earliest.
+STATE_AFTER = 6
+STATES = "results/smoke/train/*/*/.work-*/scratch/state-*"
 
 patient = pytest.mark.skipif(
     not os.environ.get("SLURM_PATIENCE"),
@@ -139,21 +143,16 @@ def test_a_killed_build_goes_on_with_what_it_has_sent(build, built):
     has the bytes of a build on one machine."""
     first = build.start()
     build.until(lambda: "step" in build.logs(), first)
-    # It would else come to its end while Snakemake starts.
-    held = jobs_at_work(build)
-    for job in held:
-        job.suspend()
-    os.killpg(first.pid, signal.SIGKILL)
-    first.wait()
-    before = {number for number, _ in build.cluster.queue()}
-    assert before and held
-    second = build.start()
-    build.until(lambda: "watched, not sent again" in build.text, second)
-    # The trunk is still that of the first build.
-    assert {number for number, _ in build.cluster.queue()} <= before
-    assert not (build.project.folder / TRUNK / "manifest.json").exists()
-    for job in held:
-        job.resume()
+    with held(build):
+        os.killpg(first.pid, signal.SIGKILL)
+        first.wait()
+        before = {number for number, _ in build.cluster.queue()}
+        assert before
+        second = build.start()
+        build.until(lambda: "watched, not sent again" in build.text, second)
+        # The trunk is still that of the first build.
+        assert {number for number, _ in build.cluster.queue()} <= before
+        assert not (build.project.folder / TRUNK / "manifest.json").exists()
     # The controller is away for a while.
     build.until(lambda: "Finished" in build.text or "done" in build.text, second)
     build.cluster.kill_controller()
@@ -187,6 +186,9 @@ def test_a_cancelled_job_ends_its_branch_alone(build):
 @patient
 def test_a_run_out_of_time_saves_is_queued_again_and_ends_with_the_same_bits(build, built):
     process = build.start(longest_minutes=1, notice_seconds=50)
+    build.until(lambda: "step" in build.logs(), process)
+    with held(build) as jobs:
+        build.until(lambda: any(map(is_called, jobs)), process)
     build.until(lambda: "goes on from there" in build.logs(), process)
     # Later builds have all the time that they need; this one waits for SLURM, which takes minutes.
     os.killpg(process.pid, signal.SIGINT)
@@ -200,9 +202,13 @@ def test_a_run_out_of_time_saves_is_queued_again_and_ends_with_the_same_bits(bui
 @patient
 def test_jobs_that_are_preempted_or_queued_again_come_out_alike(build, built):
     process = build.start()
-    build.until(lambda: build.cluster.states().values() and "step" in build.logs(), process)
-    (number, *_) = [number for number, state in build.cluster.queue() if state == "RUNNING"]
-    build.cluster.run("scontrol", "requeue", number)
+    build.until(lambda: "step" in build.logs(), process)
+    with held(build):
+        time.sleep(STATE_AFTER)
+    build.until(lambda: any(build.project.folder.glob(STATES)), process)
+    with held(build):
+        (number, *_) = [number for number, state in build.cluster.queue() if state == "RUNNING"]
+        build.cluster.run("scontrol", "requeue", number)
     build.until(lambda: "PENDING" in dict(build.cluster.queue()).values(), process)
     build.end(process)
     build.compare(built)
@@ -230,6 +236,28 @@ def a_job(build, moments):
     """A process that runs a job, as the kernel does when memory is short."""
     if found := jobs_at_work(build):
         moments.choice(found).kill()
+
+
+@contextmanager
+def held(build):
+    """Jobs at work stand still for a while; at scale smoke they would else come to their end."""
+    jobs = jobs_at_work(build)
+    assert jobs
+    for job in jobs:
+        job.suspend()
+    try:
+        yield jobs
+    finally:
+        for job in jobs:
+            with suppress(psutil.NoSuchProcess):
+                job.resume()
+
+
+def is_called(job):
+    """Whether a process that stands still has been told that its time is nearly up."""
+    status = Path(f"/proc/{job.pid}/status").read_text()
+    (waiting,) = re.findall(r"^ShdPnd:\s*(\w+)$", status, flags=re.M)
+    return bool(int(waiting, 16) >> (signal.SIGUSR1 - 1) & 1)
 
 
 def jobs_at_work(build):
