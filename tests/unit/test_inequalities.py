@@ -3,13 +3,17 @@
 import json
 import shutil
 from contextlib import chdir
+from dataclasses import fields
 
 import numpy as np
 import pandas as pd
 import pytest
 import yaml
 from drawing import Inputs
+from ptq_dynamics.claims.estimates import exact
+from ptq_dynamics.claims.judge import sides
 from ptq_dynamics.claims.settings import CLAIMS
+from ptq_dynamics.claims.settings import Inequality as Judged
 from ptq_dynamics.config import load, read_yaml
 from ptq_dynamics.config.claims import Inequality
 from ptq_dynamics.jobs import manifest
@@ -17,7 +21,7 @@ from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.measure.names import LOSSES
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.problem import Problem
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 from scipy.stats import spearmanr
 from support import ROOT, edit_yaml, specification
 from support import plan as planned
@@ -124,6 +128,12 @@ REFUSED = {
         one(published=[[1, 2], [3, 4]]),
         ["mine.inequalities.0", "published has 2 pairs for 1 inequalities"],
     ),
+    "a published value that is none": (
+        one(published=[[float("nan"), 1]]),
+        ["mine.inequalities.0.published", "finite"],
+    ),
+    "a right side that is none": (one(right=float("inf")), ["mine.inequalities.0.right", "finite"]),
+    "a right side that is a truth value": (one(right=True), ["mine.inequalities.0.right"]),
     "one neighbour": (one(along=["rainbow-172"]), ["mine.inequalities.0", "no neighbour"]),
     "a stretch that ends first": (
         one(left={"of": "rainbow-172", "at": {"start": 0.9, "end": 0.1}}),
@@ -291,6 +301,51 @@ def judged(tmp_path_factory):
         assert execute(specification(job)) == 0
     content = json.loads((folder / "results/laptop" / CLAIMS).read_text())
     return folder, plan, {each["name"]: each for each in content["claims"]}, content
+
+
+def test_a_figure_that_is_not_there_is_refused_where_no_inequality_needs_it(tmp_path):
+    with pytest.raises(Problem, match=r"mine\.figure: .*'fig99'"):
+        made(tmp_path, mine=claim(one(figure="fig04"), figure="fig99")).claims.judge()
+
+
+def test_a_run_that_diverged_under_one_calibration_set_takes_nothing_from_others(tmp_path):
+    """Its own inequality is not measured; how far sets differ is told by other trajectories."""
+    claims = {
+        "lost": claim(one()),
+        "kept": claim(one(left={"of": "rainbow-138"}, right={"of": "rainbow-036"})),
+    }
+    plan = made(tmp_path, {"figures": ["fig04"]}, **claims)
+    job = plan.claims.judge()
+    Inputs(tmp_path, plan).write(job)
+    place = tmp_path / "results/laptop/evaluate/rainbow-172/seed-100/gptq-4bit-draw-2/all"
+    found = {name: values.copy() for name, values in load_file(place / LOSSES).items()}
+    for values in found.values():
+        values[0] = np.nan
+    facts = manifest.read(place / "manifest.json").facts
+    save_file(found, place / LOSSES)
+    path = place / "manifest.json"
+    path.write_text(manifest.describe(place, path, facts).text())
+    with chdir(tmp_path):
+        assert execute(specification(job)) == 0
+    content = json.loads((tmp_path / "results/laptop" / CLAIMS).read_text())
+    verdicts = {each["name"]: each["verdict"] for each in content["claims"]}
+    assert verdicts["lost"] == "not measured" != verdicts["kept"]
+    assert all(each["value"] > 0 for each in content["deviation_between_calibration_sets"])
+
+
+@pytest.mark.parametrize("right", [2.0, -2.0])
+@pytest.mark.parametrize("above", [True, False])
+def test_what_is_tolerated_makes_a_claim_easier_whatever_the_sign(right, above):
+    class Read:
+        def value(self, term):
+            return exact(term)
+
+    def effect(tolerance):
+        numbers = {"left": 3.0, "right": right, "times": 1.0, "tolerance": tolerance}
+        others = dict.fromkeys((each.name for each in fields(Judged)), None)
+        return sides(Judged(**{**others, **numbers, "above": above}), Read())[2].value
+
+    assert effect(0.5) == pytest.approx(effect(0.0) + 0.5 * abs(right))
 
 
 SEEDS = (100, 7, 8)

@@ -452,6 +452,27 @@ def test_paired_differences_are_those_of_the_blocks(tmp_path):
             assert row.value == pytest.approx(one.mean() - other.mean(), **tolerance)
             error = (one - other).std(ddof=1) / len(one) ** 0.5
             assert row.stderr == pytest.approx(error, **tolerance)
+    again = {"gptq-3bit": ["gptq-3bit-draw-2", "gptq-3bit-draw-3"]}
+    figures = {"one": figure("losses", curves, ["gptq-3bit"], draws=again)}
+    several = Drawn(tmp_path / "draws", planned(tmp_path / "draws", figures), coarse=True)
+    several.picture("one")
+    found = Curves(
+        Context(
+            "one",
+            several.job("one").settings,
+            several.manifests("one"),
+            tmp_path,
+            tmp_path,
+            None,
+        )
+    ).paired("loss", "lawa-20", "constant-3e-3", "gptq-3bit")
+    values = several.measurements("one")
+    values = values[(values.metric == "loss") & (values.quantizer != "fp")]
+    means = values.groupby(["trajectory", "step"]).value.mean()
+    assert values.quantizer.nunique() == 3
+    for row in found.itertuples():
+        expected = means["lawa-20", row.step] - means["constant-3e-3", row.step]
+        assert row.value == pytest.approx(expected, rel=1e-6)
     loss = data.paired("loss", "lawa-20", "constant-3e-3", None)
     apart = drawn.measurements("one")
     apart = apart[(apart.quantizer == "fp") & (apart.metric == "loss")]
@@ -489,7 +510,7 @@ def test_trajectories_of_other_blocks_are_not_paired(tmp_path):
         losses.parent, losses.parent / "manifest.json", inputs[other.label("losses")][0].facts
     )
     with pytest.raises(Problem, match="24 blocks and wsd-3e-3 on 23, so they cannot be compared"):
-        difference("loss", one, other, {**inputs, other.label("losses"): [redone]})
+        difference("loss", [(one, other)], {**inputs, other.label("losses"): [redone]})
 
 
 def test_losses_say_how_far_ends_are_apart_block_by_block(tmp_path):

@@ -45,7 +45,7 @@ def test_short_numbers_have_three_digits():
 
 def inequality(verdict, **numbers):
     said = {"says": "one", "figure": "fig04", "quantizer": "gptq-4bit", "is": "above"}
-    said |= {"times": 1.0, "because": None, "published": None, "verdict": verdict}
+    said |= {"times": 1.0, "tolerance": 0.0, "because": None, "published": None, "verdict": verdict}
     return said | numbers
 
 

@@ -28,7 +28,8 @@ def deviations(terms: Iterable[Term], seeds: Iterable[int], readings: Readings) 
             for seed in seeds:
                 ends = [readings.points(name, term.metric, draw, seed)[-1:] for draw in term.draws]
                 values = [point.value.value for points in ends for point in points]
-                if len(values) == len(term.draws):
+                # A run that diverged under one of them says nothing of the others.
+                if len(values) == len(term.draws) and np.isfinite(values).all():
                     variance = float(np.var(values, ddof=1))
                     variances.setdefault((term.metric, term.draws[0]), []).append(variance)
     return {key: math.sqrt(float(np.mean(found))) for key, found in variances.items()}

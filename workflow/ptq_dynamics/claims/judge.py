@@ -83,16 +83,16 @@ def _measured(one: Inequality, readings: Readings, between: Deviations) -> dict[
     draws = max((len(term.draws) for term in _terms(one)), default=0)
     alone = [(term.metric, term.draws[0]) for term in _terms(one) if len(term.draws) == 1]
     unknown = one.calibrated and any(key not in between for key in alone)
-    sides = list[tuple[Estimate, Estimate, Estimate]]()
+    by_seed = list[tuple[Estimate, Estimate, Estimate]]()
     every = [(seed, draw) for seed in one.seeds for draw in range(max(draws, 1))]
     for seed in one.seeds:
         found = [
-            _sides(one, Terms(readings, *each, every, between)) for each in every if each[0] == seed
+            sides(one, Terms(readings, *each, every, between)) for each in every if each[0] == seed
         ]
         over = [over_draws(each, f"draws of seed {seed}") for each in zip(*found, strict=True)]
-        sides.append((over[0], over[1], over[2]))
-    effect = over_seeds([each for _, _, each in sides])
-    left, right = mean([each for each, _, _ in sides]), mean([each for _, each, _ in sides])
+        by_seed.append((over[0], over[1], over[2]))
+    effect = over_seeds([each for _, _, each in by_seed])
+    left, right = mean([each for each, _, _ in by_seed]), mean([each for _, each, _ in by_seed])
     verdict = of_inequality(effect)
     if verdict is Verdict.NOT_MEASURED:
         raise NotMeasured("it has no finite value")
@@ -118,12 +118,13 @@ def _measured(one: Inequality, readings: Readings, between: Deviations) -> dict[
     }
 
 
-def _sides(one: Inequality, terms: Terms) -> tuple[Estimate, Estimate, Estimate]:
+def sides(one: Inequality, terms: Terms) -> tuple[Estimate, Estimate, Estimate]:
     """Left, right, and the effect in the claimed direction."""
     if one.left is None:
         raise NotMeasured("it names no measurement")
     left, right = terms.value(one.left), terms.value(one.right)
-    slack = -one.tolerance if one.above else one.tolerance
+    # What is tolerated is a share of the size of the right side, whatever its sign.
+    slack = math.copysign(one.tolerance, right.value) * (-1 if one.above else 1)
     effect = left - right * (one.times * (1 + slack))
     return left, right, effect if one.above else effect * -1.0
 

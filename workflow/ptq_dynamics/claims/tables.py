@@ -1,7 +1,7 @@
 """The stage that writes tables of numbers: of runs, of tasks, and of claims."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ptq_dynamics.claims.estimates import over_draws
@@ -16,8 +16,8 @@ from ptq_dynamics.claims.settings import (
     TablesSettings,
     Term,
 )
-from ptq_dynamics.claims.terms import NotMeasured, Terms
-from ptq_dynamics.claims.verdicts import Effect, over_seeds
+from ptq_dynamics.claims.terms import Deviations, NotMeasured, Terms
+from ptq_dynamics.claims.verdicts import Effect, over_seeds, relation
 from ptq_dynamics.figures import words
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.measure.names import ACCURACY, DEGRADATION, LOSS, MEAN, QUANTIZATION_ERROR
@@ -32,16 +32,20 @@ def run(context: Context[TablesSettings]) -> Mapping[str, Any]:
     """Write every table in every format; facts: how many rows each has."""
     settings = context.settings
     readings = Readings(settings.series, (), settings.branches, context.inputs)
+    judged = json.loads(context.input("claims").file(CLAIMS).read_text(encoding="utf-8"))
+    between = {
+        (each["metric"], each["quantizer"]): each["value"]
+        for each in judged["deviation_between_calibration_sets"]
+    }
     rows = dict[str, int]()
     for asked in settings.tables:
         match asked.kind:
             case "runs":
-                table = of_runs(asked, readings)
+                table = of_runs(asked, readings, between)
             case "tasks":
                 table = of_tasks(asked, readings)
             case "claims":
-                path = context.input("claims").file(CLAIMS)
-                table = of_claims(asked, json.loads(path.read_text(encoding="utf-8")))
+                table = of_claims(asked, judged)
         rows[asked.name] = len(table.rows)
         for suffix, text in FORMATS.items():
             path = context.out / f"{asked.name}.{suffix}"
@@ -49,9 +53,16 @@ def run(context: Context[TablesSettings]) -> Mapping[str, Any]:
     return {"rows": rows}
 
 
-def of_runs(asked: TableSettings, readings: Readings) -> Table:
+def of_runs(asked: TableSettings, readings: Readings, between_sets: Deviations) -> Table:
     """A row a trajectory: loss in full precision and the error under every quantizer, where the
     phase before it ends, at its own end, and at equal loss."""
+
+    def read(seed: int, draw: int) -> Terms:
+        return Terms(readings, seed, draw, between_sets=between_sets)
+
+    def value(row: Row, metric: str, column: Column | None, at: At) -> Number | None:
+        return _value(row, metric, column, at, read)
+
     places: list[tuple[str, At]] = [("end", END)]
     if any(row.starts for row in asked.rows):
         places.insert(0, (BEFORE, START))
@@ -66,11 +77,9 @@ def of_runs(asked: TableSettings, readings: Readings) -> Table:
             if place == LEVEL and row.name not in asked.level:
                 known = False
             if place != LEVEL:
-                cells.append(_value(row, LOSS, None, at, readings) if known else None)
+                cells.append(value(row, LOSS, None, at) if known else None)
             for column in asked.columns:
-                cells.append(
-                    _value(row, QUANTIZATION_ERROR, column, at, readings) if known else None
-                )
+                cells.append(value(row, QUANTIZATION_ERROR, column, at) if known else None)
         rows.append(cells)
     return Table(asked.title, heads, rows)
 
@@ -113,6 +122,7 @@ CLAIM_HEADS = (
     "Claim",
     "Verdict",
     "Inequality",
+    "Asked",
     "Figure",
     "Quantizer",
     "Published: left, right",
@@ -126,7 +136,7 @@ CLAIM_HEADS = (
 )
 
 
-def of_claims(asked: TableSettings, judged: Mapping[str, Any]) -> Table:
+def of_claims(table: TableSettings, judged: Mapping[str, Any]) -> Table:
     """A row for every inequality of every claim, with the claim's verdict in its first."""
     rows = list[list[Cell]]()
     for claim in judged["claims"]:
@@ -140,6 +150,7 @@ def of_claims(asked: TableSettings, judged: Mapping[str, Any]) -> Table:
                 [
                     *first,
                     one["says"],
+                    relation(one),
                     one["figure"],
                     one["quantizer"] or "",
                     _published(one["published"]),
@@ -151,7 +162,7 @@ def of_claims(asked: TableSettings, judged: Mapping[str, Any]) -> Table:
                     about,
                 ]
             )
-    return Table(asked.title, CLAIM_HEADS, rows)
+    return Table(table.title, CLAIM_HEADS, rows)
 
 
 def _number(number: int | None) -> str:
@@ -173,23 +184,23 @@ def _tokens(row: Row, readings: Readings) -> Cell:
 
 
 def _value(
-    row: Row, metric: str, column: Column | None, at: At, readings: Readings
+    row: Row, metric: str, column: Column | None, at: At, read: Callable[[int, int], Terms]
 ) -> Number | None:
     draws = () if column is None else dict(column.draws).get(row.name, ())
     if column is not None and not draws:
         return None
     try:
-        found = _over_seeds(Term((row.name,), at, "mean", metric, draws), row, readings)
+        found = _over_seeds(Term((row.name,), at, "mean", metric, draws), row, read)
     except NotMeasured:
         return None
     return Number(found.value, found.error, percent=metric == QUANTIZATION_ERROR)
 
 
-def _over_seeds(term: Term, row: Row, readings: Readings) -> Effect:
+def _over_seeds(term: Term, row: Row, read: Callable[[int, int], Terms]) -> Effect:
     """The mean over seeds and draws, with the larger of the paired error and the seeds' spread."""
     found = []
     for seed in row.seeds:
         draws = range(max(len(term.draws), 1))
-        values = [Terms(readings, seed, draw).value(term) for draw in draws]
+        values = [read(seed, draw).value(term) for draw in draws]
         found.append(over_draws(values, f"draws of seed {seed}"))
     return over_seeds(found)

@@ -4,9 +4,10 @@ The rule was set before any result was looked at, and no claim has one of its ow
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 
@@ -76,3 +77,10 @@ def of_claim(verdicts: Iterable[Verdict]) -> Verdict:
         if verdict in found:
             return verdict
     return Verdict.REPRODUCED if found else Verdict.NOT_MEASURED
+
+
+def relation(one: Mapping[str, Any]) -> str:
+    """What an inequality of claims.json asks of its sides."""
+    times = "" if one["times"] == 1 else f"{one['times']:g} × "
+    within = f", within {100 * one['tolerance']:g} %" if one["tolerance"] else ""
+    return f"left {one['is']} {times}right{within}"

@@ -21,8 +21,19 @@ def show(plan: Plan) -> None:
     if not path.exists():
         scale = plan.site.config.choice.scale
         raise Problem(f"{path} is missing; make claims SCALE={scale} judges the claims")
-    for claim in json.loads(path.read_text(encoding="utf-8"))["claims"]:
+    for claim in read(path)["claims"]:
         print(_line(claim))
+
+
+def read(path: Path) -> dict[str, Any]:
+    """What a claims.json says; raises `Problem` where it is none."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        content = None
+    if not isinstance(content, dict) or not {"scale", "claims"} <= content.keys():
+        raise Problem(f"{path} is damaged; make claims writes it anew")
+    return content
 
 
 def _line(claim: dict[str, Any]) -> str:

@@ -1,12 +1,12 @@
 """`ptq-dynamics readme`: what came out at the released scale, in the README."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ptq_dynamics.claims.settings import CLAIMS
+from ptq_dynamics.cli.claims import read
 from ptq_dynamics.config import Figure
 from ptq_dynamics.content import write_atomically
 from ptq_dynamics.plan import Plan
@@ -39,13 +39,15 @@ def block(plan: Plan) -> str:
     path = kept.results / CLAIMS
     if not path.is_file():
         raise Problem(f"{path} is missing; make release SCALE={scale} makes it")
-    judged = json.loads(path.read_text(encoding="utf-8"))
+    judged = read(path)
     figures = plan.site.config.figures
     parts = [_picture(name, figures[name], kept.pictures) for name in SHOWN]
     return "\n".join([*parts, _introduction(kept, judged), "".join(_table(judged))])
 
 
 def _picture(name: str, figure: Figure, folder: Path) -> str:
+    if not (folder / f"{name}.png").is_file():
+        raise Problem(f"{folder}/{name}.png is missing; make release draws it")
     caption = " ".join(figure.caption.split())
     return f"![{name}: {figure.title}]({folder}/{name}.png)\n\n*{figure.title}. {caption}*\n"
 
@@ -64,4 +66,8 @@ def _table(judged: Mapping[str, Any]) -> Iterator[str]:
         number = "" if claim["number"] is None else claim["number"]
         about = " (about miniatures of public models)" if claim["about"] else ""
         counts = ", ".join(f"{count} {verdict}" for verdict, count in claim["counts"].items())
-        yield f"| {number} | {claim['says']}{about} | {claim['verdict']} | {counts} |\n"
+        yield f"| {number} | {_escaped(claim['says'])}{about} | {claim['verdict']} | {counts} |\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "∣").replace("<", "&lt;")

@@ -15,6 +15,8 @@ from ptq_dynamics.trajectories.settings import TRAINING
 
 Part = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+# A number, and no truth value.
+Finite = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Names = Annotated[tuple[str, ...], Field(min_length=1), Once]
 # What stands for a name of `each`, or for neighbours in `along`.
 PLACEHOLDER = re.compile(r"\{(\w+)\}")
@@ -100,11 +102,11 @@ class Inequality(Strict):
     along: Annotated[tuple[str, ...], Once] = ()
     left: Term | None = None
     relation: Literal["above", "below"] = "above"
-    right: Term | float | None = None
+    right: Term | Finite | None = None
     times: Positive = 1.0
     tolerance: Annotated[float, Field(ge=0, lt=1)] = 0.0
     because: str | None = None
-    published: tuple[tuple[float, float] | None, ...] = ()
+    published: tuple[tuple[Finite, Finite] | None, ...] = ()
     unmeasured: str | None = None
 
     @model_validator(mode="after")

@@ -28,6 +28,7 @@ from ptq_dynamics.measure.names import (
     Paired,
 )
 from ptq_dynamics.measure.pairing import difference
+from ptq_dynamics.measure.settings import Series
 from ptq_dynamics.trajectories.settings import TRAINING
 from ptq_dynamics.trajectories.trajectory import CURVE, Trajectory
 
@@ -190,15 +191,18 @@ class Curves:
 
     def paired(self, metric: Paired, one: str, other: str, quantizer: str | None) -> pd.DataFrame:
         """How much larger a metric of losses is on one trajectory than on another, at equal steps
-        and seeds, with the first calibration draw: seed, step, value, and stderr, its standard
-        error over the blocks that both are validated on."""
-        rows = []
+        and seeds, the mean over the calibration draws of both: seed, step, value, and stderr, its
+        standard error over the blocks that both are validated on."""
+        pairs: dict[int | None, list[tuple[Series, Series]]] = {}
         for mine, theirs in product(
             self._read.series(one, quantizer), self._read.series(other, quantizer)
         ):
-            if mine.seed == theirs.seed:
-                values = difference(metric, mine, theirs, self._inputs)
-                rows += [(mine.seed, step, *found) for step, found in values.items()]
+            if (mine.seed, mine.quantizer) == (theirs.seed, theirs.quantizer):
+                pairs.setdefault(mine.seed, []).append((mine, theirs))
+        rows = []
+        for seed, alike in pairs.items():
+            values = difference(metric, alike, self._inputs)
+            rows += [(seed, step, *found) for step, found in values.items()]
         return pd.DataFrame(rows, columns=[SEED, STEP, VALUE, ERROR])
 
     def _training(self, panel: str, column: str, lineage: bool) -> pd.DataFrame:

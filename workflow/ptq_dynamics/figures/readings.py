@@ -49,9 +49,9 @@ class Readings:
         return sorted({*self._table.metric})
 
     def series(self, trajectory: str, quantizer: str | None) -> list[Series]:
-        """The series of a trajectory, one a seed, with the first calibration draw."""
-        used = self._used(quantizer)[0]
-        found = [one for one in self._settings.series if one.quantizer == used]
+        """The series of a trajectory, one a seed and calibration draw."""
+        used = self._used(quantizer)
+        found = [one for one in self._settings.series if one.quantizer in used]
         return [one for one in found if one.trajectory == trajectory]
 
     def _used(self, quantizer: str | None) -> tuple[str, ...]:

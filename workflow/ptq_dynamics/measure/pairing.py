@@ -20,14 +20,25 @@ K = TypeVar("K")
 
 
 def difference(
-    metric: Paired, one: Series, other: Series, inputs: Inputs
+    metric: Paired, pairs: Iterable[tuple[Series, Series]], inputs: Inputs
 ) -> dict[int, tuple[float, float]]:
-    """A metric of one series less that of another, and its standard error, by step, wherever both
-    have a checkpoint; `inputs` are those of `joining.join`.
+    """A metric of one series less that of another, the mean over pairs of calibration sets, and its
+    standard error, by step, wherever all have a checkpoint; `inputs` are those of `joining.join`.
 
     The error is that of the mean over blocks, to first order for the quantization error. Raises
-    `Problem` when the two are not measured on equally many blocks, or one has a step twice.
+    `Problem` when two are not measured on equally many blocks, or one has a step twice.
     """
+    sets = [_differences(metric, *pair, inputs) for pair in pairs]
+    common = set.intersection(*({*each} for each in sets)) if sets else set()
+    return {
+        step: mean_and_error(np.mean([each[step] for each in sets], axis=0))
+        for step in sorted(common)
+    }
+
+
+def _differences(
+    metric: Paired, one: Series, other: Series, inputs: Inputs
+) -> dict[int, np.ndarray]:
     found = {}
     mine, theirs = _blocks(metric, one, inputs), _blocks(metric, other, inputs)
     for step in mine.keys() & theirs.keys():
@@ -38,8 +49,8 @@ def difference(
                 f"{len(others)}, so they cannot be compared block by block; compare trajectories "
                 "of one context"
             )
-        found[step] = mean_and_error(values - others)
-    return dict(sorted(found.items()))
+        found[step] = values - others
+    return found
 
 
 def contributions(metric: Paired, series: Series, inputs: Inputs) -> dict[str, np.ndarray]:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ptq_dynamics.claims.verdicts import SEEN, Verdict
+from ptq_dynamics.claims.verdicts import SEEN, Verdict, relation
 from ptq_dynamics.paper.numbers import short, shown
 
 # Before the name of a public model, where its miniature is what a claim is about.
@@ -38,6 +38,7 @@ def numbers(content: Mapping[str, Any]) -> dict[str, str]:
         for key, count in keys(counted(each["verdict"] for each in judged)).items()
     }
     found["verdict.errors"] = f"{SEEN:g}"
+    found["inequalities.measured"] = str(sum("effect" in one for one in every))
     found["inequalities.exact"] = str(sum(one.get("error") == 0 for one in every))
     for claim in content["claims"]:
         for index, one in enumerate(claim["inequalities"]):
@@ -58,8 +59,7 @@ def _claim(claim: Mapping[str, Any]) -> dict[str, Any]:
                 "says": one["says"],
                 "figure": one["figure"],
                 "quantizer": one["quantizer"],
-                "is": one["is"],
-                "times": None if one["times"] == 1 else short(one["times"]),
+                "asked": relation(one),
                 "because": one["because"],
                 "verdict": one["verdict"],
                 "why": one.get("why"),

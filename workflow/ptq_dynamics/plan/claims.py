@@ -71,6 +71,7 @@ class Claims:
 
     def _claim(self, name: str, claim: claims.Claim, needed: "Needed") -> Claim:
         found, small = list[Inequality](), dict[str, None]()
+        require(f"{FILE}: {name}.figure", "figure", [claim.figure], self._written)
         for number, inequality in enumerate(claim.inequalities):
             place = f"{FILE}: {name}.inequalities.{number}"
             shown = [inequality.figure or claim.figure]

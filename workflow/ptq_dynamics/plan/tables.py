@@ -37,9 +37,10 @@ class Tables:
     def write(self) -> Job:
         """All tables; raises `Problem` where one names an unknown figure."""
         needed, found = Needed(), list[TableSettings]()
+        # They say how far calibration sets differ, too.
+        needed.inputs["claims"] = [self._claims.judge().manifest]
         for name, table in self._site.config.tables.items():
             if isinstance(table, tables.ClaimsTable):
-                needed.inputs["claims"] = [self._claims.judge().manifest]
                 found.append(TableSettings(name, table.title, "claims"))
             else:
                 found.append(self._table(name, table, needed))

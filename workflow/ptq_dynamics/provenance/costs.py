@@ -19,7 +19,10 @@ def files(folder: Path) -> list[Path]:
 
 def write(scale: str, folder: Path) -> Table:
     """Write the table of a scale into a folder; raises `Problem` where nothing is built."""
-    found = Archive.of_scale(scale).results
+    archive = Archive.of_scale(scale)
+    found, damaged = archive.results, archive.read[1]
+    if damaged:
+        raise Problem(f"{damaged[0]}; ptq-dynamics audit --scale {scale} names all that is wrong")
     if not found:
         raise Problem(f"nothing is built at scale {scale}; make figures SCALE={scale} builds it")
     costs = table(each.record for each in found.values())

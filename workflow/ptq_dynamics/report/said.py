@@ -6,7 +6,7 @@ from html import escape
 from typing import Any
 
 from ptq_dynamics.claims.formats import Cell, Number, Table
-from ptq_dynamics.claims.verdicts import Verdict
+from ptq_dynamics.claims.verdicts import Verdict, relation
 from ptq_dynamics.provenance.archive import Result
 from ptq_dynamics.report.markup import paragraph, table
 
@@ -19,6 +19,7 @@ SIGNS = {
 }
 HEADS = (
     "Inequality",
+    "Asked",
     "Verdict",
     "Figure",
     "Quantizer",
@@ -73,6 +74,7 @@ def _inequality(one: Mapping[str, Any]) -> list[Cell]:
     pair = one["published"]
     return [
         one["says"],
+        relation(one) + (f" ({one['because']})" if one["because"] else ""),
         f"{SIGNS[Verdict(one['verdict'])]} {one['verdict']}",
         one["figure"],
         one["quantizer"] or "",
