@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from ptq_dynamics.jobs import signals
 from ptq_dynamics.problem import Problem
 
 FOLDER = Path(".snakemake/ptq-dynamics-slurm")
+TIMES = 5  # that a job which could not be started is let go
 LOOK = 1  # seconds between looks for outcomes
 PATIENCE = 5.0  # seconds at most that an outcome which another node wrote may take to be seen
 # What another try, with more memory and time, may mend.
@@ -56,6 +58,7 @@ class Executor(SlurmExecutor):  # type: ignore[misc]
         self._earlier: dict[str, Place] | None = None
         self._asked_at = -float("inf")
         self._said = set[str]()
+        self._let_go_of = Counter[str]()
         self._calls = 0
 
     def run_jobs(self, jobs: list[Any]) -> None:
@@ -159,11 +162,21 @@ class Executor(SlurmExecutor):  # type: ignore[misc]
         if found is None:
             self._say_once("SLURM does not answer; its jobs are watched again when it does")
         for number, task in (found or {}).items():
-            if any(sign in task.reason for sign in queue.STUCK):
-                self._say_once(
-                    f"SLURM holds {number} ({task.reason}); scontrol release {number} lets it go"
-                )
+            if not any(sign in task.reason for sign in queue.STUCK) or self._let_go(number, task):
+                continue
+            self._say_once(
+                f"SLURM holds {number} ({task.reason}); scontrol release {number} lets it go"
+            )
         return found
+
+    def _let_go(self, number: str, task: Queued) -> bool:
+        """Whether a task of this folder that SLURM holds, since it could not start it on a node,
+        is let go: no person holds it."""
+        is_own = (FOLDER / task.name).is_dir()
+        if task.reason != queue.LAUNCH_FAILED or not is_own or self._let_go_of[number] == TIMES:
+            return False
+        self._let_go_of[number] += 1
+        return queue.release(number)
 
     def _has_outcome(self, info: SubmittedJobInfo) -> bool:
         """Whether it is known what came of a job, which is said then."""

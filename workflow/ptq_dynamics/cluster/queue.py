@@ -8,7 +8,9 @@ from dataclasses import dataclass
 SECONDS = 60.0
 CANCELLED, WAITING = "CANCELLED", "PENDING"
 NO_TASK = "4294967294"  # NO_VAL of SLURM
-# Reasons for waiting that only a person can end.
+# Why a task waits whose node failed before it began: nobody lets it go by itself.
+LAUNCH_FAILED = "launch failed requeued held"
+# Reasons for waiting that only a person can end, but for that one.
 STUCK = ("JobHeldUser", "JobHeldAdmin", "held", "PartitionTimeLimit", "DependencyNeverSatisfied")
 
 
@@ -97,6 +99,12 @@ def cancel(ids: list[str]) -> str | None:
 def requeue(number: str) -> bool:
     """Have a running task of one's own begin again later; whether SLURM does so."""
     done = _run(["scontrol", "requeue", number])
+    return done is not None and done.returncode == 0
+
+
+def release(number: str) -> bool:
+    """Let a task go that is held; whether SLURM does so."""
+    done = _run(["scontrol", "release", number])
     return done is not None and done.returncode == 0
 
 
