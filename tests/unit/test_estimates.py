@@ -208,3 +208,16 @@ def test_a_mean_of_estimates_keeps_what_they_share():
     one, other = blocks(8, levels=[1.0, 2.0])
     found = mean([of_parts(one, TEXT), of_parts(other, TEXT)])
     assert found.stderr == pytest.approx(of_parts((one + other) / 2, TEXT).stderr)
+
+
+@pytest.mark.parametrize("lost", [float("nan"), float("inf")])
+def test_a_neighbour_that_diverged_tells_nothing_of_a_bend(lost):
+    """The other neighbour still does."""
+    xs = [exact(x) for x in (0.0, 1.0, 2.0, 3.0)]
+    found = [
+        at_level(xs, [exact(y) for y in ys], exact(1.5), "bend")
+        for ys in ((0.0, 1.0, 4.0, 9.0), (0.0, 1.0, 4.0, lost))
+    ]
+    assert found[1].value == found[0].value and found[1].stderr == found[0].stderr > 0
+    xs, alone = xs[1:], [exact(y) for y in (1.0, 4.0, lost)]
+    assert at_level(xs, alone, exact(1.5), "bend").value == pytest.approx(2.5)

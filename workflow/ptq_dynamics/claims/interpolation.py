@@ -1,5 +1,6 @@
 """A curve read between its points, with the error of that."""
 
+import math
 from collections.abc import Sequence
 
 from ptq_dynamics.claims.estimates import Estimate, independent
@@ -31,14 +32,16 @@ def at_level(
 
 def _bend(xs: Sequence[Estimate], ys: Sequence[Estimate], place: int, level: float) -> float:
     """How far a parabola through one more neighbour lies from the straight line at a level; where
-    two abscissae almost coincide it says nothing, so no more than all of these ordinates differ."""
-    near = [each.value for each in ys[max(place - 1, 0) : place + 3]]
+    two abscissae almost coincide it says nothing, so no more than all of these ordinates differ. A
+    neighbour where the run has diverged tells nothing."""
+    near = [each.value for each in ys[max(place - 1, 0) : place + 3] if math.isfinite(each.value)]
     away = abs((level - xs[place].value) * (level - xs[place + 1].value))
     found = [0.0]
     for first in (place - 1, place):
         points = list(zip(xs, ys, strict=True))[max(first, 0) : first + 3]
         if first >= 0 and len(points) == 3:
-            found.append(abs(_curvature([(x.value, y.value) for x, y in points])))
+            bent = abs(_curvature([(x.value, y.value) for x, y in points]))
+            found += [bent] if math.isfinite(bent) else []
     return min(away * max(found), max(near) - min(near))
 
 
