@@ -304,7 +304,7 @@ def judged(tmp_path_factory):
 
 
 def test_a_figure_that_is_not_there_is_refused_where_no_inequality_needs_it(tmp_path):
-    with pytest.raises(Problem, match=r"mine\.figure: .*'fig99'"):
+    with pytest.raises(Problem, match=r"mine\.figure names .*'fig99'"):
         made(tmp_path, mine=claim(one(figure="fig04"), figure="fig99")).claims.judge()
 
 
