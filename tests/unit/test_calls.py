@@ -45,6 +45,7 @@ def test_no_more_are_sent_at_once_than_may_be():
 def test_a_device_serves_one_pack_at_a_time():
     """The second ends later, and what waits for each is sent apart."""
     first = [task("a", 60, gpus=1), task("b", 60, gpus=1)]
+    assert sent(first) == Sent(1, 2)
     rest = {"c": "a", "d": "b"}
     assert sent([*first, task("c", 5), task("d", 5)], rest, gpus=1) == Sent(3, 4)
     assert sent([*first, task("c", 5), task("d", 5)], rest, gpus=2) == Sent(2, 3)

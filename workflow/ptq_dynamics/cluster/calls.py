@@ -38,7 +38,7 @@ def simulate(
     queued: list[tuple[Task, ...]] = []
     calls = jobs = sent = done = 0
     now, free = 0.0, gpus
-    while ready or ends:
+    while ready or queued or ends:
         send, ready = ready[: most - sent], ready[most - sent :]
         for array in arrays((tasks[name] for name in send), 60 * site.pack_minutes, *_limits(site)):
             calls, jobs = calls + 1, jobs + len(array.packs)
