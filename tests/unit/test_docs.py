@@ -8,7 +8,10 @@ from contextlib import chdir
 import pytest
 import yaml
 from ptq_dynamics import __version__
+from ptq_dynamics.claims.settings import CLAIMS
 from ptq_dynamics.cli import readme
+from ptq_dynamics.cli.claims import read
+from ptq_dynamics.problem import Problem
 from support import ROOT, plan
 
 PAGES = ["README.md", "ARTIFACT.md"]
@@ -42,6 +45,31 @@ def test_the_readme_says_what_is_released():
         said = readme.block(plan("laptop"))
     text = (ROOT / "README.md").read_text()
     assert readme.BEGIN + said + readme.END in text, "run ptq-dynamics readme --scale laptop"
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "no JSON", '{"claims": []}'])
+def test_damaged_verdicts_are_told_in_one_line(tmp_path, text):
+    path = tmp_path / CLAIMS
+    path.write_text(text)
+    with pytest.raises(Problem, match=r"claims\.json is damaged"):
+        read(path)
+
+
+def test_the_readme_shows_no_picture_that_is_not_there_and_keeps_its_columns(tmp_path):
+    kept = tmp_path / "results/reference/laptop"
+    kept.mkdir(parents=True)
+    said = {"number": 1, "says": "|ρ| < 1", "verdict": "reproduced", "about": [], "counts": {}}
+    (kept / CLAIMS).write_text(json.dumps({"scale": "laptop scale", "claims": [said]}))
+    pictures = tmp_path / "figures/reference/laptop"
+    pictures.mkdir(parents=True)
+    found = plan("laptop")
+    with chdir(tmp_path):
+        for name in readme.SHOWN:
+            with pytest.raises(Problem, match=f"{name}.png is missing"):
+                readme.block(found)
+            (pictures / f"{name}.png").touch()
+        line = readme.block(found).splitlines()[-1]
+    assert line == "| 1 | ∣ρ∣ &lt; 1 | reproduced |  |"
 
 
 def test_verbs_that_pages_name_are_there():

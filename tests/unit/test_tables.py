@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 from contextlib import chdir
 
 import pytest
@@ -17,9 +18,13 @@ from ptq_dynamics.claims.formats import (
     escaped,
     with_error,
 )
+from ptq_dynamics.claims.settings import CLAIMS
 from ptq_dynamics.jobs.execute import execute
+from ptq_dynamics.jobs.paths import RECORD
 from ptq_dynamics.jobs.record import Device
 from ptq_dynamics.paper.costs import Cost
+from ptq_dynamics.problem import Problem
+from ptq_dynamics.provenance import costs
 from support import plan as planned
 from support import specification
 
@@ -112,7 +117,7 @@ def test_no_sign_that_latex_means_something_by_is_left_bare(text):
 def built(tmp_path_factory):
     """The tables of two figures and of one with tasks, over made-up results at scale laptop."""
     folder = tmp_path_factory.mktemp("tables")
-    plan = planned("laptop", figures=["fig04", "fig06", "fig03"])
+    plan = planned("laptop", figures=["fig04", "fig06", "fig03", "fig01"])
     jobs = [plan.claims.judge(), plan.tables.write()]
     for job in jobs:
         Inputs(folder, plan).write(job)
@@ -158,6 +163,25 @@ def test_peak_rates_are_read_at_equal_loss_too(built):
     assert all(row[name] for row in found)
 
 
+def test_errors_of_one_calibration_set_are_those_of_claims(built):
+    """Figure 1 has one, and figure 4 says how far sets differ."""
+    _, place, rows = built
+    (row,) = (row for row in rows("families") if row["Trajectory"] == "smollm3-decay")
+    content = json.loads((place.parent / CLAIMS).read_text())
+    (claim,) = (each for each in content["claims"] if each["name"] == "smollm3")
+    (one,) = (each for each in claim["inequalities"] if each["quantizer"] == "gptq-4bit")
+    for side, where in (("left", "end"), ("right", "where it branches off")):
+        name = f"4-bit error (%), {where}"
+        assert float(row[name]) == pytest.approx(100 * one[side]["value"])
+        assert float(row[f"{name} (error)"]) == pytest.approx(100 * one[side]["stderr"])
+    (apart,) = (
+        each["value"]
+        for each in content["deviation_between_calibration_sets"]
+        if (each["metric"], each["quantizer"]) == ("quantization_error", "gptq-4bit")
+    )
+    assert one["left"]["stderr"] >= apart > 0
+
+
 def test_tasks_have_full_precision_and_what_is_lost(built):
     _, _, rows = built
     kinds = {(row["Trajectory"], row["Metric"]) for row in rows("tasks")}
@@ -189,6 +213,15 @@ class Record:
 
     def __init__(self, device):
         self.device = device
+
+
+def test_a_damaged_record_is_told_and_not_left_out(tmp_path):
+    place = tmp_path / "results/laptop/average/lawa-20/seed-101/all"
+    place.mkdir(parents=True)
+    (place / RECORD).write_text('{"version": 3}')
+    with chdir(tmp_path), pytest.raises(Problem, match=r"lawa-20.*record\.json.*audit"):
+        costs.write("laptop", tmp_path)
+    assert not list(tmp_path.glob("cost.*"))
 
 
 def test_hours_of_accelerators_count_every_one_of_them():

@@ -60,9 +60,6 @@ def of_runs(asked: TableSettings, readings: Readings, between_sets: Deviations) 
     def read(seed: int, draw: int) -> Terms:
         return Terms(readings, seed, draw, between_sets=between_sets)
 
-    def value(row: Row, metric: str, column: Column | None, at: At) -> Number | None:
-        return _value(row, metric, column, at, read)
-
     places: list[tuple[str, At]] = [("end", END)]
     if any(row.starts for row in asked.rows):
         places.insert(0, (BEFORE, START))
@@ -77,9 +74,9 @@ def of_runs(asked: TableSettings, readings: Readings, between_sets: Deviations) 
             if place == LEVEL and row.name not in asked.level:
                 known = False
             if place != LEVEL:
-                cells.append(value(row, LOSS, None, at) if known else None)
+                cells.append(_value(row, LOSS, None, at, read) if known else None)
             for column in asked.columns:
-                cells.append(value(row, QUANTIZATION_ERROR, column, at) if known else None)
+                cells.append(_value(row, QUANTIZATION_ERROR, column, at, read) if known else None)
         rows.append(cells)
     return Table(asked.title, heads, rows)
 

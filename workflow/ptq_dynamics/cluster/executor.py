@@ -170,10 +170,11 @@ class Executor(SlurmExecutor):  # type: ignore[misc]
         return found
 
     def _let_go(self, number: str, task: Queued) -> bool:
-        """Whether a task of this folder that SLURM holds, since it could not start it on a node,
-        is let go: no person holds it."""
-        is_own = (FOLDER / task.name).is_dir()
-        if task.reason != queue.LAUNCH_FAILED or not is_own or self._let_go_of[number] == TIMES:
+        """Let a task of this folder go that SLURM holds because it could not start it on a node;
+        whether SLURM does so."""
+        if task.reason != queue.LAUNCH_FAILED or self._let_go_of[number] == TIMES:
+            return False
+        if not (FOLDER / task.name).is_dir():
             return False
         self._let_go_of[number] += 1
         return queue.release(number)

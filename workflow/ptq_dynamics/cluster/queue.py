@@ -8,9 +8,9 @@ from dataclasses import dataclass
 SECONDS = 60.0
 CANCELLED, WAITING = "CANCELLED", "PENDING"
 NO_TASK = "4294967294"  # NO_VAL of SLURM
-# Why a task waits whose node failed before it began: nobody lets it go by itself.
+# SLURM holds a task for this reason whose node was lost as it began; no person did.
 LAUNCH_FAILED = "launch failed requeued held"
-# Reasons for waiting that only a person can end, but for that one.
+# Parts of reasons for which a task waits until someone lets it go.
 STUCK = ("JobHeldUser", "JobHeldAdmin", "held", "PartitionTimeLimit", "DependencyNeverSatisfied")
 
 

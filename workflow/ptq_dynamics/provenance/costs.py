@@ -18,7 +18,8 @@ def files(folder: Path) -> list[Path]:
 
 
 def write(scale: str, folder: Path) -> Table:
-    """Write the table of a scale into a folder; raises `Problem` where nothing is built."""
+    """Write the table of a scale into a folder; raises `Problem` where nothing is built, or where a
+    record is damaged."""
     archive = Archive.of_scale(scale)
     found, damaged = archive.results, archive.read[1]
     if damaged:
