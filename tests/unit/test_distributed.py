@@ -22,7 +22,8 @@ from ptq_dynamics.jobs.context import Context, Progress, Seat
 from ptq_dynamics.jobs.current import is_current
 from ptq_dynamics.jobs.restore import restore
 from ptq_dynamics.jobs.run import main
-from ptq_dynamics.jobs.team import GPUS, PROCESSES, SHARDING, Team
+from ptq_dynamics.jobs.team import Team
+from ptq_dynamics.jobs.variables import GPUS, PROCESSES, SHARDING
 from ptq_dynamics.plan.resources import Resources
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.provenance.accepting import accept

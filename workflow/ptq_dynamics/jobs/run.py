@@ -15,7 +15,7 @@ from typing import Any
 
 from ptq_dynamics.jobs import signals
 from ptq_dynamics.jobs.quiet import QUIET
-from ptq_dynamics.jobs.team import GPUS, SHARDING
+from ptq_dynamics.jobs.variables import GPUS, SHARDING
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,11 +1,7 @@
-"""The processes that do one job together, and the variables by which they are asked for."""
+"""The processes that do one job together."""
 
 from dataclasses import dataclass
 from typing import Literal
-
-# Exactly so many processes; or one for each visible GPU, but at most so many. What they share out.
-PROCESSES, GPUS = "PTQ_DYNAMICS_PROCESSES", "PTQ_DYNAMICS_GPUS"
-SHARDING = "PTQ_DYNAMICS_SHARDING"
 
 Sharding = Literal["none", "full"]
 
