@@ -110,8 +110,9 @@ chaos: $(INSTALLED)  ## 30 random kills of builds, each followed by the same com
 chaos-slurm: $(INSTALLED) $(PLUGINS)  ## random kills on a SLURM cluster that this machine is for a while (KILLS=30)
 	@tests/slurm.sh && SLURM_KILLS=$(KILLS) $(VENV)/bin/pytest tests/workflow/test_slurm.py -k kills -s
 
-staleness: $(INSTALLED)  ## some 500 edits made by rule, and what was missed or stale needlessly (EDITS_SEED=)
-	@EDITS=all $(VENV)/bin/pytest tests/workflow/test_whole_graph.py -k an_edit -s
+staleness: $(INSTALLED)  ## some 600 edits made by rule, and what was missed or stale needlessly (EDITS_SEED=)
+	@EDITS=all $(VENV)/bin/pytest tests/workflow/test_whole_graph.py tests/workflow/test_claims.py \
+		-k an_edit -s
 
 $(PLUGINS): envs/slurm.txt $(INSTALLED)
 	@rm -rf $@.new && $(VENV)/bin/pip install -q --no-deps --target $@.new -r envs/slurm.txt

@@ -19,6 +19,7 @@ import yaml
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.fingerprint.reach import Node
 from ptq_dynamics.jobs.paths import MANIFEST, RECORD
+from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.problem import Problem
 from reachability import FILES, FUNCTIONS, names_of, reach
@@ -27,6 +28,7 @@ from tracer import Traces
 
 CONFIGURED = ("runs", "families", "quantizers", "figures", "tasks", "backends")
 FILES_OF_KEYS = (*(f"{name}.yaml" for name in CONFIGURED), "scales/smoke.yaml")
+FILES_OF_CLAIMS = ("claims.yaml", "tables.yaml")
 # How a file of a result is harmed.
 HARMS: dict[str, Callable[[Path], None]] = {
     "deleted": Path.unlink,
@@ -49,16 +51,17 @@ class Edit:
 
 @dataclass
 class Known:
-    """A project that is built, with what its jobs entered and read."""
+    """A project that is built, with what its jobs entered and read, and what it was built for."""
 
     folder: Path
     plan: Plan
     traces: Traces
+    targets: Callable[[Plan], list[Job]] = Plan.last
 
     @cached_property
     def jobs(self) -> dict[str, Any]:
         """All jobs by their manifests."""
-        return {job.manifest: job for job in self.plan.site.needed(self.plan.last())}
+        return {job.manifest: job for job in self.plan.site.needed(self.targets(self.plan))}
 
     def text(self, file: str) -> bytes:
         """A file as it is."""
@@ -88,10 +91,12 @@ def flipped(content: bytes) -> bytes:
 # Configuration
 
 
-def of_keys(known: Known, moments: random.Random) -> Iterator[Edit]:
+def of_keys(
+    known: Known, moments: random.Random, files: tuple[str, ...] = FILES_OF_KEYS
+) -> Iterator[Edit]:
     """Another value of each key: stale is what is then given other settings that it reads, or other
     inputs."""
-    contents = {name: yaml.safe_load(known.text(f"config/{name}")) for name in FILES_OF_KEYS}
+    contents = {name: yaml.safe_load(known.text(f"config/{name}")) for name in files}
     keys = [(name, path) for name, content in contents.items() for path, _ in leaves(content)]
     moments.shuffle(keys)
     values = {name: sorted({json.dumps(v) for _, v in leaves(c)}) for name, c in contents.items()}
@@ -278,7 +283,7 @@ def _jobs(known: Known, file: str, text: bytes) -> dict[str, Any]:
     try:
         path.write_bytes(text)
         after = plan("smoke", known.folder / "config", seed=known.plan.site.config.choice.seed)
-        return {job.manifest: job for job in after.site.needed(after.last())}
+        return {job.manifest: job for job in after.site.needed(known.targets(after))}
     finally:
         path.write_bytes(before)
 

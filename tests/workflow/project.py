@@ -122,9 +122,9 @@ class Project:
             for place, _, *name in names
         }
 
-    def status(self, figures: str = "") -> list[dict[str, str]]:
+    def status(self, figures: str = "", *options: str) -> list[dict[str, str]]:
         """State of every result of the chosen figures, as the command has it."""
-        choice = ["--scale", "smoke", "--figures", figures or self.figures, "--json"]
+        choice = ["--scale", "smoke", "--figures", figures or self.figures, "--json", *options]
         command = [sys.executable, "-m", "ptq_dynamics.cli", "status", *choice]
         done = self.process([*command, *(["--deep"] if self.deep else [])])
         found = json.loads(done.stdout or "[]")

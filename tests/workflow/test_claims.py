@@ -1,15 +1,21 @@
 """Claims and tables through the real Snakemake: what they say, and what an edit of one renews."""
 
 import json
+import os
+import random
 import shutil
 import sys
 from contextlib import chdir
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
+import edits
 import numpy as np
 import pytest
-from project import Project
+from project import SHOWN, Project
+from ptq_dynamics.jobs.specification import Job
+from ptq_dynamics.plan import Plan
 from ptq_dynamics.provenance import costs
 from ptq_dynamics.provenance.archive import Archive
 from ptq_dynamics.provenance.audit import audit
@@ -45,6 +51,31 @@ def test_every_function_that_they_enter_is_in_their_fingerprints(project, traces
     assert {stage for stage, _ in traces.entered} == {"claims.judge", "claims.tables"}
     missed, _ = traces.missed(project.folder / "workflow")
     assert not missed
+
+
+def test_exactly_what_depends_on_an_edit_is_stale(project, traces):
+    """Another value of keys of both files, a few here and 100 by `make staleness`; EDITS_SEED=N
+    tries those of a failed test again."""
+    seed = int(os.environ.get("EDITS_SEED") or random.SystemRandom().randrange(10**6))
+    print(f"EDITS_SEED={seed}")
+
+    def targets(plan: Plan) -> list[Job]:
+        return [plan.claims.judge(), plan.tables.write()]
+
+    known = edits.Known(project.folder, project.plan, traces, targets)
+    every = edits.of_keys(known, random.Random(seed), edits.FILES_OF_CLAIMS)
+    tried = []
+    for edit in islice(every, 100 if os.environ.get("EDITS") == "all" else 4):
+        with project.edited(*edit.files) as paths:
+            for path, content in zip(paths, edit.files.values(), strict=True):
+                path.write_bytes(content)
+            states = {each["manifest"]: each["state"] for each in project.status("", "--paper")}
+        stale = {path for path in known.jobs if states[path] != "fresh"}
+        tried.append((edit, edit.expected - stale, stale - edit.expected))
+        print(f"{edit.name}: {len(stale)} stale", flush=True)
+    print("", *(SHOWN + line for line in edits.tabulate(tried).splitlines()), sep="\n")
+    wrong = [(e.name, sorted(missed), sorted(more)) for e, missed, more in tried if missed or more]
+    assert tried and not wrong, wrong
 
 
 @pytest.fixture
