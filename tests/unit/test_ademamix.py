@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from ptq_dynamics.corpus.tokens import TrainingData
 from ptq_dynamics.jobs.context import Progress
 from ptq_dynamics.problem import Problem
-from ptq_dynamics.trajectories import architectures, train
+from ptq_dynamics.trajectories import train
+from ptq_dynamics.trajectories.architectures import architecture
 from ptq_dynamics.trajectories.optimizers import ademamix
 from ptq_dynamics.trajectories.optimizers.ademamix import Settings
 from ptq_dynamics.trajectories.optimizers.kinds import Optimizer
@@ -178,7 +179,7 @@ def data(workspace, corpus):
 
 def test_a_trainers_updates_are_those_of_the_paper(make, data):
     trainer = make()
-    twin = architectures.create(trainer.settings.model, trainer.settings.seed).double()
+    twin = architecture.create(trainer.settings.model, trainer.settings.seed).double()
     parameters = dict(twin.named_parameters())
     start = {name: value.detach().clone() for name, value in parameters.items()}
     paper = Paper(start, Settings(**CHOSEN))

@@ -14,7 +14,7 @@ from ptq_dynamics.packed import grids
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.quantize import awq, gptq
 from ptq_dynamics.quantize.method import Calibration
-from ptq_dynamics.trajectories import architectures
+from ptq_dynamics.trajectories.architectures import architecture
 from ptq_dynamics.trajectories.trajectory import Trajectory
 from reference import compare
 from safetensors.torch import load_file
@@ -98,13 +98,13 @@ def corpus(built):
 def test_a_fresh_model_is_of_transformers_own_class_and_as_large_as_planned(built, name):
     shape = built.plan.site.config.scale.models[name]
     settings = built.plan.trajectories.train(f"a-{name}").settings.model
-    model = architectures.create(settings, seed=3)
+    model = architecture.create(settings, seed=3)
     assert type(model).__name__ == f"{CLASSES[name]}ForCausalLM"
     assert model.config.num_key_value_heads == shape.key_value_heads
     assert {layer.in_features for layer in models.linear_layers(model).values()} == {*shape.widths}
     assert (model.lm_head.weight is model.get_input_embeddings().weight) == shape.tied
     assert sum(each.numel() for each in model.parameters()) == shape.parameters(300)
-    again, other = (architectures.create(settings, seed=seed) for seed in (3, 4))
+    again, other = (architecture.create(settings, seed=seed) for seed in (3, 4))
     for key, value in model.state_dict().items():
         assert torch.equal(value, again.state_dict()[key]), key
     assert any(not torch.equal(v, other.state_dict()[k]) for k, v in model.state_dict().items())
@@ -114,7 +114,7 @@ def test_each_has_what_tells_it_apart(built):
     made = {}
     for name in MODELS:
         settings = built.plan.trajectories.train(f"a-{name}").settings.model
-        made[name] = architectures.create(settings, seed=0)
+        made[name] = architecture.create(settings, seed=0)
     named = {name: [key for key, _ in model.named_parameters()] for name, model in made.items()}
     assert made["smollm3"].config.no_rope_layers == [1, 0]
     assert not any("norm" in key for key in named["olmo"])

@@ -22,7 +22,8 @@ from ptq_dynamics.quantize import awq, int8, nf4, storage, worker
 from ptq_dynamics.quantize.layers import gram_matrices, layer_errors, round_to_nearest
 from ptq_dynamics.quantize.method import Calibration
 from ptq_dynamics.quantize.settings import QuantizeSettings
-from ptq_dynamics.trajectories import architectures, trajectory
+from ptq_dynamics.trajectories import trajectory
+from ptq_dynamics.trajectories.architectures import architecture
 from ptq_dynamics.trajectories.settings import ModelSettings
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
@@ -72,7 +73,7 @@ def source(tmp_path_factory):
     """Manifest of a trajectory of one checkpoint."""
     folder = tmp_path_factory.mktemp("trajectory")
     point = trajectory.Checkpoint("step-0000001", 1, 4096, 1e-3, "constant")
-    roughen(architectures.create(MODEL, seed=0)).save_pretrained(folder / point.id)
+    roughen(architecture.create(MODEL, seed=0)).save_pretrained(folder / point.id)
     path = folder / "manifest.json"
     return manifest.describe(folder, path, trajectory.facts([point], seed=100, parameters=1))
 

@@ -14,7 +14,7 @@ from ptq_dynamics.packed import Grid
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.quantize.layers import round_to_nearest
 from ptq_dynamics.quantize.storage import INDEX, Packed, exact, replace
-from ptq_dynamics.trajectories import architectures
+from ptq_dynamics.trajectories.architectures import architecture
 from ptq_dynamics.trajectories.settings import ModelSettings
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
@@ -33,7 +33,7 @@ NAMES = 8000
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("checkpoint")
-    architectures.create(MODEL, seed=0).save_pretrained(path)
+    architecture.create(MODEL, seed=0).save_pretrained(path)
     return path
 
 

@@ -14,7 +14,7 @@ from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.regime import Dimensionless, best_rates, regimes
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.sweep import check, loaded, miniatures, prepare, regime
-from ptq_dynamics.trajectories import architectures
+from ptq_dynamics.trajectories.architectures import architecture
 from support import ROOT, edit_yaml, plan, python
 
 SWEEPS = sorted((ROOT / "config/sweeps").glob("*.yaml"))
@@ -61,7 +61,7 @@ def test_parameters_are_those_of_the_model(scale):
     made = plan(scale)
     settings = made.trajectories.train("constant-3e-3").settings.model
     with torch.device("meta"):
-        model = architectures.create(settings, 0)
+        model = architecture.create(settings, 0)
     main = made.site.config.scale.models["main"]
     count = sum(each.numel() for each in model.parameters())
     assert main.parameters(settings.vocabulary) == count

@@ -14,7 +14,8 @@ from ptq_dynamics.corpus.tokens import TrainingData
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.context import Progress
 from ptq_dynamics.problem import Problem
-from ptq_dynamics.trajectories import architectures, train
+from ptq_dynamics.trajectories import train
+from ptq_dynamics.trajectories.architectures import architecture
 from ptq_dynamics.trajectories.optimizers import adamc, adamw, adamw_independent
 from ptq_dynamics.trajectories.optimizers.adamw import Settings
 from ptq_dynamics.trajectories.optimizers.state import state_tensors
@@ -75,7 +76,7 @@ def optimizer_of(settings, module, **changes):
 
 
 def test_the_model_has_the_papers_architecture(settings):
-    model, shape = architectures.create(settings.model, seed=3), settings.model.shape
+    model, shape = architecture.create(settings.model, seed=3), settings.model.shape
     made = model.config
     assert made.use_parallel_residual
     assert not made.tie_word_embeddings
@@ -89,14 +90,14 @@ def test_the_model_has_the_papers_architecture(settings):
     block = 4 * width**2 + 4 * width + 2 * width * feedforward + feedforward + width + 4 * width
     expected = 2 * vocabulary * width + shape["layers"] * block + 2 * width
     assert model.num_parameters() == expected
-    again, other = (architectures.create(settings.model, seed=seed) for seed in (3, 4))
+    again, other = (architecture.create(settings.model, seed=seed) for seed in (3, 4))
     assert equal(model.state_dict(), again.state_dict())
     assert not equal(model.state_dict(), other.state_dict())
 
 
 @pytest.mark.parametrize("kind", MODULES)
 def test_weight_decay_is_on_matrices_and_on_nothing_else(settings, kind):
-    model = architectures.create(settings.model, seed=0)
+    model = architecture.create(settings.model, seed=0)
     chosen, module = Settings(**settings.optimizer.settings), MODULES[kind]
     optimizer = module.make(model, chosen)
     module.set_rate(optimizer, chosen, 0.005, 0.01)
@@ -154,7 +155,7 @@ def test_updates_are_those_of_an_explicit_adamw(make, settings, data, kind, clip
     # eps well above the noise of gradients that are zero in float64, such as of unused tokens.
     optimizer = optimizer_of(settings, kind, eps=1e-6)
     trainer = make(optimizer=optimizer, clip=clip)
-    twin = architectures.create(settings.model, settings.seed)
+    twin = architecture.create(settings.model, settings.seed)
     reference = Reference(twin, optimizer, clip)
     start = weights(trainer)
     for step in range(4):

@@ -1,18 +1,18 @@
 """Models of a scale, one class an architecture, which answers what the planner asks.
 
-`architecture` names the module in trajectories/architectures/ that makes a fresh one. What the
-planner asks is what quantizers and averages need to know of it, and how large it is.
+`architecture` names the module in trajectories/architectures/ that makes a fresh one, of what
+`settings` gives. What the planner asks is what quantizers and averages need to know of it, and how
+large it is.
 """
 
 from abc import abstractmethod
+from dataclasses import astuple
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from ptq_dynamics.config.fields import Context, Count, Rate, Strict
-
-# What a model reads and how, beside what it is.
-READING = ("architecture", "context", "micro_batch", "corpus")
+from ptq_dynamics.trajectories.architectures import settings
 
 
 class ModelShape(Strict):
@@ -32,10 +32,9 @@ class ModelShape(Strict):
     micro_batch: Count | None = None
     corpus: str = "main"
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What its architecture is set to."""
-        return self.model_dump(exclude={*READING})
+    @abstractmethod
+    def settings(self) -> Any:
+        """What its architecture is set to, a dataclass."""
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -50,7 +49,7 @@ class ModelShape(Strict):
     @property
     def weights(self) -> tuple[object, ...]:
         """What two models with one tokenizer have alike whose weights can be averaged."""
-        return self.architecture, *self.settings.items()
+        return self.architecture, *astuple(self.settings())
 
     @abstractmethod
     def parameters(self, vocabulary: int) -> int:
@@ -76,6 +75,11 @@ class GptNeoX(ModelShape):
     architecture: Literal["gpt-neox"]
     rotary_fraction: Annotated[float, Field(gt=0, le=1)]
 
+    def settings(self) -> settings.GptNeoX:
+        """All of its shape."""
+        size = (self.layers, self.width, self.heads, self.feedforward)
+        return settings.GptNeoX(*size, self.rotary_fraction)
+
     @property
     def rotated(self) -> int:
         """A share of them."""
@@ -99,6 +103,14 @@ class LlamaLike(ModelShape):
     key_value_heads: Count
     tied: bool
     rotary_base: Rate
+
+    def settings(self) -> settings.LlamaLike:
+        """All of its shape."""
+        return settings.LlamaLike(*self._common())
+
+    def _common(self) -> tuple[int, int, int, int, int, bool, float]:
+        size = (self.layers, self.width, self.heads, self.feedforward)
+        return *size, self.key_value_heads, self.tied, self.rotary_base
 
     @property
     def head(self) -> int:
@@ -144,6 +156,10 @@ class SmolLM3(LlamaLike):
     module: ClassVar[str] = "smollm3"
     architecture: Literal["smollm3"]
     no_rotary_every: Count
+
+    def settings(self) -> settings.SmolLM3:
+        """With the layers without rotary embedding."""
+        return settings.SmolLM3(*self._common(), self.no_rotary_every)
 
 
 class Olmo(LlamaLike):

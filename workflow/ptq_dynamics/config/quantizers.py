@@ -1,5 +1,6 @@
 """Types of config/quantizers.yaml: one class a quantizer, which answers what the planner asks."""
 
+from abc import abstractmethod
 from collections.abc import Collection
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -7,14 +8,15 @@ from pydantic import Field
 
 from ptq_dynamics.config.fields import Count, Rate, Strict
 from ptq_dynamics.config.models import ModelShape
+from ptq_dynamics.quantize import settings
 
 
 class Kind(Strict):
     """What every kind of quantizer has and answers.
 
-    `stage` is the module that quantizes, with a dataclass of the settings that it reads; `tool`
-    names the environment that it needs beside the main one, from envs/TOOL.txt, and `scripts` are
-    the modules that run there.
+    `stage` is the module that quantizes, `settings` what it reads; `tool` names the environment
+    that it needs beside the main one, from envs/TOOL.txt, and `scripts` are the modules that run
+    there.
     """
 
     stage: ClassVar[str]
@@ -27,6 +29,10 @@ class Kind(Strict):
     def resolved(self, widths: Collection[int]) -> Self:
         """The same for a model whose layers have these numbers of input columns."""
         return self
+
+    @abstractmethod
+    def settings(self) -> object:
+        """What its stage is told, a dataclass, once it is resolved."""
 
     def misfit(self, widths: Collection[int]) -> str | None:
         """What is wrong with it for such a model, or None."""
@@ -56,7 +62,7 @@ class Calibrated(Kind):
     """A quantizer that looks at activations; `draw` says on which calibration set: 1 is the first
     of the split, 2 the one after it."""
 
-    draw: Annotated[Count, Field(exclude=True)] = 1
+    draw: Count = 1
 
     @property
     def calibration_draw(self) -> int:
@@ -99,6 +105,11 @@ class Grouped(Kind):
         """Columns in a group, once resolved."""
         return None if isinstance(self.group_size, AtMost) else self.group_size
 
+    def _size(self) -> int:
+        """The same, of one that is resolved."""
+        assert not isinstance(self.group_size, AtMost), self
+        return self.group_size
+
 
 class Gptq(Calibrated, Grouped):
     """GPTQ through llm-compressor."""
@@ -111,6 +122,17 @@ class Gptq(Calibrated, Grouped):
     activation_order: Literal["static"] | None
     damping: Rate
     block_size: Count
+
+    def settings(self) -> settings.Gptq:
+        """All but its calibration set."""
+        return settings.Gptq(
+            bits=self.bits,
+            group_size=self._size(),
+            symmetric=self.symmetric,
+            activation_order=self.activation_order,
+            damping=self.damping,
+            block_size=self.block_size,
+        )
 
     @property
     def compared_bits(self) -> int | None:
@@ -131,6 +153,21 @@ class ForeignGptq(Calibrated, Grouped):
     damping_increment: Annotated[float, Field(ge=0)]
     true_sequential: bool
     mse: Annotated[float, Field(ge=0)]
+
+    def settings(self) -> settings.ForeignGptq:
+        """All but its calibration set."""
+        return settings.ForeignGptq(
+            method=self.method,
+            bits=self.bits,
+            group_size=self._size(),
+            symmetric=self.symmetric,
+            activation_order=self.activation_order,
+            static_groups=self.static_groups,
+            damping=self.damping,
+            damping_increment=self.damping_increment,
+            true_sequential=self.true_sequential,
+            mse=self.mse,
+        )
 
     @property
     def compared_bits(self) -> int | None:
@@ -170,6 +207,16 @@ class Awq(Calibrated, Grouped):
     duo_scaling: bool
     grid_points: Annotated[int, Field(ge=4)]
 
+    def settings(self) -> settings.Awq:
+        """All but its calibration set."""
+        return settings.Awq(
+            bits=self.bits,
+            group_size=self._size(),
+            symmetric=self.symmetric,
+            duo_scaling=self.duo_scaling,
+            grid_points=self.grid_points,
+        )
+
     def refuses(self, model: ModelShape) -> str | None:
         """Where the norm before a layer cannot take up the layer's scales."""
         if model.scaled_norms_first:
@@ -186,6 +233,10 @@ class Int8(Kind):
     bits: Literal[8]
     threshold: Annotated[float, Field(ge=0)]
 
+    def settings(self) -> settings.Int8:
+        """Its threshold."""
+        return settings.Int8(self.threshold)
+
 
 class Nf4(Kind):
     """NF4 through bitsandbytes; `double_quantization` stores the blocks' scales in 8 bits."""
@@ -197,6 +248,10 @@ class Nf4(Kind):
     block_size: Literal[32, 64, 128, 256, 512, 1024, 2048, 4096]
     double_quantization: bool
 
+    def settings(self) -> settings.Nf4:
+        """Its blocks."""
+        return settings.Nf4(self.block_size, self.double_quantization)
+
 
 class Rtn(Grouped):
     """Round to nearest on a symmetric grid."""
@@ -205,6 +260,10 @@ class Rtn(Grouped):
 
     method: Literal["rtn"]
     bits: Literal[2, 3, 4, 5, 6, 7, 8]
+
+    def settings(self) -> settings.Rtn:
+        """Its grid."""
+        return settings.Rtn(self.bits, self._size())
 
 
 Quantizer = Annotated[

@@ -30,7 +30,7 @@ from ptq_dynamics.jobs.record import VERSION
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.measure.settings import AccuracySettings, LossSettings
 from ptq_dynamics.plan.resources import Measured, Resources
-from ptq_dynamics.quantize.settings import EnvironmentSettings, QuantizeSettings
+from ptq_dynamics.quantize.settings import EnvironmentSettings, ForeignGptq, QuantizeSettings
 from ptq_dynamics.trajectories.average_settings import AverageSettings
 from ptq_dynamics.trajectories.fetch_settings import FetchSettings
 from ptq_dynamics.trajectories.settings import DropSettings, TrainSettings
@@ -44,6 +44,7 @@ SETTINGS: dict[str, Any] = {
     "trajectories.average": AverageSettings,
     "trajectories.drop": DropSettings,
     "quantize.environment": EnvironmentSettings,
+    "quantize.worker": QuantizeSettings[ForeignGptq],
     "measure.loss": LossSettings,
     "measure.accuracy": AccuracySettings,
     "geometry.sharpness": SharpnessSettings,

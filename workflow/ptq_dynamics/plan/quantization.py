@@ -42,7 +42,7 @@ class Quantization:
             calibration_documents=calibration.documents is not None,
             calibration_batch=calibration.batch,
             calibration_draw=kind.calibration_draw,
-            quantizer=kind,
+            quantizer=kind.settings(),
         )
         folder = site.place(
             "quantize", trajectory=trajectory, seed=seed, quantizer=quantizer, shard=shard

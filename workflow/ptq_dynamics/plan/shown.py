@@ -71,8 +71,7 @@ def _check_alike(place: str, kinds: Mapping[str, Kind], where: str) -> None:
     seen = {kinds[first].calibration_draw: first}
     for name in others:
         kind = kinds[name]
-        # Dumped without the draw.
-        if kind.model_dump() != kinds[first].model_dump():
+        if _beside_draw(kind) != _beside_draw(kinds[first]):
             raise Problem(
                 f"{place} has {name}, which differs from {first} in more than its draw{where}; "
                 "take one with the same settings"
@@ -83,6 +82,10 @@ def _check_alike(place: str, kinds: Mapping[str, Kind], where: str) -> None:
                 f"{place}: {other} and {name} both have draw {kind.calibration_draw}{where}; give "
                 "each its own"
             )
+
+
+def _beside_draw(kind: Kind) -> dict[str, object]:
+    return kind.model_dump(exclude={"draw"})
 
 
 def _check_training(timeline: Timeline, place: str, figure: Figure) -> None:

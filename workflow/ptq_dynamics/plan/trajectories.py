@@ -59,9 +59,9 @@ class Trajectories:
         for label, source in run.sources().items():
             inputs[label] = [self.train(source, site.seed(name, seed)).manifest]
         settings = TrainSettings(
-            model=ModelSettings(model.module, model.settings, longest, corpus.vocabulary),
+            model=ModelSettings(model.module, model.settings(), longest, corpus.vocabulary),
             start=run.start(timeline) if isinstance(run, Stage) else None,
-            objective=ObjectiveSettings(objective.module, objective.settings),
+            objective=ObjectiveSettings(objective.module, objective.settings()),
             batch=trained.batch,
             micro_batch=trained.micro_batch,
             context=trained.context,

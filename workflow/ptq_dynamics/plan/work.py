@@ -28,7 +28,7 @@ from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.measure.settings import AccuracySettings, LossSettings
 from ptq_dynamics.plan.models import FLOAT32, Model, Models
 from ptq_dynamics.plan.sizes import STATE, averaged, fetched
-from ptq_dynamics.quantize.settings import EnvironmentSettings, QuantizeSettings
+from ptq_dynamics.quantize.settings import EnvironmentSettings, ForeignGptq, QuantizeSettings
 from ptq_dynamics.trajectories.average_settings import AverageSettings
 from ptq_dynamics.trajectories.fetch_settings import FetchSettings
 from ptq_dynamics.trajectories.settings import DropSettings, TrainSettings
@@ -68,7 +68,7 @@ class Works:
             case TrainSettings() as settings:
                 return self._train(settings, self._model(job))
             case QuantizeSettings() as settings:
-                return self._quantize(settings, self._model(job))
+                return self._quantize(_method(job), settings, self._model(job))
             case LossSettings() as settings:
                 count = len(settings.checkpoints)
                 return self._evaluate(settings, count, count, self._model(job))
@@ -132,8 +132,7 @@ class Works:
             at_once * memory.activations * model.width * model.layers + _logits(model, at_once),
         )
 
-    def _quantize(self, settings: QuantizeSettings[Any], model: Model) -> Work:
-        method: str = getattr(settings.quantizer, "method", None) or settings.quantizer["method"]
+    def _quantize(self, method: str, settings: QuantizeSettings[Any], model: Model) -> Work:
         takes = getattr(self._assumed.quantization, method)
         documents, most = settings.calibration_documents, settings.context
         length = min(self._assumed.document, most) if documents else most
@@ -220,3 +219,11 @@ class Works:
 def _logits(model: Model, tokens: float) -> float:
     """Bytes of logits, and of what they are turned into."""
     return 2 * FLOAT32 * tokens * model.vocabulary
+
+
+def _method(job: Job) -> str:
+    """Of a job that quantizes, the method, by which its stage is named, or else its settings."""
+    quantizer = job.settings.quantizer
+    if isinstance(quantizer, ForeignGptq):
+        return quantizer.method
+    return job.stage.rpartition(".")[2]

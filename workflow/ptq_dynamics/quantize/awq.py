@@ -8,7 +8,7 @@ weights scaled back.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from compressed_tensors.quantization import forward_quantize
@@ -29,7 +29,7 @@ from ptq_dynamics.packed import Grid
 from ptq_dynamics.quantize.compressor import compress, grid
 from ptq_dynamics.quantize.layers import check_groups
 from ptq_dynamics.quantize.method import Calibration, OnDemand, Quantized, run_method
-from ptq_dynamics.quantize.settings import QuantizeSettings
+from ptq_dynamics.quantize.settings import Awq, QuantizeSettings
 from ptq_dynamics.quantize.storage import Packed, exact
 from ptq_dynamics.trajectories.weights import Weights
 
@@ -63,18 +63,6 @@ class Smoothed:
         if self.rows is not None:
             weight = weight / self.rows[:, None]
         return weight if self.columns is None else weight / self.columns
-
-
-@dataclass(frozen=True)
-class Awq:
-    """`duo_scaling` takes scales from weights and activations (true, false or "both");
-    `grid_points` scales are tried for every layer."""
-
-    bits: int
-    group_size: int
-    symmetric: bool
-    duo_scaling: bool | Literal["both"]
-    grid_points: int
 
 
 def run(context: Context[QuantizeSettings[Awq]]) -> Mapping[str, Any]:

@@ -1,7 +1,6 @@
 """GPTQ (arXiv 2210.17323) through llm-compressor."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,21 +17,8 @@ from ptq_dynamics.problem import Problem
 from ptq_dynamics.quantize.compressor import compress, grid
 from ptq_dynamics.quantize.layers import check_groups
 from ptq_dynamics.quantize.method import Calibration, Quantized, run_method
-from ptq_dynamics.quantize.settings import QuantizeSettings
+from ptq_dynamics.quantize.settings import Gptq, QuantizeSettings
 from ptq_dynamics.quantize.storage import exact
-
-
-@dataclass(frozen=True)
-class Gptq:
-    """`activation_order` is "static" or none; `damping` is a share of the Hessian's mean diagonal,
-    `block_size` in columns."""
-
-    bits: int
-    group_size: int
-    symmetric: bool
-    activation_order: str | None
-    damping: float
-    block_size: int
 
 
 def run(context: Context[QuantizeSettings[Gptq]]) -> Mapping[str, Any]:

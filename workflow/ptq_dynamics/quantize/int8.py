@@ -4,7 +4,6 @@ Activations are rounded while the model runs, so what is saved is bitsandbytes' 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +14,8 @@ from transformers import BitsAndBytesConfig
 from ptq_dynamics import models
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.quantize.method import Calibration, OnDemand, Quantized, run_method
-from ptq_dynamics.quantize.settings import QuantizeSettings
+from ptq_dynamics.quantize.settings import Int8, QuantizeSettings
 from ptq_dynamics.quantize.storage import Own, outside_blocks
-
-
-@dataclass(frozen=True)
-class Int8:
-    """Columns of activations with larger magnitudes than `threshold` stay unrounded; 0 rounds
-    all."""
-
-    threshold: float
 
 
 def run(context: Context[QuantizeSettings[Int8]]) -> Mapping[str, Any]:

@@ -14,17 +14,8 @@ from transformers import BitsAndBytesConfig
 from ptq_dynamics import models
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.quantize.method import Calibration, OnDemand, Quantized, original, run_method
-from ptq_dynamics.quantize.settings import QuantizeSettings
+from ptq_dynamics.quantize.settings import Nf4, QuantizeSettings
 from ptq_dynamics.quantize.storage import outside_blocks, replace
-
-
-@dataclass(frozen=True)
-class Nf4:
-    """`block_size` in weights, in row order; `double_quantization` has the blocks' scales in 8
-    bits."""
-
-    block_size: int
-    double_quantization: bool
 
 
 def run(context: Context[QuantizeSettings[Nf4]]) -> Mapping[str, Any]:

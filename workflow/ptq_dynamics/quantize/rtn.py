@@ -1,7 +1,6 @@
 """Round-to-nearest: the data-free baseline, on the same symmetric grid as GPTQ."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +9,7 @@ from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.packed import Grid
 from ptq_dynamics.quantize.layers import check_groups, round_to_nearest
 from ptq_dynamics.quantize.method import Calibration, Quantized, original, run_method
-from ptq_dynamics.quantize.settings import QuantizeSettings
-
-
-@dataclass(frozen=True)
-class Rtn:
-    """The grid."""
-
-    bits: int
-    group_size: int
+from ptq_dynamics.quantize.settings import QuantizeSettings, Rtn
 
 
 def run(context: Context[QuantizeSettings[Rtn]]) -> Mapping[str, Any]:

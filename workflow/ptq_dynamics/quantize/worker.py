@@ -3,7 +3,7 @@
 import json
 import subprocess
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,29 +19,13 @@ from ptq_dynamics.packed import Grid
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.quantize import environment
 from ptq_dynamics.quantize.method import Calibration, Quantized, calibration_of, run_method
-from ptq_dynamics.quantize.settings import QuantizeSettings
+from ptq_dynamics.quantize.settings import ForeignGptq, QuantizeSettings
 from ptq_dynamics.quantize.storage import exact
 from ptq_dynamics.trajectories.trajectory import Trajectory
 
 SCRIPTS = Path(__file__).parent / "foreign"
 # The files that a script writes for every checkpoint (worker_protocol.py).
 WEIGHTS, REPORT = "weights.safetensors", "report.json"
-
-
-@dataclass(frozen=True)
-class ForeignGptq:
-    """What the scripts of all tools are given; `method` names the script."""
-
-    method: str
-    bits: int
-    group_size: int
-    symmetric: bool
-    activation_order: bool
-    static_groups: bool
-    damping: float
-    damping_increment: float
-    true_sequential: bool
-    mse: float
 
 
 def run(context: Context[QuantizeSettings[ForeignGptq]]) -> Mapping[str, Any]:

@@ -1,42 +1,50 @@
 """Settings of the stage that trains, as they cross the job border."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from ptq_dynamics.trajectories.schedules import Schedule
 
 # Metrics that the curves of runs hold, and averages have not.
 TRAINING = ("gradient_norm", "weight_norm")
 
+S = TypeVar("S")
+
+
+def read(kind: type[S], told: Any) -> S:
+    """What a kind is set to, as the dataclass of its module; from JSON it comes as the fields."""
+    return told if isinstance(told, kind) else kind(**told)
+
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """A model: the module in architectures/ that describes it, and what that is set to, the fields
-    of its dataclass `Settings`; `context` in tokens is the longest that it takes."""
+    """A model: the module in architectures/ that describes it, and what that is set to, its
+    dataclass `Settings` (its fields, once read from JSON); `context` in tokens is the longest that
+    it takes."""
 
     architecture: str
-    shape: Mapping[str, Any]
+    shape: Any
     context: int
     vocabulary: int
 
 
 @dataclass(frozen=True)
 class OptimizerSettings:
-    """An optimizer: the module in optimizers/ that makes it, and what that is set to, the fields of
-    its own dataclass `Settings`; so that a new kind changes no other's code."""
+    """An optimizer: the module in optimizers/ that makes it, and what that is set to, its own
+    dataclass `Settings` (its fields, once read from JSON); so that a new kind changes no other's
+    code."""
 
     module: str
-    settings: Mapping[str, Any]
+    settings: Any
 
 
 @dataclass(frozen=True)
 class ObjectiveSettings:
-    """What a run is trained for: the module in objectives/, and what that is set to, the fields of
-    its own dataclass `Settings`."""
+    """What a run is trained for: the module in objectives/, and what that is set to, its own
+    dataclass `Settings` (its fields, once read from JSON)."""
 
     module: str
-    settings: Mapping[str, Any]
+    settings: Any
 
 
 @dataclass(frozen=True)

@@ -27,11 +27,12 @@ from ptq_dynamics import models
 from ptq_dynamics.content import write_atomically
 from ptq_dynamics.jobs.context import Context, Progress
 from ptq_dynamics.problem import Problem
-from ptq_dynamics.trajectories import architectures, schedules, trajectory
+from ptq_dynamics.trajectories import schedules, trajectory
+from ptq_dynamics.trajectories.architectures import architecture
 from ptq_dynamics.trajectories.objectives import objective
 from ptq_dynamics.trajectories.objectives.objective import Data
 from ptq_dynamics.trajectories.optimizers.state import load_state_tensors, state_tensors
-from ptq_dynamics.trajectories.settings import TRAINING, TrainSettings
+from ptq_dynamics.trajectories.settings import TRAINING, TrainSettings, read
 from ptq_dynamics.trajectories.trajectory import CURVE, Checkpoint, Trajectory, step_id
 
 RESUMABLE = True
@@ -112,7 +113,7 @@ class Trainer:
         self.step = settings.first
         self.tokens_per_step = settings.batch * settings.context
         self._device = models.device()
-        self.model = architectures.create(settings.model, settings.seed).train()
+        self.model = architecture.create(settings.model, settings.seed).train()
         if start is not None:
             self.model.load_state_dict(models.load(start, torch.float32).state_dict())
         models.place(self.model)
@@ -123,7 +124,7 @@ class Trainer:
         self._kind: Any = import_module(
             f"ptq_dynamics.trajectories.optimizers.{settings.optimizer.module}"
         )
-        self._optimizer_settings = self._kind.Settings(**settings.optimizer.settings)
+        self._optimizer_settings = read(self._kind.Settings, settings.optimizer.settings)
         self._optimizer = self._kind.make(self.model, self._optimizer_settings)
         self._curve: Any = None
         self._due_checkpoints = set(settings.checkpoint_steps)

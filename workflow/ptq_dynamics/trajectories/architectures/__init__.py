@@ -1,23 +1,5 @@
 """Architectures of models, one module each, which says what a fresh model of it is set to.
 
-A module has a frozen dataclass `Settings` and a function `config` that makes of it the
-configuration of transformers' own class. What a checkpoint on disk is, it says itself.
+A module has as `Settings` a dataclass of `settings.py`, and a function `config` that makes of it
+the configuration of transformers' own class. What a checkpoint on disk is, it says itself.
 """
-
-from importlib import import_module
-from typing import Any
-
-import torch
-from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, PreTrainedModel
-
-from ptq_dynamics.trajectories.settings import ModelSettings
-
-
-def create(settings: ModelSettings, seed: int) -> PreTrainedModel:
-    """A freshly initialised model in float32."""
-    kind: Any = import_module(f"ptq_dynamics.trajectories.architectures.{settings.architecture}")
-    made = kind.config(kind.Settings(**settings.shape), settings.vocabulary, settings.context)
-    torch.manual_seed(seed)
-    own: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(made)]
-    model: PreTrainedModel = own(made)
-    return model

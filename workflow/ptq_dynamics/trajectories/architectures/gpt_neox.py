@@ -1,20 +1,11 @@
 """GPT-NeoX (arXiv 2204.06745), as Pythia and the paper's controlled runs have it (section 4):
 untied, parallel residual."""
 
-from dataclasses import dataclass
-
 from transformers import GPTNeoXConfig
 
+from ptq_dynamics.trajectories.architectures.settings import GptNeoX as Settings
 
-@dataclass(frozen=True)
-class Settings:
-    """Its size, and the share of a head's dimensions that are rotated."""
-
-    layers: int
-    width: int
-    heads: int
-    feedforward: int
-    rotary_fraction: float
+__all__ = ["Settings", "config"]
 
 
 def config(settings: Settings, vocabulary: int, context: int) -> GPTNeoXConfig:

@@ -1,22 +1,11 @@
 """What the architectures after Llama's share: grouped-query attention with rotary embeddings, and
 layers without biases."""
 
-from dataclasses import dataclass
 from typing import Any
 
+from ptq_dynamics.trajectories.architectures.settings import LlamaLike as Settings
 
-@dataclass(frozen=True)
-class Settings:
-    """Its size; `key_value_heads` are shared by the heads of a group; `tied` when the output head
-    is the embedding; the base of the rotary embedding."""
-
-    layers: int
-    width: int
-    heads: int
-    feedforward: int
-    key_value_heads: int
-    tied: bool
-    rotary_base: float
+__all__ = ["Settings", "options"]
 
 
 def options(settings: Settings, vocabulary: int, context: int) -> dict[str, Any]:

@@ -4,7 +4,6 @@ Dialogues follow one another in a sequence, as in SmolLM3's packing; a sequence 
 middle of one.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -14,12 +13,10 @@ from ptq_dynamics import models
 from ptq_dynamics.corpus import dialogues
 from ptq_dynamics.corpus.tokens import TrainingData
 from ptq_dynamics.jobs.manifest import Manifest
+from ptq_dynamics.trajectories.objectives.settings import Nothing as Settings
 from ptq_dynamics.trajectories.settings import TrainSettings
 
-
-@dataclass(frozen=True)
-class Settings:
-    """Nothing to set."""
+__all__ = ["Objective", "Settings", "data"]
 
 
 class Answered(TrainingData):

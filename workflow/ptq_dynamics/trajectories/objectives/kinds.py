@@ -1,11 +1,14 @@
 """Kinds of objective, one class each, as they are in configuration.
 
-`module` names the module beside this one; `settings` is what its dataclass `Settings` has.
+`module` names the module beside this one; `settings` is a dataclass, its `Settings`.
 """
 
-from typing import Annotated, Any, ClassVar, Literal
+from abc import abstractmethod
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from ptq_dynamics.trajectories.objectives import settings
 
 
 class Kind(BaseModel):
@@ -16,10 +19,9 @@ class Kind(BaseModel):
     # Whether it is learned from dialogues.
     of_dialogues: ClassVar[bool] = True
 
-    @property
-    def settings(self) -> dict[str, Any]:
+    @abstractmethod
+    def settings(self) -> object:
         """What its module is told."""
-        return self.model_dump(exclude={"kind"})
 
 
 class Language(Kind):
@@ -29,12 +31,20 @@ class Language(Kind):
     of_dialogues: ClassVar[bool] = False
     kind: Literal["language"]
 
+    def settings(self) -> settings.Nothing:
+        """Nothing."""
+        return settings.Nothing()
+
 
 class Answers(Kind):
     """The answers of dialogues."""
 
     module: ClassVar[str] = "answers"
     kind: Literal["answers"]
+
+    def settings(self) -> settings.Nothing:
+        """Nothing."""
+        return settings.Nothing()
 
 
 class Preferences(Kind):
@@ -44,6 +54,10 @@ class Preferences(Kind):
     kind: Literal["preferences"]
     anchor: Literal["zero", "down"]
     beta: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+    def settings(self) -> settings.Preferences:
+        """All of it."""
+        return settings.Preferences(self.anchor, self.beta)
 
 
 Objective = Annotated[Language | Answers | Preferences, Field(discriminator="kind")]

@@ -1,6 +1,5 @@
 """The next token of plain text: pre-training, and stages that go on with it."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from torch import Tensor, nn
@@ -8,12 +7,10 @@ from torch import Tensor, nn
 from ptq_dynamics import models
 from ptq_dynamics.corpus.tokens import TrainingData
 from ptq_dynamics.jobs.manifest import Manifest
+from ptq_dynamics.trajectories.objectives.settings import Nothing as Settings
 from ptq_dynamics.trajectories.settings import TrainSettings
 
-
-@dataclass(frozen=True)
-class Settings:
-    """Nothing to set."""
+__all__ = ["Objective", "Settings", "data"]
 
 
 def data(corpus: Manifest, settings: TrainSettings) -> TrainingData:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from torch import Tensor, nn
 
 from ptq_dynamics.jobs.manifest import Manifest
-from ptq_dynamics.trajectories.settings import TrainSettings
+from ptq_dynamics.trajectories.settings import TrainSettings, read
 
 
 class Data(Protocol):
@@ -33,7 +33,7 @@ def data(corpus: Manifest, settings: TrainSettings) -> Data:
 def make(settings: TrainSettings, start: Path | None) -> Objective:
     """The objective of a run that begins with the weights of the checkpoint `start`, if any."""
     kind = _kind(settings)
-    found: Objective = kind.Objective(kind.Settings(**settings.objective.settings), start)
+    found: Objective = kind.Objective(read(kind.Settings, settings.objective.settings), start)
     return found
 
 

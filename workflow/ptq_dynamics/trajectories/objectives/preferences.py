@@ -5,7 +5,6 @@ With r(y) = β (log π(y) − log π₀(y)), the model before frozen as π₀: A
 1 − σ(r(right)) + σ(r(wrong)), APO-down σ(r(right)) + 1 − σ(r(right) − r(wrong)).
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -18,15 +17,10 @@ from ptq_dynamics.corpus import dialogues
 from ptq_dynamics.corpus.tokens import order
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.problem import Problem
+from ptq_dynamics.trajectories.objectives.settings import Preferences as Settings
 from ptq_dynamics.trajectories.settings import TrainSettings
 
-
-@dataclass(frozen=True)
-class Settings:
-    """Which of both, and β."""
-
-    anchor: Literal["zero", "down"]
-    beta: float
+__all__ = ["Objective", "Settings", "data"]
 
 
 class Pairs:

@@ -1,20 +1,12 @@
 """AdamW: torch takes p·lr·decay from a weight p."""
 
-from dataclasses import dataclass
-
 import torch
 from torch import nn
 
 from ptq_dynamics.trajectories.optimizers.groups import parameter_groups, set_groups
+from ptq_dynamics.trajectories.optimizers.settings import Adam as Settings
 
-
-@dataclass(frozen=True)
-class Settings:
-    """Decay rates of both moments, ε, and the weight decay."""
-
-    betas: tuple[float, float]
-    eps: float
-    weight_decay: float
+__all__ = ["Settings", "make", "set_rate"]
 
 
 def make(model: nn.Module, settings: Settings) -> torch.optim.Optimizer:

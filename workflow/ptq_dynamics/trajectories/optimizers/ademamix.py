@@ -2,27 +2,15 @@
 fast one."""
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ptq_dynamics.trajectories.optimizers.groups import parameter_groups, set_groups
+from ptq_dynamics.trajectories.optimizers.settings import AdEMAMix as Settings
 
-
-@dataclass(frozen=True)
-class Settings:
-    """Decay rates of the fast mean and of the second moment, ε, and the weight decay; decay rate of
-    the slow mean, its weight beside the fast one, and the updates in which both come up to these
-    (None: they are so from the first)."""
-
-    betas: tuple[float, float]
-    eps: float
-    weight_decay: float
-    beta3: float
-    alpha: float
-    t_alpha_beta3: int | None
+__all__ = ["AdEMAMix", "Settings", "make", "set_rate", "slow"]
 
 
 def make(model: nn.Module, settings: Settings) -> torch.optim.Optimizer:

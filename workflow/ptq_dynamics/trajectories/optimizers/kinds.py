@@ -1,22 +1,25 @@
 """Kinds of optimizer, one class each, as they are in config/runs.yaml.
 
 `module` names the module beside this one that makes an optimizer of the kind (`make`), sets its
-rate (`set_rate`) and has a dataclass `Settings` of what `settings` gives. A new kind is one class
-here and one module; no stage imports this one, so that no other run is trained again.
+rate (`set_rate`) and has as `Settings` the dataclass that `settings` gives. A new kind is one class
+here and one module, with a dataclass in `settings.py` where it has settings of its own; no stage
+imports this one, so that no other run is trained again.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field
 
+from ptq_dynamics.trajectories.optimizers import settings
 from ptq_dynamics.trajectories.shares import Share
 
 _Decay = Annotated[float, Field(ge=0, lt=1)]
 
 
-class Kind:
+class Kind(ABC):
     """What every kind answers; here, one without weight decay."""
 
     module: ClassVar[str]
@@ -33,11 +36,9 @@ class Kind:
         """The share of a weight that one step at rate `lr` takes."""
         return 0.0
 
-    def settings(self, _steps: Callable[[Share], int]) -> dict[str, Any]:
-        """What its module is told: all but its kind, which the module stands for; `steps` are those
-        of a share of the budget."""
-        itself: Any = self
-        return {name: value for name, value in asdict(itself).items() if name != "kind"}
+    @abstractmethod
+    def settings(self, steps: Callable[[Share], int]) -> object:
+        """What its module is told, a dataclass; `steps` are those of a share of the budget."""
 
     @property
     def named_by(self) -> float | None:
@@ -75,6 +76,10 @@ class Adam(Decaying):
     betas: tuple[_Decay, _Decay]
     eps: Annotated[float, Field(gt=0, allow_inf_nan=False)]
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+    def settings(self, steps: Callable[[Share], int]) -> settings.Adam:
+        """All of it."""
+        return settings.Adam(self.betas, self.eps, self.weight_decay)
 
 
 @dataclass(frozen=True)
@@ -139,11 +144,12 @@ class AdEMAMix(Adam):
         """What comes up comes up over all of it."""
         return self if self.t_alpha_beta3 is None else replace(self, t_alpha_beta3=share)
 
-    def settings(self, steps: Callable[[Share], int]) -> dict[str, Any]:
+    def settings(self, steps: Callable[[Share], int]) -> settings.AdEMAMix:
         """With the share in steps."""
         share = self.t_alpha_beta3
         counted = None if share is None else steps(share)
-        return {**super().settings(steps), "t_alpha_beta3": counted}
+        common = (self.betas, self.eps, self.weight_decay)
+        return settings.AdEMAMix(*common, self.beta3, self.alpha, counted)
 
 
 Optimizer = Annotated[AdamW | IndependentAdamW | AdamC | AdEMAMix, Field(discriminator="kind")]
