@@ -99,10 +99,10 @@ backends: $(INSTALLED)  ## install GPTQModel and AutoGPTQ, and compare them with
 	@$(SNAKEMAKE) --config scale=$(SCALE) -- backends
 
 bench: $(INSTALLED)  ## measure training, quantization, evaluation, planning and overhead
-	@$(VENV)/bin/python -m ptq_dynamics.bench --scale $(SCALE)
+	@$(VENV)/bin/python -m ptq_dynamics.cli.bench --scale $(SCALE)
 
 sweep: $(INSTALLED)  ## train candidates for settings of a scale (SWEEP=regime|miniatures)
-	@$(VENV)/bin/python -m ptq_dynamics.sweep $(SWEEP)
+	@$(VENV)/bin/python -m ptq_dynamics.cli.sweep $(SWEEP)
 
 chaos: $(INSTALLED)  ## 30 random kills of builds, each followed by the same command (KILLS=30)
 	@CHAOS_KILLS=$(KILLS) $(VENV)/bin/pytest tests/workflow/test_chaos.py -s

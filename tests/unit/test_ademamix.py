@@ -248,6 +248,11 @@ KIND |= {"beta3": 0.9999, "alpha": 8}
 NUMBERS = {**{key: value for key, value in KIND.items() if key != "kind"}, "betas": (0.9, 0.999)}
 
 
+def told(**changes):
+    """What the optimizer's module is told."""
+    return Settings(**{**NUMBERS, **changes})
+
+
 def planned(folder, **optimizer):
     config = tiny_config(folder)
     entry = {**RUNS["mixed"], "optimizer": {**KIND, **optimizer}}
@@ -260,7 +265,7 @@ def test_a_branch_is_one_uninterrupted_run_bit_for_bit(workspace, corpus, tmp_pa
     here = Workspace(tmp_path, planned(tmp_path, t_alpha_beta3="10/190"))
     copy_results(workspace.folder, tmp_path, [here.plan.corpora.corpus("main").folder])
     trunk, branch = (here.plan.trajectories.train(name) for name in RUNS)
-    assert trunk.settings.optimizer.settings == {**CHOSEN, **NUMBERS, "t_alpha_beta3": 10}
+    assert trunk.settings.optimizer.settings == told(t_alpha_beta3=10)
     here.build(trunk)
     made = here.build(branch)
     single = Workspace(tmp_path / "single", here.plan)
@@ -299,10 +304,8 @@ def test_a_scale_changes_the_weight_decay_alone():
     found = kind(t_alpha_beta3="19/190")
     assert found.scaled(5, 0.5) == replace(found, weight_decay=0.05)
     assert found.per_step(1e-3, 1e-2) == pytest.approx(1e-4) and found.named_by == 0.1
-    told = found.settings(lambda share: int(share * 1900))
-    assert told == {**CHOSEN, **NUMBERS, "t_alpha_beta3": 190}
-    assert kind().settings(int)["t_alpha_beta3"] is None
-    assert Settings(**told) == replace(Settings(**kind().settings(int)), t_alpha_beta3=190)
+    assert found.settings(lambda share: int(share * 1900)) == told(t_alpha_beta3=190)
+    assert kind().settings(int) == told(t_alpha_beta3=None)
 
 
 REFUSED = {

@@ -10,7 +10,7 @@ from ptq_dynamics.corpus import tokens
 from ptq_dynamics.geometry.hessian import LossHessian
 from ptq_dynamics.measure.loss import block_losses
 from ptq_dynamics.measure.names import LAYERS, VALUES
-from ptq_dynamics.packed import grids
+from ptq_dynamics.models.packed import grids
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.quantize import awq, gptq
 from ptq_dynamics.quantize.method import Calibration

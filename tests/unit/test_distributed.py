@@ -206,7 +206,8 @@ ROWS, STEPS = 3, 4  # uneven in two processes
 def case_settings(settings, case):
     """The trunk's settings with what a case has instead."""
     # eps well above the noise of gradients that are zero, such as those of biases of keys.
-    optimizer = {**settings.optimizer.settings, "eps": 1e-6, **case.get("more", {})}
+    chosen = asdict(settings.optimizer.settings)
+    optimizer = {**chosen, "eps": 1e-6, **case.get("more", {})}
     about = {"anchor": "zero", "beta": 0.5} if case.get("objective") == "preferences" else {}
     model = ModelSettings("llama", LLAMA, settings.context, settings.model.vocabulary)
     return replace(

@@ -1,6 +1,7 @@
 """What a kind is set to is given by its class of the configuration as a dataclass, and read as one
 by the module that the class names: here, that both are the same one, also after the job border."""
 
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import get_args, get_type_hints
@@ -9,6 +10,7 @@ import pytest
 from ptq_dynamics.config import load
 from ptq_dynamics.config.models import AnyModel
 from ptq_dynamics.config.quantizers import Quantizer
+from ptq_dynamics.content import canonical
 from ptq_dynamics.jobs.settings import decode, encode
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.trajectories import train
@@ -54,7 +56,7 @@ def require(told, read, folder):
     name, settings = told
     kind = import_module(f"{PACKAGE}.trajectories.{folder}.{name}").Settings
     assert type(settings) is kind, told
-    assert encode(kind(**read)) == encode(settings), (told, read)
+    assert canonical(asdict(kind(**read))) == canonical(asdict(settings)), (told, read)
 
 
 @pytest.mark.parametrize("kind", kinds(AnyModel), ids=lambda kind: kind.__name__)

@@ -15,7 +15,9 @@ from ptq_dynamics.content import canonical
 from ptq_dynamics.plan.regime import regimes
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.quantize import lock_file
+from ptq_dynamics.trajectories.architectures.settings import GptNeoX
 from ptq_dynamics.trajectories.optimizers.kinds import Kind
+from ptq_dynamics.trajectories.optimizers.settings import Adam
 from ptq_dynamics.trajectories.schedules import Constant, Wsd
 from ptq_dynamics.trajectories.settings import ModelSettings, OptimizerSettings
 from pydantic import TypeAdapter
@@ -96,13 +98,11 @@ def test_lawa_averages_the_last_checkpoints_every_500_steps():
 
 def test_the_model_and_its_training_are_the_papers():
     settings = train("constant-3e-3")
-    shape = {"layers": 12, "width": 768, "heads": 12, "feedforward": 3072}
-    assert settings.model == ModelSettings(
-        "gpt_neox", shape | {"rotary_fraction": 0.25}, context=2048, vocabulary=50304
-    )
+    shape = GptNeoX(layers=12, width=768, heads=12, feedforward=3072, rotary_fraction=0.25)
+    assert settings.model == ModelSettings("gpt_neox", shape, context=2048, vocabulary=50304)
     assert settings.context == settings.model.context
     assert settings.batch * settings.context == 524_288
-    chosen = {"betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
+    chosen = Adam(betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
     assert settings.optimizer == OptimizerSettings("adamw", chosen)
     assert settings.clip == 1.0
     assert (settings.seed, settings.precision) == (100, "bfloat16")
@@ -300,8 +300,9 @@ def test_another_kind_of_optimizer_or_average_trains_no_run_again():
         others |= {"Language", "Answers", "Preferences"}
         if job.settings.objective.module == "language":
             others |= {"Answered", "Pairs", "Dialogues"}
-        # The module has a class of this name too.
+        # So are the settings named, and of one the optimizer.
         others -= {"AdEMAMix"} if module == "ademamix" else set()
+        others -= {"Preferences"} if job.settings.objective.module == "preferences" else set()
         assert not others & set(code), name
     assert seen == {"adamw", "adamc", "adamw_independent", "ademamix"}
 
@@ -465,6 +466,9 @@ def test_the_family_of_what_is_made_from_a_run_is_the_runs(tmp_path):
 def test_an_optimizer_without_weight_decay_has_labels_and_a_regime(monkeypatch):
     class Plain(Kind):
         module = "plain"
+
+        def settings(self, steps):
+            return None
 
     monkeypatch.setattr(Whole, "papers_optimizer", lambda *_: Plain())
     made = plan("laptop")

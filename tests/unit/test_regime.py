@@ -9,11 +9,11 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 import torch
+from ptq_dynamics.cli.sweep import check, loaded, miniatures, prepare, regime
 from ptq_dynamics.config import SCALES, load, load_sweep
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.regime import Dimensionless, best_rates, regimes
 from ptq_dynamics.problem import Problem
-from ptq_dynamics.sweep import check, loaded, miniatures, prepare, regime
 from ptq_dynamics.trajectories.architectures import architecture
 from support import ROOT, edit_yaml, plan, python
 
@@ -69,7 +69,7 @@ def test_parameters_are_those_of_the_model(scale):
 
 def test_factors_of_one_change_nothing():
     settings = plan("smoke").trajectories.train("constant-3e-3").settings
-    assert settings.schedule.peak == 3e-3 and settings.optimizer.settings["weight_decay"] == 0.1
+    assert settings.schedule.peak == 3e-3 and settings.optimizer.settings.weight_decay == 0.1
 
 
 def unscaled(folder):
@@ -83,10 +83,10 @@ def test_rates_and_weight_decay_have_their_factors(changed, tmp_path):
     made = changed(factors(5, 10))
     train = {name: made.trajectories.train(name).settings for name in made.site.config.runs.runs}
     assert train["wsd-1e-2"].schedule.peak == pytest.approx(5e-2)
-    assert train["wsd-1e-2"].optimizer.settings["weight_decay"] == pytest.approx(1)
-    assert train["adamc-3e-3"].optimizer.settings["weight_decay"] == pytest.approx(1)
+    assert train["wsd-1e-2"].optimizer.settings.weight_decay == pytest.approx(1)
+    assert train["adamc-3e-3"].optimizer.settings.weight_decay == pytest.approx(1)
     # Independent of the rate, so that a step takes as much more as AdamW's does.
-    assert train["decay-lambda-0.01"].optimizer.settings["weight_decay"] == pytest.approx(0.5)
+    assert train["decay-lambda-0.01"].optimizer.settings.weight_decay == pytest.approx(0.5)
     assert train["kumar-70m-cosine-6-to-0.1"].schedule.floor == pytest.approx(3e-4)
     (other := tmp_path / "before").mkdir()
     before, after = numbers(unscaled(other)), numbers(made)

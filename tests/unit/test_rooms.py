@@ -17,19 +17,18 @@ ENGINE = {*BASE, "jobs"}
 MAY_USE = {
     "problem": set(),
     "content": {"problem"},
-    "packed": BASE,
-    "models": {*BASE, "packed"},
+    "models": BASE,
     "jobs": BASE,
     "hub": ENGINE,
     "corpus": ENGINE,
     "trajectories": {*ENGINE, "models", "hub", "corpus"},
     "measure": {*ENGINE, "models", "corpus", "trajectories"},
-    "quantize": {*ENGINE, "models", "packed", "corpus", "trajectories", "measure"},
+    "quantize": {*ENGINE, "models", "corpus", "trajectories", "measure"},
     "geometry": {*ENGINE, "models", "corpus", "trajectories", "measure"},
     "figures": {*ENGINE, "trajectories", "measure", "geometry"},
     "claims": {*ENGINE, "trajectories", "measure", "figures"},
     "paper": {*ENGINE, "measure", "figures", "claims"},
-    "config": {*BASE, "hub", "trajectories", "measure", "figures", "claims"},
+    "config": {*BASE, "hub", "trajectories", "quantize", "measure", "figures", "claims"},
     "plan": {
         *ENGINE,
         "config",
@@ -47,14 +46,11 @@ MAY_USE = {
     "cli": {
         *ENGINE,
         *("config", "plan", "hub", "measure", "claims", "paper", "provenance", "report"),
+        # To measure their speeds.
+        *("models", "corpus", "trajectories", "quantize"),
         "cluster",
     },
     "cluster": {*ENGINE, "config"},
-    "sweep": {*ENGINE, "config", "plan", "measure"},
-    "bench": {
-        *ENGINE,
-        *("config", "plan", "models", "corpus", "trajectories", "quantize", "measure"),
-    },
 }
 # What rooms of stages may use of the engine, so that it never shapes a result.
 OF_THE_ENGINE = {"context", "manifest", "processes"}

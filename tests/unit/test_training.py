@@ -17,7 +17,6 @@ from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories import train
 from ptq_dynamics.trajectories.architectures import architecture
 from ptq_dynamics.trajectories.optimizers import adamc, adamw, adamw_independent
-from ptq_dynamics.trajectories.optimizers.adamw import Settings
 from ptq_dynamics.trajectories.optimizers.state import state_tensors
 from ptq_dynamics.trajectories.settings import OptimizerSettings
 from ptq_dynamics.trajectories.train import Trainer
@@ -72,7 +71,7 @@ DECAYS = {
 
 def optimizer_of(settings, module, **changes):
     """The settings' optimizer as another kind, with changes."""
-    return OptimizerSettings(module, {**settings.optimizer.settings, **changes})
+    return OptimizerSettings(module, replace(settings.optimizer.settings, **changes))
 
 
 def test_the_model_has_the_papers_architecture(settings):
@@ -83,12 +82,12 @@ def test_the_model_has_the_papers_architecture(settings):
     assert made.rope_parameters["partial_rotary_factor"] == 0.25
     assert (made.attention_dropout, made.hidden_dropout) == (0.0, 0.0)
     width, feedforward, vocabulary = (
-        shape["width"],
-        shape["feedforward"],
+        shape.width,
+        shape.feedforward,
         settings.model.vocabulary,
     )
     block = 4 * width**2 + 4 * width + 2 * width * feedforward + feedforward + width + 4 * width
-    expected = 2 * vocabulary * width + shape["layers"] * block + 2 * width
+    expected = 2 * vocabulary * width + shape.layers * block + 2 * width
     assert model.num_parameters() == expected
     again, other = (architecture.create(settings.model, seed=seed) for seed in (3, 4))
     assert equal(model.state_dict(), again.state_dict())
@@ -98,7 +97,7 @@ def test_the_model_has_the_papers_architecture(settings):
 @pytest.mark.parametrize("kind", MODULES)
 def test_weight_decay_is_on_matrices_and_on_nothing_else(settings, kind):
     model = architecture.create(settings.model, seed=0)
-    chosen, module = Settings(**settings.optimizer.settings), MODULES[kind]
+    chosen, module = settings.optimizer.settings, MODULES[kind]
     optimizer = module.make(model, chosen)
     module.set_rate(optimizer, chosen, 0.005, 0.01)
     # What torch multiplies with the rate.
@@ -123,7 +122,7 @@ class Reference:
     """AdamW with decoupled decay (Loshchilov and Hutter) and clipping, in float64."""
 
     def __init__(self, model, optimizer, clip):
-        self.kind, self.settings = optimizer.module, Settings(**optimizer.settings)
+        self.kind, self.settings = optimizer.module, optimizer.settings
         self.model, self.clip, self.count = model.double(), clip, 0
         self.first = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
         self.second = {name: torch.zeros_like(p) for name, p in model.named_parameters()}

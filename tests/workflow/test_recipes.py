@@ -86,7 +86,6 @@ RECIPES = [
             f"{PACKAGE}/quantize/truncation.py": '''"""Truncation: as rounding, but towards zero."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -94,16 +93,9 @@ import torch
 
 from ptq_dynamics import models
 from ptq_dynamics.jobs.context import Context
-from ptq_dynamics.packed import Grid
+from ptq_dynamics.models.packed import Grid
 from ptq_dynamics.quantize.method import Calibration, Quantized, run_method
-from ptq_dynamics.quantize.settings import QuantizeSettings
-
-
-@dataclass(frozen=True)
-class Truncation:
-    """The grid: one scale a row."""
-
-    bits: int
+from ptq_dynamics.quantize.settings import QuantizeSettings, Truncation
 
 
 def run(context: Context[QuantizeSettings[Truncation]]) -> Mapping[str, Any]:
@@ -121,6 +113,18 @@ def quantize(folder: Path, _calibration: Calibration, settings: Truncation) -> Q
         grids[name] = Grid(settings.bits, codes, scales)
     return Quantized.on(grids)
 ''',
+            f"{PACKAGE}/quantize/settings.py": (
+                "@dataclass(frozen=True)\nclass Int8:",
+                '''@dataclass(frozen=True)
+class Truncation:
+    """The grid: one scale a row."""
+
+    bits: int
+
+
+@dataclass(frozen=True)
+class Int8:''',
+            ),
             f"{PACKAGE}/config/quantizers.py": (
                 "Quantizer = Annotated[\n    ",
                 '''class Truncation(Kind):
@@ -130,6 +134,10 @@ def quantize(folder: Path, _calibration: Calibration, settings: Truncation) -> Q
 
     method: Literal["truncation"]
     bits: Literal[3, 4]
+
+    def settings(self) -> settings.Truncation:
+        """Its grid."""
+        return settings.Truncation(self.bits)
 
 
 Quantizer = Annotated[
@@ -149,20 +157,13 @@ Quantizer = Annotated[
         {
             f"{PACKAGE}/trajectories/optimizers/sgd.py": '''"""SGD with momentum."""
 
-from dataclasses import dataclass
-
 import torch
 from torch import nn
 
 from ptq_dynamics.trajectories.optimizers.groups import parameter_groups, set_groups
+from ptq_dynamics.trajectories.optimizers.settings import Sgd as Settings
 
-
-@dataclass(frozen=True)
-class Settings:
-    """Momentum, and the weight decay."""
-
-    momentum: float
-    weight_decay: float
+__all__ = ["Settings", "make", "set_rate"]
 
 
 def make(model: nn.Module, settings: Settings) -> torch.optim.Optimizer:
@@ -174,6 +175,19 @@ def set_rate(optimizer: torch.optim.Optimizer, settings: Settings, lr: float, pe
     """Set the next update's learning rate, and the weight decay that goes with it."""
     set_groups(optimizer, lr, settings.weight_decay)
 ''',
+            f"{PACKAGE}/trajectories/optimizers/settings.py": (
+                "@dataclass(frozen=True)\nclass AdEMAMix",
+                '''@dataclass(frozen=True)
+class Sgd:
+    """Momentum, and the weight decay."""
+
+    momentum: float
+    weight_decay: float
+
+
+@dataclass(frozen=True)
+class AdEMAMix''',
+            ),
             f"{PACKAGE}/trajectories/optimizers/kinds.py": (
                 "Optimizer = Annotated[",
                 '''@dataclass(frozen=True)
@@ -186,6 +200,10 @@ class Sgd(Decaying):
     kind: Literal["sgd"]
     momentum: Annotated[float, Field(ge=0, lt=1)]
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+    def settings(self, steps: Callable[[Share], int]) -> settings.Sgd:
+        """All of it."""
+        return settings.Sgd(self.momentum, self.weight_decay)
 
 
 Optimizer = Annotated[Sgd | ''',
@@ -362,7 +380,6 @@ Figure = Annotated[
         {
             f"{PACKAGE}/trajectories/objectives/everything.py": '''"""All of dialogues."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from torch import Tensor, nn
@@ -370,14 +387,10 @@ from torch import Tensor, nn
 from ptq_dynamics import models
 from ptq_dynamics.corpus.tokens import TrainingData
 from ptq_dynamics.jobs.manifest import Manifest
+from ptq_dynamics.trajectories.objectives.settings import Everything as Settings
 from ptq_dynamics.trajectories.settings import TrainSettings
 
-
-@dataclass(frozen=True)
-class Settings:
-    """A factor on the loss."""
-
-    factor: float
+__all__ = ["Objective", "Settings", "data"]
 
 
 def data(corpus: Manifest, settings: TrainSettings) -> TrainingData:
@@ -396,6 +409,18 @@ class Objective:
         losses = models.token_losses(forward, part[:, :-1], part[:, 1:])
         return self._factor * losses.sum() / whole[:, 1:].numel()
 ''',
+            f"{PACKAGE}/trajectories/objectives/settings.py": (
+                "@dataclass(frozen=True)\nclass Preferences",
+                '''@dataclass(frozen=True)
+class Everything:
+    """A factor on the loss."""
+
+    factor: float
+
+
+@dataclass(frozen=True)
+class Preferences''',
+            ),
             f"{PACKAGE}/trajectories/objectives/kinds.py": (
                 "Objective = Annotated[",
                 '''class Everything(Kind):
@@ -404,6 +429,10 @@ class Objective:
     module: ClassVar[str] = "everything"
     kind: Literal["everything"]
     factor: float
+
+    def settings(self) -> settings.Everything:
+        """Its factor."""
+        return settings.Everything(self.factor)
 
 
 Objective = Annotated[Everything | ''',

@@ -22,7 +22,7 @@ SWEEP = {
 def test_a_sweep_tabulates_losses_of_candidates_that_differ_as_it_says(built, tmp_path):
     project = Project.copy(tmp_path / "project")
     (project.folder / "config/sweeps/regime.yaml").write_text(yaml.safe_dump(SWEEP))
-    done = project.process([sys.executable, "-m", "ptq_dynamics.sweep", "regime"])
+    done = project.process([sys.executable, "-m", "ptq_dynamics.cli.sweep", "regime"])
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
     with (project.folder / "results/sweep/regime.csv").open() as file:
         plain, faster = csv.DictReader(file)
@@ -40,5 +40,5 @@ def test_a_sweep_tabulates_losses_of_candidates_that_differ_as_it_says(built, tm
     last = max(rows, key=lambda row: int(row["step"]))
     assert float(plain["loss_wsd-3e-3"]) == pytest.approx(float(last["value"]), abs=5e-5)
     assert faster["loss_wsd-3e-3"] != plain["loss_wsd-3e-3"]
-    again = project.process([sys.executable, "-m", "ptq_dynamics.sweep", "regime"])
+    again = project.process([sys.executable, "-m", "ptq_dynamics.cli.sweep", "regime"])
     assert again.returncode == 0 and ": done in " not in again.stderr

@@ -25,7 +25,7 @@ from transformers import PreTrainedModel
 
 from ptq_dynamics import models
 from ptq_dynamics.jobs.context import Context
-from ptq_dynamics.packed import Grid
+from ptq_dynamics.models.packed import Grid
 from ptq_dynamics.quantize.compressor import compress, grid
 from ptq_dynamics.quantize.layers import check_groups
 from ptq_dynamics.quantize.method import Calibration, OnDemand, Quantized, run_method

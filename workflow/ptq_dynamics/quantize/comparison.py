@@ -7,7 +7,6 @@ from typing import Any
 
 import pandas as pd
 
-from ptq_dynamics import packed
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.measure.joining import join
 from ptq_dynamics.measure.measurements import TEXT, read_csv
@@ -22,6 +21,7 @@ from ptq_dynamics.measure.names import (
     STEP,
     VALUE,
 )
+from ptq_dynamics.models import packed
 from ptq_dynamics.quantize.settings import ComparisonSettings
 from ptq_dynamics.trajectories.trajectory import Trajectory
 

@@ -19,7 +19,7 @@ from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.measure.names import CHECKPOINT, LAYERS, STEP
-from ptq_dynamics.packed import Grid
+from ptq_dynamics.models.packed import Grid
 from ptq_dynamics.quantize.layers import model_errors
 from ptq_dynamics.quantize.settings import QuantizeSettings
 from ptq_dynamics.quantize.storage import Packed, Stored

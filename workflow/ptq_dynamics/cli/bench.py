@@ -1,4 +1,4 @@
-"""Measure what later changes are compared by: `python -m ptq_dynamics.bench --scale laptop`."""
+"""Measure what later changes are compared by: `python -m ptq_dynamics.cli.bench --scale laptop`."""
 
 import argparse
 import json
@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--scale", choices=config.SCALES, default="laptop")
     scale = parser.parse_args().scale
     if not os.environ.keys() >= ALLOCATOR.keys():
-        command = [sys.executable, "-m", "ptq_dynamics.bench", "--scale", scale]
+        command = [sys.executable, "-m", "ptq_dynamics.cli.bench", "--scale", scale]
         # As in a build: libraries read these when a process starts.
         os.execve(sys.executable, command, {**os.environ, **ALLOCATOR, **QUIET})
     try:

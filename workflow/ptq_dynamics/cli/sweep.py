@@ -44,7 +44,7 @@ use rule * from dynamics
 
 def main() -> int:
     """Train every candidate that is not there yet; write and print the table of all."""
-    parser = argparse.ArgumentParser(prog="python -m ptq_dynamics.sweep", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m ptq_dynamics.cli.sweep", description=__doc__)
     parser.add_argument("name", help="of a file in config/sweeps")
     parser.add_argument("--table", type=Path, help="where it goes; results/sweep/NAME.csv")
     arguments = parser.parse_args()
