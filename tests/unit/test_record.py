@@ -15,6 +15,7 @@ import pytest
 import torch
 from ptq_dynamics.jobs import record
 from ptq_dynamics.jobs.checkout import ROOT
+from ptq_dynamics.jobs.current import account_of
 from ptq_dynamics.jobs.fingerprint.versions import wheel
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.problem import Problem
@@ -92,9 +93,11 @@ def test_a_missing_or_broken_file_is_a_problem(tmp_path):
     path = tmp_path / "record.json"
     with pytest.raises(Problem, match="is missing; build it with snakemake"):
         record.read(path)
-    path.write_text("{")
-    with pytest.raises(Problem, match="is no record"):
-        record.read(path)
+    for text in ("{", "[" * 200_000, '{"version": Infinity}'):
+        path.write_text(text)
+        with pytest.raises(Problem, match="is no record"):
+            record.read(path)
+        assert account_of(path) is None
 
 
 CHILD = """

@@ -523,6 +523,12 @@ def warm():
     os.environ.update(before)
 
 
+def test_a_warm_process_whose_build_has_ended_imports_no_further():
+    code = "import sys; from ptq_dynamics.jobs.warm.prime import prime; "
+    code += "print(prime({'pandas'}, lambda: False), 'pandas' in sys.modules)"
+    assert python(["-c", code], ROOT).stdout == "False False\n"
+
+
 def test_the_warm_process_gives_the_bytes_of_a_plain_one(warm, here, trunk, rtn):
     assert warm.poll() is None
     plan = here.plan

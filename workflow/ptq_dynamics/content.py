@@ -4,12 +4,28 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 
 def canonical(value: Any) -> str:
     """JSON with sorted keys and no needless spaces: equal values give equal text."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def parsed(text: str) -> Any:
+    """What JSON says; `ValueError` where it is none, has what is no number, or is nested so deeply
+    that nothing here wrote it."""
+    try:
+        return _DECODER.decode(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 
 def sha256(path: Path) -> str:

@@ -103,6 +103,10 @@ def _message(details: ErrorDetails) -> str:
             return MESSAGES["missing"]
         case known if known in MESSAGES:
             return MESSAGES[known]
+        case "too_short":
+            return f"must have at least {details['ctx']['min_length']}"
+        case "string_too_short":
+            return "must not be empty"
     message = details["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     return message[:1].lower() + message[1:]
 

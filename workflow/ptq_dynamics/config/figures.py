@@ -29,8 +29,8 @@ class Drawing(Query):
     """A query, its title and caption for those who read the figure, and how it is drawn. A
     `headline` figure shows all seeds of the configuration, others the first."""
 
-    title: str
-    caption: str
+    title: Annotated[str, Field(min_length=1)]
+    caption: Annotated[str, Field(min_length=1)]
     headline: bool = False
     layout: str
     options: Strict = Strict()

@@ -49,7 +49,11 @@ class Query(Strict):
     differ in the calibration set; and what is measured."""
 
     curves: Annotated[
-        dict[str, Annotated[tuple[str, ...], Field(min_length=1), Once]], Field(min_length=1)
+        dict[
+            Annotated[str, Field(min_length=1)],
+            Annotated[tuple[str, ...], Field(min_length=1), Once],
+        ],
+        Field(min_length=1),
     ]
     quantizers: Annotated[tuple[str, ...], Once] = ()
     draws: dict[str, Annotated[tuple[str, ...], Once]] = {}

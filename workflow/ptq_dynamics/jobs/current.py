@@ -4,14 +4,13 @@ Planner and jobs ask the same question, and nothing but results answers it: wher
 notes are lost, or results were copied, what is fresh stays fresh.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ptq_dynamics.content import canonical, sha256, write_atomically
+from ptq_dynamics.content import canonical, parsed, sha256, write_atomically
 from ptq_dynamics.jobs import fingerprint, manifest, record
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import Paths
@@ -132,7 +131,7 @@ def account_of(path: Path) -> Mapping[str, Any] | None:
     """What a record says, as it stands there: to check all of it would take as long as to plan."""
     try:
         text = path.read_text(encoding="utf-8")
-        content = json.loads(text)
+        content = parsed(text)
     except (OSError, ValueError):
         return None
     is_whole = isinstance(content, dict) and record.is_sealed(text, content.get(record.SEAL))

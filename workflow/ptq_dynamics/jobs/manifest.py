@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from ptq_dynamics.content import sha256, write_atomically
+from ptq_dynamics.content import parsed, sha256, write_atomically
 from ptq_dynamics.jobs.paths import ABSENT, MANIFEST, beside
 from ptq_dynamics.problem import Problem
 
@@ -82,7 +82,7 @@ class Manifest:
         Raises `Problem` where the note of that is damaged.
         """
         try:
-            content = json.loads(self._absent.read_text(encoding="utf-8"))
+            content = parsed(self._absent.read_text(encoding="utf-8"))
             # A result that was made anew since then has all its files.
             return set(content["files"]) if content["manifest"] == self.digest() else set()
         except FileNotFoundError:
@@ -138,7 +138,7 @@ def read(path: Path, restore: Callable[[Manifest], None] | None = None) -> Manif
     """
     mend = f"remove {path} and build again"
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parsed(path.read_text(encoding="utf-8"))
         version = content["version"]
         if any(entry.keys() != ENTRY for entry in content["files"].values()):
             raise ValueError("a file without size and sha256")
@@ -159,7 +159,7 @@ def forget_dropped(path: Path) -> None:
     absent = beside(path, ABSENT)
     if absent.exists():
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            by = Path(json.loads(absent.read_text(encoding="utf-8"))["by"])
+            by = Path(parsed(absent.read_text(encoding="utf-8"))["by"])
             if by.name == MANIFEST and DROPPING in by.parts and not _is_outside(str(by)):
                 by.unlink(missing_ok=True)
         absent.unlink()

@@ -18,7 +18,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from ptq_dynamics.content import canonical
+from ptq_dynamics.content import canonical, parsed
 from ptq_dynamics.jobs.checkout import PACKAGE, ROOT, SOURCES
 from ptq_dynamics.jobs.fingerprint.versions import installed, wheel
 from ptq_dynamics.jobs.manifest import Manifest
@@ -160,7 +160,7 @@ def read(path: Path) -> Record:
     mend = f"remove {path} and build again"
     try:
         text = path.read_text(encoding="utf-8")
-        content = json.loads(text)
+        content = parsed(text)
         version = content["version"]
     except FileNotFoundError:
         result = beside(path, MANIFEST)

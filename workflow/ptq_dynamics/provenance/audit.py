@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ptq_dynamics.content import sha256
+from ptq_dynamics.content import parsed, sha256
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.paths import ABSENT, MANIFEST, RECORD, beside
 from ptq_dynamics.problem import Problem
@@ -131,7 +131,7 @@ def _of_dropped(
 ) -> Iterator[str]:
     """What is wrong with the note of what was dropped of the result with manifest `path`."""
     text = note.read_text(encoding="utf-8")
-    content = json.loads(text)
+    content = parsed(text)
     if isinstance(content.get("by"), list | dict):
         yield f"{note} is not as it was written"
         return

@@ -25,7 +25,6 @@ FOLDER = ".venv-"
 DIGITS = 16  # of the lock file's digest
 WHOLE = ".installed"  # in an environment that was installed to its end
 PACKAGES = "packages.txt"
-MANIFEST = "manifest.json"
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 
@@ -70,7 +69,7 @@ def _remove_others(parent: Path, made: str) -> None:
     """Remove what was installed before, but for what is published until the new one is."""
     kept = {made}
     with contextlib.suppress(Problem):
-        kept.add(manifest.read(parent / MANIFEST).facts.get("folder", ""))
+        kept.add(manifest.read(parent / manifest.MANIFEST).facts.get("folder", ""))
     for other in parent.glob(".venv*"):
         if other.name not in kept:
             shutil.rmtree(other, ignore_errors=True)

@@ -3,7 +3,7 @@
 import gc
 import logging
 import tempfile
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from importlib import import_module
 
 # What jobs import of the libraries they compute with, by distribution, and which take seconds.
@@ -18,9 +18,9 @@ MODULES = {
 }
 
 
-def prime(libraries: Collection[str]) -> None:
+def prime(libraries: Collection[str], is_wanted: Callable[[], bool] = lambda: True) -> bool:
     """Import what jobs import of these distributions, and save and load a tiny model where they
-    have models, whose first time is slow."""
+    have models, whose first time is slow; whether it came to its end while it was wanted."""
     if "llmcompressor" in libraries:
         from loguru import logger
 
@@ -30,6 +30,8 @@ def prime(libraries: Collection[str]) -> None:
     for distribution, modules in MODULES.items():
         if distribution in libraries:
             for module in modules:
+                if not is_wanted():
+                    return False
                 import_module(module)
     if "torch" in libraries:
         import_module("torch").set_num_threads(1)
@@ -38,6 +40,7 @@ def prime(libraries: Collection[str]) -> None:
     # The garbage collector of a child would otherwise touch, and so copy, all of this memory.
     gc.collect()
     gc.freeze()
+    return is_wanted()
 
 
 def _save_and_load() -> None:

@@ -45,17 +45,19 @@ def serve(address: Path, libraries: Collection[str]) -> None:
     if "torch" in libraries and importlib.import_module("torch").cuda.is_available():
         _remove(address)
         return
-    prime(libraries)
+    os.set_blocking(sys.stdin.fileno(), False)
+    if not prime(libraries, _is_wanted):
+        _remove(address)
+        return
     fingerprint.remember()
     record.holds_code()
     for library in libraries:
         wheel(library)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.set_blocking(sys.stdin.fileno(), False)
     listener.settimeout(0.5)
     try:
-        while os.getppid() != 1 and not _ended(sys.stdin.fileno()):
+        while _is_wanted():
             try:
                 connection, _ = listener.accept()
             except TimeoutError:
@@ -73,11 +75,12 @@ def _remove(address: Path) -> None:
     address.parent.rmdir()
 
 
-def _ended(descriptor: int) -> bool:
+def _is_wanted() -> bool:
+    """Whether the build that started this process is still there."""
     try:
-        return os.read(descriptor, 1) == b""
+        return os.getppid() != 1 and os.read(sys.stdin.fileno(), 1) != b""
     except BlockingIOError:
-        return False
+        return True
 
 
 def _serve_one(connection: socket.socket) -> NoReturn:
