@@ -14,8 +14,8 @@ from ptq_dynamics.problem import Problem
 from ptq_dynamics.provenance.archive import DERIVED, Archive, Result
 from ptq_dynamics.provenance.citation import Citation
 from ptq_dynamics.provenance.crate import runs
-from ptq_dynamics.provenance.crate.graph import Graph, link, simplify
-from ptq_dynamics.provenance.crate.workflow import Workflow, exemplify, stage_of
+from ptq_dynamics.provenance.crate.graph import Graph
+from ptq_dynamics.provenance.crate.workflow import Workflow, stage_of
 
 PROFILES = {
     "https://w3id.org/ro/wfrun/process/0.5": "Process Run Crate",
@@ -63,7 +63,7 @@ class Export:
         for page in self.pages:
             graph.file(page)
         configuration = [each for pattern in CONFIGURATION for each in _files(graph, pattern)]
-        exemplify(workflow.configuration, configuration)
+        graph.exemplify(workflow.configuration, configuration)
         makers = {each.path: each for each in results}
         build = runs.whole(graph, workflow, results, agent)
         controls = [runs.add(graph, workflow, each, makers, agent) for each in results]
@@ -71,11 +71,11 @@ class Export:
         ends = _ends(graph, results)
         if not ends:
             raise Problem("no figure is drawn at this scale; make figures draws them")
-        exemplify(workflow.pictures, ends)
-        link(build, "object", configuration)
-        link(build, "result", ends)
-        link(graph.crate.root_dataset, "mentions", graph.crate.get_by_type("CreateAction"))
-        simplify(graph)
+        graph.exemplify(workflow.pictures, ends)
+        graph.link(build, "object", configuration)
+        graph.link(build, "result", ends)
+        graph.link(graph.crate.root_dataset, "mentions", graph.crate.get_by_type("CreateAction"))
+        graph.simplify()
         return graph
 
     def _describe(self, graph: Graph, maker: Entity, results: list[Result]) -> None:
@@ -102,10 +102,10 @@ class Export:
             graph.add(name, "CreativeWork", name=label, version=name.rpartition("/")[2])
             for name, label in PROFILES.items()
         ]
-        link(root, "conformsTo", profiles)
+        graph.link(root, "conformsTo", profiles)
         descriptor = graph.crate.metadata.properties()
         descriptor["conformsTo"] = [descriptor["conformsTo"]]
-        link(graph.crate.metadata, "conformsTo", profiles[-1:])
+        graph.link(graph.crate.metadata, "conformsTo", profiles[-1:])
 
 
 def _whole(archive: Archive) -> list[Result]:

@@ -9,8 +9,8 @@ from rocrate.model.entity import Entity
 
 from ptq_dynamics.jobs.record import Record
 from ptq_dynamics.provenance.archive import Result
-from ptq_dynamics.provenance.crate.graph import Graph, link
-from ptq_dynamics.provenance.crate.workflow import Workflow, exemplify, stage_of
+from ptq_dynamics.provenance.crate.graph import Graph
+from ptq_dynamics.provenance.crate.workflow import Workflow, stage_of
 
 COMPLETED = "http://schema.org/CompletedActionStatus"
 # What a job used, with the units that QUDT names.
@@ -52,11 +52,11 @@ def add(
         name=f"settings of {result.label}",
         value=json.dumps(account.job["settings"], sort_keys=True, ensure_ascii=False),
     )
-    exemplify(tool.settings, [settings])
-    exemplify(tool.result, [manifest])
+    graph.exemplify(tool.settings, [settings])
+    graph.exemplify(tool.result, [manifest])
     read = [graph.file(Path(path)) for path in account.inputs]
     for path, each in zip(account.inputs, read, strict=True):
-        exemplify(workflow.reads(stage, stage_of(makers[path])), [each])
+        graph.exemplify(workflow.reads(stage, stage_of(makers[path])), [each])
     action = graph.add(
         f"#run/{result.path}",
         "CreateAction",
@@ -112,7 +112,7 @@ def organize(graph: Graph, workflow: Workflow, build: Entity, controls: list[Ent
         endTime=build["endTime"],
         actionStatus=COMPLETED,
     )
-    link(entity, "object", controls)
+    graph.link(entity, "object", controls)
 
 
 def _environment(graph: Graph, account: Record) -> list[Entity]:
