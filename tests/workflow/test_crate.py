@@ -13,10 +13,12 @@ from project import SHOWN, Project
 from ptq_dynamics.content import sha256
 from ptq_dynamics.jobs import manifest, record
 from ptq_dynamics.jobs.paths import MANIFEST, RECORD
+from ptq_dynamics.report.settings import OTHER, PAGE
 from rocrate import vocabs
 from rocrate.rocrate import ROCrate
 from rocrate_validator.models import Severity
 from rocrate_validator.services import ValidationSettings, validate
+from support import ROOT
 
 # A file of requests-cache with the contexts, instead of the ones below.
 CACHE = "ROCRATE_CACHE"
@@ -34,6 +36,9 @@ EARLIER = {
 # A file of the crate cannot have an absolute address, as this check wants of workflows.
 IMPOSSIBLE = "The SoftwareApplication id SHOULD be an absolute URI"
 METADATA = "ro-crate-metadata.json"
+# Of these stages, files go with the crate.
+LOOKED_AT = ("figures.", "measure.collect", "claims.", "report.")
+BROWSED, OF_SNAKEMAKE = (f"results/smoke/{name}" for name in (PAGE, OTHER))
 
 
 def command(project, *arguments):
@@ -43,8 +48,15 @@ def command(project, *arguments):
 
 @pytest.fixture(scope="module")
 def project(built, tmp_path_factory):
+    """A copy of the built project with its documentation, its page and Snakemake's report."""
     folder = shutil.copytree(built.folder, tmp_path_factory.mktemp("crate") / "project")
-    return Project(folder, built.figures)
+    shutil.copytree(ROOT / "docs", folder / "docs")
+    shutil.copy2(ROOT / "ARTIFACT.md", folder)
+    copied = Project(folder, built.figures)
+    done = copied.snakemake(targets=("claims", "tables", "report"))
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+    (folder / OF_SNAKEMAKE).write_text("<html>of Snakemake</html>")
+    return copied
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +131,7 @@ def test_the_validator_sees_what_is_wrong(crate, contexts, tmp_path):
 
 def test_another_tool_reads_what_ran(crate, project):
     found = ROCrate(crate)
-    results = [*(project.folder / "results").rglob(MANIFEST), *_pictures(project)]
+    results = _manifests(project)
     actions = {each.id: each for each in found.get_by_type("CreateAction")}
     assert len(actions) == len(results) + 1
     for path in results:
@@ -129,26 +141,68 @@ def test_another_tool_reads_what_ran(crate, project):
         settings, *inputs = [action["object"]] if _is_one(action["object"]) else action["object"]
         assert {each.id: each["sha256"] for each in inputs} == account.inputs
         assert json.loads(settings["value"]) == account.job["settings"]
-        assert action["result"].id == place and action["result"]["sha256"] == sha256(path)
+        made, *ends = [action["result"]] if _is_one(action["result"]) else action["result"]
+        assert made.id == place and made["sha256"] == sha256(path)
+        looked_at = account.job["stage"].startswith(LOOKED_AT)
+        wanted = {str(path.parent / name) for name in manifest.read(path).files if looked_at}
+        assert {str(project.folder / each.id) for each in ends} == wanted, place
         assert action["startTime"][:19] == account.started[:19]
         assert action["agent"]["name"] == "A. Researcher"
         told = {each["name"]: each["value"] for each in action["environment"]}
         assert told.items() >= {k: v for k, v in account.packages.items() if v}.items()
     (drawn,) = [each for each in actions.values() if each.id == "#run"]
     names = {each.id for each in drawn["result"]}
-    assert {"figures/smoke/fig04.pdf", "results/smoke/measurements.csv"} <= names
+    assert {"figures/smoke/fig04.pdf", "results/smoke/measurements.csv", BROWSED} <= names
     assert found.mainEntity.id == "Snakefile"
     steps = {step["name"] for step in found.mainEntity["step"]}
     assert len(steps) == len(found.get_by_type("HowToStep")) > 4
+
+
+def test_what_people_read_goes_along(crate, project):
+    found = ROCrate(crate)
+    parts = {each.id: each for each in found.root_dataset["hasPart"]}
+    documents = [path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")]
+    assert len(documents) > 5
+    for name in (*documents, "README.md", "ARTIFACT.md", BROWSED, OF_SNAKEMAKE):
+        assert parts[name]["sha256"] == sha256(project.folder / name) == sha256(crate / name), name
+        assert parts[name]["description"], name
+    assert parts["docs/provenance.md"]["description"] == "Where a number comes from"
+    actions = [each for each in found.get_by_type("CreateAction") if each.id != "#run"]
+    makers = {
+        each.id: action.id
+        for action in actions
+        for each in ([action["result"]] if _is_one(action["result"]) else action["result"])
+    }
+    assert makers[BROWSED] == "#run/results/smoke/index.manifest.json"
+    assert makers["figures/smoke/fig04.pdf"] == "#run/figures/smoke/fig04.manifest.json"
+    assert not {OF_SNAKEMAKE, "README.md", "docs/results.md"} & makers.keys()
+
+
+def test_a_crate_holds_of_pages_what_there_is(project, tmp_path):
+    """A page without a record names no job; other bytes than its record has are a problem."""
+    names = [f"results/smoke/index.{name}" for name in (MANIFEST, RECORD)]
+    with project.edited(BROWSED, OF_SNAKEMAKE, "ARTIFACT.md", *names) as (page, *others):
+        page.write_text(page.read_text() + " ")
+        done = command(project, tmp_path / "changed")
+        assert done.returncode == 1 and done.stderr.count("\n") == 1 and BROWSED in done.stderr
+        for path in others:
+            path.unlink()
+        done = command(project, tmp_path / "few")
+        assert done.returncode == 0, done.stderr
+        assert "says what is here" in command(project, tmp_path / "few", "--verify").stdout
+    told = {each.id: each for each in ROCrate(tmp_path / "few").get_entities()}
+    assert not {OF_SNAKEMAKE, "ARTIFACT.md", f"#run/{names[0]}"} & told.keys()
+    assert told[BROWSED]["sha256"] == sha256(tmp_path / "few" / BROWSED)
 
 
 def _is_one(value):
     return not isinstance(value, list)
 
 
-def _pictures(project):
-    own = [*(project.folder / "figures").rglob(f"*.{MANIFEST}")]
-    return [*own, project.folder / "results/smoke/measurements.manifest.json"]
+def _manifests(project):
+    """Of all results, in a folder of their own or in a shared one."""
+    tops = [project.folder / top / "smoke" for top in ("results", "figures")]
+    return [path for top in tops for path in top.rglob(f"*{MANIFEST}")]
 
 
 def test_equal_results_give_equal_crates_and_a_crate_is_verified(crate, project, tmp_path):

@@ -3,11 +3,12 @@
 from pathlib import Path
 
 from ptq_dynamics.plan import Plan
-from ptq_dynamics.plan.captions import PAGE
+from ptq_dynamics.plan.captions import PAGE as CAPTIONS
 from ptq_dynamics.provenance import citation
 from ptq_dynamics.provenance.archive import Archive
 from ptq_dynamics.provenance.crate import Export, export, verify
 from ptq_dynamics.provenance.crate.verifying import agent
+from ptq_dynamics.report.settings import OTHER, PAGE
 
 
 def make(plan: Plan, place: Path, name: str | None) -> bool:
@@ -28,6 +29,10 @@ def check(plan: Plan, place: Path) -> bool:
 
 def _of(plan: Plan, name: str | None) -> Export:
     scale = plan.site.config.choice.scale
-    page = Path(plan.site.pictures) / PAGE
-    pages = (page,) if page.is_file() else ()
+    told = {
+        Path(plan.site.pictures, CAPTIONS): "the figures with titles and captions",
+        Path(plan.site.results, PAGE): "a page to browse figures, claims, tables and provenance",
+        Path(plan.site.results, OTHER): "Snakemake's own report of the build",
+    }
+    pages = {path: what for path, what in told.items() if path.is_file()}
     return Export(scale, Archive.of_scale(scale), pages, citation.read(), name)

@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter, PercentFormatter
 
+from ptq_dynamics.figures import carrying
 from ptq_dynamics.figures.footer import footer
 from ptq_dynamics.figures.panel import Panel
 from ptq_dynamics.figures.resolution import resolve
@@ -264,9 +265,6 @@ def save(figure: Figure, table: pd.DataFrame, context: Context[FigureSettings]) 
     figure.draw_without_rendering()
     figure.set_layout_engine(None)
     for kind in PICTURES:
-        metadata = (
-            {"Keywords": origin, "CreationDate": None} if kind == "pdf" else {"Source": origin}
-        )
-        figure.savefig(context.out / f"{context.name}.{kind}", metadata=metadata)
+        carrying.save(figure, context.out / f"{context.name}.{kind}", origin)
     table.to_csv(context.out / f"{context.name}.{TABLE}", index=False, lineterminator="\n")
     plt.close(figure)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from xml.sax.saxutils import unescape
 
 from ptq_dynamics.figures.settings import ORIGIN
 from ptq_dynamics.jobs import manifest, record
@@ -154,7 +155,9 @@ def manifest_of(path: Path) -> Manifest | None:
 
 
 def identity_in(path: Path) -> tuple[str, str] | None:
-    """The scale and the identity that a picture carries, wherever it lies."""
+    """The scale and the identity that a picture carries, wherever it lies: in the words of its
+    format, or in its XMP packet, where a tool left that alone. Both stand in the bytes as they
+    are."""
     mark = ORIGIN.format(scale="([^:\n]+)", identity="([0-9a-f]{64})")
-    found = re.search(mark, path.read_bytes().decode("latin-1"))
-    return (found[1], found[2]) if found else None
+    found = re.search(mark.encode(), path.read_bytes())
+    return (unescape(found[1].decode(errors="replace")), found[2].decode()) if found else None

@@ -3,6 +3,7 @@
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,11 +12,11 @@ from rocrate.model.entity import Entity
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.checkout import ROOT
 from ptq_dynamics.problem import Problem
-from ptq_dynamics.provenance.archive import DERIVED, Archive, Result
+from ptq_dynamics.provenance.archive import Archive, Result
 from ptq_dynamics.provenance.citation import Citation
 from ptq_dynamics.provenance.crate import runs
-from ptq_dynamics.provenance.crate.graph import Graph, link, simplify
-from ptq_dynamics.provenance.crate.workflow import Workflow, exemplify, stage_of
+from ptq_dynamics.provenance.crate.graph import Graph
+from ptq_dynamics.provenance.crate.workflow import Workflow
 
 PROFILES = {
     "https://w3id.org/ro/wfrun/process/0.5": "Process Run Crate",
@@ -28,19 +29,20 @@ PROFILES = {
 BESIDE = ("LICENSE", "NOTICE", "CITATION.cff", "pyproject.toml")
 CONFIGURATION = ("config/**/*.yaml", "envs/*.*")
 RULES = ("workflow/Snakefile", "workflow/rules/*.smk")
-README = Path("README.md")
+# What tells of it all, each by its first heading.
+DOCUMENTATION = ("README.md", "ARTIFACT.md", "docs/**/*.md")
 LICENSES = "https://spdx.org/licenses"
 ZIP = ".zip"
 
 
 @dataclass(frozen=True)
 class Export:
-    """What a crate is made of: the scale's name and results, pages that no job makes, who made it
-    (the maintainers where nobody is named)."""
+    """What a crate is made of: the scale's name and results, pages beside these with what they
+    are, who made it (the maintainers where nobody is named)."""
 
     scale: str
     archive: Archive
-    pages: tuple[Path, ...]
+    pages: Mapping[Path, str]
     about: Citation
     agent: str | None = None
 
@@ -60,22 +62,22 @@ class Export:
             graph.file(Path(name))
         for pattern in RULES:
             _files(graph, pattern)
-        for page in self.pages:
-            graph.file(page)
+        for page, what in self.pages.items():
+            graph.file(page, description=what)
         configuration = [each for pattern in CONFIGURATION for each in _files(graph, pattern)]
-        exemplify(workflow.configuration, configuration)
+        graph.exemplify(workflow.configuration, configuration)
         makers = {each.path: each for each in results}
         build = runs.whole(graph, workflow, results, agent)
         controls = [runs.add(graph, workflow, each, makers, agent) for each in results]
         runs.organize(graph, workflow, build, controls)
-        ends = _ends(graph, results)
+        ends = [file for each in results for file in runs.ends(graph, each)]
         if not ends:
             raise Problem("no figure is drawn at this scale; make figures draws them")
-        exemplify(workflow.pictures, ends)
-        link(build, "object", configuration)
-        link(build, "result", ends)
-        link(graph.crate.root_dataset, "mentions", graph.crate.get_by_type("CreateAction"))
-        simplify(graph)
+        graph.exemplify(workflow.pictures, ends)
+        graph.link(build, "object", configuration)
+        graph.link(build, "result", ends)
+        graph.link(graph.crate.root_dataset, "mentions", graph.crate.get_by_type("CreateAction"))
+        graph.simplify()
         return graph
 
     def _describe(self, graph: Graph, maker: Entity, results: list[Result]) -> None:
@@ -97,15 +99,17 @@ class Export:
         # When it was whole, so that equal results give equal crates.
         last = max(runs.ended(each.record) for each in results)
         root["datePublished"] = runs.time(last)
-        graph.file(README, about=root)
+        for pattern in DOCUMENTATION:
+            for path in _found(pattern):
+                graph.file(path, description=_heading(path), about=root)
         profiles = [
             graph.add(name, "CreativeWork", name=label, version=name.rpartition("/")[2])
             for name, label in PROFILES.items()
         ]
-        link(root, "conformsTo", profiles)
+        graph.link(root, "conformsTo", profiles)
         descriptor = graph.crate.metadata.properties()
         descriptor["conformsTo"] = [descriptor["conformsTo"]]
-        link(graph.crate.metadata, "conformsTo", profiles[-1:])
+        graph.link(graph.crate.metadata, "conformsTo", profiles[-1:])
 
 
 def _whole(archive: Archive) -> list[Result]:
@@ -125,16 +129,19 @@ def _whole(archive: Archive) -> list[Result]:
     return results
 
 
-def _ends(graph: Graph, results: list[Result]) -> list[Entity]:
-    """The files of figures and tables."""
-    derived = [each for each in results if stage_of(each).startswith(DERIVED)]
-    ends = [manifest.read(Path(each.path)) for each in derived]
-    return [graph.file(each.file(name)) for each in ends for name in each.files]
-
-
 def _files(graph: Graph, pattern: str) -> list[Entity]:
     """All files of the checkout that a pattern finds."""
-    return [graph.file(path.relative_to(ROOT)) for path in sorted(ROOT.glob(pattern))]
+    return [graph.file(path) for path in _found(pattern)]
+
+
+def _found(pattern: str) -> list[Path]:
+    return [path.relative_to(ROOT) for path in sorted(ROOT.glob(pattern))]
+
+
+def _heading(path: Path) -> str:
+    """The first line of a page, which names it."""
+    with path.open(encoding="utf-8") as file:
+        return file.readline().lstrip("#").strip()
 
 
 def export(crate: Export, place: Path) -> int:

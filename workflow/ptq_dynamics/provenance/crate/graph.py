@@ -34,12 +34,13 @@ class Graph:
     def __init__(self) -> None:
         self.crate = ROCrate(version=VERSION)
         self.crate.metadata.extra_contexts.append(CONTEXT)
+        self._linked = dict[tuple[str, str], set[str]]()
 
     def add(self, name: str, kind: str, /, **properties: Any) -> Entity:
         """An entity that is no file; the one of that name, where there is one."""
-        known = self.crate.get(name)
-        if known is not None:
-            return known
+        # Asked first: to look for what is not there goes through all that is.
+        if name in self.crate:
+            return self.crate.get(name)
         return self.crate.add(
             ContextEntity(self.crate, name, properties={"@type": kind, **properties})
         )
@@ -47,9 +48,8 @@ class Graph:
     def file(self, path: Path, /, **properties: Any) -> Entity:
         """A file of the tree, with its size and digest; a copy of it goes with the crate."""
         place = path.as_posix()
-        known = self.crate.get(quote(place))
-        if known is not None:
-            return known
+        if quote(place) in self.crate:
+            return self.crate.get(quote(place))
         try:
             size, digest = str(path.stat().st_size), sha256(path)
         except OSError as error:
@@ -65,18 +65,31 @@ class Graph:
         }
         return self.crate.add_file(path, place, properties=content)
 
+    def link(self, entity: Entity, key: str, others: Iterable[Entity]) -> None:
+        """Let an entity name more others under a key, each once, in their order; what it names
+        there is a list, and no one else adds to it."""
+        names = entity.properties().setdefault(key, [])
+        place = (entity.id, key)
+        # Kept, as to look through the names for every link takes the square of their number.
+        if place not in self._linked:
+            self._linked[place] = {each["@id"] for each in names}
+        known = self._linked[place]
+        for other in others:
+            if other.id not in known:
+                known.add(other.id)
+                names.append({"@id": other.id})
 
-def link(entity: Entity, key: str, others: Iterable[Entity]) -> None:
-    """Let an entity name more others under a key, each once, in their order."""
-    before = [each["@id"] for each in entity.properties().get(key, [])]
-    named = dict.fromkeys([*before, *(other.id for other in others)])
-    entity.properties()[key] = [{"@id": name} for name in named]
+    def exemplify(self, parameter: Entity, examples: Iterable[Entity]) -> None:
+        """Name what a parameter was given, on both sides."""
+        given = list(examples)
+        self.link(parameter, "workExample", given)
+        for each in given:
+            self.link(each, "exampleOfWork", [parameter])
 
-
-def simplify(graph: Graph) -> None:
-    """Let single values stand alone, as RO-Crate recommends."""
-    for entity in graph.crate.get_entities():
-        content = entity.properties()
-        for key, value in content.items():
-            if isinstance(value, list) and len(value) == 1:
-                content[key] = value[0]
+    def simplify(self) -> None:
+        """Let single values stand alone, as RO-Crate recommends; nothing is linked after this."""
+        for entity in self.crate.get_entities():
+            content = entity.properties()
+            for key, value in content.items():
+                if isinstance(value, list) and len(value) == 1:
+                    content[key] = value[0]

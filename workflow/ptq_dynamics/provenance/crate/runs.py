@@ -7,11 +7,14 @@ from pathlib import Path
 
 from rocrate.model.entity import Entity
 
+from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.record import Record
-from ptq_dynamics.provenance.archive import Result
-from ptq_dynamics.provenance.crate.graph import Graph, link
-from ptq_dynamics.provenance.crate.workflow import Workflow, exemplify, stage_of
+from ptq_dynamics.provenance.archive import DERIVED, Result
+from ptq_dynamics.provenance.crate.graph import Graph
+from ptq_dynamics.provenance.crate.workflow import Workflow, stage_of
 
+# What people look at: what can be derived from raw results, and the page over it.
+ENDS = (*DERIVED, "report.")
 COMPLETED = "http://schema.org/CompletedActionStatus"
 # What a job used, with the units that QUDT names.
 UNITS = "http://qudt.org/vocab/unit"
@@ -44,7 +47,7 @@ def add(
     it."""
     account, stage = result.record, stage_of(result)
     tool = workflow.tool(stage)
-    manifest = graph.file(Path(result.path))
+    made = graph.file(Path(result.path))
     accepted = "".join(f"; accepted: {each.reason}" for each in account.accepted)
     settings = graph.add(
         f"#settings/{result.path}",
@@ -52,11 +55,11 @@ def add(
         name=f"settings of {result.label}",
         value=json.dumps(account.job["settings"], sort_keys=True, ensure_ascii=False),
     )
-    exemplify(tool.settings, [settings])
-    exemplify(tool.result, [manifest])
+    graph.exemplify(tool.settings, [settings])
+    graph.exemplify(tool.result, [made])
     read = [graph.file(Path(path)) for path in account.inputs]
     for path, each in zip(account.inputs, read, strict=True):
-        exemplify(workflow.reads(stage, stage_of(makers[path])), [each])
+        graph.exemplify(workflow.reads(stage, stage_of(makers[path])), [each])
     action = graph.add(
         f"#run/{result.path}",
         "CreateAction",
@@ -68,7 +71,7 @@ def add(
         startTime=time(began(account)),
         endTime=time(ended(account)),
         object=[settings, *read],
-        result=[manifest],
+        result=[made, *ends(graph, result)],
         environment=_environment(graph, account),
         resourceUsage=_used(graph, result),
     )
@@ -81,6 +84,14 @@ def add(
         object=action,
         actionStatus=COMPLETED,
     )
+
+
+def ends(graph: Graph, result: Result) -> list[Entity]:
+    """The files of a figure, table, paper or page; none of other results, which are large."""
+    if not stage_of(result).startswith(ENDS):
+        return []
+    made = manifest.read(Path(result.path))
+    return [graph.file(made.file(name)) for name in made.files]
 
 
 def whole(graph: Graph, workflow: Workflow, results: list[Result], agent: Entity) -> Entity:
@@ -112,7 +123,7 @@ def organize(graph: Graph, workflow: Workflow, build: Entity, controls: list[Ent
         endTime=build["endTime"],
         actionStatus=COMPLETED,
     )
-    link(entity, "object", controls)
+    graph.link(entity, "object", controls)
 
 
 def _environment(graph: Graph, account: Record) -> list[Entity]:

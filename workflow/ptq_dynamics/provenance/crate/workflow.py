@@ -1,7 +1,6 @@
 """What a crate says of the workflow before any run: its steps, their tools and parameters."""
 
 import ast
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -12,7 +11,7 @@ from ptq_dynamics.jobs.checkout import PACKAGE, SOURCES
 from ptq_dynamics.jobs.fingerprint.versions import installed
 from ptq_dynamics.provenance.archive import Result
 from ptq_dynamics.provenance.citation import Citation
-from ptq_dynamics.provenance.crate.graph import Graph, link
+from ptq_dynamics.provenance.crate.graph import Graph
 
 MAIN = Path("Snakefile")
 ENGINE = "https://snakemake.github.io"
@@ -61,8 +60,8 @@ class Workflow:
         )
         self.configuration = self._parameter("#configuration", "Configuration", "File")
         self.pictures = self._parameter("#figures-and-tables", "Figures and tables", "File")
-        link(self.entity, "input", [self.configuration])
-        link(self.entity, "output", [self.pictures])
+        self._graph.link(self.entity, "input", [self.configuration])
+        self._graph.link(self.entity, "output", [self.pictures])
         self.tools = dict[str, Tool]()
 
     def tool(self, stage: str) -> Tool:
@@ -84,10 +83,10 @@ class Workflow:
         )
         settings = self._parameter(f"#tool/{stage}/settings", "Settings", "Text")
         result = self._parameter(f"#tool/{stage}/result", "Result", "File")
-        link(tool, "input", [settings])
-        link(tool, "output", [result])
-        link(self.entity, "hasPart", [tool])
-        link(self.entity, "step", [step])
+        self._graph.link(tool, "input", [settings])
+        self._graph.link(tool, "output", [result])
+        self._graph.link(self.entity, "hasPart", [tool])
+        self._graph.link(self.entity, "step", [step])
         self.tools[stage] = Tool(step, tool, settings, result)
         return self.tools[stage]
 
@@ -97,26 +96,18 @@ class Workflow:
         if of not in tool.read:
             name = f"#tool/{stage}/from/{of}"
             tool.read[of] = self._parameter(name, f"Results of {of}", "File")
-            link(tool.tool, "input", [tool.read[of]])
+            self._graph.link(tool.tool, "input", [tool.read[of]])
             connection = self._graph.add(
                 f"{name}/connection",
                 "ParameterConnection",
                 sourceParameter=source.result,
                 targetParameter=tool.read[of],
             )
-            link(tool.step, "connection", [connection])
+            self._graph.link(tool.step, "connection", [connection])
         return tool.read[of]
 
     def _parameter(self, name: str, label: str, kind: str) -> Entity:
         return self._graph.add(name, "FormalParameter", name=label, additionalType=kind)
-
-
-def exemplify(parameter: Entity, examples: Iterable[Entity]) -> None:
-    """Name what a parameter was given, on both sides."""
-    given = list(examples)
-    link(parameter, "workExample", given)
-    for each in given:
-        link(each, "exampleOfWork", [parameter])
 
 
 def stage_of(result: Result) -> str:
