@@ -233,7 +233,7 @@ def test_a_shard_is_a_checkpoint_at_scale_paper_and_a_trajectory_at_laptop():
     assert list(at("laptop").site.timeline.shards("rainbow-036")) == ["all"]
 
 
-@pytest.mark.parametrize(("scale", "group"), [("paper", 128), ("gpu", 64), ("laptop", 32)])
+@pytest.mark.parametrize(("scale", "group"), [("paper", 128), ("gpu", 64), ("laptop", 16)])
 def test_group_sizes_are_the_largest_that_divide(scale, group):
     timeline = at(scale).site.timeline
     shape = timeline.trajectory("constant-3e-3").model_shape(timeline).model
@@ -438,7 +438,7 @@ def test_a_comment_in_a_lock_file_installs_nothing_again():
 
 
 @pytest.mark.parametrize(
-    ("quantizer", "columns"), [("rtn-3bit", 32), ("gptq-4bit", 32), ("int8", None), ("nf4", None)]
+    ("quantizer", "columns"), [("rtn-3bit", 16), ("gptq-4bit", 16), ("int8", None), ("nf4", None)]
 )
 def test_a_series_has_columns_in_a_group_where_there_are_groups_of_columns(quantizer, columns):
     assert at("laptop").losses.series("rainbow-172", quantizer).group_size == columns
@@ -473,6 +473,6 @@ def test_an_optimizer_without_weight_decay_has_labels_and_a_regime(monkeypatch):
     monkeypatch.setattr(Whole, "papers_optimizer", lambda *_: Plain())
     made = plan("laptop")
     label = made.figures._label("LR = 3e-3, λ = 1e-1", ("constant-3e-3",))
-    assert label == "LR = 1.5e-2 ≙ 3e-3, λ = 1e-1"
+    assert label == "LR = 2.4e-2 ≙ 3e-3, λ = 1e-1"
     regime = dict(regimes(made.site, made.trajectories))["constant-3e-3"]
     assert regime.e_folds == 0 and regime.timescale is None
