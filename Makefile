@@ -10,17 +10,18 @@ SWEEP ?= regime
 VENV := .venv
 PROFILE ?=
 SNAKEMAKE := $(VENV)/bin/snakemake
-# What a profile needs beside the environment, in a folder of its own.
+# What a profile needs beside the environment, and what writes locks, in folders of their own.
 PLUGINS := $(VENV)/slurm
+LOCKER := $(VENV)/uv
 BEGIN = $(if $(PROFILE),PYTHONPATH="workflow:$(PLUGINS)$${PYTHONPATH:+:$$PYTHONPATH}") $(SNAKEMAKE) \
 	$(if $(PROFILE),--workflow-profile profiles/$(PROFILE))
 # The code of this checkout, also where several share an environment.
 TELL = PYTHONPATH="workflow$${PYTHONPATH:+:$$PYTHONPATH}" $(VENV)/bin/ptq-dynamics
 STATUS = $(TELL) status --captions --scale $(SCALE) --figures "$(FIGURES)" \
 	$(if $(SEEDS),--more-seeds "$(SEEDS)") $(if $(DEEP),--deep)
-# Named by what project and lock say, so that neither their times nor comments install anything.
+# Named by what project and locks say, so that neither their times nor comments install anything.
 INSTALLED := $(VENV)/.installed-$(shell sed -e 's/^\#.*//' -e 's/ *[ ]\#.*//' -e '/^ *$$/d' \
-	pyproject.toml envs/main.txt | cksum | cut -d ' ' -f 1)
+	pyproject.toml envs/main.txt envs/cuda.txt | cksum | cut -d ' ' -f 1)
 # Files of tests side by side; a file's tests share what they build.
 PYTEST := $(VENV)/bin/pytest -n $(WORKERS) --dist loadfile -rs --durations 60 --durations-min 10
 
@@ -34,7 +35,7 @@ export XDG_CACHE_HOME ?= $(CURDIR)/.snakemake/cache
 export MPLCONFIGDIR ?= $(CURDIR)/.snakemake/cache/matplotlib
 endif
 
-.PHONY: help install figures claims paper report all prefetch test test-fast test-slurm unit lint backends bench sweep chaos chaos-slurm staleness release clean
+.PHONY: help install figures claims paper report all prefetch test test-fast test-slurm unit lint backends bench sweep chaos chaos-slurm staleness locks release clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -114,8 +115,12 @@ staleness: $(INSTALLED)  ## some 600 edits made by rule, and what was missed or 
 	@EDITS=all $(VENV)/bin/pytest tests/workflow/test_whole_graph.py tests/workflow/test_claims.py \
 		-k an_edit -s
 
-$(PLUGINS): envs/slurm.txt $(INSTALLED)
-	@rm -rf $@.new && $(VENV)/bin/pip install -q --no-deps --target $@.new -r envs/slurm.txt
+locks: $(LOCKER)  ## write envs/ anew: what pyproject.toml asks for, with digests of files
+	@PYTHONPATH=$(LOCKER) $(VENV)/bin/python envs/lock.py
+
+# Not after the environment, which cannot be installed where its lock lacks something.
+$(PLUGINS) $(LOCKER): $(VENV)/%: envs/%.txt | $(VENV)/bin/python
+	@rm -rf $@.new && $(VENV)/bin/pip install -q --no-deps --require-hashes --target $@.new -r $<
 	@rm -rf $@ && mv $@.new $@ && touch $@
 
 release: $(INSTALLED)  ## from a clean commit: figures, claims and all that the repository keeps of SCALE, audited
@@ -131,11 +136,13 @@ clean:  ## remove everything built at SCALE
 		{ echo "error: SCALE is '$(SCALE)': must be one of $(SCALES)" >&2; exit 1; }
 	rm -rf results/$(SCALE) figures/$(SCALE) paper/$(SCALE)
 
-$(INSTALLED):
+$(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "error: $(PYTHON) is older than 3.11; set PYTHON=python3.x" >&2; exit 1; }
-	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV)
+
+$(INSTALLED): | $(VENV)/bin/python
 	@echo "installing the locked environment into $(VENV) (minutes, once)"
 	@rm -f $(VENV)/.installed*
-	@$(VENV)/bin/pip install -q --no-compile -c envs/main.txt -e '.[test]'
+	@$(VENV)/bin/python envs/install.py envs/main.txt .
 	@touch $@

@@ -20,7 +20,7 @@ def call(command, options, context):
         python = Path(command[-1]) / "bin/python"
         python.parent.mkdir(parents=True)
         python.touch()
-    elif "install" in command and "broken" in Path(command[-1]).read_text():
+    elif str(environment.INSTALL) in command and "broken" in Path(command[-1]).read_text():
         raise Problem("broken cannot be installed")
     return ""
 

@@ -14,9 +14,8 @@ from support import ROOT
 SECTIONS = dict(re.findall(r"^## (.+)\n((?:(?!## ).*\n)*)", (ROOT / "NOTICE").read_text(), re.M))
 LINES = {title: re.findall(r"^- (\S+): (.+)$", text, re.M) for title, text in SECTIONS.items()}
 PACKAGES = dict(LINES["Packages"])
-PINNED = re.findall(r"^([\w.-]+)==", (ROOT / "envs/main.txt").read_text(), re.M)
-# What it takes to send jobs to a cluster, which is installed only there.
-ELSEWHERE = {"snakemake-executor-plugin-slurm", "snakemake-executor-plugin-slurm-jobstep"}
+# By name, whether on some systems or versions of Python alone.
+PINNED = dict(re.findall(r"^([\w.-]+)==\S+( ;)?", (ROOT / "envs/main.txt").read_text(), re.M))
 # In environments of their own (see quantize/foreign/).
 FOREIGN = {"gptqmodel", "auto_gptq", "snakemake_executor_plugin_slurm"}
 
@@ -25,7 +24,8 @@ def plain(name):
     return re.sub(r"[-_.]+", "-", re.match(r"[\w.-]+", name)[0]).lower()
 
 
-LISTED = {plain(name) for name in PACKAGES}
+LISTED = {plain(name): licence for name, licence in PACKAGES.items()}
+TOOLS = [plain(name) for name, _ in LINES["Tools in environments of their own"]]
 
 
 def stated(package):
@@ -45,15 +45,12 @@ def stated(package):
 
 def test_everything_that_is_locked_is_listed_with_the_licence_that_it_states():
     installed = {plain(each.name) for each in metadata.distributions()}
-    assert {plain(name) for name in PINNED} - installed <= ELSEWHERE
-    expected = {
-        name: PACKAGES.get(name) if plain(name) in ELSEWHERE else stated(name) for name in PINNED
-    }
-    wrong = [
-        f"- {name}: {found}" for name, found in expected.items() if PACKAGES.get(name) != found
-    ]
+    here = [name for name, marked in PINNED.items() if name in installed or not marked]
+    expected = {name: stated(name) for name in here}
+    wrong = [f"- {name}: {found}" for name, found in expected.items() if LISTED.get(name) != found]
     assert not wrong, "NOTICE must have\n" + "\n".join(wrong)
-    assert list(PACKAGES) == sorted(PINNED, key=str.casefold), "others, or in another order"
+    assert set(LISTED) == set(PINNED), "others as well"
+    assert list(PACKAGES) == sorted(PACKAGES, key=str.casefold), "in another order"
     assert all(PACKAGES.values())
 
 
@@ -63,7 +60,7 @@ def test_everything_that_pyproject_asks_for_is_listed():
     for extra in project["project"]["optional-dependencies"].values():
         asked += extra
     assert len(asked) > 25
-    assert {plain(name) for name in asked} <= LISTED
+    assert {plain(name) for name in asked} <= {*LISTED, *TOOLS}
 
 
 def leaves(content, key=""):
@@ -103,20 +100,19 @@ def test_everything_that_is_imported_is_listed():
     tops -= sys.stdlib_module_names | FOREIGN | beside | {"ptq_dynamics"}
     homes = metadata.packages_distributions()
     assert "torch" in tops and tops <= set(homes)
-    assert {plain(name) for top in tops for name in homes[top]} <= LISTED
+    assert {plain(name) for top in tops for name in homes[top]} <= set(LISTED)
 
 
 def test_environments_of_tools_are_listed_whole():
-    tools = [path for path in (ROOT / "envs").glob("*.txt") if path.stem != "main"]
+    tools = [path for path in (ROOT / "envs").glob("*.txt") if path.stem not in {"main", "cuda"}]
     locked = {
         plain(name)
         for path in tools
         for name in re.findall(r"^([\w.-]+)==", path.read_text(), re.M)
     }
-    listed = [plain(name) for name, _ in LINES["Tools in environments of their own"]]
     assert {plain(name) for name in FOREIGN} <= locked
-    assert {*listed} == locked - LISTED
-    assert listed == sorted(listed, key=lambda name: name.replace("-", ""))
+    assert {*TOOLS} == locked - set(LISTED)
+    assert sorted(TOOLS, key=lambda name: name.replace("-", "")) == TOOLS
 
 
 # Keys under which configuration names a repository of the hub.

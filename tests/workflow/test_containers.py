@@ -110,13 +110,14 @@ def test_what_they_copy_is_there_and_tracked_and_what_docker_is_given():
 def test_they_install_every_environment_that_is_locked():
     said = INSTALL.read_text()
     assert run(["sh", "-n", str(INSTALL)], check=False).returncode == 0
-    # What a build on a cluster needs is installed for that; an image has no commands of SLURM.
-    tools = {path.stem for path in (ROOT / "envs").glob("*.txt")} - {"main", "slurm"}
+    # What a build on a cluster needs is installed for that; an image has no commands of SLURM. Nor
+    # is uv for builds. What a GPU needs is part of each environment.
+    tools = {path.stem for path in (ROOT / "envs").glob("*.txt")} - {"main", "cuda", "slurm", "uv"}
     assert set(re.findall(r"envs/(\w+)/manifest\.json", said)) == tools == {"gptqmodel", "autogptq"}
     # The main environment is what every other target of the Makefile installs.
     assert "\nmake install\n" in said
     plan = run(["make", "-n", "-W", "pyproject.toml", "-B", "install"], **options(ROOT))
-    assert "-c envs/main.txt" in plan.stdout, plan.stderr
+    assert "envs/install.py envs/main.txt ." in plan.stdout, plan.stderr
     # The same minor version as the locks were made with.
     minor = re.search(r"python:(3\.\d+)\.", DOCKERFILE.read_text())[1]
     assert f"python={minor}" in (ROOT / "envs/main.yaml").read_text()

@@ -25,7 +25,7 @@ else:
         def __init__(self, *_: Any) -> None:
             raise WorkflowError(
                 "Snakemake's plugin for SLURM is not installed: make figures PROFILE=slurm brings "
-                "it, or pip install -r envs/slurm.txt"
+                "it, or pip install --no-deps -r envs/slurm.txt"
             )
 
         def run_job(self, job: Any) -> None:

@@ -13,6 +13,9 @@ from ptq_dynamics.problem import Problem
 from ptq_dynamics.quantize import lock_file
 from ptq_dynamics.quantize.settings import EnvironmentSettings, QuantizeSettings
 
+# What torch brings along in each environment, where it is built for a GPU.
+CUDA = Path("envs/cuda.txt")
+
 
 class Quantization:
     """Quantized trajectories."""
@@ -60,7 +63,8 @@ class Quantization:
     def environment(self, tool: str) -> Job:
         """The environment of a tool that cannot share the main one, from its lock file."""
         lock, folder = Path("envs") / f"{tool}.txt", f"envs/{tool}"
-        settings = EnvironmentSettings(str(lock), folder, _digest(self._site.root / lock))
+        digest = _digest(self._site.root / lock, self._site.root / CUDA)
+        settings = EnvironmentSettings(str(lock), folder, digest)
         return self._site.add(Job("quantize.environment", tool, folder, {}, settings))
 
     @cache
@@ -71,8 +75,9 @@ class Quantization:
         return self._site.config.quantizers[quantizer].resolved(widths)
 
 
-def _digest(lock: Path) -> str:
+def _digest(*locks: Path) -> str:
     try:
-        return lock_file.digest(lock.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+        return lock_file.digest("".join(lock.read_text(encoding="utf-8") for lock in locks))
+    except FileNotFoundError as error:
+        lock = error.filename
         raise Problem(f"{lock} is missing; restore it with git checkout {lock}") from None

@@ -26,6 +26,7 @@ DIGITS = 16  # of the lock file's digest
 WHOLE = ".installed"  # in an environment that was installed to its end
 PACKAGES = "packages.txt"
 REPOSITORY = Path(__file__).resolve().parents[3]
+INSTALL = REPOSITORY / "envs/install.py"
 
 
 def run(context: Context[EnvironmentSettings]) -> Mapping[str, Any]:
@@ -41,11 +42,7 @@ def run(context: Context[EnvironmentSettings]) -> Mapping[str, Any]:
     if not (python.exists() and (folder / WHOLE).exists()):
         shutil.rmtree(folder, ignore_errors=True)
         _call([sys.executable, "-m", "venv", str(folder)], options, context)
-    _call(
-        [str(python), "-m", "pip", "install", "-q", "--no-compile", "-r", str(lock)],
-        options,
-        context,
-    )
+    _call([str(python), str(INSTALL), str(lock)], options, context)
     packages = _call([str(python), "-m", "pip", "freeze"], options, context)
     (folder / WHOLE).touch()
     (context.out / PACKAGES).write_text(packages)

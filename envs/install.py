@@ -1,0 +1,69 @@
+"""Install a lock of this folder, by the python of its environment: install.py LOCK [PROJECT].
+
+No file is taken that has none of the lock's digests, and nothing that the lock does not name. A
+project comes last, as it lies there; then what is built from source is built by the lock's
+setuptools. It needs nothing but pip.
+"""
+
+import re
+import subprocess
+import sys
+from importlib.metadata import requires
+from pathlib import Path
+
+from pip._vendor.packaging.requirements import Requirement
+
+PIP = [sys.executable, "-m", "pip"]
+INSTALL = [*PIP, "install", "-q", "--no-compile", "--no-deps"]
+LOCKED = [*INSTALL, "--require-hashes", "-r"]
+# Read from the input: an entry of a lock alone.
+ENTRY = [*LOCKED, "/dev/stdin"]
+CUDA = Path(__file__).with_name("cuda.txt")
+
+
+def main(lock: str, project: str | None = None) -> None:
+    """Install it, and see that nothing is missing."""
+    entries = entries_of(Path(lock))
+    if "torch" in entries:
+        # A folder of links tells no digests, so pip would prefer the index's build to one for this
+        # machine that lies there. Where none does, this fails.
+        command = [*ENTRY, "--no-index"]
+        subprocess.run(command, input=entries["torch"], text=True, stderr=subprocess.DEVNULL)
+    building = []
+    if project is not None:
+        run(ENTRY, entries["setuptools"])
+        building = ["--no-build-isolation"]
+    run([*LOCKED, lock, *building])
+    if "torch" in entries and is_for_a_gpu():
+        run([*LOCKED, str(CUDA)])
+    if project is not None:
+        run([*INSTALL, *building, "-e", project])
+    run([*PIP, "check"])
+
+
+def entries_of(lock: Path) -> dict[str, str]:
+    """The lines of each distribution that a lock has, by name."""
+    text = lock.read_text(encoding="utf-8")
+    return {each[1]: each[0] for each in re.finditer(r"^([\w-]+)==.*\n(?: .*\n)*", text, re.M)}
+
+
+def is_for_a_gpu() -> bool:
+    """Whether the torch that is installed asks here for something of cuda.txt."""
+    asked = [Requirement(line) for line in requires("torch") or ()]
+    locked = entries_of(CUDA)
+    return any(
+        each.name in locked and (each.marker is None or each.marker.evaluate({"extra": ""}))
+        for each in asked
+    )
+
+
+def run(command: list[str], text: str | None = None) -> None:
+    """Run a command to its end; where that fails, so does this."""
+    # pip check says what is missing on its output.
+    done = subprocess.run(command, input=text, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit(done.stdout or 1)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,88 @@
+"""Write the locks of this folder anew: `make locks`.
+
+Versions stay as they stand in the locks, but for what pyproject.toml asks for and they do not have;
+to change one, edit it there first. Each has the digests of all files that the package index has of
+it, for every platform, and pip takes no other file (--require-hashes).
+"""
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+PYTHON = "3.11"
+# What is wanted on systems alone that the README does not name.
+ELSEWHERE = re.compile(r"\S+ ; sys_platform == '(win32|emscripten)'")
+# What torch brings along where it is built for a GPU.
+OF_GPU = re.compile(r"(nvidia-(?!ml-py)|cuda-|triton==)")
+# Locks of their own, of which all versions are known.
+OTHERS = ("gptqmodel.txt", "autogptq.txt", "slurm.txt", "uv.txt")
+CONDA = """\
+# For `snakemake --software-deployment-method conda`: main.txt and cuda.txt in an environment that
+# Snakemake makes for the jobs. It copies this file alone, so they stand here once more.
+channels: [conda-forge, nodefaults]
+dependencies:
+  - python={python}
+  - pip
+  - pip:
+{lines}
+"""
+
+
+def main() -> None:
+    """Write all of them."""
+    main, cuda = HERE / "main.txt", HERE / "cuda.txt"
+    known = "\n".join(version for lock in (main, cuda) for version in versions(lock))
+    project = ["--extra", "test", str(HERE.parent / "pyproject.toml")]
+    found = compiled(project, known)
+    write(main, [entry for entry in found if not OF_GPU.match(entry)])
+    write(cuda, [entry for entry in found if OF_GPU.match(entry)])
+    bare = [re.sub(r"[ \\\n]+", " ", entry) for entry in found]
+    lines = "\n".join(f"      - {entry}" for entry in bare)
+    (HERE / "main.yaml").write_text(CONDA.format(python=PYTHON, lines=lines), encoding="utf-8")
+    for name in OTHERS:
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+            file.write("\n".join(versions(HERE / name)))
+            file.flush()
+            write(HERE / name, compiled(["--no-deps", file.name], ""))
+
+
+def compiled(arguments: list[str], constraints: str) -> list[str]:
+    """What uv makes of some requirements: an entry a distribution, with its digests."""
+    with tempfile.TemporaryDirectory() as folder:
+        known = Path(folder, "known.txt")
+        known.write_text(constraints, encoding="utf-8")
+        command = [sys.executable, "-m", "uv", "pip", "compile", "-q", "--universal"]
+        command += ["--python-version", PYTHON, "--generate-hashes", "--constraints", str(known)]
+        command += ["--no-annotate", "--no-header", *arguments]
+        text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    entries = re.split(r"\n(?=\S)", text.strip())
+    return [with_builds(entry) for entry in entries if not ELSEWHERE.match(entry)]
+
+
+def with_builds(entry: str) -> str:
+    """With the digests of builds without a GPU, if it is torch's."""
+    version = re.match(r"torch==([\d.]+)", entry)
+    if version is None:
+        return entry
+    lines = (HERE / "torch-cpu.sha256").read_text(encoding="utf-8").splitlines()
+    builds = [line.split()[0] for line in lines if f"torch-{version[1]}+cpu-" in line]
+    return " \\\n".join([entry, *(f"    --hash=sha256:{digest}" for digest in builds)])
+
+
+def versions(lock: Path) -> list[str]:
+    """NAME==VERSION of all that a lock has."""
+    return re.findall(r"^[\w.-]+==[^\s;\\]+", lock.read_text(encoding="utf-8"), re.M)
+
+
+def write(lock: Path, entries: list[str]) -> None:
+    """Put entries in the place of those that a lock has, below its comments."""
+    lines = lock.read_text(encoding="utf-8").splitlines()
+    head = [line for line in lines if line.startswith("#")]
+    lock.write_text("\n".join([*head, *entries, ""]), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

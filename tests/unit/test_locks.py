@@ -1,0 +1,146 @@
+"""Locks of environments: digests of all files, the same versions everywhere, and no other file."""
+
+import hashlib
+import importlib.util
+import os
+import re
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+from subprocess import run
+
+import pip
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from support import ROOT
+
+ENVS = ROOT / "envs"
+LOCKS = sorted(ENVS.glob("*.txt"))
+DIGEST = r" \\\n    --hash=sha256:[0-9a-f]{64}"
+
+
+def installer():
+    spec = importlib.util.spec_from_file_location("install", ENVS / "install.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
+def test_a_lock_is_distributions_of_one_version_with_digests(lock):
+    text = re.sub(r"^#.*\n", "", lock.read_text(), flags=re.M)
+    assert re.fullmatch(rf"(?:[a-z0-9-]+==[\w.]+(?: ; [^\\\n]+)?(?:{DIGEST})+\n)+", text)
+    names = re.findall(r"^([a-z0-9-]+)==", text, re.M)
+    assert names and len(set(names)) == len(names)
+    assert list(installer().entries_of(lock)) == names
+
+
+def test_conda_is_given_what_the_locks_say():
+    said = "".join((ENVS / name).read_text() for name in ("main.txt", "cuda.txt"))
+    lines = [line for line in said.replace(" \\\n   ", "").splitlines() if line[0] != "#"]
+    *_, packages = yaml.safe_load((ENVS / "main.yaml").read_text())["dependencies"]
+    assert sorted(packages["pip"]) == sorted(lines)
+
+
+def test_everything_that_the_project_asks_for_is_locked():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    optional = project["project"]["optional-dependencies"]
+    asked = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    for lock, wanted in (("main.txt", asked + optional["test"]), ("slurm.txt", optional["slurm"])):
+        locked = dict(re.findall(r"^([\w-]+)==([\w.]+)", (ENVS / lock).read_text(), re.M))
+        for each in map(Requirement, wanted):
+            assert each.specifier.contains(locked[canonicalize_name(each.name)]), each
+
+
+def test_what_is_not_on_the_index_has_digests_too():
+    text = (ENVS / "torch-cpu.sha256").read_text()
+    builds = {name: digest for digest, name in re.findall(r"^(\w{64})  (\S+)$", text, re.M)}
+    for lock in ("main.txt", "gptqmodel.txt", "autogptq.txt"):
+        entry = installer().entries_of(ENVS / lock)["torch"]
+        version = re.match(r"torch==([\d.]+)", entry)[1]
+        for python in ("cp311", "cp312", "cp313"):
+            name = f"torch-{version}+cpu-{python}-{python}-manylinux_2_28_x86_64.whl"
+            assert f"sha256:{builds[name]}" in entry
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (None, False),
+        (["sympy", "cuda-toolkit[nvrtc]==13; sys_platform == 'nowhere'"], False),
+        (["triton==3; extra == 'more'"], False),
+        (["sympy", f"nvidia-nccl-cu13==2; sys_platform == '{sys.platform}'"], True),
+    ],
+)
+def test_libraries_for_a_gpu_come_where_torch_asks_for_them(asked, expected, monkeypatch):
+    module = installer()
+    monkeypatch.setattr(module, "requires", {"torch": asked}.get)
+    assert module.is_for_a_gpu() is expected
+
+
+def wheel(folder: Path, name: str, version: str, code: str = "") -> str:
+    """Make the smallest of wheels; its digest."""
+    folder.mkdir(exist_ok=True, parents=True)
+    path, about = folder / f"{name}-{version}-py3-none-any.whl", f"{name}-{version}.dist-info"
+    files = {
+        f"{name}.py": code,
+        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{about}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    listed = "".join(f"{file},,\n" for file in [*files, f"{about}/RECORD"])
+    with zipfile.ZipFile(path, "w") as archive:
+        for file, text in {**files, f"{about}/RECORD": listed}.items():
+            archive.writestr(file, text)
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def install(tmp_path):
+    """Install a distribution with some digests into an environment of its own, from the folders
+    `index` and `links` alone; what pip says, and what is there then."""
+    run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    (packages,) = (tmp_path / "venv/lib").glob("python*/site-packages")
+    # Bringing its own pip would take seconds.
+    (packages / "pip").symlink_to(Path(pip.__file__).parent)
+    variables = {name: value for name, value in os.environ.items() if name[:4] != "PIP_"} | {
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_INDEX_URL": (tmp_path / "index").as_uri(),
+        "PIP_FIND_LINKS": str(tmp_path / "links"),
+    }
+    (tmp_path / "index").mkdir()
+
+    def start(requirement, *digests):
+        lines = [requirement, *(f"    --hash=sha256:{digest}" for digest in digests)]
+        lock = tmp_path / "lock.txt"
+        lock.write_text(" \\\n".join(lines) + "\n")
+        command = [tmp_path / "venv/bin/python", ENVS / "install.py", lock]
+        done = run(command, env=variables, capture_output=True, text=True, check=False)
+        assert bool(done.returncode) == ("ERROR" in done.stderr), done.stderr
+        return done.stderr, [path.stem for path in packages.glob("*.dist-info")]
+
+    return start
+
+
+def test_a_file_with_another_digest_is_refused(install, tmp_path):
+    locked = wheel(tmp_path / "links", "tiny", "1.0", "said = 1\n")
+    changed = wheel(tmp_path / "links", "tiny", "1.0", "said = 2\n")
+    said, found = install("tiny==1.0", locked)
+    assert not found and "DO NOT MATCH THE HASHES" in said
+    said, found = install("tiny==1.0")
+    assert not found and "Hashes are required" in said
+    assert install("tiny==1.0", locked, changed)[1] == ["tiny-1.0"]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_build_of_torch_that_lies_here_comes_before_the_index(known, install, tmp_path):
+    """But for one that the lock does not know."""
+    page = tmp_path / "index/torch/index.html"
+    digests = [wheel(page.parent, "torch", "1.0")]
+    (file,) = page.parent.iterdir()
+    page.write_text(f'<a href="{file.name}#sha256={digests[0]}">{file.name}</a>')
+    here = wheel(tmp_path / "links", "torch", "1.0+cpu")
+    said, found = install("torch==1.0", *digests, *[here] * known)
+    assert found == ["torch-1.0+cpu" if known else "torch-1.0"], said
