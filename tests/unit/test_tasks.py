@@ -197,6 +197,27 @@ def test_too_few_documents_are_said_in_one_line(documents, encode):
         make.make(settings("word", documents=9999), documents, encode)
 
 
+@pytest.mark.parametrize(
+    ("context", "shots", "left", "mend"),
+    [
+        (30, 5, 4, r"lower tasks\.shots or the task's in tasks\.shots_of, or raise tasks\.context"),
+        (4, 5, 0, r"lower tasks\.shots or the task's in tasks\.shots_of"),
+        (5, 0, 4, r"config/scales, raise tasks\.context where the model reads more"),
+    ],
+)
+def test_a_context_too_short_for_the_shots_is_said_in_one_line(
+    documents, encode, context, shots, left, mend
+):
+    few = settings("ending", context=context, shots=shots)
+    with pytest.raises(
+        Problem,
+        match=rf"task a-ending: a context of {context} tokens with {shots} shots leaves {left} for "
+        rf"each question and shot, in which 0 documents fit of the 12 asked for; .*{mend}",
+    ) as error:
+        make.make(few, documents, encode)
+    assert "\n" not in str(error.value)
+
+
 def test_the_harness_takes_a_made_task(workspace, held_out):
     result = workspace.make(workspace.plan.tasks.made("word", "main"))
     ((part, task),) = loading.load(result)
