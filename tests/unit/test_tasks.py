@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 import pandas as pd
 import pytest
 import yaml
+from lm_eval.tasks.mathqa import utils as mathqa
 from lm_eval.tasks.pubmedqa import preprocess_pubmedqa
 from ptq_dynamics.config import HarnessTask, MadeTask
 from ptq_dynamics.corpus import functions
@@ -340,6 +341,51 @@ def test_pubmedqa_from_parquet_is_what_the_harness_makes_of_it(tmp_path, pubmed)
         assert task.doc_to_target(document) == row["final_decision"]
         assert task.doc_to_choice(document) == ["yes", "no", "maybe"]
     assert [dict(each) for each in task.fewshot_docs()] == parts["train"]
+
+
+# As allenai/math_qa has them: options are one text, whose letters are right answers.
+ANSWERS = [
+    ["38", "27.675", "30", "data inadequate", "none of these"],
+    ["rs . 400", "rs . 300", "rs . 500", "rs . 350", "rs . 250"],
+    ["x ^ 2", "3 / 4", "5 : 7", "12 %", "- 1"],
+]
+PROBLEMS = [
+    {
+        "Problem": f"what is the value of {n} + {n} ?",
+        "Rationale": f"explanation : it is twice {n} .",
+        "options": " , ".join(
+            f"{letter} ) {answer}"
+            for letter, answer in zip("abcde", ANSWERS[n % len(ANSWERS)], strict=True)
+        ),
+        "correct": "abcde"[n % 5],
+        "annotated_formula": f"add({n}, {n})",
+        "linear_formula": f"add(n{n},n{n})|",
+        "category": "general",
+    }
+    for n in range(12)
+]
+
+
+@pytest.mark.slow
+def test_mathqa_from_another_repository_is_what_the_harness_makes_of_its_own(tmp_path):
+    """The harness names a mirror, whose rows are those of the authors' repository."""
+    folder = tmp_path / "math_qa"
+    files = plan("paper").site.config.tasks["mathqa"].files
+    parts = {"train": PROBLEMS[:4], "validation": PROBLEMS[4:6], "test": PROBLEMS[6:]}
+    for split, rows in parts.items():
+        (folder / files[split]).parent.mkdir(parents=True, exist_ok=True)
+        pd.DataFrame(rows).to_parquet(folder / files[split])
+    result = fetched(tmp_path, name="mathqa", repository=str(folder), files=files)
+    ((part, task),) = loading.load(result)
+    assert (part.name, part.metric) == ("mathqa", "acc")
+    assert set(part.splits) == {*parts}
+    assert [dict(each) for each in task.fewshot_docs()] == parts["train"]
+    for document, row in zip(task.eval_docs, parts["test"], strict=True):
+        assert dict(document) == row
+        assert task.doc_to_text(document) == f"Question: {row['Problem']}\nAnswer:"
+        assert task.doc_to_target(document) == "abcde".index(row["correct"])
+        answers = ANSWERS[PROBLEMS.index(row) % len(ANSWERS)]
+        assert task.doc_to_choice(document) == mathqa.doc_to_choice(row) == answers
 
 
 def test_nothing_is_fetched_that_is_pinned_to_no_commit(tmp_path):
