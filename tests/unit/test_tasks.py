@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from collections import Counter
 from dataclasses import asdict, replace
 
@@ -276,6 +277,45 @@ def test_prompts_of_released_models_are_longer_than_blocks():
 def test_every_kind_of_question_is_a_task():
     found = plan("laptop").site.config.tasks.values()
     assert {each.kind for each in found if isinstance(each, MadeTask)} == {*KINDS}
+
+
+def test_tasks_at_chance_are_those_that_are_measured_so():
+    """By full precision alone, where the stages of SmolLM3's miniature end."""
+    config = plan("laptop").site.config
+    chosen, table = config.scale.tasks, ROOT / "results/reference/laptop/measurements.csv"
+    rows = pd.read_csv(table, dtype={"task": str}, low_memory=False)
+    rows = rows[(rows.trajectory == "smollm3-main") & (rows.metric == "accuracy")]
+    rows = rows[rows.quantizer == "fp"].set_index("task")
+    above = {}
+    for name in chosen.names:
+        guessed = 1 / questions.KINDS[config.tasks[name].kind].choices
+        above[name] = (rows.value[name] - guessed) / rows.stderr[name]
+    assert {name for name, errors in above.items() if errors < 2} == {*chosen.at_chance}, above
+    # Most are clear of chance, and not solved.
+    clear = [name for name in above if name not in chosen.at_chance and rows.value[name] < 0.95]
+    assert len(clear) >= 6 > len(above) / 2
+
+
+# Where all documents are taken, the planner asks how many there are.
+WHOLE = {"grammar": {"sequences": 1340, "tokens": 20}}
+
+
+@pytest.mark.parametrize(("scale", "whole"), [("gpu", {}), ("paper", WHOLE)])
+def test_any_task_of_the_harness_is_taken(tmp_path, scale, whole):
+    def named(found):
+        found["tasks"]["names"].append("grammar")
+        found["resources"]["tasks"].setdefault("whole", {}).update(whole)
+
+    config = tmp_path / "config"
+    shutil.copytree(ROOT / "config", config)
+    mine = {"source": "harness", "task": "blimp", "revision": "0" * 40}
+    edit_yaml(config / "tasks.yaml", lambda found: found.update(grammar=mine))
+    edit_yaml(config / f"scales/{scale}.yaml", named)
+    found = plan(scale, config)
+    shard, *_ = found.site.timeline.shards("smollm3")
+    job = found.tasks.accuracy("smollm3", "fp", "grammar", shard)
+    assert job.inputs["task"] == [found.tasks.fetched("grammar").manifest]
+    assert found.tasks.fetched("grammar").settings.name == "blimp"
 
 
 def test_the_papers_tasks_are_those_of_the_harness():
