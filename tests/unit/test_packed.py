@@ -92,6 +92,46 @@ def test_transformers_loads_the_same_weights(folder, blocks, tmp_path, bits, zer
     assert not hasattr(ours.config, "quantization_config")
 
 
+# With vLLM's kernels for 4 bits, heads are of 64 and sides of layers are multiples of 128.
+SERVED = ModelSettings(
+    "gpt_neox",
+    {"layers": 2, "width": 128, "heads": 2, "feedforward": 256, "rotary_fraction": 0.25},
+    context=64,
+    vocabulary=96,
+)
+
+
+@pytest.mark.slow
+def test_vllm_has_our_losses(blocks, tmp_path):
+    """Where vLLM is installed; its kernels compute in 16 bits."""
+    vllm = pytest.importorskip("vllm")
+    architecture.create(SERVED, seed=0).save_pretrained(tmp_path / "whole")
+    Packed(grids_of(tmp_path / "whole", 4)).save(tmp_path / "whole", tmp_path / "packed")
+    engine = vllm.LLM(
+        model=str(tmp_path / "packed"),
+        skip_tokenizer_init=True,
+        dtype="float16",
+        max_model_len=SERVED.context,
+        enforce_eager=True,
+        gpu_memory_utilization=0.3,
+        seed=0,
+    )
+    prompts = [vllm.TokensPrompt(prompt_token_ids=block.tolist()) for block in blocks]
+    asked = vllm.SamplingParams(temperature=0, max_tokens=1, prompt_logprobs=1, detokenize=False)
+    theirs = []
+    for block, found in zip(blocks, engine.generate(prompts, asked), strict=True):
+        # Nothing is known of the first token.
+        pairs = zip(block[1:].tolist(), found.prompt_logprobs[1:], strict=True)
+        theirs.append(-sum(known[token].logprob for token, known in pairs) / (len(block) - 1))
+    ours, whole = (
+        block_losses(models.load(tmp_path / name), blocks, 4).double()
+        for name in ("packed", "whole")
+    )
+    errors = (torch.tensor(theirs, dtype=torch.float64) - ours).abs()
+    assert errors.max() < 0.01
+    assert errors.mean() < (whole - ours).abs().mean()
+
+
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("zeros", [False, True])
 @pytest.mark.parametrize("bits", [2, 3, 4, 8])

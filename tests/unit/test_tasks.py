@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+import shutil
 from collections import Counter
 from dataclasses import asdict, replace
 
 import pandas as pd
 import pytest
 import yaml
+from lm_eval.tasks.mathqa import utils as mathqa
 from lm_eval.tasks.pubmedqa import preprocess_pubmedqa
 from ptq_dynamics.config import HarnessTask, MadeTask
 from ptq_dynamics.corpus import functions
@@ -197,6 +199,27 @@ def test_too_few_documents_are_said_in_one_line(documents, encode):
         make.make(settings("word", documents=9999), documents, encode)
 
 
+@pytest.mark.parametrize(
+    ("context", "shots", "left", "mend"),
+    [
+        (30, 5, 4, r"lower tasks\.shots or the task's in tasks\.shots_of, or raise tasks\.context"),
+        (4, 5, 0, r"lower tasks\.shots or the task's in tasks\.shots_of"),
+        (5, 0, 4, r"config/scales, raise tasks\.context where the model reads more"),
+    ],
+)
+def test_a_context_too_short_for_the_shots_is_said_in_one_line(
+    documents, encode, context, shots, left, mend
+):
+    few = settings("ending", context=context, shots=shots)
+    with pytest.raises(
+        Problem,
+        match=rf"task a-ending: a context of {context} tokens with {shots} shots leaves {left} for "
+        rf"each question and shot, in which 0 documents fit of the 12 asked for; .*{mend}",
+    ) as error:
+        make.make(few, documents, encode)
+    assert "\n" not in str(error.value)
+
+
 def test_the_harness_takes_a_made_task(workspace, held_out):
     result = workspace.make(workspace.plan.tasks.made("word", "main"))
     ((part, task),) = loading.load(result)
@@ -254,6 +277,45 @@ def test_prompts_of_released_models_are_longer_than_blocks():
 def test_every_kind_of_question_is_a_task():
     found = plan("laptop").site.config.tasks.values()
     assert {each.kind for each in found if isinstance(each, MadeTask)} == {*KINDS}
+
+
+def test_tasks_at_chance_are_those_that_are_measured_so():
+    """By full precision alone, where the stages of SmolLM3's miniature end."""
+    config = plan("laptop").site.config
+    chosen, table = config.scale.tasks, ROOT / "results/reference/laptop/measurements.csv"
+    rows = pd.read_csv(table, dtype={"task": str}, low_memory=False)
+    rows = rows[(rows.trajectory == "smollm3-main") & (rows.metric == "accuracy")]
+    rows = rows[rows.quantizer == "fp"].set_index("task")
+    above = {}
+    for name in chosen.names:
+        guessed = 1 / questions.KINDS[config.tasks[name].kind].choices
+        above[name] = (rows.value[name] - guessed) / rows.stderr[name]
+    assert {name for name, errors in above.items() if errors < 2} == {*chosen.at_chance}, above
+    # Most are clear of chance, and not solved.
+    clear = [name for name in above if name not in chosen.at_chance and rows.value[name] < 0.95]
+    assert len(clear) >= 6 > len(above) / 2
+
+
+# Where all documents are taken, the planner asks how many there are.
+WHOLE = {"grammar": {"sequences": 1340, "tokens": 20}}
+
+
+@pytest.mark.parametrize(("scale", "whole"), [("gpu", {}), ("paper", WHOLE)])
+def test_any_task_of_the_harness_is_taken(tmp_path, scale, whole):
+    def named(found):
+        found["tasks"]["names"].append("grammar")
+        found["resources"]["tasks"].setdefault("whole", {}).update(whole)
+
+    config = tmp_path / "config"
+    shutil.copytree(ROOT / "config", config)
+    mine = {"source": "harness", "task": "blimp", "revision": "0" * 40}
+    edit_yaml(config / "tasks.yaml", lambda found: found.update(grammar=mine))
+    edit_yaml(config / f"scales/{scale}.yaml", named)
+    found = plan(scale, config)
+    shard, *_ = found.site.timeline.shards("smollm3")
+    job = found.tasks.accuracy("smollm3", "fp", "grammar", shard)
+    assert job.inputs["task"] == [found.tasks.fetched("grammar").manifest]
+    assert found.tasks.fetched("grammar").settings.name == "blimp"
 
 
 def test_the_papers_tasks_are_those_of_the_harness():
@@ -319,6 +381,51 @@ def test_pubmedqa_from_parquet_is_what_the_harness_makes_of_it(tmp_path, pubmed)
         assert task.doc_to_target(document) == row["final_decision"]
         assert task.doc_to_choice(document) == ["yes", "no", "maybe"]
     assert [dict(each) for each in task.fewshot_docs()] == parts["train"]
+
+
+# As allenai/math_qa has them: options are one text, whose letters are right answers.
+ANSWERS = [
+    ["38", "27.675", "30", "data inadequate", "none of these"],
+    ["rs . 400", "rs . 300", "rs . 500", "rs . 350", "rs . 250"],
+    ["x ^ 2", "3 / 4", "5 : 7", "12 %", "- 1"],
+]
+PROBLEMS = [
+    {
+        "Problem": f"what is the value of {n} + {n} ?",
+        "Rationale": f"explanation : it is twice {n} .",
+        "options": " , ".join(
+            f"{letter} ) {answer}"
+            for letter, answer in zip("abcde", ANSWERS[n % len(ANSWERS)], strict=True)
+        ),
+        "correct": "abcde"[n % 5],
+        "annotated_formula": f"add({n}, {n})",
+        "linear_formula": f"add(n{n},n{n})|",
+        "category": "general",
+    }
+    for n in range(12)
+]
+
+
+@pytest.mark.slow
+def test_mathqa_from_another_repository_is_what_the_harness_makes_of_its_own(tmp_path):
+    """The harness names a mirror, whose rows are those of the authors' repository."""
+    folder = tmp_path / "math_qa"
+    files = plan("paper").site.config.tasks["mathqa"].files
+    parts = {"train": PROBLEMS[:4], "validation": PROBLEMS[4:6], "test": PROBLEMS[6:]}
+    for split, rows in parts.items():
+        (folder / files[split]).parent.mkdir(parents=True, exist_ok=True)
+        pd.DataFrame(rows).to_parquet(folder / files[split])
+    result = fetched(tmp_path, name="mathqa", repository=str(folder), files=files)
+    ((part, task),) = loading.load(result)
+    assert (part.name, part.metric) == ("mathqa", "acc")
+    assert set(part.splits) == {*parts}
+    assert [dict(each) for each in task.fewshot_docs()] == parts["train"]
+    for document, row in zip(task.eval_docs, parts["test"], strict=True):
+        assert dict(document) == row
+        assert task.doc_to_text(document) == f"Question: {row['Problem']}\nAnswer:"
+        assert task.doc_to_target(document) == "abcde".index(row["correct"])
+        answers = ANSWERS[PROBLEMS.index(row) % len(ANSWERS)]
+        assert task.doc_to_choice(document) == mathqa.doc_to_choice(row) == answers
 
 
 def test_nothing_is_fetched_that_is_pinned_to_no_commit(tmp_path):

@@ -110,6 +110,16 @@ def test_measurements_are_counted():
     numbers = measured.numbers("\n".join([head, *rows, ""]))
     assert numbers["measured.values"] == "4" and numbers["measured.trajectories"] == "2"
     assert numbers["measured.runs"] == "3" and numbers["measured.checkpoints"] == "4"
+    assert numbers["measured.degradations"] == "0"
+
+
+def test_degradations_beyond_their_errors_are_counted():
+    head = "trajectory,seed,quantizer,checkpoint_id,metric,value,stderr"
+    ends = ["0.05,0.02", "-0.05,0.02", "0.03,0.02", "0,0", ",", "0.3,"]
+    rows = [f"a,1,q,x,accuracy_degradation,{end}" for end in ends]
+    numbers = measured.numbers("\n".join([head, *rows, "a,1,q,x,accuracy,0.5,0.01", ""]))
+    assert numbers["measured.degradations"] == "4"
+    assert numbers["measured.degradations-beyond"] == "2"
 
 
 def test_a_diagnostic_names_the_place_in_the_text_and_the_nearest_key(tmp_path):

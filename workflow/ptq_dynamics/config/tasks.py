@@ -24,7 +24,9 @@ class MadeTask(Strict):
 class HarnessTask(Strict):
     """A task of lm-evaluation-harness by its name there, whose data set is read at the commit
     `revision`; or, where the harness names none that can be read, that of `repository`, in `files`
-    by split. A folder, which begins with / or ./, has no revision. `metric`: acc unless said."""
+    by split. A folder, which begins with / or ./, has no revision. `metric`: acc unless said. Any
+    that is scored by likelihood and has an accuracy is taken at scales gpu and paper; one that has
+    models write, or that has none, is refused in one line."""
 
     source: Literal["harness"]
     task: str
@@ -56,7 +58,9 @@ class Tasks(Strict):
     has for a task. Made tasks draw examples from a `pool` of so many, and ask also about documents
     of `others`, packages that nothing is trained on. A prompt has at most `context` tokens, which
     released models have to read; those trained here read no more than in training. Those
-    `at_chance` are left out of the mean. Who asks for vllm installs it."""
+    `at_chance` are shown, and left out of the mean: in full precision, what comes out of the last
+    stage is less than 2 standard errors better on them than chance. Backend `vllm` is untested
+    here: who asks for it in the scale's file installs it into .venv, with the torch it pins."""
 
     names: Annotated[tuple[Name, ...], Field(min_length=1), Once]
     documents: Annotated[int, Field(ge=2)] | None

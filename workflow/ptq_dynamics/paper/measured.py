@@ -2,7 +2,10 @@
 
 import csv
 import io
+from collections.abc import Iterable, Mapping
 
+from ptq_dynamics.claims.verdicts import SEEN
+from ptq_dynamics.measure.names import DEGRADATION
 from ptq_dynamics.paper.numbers import whole
 
 # A key, and the columns that tell one from another.
@@ -23,6 +26,17 @@ def numbers(text: str) -> dict[str, str]:
         key: len({tuple(row[name] for name in columns) for row in rows})
         for key, columns in COUNTED.items()
     }
-    return {
-        f"measured.{key}": whole(count) for key, count in {"values": len(rows), **found}.items()
-    }
+    found |= {"values": len(rows), **_degradations(rows)}
+    return {f"measured.{key}": whole(count) for key, count in found.items()}
+
+
+def _degradations(rows: Iterable[Mapping[str, str]]) -> dict[str, int]:
+    """Of the degradations of accuracy that have an error, all, and those that their error does not
+    explain."""
+    known = [
+        (float(row["value"]), float(row["stderr"]))
+        for row in rows
+        if row["metric"] == DEGRADATION and row["value"] and row["stderr"]
+    ]
+    beyond = sum(abs(value) > SEEN * error for value, error in known)
+    return {"degradations": len(known), "degradations-beyond": beyond}

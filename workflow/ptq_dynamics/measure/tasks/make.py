@@ -7,6 +7,7 @@ generator is behind it.
 
 import hashlib
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -94,25 +95,54 @@ def make(
     settings: MadeSettings, documents: Sequence[Documented], encode: Encode
 ) -> tuple[list[Item], list[Item]]:
     """The documents of the test, and those to draw shots from."""
-    kind, task = KINDS[settings.kind], settings.task
     # One token may be more where two examples meet.
     room = settings.context // (settings.shots + 1) - 1
+    test, shots = _parts(settings, documents, room, encode)
+    for found, wanted, key in (
+        (test, settings.documents, "documents"),
+        (shots, settings.pool, "pool"),
+    ):
+        if len(found) < wanted:
+            raise Problem(_lack(settings, documents, room, encode, f"{len(found):,} {key}", wanted))
+    return test, shots
+
+
+def _lack(
+    settings: MadeSettings,
+    documents: Sequence[Documented],
+    room: int,
+    encode: Encode,
+    found: str,
+    wanted: int,
+) -> str:
+    """Why fewer than asked for were found: for want of room, or of documents."""
+    place = "in the scale's file under config/scales"
+    test, shots = _parts(settings, documents, sys.maxsize, encode)
+    if len(test) == settings.documents and len(shots) == settings.pool:
+        fewer = "lower tasks.shots or the task's in tasks.shots_of, or " if settings.shots else ""
+        return (
+            f"task {settings.task}: a context of {settings.context:,} tokens with {settings.shots} "
+            f"shots leaves {max(room, 0)} for each question and shot, in which {found} fit of the "
+            f"{wanted:,} asked for; {place}, {fewer}raise tasks.context where the model reads more"
+        )
+    return (
+        f"task {settings.task} has {found} with {room} tokens for each question, and {wanted:,} "
+        f"are asked for; {place}, lower tasks.documents or tasks.pool, or name more packages in "
+        "tasks.others"
+    )
+
+
+def _parts(
+    settings: MadeSettings, documents: Sequence[Documented], room: int, encode: Encode
+) -> tuple[list[Item], list[Item]]:
+    """As many as there are of what is asked for, with so many tokens for each question."""
+    kind, task = KINDS[settings.kind], settings.task
     asked = list(_candidates(task, kind, documents, room, encode))
     # Wrong answers come from the same part, so that shots and test have no document in common.
     part = len(asked) * settings.pool // (settings.pool + settings.documents)
     seen = set[tuple[str, str]]()
     shots = _items(task, kind, asked[:part], settings.pool, room, encode, seen)
     test = _items(task, kind, asked[part:], settings.documents, room, encode, seen)
-    for found, wanted, key in (
-        (test, settings.documents, "documents"),
-        (shots, settings.pool, "pool"),
-    ):
-        if len(found) < wanted:
-            raise Problem(
-                f"task {task} has {len(found):,} {key} with {room} tokens for each question, and "
-                f"{wanted:,} are asked for: lower tasks.documents, tasks.pool or tasks.shots in "
-                "the scale's file under config/scales, or name more packages in tasks.others there"
-            )
     return test, shots
 
 
