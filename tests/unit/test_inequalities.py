@@ -428,6 +428,23 @@ def test_equal_loss_is_where_the_worst_of_them_ends(judged):
     assert found["right"]["value"] == pytest.approx(np.mean(values["wsd-1e-2"]))
 
 
+def test_of_distances_at_one_seed_no_error_is_known(tmp_path):
+    """However far quantization moves the weights, nothing is concluded."""
+    sides = {"left": {"of": "wsd-1e-2"}, "right": 0}
+    distances = [one(metric="weight_distance", relation=to, **sides) for to in ("above", "below")]
+    plan = made(tmp_path, {"figures": ["fig08"]}, mine=claim(*distances, figure="fig08"))
+    job = plan.claims.judge()
+    Inputs(tmp_path, plan).write(job)
+    with chdir(tmp_path):
+        assert execute(specification(job)) == 0
+    (found,) = json.loads((tmp_path / "results/laptop" / CLAIMS).read_text())["claims"]
+    assert found["verdict"] == "inconclusive"
+    for each in found["inequalities"]:
+        assert (each["verdict"], each["why"]) == ("inconclusive", "no error is known")
+        assert each["effect"] != 0 and each["stderr"] == 0
+        assert each["error"] is each["smallest_effect"] is None
+
+
 def test_where_a_curve_never_gets_nothing_is_measured(judged):
     _, _, claims, _ = judged
     _, never = claims["never"]["inequalities"]

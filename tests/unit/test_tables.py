@@ -18,13 +18,15 @@ from ptq_dynamics.claims.formats import (
     escaped,
     with_error,
 )
-from ptq_dynamics.claims.settings import CLAIMS
+from ptq_dynamics.claims.settings import CLAIMS, TableSettings
+from ptq_dynamics.claims.tables import of_claims
 from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.jobs.paths import RECORD
 from ptq_dynamics.jobs.record import Device
 from ptq_dynamics.paper.costs import Cost
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.provenance import costs
+from ptq_dynamics.report.said import claims as claims_of_the_page
 from support import plan as planned
 from support import specification
 
@@ -201,6 +203,34 @@ def test_claims_have_a_row_for_every_inequality(built):
     for row in found:
         measured = not row["Verdict of the inequality"].startswith("not measured")
         assert bool(row["Effect"]) is measured
+        assert bool(row["Seeds"]) is measured
+
+
+def test_the_seeds_of_every_inequality_and_unknown_errors_are_told():
+    said = {
+        "says": "a",
+        "figure": "f",
+        "quantizer": None,
+        "is": "above",
+        "times": 1,
+        "tolerance": 0,
+    }
+    said |= {"because": None, "published": None, "ratio": 1.5, "effect": 0.5, "error": 0.1}
+    said |= {side: {"value": 1.0, "stderr": 0.0} for side in ("left", "right")}
+    known = {**said, "verdict": "reproduced", "smallest_effect": 0.2, "seeds": [1, 2, 3]}
+    unknown = {**known, "error": None, "smallest_effect": None, "seeds": [1]}
+    unknown |= {"verdict": "inconclusive", "why": "no error is known", "not_in_the_error": ["x"]}
+    claim = {"name": "c", "number": 1, "says": "c", "verdict": "inconclusive", "about": []}
+    judged = {"claims": [{**claim, "inequalities": [{**known, "not_in_the_error": []}, unknown]}]}
+    table = of_claims(TableSettings("claims", "A title", "claims"), judged)
+    rows = [dict(zip(table.heads, row, strict=True)) for row in table.rows]
+    assert [row["Seeds"] for row in rows] == [3, 1]
+    assert [row["Smallest effect seen"] for row in rows] == [Number(0.2), None]
+    assert rows[1]["Verdict of the inequality"] == "inconclusive (no error is known)"
+    judged["claims"][0]["counts"] = {"inconclusive": 1, "reproduced": 1}
+    page = claims_of_the_page(judged)
+    assert '<td class="number" data-value="3">3</td>' in page
+    assert "no error is known, x" in page
 
 
 # What a build cost
