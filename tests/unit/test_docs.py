@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import tomllib
 from contextlib import chdir
 
@@ -110,3 +111,10 @@ def test_the_definitions_for_a_forge_run_what_there_is():
         assert "Not run so far" in text
         assert set(re.findall(r"\bmake ([a-z-]+)", said)) <= targets
         assert all((ROOT / name).exists() for name in re.findall(r"bash (\S+)", said))
+
+
+def test_all_is_made_by_one_start_of_snakemake_and_reported_by_another():
+    words = ["make", "-n", "all", "SCALE=smoke", "PROFILE="]
+    told = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    starts = re.findall(r"\.venv/bin/snakemake .*?-- ([a-z ]+)", told.replace("\\\n", ""))
+    assert [each.strip() for each in starts] == ["everything", "figures claims tables"]
