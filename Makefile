@@ -19,6 +19,12 @@ BEGIN = $(if $(PROFILE),PYTHONPATH="workflow:$(PLUGINS)$${PYTHONPATH:+:$$PYTHONP
 TELL = PYTHONPATH="workflow$${PYTHONPATH:+:$$PYTHONPATH}" $(VENV)/bin/ptq-dynamics
 STATUS = $(TELL) status --captions --scale $(SCALE) --figures "$(FIGURES)" \
 	$(if $(SEEDS),--more-seeds "$(SEEDS)") $(if $(DEEP),--deep)
+# Snakemake's own report has a line for each result that was copied here, without Snakemake's notes.
+OWN_REPORT = $(SNAKEMAKE) --config scale=$(SCALE) figures="$(FIGURES)" $(if $(SEEDS),more_seeds="$(SEEDS)") \
+	--report results/$(SCALE)/snakemake-report.html -- figures claims tables \
+	> results/$(SCALE)/.snakemake-report.log 2>&1 || \
+	{ tail -n 20 results/$(SCALE)/.snakemake-report.log >&2; exit 1; } && \
+	echo "open results/$(SCALE)/index.html in a browser"
 # Named by what project and locks say, so that neither their times nor comments install anything.
 INSTALLED := $(VENV)/.installed-$(shell sed -e 's/^\#.*//' -e 's/ *[ ]\#.*//' -e '/^ *$$/d' \
 	pyproject.toml envs/main.txt envs/cuda.txt | cksum | cut -d ' ' -f 1)
@@ -64,17 +70,20 @@ claims: figures  ## verdicts on the paper's claims, and tables of numbers, over 
 paper: figures  ## figures, claims, tables and all numbers as one PDF: paper/SCALE/paper.pdf
 	@$(TELL) paper --scale $(SCALE) --figures "$(FIGURES)" $(if $(SEEDS),--more-seeds "$(SEEDS)")
 
-all: claims paper report  ## figures, claims, tables, the paper and the page to browse
+all: $(if $(PROFILE),figures,$(INSTALLED))  ## figures, claims, tables, the paper and the page to browse
+	@$(TELL) claims --check --scale $(SCALE) --figures "$(FIGURES)"
+	@# On one machine a single start of Snakemake; a cluster is sent the figures alone.
+	@$(SNAKEMAKE) --config scale=$(SCALE) figures="$(FIGURES)" \
+		$(if $(SEEDS),more_seeds="$(SEEDS)") $(if $(DEEP),deep=true) -- everything
+	@$(STATUS)
+	@$(TELL) cost --scale $(SCALE)
+	@$(TELL) claims --scale $(SCALE) --figures "$(FIGURES)"
+	@$(OWN_REPORT)
 
 report: claims  ## a page to browse, results/SCALE/index.html, and Snakemake's own report beside it
 	@$(SNAKEMAKE) --config scale=$(SCALE) figures="$(FIGURES)" \
 		$(if $(SEEDS),more_seeds="$(SEEDS)") $(if $(DEEP),deep=true) -- report
-	@# It has a line for each result that was copied here, without Snakemake's notes.
-	@$(SNAKEMAKE) --config scale=$(SCALE) figures="$(FIGURES)" $(if $(SEEDS),more_seeds="$(SEEDS)") \
-		--report results/$(SCALE)/snakemake-report.html -- figures claims tables \
-		> results/$(SCALE)/.snakemake-report.log 2>&1 || \
-		{ tail -n 20 results/$(SCALE)/.snakemake-report.log >&2; exit 1; }
-	@echo "open results/$(SCALE)/index.html in a browser"
+	@$(OWN_REPORT)
 
 test: test-fast  ## all tests: the fast ones, then the slow ones with builds at scale smoke
 	@$(PYTEST) --no-loadscope-reorder -m slow tests/workflow tests/unit

@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import tomllib
 from contextlib import chdir
 
@@ -55,6 +56,13 @@ def test_damaged_verdicts_are_told_in_one_line(tmp_path, text):
         read(path)
 
 
+def test_the_readme_says_how_many_inequalities_rest_on_one_seed():
+    several, alone, open_ = {"seeds": [1, 2, 3]}, {"seeds": [1]}, {}
+    judged = {"claims": [{"inequalities": [alone, several]}, {"inequalities": [alone, open_]}]}
+    said = readme._seeds(judged)
+    assert said == "Of its 3 measured inequalities rest 2 on 1 seed, 1 on 3 seeds."
+
+
 def test_the_readme_shows_no_picture_that_is_not_there_and_keeps_its_columns(tmp_path):
     kept = tmp_path / "results/reference/laptop"
     kept.mkdir(parents=True)
@@ -103,3 +111,10 @@ def test_the_definitions_for_a_forge_run_what_there_is():
         assert "Not run so far" in text
         assert set(re.findall(r"\bmake ([a-z-]+)", said)) <= targets
         assert all((ROOT / name).exists() for name in re.findall(r"bash (\S+)", said))
+
+
+def test_all_is_made_by_one_start_of_snakemake_and_reported_by_another():
+    words = ["make", "-n", "all", "SCALE=smoke", "PROFILE="]
+    told = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    starts = re.findall(r"\.venv/bin/snakemake .*?-- ([a-z ]+)", told.replace("\\\n", ""))
+    assert [each.strip() for each in starts] == ["everything", "figures claims tables"]

@@ -12,8 +12,10 @@ import yaml
 from drawing import Inputs
 from ptq_dynamics.claims.estimates import exact
 from ptq_dynamics.claims.judge import sides
-from ptq_dynamics.claims.settings import CLAIMS
+from ptq_dynamics.claims.readings import Point
+from ptq_dynamics.claims.settings import CLAIMS, At, Term
 from ptq_dynamics.claims.settings import Inequality as Judged
+from ptq_dynamics.claims.terms import NotMeasured, Terms
 from ptq_dynamics.config import load, read_yaml
 from ptq_dynamics.config.claims import Inequality
 from ptq_dynamics.jobs import manifest
@@ -78,6 +80,18 @@ REFUSED = {
     "unknown run at whose tokens it is read": (
         one(right={"of": "constant-3e-3", "at": {"tokens_of": "rainbow"}}),
         ["mine.inequalities.0.right.at", "'rainbow'"],
+    ),
+    "unknown run of several at whose tokens it is read": (
+        one(right={"of": "constant-3e-3", "at": {"tokens_of": ["rainbow-172", "rainbow"]}}),
+        ["mine.inequalities.0.right.at", "'rainbow'"],
+    ),
+    "a rise at equal tokens": (
+        one(right={"of": "constant-3e-3", "at": {"rise": "after", "tokens_of": "rainbow-172"}}),
+        ["mine.inequalities.0.right.at", "must have one of tokens_of, loss_of, start and rise"],
+    ),
+    "an unknown side of a rise": (
+        one(right={"of": "constant-3e-3", "at": {"rise": "at"}}),
+        ["mine.inequalities.0.right.at", "'before'"],
     ),
     "unknown run at whose loss it is read": (
         one(right={"of": "constant-3e-3", "at": {"loss_of": ["wsd"]}}),
@@ -221,7 +235,29 @@ def test_what_a_scale_leaves_out_is_not_measured():
     said = {each.missing for each in found["weight-decay"].inequalities}
     assert "decay-lambda-0.05 is left out at laptop scale" in said and None in said
     (spike,) = [each for each in found["apertus-and-amber"].inequalities if "spike" in each.says]
-    assert spike.left is None and "miniature" in spike.missing
+    assert "of the real run" in spike.missing and spike.seeds == ()
+
+
+def test_what_miniatures_cannot_show_is_measured_of_the_real_model():
+    (spike,) = [
+        each for each in settings("paper")["apertus-and-amber"].inequalities if "spike" in each.says
+    ]
+    assert (spike.missing, spike.seeds) == (None, (0,))
+    assert (spike.left.at.rise, spike.right.at.rise) == ("after", "before")
+
+
+@pytest.mark.parametrize("scale", ["laptop", "paper"])
+def test_no_ends_of_unlike_lengths_are_compared_where_the_paper_compares_at_equal_tokens(scale):
+    found = settings(scale)
+    sizes = [each for each in found["olmo2"].inequalities if "at equal tokens" in each.says]
+    assert len(sizes) == 3
+    for each in sizes:
+        assert each.left.at == each.right.at
+        assert {*each.left.at.tokens_of} == {*each.left.of, *each.right.of}
+    early = [e for e in found["apertus-and-amber"].inequalities if "over equal tokens" in e.says]
+    assert len(early) == 2
+    for each in early:
+        assert each.left.at == each.right.at and each.left.at.tokens_of == ("apertus", "amber")
 
 
 def test_public_models_are_told_to_be_miniatures():
@@ -258,6 +294,15 @@ def judged(tmp_path_factory):
         ),
         "loss": claim(one(quantizers=None, metric="loss")),
         "never": claim(one(), one(left={"of": "rainbow-172", "at": {"tokens_of": "rainbow-002"}})),
+        "shortest": claim(
+            *(
+                one(left={"of": name, "at": at}, right={"of": "constant-3e-3", "at": at})
+                for name, at in (
+                    ("rainbow-036", {"tokens_of": ["constant-3e-3", "rainbow-036"]}),
+                    ("rainbow-036", {"tokens_of": ["constant-3e-3", "rainbow-036"], "start": 0}),
+                )
+            )
+        ),
         "spread": claim(
             one(
                 left={"of": ["rainbow-036", "rainbow-172"], "take": "largest"},
@@ -428,12 +473,79 @@ def test_equal_loss_is_where_the_worst_of_them_ends(judged):
     assert found["right"]["value"] == pytest.approx(np.mean(values["wsd-1e-2"]))
 
 
+def test_of_distances_at_one_seed_no_error_is_known(tmp_path):
+    """However far quantization moves the weights, nothing is concluded."""
+    sides = {"left": {"of": "wsd-1e-2"}, "right": 0}
+    distances = [one(metric="weight_distance", relation=to, **sides) for to in ("above", "below")]
+    plan = made(tmp_path, {"figures": ["fig08"]}, mine=claim(*distances, figure="fig08"))
+    job = plan.claims.judge()
+    Inputs(tmp_path, plan).write(job)
+    with chdir(tmp_path):
+        assert execute(specification(job)) == 0
+    (found,) = json.loads((tmp_path / "results/laptop" / CLAIMS).read_text())["claims"]
+    assert found["verdict"] == "inconclusive"
+    for each in found["inequalities"]:
+        assert (each["verdict"], each["why"]) == ("inconclusive", "no error is known")
+        assert each["effect"] != 0 and each["stderr"] == 0
+        assert each["error"] is each["smallest_effect"] is None
+
+
 def test_where_a_curve_never_gets_nothing_is_measured(judged):
     _, _, claims, _ = judged
     _, never = claims["never"]["inequalities"]
     assert never["verdict"] == "not measured" and "effect" not in never
     assert never["why"].startswith("rainbow-172 is not measured at ")
     assert claims["never"]["verdict"] != "reproduced"
+
+
+def test_equal_tokens_of_several_are_where_the_shortest_of_them_ends(judged):
+    folder, _, claims, _ = judged
+    at, over = claims["shortest"]["inequalities"]
+    ends, means = [], []
+    for seed in SEEDS:
+        for draw in DRAWS:
+            tokens = [each[0] for each in losses(folder, "rainbow-036", "fp", seed)]
+            stable = [each[0] for each in losses(folder, "constant-3e-3", "fp", seed)]
+            errors = [
+                quantization_error(folder, "constant-3e-3", draw, seed, place)
+                for place in range(len(stable))
+            ]
+            ends.append(np.interp(tokens[-1], stable, errors))
+            means.append(
+                np.mean([e for e, t in zip(errors, stable, strict=True) if t <= tokens[-1]])
+            )
+    assert stable[-1] > tokens[-1]
+    assert at["right"]["value"] == pytest.approx(np.mean(ends))
+    assert over["right"]["value"] == pytest.approx(np.mean(means))
+    own = [quantization_error(folder, "rainbow-036", d, s, -1) for d in DRAWS for s in SEEDS]
+    assert at["left"]["value"] == pytest.approx(np.mean(own))
+
+
+def along(losses, errors):
+    """What terms read of a run with these values at its checkpoints."""
+
+    class Read:
+        def points(self, name, metric, quantizer, seed):
+            values = errors if quantizer else losses
+            return [Point(str(n), n, float(n), exact(each)) for n, each in enumerate(values)]
+
+    return Terms(Read(), 1, 0)
+
+
+def risen(side):
+    return Term(("a",), At(rise=side), "mean", "quantization_error", ("q",))
+
+
+def test_a_rise_is_where_the_loss_in_full_precision_rises_most():
+    """Not where it is largest, nor where the error is."""
+    terms = along([9.0, 3.0, 3.1, 2.9, 3.6, 2.5], [0.9, 0.2, 0.8, 0.3, 0.5, 0.7])
+    assert terms.value(risen("before")).value == 0.3
+    assert terms.value(risen("after")).value == 0.5
+
+
+def test_a_loss_that_never_rises_has_no_spike():
+    with pytest.raises(NotMeasured, match="the loss of a never rises"):
+        along([3.0, 2.0, 1.0], [0.1, 0.2, 0.3]).value(risen("after"))
 
 
 def test_an_extreme_is_the_same_for_all_seeds(judged):

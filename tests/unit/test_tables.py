@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shutil
 from contextlib import chdir
 
 import pytest
@@ -18,15 +19,19 @@ from ptq_dynamics.claims.formats import (
     escaped,
     with_error,
 )
-from ptq_dynamics.claims.settings import CLAIMS
+from ptq_dynamics.claims.settings import CLAIMS, TableSettings
+from ptq_dynamics.claims.tables import of_claims
+from ptq_dynamics.config import load
 from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.jobs.paths import RECORD
 from ptq_dynamics.jobs.record import Device
 from ptq_dynamics.paper.costs import Cost
+from ptq_dynamics.plan import Plan
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.provenance import costs
+from ptq_dynamics.report.said import claims as claims_of_the_page
+from support import ROOT, edit_yaml, specification
 from support import plan as planned
-from support import specification
 
 TABLE = Table(
     "A title",
@@ -201,6 +206,73 @@ def test_claims_have_a_row_for_every_inequality(built):
     for row in found:
         measured = not row["Verdict of the inequality"].startswith("not measured")
         assert bool(row["Effect"]) is measured
+        assert bool(row["Seeds"]) is measured
+
+
+def test_the_seeds_of_every_inequality_and_unknown_errors_are_told():
+    said = {
+        "says": "a",
+        "figure": "f",
+        "quantizer": None,
+        "is": "above",
+        "times": 1,
+        "tolerance": 0,
+    }
+    said |= {"because": None, "published": None, "ratio": 1.5, "effect": 0.5, "error": 0.1}
+    said |= {side: {"value": 1.0, "stderr": 0.0} for side in ("left", "right")}
+    known = {**said, "verdict": "reproduced", "smallest_effect": 0.2, "seeds": [1, 2, 3]}
+    unknown = {**known, "error": None, "smallest_effect": None, "seeds": [1]}
+    unknown |= {"verdict": "inconclusive", "why": "no error is known", "not_in_the_error": ["x"]}
+    claim = {"name": "c", "number": 1, "says": "c", "verdict": "inconclusive", "about": []}
+    judged = {"claims": [{**claim, "inequalities": [{**known, "not_in_the_error": []}, unknown]}]}
+    table = of_claims(TableSettings("claims", "A title", "claims"), judged)
+    rows = [dict(zip(table.heads, row, strict=True)) for row in table.rows]
+    assert [row["Seeds"] for row in rows] == [3, 1]
+    assert [row["Smallest effect seen"] for row in rows] == [Number(0.2), None]
+    assert rows[1]["Verdict of the inequality"] == "inconclusive (no error is known)"
+    judged["claims"][0]["counts"] = {"inconclusive": 1, "reproduced": 1}
+    page = claims_of_the_page(judged)
+    assert '<td class="number" data-value="3">3</td>' in page
+    assert "no error is known, x" in page
+
+
+COOLDOWNS = [f"rainbow-{at}" for at in ("002", "036", "070", "104", "138", "172")]
+
+
+@pytest.mark.parametrize("scale", ["smoke", "laptop", "gpu", "paper"])
+def test_every_row_of_the_headline_is_measured_under_both_widths(scale):
+    """By jobs that the table of all measurements brings; with one calibration set."""
+    choice = {"scale": scale, "seed": 100, "more_seeds": [102], "figures": "all"}
+    plan = Plan(load(choice, ROOT / "config"), ROOT)
+    settings = plan.tables.write().settings
+    (asked,) = [table for table in settings.tables if table.name == "headline"]
+    names = {row.name for row in asked.rows}
+    assert len(names) == 13 and names >= {*COOLDOWNS}
+    assert len(asked.columns) == 2
+    for column in asked.columns:
+        assert {name for name, draws in column.draws if draws} >= names
+        if column.shown.name == "gptq-3bit":
+            assert {len(dict(column.draws)[name]) for name in COOLDOWNS} == {1}
+    collected = {*plan.figures.collect().settings.series}
+    assert {*settings.series} <= collected
+    three, four = map(plan.figures.used, ("gptq-3bit", "gptq-4bit"))
+    for name, quantizer in (*((name, three) for name in COOLDOWNS), ("decay-040", four)):
+        found = [s.seed for s in collected if (s.trajectory, s.quantizer) == (name, quantizer)]
+        assert sorted(found) == [100, 102]
+
+
+def test_a_choice_of_figures_measures_nothing_for_tables():
+    plan = planned("laptop", figures=["fig04", "fig06", "fig07"])
+    made = {each.manifest for each in plan.site.needed([plan.tables.write()])}
+    assert not [path for path in made if "rainbow-036" in path and "3bit" in path]
+
+
+def test_a_table_of_an_unknown_quantizer_is_refused(tmp_path):
+    config = shutil.copytree(ROOT / "config", tmp_path / "config")
+    edit_yaml(config / "tables.yaml", lambda f: f["headline"].update(quantizers=["gptq-5bit"]))
+    choice = {"scale": "laptop", "seed": 100, "figures": ["fig04"]}
+    with pytest.raises(Problem, match=r"tables.yaml: headline.quantizers .*'gptq-5bit'"):
+        Plan(load(choice, config), ROOT).tables.write()
 
 
 # What a build cost

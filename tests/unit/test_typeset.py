@@ -62,6 +62,7 @@ MEASURED = {
     "effect": 0.0043,
     "error": 0.00021,
     "smallest_effect": 0.00042,
+    "seeds": [1, 2, 3],
 }
 JUDGED = {
     "claims": [
@@ -80,10 +81,23 @@ def test_claims_are_counted_and_both_sides_told():
     assert numbers["claims.a.1.effect"] == "0.00430 ± 0.00021"
     assert numbers["claims.a.0.smallest"] == "0.00042"
     assert not [key for key in numbers if key.startswith("claims.b.")]
+    assert numbers["inequalities.of-one-seed"] == numbers["inequalities.without-error"] == "0"
     told = judged.claims(JUDGED)
+    assert told["a"]["inequalities"][0]["seeds"] == "3"
     assert told["b"]["about"] == ["SmolLM3-3B"]
     assert told["b"]["inequalities"][0]["why"] == "it is not"
     assert told["a"]["counts"]["reproduced"] == told["a"]["counts"]["inconclusive"] == 1
+
+
+def test_what_rests_on_one_seed_or_has_no_error_is_counted():
+    alone = {**MEASURED, "seeds": [1], "error": None, "smallest_effect": None}
+    found = {"claims": [claim("a", inequality("inconclusive", **alone, why="no error is known"))]}
+    numbers = judged.numbers(found)
+    assert (numbers["inequalities.of-one-seed"], numbers["inequalities.without-error"]) == (
+        "1",
+    ) * 2
+    assert numbers["claims.a.0.smallest"] == "–" and numbers["claims.a.0.effect"] == "0.0043"
+    assert judged.claims(found)["a"]["inequalities"][0]["why"] == "no error is known"
 
 
 def test_tables_are_read_as_they_are_shown():

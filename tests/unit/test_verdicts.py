@@ -12,7 +12,8 @@ from ptq_dynamics.claims.verdicts import SEEN, Effect, Verdict, of_claim, of_ine
 VALUES = st.floats(-1e6, 1e6)
 ERRORS = st.floats(0, 1e6)
 SPREADS = st.none() | ERRORS
-EFFECTS = st.builds(Effect, VALUES, ERRORS, SPREADS)
+# An error is known of all of these.
+EFFECTS = st.builds(Effect, VALUES, st.floats(1e-300, 1e6), SPREADS)
 VERDICTS = st.sampled_from(Verdict)
 R, N, I, M = (  # noqa: E741
     Verdict.REPRODUCED,
@@ -33,6 +34,16 @@ def test_an_effect_is_seen_from_two_errors_on(value, verdict):
 
 def test_an_error_that_is_none_is_no_measurement():
     assert of_inequality(Effect(1.0, math.nan, None)) is M
+
+
+@pytest.mark.parametrize("value", [1.0, 0.0, -1.0])
+def test_where_no_error_is_known_nothing_is_concluded(value):
+    unknown = Effect(value, 0.0, None)
+    assert (unknown.error, unknown.smallest) == (None, None)
+    assert of_inequality(unknown) is I
+    # Seeds give one, even where they agree.
+    assert of_inequality(Effect(value, 0.0, 0.0)) is {1.0: R, 0.0: I, -1.0: N}[value]
+    assert of_inequality(Effect(value, 0.0, 0.6)) is I
 
 
 def test_the_larger_of_both_errors_counts():

@@ -47,6 +47,20 @@ def project(built, tmp_path_factory, traces):
     return copied
 
 
+def test_one_target_has_everything_that_is_made(project):
+    """With figures there, the others are all that is left; another claim runs nothing else."""
+    made = {"judge", "tabulate", "typeset", "report"}
+    again = project.snakemake("-n", "--forceall", targets=("everything",))
+    counted = {line.split()[0] for line in again.stdout.splitlines() if len(line.split()) == 2}
+    assert made | {"figure", "train", "everything"} <= counted, again.stdout[-3000:]
+    assert "claims" not in counted
+    with project.edited("config/claims.yaml") as (path,):
+        edit_yaml(path, lambda found: found["rise-in-decay"].update(says="Other words"))
+        done = project.snakemake("-n", targets=("everything",))
+    counted = {line.split()[0] for line in done.stdout.splitlines() if len(line.split()) == 2}
+    assert made <= counted and not counted & {"train", "quantize", "evaluate", "figure"}
+
+
 def test_every_function_that_they_enter_is_in_their_fingerprints(project, traces):
     assert {stage for stage, _ in traces.entered} == {"claims.judge", "claims.tables"}
     missed, _ = traces.missed(project.folder / "workflow")

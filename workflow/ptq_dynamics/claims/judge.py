@@ -18,6 +18,7 @@ from ptq_dynamics.jobs.context import Context
 # What no error counts, where there is one alone.
 ONE_SEED = "other seeds"
 ONE_SET = "other calibration sets"
+NO_ERROR = "no error is known"
 
 
 def run(context: Context[ClaimsSettings]) -> Mapping[str, Any]:
@@ -100,6 +101,7 @@ def _measured(one: Inequality, readings: Readings, between: Deviations) -> dict[
     level = abs(right.value)
     return {
         "verdict": verdict,
+        **({"why": NO_ERROR} if effect.error is None else {}),
         "left": _shown(left),
         "right": _shown(right),
         "ratio": _finite(ratio),
@@ -108,7 +110,9 @@ def _measured(one: Inequality, readings: Readings, between: Deviations) -> dict[
         "spread_over_seeds": effect.spread,
         "error": effect.error,
         "smallest_effect": effect.smallest,
-        "smallest_effect_of_right": _finite(effect.smallest / level) if level else None,
+        "smallest_effect_of_right": (
+            _finite(effect.smallest / level) if level and effect.smallest is not None else None
+        ),
         "seeds": list(one.seeds),
         "calibration_sets": draws,
         "not_in_the_error": [

@@ -122,6 +122,7 @@ CLAIM_HEADS = (
     "Asked",
     "Figure",
     "Quantizer",
+    "Seeds",
     "Published: left, right",
     "Left",
     "Right",
@@ -150,11 +151,12 @@ def of_claims(table: TableSettings, judged: Mapping[str, Any]) -> Table:
                     relation(one),
                     one["figure"],
                     one["quantizer"] or "",
+                    len(one["seeds"]) if known else None,
                     _published(one["published"]),
                     *([_side(one["left"]), _side(one["right"])] if known else [None, None]),
                     None if not known or one["ratio"] is None else Number(one["ratio"]),
                     Number(one["effect"], one["error"]) if known else None,
-                    Number(one["smallest_effect"]) if known else None,
+                    _smallest(one),
                     one["verdict"] + (f" ({one['why']})" if "why" in one else ""),
                     about,
                 ]
@@ -168,6 +170,11 @@ def _number(number: int | None) -> str:
 
 def _side(found: Mapping[str, float]) -> Number:
     return Number(found["value"], found["stderr"] or None)
+
+
+def _smallest(one: Mapping[str, Any]) -> Number | None:
+    found = one.get("smallest_effect")
+    return None if found is None else Number(found)
 
 
 def _published(pair: Mapping[str, float | None] | None) -> str:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from types import MappingProxyType
 
 import numpy as np
@@ -122,9 +123,11 @@ class Terms:
         if at.loss_of:
             return self._at_loss(name, term)
         points = self._measured(name, term)
-        if at.tokens_of is None and at.share == 1:
+        if at.rise is not None:
+            return self._at_rise(name, points, at.rise)
+        if not at.tokens_of and at.share == 1:
             return points[-1].value
-        if at.tokens_of is None and at.share == 0:
+        if not at.tokens_of and at.share == 0:
             return points[0].value
         points = [point for point in points if math.isfinite(point.tokens)]
         level = self._tokens(term, points, name)
@@ -140,10 +143,31 @@ class Terms:
         if not points:
             raise NotMeasured(f"{name} has no checkpoints with a number of tokens")
         first, last = points[0].tokens, points[-1].tokens
-        if term.at.tokens_of is None:
+        if not term.at.tokens_of:
             return first + term.at.share * (last - first)
-        level = self._points(term.at.tokens_of, term.metric, self._quantizer(term))[-1].tokens
+        level = self._shortest(term)
         return last if math.isclose(level, last, rel_tol=ROUNDING) else level
+
+    def _shortest(self, term: Term) -> float:
+        """The tokens at which the first of the trajectories ends at whose tokens it is read."""
+        quantizer = self._quantizer(term)
+        return min(self._points(n, term.metric, quantizer)[-1].tokens for n in term.at.tokens_of)
+
+    def _at_rise(self, name: str, points: Sequence[Point], side: str) -> Estimate:
+        """Read at the checkpoint before or after the greatest rise of the loss in full precision.
+        The loss says where, so that no value is read because it is large."""
+        losses = [
+            each for each in self._points(name, LOSS, None) if math.isfinite(each.value.value)
+        ]
+        rises = [
+            (after.value.value - before.value.value, before.id, after.id)
+            for before, after in pairwise(losses)
+        ]
+        if not rises or max(rises)[0] <= 0:
+            raise NotMeasured(f"the loss of {name} never rises")
+        _, before, after = max(rises)
+        found = {each.id: each.value for each in points}
+        return found[before if side == "before" else after]
 
     def _at_loss(self, name: str, term: Term) -> Estimate:
         """Read where the loss in full precision was the level for the last time, along the run and
@@ -176,6 +200,8 @@ class Terms:
         """The points of a trajectory from one share of its tokens to another."""
         points = self._measured(name, term)
         start, end = points[0].tokens, points[-1].tokens
+        if term.at.tokens_of:
+            start, end = 0.0, self._shortest(term)
         low, high = (start + share * (end - start) for share in (term.at.first or 0, term.at.share))
         slack = ROUNDING * abs(end)
         found = [each for each in points if low - slack <= each.tokens <= high + slack]

@@ -1,6 +1,7 @@
 """How verdicts come about, from an effect in the claimed direction and its error alone.
 
-The rule was set before any result was looked at, and no claim has one of its own.
+The rule was set before any result was looked at, and no claim has one of its own. That nothing is
+concluded where no error is known was added later.
 """
 
 import math
@@ -36,14 +37,16 @@ class Effect:
     spread: float | None
 
     @property
-    def error(self) -> float:
-        """The larger of the two errors."""
-        return self.stderr if self.spread is None else max(self.stderr, self.spread)
+    def error(self) -> float | None:
+        """The larger of the two errors; None where none is known: one seed, and nothing paired."""
+        if self.spread is None:
+            return self.stderr if self.stderr != 0 else None
+        return max(self.stderr, self.spread)
 
     @property
-    def smallest(self) -> float:
-        """The smallest effect that this build could have seen."""
-        return SEEN * self.error
+    def smallest(self) -> float | None:
+        """The smallest effect that this build could have seen, where that is known."""
+        return None if self.error is None else SEEN * self.error
 
 
 def over_seeds(effects: Sequence[Estimate]) -> Effect:
@@ -61,8 +64,13 @@ def over_seeds(effects: Sequence[Estimate]) -> Effect:
 
 def of_inequality(effect: Effect) -> Verdict:
     """Reproduced where the effect is more than two errors in the claimed direction, not reproduced
-    where it is as much in the other one, else inconclusive; not measured where there is none."""
-    if not math.isfinite(effect.value) or not math.isfinite(effect.error):
+    where it is as much in the other one, else inconclusive, as where no error is known; not
+    measured where there is no effect."""
+    if not math.isfinite(effect.value):
+        return Verdict.NOT_MEASURED
+    if effect.smallest is None:
+        return Verdict.INCONCLUSIVE
+    if not math.isfinite(effect.smallest):
         return Verdict.NOT_MEASURED
     if effect.value > effect.smallest:
         return Verdict.REPRODUCED

@@ -1,6 +1,7 @@
 """`ptq-dynamics readme`: what came out at the released scale, in the README."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -56,8 +57,20 @@ def _introduction(kept: Places, judged: Mapping[str, Any]) -> str:
     return (
         f"At {judged['scale']}: [all figures]({kept.pictures}/README.md), [every "
         f"inequality with its numbers]({kept.results}/tables/claims.md), and [how verdicts come "
-        "about](docs/claims.md).\n"
+        f"about](docs/claims.md). {_seeds(judged)}".rstrip()
+        + "\n"
     )
+
+
+def _seeds(judged: Mapping[str, Any]) -> str:
+    """How many of the measured inequalities rest on how many seeds."""
+    every = [one for claim in judged["claims"] for one in claim.get("inequalities", ())]
+    found = sorted(Counter(len(one["seeds"]) for one in every if "seeds" in one).items())
+    if not found:
+        return ""
+    each = [f"{count} on {n} {'seed' if n == 1 else 'seeds'}" for n, count in found]
+    total = sum(count for _, count in found)
+    return f"Of its {total} measured inequalities rest {', '.join(each)}."
 
 
 def _table(judged: Mapping[str, Any]) -> Iterator[str]:

@@ -36,10 +36,16 @@ def take(plan: Plan, place: str, digest: str | None) -> bool:
     lacking = len(rest) - drawn
     print(
         f"{len(found.taken)} results were taken over, {len(found.had)} were here already, "
-        f"{lacking} are not there as they would be made here"
-        + (f"; make figures draws {drawn} figures and tables from them" if drawn else "")
+        f"{lacking} are not there as they would be made here" + _next(lacking, drawn)
     )
     return not lacking
+
+
+def _next(lacking: int, drawn: int) -> str:
+    """What there is to do next."""
+    if lacking:
+        return "; make figures makes those, and then what is drawn from them"
+    return f"; make figures draws {drawn} figures and tables from them" if drawn else ""
 
 
 def declare(plan: Plan, result: Path, reason: str) -> bool:

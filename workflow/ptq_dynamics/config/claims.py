@@ -23,24 +23,33 @@ PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
 class Place(Strict):
-    """Where a trajectory is read: at equal tokens, where another one ends (`tokens_of`); at equal
-    loss, that in full precision with which the worst of some trajectories ends (`loss_of`), along a
-    run and its trunk, for the last time where they have it more than once; or at all points from
-    one share of its tokens to another (`start`, `end`)."""
+    """Where a trajectory is read: at equal tokens, where another one ends, or the shortest of
+    several (`tokens_of`); at equal loss, that in full precision with which the worst of some
+    trajectories ends (`loss_of`), along a run and its trunk, for the last time where they have it
+    more than once; at all points from one share of its tokens to another (`start`, `end`), or, with
+    `tokens_of`, of those; or at the checkpoint before or after the greatest rise of its loss in
+    full precision from one checkpoint to the next (`rise`)."""
 
-    tokens_of: str | None = None
+    tokens_of: str | Names | None = None
     loss_of: Names | None = None
     start: Part | None = None
     end: Part = 1.0
+    rise: Literal["before", "after"] | None = None
 
     @model_validator(mode="after")
     def _is_one(self) -> Self:
-        kinds = [self.tokens_of, self.loss_of, self.start]
-        if sum(kind is not None for kind in kinds) != 1:
-            raise ValueError("must have one of tokens_of, loss_of and start")
+        kinds = [self.tokens_of, self.loss_of, self.start, self.rise]
+        stretch = self.start is not None and self.tokens_of is not None
+        if sum(kind is not None for kind in kinds) != 1 + stretch:
+            raise ValueError("must have one of tokens_of, loss_of, start and rise")
         if self.start is not None and self.start >= self.end:
             raise ValueError(f"start is {self.start:g}, which is not before end ({self.end:g})")
         return self
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """Names of the trajectories of whose ends the first counts."""
+        return (self.tokens_of,) if isinstance(self.tokens_of, str) else self.tokens_of or ()
 
 
 class Term(Strict):
@@ -78,7 +87,7 @@ class Term(Strict):
         """Names of those that say where."""
         if not isinstance(self.at, Place):
             return ()
-        return self.at.loss_of or (() if self.at.tokens_of is None else (self.at.tokens_of,))
+        return self.at.loss_of or self.at.ends
 
     @property
     def parts(self) -> "list[Term]":
@@ -91,7 +100,8 @@ class Inequality(Strict):
     for a reason (`because`); once under each quantizer, for `each` trajectory in place of `{each}`,
     or for neighbours in `along` in place of `{one}` and `{next}`. It reads what the claim's figure
     shows, or another one's, or `also` a second one's. `published`: both sides in the paper, for
-    each of these. `unmeasured`: why nothing here can be measured for it."""
+    each of these. `unmeasured`: why nothing here can be measured for it; `unmeasured_in_small`: why
+    not where miniatures stand for public models."""
 
     says: str
     figure: str | None = None
@@ -108,6 +118,7 @@ class Inequality(Strict):
     because: str | None = None
     published: tuple[tuple[Finite, Finite] | None, ...] = ()
     unmeasured: str | None = None
+    unmeasured_in_small: str | None = None
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:

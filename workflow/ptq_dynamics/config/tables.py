@@ -17,11 +17,13 @@ class RunsTable(_Table):
     """A row for every trajectory of some figures, or for those alone that branch off others: its
     tokens, and the loss in full precision and the errors under their quantizers where it branches
     off and at its end; `equal_loss`: also where they have the loss that the worst of them ends
-    with."""
+    with; `quantizers`: those under which all rows are measured, also where no figure asks for it,
+    in a build of all figures."""
 
     kind: Literal["runs"]
     branches: bool = False
     equal_loss: bool = False
+    quantizers: Annotated[tuple[str, ...], Once] = ()
 
 
 class TasksTable(_Table):

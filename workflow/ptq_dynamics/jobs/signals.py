@@ -9,6 +9,7 @@ state and ends with the status `AGAIN`; what cannot goes on.
 
 import contextlib
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -28,6 +29,8 @@ _answered = threading.Event()
 _begun = threading.Event()
 _armed = threading.Event()
 _called = threading.Event()
+# Removed by who leaves at once.
+_held = list[str]()
 # Process that does the job for this one.
 _deputy: int | None = None
 
@@ -64,12 +67,24 @@ def leave_at_once(line: str) -> None:
     """From now on, until something else is said, a signal ends the process with one line."""
 
     def leave(number: int, frame: FrameType | None) -> None:
+        for folder in _held:
+            shutil.rmtree(folder, ignore_errors=True)
         _say(line)
         os._exit(1)
 
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, leave)
+
+
+@contextlib.contextmanager
+def removing(folder: str) -> Iterator[None]:
+    """In this block, who leaves at once removes this folder first."""
+    _held.append(folder)
+    try:
+        yield
+    finally:
+        _held.remove(folder)
 
 
 @contextlib.contextmanager

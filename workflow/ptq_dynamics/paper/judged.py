@@ -39,7 +39,10 @@ def numbers(content: Mapping[str, Any]) -> dict[str, str]:
     }
     found["verdict.errors"] = f"{SEEN:g}"
     found["inequalities.measured"] = str(sum("effect" in one for one in every))
-    found["inequalities.exact"] = str(sum(one.get("error") == 0 for one in every))
+    found["inequalities.without-error"] = str(
+        sum("effect" in one and one["error"] is None for one in every)
+    )
+    found["inequalities.of-one-seed"] = str(sum(len(one.get("seeds", ())) == 1 for one in every))
     for claim in content["claims"]:
         for index, one in enumerate(claim["inequalities"]):
             place = f"claims.{claim['name']}.{index}"
@@ -84,4 +87,5 @@ def _texts(one: Mapping[str, Any]) -> dict[str, str]:
         "ratio": short(one["ratio"]),
         "effect": shown(one["effect"], one["error"]),
         "smallest": short(one["smallest_effect"]),
+        "seeds": str(len(one["seeds"])),
     }

@@ -87,7 +87,9 @@ class Claims:
                 if missing is None:
                     figure = merged(self._site.config.figures, shown)
                     one = resolved(written, figure)
-                    missing = self._left_out(one, figure)
+                    missing = self._left_out(one, figure) or self._in_small(
+                        inequality, narrowed(figure, inequality, one, [])
+                    )
                 if missing is None:
                     query = narrowed(figure, inequality, one, self._trunks(figure, one))
                     seeds = self._add(query, inequality, one, needed)
@@ -112,6 +114,11 @@ class Claims:
         gone = [name for name in named(one) if name not in figure.trajectories]
         scale = self._site.config.scale.description
         return f"{gone[0]} is left out at {scale}" if gone else None
+
+    def _in_small(self, inequality: claims.Inequality, query: Figure) -> str | None:
+        """Why it cannot be measured of miniatures, where the scale has these."""
+        small = any(run.stands_for for run in self._figures.runs(query))
+        return inequality.unmeasured_in_small if small else None
 
     def _trunks(self, figure: Figure, one: claims.Single) -> list[str]:
         """Names of the trunks, among a figure's trajectories, of what its terms read by loss."""

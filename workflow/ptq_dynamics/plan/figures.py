@@ -37,6 +37,7 @@ from ptq_dynamics.measure.names import (
     Evaluated,
 )
 from ptq_dynamics.measure.settings import CollectSettings, Series
+from ptq_dynamics.plan.completing import lacking
 from ptq_dynamics.plan.geometry import Geometry
 from ptq_dynamics.plan.losses import Losses
 from ptq_dynamics.plan.site import Site
@@ -222,11 +223,15 @@ class Figures:
 
     @cache
     def collect(self) -> Job:
-        """All measurements of the chosen figures in one table."""
+        """All measurements of the chosen figures, and of tables beside them, in one table."""
         series: dict[Series, None] = {}
         inputs: dict[str, list[str]] = {}
-        for name in self.chosen:
-            found, needed = self.measured(self._site.config.figures[name], layers=True)
+        config = self._site.config
+        queries = [config.figures[name] for name in self.chosen]
+        for table in config.tables.values():
+            queries += lacking(self._site, table)
+        for query in queries:
+            found, needed = self.measured(query, layers=True)
             series |= dict.fromkeys(found)
             inputs |= needed
         settings = CollectSettings(tuple(series))

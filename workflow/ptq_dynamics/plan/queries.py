@@ -69,7 +69,7 @@ def narrowed(
     }
     quantizers = {one.quantizer, *(term.quantizer for term in one.terms)}
     kept = tuple(name for name in figure.quantizers if name in quantizers)
-    needs_loss = any(by_loss(term) for term in one.terms)
+    needs_loss = any(by_loss(term) or _of_rise(term) for term in one.terms)
     return figure.model_copy(
         update={
             "curves": {label: members for label, members in curves.items() if members},
@@ -85,6 +85,10 @@ def by_loss(term: claims.Term) -> bool:
     return isinstance(term.at, claims.Place) and term.at.loss_of is not None
 
 
+def _of_rise(term: claims.Term) -> bool:
+    return isinstance(term.at, claims.Place) and term.at.rise is not None
+
+
 def place_of(at: object) -> At:
     """Where a term is read, as the stage has it."""
     match at:
@@ -92,8 +96,8 @@ def place_of(at: object) -> At:
             return At(share=0.0)
         case float(share):
             return At(share=share)
-        case claims.Place(tokens_of=name, loss_of=names, start=first, end=last):
-            return At(share=last, first=first, tokens_of=name, loss_of=names or ())
+        case claims.Place(loss_of=names, start=first, end=last, rise=rise):
+            return At(last, first, at.ends, names or (), rise)
     return At()
 
 

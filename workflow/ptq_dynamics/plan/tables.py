@@ -11,6 +11,7 @@ from ptq_dynamics.jobs.paths import Paths
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR, TASK_METRICS
 from ptq_dynamics.plan.claims import Claims, Needed
+from ptq_dynamics.plan.completing import lacking
 from ptq_dynamics.plan.figures import Figures
 from ptq_dynamics.plan.queries import measures
 from ptq_dynamics.plan.site import Site
@@ -60,8 +61,8 @@ class Tables:
         require(f"{FILE}: {name}.figures", "figure", table.figures, self._written)
         rows = dict[str, Row]()
         columns = dict[str, tuple[Shown, dict[str, tuple[str, ...]]]]()
-        for figure in self._chosen(table):
-            query = self._query(figure, table)
+        chosen = [self._query(figure, table) for figure in self._chosen(table)]
+        for query in (*chosen, *self._lacking(name, table)):
             needed.add(*self._figures.measured(query, layers=False))
             for run in self._figures.runs(query):
                 if run.trunk is not None and run.at is not None:
@@ -96,6 +97,11 @@ class Tables:
             there = figure is not None and name in self._figures.chosen
             if there and figure is not None and self._read(figure, table):
                 yield figure
+
+    def _lacking(self, name: str, table: tables.RunsTable | tables.TasksTable) -> Iterator[Figure]:
+        asked = table.quantizers if isinstance(table, tables.RunsTable) else ()
+        require(f"{FILE}: {name}.quantizers", "quantizer", asked, self._site.config.quantizers)
+        yield from lacking(self._site, table)
 
     def _read(self, figure: Figure, table: tables.RunsTable | tables.TasksTable) -> tuple[str, ...]:
         return tuple(metric for metric in READ[table.kind] if measures(figure, metric))

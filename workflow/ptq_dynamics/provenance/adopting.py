@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ptq_dynamics.content import sha256, write_atomically
-from ptq_dynamics.jobs import manifest, record, verified
+from ptq_dynamics.jobs import manifest, record, signals, verified
 from ptq_dynamics.jobs.current import Results
 from ptq_dynamics.jobs.lease import held
 from ptq_dynamics.jobs.publish import OUT, prepare, publish
@@ -73,11 +73,15 @@ def _root(source: Path, results: Path) -> Path:
     """The checkout that a folder belongs to."""
     absolute = source.resolve()
     for root in (absolute, *absolute.parents[:2]):
-        if (root / results).is_dir():
+        # An archive is unpacked below this checkout, which it is no folder of results of.
+        is_below = absolute in (root, root / results.parent, root / results)
+        if is_below and (root / results).is_dir():
             if root == Path().resolve():
                 raise Problem(f"{source} is this checkout; name another one")
             return root
-    raise Problem(f"{source} has no {results}; name a checkout or a release that has it")
+    raise Problem(
+        f"{source} has no {results}; name a checkout or a release that has it, or another --scale"
+    )
 
 
 def _check(job: Job, root: Path, drops: set[str]) -> None:
@@ -161,7 +165,10 @@ def unpacked(place: str, digest: str | None) -> Iterator[Path]:
         return
     if not is_folder and digest is None:
         raise Problem(f"{place} is no folder; of an archive, also give --sha256")
-    with tempfile.TemporaryDirectory(prefix="ptq-dynamics-adopt-", dir=".") as name:
+    with (
+        tempfile.TemporaryDirectory(prefix="ptq-dynamics-adopt-", dir=".") as name,
+        signals.removing(name),
+    ):
         folder = Path(name)
         archive = Path(place) / RELEASE if is_folder else Path(place)
         if place.startswith("https://"):

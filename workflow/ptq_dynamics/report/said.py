@@ -23,6 +23,7 @@ HEADS = (
     "Verdict",
     "Figure",
     "Quantizer",
+    "Seeds",
     "Published: left, right",
     "Left",
     "Right",
@@ -70,7 +71,7 @@ def _inequalities(claim: Mapping[str, Any]) -> str:
 
 
 def _inequality(one: Mapping[str, Any]) -> list[Cell]:
-    known = "effect" in one
+    known, smallest = "effect" in one, one.get("smallest_effect")
     pair = one["published"]
     return [
         one["says"],
@@ -78,12 +79,13 @@ def _inequality(one: Mapping[str, Any]) -> list[Cell]:
         f"{SIGNS[Verdict(one['verdict'])]} {one['verdict']}",
         one["figure"],
         one["quantizer"] or "",
+        len(one["seeds"]) if known else None,
         "" if pair is None else f"{pair['left']:g}, {pair['right']:g}",
         Number(one["left"]["value"], one["left"]["stderr"] or None) if known else None,
         Number(one["right"]["value"], one["right"]["stderr"] or None) if known else None,
         Number(one["effect"], one["error"]) if known else None,
-        Number(one["smallest_effect"]) if known else None,
-        ", ".join(one["not_in_the_error"]) if known else one["why"],
+        None if smallest is None else Number(smallest),
+        ", ".join([*([one["why"]] if "why" in one else []), *one.get("not_in_the_error", [])]),
     ]
 
 

@@ -1,0 +1,77 @@
+"""What `ptq-dynamics adopt` says, and what it leaves behind."""
+
+import re
+import subprocess
+import sys
+import tarfile
+from contextlib import chdir
+from pathlib import Path
+
+import pytest
+from ptq_dynamics.cli.taking_over import _next
+from ptq_dynamics.problem import Problem
+from ptq_dynamics.provenance.adopting import _root, unpacked
+from ptq_dynamics.provenance.releasing import RELEASE
+from support import ROOT
+
+WAIT = """
+import sys, time
+from ptq_dynamics.jobs import signals
+from ptq_dynamics.provenance.adopting import unpacked
+signals.leave_at_once("error: interrupted")
+with unpacked(sys.argv[1], None):
+    print("unpacked", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A checkout with results of scale laptop, and a release of scale smoke in it."""
+    (tmp_path / "results/laptop").mkdir(parents=True)
+    place = tmp_path / "results/reference/smoke"
+    place.mkdir(parents=True)
+    (tmp_path / "packed/results/smoke").mkdir(parents=True)
+    with tarfile.open(place / RELEASE, "w:xz") as archive:
+        archive.add(tmp_path / "packed/results", "results")
+    with chdir(tmp_path):
+        yield place
+
+
+def test_a_release_of_another_scale_is_not_taken_for_this_checkout(checkout):
+    with unpacked(str(checkout), None) as folder:
+        assert _root(folder, Path("results/smoke")) == folder.resolve()
+        with pytest.raises(Problem, match=r"has no results/laptop; .*--scale"):
+            _root(folder, Path("results/laptop"))
+
+
+@pytest.mark.parametrize("place", [".", "results", "results/laptop"])
+def test_this_checkout_is_refused(checkout, place):
+    with pytest.raises(Problem, match="is this checkout"):
+        _root(Path(place), Path("results/laptop"))
+
+
+@pytest.mark.parametrize("place", ["", "results", "results/smoke"])
+def test_another_checkout_is_found_by_its_folders(checkout, place):
+    packed = Path("packed").resolve()
+    assert _root(packed / place, Path("results/smoke")) == packed
+
+
+def test_an_interrupted_one_leaves_nothing_behind(checkout):
+    words = [sys.executable, "-c", WAIT, str(checkout)]
+    env = {"PYTHONPATH": str(ROOT / "workflow")}
+    with subprocess.Popen(
+        words, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout.readline() == "unpacked\n"
+        assert len(list(Path().glob("ptq-dynamics-adopt-*"))) == 1
+        process.terminate()
+        assert process.stderr.read() == "error: interrupted\n"
+        assert process.wait(10) == 1
+    assert not list(Path().glob("ptq-dynamics-adopt-*"))
+
+
+def test_what_is_lacking_is_made_before_anything_is_drawn():
+    assert re.search("draws 36 figures and tables", _next(0, 36))
+    assert _next(0, 0) == ""
+    assert "draws 3" not in _next(900, 38) and "makes those" in _next(900, 38)
