@@ -25,6 +25,13 @@ def test_the_page_shows_what_is_drawn_with_its_words(tmp_path):
     assert text.index("fig06") < text.index("pca"), "the order of the configuration"
 
 
+def test_what_the_numbers_of_a_figure_say_stands_below_its_caption(tmp_path):
+    figures, folder = plan("laptop").site.config.figures, folder_of_figures(tmp_path / "figures")
+    (folder / "pca.manifest.json").write_text('{"facts": {"finding": "It is so."}}')
+    text = page(figures, folder)
+    assert f"{figures['pca'].caption} It is so. [Table" in text and text.count("It is so.") == 1
+
+
 def test_the_page_of_the_reference_is_up_to_date():
     text = page(plan("laptop").site.config.figures, REFERENCE)
     assert text.count("\n![") == len(list(REFERENCE.glob("*.png"))), "a picture of no figure"

@@ -14,7 +14,7 @@ from drawing import Drawn, check, data_lines, split, spoken
 from ptq_dynamics.config.figures import MOST_CURVES
 from ptq_dynamics.figures import panels
 from ptq_dynamics.figures.layouts.stages import CHANCE
-from ptq_dynamics.figures.style import LINES, OTHERS, ROLES, SEQUENTIAL, lines
+from ptq_dynamics.figures.style import FIXED, LINES, OTHERS, ROLES, SEQUENTIAL, lines
 from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.measure.names import TASK_METRICS
 from ptq_dynamics.trajectories.schedules import learning_rate
@@ -105,7 +105,12 @@ def test_losses_of_quantized_models_stand_beside_those_in_full_precision(drawn):
 
 def test_a_phase_goes_from_its_beginning_to_its_end(drawn):
     table, measured = drawn.table("fig02"), drawn.measurements("fig02")
-    shown = table[table.panel == "b"]
+    shown = table[table.panel != "a"]
+    families = shown.curve.str.replace("^(Soup|Base) of ", "", regex=True)
+    assert (families.groupby(shown.panel).nunique() == 1).all() and families.nunique() == 4
+    assert (
+        not table[(table.panel == "a") & (table.axis == "left")].segment.isin(shown.segment).any()
+    )
     timeline = PLAN.site.timeline
     stage_2 = {
         f"olmo2-{size}-ingredient-{n}" for size in ("1b", "7b", "13b", "32b") for n in (1, 2, 3)
@@ -157,6 +162,48 @@ def test_every_axis_has_a_label_and_losses_have_their_unit(drawn, name):
             assert right.get_ylim()[0] == 0
     rights = [right for _, right in split(drawn.picture(name)) if right is not None]
     assert not rights or rights[-1].get_ylabel() == "Learning rate"
+
+
+@pytest.mark.parametrize("name", ["fig01", "fig02", "fig04", "fig10", "fig12"])
+def test_the_learning_rate_can_be_read_beside_every_line_of_it(drawn, name):
+    picture, table = drawn.picture(name), drawn.table(name)
+    picture.canvas.draw()
+    rated = set(table.panel[table.axis == "right"])
+    for letter, (_, right) in zip(ascii_lowercase, split(picture), strict=False):
+        assert (right is not None) == (letter in rated), letter
+        if right is not None:
+            ticks = [tick.label2 for tick in right.yaxis.get_major_ticks()]
+            assert len([tick for tick in ticks if tick.get_visible() and tick.get_text()]) > 1
+
+
+def test_losses_under_fewer_bits_lie_narrower_on_those_under_more(drawn):
+    left, _ = split(drawn.picture("fig01"))[0]
+    widths = {line.get_label(): line.get_linewidth() for line in data_lines(left)}
+    for curve in ("Stable", "Decay"):
+        order = [curve, f"{curve} (4-bit)", f"{curve} (3-bit)"]
+        found = [widths[label] for label in order]
+        assert found == sorted(found, reverse=True) and len(set(found)) == 3
+        assert [label for label in widths if label in order] == order, "drawn in this order"
+    (legend,) = drawn.picture("fig01").legends
+    labels = [text.get_text() for text in legend.get_texts()]
+    assert labels[:3:2] == ["Stable", "Stable (4-bit)"] and labels[4] == "Stable (3-bit)"
+
+
+@pytest.mark.parametrize("name", ["fig03", "fig17", "fig18"])
+def test_what_chance_gives_does_not_set_the_scale(drawn, name):
+    table = drawn.table(name)
+    for letter, (ax, _) in zip(ascii_lowercase, split(drawn.picture(name)), strict=False):
+        part = table[table.panel == letter]
+        points, level = part[part.axis == "left"], part[part.axis == "level"]
+        if level.empty:
+            continue
+        ends = [min(0, points.low.min()), max(0, points.high.max())]
+        low, high = ax.get_ylim()
+        assert low <= ends[0] and ends[1] <= high
+        assert high - low <= 1.3 * (ends[1] - ends[0]), letter
+        told = [text.get_text() for text in ax.texts]
+        assert bool(told) == bool((level.y > ends[1]).any()), told
+        assert all(text.startswith("↑ chance: ") for text in told)
 
 
 @pytest.mark.parametrize("name", [n for n in FIGURES if LAYOUTS[n] != "landscapes"])
@@ -333,6 +380,39 @@ def test_values_of_a_quantity_have_dashes_or_markers_of_their_own(quantity):
     assert len({(line.dash, line.marker) for line in found.values()}) == len(labels), found
 
 
+def test_values_of_a_quantity_in_one_figure_have_markers_of_their_own():
+    for name, figure in PLAN.site.config.figures.items():
+        for labels in (list(group) for group in grouped(figure.curves)):
+            found = lines(labels)
+            marks = [found[label].marker for label in labels if re.fullmatch(r"LR? = .*", label)]
+            assert len(set(marks)) == len(marks), name
+
+
+def grouped(curves):
+    """The names of the curves of every panel."""
+    groups = {}
+    for label in curves:
+        group, _, name = label.rpartition(": ")
+        groups.setdefault(group, []).append(name)
+    return groups.values()
+
+
+def test_a_star_is_a_soup_and_nothing_else():
+    for name, figure in PLAN.site.config.figures.items():
+        for labels in grouped(figure.curves):
+            for label, line in lines(labels).items():
+                assert (line.marker == "*") == label.startswith("Soup"), (name, label)
+
+
+def test_sizes_of_one_family_go_from_dark_to_light():
+    found = lines(["A 7B", "A 1B", "A 500M", "Soup of A 7B"])
+    shades = [luminance(found[label].color) for label in ("A 500M", "A 1B", "A 7B")]
+    assert shades == sorted(shades) and min(np.diff(shades)) > 0.08
+    assert len({found[label].marker for label in found}) == 4
+    assert found["Soup of A 7B"].color == found["A 7B"].color
+    assert lines(["A 7B", "B 1B"])["A 7B"] in LINES
+
+
 def test_a_colour_of_ordered_values_means_one_value_of_one_quantity():
     meanings = {}
     for figure in PLAN.site.config.figures.values():
@@ -348,6 +428,9 @@ def test_ordered_values_go_from_dark_to_light_in_colours_of_their_own(quantity):
     found = lines(labels)
     shades = [luminance(found[f"{quantity} = {value}"].color) for value in (0, 0.5, 1, 2, 4, 8)]
     assert shades == sorted(shades) and shades[0] < 0.05 and 0.4 < shades[-1] < 0.55
+    # Lightness as it is seen, near the cube root: every step can be told.
+    steps = np.diff(np.cbrt(shades))
+    assert steps.min() > 0.4 * steps.max() or quantity in FIXED
     others = lines([f"{other} = 1e-3" for other in (*SEQUENTIAL, "σ") if other != quantity])
     colors = {line.color for line in found.values()}
     assert not colors & {line.color for line in others.values()}

@@ -6,10 +6,11 @@ import shutil
 
 import pytest
 from ptq_dynamics.config import SCALES
+from ptq_dynamics.jobs import manifest
 from ptq_dynamics.paper import judged, measured, sources, tabulated
 from ptq_dynamics.paper.diagnostics import explained
 from ptq_dynamics.paper.numbers import powers, short, shown, whole
-from ptq_dynamics.paper.typeset import compiled
+from ptq_dynamics.paper.typeset import compiled, picture
 from ptq_dynamics.problem import Problem
 from support import ROOT, edit_yaml, plan
 
@@ -107,6 +108,8 @@ def test_tables_are_read_as_they_are_shown():
         "Stable,constant-3e-3,48640,3.25,0.012,,\n"
         "Decay,rainbow-172,1000,3.5,,,\n"
     )
+    with_gap = text + "Decay,rainbow-138,,nan,,,\n"
+    assert tabulated.table(with_gap, "x.csv").rows[-1] == ["Decay", "rainbow-138", None, None]
     found = tabulated.table(text, "x.csv")
     assert found.heads == [("", "Curve"), ("", "Trajectory"), ("", "Tokens"), ("end", "Loss")]
     assert found.numeric == [False, False, True, True]
@@ -155,11 +158,11 @@ def text(tmp_path):
     folder.mkdir()
     shutil.copy2(ROOT / "paper/lib.typ", folder)
     data = {name: {} for name in NAMES} | {"scale": {"description": "smoke scale"}}
-    data["numbers"] = {"figures.drawn": "3"}
+    data["numbers"] = {"figures.drawn": "3", "claims.a.0.ratio": "–"}
     data["tables"] = {
         "headline": {
             "heads": [["", "Trajectory"], ["end", "Loss"]],
-            "rows": [["rainbow-172", "3.5"]],
+            "rows": [["rainbow-172", "3.5"], ["rainbow-138", None]],
         }
     }
     (folder / "data.json").write_text(json.dumps(data))
@@ -182,6 +185,12 @@ def test_equal_text_gives_equal_bytes_wherever_it_lies(text, tmp_path):
     assert str(tmp_path).encode() not in made
 
 
+def test_what_may_be_empty_is_a_dash(text):
+    cited = ('num("claims.a.0.ratio"', 'cell("headline", "rainbow-138", "Loss, end"')
+    for call in cited:
+        assert typeset(text, f'#assert({call}, may-be-empty: true) == "–")').startswith(b"%PDF")
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -189,6 +198,11 @@ def test_equal_text_gives_equal_bytes_wherever_it_lies(text, tmp_path):
         ('#cell("headlin", "a", "b")', ['"headlin" is no key of tables', "headline meant?"]),
         ('#cell("headline", "a", "Loss, end")', ['"a" is no key of table headline']),
         ('#cell("headline", "rainbow-172", "Loss")', ['"Loss" is no key of the columns']),
+        ('#num("claims.a.0.ratio")', ['"claims.a.0.ratio" has no value']),
+        (
+            '#cell("headline", "rainbow-138", "Loss, end")',
+            ['"headline", "rainbow-138", "Loss, end": this cell has no value'],
+        ),
         ("#num(", ["unclosed delimiter"]),
         ('#set text(font: "No Such Font")\nx', ["no such font"]),
     ],
@@ -212,6 +226,23 @@ def test_a_text_that_was_edited_since_it_was_planned_is_refused(tmp_path):
     (folder / "paper.typ").unlink()
     with pytest.raises(Problem, match=r"paper/paper\.typ is missing"):
         sources.find(tmp_path)
+
+
+def test_the_place_of_a_figure_is_found(tmp_path):
+    section = tmp_path / "paper/sections/results.typ"
+    section.parent.mkdir(parents=True)
+    section.write_text('= Results\n\n#fig("fig04")\n#fig("fig041")\n')
+    assert sources.places(tmp_path, "fig04") == ["paper/sections/results.typ:3"]
+    assert sources.places(tmp_path, "fig05") == []
+
+
+def test_a_picture_that_is_gone_is_told_with_the_place_that_shows_it(tmp_path):
+    (tmp_path / "fig04.pdf").write_bytes(b"%PDF-")
+    made = manifest.describe(tmp_path, tmp_path / "fig04.manifest.json", {})
+    (tmp_path / "fig04.pdf").unlink()
+    words = r'paper/sections/results\.typ:\d+: #fig\("fig04"\): .*fig04\.pdf is missing'
+    with pytest.raises(Problem, match=words):
+        picture(made, "fig04")
 
 
 def config(tmp_path):
@@ -289,7 +320,7 @@ def test_numbers_that_the_text_cites_of_the_configuration_are_there_at_every_sca
 
 def test_the_text_places_every_figure_claim_and_table():
     """The paper places what is in none of its sections at the end; ours are in one."""
-    text = (ROOT / "paper/sections/results.typ").read_text()
+    text = "".join(path.read_text() for path in sorted(ROOT.glob("paper/sections/*.typ")))
     site = plan("smoke").site.config
     missing = [
         *(name for name in site.figures if f'#fig("{name}")' not in text),

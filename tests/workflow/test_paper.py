@@ -241,6 +241,9 @@ def test_a_missing_figure_is_named(project):
         path.unlink()
         line = refused(project)
     assert "figures/smoke/fig04.manifest.json" in line and "make figures SCALE=smoke" in line
+    text = (project.folder / RESULTS).read_text()
+    number = text.partition('#fig("fig04")')[0].count("\n") + 1
+    assert f'{RESULTS}:{number} shows by #fig("fig04")' in line
 
 
 def test_figures_that_were_not_chosen_are_said_to_be(data, project):

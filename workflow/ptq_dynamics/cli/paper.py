@@ -9,6 +9,7 @@ from pathlib import Path
 from ptq_dynamics.jobs.current import Results
 from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.jobs.verified import Verifier
+from ptq_dynamics.paper import sources
 from ptq_dynamics.paper.settings import PAPER
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.due import Due
@@ -25,8 +26,12 @@ def make(plan: Plan) -> bool:
     _, stale = Due(plan.site, Results(Verifier())).find([paper])
     if others := [job for job in stale if job not in own]:
         scale = plan.site.config.choice.scale
+        drawn = [each for each in others if each.name in plan.site.config.figures]
+        first = (drawn or others)[0]
+        places = sources.places(plan.site.root, first.name) if drawn else []
+        shown = f', which {places[0]} shows by #fig("{first.name}")' if places else ""
         raise Problem(
-            f"{len(others)} results are not fresh, {others[0].manifest} for one; "
+            f"{len(others)} results are not fresh, {first.manifest} for one{shown}; "
             f"make figures SCALE={scale} makes them"
         )
     # What did not come out is told by the job.

@@ -1,6 +1,7 @@
 """What a panel of a figure is."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -9,7 +10,8 @@ class Panel:
     is left of it on the horizontal axis; `thin` draws many points or lines without markers; with
     `spikes`, what stands far above its neighbours does not set the scale; `crop` lets what comes
     before the first hundredth of the horizontal axis run out of the panel; `diagonal` draws the
-    line on which both axes have one value."""
+    line on which both axes have one value; `widths` in points are those of curves that may lie on
+    each other."""
 
     name: str
     title: str
@@ -25,3 +27,4 @@ class Panel:
     crop: bool = False
     diagonal: bool = False
     zoom: float | None = None
+    widths: Mapping[str, float] = field(default_factory=dict)

@@ -6,14 +6,12 @@ band where there is one.
 """
 
 from collections.abc import Mapping, Sequence, Set
-from textwrap import wrap
 from typing import Any, Literal
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import seaborn as sns
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis, XAxis
 from matplotlib.figure import Figure
@@ -21,20 +19,18 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter, PercentFormatter
 
 from ptq_dynamics.figures import carrying
+from ptq_dynamics.figures.around import head, legend
 from ptq_dynamics.figures.footer import footer
 from ptq_dynamics.figures.panel import Panel
 from ptq_dynamics.figures.resolution import resolve
 from ptq_dynamics.figures.settings import ORIGIN, PICTURES, TABLE, FigureSettings
-from ptq_dynamics.figures.style import END, HALF, SETTINGS, SMALLEST, TEXT, Line, lines
+from ptq_dynamics.figures.style import END, HALF, SETTINGS, TEXT, Line, lines
 from ptq_dynamics.jobs.context import Context
 
 COLUMNS = ["panel", "curve", "segment", "axis", "x", "y", "low", "high"]
 # Inches of a row of one, two, or three and more panels.
 HEIGHTS = (1.9, 1.85, 1.55)
-ENTRY, LETTER = 0.42, 0.052  # inches of an entry of the legend without its label, and of a letter
-SMALL_LETTER, SMALL_LINE = 0.049, 0.115  # inches of a letter, and a line, of those at the top
 FEW = 5  # curves, for the legend of which half a text column has room
-LINES = 3  # at the top, for which there is room
 # A spike is so many times above the highest median of so many neighbours on a curve.
 SPIKE, NEIGHBOURS = 1.5, 9
 # The learning rate's lines stand for one entry of the legend.
@@ -51,15 +47,19 @@ def publish(
     one_scale: bool = False,
     lineage: bool = False,
     said: Sequence[str] = (),
+    opening: int = 1,
 ) -> dict[str, Any]:
     """Draw the parts of a table in their panels, write the figure's files, and give the facts: how
     many points it has, and the smallest difference that each panel resolves. `lineage`: a run of a
-    curve ends where a branch of it goes on. What is `said` stands above the figure."""
+    curve ends where a branch of it goes on. What is `said` stands above the figure. The first panel
+    is as wide as `opening` columns."""
     table = pd.concat(parts)
     resolved, about = resolve(context.settings, table, panels)
     text = "; ".join([footer(context), *about, *said])
     goes_on = taken_over(context.settings, table, panels) if lineage else set()
-    drawn = draw(table, panels, curves, text, columns, one_scale=one_scale, goes_on=goes_on)
+    drawn = draw(
+        table, panels, curves, text, columns, one_scale=one_scale, goes_on=goes_on, opening=opening
+    )
     save(drawn, table, context)
     return {"points": len(table), "resolves": resolved}
 
@@ -67,14 +67,15 @@ def publish(
 def taken_over(
     settings: FigureSettings, table: pd.DataFrame, panels: Sequence[Panel]
 ) -> set[tuple[str, str]]:
-    """Curve and name of the runs that another one goes on from: one of the same curve, or one that
-    is drawn from where they end."""
+    """Curve and name of the runs that another one goes on from, along tokens: one of the same
+    curve, or one that is drawn from where they end."""
     trunks = {run.name: str(run.trunk) for run in settings.runs if run.trunk}
+    along = {panel.name for panel in panels if panel.tokens_x}
+    table = table[table.panel.isin(along) & (table.axis == "left")]
     drawn = table[["curve", "segment"]].drop_duplicates()
     named = [(str(curve), str(name)) for curve, name in drawn.itertuples(index=False)]
     found = {(curve, trunks[name]) for curve, name in named if name in trunks}
-    along = {panel.name for panel in panels if panel.tokens_x}
-    points = table[table.panel.isin(along) & (table.axis == "left")].groupby("segment").x
+    points = table.groupby("segment").x
     first, last = points.min(), points.max()
     for name, trunk in trunks.items():
         if name in first and trunk in last and first[name] >= last[trunk]:
@@ -91,25 +92,27 @@ def draw(
     *,
     one_scale: bool = False,
     goes_on: Set[tuple[str, str]] = frozenset(),
+    opening: int = 1,
 ) -> Figure:
-    """Panels in rows of up to three, two by two where there are four, or of `columns`, with one
-    vertical scale where that is asked for; one legend below. The ends of segments are outlined, but
-    for those, by curve and name, that another one `goes_on` from."""
+    """Panels in rows of up to three, two by two where there are four, or of `columns`, the first as
+    wide as `opening` of them, with one vertical scale where that is asked for; one legend below.
+    The ends of segments are outlined, but for those, by curve and name, that another one `goes_on`
+    from."""
     styles = lines(curves)
     columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
-    rows = -(-len(panels) // columns)
+    rows = -(-(len(panels) + opening - 1) // columns)
     height = HEIGHTS[min(columns, 3) - 1] * rows
     wide = len(curves) > FEW
-    figure, axes = subplots(rows, columns, height, one_scale=one_scale, wide=wide)
-    for number, (panel, ax) in enumerate(zip(panels, axes, strict=False), start=1):
-        after = panels[number : -(-number // columns) * columns]
+    figure, axes = subplots(rows, columns, height, one_scale=one_scale, wide=wide, opening=opening)
+    for number, (panel, ax) in enumerate(zip(panels, axes, strict=False), start=opening):
+        after = panels[number + 1 - opening : -(-number // columns) * columns + 1 - opening]
         last = not any(other.right for other in after)
         part = table[table.panel == panel.name]
         _draw_panel(ax, panel, part, styles, last=last, goes_on=goes_on)
     for ax in axes[len(panels) :]:
         ax.set_visible(False)
     has_rates = any(panel.right for panel in panels) and bool((table.axis == "right").any())
-    legend(figure, axes, {"learning rate (right axis)": RATE} if has_rates else {})
+    legend(figure, axes, {"learning rate (right axis)": RATE} if has_rates else {}, curves)
     head(figure, scale)
     return figure
 
@@ -122,20 +125,21 @@ def subplots(
     one_scale: bool = False,
     wide: bool = False,
     layout: Literal["constrained", "compressed"] = "constrained",
+    opening: int = 1,
 ) -> tuple[Figure, list[Axes]]:
     """A figure in the style of all, as wide as a text column, or half where it is one panel unless
-    that is `wide`, and its axes, row by row; height in inches. The layout `compressed` is for axes
-    of fixed aspect."""
+    that is `wide`, and its axes, row by row, the first over `opening` columns; height in inches.
+    The layout `compressed` is for axes of fixed aspect."""
     sns.set_theme(style="ticks", rc=SETTINGS)
-    figure, grid = plt.subplots(
-        rows,
-        columns,
-        figsize=(TEXT if wide or columns > 1 else HALF, height + 0.45),
-        squeeze=False,
-        sharey=one_scale,
-    )
+    figure = plt.figure(figsize=(TEXT if wide or columns > 1 else HALF, height + 0.45))
+    grid, axes = figure.add_gridspec(rows, columns), list[Axes]()
+    for number in (0, *range(opening, rows * columns)):
+        row, column = divmod(number, columns)
+        place = grid[0, :opening] if number == 0 else grid[row, column]
+        axes.append(figure.add_subplot(place, sharey=axes[0] if one_scale and axes else None))
+        axes[-1].tick_params(labelleft=column == 0 or not one_scale)
     figure.set_layout_engine(layout, w_pad=0.02, h_pad=0.02, wspace=0.02)
-    return figure, list(grid.flat)
+    return figure, axes
 
 
 def _draw_panel(
@@ -148,12 +152,20 @@ def _draw_panel(
     goes_on: Set[tuple[str, str]],
 ) -> None:
     right = ax.twinx() if panel.right else None
+    rates = table[table.axis == "right"]
+    # Lines of different rates are told apart by their curves' markers, hollow and few.
+    several = rates.groupby("curve").y.max().nunique() > 1
     for (curve, segment, axis), part in table.groupby(["curve", "segment", "axis"], sort=False):
         line = styles[str(curve)]
         if axis == "right" and right is not None:
-            right.plot(part.x, part.y, color=line.color, linestyle=":", linewidth=0.8, zorder=1)
+            (rate,) = right.plot(part.x, part.y, color=line.color, linestyle=":", linewidth=0.8)
+            rate.set_zorder(1)
+            if several:
+                rate.set(marker=line.marker, markersize=2.8, markerfacecolor="white")
+                rate.set(markeredgewidth=0.5, markevery=(0.02, 0.4))
             continue
         (drawn,) = ax.plot(part.x, part.y, color=line.color, linestyle=line.dash, label=curve)
+        drawn.set_linewidth(panel.widths.get(str(curve), drawn.get_linewidth()))
         if part.low.notna().any():
             ax.fill_between(part.x, part.low, part.high, color=line.color, alpha=0.2, linewidth=0)
         if axis == "level":
@@ -176,7 +188,7 @@ def _draw_panel(
         plain_log_ticks(ax.xaxis)
     if panel.tokens_x:
         ax.xaxis.set_major_formatter(EngFormatter(sep=""))
-    if (panel.tokens_x or panel.diagonal) and not panel.log_x:
+    if (panel.tokens_x or panel.diagonal or panel.zoom is not None) and not panel.log_x:
         ax.locator_params(axis="x", nbins=4)
     if panel.log_y:
         ax.set_yscale("log")
@@ -186,12 +198,10 @@ def _draw_panel(
     if right is not None:
         right.set_ylim(bottom=0)
         right.yaxis.set_major_formatter("{x:g}")
+        right.locator_params(nbins=4)
         right.grid(False)
-        # The rates are the same in all panels of a row.
         if last:
             right.set_ylabel(str(panel.right))
-        else:
-            right.tick_params(labelright=False, right=False)
         ax.set_zorder(right.get_zorder() + 1)
         ax.patch.set_visible(False)
 
@@ -230,31 +240,6 @@ def plain_log_ticks(axis: Axis) -> None:
     axis.set_major_locator(LogLocator(subs=(1, 3) if long else (1, 2, 5)))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter(NullFormatter())
-
-
-def head(figure: Figure, text: str) -> None:
-    """Small words at the top right, in as many lines as they take."""
-    width = int(figure.get_figwidth() / SMALL_LETTER)
-    rows = wrap(text, width, break_on_hyphens=False)
-    beyond = len(rows) - LINES
-    if beyond > 0:
-        figure.set_figheight(figure.get_figheight() + beyond * SMALL_LINE)
-    figure.suptitle("\n".join(rows), x=0.995, ha="right", fontsize=SMALLEST, color="0.35")
-
-
-def legend(figure: Figure, axes: Sequence[Axes], more: Mapping[str, Artist]) -> None:
-    """One legend below the panels: every label once, then some more, as many in a row as there is
-    room for; none where there is one curve alone."""
-    found: dict[str, Artist] = {}
-    for ax in axes:
-        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
-    found |= more
-    if len(found) < 2:
-        return
-    room = figure.get_figwidth() / (ENTRY + LETTER * max(map(len, found)))
-    columns = max(1, min(5, len(found), int(room)))
-    figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=columns)
 
 
 def save(figure: Figure, table: pd.DataFrame, context: Context[FigureSettings]) -> None:

@@ -12,6 +12,9 @@ TABLE = "csv"
 # What a picture carries in its metadata: the scale, and the identity of what it is made from.
 ORIGIN = "ptq-dynamics, {scale}: {identity}"
 
+# A fact of a figure: a sentence on what its numbers say, which stands below its caption.
+FINDING = "finding"
+
 ALIKE = "≙"  # stands between a value here and the paper's
 
 

@@ -1,16 +1,16 @@
 """One look for all figures: readable in greyscale and with colour-blindness, at the width that a
 figure has in a paper."""
 
-import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import matplotlib
+import numpy as np
 from matplotlib import colormaps
 from matplotlib.colors import to_hex, to_rgb
 
-from ptq_dynamics.figures.settings import UNDER
+from ptq_dynamics.figures.settings import UNDER, UNITS
 
 matplotlib.use("Agg")
 
@@ -49,41 +49,66 @@ OTHERS = (
     Line("#999933", "-.", ">"),
     Line("#CC6677", "-", "p"),
 )
-# What means the same in every figure, by the first word of a label.
+# What means the same in every figure, by the first word of a label. Stars are means of the ends of
+# several runs, large squares one of them.
 ROLES = {
     "Stable": LINES[0],
     "Decay": LINES[1],
     "LAWA": LINES[2],
-    "Soup": LINES[3],
+    "Soup": Line(LINES[3].color, "-", "*", 75.0),
+    "Base": Line("#004488", "-", "s", 30.0),
     "Exponential": LINES[4],
     "Cosine": LINES[6],
     # Runs that end in a decay.
     "WSD": LINES[1],
     "Pre-training": LINES[1],
 }
+# Of "Soup of A" and "Base of A", which have the colour of A.
+OF = {"Soup of ": ("*", 40.0), "Base of ": ("s", 24.0)}
 # "LR = 1.5e-2 ≙ 3e-3" has its place in an order; so has "L = 5".
 NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:[eE]-?[0-9]+)?"
 ORDERED = re.compile(rf"(\S+) = ({NUMBER})(?: ≙ ({NUMBER}))?")
 # A peak learning rate, by its name in the paper, and a window look the same in every figure: by
-# their places between these two, on a logarithmic scale.
-FIXED = {"LR": (3e-4, 3e-2), "L": (2.0, 100.0)}
-# Places apart that have dashes or markers of their own: fewer than pairs of the two.
-STEPS = 22
-# Quantities whose values have an order, as labels call them: peak learning rate, weight decay,
-# window and horizon. Each has colours of its own, up to where a line on white would be too light.
-SEQUENTIAL = {
-    "LR": ("viridis", 0.82),
-    "λ": ("YlOrBr_r", 0.55),
-    "L": ("Greys_r", 0.6),
-    "T": ("PuRd_r", 0.68),
+# their places, from dark to light, between those of these values on a logarithmic scale. Places lie
+# farther apart where figures have values near each other.
+FIXED = {
+    "LR": {3e-4: 0.0, 1.2e-3: 0.58, 3e-3: 0.72, 1e-2: 0.84, 3e-2: 1.0},
+    "L": {2.0: 0.0, 5.0: 0.38, 10.0: 0.6, 20.0: 0.82, 100.0: 1.0},
 }
-ANY_OTHER = ("YlGn_r", 0.55)
+# Places apart that have dashes or markers of their own: fewer than pairs of the two, and so many
+# that the values of no figure share a marker.
+STEPS = 23
+# Quantities whose values have an order, as labels call them: peak learning rate, weight decay,
+# window and horizon. Each has colours of its own.
+SEQUENTIAL = {"LR": "viridis", "λ": "YlOrBr_r", "L": "Greys_r", "T": "PuRd_r"}
+ANY_OTHER = "YlGn_r"
+# CIE lightness of the first and the last value: evenly between, so that greys are as far apart. A
+# lighter line could not be seen on white.
+DARKEST, LIGHTEST = 12.0, 73.0
 DASHES = ("-", "--", "-.")
 MARKERS = ("p", "X", "P", "v", "D", "^", "s", "h")
+# Models of one family that differ in size: "OLMo-2 7B".
+SIZED = re.compile(rf"(.+) ({NUMBER})([kMBT])")
+SIZES, SIZE_MARKERS = "PuBuGn_r", ("o", "v", "D", "P")
 
 
-# Of "Soup of A" and "Base of A", which have the colour of A.
-OF = {"Soup of ": ("*", 60.0), "Base of ": ("s", 24.0)}
+def in_order(labels: Sequence[str]) -> list[str]:
+    """The labels, those that are values of one quantity in the order of the values."""
+    values = {label: at for label in labels if (at := ORDERED.fullmatch(label))}
+    ranked = {
+        quantity: iter(sorted((n for n in values if values[n][1] == quantity), key=_value(values)))
+        for quantity in {at[1] for at in values.values()}
+    }
+    return [next(ranked[values[n][1]]) if n in values else n for n in labels]
+
+
+def _value(values: Mapping[str, re.Match[str]]) -> Callable[[str], float]:
+    return lambda label: float(values[label][3] or values[label][2])
+
+
+def whose(label: str) -> str:
+    """The curve that another one, "Soup of A" or "Base of A", is made of, or the curve itself."""
+    return next((label.removeprefix(start) for start in OF if label.startswith(start)), label)
 
 
 def lines(labels: Sequence[str]) -> dict[str, Line]:
@@ -101,15 +126,15 @@ def lines(labels: Sequence[str]) -> dict[str, Line]:
             of = found.get(label.removeprefix(start), LINES[0])
             found[label] = replace(of, marker=marker, area=area)
     before: dict[str, int] = {}
-    for label, whose in lower.items():
-        before[whose] = before.get(whose, 0) + 1
-        found[label] = _lighter(found[whose], before[whose])
+    for label, of_which in lower.items():
+        before[of_which] = before.get(of_which, 0) + 1
+        found[label] = _lighter(found[of_which], before[of_which])
     return found
 
 
 def _lines(labels: Sequence[str]) -> dict[str, Line]:
     ordered = {label: at for label in labels if (at := ORDERED.fullmatch(label))}
-    found: dict[str, Line] = {}
+    found = _sized(labels)
     for quantity in FIXED:
         places = {label: _place(at) for label, at in ordered.items() if at[1] == quantity}
         if None not in places.values():
@@ -124,9 +149,10 @@ def _lines(labels: Sequence[str]) -> dict[str, Line]:
             found[label] = _at(quantity, number / max(1, len(members) - 1), number)
     seen: dict[str, int] = {}
     # What has no meaning of its own takes first what means nothing elsewhere.
+    taken = {role.color for role in ROLES.values()}
     free = sorted(
         (line for line in (*LINES, *OTHERS) if not _is_taken(line, labels)),
-        key=lambda line: line in ROLES.values(),
+        key=lambda line: line.color in taken,
     )
     for label in labels:
         role = re.split(r"[\s,]", label)[0]
@@ -140,31 +166,68 @@ def _lines(labels: Sequence[str]) -> dict[str, Line]:
     return found
 
 
+def _sized(labels: Sequence[str]) -> dict[str, Line]:
+    """Lines of the models of one family, by size; none where there are several families."""
+    sizes = {label: at for label in labels if (at := SIZED.fullmatch(label))}
+    if len(sizes) < 2 or len({at[1] for at in sizes.values()}) > 1:
+        return {}
+    ranked = sorted(sizes, key=lambda label: float(sizes[label][2]) * UNITS[sizes[label][3]])
+    return {
+        label: Line(
+            _shade(SIZES, number / (len(ranked) - 1)),
+            DASHES[number % len(DASHES)],
+            SIZE_MARKERS[number % len(SIZE_MARKERS)],
+        )
+        for number, label in enumerate(ranked)
+    }
+
+
 def _place(at: re.Match[str]) -> float | None:
-    """Where a value lies between the two that span the colours, from 0 to 1; None beyond them."""
-    value = float(at[3] or at[2])
-    low, high = FIXED[at[1]]
-    return math.log(value / low) / math.log(high / low) if low <= value <= high else None
+    """Where a value lies among those that have places, from 0 to 1; None beyond them."""
+    value, fixed = float(at[3] or at[2]), FIXED[at[1]]
+    if not min(fixed) <= value <= max(fixed):
+        return None
+    return float(np.interp(np.log(value), np.log([*fixed]), [*fixed.values()]))
 
 
 def _at(quantity: str, place: float, number: int | None = None) -> Line:
     """The line of a quantity at a place from 0, dark, to 1, light; the number, or else the place,
     gives dashes and marker."""
-    colors, lightest = SEQUENTIAL.get(quantity, ANY_OTHER)
-    color = to_hex(colormaps[colors](lightest * place))
+    color = _shade(SEQUENTIAL.get(quantity, ANY_OTHER), place)
     number = round(place * STEPS) if number is None else number
     return Line(color, DASHES[number % len(DASHES)], MARKERS[number % len(MARKERS)])
 
 
+def _shade(name: str, place: float) -> str:
+    """The colour of a map, which goes from dark to light, at a place from 0 to 1 by lightness."""
+    colors = colormaps[name](np.linspace(0, 1, 512))[:, :3]
+    found = np.maximum.accumulate(_lightness(colors))
+    first = max(DARKEST, float(found[0]))
+    wanted = first + place * (LIGHTEST - first)
+    red, green, blue = (float(np.interp(wanted, found, channel)) for channel in colors.T)
+    return to_hex((red, green, blue))
+
+
+def _lightness(colors: np.ndarray) -> np.ndarray:
+    """CIE lightness [n], from 0 to 100, of colours [n, 3]."""
+    linear = np.where(colors <= 0.04045, colors / 12.92, ((colors + 0.055) / 1.055) ** 2.4)
+    luminance = linear @ np.array([0.2126, 0.7152, 0.0722])
+    dark = luminance <= (6 / 29) ** 3
+    return np.where(dark, luminance * (29 / 3) ** 3, 116 * np.cbrt(luminance) - 16)
+
+
 def _is_taken(line: Line, labels: Iterable[str]) -> bool:
-    return any(ROLES.get(re.split(r"[\s,]", label)[0]) == line for label in labels)
+    roles = (ROLES.get(re.split(r"[\s,]", label)[0]) for label in labels)
+    return any(role is not None and role.color == line.color for role in roles)
 
 
 def _variant(line: Line, number: int) -> Line:
     """The same hue, lighter, with another dash and marker, for the second of a role and so on."""
     if number == 0:
         return line
-    other = LINES[(LINES.index(line) + number) % len(LINES)]
+    colors = [each.color for each in LINES]
+    place = colors.index(line.color) if line.color in colors else 0
+    other = LINES[(place + number) % len(LINES)]
     return replace(line, color=_faded(line, 0.45), dash=other.dash, marker=other.marker)
 
 

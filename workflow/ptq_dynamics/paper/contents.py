@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ptq_dynamics.claims.settings import CLAIMS
-from ptq_dynamics.figures.settings import PICTURES, UNITS, rounded
+from ptq_dynamics.figures.settings import FINDING, PICTURES, UNITS, rounded
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.measure.names import MEASUREMENTS
 from ptq_dynamics.paper import costs, history, judged, measured, tabulated
@@ -54,6 +54,9 @@ def contents(
             each.name: {
                 "title": each.title,
                 "caption": each.caption,
+                "finding": inputs[label(each.name)].facts.get(FINDING)
+                if each.missing is None
+                else None,
                 "without": list(each.without),
                 "missing": each.missing,
                 "file": f"/figures/{each.name}.{PICTURE}" if each.missing is None else None,

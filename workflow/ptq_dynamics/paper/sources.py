@@ -23,6 +23,16 @@ def find(root: Path) -> tuple[Source, ...]:
     return tuple(Source(path.relative_to(folder).as_posix(), sha256(path)) for path in found)
 
 
+def places(root: Path, figure: str) -> list[str]:
+    """Files and lines of the text in a checkout that place a figure."""
+    call, found = f'#fig("{figure}"', list[str]()
+    for path in sorted((root / FOLDER / SECTIONS).glob(f"*{SUFFIX}")):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        name = path.relative_to(root).as_posix()
+        found += [f"{name}:{number}" for number, line in enumerate(lines, 1) if call in line]
+    return found
+
+
 def copy(sources: Iterable[Source], root: Path, target: Path) -> None:
     """Copy the text to another folder; `Problem` where it is not what it was when it was
     planned."""

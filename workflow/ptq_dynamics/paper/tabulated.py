@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,12 +15,12 @@ ERROR = " (error)"
 
 @dataclass(frozen=True)
 class Tabulated:
-    """Heads, each a group of columns and the column's name, and rows of text; which columns are
-    numbers."""
+    """Heads, each a group of columns and the column's name, and rows of text, with None in empty
+    cells; which columns are numbers."""
 
     heads: list[tuple[str, str]]
     numeric: list[bool]
-    rows: list[list[str]]
+    rows: list[list[str | None]]
 
     def content(self) -> dict[str, Any]:
         """As plain data."""
@@ -53,9 +54,11 @@ def _is_counted(rows: Sequence[Sequence[str]], at: int) -> bool:
     return bool(rows) and all(row[at].isdecimal() or not row[at] for row in rows)
 
 
-def _cell(head: Sequence[str], row: Sequence[str], at: int) -> str:
+def _cell(head: Sequence[str], row: Sequence[str], at: int) -> str | None:
     if not row[at]:
-        return ""
+        return None
     if _has_error(head, at):
+        if not math.isfinite(float(row[at])):
+            return None
         return shown(float(row[at]), float(row[at + 1]) if row[at + 1] else None)
     return whole(int(row[at])) if row[at].isdecimal() else row[at]

@@ -13,6 +13,7 @@ from typing import Any
 
 from ptq_dynamics.figures.settings import ORIGIN
 from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.paper import history, sources
 from ptq_dynamics.paper.contents import PICTURE, contents, label
 from ptq_dynamics.paper.diagnostics import explained
@@ -33,9 +34,7 @@ def run(context: Context[PaperSettings]) -> Mapping[str, Any]:
     drawn = [each.name for each in settings.figures if each.missing is None]
     folder.joinpath("figures").mkdir()
     for name in drawn:
-        shutil.copyfile(
-            inputs[label(name)].file(f"{name}.{PICTURE}"), folder / f"figures/{name}.{PICTURE}"
-        )
+        shutil.copyfile(picture(inputs[label(name)], name), folder / f"figures/{name}.{PICTURE}")
     made = history.read(inputs.values())
     content = contents(settings, inputs, made, context.identity)
     content["origin"] = ORIGIN.format(scale=settings.description, identity=context.identity)
@@ -44,6 +43,16 @@ def run(context: Context[PaperSettings]) -> Mapping[str, Any]:
     (context.out / PAPER).write_bytes(compiled(folder, int(made.newest.timestamp())))
     shutil.copyfile(folder / DATA, context.out / DATA)
     return {"figures": len(drawn)}
+
+
+def picture(manifest: Manifest, name: str) -> Path:
+    """The picture of a figure; raises `Problem`, with the place in the text that shows it, where it
+    is missing or damaged."""
+    try:
+        return manifest.file(f"{name}.{PICTURE}")
+    except Problem as problem:
+        place = next(iter(sources.places(REPOSITORY, name)), sources.FOLDER)
+        raise Problem(f'{place}: #fig("{name}"): {problem}') from None
 
 
 def compiled(folder: Path, timestamp: int) -> bytes:

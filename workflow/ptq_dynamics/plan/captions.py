@@ -3,12 +3,13 @@
 It is no result of a job, so that another caption redraws nothing.
 """
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
 from ptq_dynamics.config import Figure
 from ptq_dynamics.content import write_atomically
-from ptq_dynamics.figures.settings import TABLE
+from ptq_dynamics.figures.settings import FINDING, TABLE
 
 PAGE = "README.md"
 PICTURE = "png"
@@ -29,10 +30,20 @@ def page(figures: Mapping[str, Figure], folder: Path) -> str:
     sections = [
         f"\n## {name}: {each.title}\n\n"
         f"![{each.title}]({name}.{PICTURE})\n\n"
-        f"{each.caption} [Table of what is drawn]({name}.{TABLE}).\n"
+        f"{' '.join([each.caption, *_found(folder, name)])} "
+        f"[Table of what is drawn]({name}.{TABLE}).\n"
         for name, each in drawn.items()
     ]
     return "".join([INTRODUCTION, *sections])
+
+
+def _found(folder: Path, name: str) -> list[str]:
+    """What the numbers of a figure say, where its manifest is beside it and has a sentence."""
+    path = folder / f"{name}.manifest.json"
+    if not path.is_file():
+        return []
+    finding = json.loads(path.read_text(encoding="utf-8"))["facts"].get(FINDING)
+    return [str(finding)] if finding else []
 
 
 def write_page(figures: Mapping[str, Figure], folder: Path) -> None:

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from ptq_dynamics.figures.around import head, legend
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.footer import footer
-from ptq_dynamics.figures.panels import HEIGHTS, head, legend, plain_log_ticks, save, subplots
+from ptq_dynamics.figures.panels import HEIGHTS, plain_log_ticks, save, subplots
 from ptq_dynamics.figures.resolution import resolve
 from ptq_dynamics.figures.settings import FigureSettings
 from ptq_dynamics.figures.style import lines

@@ -10,8 +10,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import BoundaryNorm
 
+from ptq_dynamics.figures.around import head, legend
 from ptq_dynamics.figures.footer import calibration_sets, footer
-from ptq_dynamics.figures.panels import head, legend, save, subplots
+from ptq_dynamics.figures.panels import save, subplots
 from ptq_dynamics.figures.resolution import ONE_SET, TWO_ERRORS, amount
 from ptq_dynamics.figures.settings import FigureSettings
 from ptq_dynamics.figures.style import TEXT

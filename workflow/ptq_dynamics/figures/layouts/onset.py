@@ -9,7 +9,7 @@ import pandas as pd
 
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.panels import publish
-from ptq_dynamics.figures.settings import FigureSettings
+from ptq_dynamics.figures.settings import FINDING, FigureSettings
 from ptq_dynamics.figures.words import letters
 from ptq_dynamics.jobs.context import Context
 
@@ -23,11 +23,11 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
     """Stage: draw the figure, the error under every quantizer against tokens, against the loss in
     full precision and against the learning rate. Facts: the share of the error's variance that each
     of the two describes, with 95 % intervals from resampled points, and the chance that the order
-    of the two is that of the shares."""
+    of the two is that of the shares; and what they say, in a sentence."""
     curves = Curves(context)
     error, _ = context.settings.metrics
     names = letters()
-    panels, parts, said = [], [], []
+    panels, parts, said, found = [], [], [], list[str]()
     facts: dict[str, Any] = {}
     for quantizer in curves.quantizers:
         letter = next(names)
@@ -47,6 +47,9 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
         if shares is not None:
             facts[quantizer] = shares
             said.append(_told(curves.called[quantizer], shares))
+            found.append(_better(curves.called[quantizer], shares))
+    if found:
+        facts[FINDING] = f"On a straight line, {'; '.join(found)}."
     return publish(context, panels, parts, curves.labels, columns=1 + len(AXES), said=said) | facts
 
 
@@ -81,6 +84,15 @@ def _squared(table: np.ndarray) -> np.ndarray:
     return np.square(np.divide(products, norms, out=np.zeros(2), where=norms > 0))
 
 
+def _better(called: str, shares: Mapping[str, Any]) -> str:
+    better, other = sorted(AXES, key=lambda axis: -shares[axis][0])
+    return (
+        f"{CALLED[better]} describes the {called} error better than {CALLED[other]} "
+        f"(r² {shares[better][0]:.2f} against {shares[other][0]:.2f}, in "
+        f"{100 * shares['certain']:.0f} % of resamples)"
+    )
+
+
 def _told(called: str, shares: Mapping[str, Any]) -> str:
     words = []
     for axis in AXES:
@@ -88,6 +100,6 @@ def _told(called: str, shares: Mapping[str, Any]) -> str:
         words.append(f"{CALLED[axis]} {value:.2f} [{low:.2f}, {high:.2f}]")
     better = max(AXES, key=lambda axis: shares[axis][0])
     return (
-        f"of the variance of the {called} error, {' and '.join(words)} (squared correlation); "
+        f"of the variance of the {called} error, {' and '.join(words)} (r², squared correlation); "
         f"{CALLED[better]} describes it better in {100 * shares['certain']:.0f} % of resamples"
     )

@@ -11,13 +11,14 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from ptq_dynamics.figures import words
+from ptq_dynamics.figures.around import head, legend
 from ptq_dynamics.figures.footer import footer
 from ptq_dynamics.figures.panel import Panel
-from ptq_dynamics.figures.panels import COLUMNS, HEIGHTS, head, legend, save, subplots
+from ptq_dynamics.figures.panels import COLUMNS, HEIGHTS, save, subplots
 from ptq_dynamics.figures.readings import Readings
 from ptq_dynamics.figures.resolution import resolve
 from ptq_dynamics.figures.settings import StagesSettings
-from ptq_dynamics.figures.style import Line, lines
+from ptq_dynamics.figures.style import SMALLEST, Line, lines
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.measure.joining import chances, tasks
 from ptq_dynamics.measure.names import (
@@ -167,10 +168,30 @@ def _draw(ax: Axes, panel: Panel, table: pd.DataFrame, styles: Mapping[str, Line
         ax.axvline(end, color="0.85", linewidth=0.4, zorder=0)
     ax.grid(False, axis="x")
     ax.set_xlim(0, end)
+    if panel.y == words.QUANTIZED[DEGRADATION].label:
+        _limit(ax, points, level)
     ax.set_xticks([])
     ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
     if panel.percent_y:
         ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g}".replace("-", "−"))
+
+
+def _limit(ax: Axes, points: pd.DataFrame, level: pd.DataFrame) -> None:
+    """The vertical axis is that of the points: what chance gives may lie far from them, and is then
+    told in words."""
+    low = min(0.0, points.low.fillna(points.y).min())
+    high = max(0.0, points.high.fillna(points.y).max())
+    room = 0.05 * (high - low)
+    ax.set_ylim(low - room, high + room)
+    chance = level.y[level.y.notna()]
+    if len(chance) and (chance > high).any():
+        above = chance[chance > high]
+        ends = " to ".join(dict.fromkeys(f"{100 * end:.0f}" for end in (above.min(), above.max())))
+        # A line of the panel for the words.
+        ax.set_ylim(low - room, high + room + 0.16 * (high - low))
+        look: dict[str, Any] = {"fontsize": SMALLEST, "color": "0.3", "ha": "right", "va": "top"}
+        look["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
+        ax.text(0.99, 0.98, f"↑ chance: {ends}", transform=ax.transAxes, **look)
 
 
 def _width(part: pd.DataFrame) -> float:
