@@ -248,7 +248,8 @@ def test_the_last_measured_checkpoints_are_averaged_whatever_their_steps(workspa
 @given(st.integers(2, 6), st.integers(2, 12), st.integers(1, 4))
 def test_every_shard_has_its_own_windows_of_the_last_measured(last, count, size):
     points = [Point(f"p{7 * number % 13}", None) for number in range(count)]
-    timeline = SimpleNamespace(measured=lambda name: points)
+    source = SimpleNamespace(averaged_of=lambda measured: measured)
+    timeline = SimpleNamespace(measured=lambda name: points, trajectory=lambda name: source)
     kind = Last(trajectory="others", last=last)
     found = kind.checkpoints(timeline)
     assert found == points[last - 1 :]

@@ -14,6 +14,7 @@ from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.outlook import look_ahead, to_lock
 from ptq_dynamics.plan.regime import regimes
 from ptq_dynamics.problem import Problem
+from ptq_dynamics.trajectories.average_settings import LastSettings
 from ptq_dynamics.trajectories.schedules import learning_rate
 from support import ROOT, edit_yaml, plan
 
@@ -354,6 +355,49 @@ def test_what_authors_averaged_stands_at_no_step():
     assert "olmo2-7b-released" in small.left_out["averages"], "no miniature stands for it"
 
 
+def test_averages_take_what_their_authors_took():
+    """Not the last listed ones, where they are known; miniatures take the last ones."""
+    made = plan("paper")
+
+    def members(name):
+        """What is in the last mean of an average, by trajectory."""
+        (*_, last) = made.trajectories.makers(name)
+        kind = made.site.config.runs.averages[name]
+        if isinstance(last.settings, LastSettings):
+            return [(kind.trajectory, each) for each in last.settings.windows[-1]]
+        found, weights = [], set()
+        for each, source in zip(last.settings.ingredients, kind.sources().values(), strict=True):
+            is_mean = source in made.site.config.runs.averages
+            within = members(source) if is_mean else [(source, each.checkpoint)]
+            weights.add(each.weight / len(within))
+            found += within
+        assert len(weights) == 1, "all checkpoints count alike"
+        return found
+
+    steps = (4_360, 4_440, 4_480, 4_520, 4_560, 4_640, 4_680)
+    taken = [("smollm3-decay", f"stage3-step-{step}000") for step in steps]
+    for last in (2, 4, 7):
+        assert members(f"smollm3-last-{last}") == taken[-last:]
+    assert sorted(members("olmo2-7b-last-6")) == [
+        (f"olmo2-7b-ingredient-{n}", f"stage2-ingredient{n}-step{end}")
+        for n in (1, 2, 3)
+        for end in ("11931-tokens50B", "7000-tokens30B")
+    ]
+    longer = ("11000-tokens93B", "21000-tokens177B", "31000-tokens261B", "35773-tokens300B")
+    assert sorted(members("olmo2-13b-last-10")) == [
+        (f"olmo2-13b-ingredient-{n}", f"stage2-ingredient{n}-step{end}")
+        for n, ends in (
+            *((n, ("11931-tokens100B", "6000-tokens51B")) for n in (1, 2, 3)),
+            (4, longer),
+        )
+        for end in ends
+    ]
+    small = plan("laptop")
+    kind = small.site.config.runs.averages["smollm3-last-2"]
+    measured = small.site.timeline.measured("smollm3-decay")
+    assert kind.checkpoints(small.site.timeline) == measured[1:]
+
+
 def test_phases_of_public_models_branch_off_their_runs():
     job = plan("paper").figures.figure("fig02")
     ends = {run.name: (run.trunk, run.at) for run in job.settings.runs}
@@ -481,6 +525,23 @@ def test_revisions_of_no_step_are_one_line(changed, run, revisions, words):
 
     with pytest.raises(Problem, match=words):
         changed(change, scale="paper")
+
+
+@pytest.mark.parametrize(
+    ("averaged", "says"),
+    [
+        (["iter_1"], r"runs\.smollm3-decay.* averaged must be some of the revisions"),
+        (["stage3-step-4680000", "stage3-step-4640000"], "must be .* in their order"),
+        (["stage3-step-4640000"], r"last is 2, but smollm3-decay has 1 .* names some as averaged"),
+    ],
+)
+def test_what_cannot_be_averaged_is_one_line(changed, averaged, says):
+    def change(families):
+        families["runs"]["smollm3-decay"]["averaged"] = averaged
+
+    with pytest.raises(Problem, match=says) as caught:
+        changed(change, scale="paper")
+    assert "\n" not in str(caught.value)
 
 
 def test_revisions_out_of_order_are_one_line(changed):

@@ -163,6 +163,22 @@ def test_what_is_fresh_takes_no_time_and_its_room(smoke):
     assert sum(kind.fresh for kind in found.kinds.values()) == len(jobs)
 
 
+def test_jobs_that_compute_on_gpus_are_counted(paper, smoke):
+    shard = _first(paper, "lawa-5")
+    average = paper.trajectories.average("lawa-5", shard)
+    reader = paper.losses.evaluate("lawa-5", "fp", shard)
+    forecaster = Forecaster(paper.site, paper.resources)
+    found = forecaster.of([], [average, reader], Machine(8))
+    assert {name: kind.on_gpus for name, kind in found.kinds.items()} == {
+        "average": 0,
+        "evaluate": 1,
+    }
+    # What is fresh does not run again.
+    assert (found.gpu_jobs, forecaster.of([reader], [average], Machine(8)).gpu_jobs) == (1, 0)
+    here = Forecaster(smoke.site, smoke.resources).of([], every(smoke), Machine(0, 2))
+    assert here.gpu_jobs == 0
+
+
 def test_weights_are_there_until_their_last_reader_has_ended(paper):
     """An average at scale paper, evaluated once and dropped: the runs that it is of are there."""
     site = paper.site

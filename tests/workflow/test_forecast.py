@@ -81,6 +81,8 @@ def test_scale_paper_is_planned_in_seconds(built):
     due = sum(kind["due"] for kind in found["jobs"].values())
     assert due > 10_000 and not found["measured"]
     assert (found["gpus"], found["cores"]) == (16, None)
+    kinds = ("train", "quantize", "evaluate", "accuracy", "curvature", "landscape")
+    assert found["gpu_jobs"] == sum(found["jobs"][kind]["due"] for kind in kinds)
     least = max(found["longest_chain_seconds"], found["gpu_seconds"] / 16)
     # The bound of list scheduling, and what downloads one after the other add.
     assert least <= found["seconds"] < 2 * least
@@ -94,6 +96,7 @@ def test_the_plan_is_told_in_words(built):
     said = done.stdout
     for words in ("paper scale: ", "time on 4 GPUs: ", "disk: at most ", "downloads: ", "GPU-h"):
         assert words in said, said
+    assert re.search(r"^GPU jobs: [\d,]{3,}$", said, flags=re.M), said
     assert re.search(r"^train +\d+ +0 +[\d.,]+ +[\d.,]+ +assumptions$", said, flags=re.M), said
     refused = built.process([*PLAN, "--scale", "smoke", "--gpus", "4"])
     assert refused.returncode == 1

@@ -95,6 +95,7 @@ def _content(forecast: Forecast, downloads: Outlook) -> dict[str, Any]:
     machine = forecast.machine
     return {
         "jobs": {name: asdict(kind) for name, kind in forecast.kinds.items()},
+        "gpu_jobs": forecast.gpu_jobs,
         "core_seconds": forecast.core_seconds,
         "gpu_seconds": forecast.gpu_seconds,
         "gpus": machine.gpus,
@@ -150,6 +151,8 @@ def _times(forecast: Forecast) -> Iterator[str]:
     machine = forecast.machine
     if any(kind.again for kind in forecast.kinds.values()):
         yield "after +: current results whose weights were dropped, and are made again for others"
+    if machine.gpus:
+        yield f"GPU jobs: {forecast.gpu_jobs:,}"
     there = [_many(machine.gpus, "GPU")] if machine.gpus else []
     there += [] if machine.cores == inf else [_many(machine.cores, "core")]
     yield (

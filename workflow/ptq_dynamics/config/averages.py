@@ -241,29 +241,35 @@ class Merge(Averaged):
 
 class Last(OfOne):
     """Uniform mean of the last `last` measured checkpoints of one trajectory, whatever lies between
-    them; one wherever that has so many."""
+    them, or of those that its authors averaged, where they are known; one wherever that has so
+    many."""
 
     last: Annotated[int, Field(ge=2)]
+
+    def _points(self, timeline: Timeline) -> list[Point]:
+        measured = timeline.measured(self.trajectory)
+        return timeline.trajectory(self.trajectory).averaged_of(measured)
 
     def settings(self, points: Sequence[Point], timeline: Timeline) -> AverageSettings:
         """What is in each."""
         chosen = {point.id for point in points}
-        ids = [point.id for point in timeline.measured(self.trajectory)]
+        ids = [point.id for point in self._points(timeline)]
         windows = (tuple(ids[end - self.last : end]) for end in range(self.last, len(ids) + 1))
         return LastSettings("last", tuple(found for found in windows if found[-1] in chosen))
 
     def checkpoints(self, timeline: Timeline) -> list[Point]:
-        """Those measured points of the source that have enough before them."""
-        return timeline.measured(self.trajectory)[self.last - 1 :]
+        """Those points of the source that have enough before them."""
+        return self._points(timeline)[self.last - 1 :]
 
     def check(self, place: str, timeline: Timeline) -> None:
         """There is at least one average."""
-        count = len(timeline.measured(self.trajectory))
+        count, measured = len(self._points(timeline)), len(timeline.measured(self.trajectory))
         # A source without any is answered itself.
         if 0 < count < self.last:
+            named = ", of which it names some as averaged" if count < measured else ""
             raise Problem(
                 f"{place}.last is {self.last}, but {self.trajectory} has {count} measured "
-                "checkpoints; lower it, or measure more of them"
+                f"checkpoints{named}; lower it, or measure more of them"
             )
 
 

@@ -60,6 +60,11 @@ def _is_commit(name: str) -> str:
     return name
 
 
+def _are_its_own(averaged: Revisions, revisions: Revisions) -> None:
+    if averaged != tuple(name for name in revisions if name in averaged):
+        raise ValueError("averaged must be some of the revisions, in their order")
+
+
 Floor = Annotated[float, Field(ge=0, le=1)]
 Tokens = Annotated[float, Field(ge=1, le=1e18)]
 
@@ -118,7 +123,8 @@ class Family(Strict):
 class Pretraining(Strict):
     """A run of a family from fresh weights over so many `tokens`, at the family's peak rate unless
     it has one of its own. A cosine ends at its `horizon`, beyond the run where it is cut short, at
-    the share `floor` of the peak."""
+    the share `floor` of the peak. Averages of its last checkpoints take the last of its revisions,
+    or those of them that its authors `averaged`."""
 
     family: str
     schedule: Literal["constant", "cosine"]
@@ -127,6 +133,7 @@ class Pretraining(Strict):
     floor: Floor = 0.0
     peak_lr: Rate | None = None
     revisions: Revisions = ()
+    averaged: Revisions = ()
 
     @model_validator(mode="after")
     def _has_a_schedule(self) -> Self:
@@ -134,14 +141,15 @@ class Pretraining(Strict):
             raise ValueError("horizon and floor go with schedule cosine")
         if self.horizon is not None and self.horizon < self.tokens:
             raise ValueError(f"horizon {self.horizon:g} comes before the end at {self.tokens:g}")
+        _are_its_own(self.averaged, self.revisions)
         return self
 
 
 class Phase(Strict):
     """What goes on from the end of a run over so many `tokens`: `steady` ones at its rate, then
     down to the share `floor` of the trunk's peak; on other text, with a `batch` so many times as
-    large, where that is said. The steps of its revisions go on from the trunk's, or it
-    `restarts`."""
+    large, where that is said. The steps of its revisions go on from the trunk's, or it `restarts`;
+    some of them may be `averaged`, as those of a run."""
 
     trunk: str
     tokens: Tokens
@@ -152,11 +160,13 @@ class Phase(Strict):
     batch: Count = 1
     restarts: bool = False
     revisions: Revisions = ()
+    averaged: Revisions = ()
 
     @model_validator(mode="after")
     def _has_a_cooldown(self) -> Self:
         if self.steady >= self.tokens:
             raise ValueError(f"steady {self.steady:g} leaves nothing of tokens {self.tokens:g}")
+        _are_its_own(self.averaged, self.revisions)
         return self
 
 

@@ -112,6 +112,10 @@ class Trajectory(Strict):
         """Those of its checkpoints that are measured."""
         return self.checkpoints(timeline)
 
+    def averaged_of(self, measured: list[Point]) -> list[Point]:
+        """Those of its measured checkpoints that averages of the last ones take."""
+        return measured
+
     def run(self, name: str, timeline: Timeline) -> str:
         """The run whose learning rate it follows; `name` is its own."""
         source = self._last_source()

@@ -77,7 +77,8 @@ class Public(Trajectory):
 
 class PublicRun(Public):
     """A run: its `schedule` holds from the step `first` on, before that the `earlier` one of its
-    `trunk`, if it branches off one; `batch` in tokens."""
+    `trunk`, if it branches off one; `batch` in tokens. Averages of the last ones take those that
+    were `averaged`, if any are named."""
 
     trunk: str | None
     schedule: Schedule
@@ -85,6 +86,11 @@ class PublicRun(Public):
     first: int
     batch: float
     optimizer: Optimizer
+    averaged: tuple[str, ...] = ()
+
+    def averaged_of(self, measured: list[Point]) -> list[Point]:
+        """Those of them that are named, if any are."""
+        return [point for point in measured if not self.averaged or point.id in self.averaged]
 
     def learning_rate(self, step: int) -> float:
         """That of the update after `step` updates."""

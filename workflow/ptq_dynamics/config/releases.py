@@ -206,6 +206,7 @@ def _run(
         first=before if isinstance(run, Phase) else 0,
         batch=family.tokens_per_step * (run.batch if isinstance(run, Phase) else 1),
         optimizer=family.optimizer or families.defaults.optimizer,
+        averaged=run.averaged,
     )
 
 

@@ -36,12 +36,14 @@ class Machine:
 @dataclass(frozen=True)
 class OfKind:
     """What the jobs of a kind that are due take, in seconds of cores and GPUs; `again` are those of
-    them that are current, and whose dropped weights others read; how many are `fresh`; and how many
-    of the stages are estimated by records, and how many as assumed."""
+    them that are current, and whose dropped weights others read; how many are `fresh`; how many of
+    those that run compute `on_gpus`; and how many of the stages are estimated by records, and how
+    many as assumed."""
 
     due: int = 0
     again: int = 0
     fresh: int = 0
+    on_gpus: int = 0
     core_seconds: float = 0
     gpu_seconds: float = 0
     measured: int = 0
@@ -61,6 +63,11 @@ class Forecast:
     before: float
     most: float
     after: float
+
+    @property
+    def gpu_jobs(self) -> int:
+        """How many jobs compute on GPUs."""
+        return sum(kind.on_gpus for kind in self.kinds.values())
 
     @property
     def core_seconds(self) -> float:
@@ -174,6 +181,7 @@ class Forecaster:
                 kind, ask = self._site.kind(job), self._resources.ask(job)
                 known = self._resources.is_measured(job)
                 counts[kind].update([name, "measured" if known else "assumed"])
+                counts[kind]["on_gpus"] += ask.gpus > 0
                 seconds[kind]["core_seconds"] += ask.threads * self._resources.seconds(job)
                 seconds[kind]["gpu_seconds"] += ask.gpus * self._resources.seconds(job)
         return {

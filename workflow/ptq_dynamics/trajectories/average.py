@@ -124,7 +124,8 @@ def _last(source: Trajectory, last: LastSettings) -> Iterator[tuple[Checkpoint, 
 
 def write_mean(folder: Path, members: Sequence[Path], weights: Sequence[float]) -> None:
     """Write the weighted mean of the checkpoints in the folders `members`, saved in files like
-    those of the last one; one file is in memory at a time, whatever files the others have.
+    those of the last one; one file of these is in memory at a time, whatever files the others have:
+    a checkpoint in a single file is held whole, once.
 
     Raises `Problem` when they are not checkpoints of one model.
     """
