@@ -7,7 +7,7 @@ import sys
 import pytest
 from project import SHOWN, TABLE, Project
 from ptq_dynamics.jobs import manifest
-from ptq_dynamics.provenance.releasing import RELEASE
+from ptq_dynamics.provenance.packed import RELEASE
 from support import ROOT
 
 RUN = "results/smoke/train/constant-3e-3/seed-101"

@@ -157,15 +157,23 @@ def _seal(digest: str) -> str:
 
 def read(path: Path) -> Record:
     """Read a record; `Problem` when it is missing, not a record, or of another version."""
-    mend = f"remove {path} and build again"
     try:
-        text = path.read_text(encoding="utf-8")
-        content = json.loads(text)
-        version = content["version"]
+        return parse(path.read_text(encoding="utf-8"), path)
     except FileNotFoundError:
         result = beside(path, MANIFEST)
         raise Problem(f"{path} is missing; build it with snakemake {result}") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, UnicodeDecodeError) as error:
+        raise Problem(f"{path} is no record ({error}); {_mend(path)}") from None
+
+
+def parse(text: str, path: Path) -> Record:
+    """The record with some text; `Problem`, of the `path` where that stands, when it is none, or
+    of another version."""
+    mend = _mend(path)
+    try:
+        content = json.loads(text)
+        version = content["version"]
+    except (ValueError, KeyError, TypeError) as error:
         raise Problem(f"{path} is no record ({error}); {mend}") from None
     if version != VERSION:
         raise Problem(f"{path} has version {version}, this code reads {VERSION}; {mend}")
@@ -177,6 +185,10 @@ def read(path: Path) -> Record:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise Problem(f"{path} is no record ({place}: {first['msg']}); {mend}") from None
+
+
+def _mend(path: Path) -> str:
+    return f"remove {path} and build again"
 
 
 @cache

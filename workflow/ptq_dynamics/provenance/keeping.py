@@ -17,9 +17,9 @@ from ptq_dynamics.plan.captions import write_page
 from ptq_dynamics.plan.due import Due
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.provenance import costs
+from ptq_dynamics.provenance.archive import REFERENCE
 from ptq_dynamics.provenance.releasing import Released, release
 
-REFERENCE = "reference"
 # Of a picture, the one that a page shows.
 LEFT_OUT = ".pdf"
 
