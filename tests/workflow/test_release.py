@@ -7,7 +7,8 @@ import sys
 import pytest
 from project import SHOWN, TABLE, Project
 from ptq_dynamics.jobs import manifest
-from ptq_dynamics.provenance.releasing import RELEASE
+from ptq_dynamics.provenance.packed import RELEASE
+from ptq_dynamics.provenance.sums import SUMS
 from support import ROOT
 
 RUN = "results/smoke/train/constant-3e-3/seed-101"
@@ -143,7 +144,9 @@ def test_the_repository_keeps_what_is_read_of_a_scale(repository):
     assert {"tables/claims.md", "tables/headline.csv", "tables/record.json"} <= told
     costs = {f"cost.{suffix}" for suffix in ("csv", "md", "tex")}
     judged, paper = {"claims.json", "claims.record.json"}, {"paper.pdf", "paper.record.json"}
-    assert kept - told - costs == {RELEASE, *judged, *paper}
+    assert kept - told - costs == {RELEASE, SUMS, *judged, *paper}
+    checked = repository.process(["sha256sum", "-c", "--quiet", str(results / SUMS)])
+    assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def test_what_no_commit_made_is_not_kept(repository):

@@ -8,8 +8,9 @@ from typing import Any
 
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.provenance.comparison import TOLERANCE, Build, Compared, compare, parting
+from ptq_dynamics.provenance.differences import told
 
-# Measurements that are told, the furthest apart first.
+# Measurements that are told: those in both builds first, the furthest apart before others.
 TOLD = 10
 
 
@@ -18,7 +19,7 @@ def show(one: Path, other: Path, *, as_json: bool) -> bool:
     builds = Build(one), Build(other)
     found = list(compare(*builds))
     counts: Counter[str] = Counter(each.verdict for each in found)
-    part = _parting(*builds)
+    part = _parting(*builds, in_full=as_json)
     if as_json:
         content = {"measurements": [_plain(each) for each in found], "parting": part}
         print(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False))
@@ -38,25 +39,26 @@ def _plain(each: Compared) -> dict[str, Any]:
     }
 
 
-def _parting(one: Build, other: Build) -> str | None:
+def _parting(one: Build, other: Build, *, in_full: bool) -> str | None:
     try:
         found = parting(one, other)
     except Problem as problem:
         return str(problem)
     if found is None:
         return None
-    return f"they part first at {found.result}: {'; '.join(found.reasons) or NO_REASON}"
+    reasons = "; ".join(found.reasons) if in_full else told(found.reasons)
+    return f"they part first at {found.job}, {found.result}: {reasons or NO_REASON}"
 
 
 def _tell(found: list[Compared], counts: Counter[str], part: str | None) -> None:
     print(", ".join(f"{count:,} {verdict}" for verdict, count in counts.most_common()))
     apart = [each for each in found if each.verdict in ("different", "only in one")]
-    apart.sort(key=_distance, reverse=True)
+    apart.sort(key=lambda each: (each.verdict == "different", _distance(each)), reverse=True)
     for each in apart[:TOLD]:
-        error = f"± {each.error:.3g}" if each.error is not None else "no error known"
         how = "paired" if each.paired else "from both errors"
+        error = f"± {each.error:.3g}, {how}" if each.error is not None else "no error known"
         name = " ".join(filter(None, each.key))
-        print(f"{each.verdict}: {name}: {each.one} and {each.other} ({error}, {how})")
+        print(f"{each.verdict}: {name}: {each.one} and {each.other} ({error})")
     if len(apart) > TOLD:
         print(f"and {len(apart) - TOLD:,} more; --json lists all")
     if counts["within tolerance"]:
@@ -76,6 +78,6 @@ def _relative(each: Compared) -> float:
 
 
 def _distance(each: Compared) -> float:
-    if each.one is None or each.other is None:
-        return float("inf")
+    if each.one is None or each.other is None or math.isnan(each.one - each.other):
+        return math.inf
     return abs(each.one - each.other) / (each.error or 1e-300)

@@ -11,8 +11,10 @@ from ptq_dynamics.problem import Problem
 from ptq_dynamics.provenance.accepting import accept
 from ptq_dynamics.provenance.adopting import adopt, unpacked
 from ptq_dynamics.provenance.archive import DERIVED
-from ptq_dynamics.provenance.keeping import Places, keep
-from ptq_dynamics.provenance.releasing import RELEASE, release
+from ptq_dynamics.provenance.keeping import keep
+from ptq_dynamics.provenance.packed import RELEASE
+from ptq_dynamics.provenance.releasing import release
+from ptq_dynamics.provenance.sums import Places
 
 
 def give(plan: Plan, folder: Path | None) -> bool:

@@ -73,12 +73,14 @@ class Device:
 @dataclass(frozen=True)
 class Acceptance:
     """Someone's word that another specification gives the same result: why, when (UTC), what
-    differs, and the identity that the result had before."""
+    differs, and the identity that the result had before; with several processes, the digest of
+    their code then."""
 
     reason: str
     when: str
     differs: tuple[str, ...]
     identity: str
+    processes: str | None = None
 
 
 @dataclass(frozen=True)
@@ -155,11 +157,12 @@ def _seal(digest: str) -> str:
     return f'\n "{SEAL}": "{digest}"'
 
 
-def read(path: Path) -> Record:
-    """Read a record; `Problem` when it is missing, not a record, or of another version."""
+def read(path: Path, text: str | None = None) -> Record:
+    """Read a record, or take its `text` from an archive; `Problem` when it is missing, none, or of
+    another version."""
     mend = f"remove {path} and build again"
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8") if text is None else text
         content = parsed(text)
         version = content["version"]
     except FileNotFoundError:

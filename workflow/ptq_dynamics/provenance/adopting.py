@@ -4,13 +4,11 @@ here."""
 import contextlib
 import http.client
 import json
-import lzma
 import os
 import shutil
 import tarfile
 import tempfile
 import urllib.request
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,13 +23,12 @@ from ptq_dynamics.jobs.verified import Verifier
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.due import Due
 from ptq_dynamics.problem import Problem
-from ptq_dynamics.provenance.releasing import RELEASE, RELEASED
+from ptq_dynamics.provenance.packed import HARMS, RELEASE
+from ptq_dynamics.provenance.releasing import RELEASED
 from ptq_dynamics.provenance.state import Explanation, Finding
 
 CHUNK = 1 << 20
 TOP = "results"  # of a checkout, with the folders of scales
-# What reading a damaged archive ends in.
-HARMS = (tarfile.TarError, EOFError, OSError, KeyError, ValueError, zlib.error, lzma.LZMAError)
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,12 @@ from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import MANIFEST, RECORD, beside, records
 from ptq_dynamics.jobs.record import Record
 from ptq_dynamics.problem import Problem
+from ptq_dynamics.provenance import packed
+from ptq_dynamics.provenance.packed import RELEASE
 
 TOP = ("results", "figures", "paper")
+# Below results and figures: what is released, a folder a scale.
+REFERENCE = "reference"
 # Stages that join and draw raw results: what they make can be derived from these again.
 DERIVED = ("figures.", "measure.collect", "claims.", "paper.")
 
@@ -56,14 +60,26 @@ def label(job: Mapping[str, object]) -> str:
     return f"{str(job['stage']).rpartition('.')[2]} {job['name']}"
 
 
-class Archive:
-    """All results below some folders, by their records.
+def _results(account: Record, place: Path) -> list[Result]:
+    return [Result(output, account, place) for output in account.output]
 
-    Records that are damaged are told, and count as missing.
+
+class Archive:
+    """All results below some folders, and in archives of releases, by their records.
+
+    Records that are damaged are told, and count as missing. Of several records of one result, those
+    below the folders that come `first` stand before those in their place, and these before others.
     """
 
-    def __init__(self, folders: Iterable[Path]) -> None:
+    def __init__(
+        self,
+        folders: Iterable[Path],
+        releases: Iterable[Path] = (),
+        first: Iterable[Path] = (),
+    ) -> None:
         self._folders = [folder for folder in folders if folder.is_dir()]
+        self._releases = [release for release in releases if release.is_file()]
+        self._first = [*first]
 
     @classmethod
     def of_scale(cls, scale: str, root: Path = Path()) -> "Archive":
@@ -71,9 +87,11 @@ class Archive:
         return cls(root / top / scale for top in TOP)
 
     @classmethod
-    def here(cls, root: Path = Path()) -> "Archive":
-        """What lies in the folders of all scales, and what is released."""
-        return cls(root / top for top in TOP)
+    def here(cls, scales: Iterable[str] = (), first: Iterable[Path] = ()) -> "Archive":
+        """What lies in the folders of all scales, and what is released; that of some scales with
+        all that it comes from."""
+        releases = [Path("results", REFERENCE, scale, RELEASE) for scale in scales]
+        return cls(map(Path, TOP), releases, first)
 
     @property
     def folders(self) -> list[Path]:
@@ -91,19 +109,26 @@ class Archive:
         found, harmed = list[Result](), list[str]()
         for path in self.records:
             try:
-                account = record.read(path)
+                found += _results(record.read(path), path)
             except Problem as problem:
                 harmed.append(str(problem))
-                continue
-            found += [Result(output, account, path) for output in account.output]
-        return found, harmed
+        for release in self._releases:
+            try:
+                for path, text in packed.records(release):
+                    found += _results(record.read(path, text), path)
+            except Problem as problem:
+                harmed.append(str(problem))
+        return sorted(found, key=self._rank), harmed
+
+    def _rank(self, result: Result) -> tuple[bool, bool]:
+        is_first = any(result.place.is_relative_to(folder) for folder in self._first)
+        return not is_first, not result.in_place
 
     @cached_property
     def results(self) -> dict[str, Result]:
-        """By the path of the manifest. A record that lies elsewhere, as a released copy does,
-        stands back behind the one in its place."""
+        """By the path of the manifest."""
         found: dict[str, Result] = {}
-        for result in sorted(self.read[0], key=lambda each: not each.in_place):
+        for result in self.read[0]:
             found.setdefault(result.path, result)
         return found
 

@@ -31,6 +31,7 @@ from ptq_dynamics.measure.settings import Series
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.provenance.archive import Archive, Result
 from ptq_dynamics.provenance.differences import differences
+from ptq_dynamics.provenance.packed import RELEASE
 
 Verdict = Literal["equal", "within tolerance", "different", "not judged", "only in one"]
 # Standard errors of a difference that count as chance.
@@ -85,8 +86,9 @@ class Build:
 
     @cached_property
     def archive(self) -> Archive:
-        """Records of all its results, that of the figures left out."""
-        return Archive([self.path.parent])
+        """Records of all its results, that of the figures left out; of a release, those in its
+        archive too."""
+        return Archive([self.path.parent], [self.path.with_name(RELEASE)])
 
     @cached_property
     def _table_record(self) -> Record | None:
@@ -175,8 +177,10 @@ def _paired(one: Build, other: Build, rows: pd.DataFrame) -> Iterator[tuple[Any,
 
 @dataclass(frozen=True)
 class Parting:
-    """The first job whose result differs, and how its specification, or what made it, does."""
+    """The first job whose result differs, in words and by its manifest, and how its specification,
+    or what made it, does."""
 
+    job: str
     result: str
     reasons: tuple[str, ...]
 
@@ -194,7 +198,7 @@ def parting(one: Build, other: Build) -> Parting | None:
         match = theirs.get(_place(result.path))
         if match is None or result.digest == match.digest:
             continue
-        return Parting(result.path, tuple(_reasons(match, result)))
+        return Parting(result.label, result.path, tuple(_reasons(match, result)))
     return None
 
 

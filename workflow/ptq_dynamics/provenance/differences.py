@@ -8,6 +8,14 @@ from ptq_dynamics.content import canonical
 # Of the digests of a job's code: the key of the one over all of them.
 ALL = ""
 ABSENT = object()
+# Of the reasons for one result, those that are told.
+TOLD = 3
+
+
+def told(reasons: Sequence[str]) -> str:
+    """The first reasons in one line, and how many more there are."""
+    more = [f"and {len(reasons) - TOLD:,} more"] if len(reasons) > TOLD else []
+    return "; ".join([*reasons[:TOLD], *more])
 
 
 def differences(

@@ -23,9 +23,9 @@ from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.due import Due
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.provenance.archive import DERIVED
+from ptq_dynamics.provenance.packed import RELEASE
 from ptq_dynamics.trajectories.trajectory import CURVE
 
-RELEASE = "release.tar.xz"
 # In the place of the job that drops files.
 RELEASED = "release"
 # What figures and tables are made of.

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from itertools import islice
 from typing import Any, Literal
 
 from ptq_dynamics.jobs import fingerprint, manifest, record
@@ -13,11 +12,9 @@ from ptq_dynamics.plan.due import Due
 from ptq_dynamics.plan.site import Site
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.provenance.archive import label
-from ptq_dynamics.provenance.differences import differences
+from ptq_dynamics.provenance.differences import differences, told
 
 State = Literal["fresh", "stale", "missing", "damaged"]
-# Of the reasons for one result, those that are told.
-TOLD = 3
 
 
 @dataclass(frozen=True)
@@ -74,9 +71,7 @@ class Explanation:
             return "damaged", f"{job.manifest} is not the one that its record names"
         if harm := self._verifier.harm(result):
             return "damaged", harm
-        reasons = list(self._reasons(job, account))
-        more = [f"and {len(reasons) - TOLD} more"] if len(reasons) > TOLD else []
-        return "stale", "; ".join([*islice(reasons, TOLD), *more])
+        return "stale", told(list(self._reasons(job, account)))
 
     def _reasons(self, job: Job, account: record.Record) -> Iterator[str]:
         now = job.specified()

@@ -1,0 +1,31 @@
+"""The archive of a release, whose records are read without unpacking what they tell of."""
+
+import lzma
+import tarfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from ptq_dynamics.jobs.paths import RECORD
+from ptq_dynamics.problem import Problem
+
+RELEASE = "release.tar.xz"
+# What reading a damaged archive ends in.
+HARMS = (tarfile.TarError, EOFError, OSError, KeyError, ValueError, zlib.error, lzma.LZMAError)
+
+
+def records(release: Path) -> Iterator[tuple[Path, str]]:
+    """All records in an archive: where each lies, below the path of the archive, and its text.
+
+    Raises `Problem` where it is none.
+    """
+    try:
+        with tarfile.open(release, "r|*") as packed:
+            for entry in packed:
+                file = packed.extractfile(entry) if entry.name.endswith(RECORD) else None
+                if file is not None:
+                    yield release / entry.name, file.read().decode()
+    except HARMS as error:
+        # Of an archive that is none at all, tar tells line by line what else it is not.
+        why = str(error).partition("\n")[0]
+        raise Problem(f"{release} is none that tar reads ({why})") from None
