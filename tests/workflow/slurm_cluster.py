@@ -178,7 +178,9 @@ class Cluster:
         lines = [
             "ClusterName=ptq", f"SlurmctldHost={host}(127.0.0.1)",
             f"SlurmctldPort={self._controller}", "SlurmUser=root", "SlurmdUser=root",
-            "AuthType=auth/munge", f"AuthInfo=socket={auth}", "CryptoType=crypto/munge",
+            # Jobs that are queued again wait for so many seconds, else for two minutes.
+            "AuthType=auth/munge", f"AuthInfo=socket={auth},cred_expire=30",
+            "CryptoType=crypto/munge",
             f"StateSaveLocation={folder}/{STATE}", f"SlurmdSpoolDir={folder}/spool-%n",
             f"SlurmctldPidFile={folder}/slurmctld.pid", f"SlurmdPidFile={folder}/%n.pid",
             f"SlurmctldLogFile={folder}/slurmctld.log", f"SlurmdLogFile={folder}/%n.log",

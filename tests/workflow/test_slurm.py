@@ -20,10 +20,11 @@ from subprocess import STDOUT, Popen, run
 import psutil
 import pytest
 import yaml
-from project import SEED, Project
+from executions import Journal
+from project import SEED, SHOWN, Project
 from ptq_dynamics.jobs import manifest
-from slurm_cluster import NODES, Cluster, Unavailable, require, running
-from support import ROOT, plan
+from slurm_cluster import NODES, PARTITIONS, Cluster, Unavailable, require, running
+from support import ROOT, edit_yaml, plan
 
 PLUGINS = Path(sys.prefix) / "slurm"
 TRUNK = "results/smoke/train/constant-3e-3/seed-101"
@@ -31,6 +32,9 @@ PATIENCE = 600
 KILLS = int(os.environ.get("SLURM_KILLS") or 0)
 SITE = {"poll_seconds": 2, "pack_minutes": 0.3, "longest_minutes": 60, "notice_seconds": 60}
 LOGS = ".snakemake/slurm_logs"
+LEDGER = ".snakemake/ptq-dynamics-slurm"
+# GiB of a process as the scale has it, of which half as much is asked for in addition.
+LITTLE_MEMORY = 0.2
 # A run saves its state after so many seconds, at the earliest.
 STATE_AFTER = 6
 STATES = "results/smoke/train/*/*/.work-*/scratch/state-*"
@@ -59,13 +63,15 @@ class Build:
 
     project: Project
     cluster: Cluster
+    journal: Journal
+    said: Path
 
-    def start(self, **site):
+    def start(self, targets=(), **site):
         """Start a build; what it prints is kept."""
         self.configure(**site)
         with self.said.open("ab") as said:
             return Popen(
-                self.project.on_cluster("--latency-wait", "5"),
+                self.project.on_cluster("--latency-wait", "5", "--", *targets),
                 cwd=self.project.folder,
                 env=self.environment,
                 stdout=said,
@@ -82,10 +88,6 @@ class Build:
     def environment(self):
         own = self.project.folder / "workflow"
         return {**self.cluster.environment, "PYTHONPATH": f"{own}:{PLUGINS}"}
-
-    @property
-    def said(self):
-        return self.project.folder / "said.txt"
 
     @property
     def text(self):
@@ -109,27 +111,35 @@ class Build:
             time.sleep(0.1)
 
     def compare(self, built):
-        """All that figure 4 is made of has the bytes of a build on this machine alone."""
+        """All that figure 4 is made of has the bytes of a build on this machine alone, and nothing
+        of it was made twice, or by two at once."""
         chosen = plan("smoke", built.folder / "config", seed=SEED, figures=["fig04"])
         jobs = list(chosen.site.needed(chosen.last()))
-        differing = []
+        lost, differing = [], []
         for job in jobs:
             names = [*manifest.read(built.folder / job.manifest).files, job.paths.manifest.name]
             for name in names:
                 path = f"{job.folder}/{name}"
                 here, there = self.project.folder / path, built.folder / path
-                if not here.exists() or here.read_bytes() != there.read_bytes():
+                if not here.exists():
+                    lost.append(path)
+                elif here.read_bytes() != there.read_bytes():
                     differing.append(path)
-        assert len(jobs) > 25 and not differing, differing[:5]
+        assert len(jobs) > 25 and not lost and not differing, (lost[:5], differing[:5])
+        count = self.journal.count()
+        assert not count.wrong and count.done.keys() >= {job.manifest for job in jobs}, count.wrong
 
-    def executions(self):
-        """How often each job came to its end."""
-        return Counter(re.findall(r"^(\S+ .*): done in", self.logs(), flags=re.M))
+
+def build_in(folder, cluster, notes):
+    """Builds in a fresh copy of the project; what is noted of them lies elsewhere."""
+    project = Project.copy(folder, figures="fig04")
+    journal = Journal.of(folder, notes / "executions")
+    return Build(project, cluster, journal, notes / "said.txt")
 
 
 @pytest.fixture
 def build(cluster, tmp_path):
-    made = Build(Project.copy(tmp_path / "project", figures="fig04"), cluster)
+    made = build_in(tmp_path / "project", cluster, tmp_path)
     yield made
     for process in psutil.process_iter(["cmdline"]):
         command = process.info["cmdline"] or []
@@ -156,16 +166,14 @@ def test_a_killed_build_goes_on_with_what_it_has_sent(build, built):
     # The controller is away for a while.
     build.until(lambda: "Finished" in build.text or "done" in build.text, second)
     build.cluster.kill_controller()
-    time.sleep(5)
+    time.sleep(60 if os.environ.get("SLURM_PATIENCE") else 5)
     build.cluster.start_controller()
     build.end(second)
     build.compare(built)
-    twice = {job: count for job, count in build.executions().items() if count != 1}
-    assert not twice and build.executions(), twice
+    count = build.journal.count()
+    assert count.total == len(count.done), count
     calls = sum(map(int, re.findall(r"(\d+) calls of sbatch", build.text)))
-    print(
-        f"to be seen: {sum(build.executions().values())} jobs in {calls} calls of sbatch or fewer"
-    )
+    print(f"{SHOWN}{count.total} jobs in {calls} calls of sbatch or fewer")
 
 
 def test_a_cancelled_job_ends_its_branch_alone(build):
@@ -180,7 +188,66 @@ def test_a_cancelled_job_ends_its_branch_alone(build):
     assert process.wait(PATIENCE) == 1
     assert f"its SLURM job {waiting[-1]} has ended: CANCELLED" in build.text, build.text[-3000:]
     assert not build.cluster.queue()
-    assert len(build.executions()) > 5
+    assert len(build.journal.count().done) > 5
+
+
+@contextmanager
+def small(folder, size):
+    """A file system of its own at a folder, which is full soon."""
+    folder.mkdir(parents=True, exist_ok=True)
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    if run(command, check=False, capture_output=True).returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        yield
+    finally:
+        # Whatever still looks at it.
+        run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_a_full_disk_ends_its_branch_alone(build, built):
+    """The results of a run do not fit; others are made, and it is too once there is room."""
+    run_of_branch = "rainbow-036"
+    place = build.project.folder / f"results/smoke/train/{run_of_branch}"
+    with small(place, "48k"):
+        process = build.start()
+        assert process.wait(PATIENCE) == 1, build.text[-3000:]
+        assert not build.cluster.queue()
+        # As it happens, and at the end.
+        errors = [line for line in build.text.splitlines() if line.startswith("error: ")]
+        said = f"trajectories.train {run_of_branch} seed {SEED}: the disk is full; free"
+        assert errors and all(said in line for line in errors), errors
+        assert "tried again" not in build.text and "Traceback" not in build.text
+        chosen = plan("smoke", built.folder / "config", seed=SEED, figures=["fig04"])
+        jobs = list(chosen.site.needed(chosen.last()))
+        there = {job.manifest for job in jobs if (build.project.folder / job.manifest).exists()}
+        missing = {job.manifest for job in jobs} - there
+        # All that is of this run, and the figure.
+        assert all(run_of_branch in name or name.startswith("figures/") for name in missing)
+        assert f"results/smoke/train/{run_of_branch}/seed-{SEED}/manifest.json" in missing
+        assert len(there) > 20
+    build.end(build.start())
+    build.compare(built)
+
+
+def test_a_disk_that_is_full_for_all_ends_the_build(cluster, built, tmp_path):
+    """It says so, does not wait for ever, and goes on once there is room."""
+    place = tmp_path / "small"
+    with small(place, "200m"):
+        build = build_in(place / "project", cluster, tmp_path)
+        project = build.project
+        process = build.start()
+        build.until(lambda: (project.folder / TRUNK / "manifest.json").exists(), process)
+        filler = place / "filler"
+        with suppress(OSError), filler.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(1 << 12))
+        assert process.wait(PATIENCE) == 1, build.text[-3000:]
+        assert "full" in build.text or "No space left" in build.text, build.text[-3000:]
+        build.until(lambda: not build.cluster.queue())
+        filler.unlink()
+        build.end(build.start())
+        build.compare(built)
 
 
 @patient
@@ -200,7 +267,8 @@ def test_a_run_out_of_time_saves_is_queued_again_and_ends_with_the_same_bits(bui
 
 
 @patient
-def test_jobs_that_are_preempted_or_queued_again_come_out_alike(build, built):
+@pytest.mark.parametrize("how", ["preempted", "queued again"])
+def test_jobs_that_are_preempted_or_queued_again_come_out_alike(build, built, how):
     process = build.start()
     build.until(lambda: "step" in build.logs(), process)
     with held(build):
@@ -208,11 +276,34 @@ def test_jobs_that_are_preempted_or_queued_again_come_out_alike(build, built):
     build.until(lambda: any(build.project.folder.glob(STATES)), process)
     with held(build):
         (number, *_) = [number for number, state in build.cluster.queue() if state == "RUNNING"]
-        build.cluster.run("scontrol", "requeue", number)
-    build.until(lambda: "PENDING" in dict(build.cluster.queue()).values(), process)
+        if how == "preempted":
+            # Both nodes are wanted by someone who has priority.
+            urgent = ["--partition", PARTITIONS[1], "--nodes", "2", "--wrap", "sleep 1"]
+            build.cluster.run("sbatch", "--chdir", "/tmp", "--output", "/dev/null", *urgent)
+        else:
+            build.cluster.run("scontrol", "requeue", number)
+    build.until(lambda: dict(build.cluster.queue()).get(number) == "PENDING", process)
     build.end(process)
     build.compare(built)
     assert "going on from step" in build.logs()
+
+
+@patient
+def test_a_job_with_too_little_memory_is_tried_again_with_more(build, built):
+    """SLURM ends it, as it looks every two seconds; the next try has twice as much."""
+    scale = build.project.folder / "config/scales/smoke.yaml"
+    edit_yaml(scale, lambda found: found["resources"]["memory"].update(process=LITTLE_MEMORY))
+    target = f"{TRUNK}/manifest.json"
+    process = build.start(targets=[target])
+    build.end(process)
+    said = [line for line in build.text.splitlines() if line.startswith("error: ")]
+    assert said and all("it is tried again" in line for line in said), build.text[-3000:]
+    assert any("memory" in line.lower() for line in said), said
+    sent = ",".join(path.name for path in (build.project.folder / LEDGER).glob("ptq-*"))
+    asked = build.cluster.run("sacct", "-X", "-n", "-P", "-o", "ReqMem", "--name", sent).split()
+    assert {*asked} >= {"512M", "1G"}, asked
+    assert (build.project.folder / target).read_bytes() == (built.folder / target).read_bytes()
+    assert not build.journal.count().wrong
 
 
 @patient
@@ -230,12 +321,6 @@ def test_the_old_process_of_a_lost_node_does_no_harm(build, built):
         build.cluster.start_node(node)
         build.until(lambda: build.cluster.states() == dict.fromkeys(NODES, "idle"))
     build.compare(built)
-
-
-def a_job(build, moments):
-    """A process that runs a job, as the kernel does when memory is short."""
-    if found := jobs_at_work(build):
-        moments.choice(found).kill()
 
 
 @contextmanager
@@ -272,56 +357,106 @@ def is_job(process, build):
         return False
 
 
-def the_controller(build, moments):
+# Kills, each of which says whether there was something to kill.
+
+
+def the_build(build, process, moments):
+    """Snakemake; what it has sent goes on."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    return True
+
+
+def a_job(build, process, moments):
+    """A process of a job, as the kernel does when memory is short: who runs its pack, or the job
+    itself, or the one that waits for it."""
+    while process.poll() is None:
+        found = sorted(processes_of_jobs(build), key=lambda each: each.pid)
+        with suppress(psutil.NoSuchProcess):
+            if found:
+                moments.choice(found).kill()
+                return True
+        time.sleep(0.05)
+    return False
+
+
+def the_controller(build, process, moments):
+    """For some seconds."""
     build.cluster.kill_controller()
     time.sleep(moments.uniform(0, 5))
     build.cluster.start_controller()
+    return True
 
 
-def a_node(build, moments):
-    """Its daemons; what runs there runs on."""
-    node = moments.choice(NODES)
-    build.cluster.kill_node(node)
-    time.sleep(moments.uniform(0, 5))
-    build.cluster.start_node(node)
+def a_node(build, process, moments):
+    """The daemons of one where something runs; that runs on."""
+    while process.poll() is None:
+        busy = sorted(
+            node
+            for node, state in build.cluster.states().items()
+            if state.startswith(("mix", "alloc"))
+        )
+        if busy:
+            node = moments.choice(busy)
+            build.cluster.kill_node(node)
+            time.sleep(moments.uniform(0, 5))
+            build.cluster.start_node(node)
+            return True
+        time.sleep(0.2)
+    return False
 
 
-HARMS = (a_job, the_controller, a_node)
+HARMS = (the_build, a_job, a_node, the_controller)
+
+
+def processes_of_jobs(build):
+    """Those that run packs, jobs that these started, and children of warm processes."""
+    for process in psutil.process_iter(["cmdline"]):
+        with suppress(psutil.Error):
+            command = process.info["cmdline"] or []
+            named = {"ptq_dynamics.cluster.node", "ptq_dynamics.jobs.run"} & {*command}
+            warm = "ptq_dynamics.jobs.warm.server"
+            parent = process.parent() if warm in command else None
+            is_child = parent is not None and warm in parent.cmdline()
+            if (named or is_child) and process.cwd() == str(build.project.folder):
+                yield process
 
 
 @pytest.mark.skipif(not KILLS, reason="make chaos-slurm runs it")
 def test_random_kills(build, built):
     """Snakemake, jobs, nodes and the controller are killed at random; what comes out has the bytes
-    of a build on one machine."""
+    of a build on one machine, and nothing of it was made twice, or by two at once."""
     seed = int(os.environ.get("CHAOS_SEED") or random.SystemRandom().randrange(10**6))
     print(f"CHAOS_SEED={seed}", flush=True)
     moments = random.Random(seed)
-    done = 0
+    harms = [HARMS[number % len(HARMS)] for number in range(KILLS)]
+    moments.shuffle(harms)
+    killed, builds = Counter(), 0
     process = build.start()
-    while done < KILLS:
+    while harms:
         time.sleep(moments.uniform(2, 12))
-        if process.poll() is not None:
-            assert process.returncode in (0, 1), build.text[-3000:]
-            if process.returncode == 0:
-                build.compare(built)
-                for place in ("results/smoke", "figures/smoke"):
-                    shutil.rmtree(build.project.folder / place)
-            process = build.start()
+        if process.poll() is None and harms[-1](build, process, moments):
+            killed[harms.pop().__name__] += 1
+            print(f"{killed.total()} of {KILLS}: {killed}", flush=True)
+        if process.poll() is None:
             continue
-        done += 1
-        if done % 2:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            print(f"{done} of {KILLS}: snakemake", flush=True)
-            process = build.start()
-        else:
-            harm = moments.choice(HARMS)
-            print(f"{done} of {KILLS}: {harm.__name__}", flush=True)
-            harm(build, moments)
-    # A job that was killed too often, or whose node was lost, is tried again by the same command.
+        assert process.returncode in (0, 1, -signal.SIGKILL), build.text[-3000:]
+        if process.returncode == 0:
+            builds += 1
+            build.compare(built)
+            build.journal.removed()
+            for place in ("results/smoke", "figures/smoke"):
+                shutil.rmtree(build.project.folder / place)
+        process = build.start()
+    # A job that was killed too often is tried again by the same command.
     for _ in range(3):
         if process.wait(PATIENCE) == 0:
             break
         process = build.start()
     build.end(process)
     build.compare(built)
+    kinds = ", ".join(f"{count} of {kind.replace('_', ' ')}" for kind, count in killed.items())
+    print(
+        f"{SHOWN}{KILLS} kills ({kinds}) of {builds + 1} builds: {build.journal.count()}, none "
+        "lost or different at the end"
+    )

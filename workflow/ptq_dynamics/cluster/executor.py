@@ -27,7 +27,7 @@ from ptq_dynamics.cluster.submission import Refused, submit
 from ptq_dynamics.config.loading import load_site
 from ptq_dynamics.config.site import Site
 from ptq_dynamics.jobs import signals
-from ptq_dynamics.problem import Problem
+from ptq_dynamics.problem import Problem, is_full_disk
 
 FOLDER = Path(".snakemake/ptq-dynamics-slurm")
 TIMES = 5  # that a job which could not be started is let go
@@ -79,6 +79,20 @@ class Executor(SlurmExecutor):  # type: ignore[misc]
     ) -> AsyncIterator[SubmittedJobInfo]:
         """Say of what has ended how, and yield the rest."""
         self.next_seconds_between_status_checks = LOOK
+        try:
+            rest = self._look(active_jobs)
+        except OSError as error:
+            if not is_full_disk(error):
+                raise
+            raise WorkflowError(
+                f"the disk is full, and what is sent cannot be written down in {FOLDER}; what was "
+                "sent before goes on: free some space and run the same command again"
+            ) from None
+        for info in rest:
+            yield info
+
+    def _look(self, active_jobs: list[SubmittedJobInfo]) -> list[SubmittedJobInfo]:
+        """Say of what has ended how, and send what is ready; the rest."""
         rest = [info for info in active_jobs if not self._has_outcome(info)]
         if rest and time.monotonic() - self._asked_at >= self._site.poll_seconds:
             queued = self._queue()
@@ -87,8 +101,7 @@ class Executor(SlurmExecutor):  # type: ignore[misc]
                 rest = [info for info in rest if info not in gone]
                 self._report_lost(gone)
                 self._send(queued)
-        for info in rest:
-            yield info
+        return rest
 
     # Sending
 

@@ -6,6 +6,7 @@ any, and the pack is queued again; what is done by then is not done again. SIGTE
 queues it again if that was for a job of higher priority.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -83,8 +84,10 @@ class Runner:
             elif self._called_back:
                 task.send_signal(signals.CALL)
             for line in task.stderr or ():
-                sys.stderr.write(line)
-                sys.stderr.flush()
+                # The log may be on a full disk, and the task not.
+                with contextlib.suppress(OSError):
+                    sys.stderr.write(line)
+                    sys.stderr.flush()
                 if line.startswith(ERROR):
                     said = line.removeprefix(ERROR).rstrip()
         self._task = None

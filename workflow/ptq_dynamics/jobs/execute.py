@@ -7,7 +7,6 @@ manifest is written leaves no manifest, and so no result.
 
 import contextlib
 import datetime
-import errno
 import importlib
 import os
 import shutil
@@ -41,11 +40,10 @@ from ptq_dynamics.jobs.record import Device, Git
 from ptq_dynamics.jobs.restore import restore
 from ptq_dynamics.jobs.settings import decode
 from ptq_dynamics.jobs.team import Processes
-from ptq_dynamics.problem import Problem
+from ptq_dynamics.problem import Problem, is_full_disk
 
 # Work folders of other specifications that stay until a job has its result: states are large.
 OTHERS = 3
-FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 
 
 def execute(
@@ -131,18 +129,10 @@ def _explain(error: BaseException, paths: Paths) -> str:
         return f"{error} (log: {paths.log})"
     if isinstance(error, KeyboardInterrupt):
         return signals.INTERRUPTED
-    if _is_full_disk(error):
+    if is_full_disk(error):
         where = f"see {paths.folder}; it may be a quota"
         return f"the disk is full; free some space ({where}) and run the command again"
     return f"{type(error).__name__}: {error} (traceback in {paths.log})"
-
-
-def _is_full_disk(error: BaseException) -> bool:
-    if isinstance(error, OSError) and error.errno in FULL_DISK:
-        return True
-    # Errors of copytree and of safetensors hold the system's error in their text alone.
-    signs = [text for n in FULL_DISK for text in (os.strerror(n), f"os error {n})")]
-    return any(sign in str(error) for sign in signs)
 
 
 def _complain(message: str, log: TextIO | None = None) -> None:
