@@ -440,7 +440,12 @@ def test_ordered_values_go_from_dark_to_light_in_colours_of_their_own(quantity):
 def test_curves_can_be_told_apart_in_greyscale(drawn, name):
     for left, _ in split(drawn.picture(name)):
         styles = {
-            line.get_label(): (line.get_color(), line.get_linestyle(), line.get_marker())
+            line.get_label(): (
+                line.get_color(),
+                line.get_linestyle(),
+                line.get_marker(),
+                line.get_linewidth(),
+            )
             for line in data_lines(left)
             if not line.get_label().startswith("_")
         }

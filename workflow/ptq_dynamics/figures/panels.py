@@ -155,6 +155,7 @@ def _draw_panel(
     rates = table[table.axis == "right"]
     # Lines of different rates are told apart by their curves' markers, hollow and few.
     several = rates.groupby("curve").y.max().nunique() > 1
+    widest = [max(panel.widths.values())] if panel.widths else []
     for (curve, segment, axis), part in table.groupby(["curve", "segment", "axis"], sort=False):
         line = styles[str(curve)]
         if axis == "right" and right is not None:
@@ -172,7 +173,8 @@ def _draw_panel(
             continue
         if panel.thin:
             drawn.set_linewidth(0.6)
-        else:
+        elif panel.widths.get(str(curve), 0.0) in (0.0, *widest):
+            # Markers would hide what lies below.
             drawn.set_marker(line.marker)
             if line.area > END:
                 drawn.set_markersize(line.area**0.5)

@@ -73,7 +73,7 @@ ORDERED = re.compile(rf"(\S+) = ({NUMBER})(?: ≙ ({NUMBER}))?")
 # farther apart where figures have values near each other.
 FIXED = {
     "LR": {3e-4: 0.0, 1.2e-3: 0.58, 3e-3: 0.72, 1e-2: 0.84, 3e-2: 1.0},
-    "L": {2.0: 0.0, 5.0: 0.38, 10.0: 0.6, 20.0: 0.82, 100.0: 1.0},
+    "L": {2.0: 0.0, 5.0: 0.38, 10.0: 0.6, 20.0: 0.78, 100.0: 1.0},
 }
 # Places apart that have dashes or markers of their own: fewer than pairs of the two, and so many
 # that the values of no figure share a marker.
