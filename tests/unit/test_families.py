@@ -8,6 +8,7 @@ from csv import DictReader
 from itertools import pairwise
 
 import pytest
+import yaml
 from ptq_dynamics.config import Public, PublicRun, Stage, load
 from ptq_dynamics.hub.lock import LOCK, Wanted
 from ptq_dynamics.plan import Plan
@@ -353,6 +354,30 @@ def test_what_authors_averaged_stands_at_no_step():
     assert "olmo2-7b-released" in made.site.config.figures["averages"].trajectories
     small = plan("laptop").site
     assert "olmo2-7b-released" in small.left_out["averages"], "no miniature stands for it"
+
+
+@pytest.mark.parametrize("scale", ["paper", "laptop"])
+def test_an_uncertain_rate_is_marked_and_its_other_reading_can_be_taken(changed, scale):
+    made = plan(scale)
+    families = yaml.safe_load((ROOT / "config/families.yaml").read_text())
+    known = families["families"]["olmo2-13b"]
+    first, other = (
+        made.site.timeline.trajectory(name) for name in ("olmo2-13b", "olmo2-13b-lr-3e-4")
+    )
+    if scale == "paper":
+        peaks = [each.schedule.peak for each in (first, other)]
+        assert other.revisions == first.revisions
+    else:
+        peaks = [each.peak_lr for each in (first, other)]
+        assert other.used_lr / first.used_lr == pytest.approx(1 / 3)
+    assert peaks == [known["peak_lr"], known["other_peak_lr"]] == [9e-4, 3e-4]
+    marked = {
+        name: made.figures.figure(name).settings.uncertain_rates
+        for name in ("fig01", "fig02", "lasts")
+    }
+    assert marked == {"fig01": (), "fig02": ("OLMo-2 13B",), "lasts": ("OLMo-2 13B",)}
+    sure = changed(lambda f: f["families"]["olmo2-13b"].pop("other_peak_lr"), scale=scale)
+    assert sure.figures.figure("fig02").settings.uncertain_rates == ()
 
 
 def test_averages_take_what_their_authors_took():

@@ -161,7 +161,8 @@ def test_every_axis_has_a_label_and_losses_have_their_unit(drawn, name):
         if right is not None:
             assert right.get_ylim()[0] == 0
     rights = [right for _, right in split(drawn.picture(name)) if right is not None]
-    assert not rights or rights[-1].get_ylabel() == "Learning rate"
+    doubt = "\n(uncertain of OLMo-2 13B)" if name == "fig02" else ""
+    assert not rights or rights[-1].get_ylabel() == f"Learning rate{doubt}"
 
 
 @pytest.mark.parametrize("name", ["fig01", "fig02", "fig04", "fig10", "fig12"])

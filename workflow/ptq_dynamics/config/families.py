@@ -76,8 +76,9 @@ class FamilyDefaults(Strict):
 
 
 class Family(Strict):
-    """What is known of a family: what figures call it, tokens of a step, peak learning rate, steps
-    of the warmup, model, optimizer, and what is `uncertain` of it; and what its `miniature` changes
+    """What is known of a family: what figures call it, tokens of a step, peak learning rate (where
+    publications give another one too, that as `other_peak_lr`, and figures mark the rate), steps of
+    the warmup, model, optimizer, and what is `uncertain` of it; and what its `miniature` changes
     of the model, at the widths that a scale multiplies, with an optimizer of its own where the
     family's makes no sense for so few steps. Its checkpoints are revisions of a `repository`, in
     whose names `step_in` finds the step, in `steps_each`; `convert` where weights are pickles;
@@ -99,6 +100,7 @@ class Family(Strict):
     vocabulary: Count
     tokens_per_step: Tokens
     peak_lr: Rate
+    other_peak_lr: Rate | None = None
     warmup: Count
     model: dict[str, Any]
     optimizer: Optimizer | None = None

@@ -133,6 +133,10 @@ class Trajectory(Strict):
         """What is uncertain of the public model that it is or stands for."""
         return None
 
+    def has_uncertain_rate(self, timeline: Timeline) -> bool:
+        """Whether publications give the learning rate of that differently."""
+        return False
+
     def seeds_in(self, timeline: Timeline) -> tuple[int, ...]:
         """The seeds that it is made for: those that all its sources have."""
         sources = [timeline.trajectory(name) for name in self.sources().values()]

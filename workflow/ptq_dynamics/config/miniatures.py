@@ -41,11 +41,12 @@ NO_MINIATURE = "no miniature stands for what authors made of several checkpoints
 
 class Miniature(Whole):
     """A run of a family in small; `used_lr` is the peak rate here, `peak_lr` the family's;
-    `unknown` is what is uncertain of that."""
+    `unknown` is what is uncertain of that, and whether its rate is."""
 
     used_lr: Rate
     points: Count
     unknown: str | None
+    uncertain_rate: bool
 
     def stands_for(self, timeline: Timeline) -> str | None:
         """Its family."""
@@ -54,6 +55,10 @@ class Miniature(Whole):
     def uncertain(self, timeline: Timeline) -> str | None:
         """What is uncertain of its family."""
         return self.unknown
+
+    def has_uncertain_rate(self, timeline: Timeline) -> bool:
+        """Whether its family's is."""
+        return self.uncertain_rate
 
     def peak(self, timeline: Timeline) -> float:
         """Its peak learning rate at this scale."""
@@ -85,6 +90,10 @@ class MiniaturePhase(Branch):
     def uncertain(self, timeline: Timeline) -> str | None:
         """What is uncertain of its trunk's."""
         return self.whole(timeline).uncertain(timeline)
+
+    def has_uncertain_rate(self, timeline: Timeline) -> bool:
+        """Whether its trunk's is."""
+        return self.whole(timeline).has_uncertain_rate(timeline)
 
     def measured_every(self, timeline: Timeline) -> int:
         """So that there are as many of its cooldown as the scale says."""
@@ -204,6 +213,7 @@ def _run(
         "optimizer": optimizer.scaled(ratio, small.e_folds * shortened / ratio).lasting(way.share),
         "points": small.measured,
         "unknown": family.uncertain,
+        "uncertain_rate": family.other_peak_lr is not None,
     }
     return _checked(Miniature, fields, place)
 

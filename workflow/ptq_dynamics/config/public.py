@@ -36,6 +36,7 @@ class Public(Trajectory):
     code: Code | None
     dtype: Dtype
     unknown: str | None
+    uncertain_rate: bool
 
     def rate(self, step: int | None) -> float | None:
         """The learning rate of the update after `step` updates, where it has one."""
@@ -69,6 +70,10 @@ class Public(Trajectory):
     def uncertain(self, timeline: Timeline) -> str | None:
         """What is uncertain of its family."""
         return self.unknown
+
+    def has_uncertain_rate(self, timeline: Timeline) -> bool:
+        """Whether its family's is."""
+        return self.uncertain_rate
 
     def seeds_in(self, timeline: Timeline) -> tuple[int, ...]:
         """One that means nothing: it is as it was released."""

@@ -221,6 +221,7 @@ class _Common(TypedDict):
     code: Code | None
     dtype: Dtype
     unknown: str | None
+    uncertain_rate: bool
 
 
 def _common(name: str, family: Family, locked: Mapping[str, Entry]) -> _Common:
@@ -234,6 +235,7 @@ def _common(name: str, family: Family, locked: Mapping[str, Entry]) -> _Common:
         code=_code(family, locked),
         dtype=family.dtype,
         unknown=family.uncertain,
+        uncertain_rate=family.other_peak_lr is not None,
     )
 
 

@@ -62,6 +62,10 @@ class Stage(Run):
         found = (self.unknown, self.whole(timeline).uncertain(timeline))
         return "; ".join(filter(None, found)) or None
 
+    def has_uncertain_rate(self, timeline: Timeline) -> bool:
+        """Whether that one's is."""
+        return self.whole(timeline).has_uncertain_rate(timeline)
+
     def model_shape(self, timeline: Timeline) -> TrainedShape:
         """That of the run before."""
         return self.before(timeline).model_shape(timeline)

@@ -71,7 +71,8 @@ class Curves:
     def over_tokens(self, name: str, metric: str, quantizer: str | None) -> Panel:
         """A panel for a metric against training tokens, with the learning rate on the right."""
         panel = self.panel(name, metric, quantizer, "Training tokens")
-        return replace(panel, right="Learning rate", tokens_x=True, crop=metric == LOSS)
+        right = words.learning_rate(self._settings.uncertain_rates)
+        return replace(panel, right=right, tokens_x=True, crop=metric == LOSS)
 
     def points(
         self, panel: str, metric: str, quantizer: str | None, *, lineage: bool = False

@@ -86,8 +86,8 @@ class ShownRun:
 class FigureSettings:
     """What a figure shows: its curves, in the order of the legend, each a label and the names of
     trajectories; the quantizers and metrics; the series and runs that it reads; the scale's name,
-    the trajectories that it leaves out, and what is uncertain of public models. What a layout is
-    told besides stands in a type of its own."""
+    the trajectories that it leaves out, what is uncertain of public models, and which of them have
+    an uncertain learning rate. What a layout is told besides stands in a type of its own."""
 
     curves: tuple[tuple[str, tuple[str, ...]], ...]
     quantizers: tuple[Shown, ...]
@@ -97,6 +97,7 @@ class FigureSettings:
     scale: str
     left_out: tuple[str, ...]
     uncertain: tuple[str, ...]
+    uncertain_rates: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """What metrics and quantizers are called in titles and on axes."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, product
 from string import ascii_lowercase
@@ -80,6 +80,11 @@ def panel(name: str, metric: str, quantizer: str | None, x: str, group: str = ""
         spikes=words.spikes,
         log_y=words.log_y,
     )
+
+
+def learning_rate(uncertain: Sequence[str]) -> str:
+    """Label of the axis of the learning rate, with the models of which it is `uncertain`."""
+    return "Learning rate" + (f"\n(uncertain of {', '.join(uncertain)})" if uncertain else "")
 
 
 def call(quantizers: Iterable[Shown]) -> dict[str, str]:

@@ -106,6 +106,7 @@ class Figures:
             scale=self._site.config.scale.description,
             left_out=self._site.left_out[name],
             uncertain=tuple(dict.fromkeys(self._uncertain(figure))),
+            uncertain_rates=tuple(dict.fromkeys(self._uncertain_rates(figure))),
         )
         files = tuple(f"{name}.{kind}" for kind in (*PICTURES, TABLE))
         stage = f"figures.layouts.{figure.layout}"
@@ -196,6 +197,13 @@ class Figures:
             if unknown := trajectory.uncertain(self._timeline):
                 yield f"{trajectory.trained_by(self._timeline)}: {unknown}"
 
+    def _uncertain_rates(self, figure: Figure) -> Iterator[str]:
+        """Public models of a figure whose learning rate is uncertain."""
+        for name in self._trajectories.runs(figure.trajectories):
+            trajectory = self._timeline.trajectory(name)
+            if trajectory.has_uncertain_rate(self._timeline):
+                yield trajectory.trained_by(self._timeline)
+
     def measured(self, query: Figure, *, layers: bool) -> tuple[list[Series], dict[str, list[str]]]:
         """The series of a figure, and the raw results they are joined from, by label."""
         names, metrics = query.trajectories, {*query.metrics}
@@ -257,6 +265,7 @@ class Shared(TypedDict):
     scale: str
     left_out: tuple[str, ...]
     uncertain: tuple[str, ...]
+    uncertain_rates: tuple[str, ...]
 
 
 def _settings(figure: Figure, shown: Shared, ages: Ages) -> FigureSettings:
