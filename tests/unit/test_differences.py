@@ -172,7 +172,8 @@ def test_what_is_no_table_is_one_line(tmp_path, text, words):
     [
         (["nowhere.png"], "nowhere.png is no file"),
         (["README.md"], "carries no identity"),
-        (["results/reference/laptop/measurements.csv:0"], "is of no result here"),
+        (["results/reference/laptop/measurements.csv:0"], "has rows 1 to"),
+        (["results/reference/sweeps/regime.csv"], "is of no result here"),
         (["fig99", "--planned"], "there is no figure fig99"),
     ],
 )

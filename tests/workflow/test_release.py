@@ -1,13 +1,16 @@
 """Releases: what is measured in one small archive, from which a clone draws every figure."""
 
 import json
+import re
 import shutil
 import sys
+from dataclasses import replace
 
 import pytest
 from project import SHOWN, TABLE, Project
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.provenance.packed import RELEASE
+from ptq_dynamics.provenance.sums import SUMS
 from support import ROOT
 
 RUN = "results/smoke/train/constant-3e-3/seed-101"
@@ -105,6 +108,24 @@ def test_only_what_is_fresh_is_released(built, tmp_path):
     assert done.stderr.startswith("error: ") and "cannot be written" in done.stderr, done.stderr
 
 
+def test_all_seeds_of_a_release_are_taken_over(built, tmp_path):
+    """Without being asked for: figures of one seed are drawn from it, and of all of them."""
+    few = replace(built, figures="fig06")
+    project = replace(few, folder=shutil.copytree(built.folder, tmp_path / "project"))
+    config = project.folder / "config/config.yaml"
+    project.replace(config, "more_seeds: []", "more_seeds: [102]")
+    project.build()
+    assert command(project, "release", tmp_path / "out").returncode == 0
+    clone = Project.copy(tmp_path / "clone", figures="fig06")
+    done = command(clone, "adopt", tmp_path / "out")
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = re.search(r"^of seeds 102, (\d+) more were taken over; make", done.stdout, re.M)
+    assert told and int(told[1]) > 5, done.stdout
+    assert clone.stale() == {"figure:fig06"}
+    clone.replace(clone.folder / "config/config.yaml", "more_seeds: []", "more_seeds: [102]")
+    assert clone.stale() == {"figure:fig06"}
+
+
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory):
     """A commit of the project in which a figure is built and claims are judged."""
@@ -143,7 +164,9 @@ def test_the_repository_keeps_what_is_read_of_a_scale(repository):
     assert {"tables/claims.md", "tables/headline.csv", "tables/record.json"} <= told
     costs = {f"cost.{suffix}" for suffix in ("csv", "md", "tex")}
     judged, paper = {"claims.json", "claims.record.json"}, {"paper.pdf", "paper.record.json"}
-    assert kept - told - costs == {RELEASE, *judged, *paper}
+    assert kept - told - costs == {RELEASE, SUMS, *judged, *paper}
+    checked = repository.process(["sha256sum", "-c", "--quiet", str(results / SUMS)])
+    assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def test_what_no_commit_made_is_not_kept(repository):

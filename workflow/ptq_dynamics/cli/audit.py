@@ -5,15 +5,17 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
+from ptq_dynamics.config import SCALES
 from ptq_dynamics.jobs import record
 from ptq_dynamics.plan import FROM_NETWORK, Plan
 from ptq_dynamics.plan.captions import PAGE, page
 from ptq_dynamics.problem import Problem
-from ptq_dynamics.provenance import costs
+from ptq_dynamics.provenance import costs, sums
 from ptq_dynamics.provenance.archive import DERIVED, Archive, Result
-from ptq_dynamics.provenance.audit import audit
+from ptq_dynamics.provenance.audit import audit, strangers
 from ptq_dynamics.provenance.remaking import remade
 from ptq_dynamics.provenance.signing import sign, statement, verify
+from ptq_dynamics.provenance.sums import Places
 from ptq_dynamics.report.settings import OTHER
 
 SIGNATURE = "release.sig"
@@ -42,8 +44,13 @@ def show(plan: Plan, asked: Asked) -> bool:
         raise Problem(f"--rerun is {asked.rerun}; give how many jobs to run again")
     scale = plan.site.config.choice.scale
     archive = Archive.of_scale(scale)
+    kept = Places.of(scale)
     if not archive.records:
-        raise Problem(f"nothing is built at scale {scale}; make figures SCALE={scale} builds it")
+        why = f"nothing is built at scale {scale}; make figures SCALE={scale} builds it"
+        if not kept.sums.is_file() or asked != Asked():
+            raise Problem(why)
+        print(why)
+        return _told([*_released(kept), *strangers(SCALES)], asked)
     pictures = Path(plan.site.pictures)
     text = page(plan.site.config.figures, pictures)
     pages = {pictures / PAGE: text} if pictures.is_dir() else {}
@@ -53,9 +60,11 @@ def show(plan: Plan, asked: Asked) -> bool:
     absent = f"; {found.absent:,} files are known and not here" if found.absent else ""
     print(f"{found.results:,} results with {found.files:,} files were hashed{absent}")
     derived = [r for r in archive.results.values() if r.record.job["stage"].startswith(DERIVED)]
-    wrong = [*found.wrong, *_again(derived, "tables and figures were derived")]
+    wrong = [*found.wrong, *strangers(SCALES), *_released(kept)]
+    wrong += _again(derived, ("table or figure was derived", "tables and figures were derived"))
     if asked.rerun:
-        wrong += _again(_sample(archive, asked), "jobs of a random sample were run")
+        jobs = ("job of a random sample was run", "jobs of a random sample were run")
+        wrong += _again(_sample(archive, asked), jobs)
     commit = record.git()
     if commit is None or commit.dirty:
         found.notes.insert(0, "the code here differs from its commit, or has none")
@@ -63,12 +72,7 @@ def show(plan: Plan, asked: Asked) -> bool:
         print(f"note: {note}")
     if len(found.notes) > TOLD:
         print(f"note: and {len(found.notes) - TOLD} more")
-    for line in wrong:
-        print(f"wrong: {line}")
-    print(f"root: {found.root}")
-    if wrong:
-        unsigned = "; nothing was signed or verified" if asked.key or asked.signers else ""
-        print(f"{len(wrong)} things are wrong{unsigned}")
+    if not _told(wrong, asked, found.root):
         return False
     if asked.key is not None:
         sign(statement(scale, found.root), asked.key, signature)
@@ -80,9 +84,35 @@ def show(plan: Plan, asked: Asked) -> bool:
     return True
 
 
-def _again(results: list[Result], what: str) -> list[str]:
+def _told(wrong: list[str], asked: Asked, root: str = "") -> bool:
+    """Print what is wrong, and the root of the release; whether nothing is."""
+    for line in wrong:
+        print(f"wrong: {line}")
+    if root:
+        print(f"root: {root}")
+    if wrong:
+        unsigned = "; nothing was signed or verified" if asked.key or asked.signers else ""
+        print(f"{len(wrong)} {'thing is' if len(wrong) == 1 else 'things are'} wrong{unsigned}")
+    return not wrong
+
+
+def _released(places: Places) -> list[str]:
+    """What is wrong with what is released of the scale, which is told if it is there."""
+    if places.sums.is_file():
+        lines = list(sums.wrong(places))
+        print(f"{len(places.files()):,} released files were compared with {places.sums}")
+        return lines
+    if places.files():
+        print(f"note: {places.sums} is missing, so bytes of what is released were not checked")
+    return []
+
+
+def _again(results: list[Result], what: tuple[str, str]) -> list[str]:
+    """Make results again, which one or several are called; a line for each that differs."""
     lines = list(remade(results, at_once=os.cpu_count() or 1))
-    print(f"{len(results)} {what} again; {len(results) - len(lines)} came out as they are")
+    same = len(results) - len(lines)
+    came = "it is" if same == 1 else "they are"
+    print(f"{len(results)} {what[len(results) != 1]} again; {same} came out as {came}")
     return lines
 
 

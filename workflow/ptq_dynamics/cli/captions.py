@@ -13,3 +13,7 @@ def write(plan: Plan, chosen: Path | None = None) -> None:
     if not folder.is_dir():
         raise Problem(f"{folder} has no figures yet; make figures draws them")
     write_page(plan.site.config.figures, folder)
+    if chosen is not None:
+        from ptq_dynamics.provenance import sums  # `make figures` asks for the status each time
+
+        sums.renew(folder)

@@ -215,7 +215,7 @@ def _check(arguments: argparse.Namespace, choice: dict[str, str | None]) -> bool
                 chain = trace.find_planned(Plan(load(choice)), arguments.path)
             else:
                 chain = trace.find(arguments.path)
-            trace.show(chain, as_json=arguments.json, svg=arguments.svg)
+            return trace.show(chain, as_json=arguments.json, svg=arguments.svg)
         case "audit":
             given = arguments.rerun, arguments.seed, arguments.sign
             asked = audit.Asked(*given, arguments.signers, arguments.signer)

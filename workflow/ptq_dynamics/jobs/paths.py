@@ -1,6 +1,7 @@
 """Where the parts of a job's result lie."""
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,9 @@ RECORD = "record.json"
 DIGITS = 16  # of a job's fingerprint, in the name of its work folder
 TOKEN = 8  # digits of the lease's token there
 ABSENT = "absent.json"  # files of a result that were dropped
+WORK = ".work-"
+# Hidden files that are of no result: of jobs, and of the packages that hold leases and run jobs.
+PASSING = re.compile(r"\.(.+\.)?(log|lease(\..+)?|partial)|\.snakemake_timestamp")
 
 
 def beside(path: str | Path, name: str) -> Path:
@@ -27,6 +31,13 @@ def records(folder: Path) -> Iterator[Path]:
     for place, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
         yield from (Path(place, name) for name in (*files, *folders) if name.endswith(RECORD))
+
+
+def is_passing(path: Path) -> bool:
+    """Whether a file, by its path below a folder of results, is a log, lease or work of a job, or
+    was left by one that was killed while it wrote."""
+    *folders, name = path.parts
+    return bool(PASSING.fullmatch(name)) or any(each.startswith(WORK) for each in folders)
 
 
 @dataclass(frozen=True)
@@ -107,4 +118,4 @@ class Paths:
 
     @property
     def _work_prefix(self) -> str:
-        return f".work-{self._prefix}"
+        return f"{WORK}{self._prefix}"

@@ -73,12 +73,14 @@ class Device:
 @dataclass(frozen=True)
 class Acceptance:
     """Someone's word that another specification gives the same result: why, when (UTC), what
-    differs, and the identity that the result had before."""
+    differs, and the identity that the result had before; with several processes, the digest of
+    their code then."""
 
     reason: str
     when: str
     differs: tuple[str, ...]
     identity: str
+    processes: str | None = None
 
 
 @dataclass(frozen=True)
@@ -155,25 +157,18 @@ def _seal(digest: str) -> str:
     return f'\n "{SEAL}": "{digest}"'
 
 
-def read(path: Path) -> Record:
-    """Read a record; `Problem` when it is missing, not a record, or of another version."""
+def read(path: Path, text: str | None = None) -> Record:
+    """Read a record, or take its `text` from an archive; `Problem` when it is missing, none, or of
+    another version."""
+    mend = f"remove {path} and build again"
     try:
-        return parse(path.read_text(encoding="utf-8"), path)
+        text = path.read_text(encoding="utf-8") if text is None else text
+        content = json.loads(text)
+        version = content["version"]
     except FileNotFoundError:
         result = beside(path, MANIFEST)
         raise Problem(f"{path} is missing; build it with snakemake {result}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise Problem(f"{path} is no record ({error}); {_mend(path)}") from None
-
-
-def parse(text: str, path: Path) -> Record:
-    """The record with some text; `Problem`, of the `path` where that stands, when it is none, or
-    of another version."""
-    mend = _mend(path)
-    try:
-        content = json.loads(text)
-        version = content["version"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise Problem(f"{path} is no record ({error}); {mend}") from None
     if version != VERSION:
         raise Problem(f"{path} has version {version}, this code reads {VERSION}; {mend}")
@@ -185,10 +180,6 @@ def parse(text: str, path: Path) -> Record:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise Problem(f"{path} is no record ({place}: {first['msg']}); {mend}") from None
-
-
-def _mend(path: Path) -> str:
-    return f"remove {path} and build again"
 
 
 @cache

@@ -114,7 +114,7 @@ class Archive:
         for release in self._releases:
             try:
                 for path, text in packed.records(release):
-                    found += _results(record.parse(text, path), path)
+                    found += _results(record.read(path, text), path)
             except Problem as problem:
                 harmed.append(str(problem))
         return sorted(found, key=self._rank), harmed

@@ -10,8 +10,12 @@ from ptq_dynamics.content import sha256
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.paths import ABSENT, MANIFEST, RECORD, beside
 from ptq_dynamics.problem import Problem
-from ptq_dynamics.provenance.archive import Archive, Result
+from ptq_dynamics.provenance.archive import REFERENCE, Archive, Result
 from ptq_dynamics.provenance.releasing import RELEASED
+from ptq_dynamics.provenance.sums import found_in
+
+# Beside scales: builds of candidates for settings, and of what is released, tables of these.
+SWEEP, SWEEPS = "sweep", "sweeps"
 
 
 @dataclass
@@ -69,9 +73,10 @@ def audit(archive: Archive, pages: Mapping[Path, str], beside: Collection[Path])
             found.wrong.append(f"{page} is missing; make figures writes it")
         elif page.read_bytes() != text.encode():
             found.wrong.append(f"{page} is not what the configuration says; make figures renews it")
-    for file in _files(archive):
-        if file not in listed and file not in beside:
-            found.wrong.append(f"{file} belongs to no result; remove it")
+    for folder in archive.folders:
+        for file in found_in(folder):
+            if file not in listed and file not in beside:
+                found.wrong.append(f"{file} belongs to no result; remove it")
     leaves |= {str(each.place): sha256(each.place) for each in archive.read[0]}
     found.root = root(leaves)
     return found
@@ -146,14 +151,16 @@ def _of_dropped(
         yield f"{note} names {content.get('by')}, which did not drop it"
 
 
-def _files(archive: Archive) -> Iterator[Path]:
-    """All files below the folders of a scale, but for hidden ones: logs and work of jobs."""
-    for folder in archive.folders:
-        for path in sorted(folder.rglob("*")):
-            parts = path.relative_to(folder).parts
-            hidden = any(part.startswith(".") for part in parts)
-            if not hidden and (path.is_file() or path.is_symlink()):
-                yield path
+def strangers(scales: Collection[str]) -> Iterator[str]:
+    """What lies below results and figures, and there in what is released, beside scales."""
+    for top in (Path("results"), Path("figures")):
+        released = top / REFERENCE
+        for folder, known in ((top, {REFERENCE, SWEEP}), (released, {SWEEPS})):
+            for path in sorted(folder.glob("*")):
+                if path.name in {*scales, *known} and path.is_dir():
+                    continue
+                inside = [path] if path.is_symlink() or path.is_file() else found_in(path)
+                yield from (f"{file} belongs to no scale; remove it" for file in inside)
 
 
 def root(leaves: dict[str, str]) -> str:

@@ -4,7 +4,6 @@ records."""
 
 import shutil
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from ptq_dynamics.jobs import record
@@ -16,25 +15,12 @@ from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.captions import write_page
 from ptq_dynamics.plan.due import Due
 from ptq_dynamics.problem import Problem
-from ptq_dynamics.provenance import costs
-from ptq_dynamics.provenance.archive import REFERENCE
+from ptq_dynamics.provenance import costs, sums
 from ptq_dynamics.provenance.releasing import Released, release
+from ptq_dynamics.provenance.sums import Places
 
 # Of a picture, the one that a page shows.
 LEFT_OUT = ".pdf"
-
-
-@dataclass(frozen=True)
-class Places:
-    """The folders of a scale's results and pictures that are kept."""
-
-    results: Path
-    pictures: Path
-
-    @classmethod
-    def of(cls, scale: str) -> "Places":
-        """Those in the repository."""
-        return cls(Path("results") / REFERENCE / scale, Path("figures") / REFERENCE / scale)
 
 
 def keep(plan: Plan) -> Released:
@@ -61,7 +47,9 @@ def keep(plan: Plan) -> Released:
         shutil.copyfile(path, target)
     write_page(plan.site.config.figures, places.pictures)
     costs.write(plan.site.config.choice.scale, places.results)
-    return release(plan, places.results)
+    released = release(plan, places.results)
+    sums.write(places)
+    return released
 
 
 def _require_commits(jobs: Iterable[Job]) -> None:

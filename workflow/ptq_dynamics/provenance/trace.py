@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from ptq_dynamics.measure.names import (
 from ptq_dynamics.plan.site import Site
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.provenance.archive import Archive, Result, identity_in, label, manifest_of
+from ptq_dynamics.provenance.genuine import Checked, check, described
 
 # Metrics that compare with full precision.
 PAIRED = {INCREASE, QUANTIZATION_ERROR, DEGRADATION}
@@ -72,11 +73,13 @@ class Step:
 @dataclass(frozen=True)
 class Chain:
     """The steps below one result, by the paths of their manifests; `missing` are inputs of which
-    there is no record, or only that of another result in their place."""
+    there is no record, or only that of another result in their place; `checked` is what is known
+    of the bytes of the file that was asked for."""
 
     top: str
     steps: Mapping[str, Step]
     missing: tuple[str, ...] = ()
+    checked: Checked | None = None
 
 
 def trace(text: str, archive: Archive) -> Chain:
@@ -93,7 +96,7 @@ def trace(text: str, archive: Archive) -> Chain:
         raise Problem(f"{path} is no file; name a file of a result, or a picture of this project")
     top = _result(path, archive)
     only = _read_by(path, int(row[2]), top) if row else None
-    return _chain(top, archive, only)
+    return replace(_chain(top, archive, only), checked=check(path, top))
 
 
 def _result(path: Path, archive: Archive) -> Result:
@@ -116,6 +119,8 @@ def _result(path: Path, archive: Archive) -> Result:
             )
         return found
     carried = identity_in(path)
+    if (own := described(path)) and (carried is None or carried[1] in own.identities):
+        return own
     if carried is None:
         raise Problem(
             f"{path} is of no result here, and carries no identity of one; name a file below "
