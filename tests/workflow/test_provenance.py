@@ -188,7 +188,29 @@ def test_a_chain_is_drawn(project, tmp_path):
     assert done.returncode == 0, done.stderr
     top, *below = done.stdout.splitlines()
     assert top.startswith("over_tokens fig04  ") and any("embedded main" in row for row in below)
-    assert (tmp_path / "a.svg").read_text().startswith("<svg")
+    drawn = (tmp_path / "a.svg").read_text()
+    assert drawn.startswith("<svg") and "url(http" not in drawn and "cdnjs" not in drawn
+    assert "font-face" not in drawn and re.search(r"font-family: [^;]*, monospace;", drawn)
+    known = record.read(project.folder / f"figures/smoke/fig04.{RECORD}")
+    assert known.identity in re.search(r"<metadata>(.*)</metadata>", drawn)[1]
+    # It is no picture of a figure, of which the bytes are known.
+    again = command(project, "trace", str(tmp_path / "a.svg"))
+    assert again.returncode == 0 and "its bytes were not checked" in again.stdout, again.stderr
+
+
+def test_a_picture_with_other_bytes_is_not_told_as_genuine(project, tmp_path):
+    picture = project.folder / "figures/smoke/fig04.png"
+    assert chain(project, "figures/smoke/fig04.png")["bytes"] == "as published"
+    content = bytearray(picture.read_bytes())
+    content[-20] ^= 1
+    lone = tmp_path / "mailed"
+    lone.write_bytes(content)
+    with project.edited("figures/smoke/fig04.png") as (path,):
+        path.write_bytes(content)
+        for each in ("figures/smoke/fig04.png", lone):
+            done = command(project, "trace", str(each))
+            assert done.returncode == 1 and done.stdout.startswith("over_tokens fig04"), done.stderr
+            assert "its bytes are not those that were published" in done.stdout
 
 
 def wrong_here():
@@ -241,6 +263,25 @@ def test_an_audit_names_what_belongs_to_nothing(project):
             assert wrong_here().wrong == [f"{stray} belongs to no result; remove it"]
         finally:
             stray.unlink()
+        places = ["results/smoke/.hidden", "results/junk", "results/nosuch/a", "figures/junk.png"]
+        places += ["figures/reference/a.png", "results/reference/nosuch/.a"]
+        for path in map(Path, places):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+        # What passes while jobs run, or was left by them.
+        for name in (".lease", ".work-0123/a", ".a.log", f".{PAGE}.partial"):
+            Path("results/smoke", name).parent.mkdir(exist_ok=True)
+            Path("results/smoke", name).touch()
+        try:
+            done = command(project, "audit", "--scale", "smoke")
+            named = [line for line in done.stdout.splitlines() if line.startswith("wrong: ")]
+            assert done.returncode == 1 and {line.split()[1] for line in named} == {*places}
+            assert done.stdout.endswith("\n6 things are wrong\n"), done.stdout
+        finally:
+            for path in map(Path, places):
+                path.unlink()
+            for folder in ("results/nosuch", "results/reference", "figures/reference"):
+                shutil.rmtree(folder)
         away = Path("results/smoke/corpus/main").rename("away")
         try:
             found = wrong_here().wrong
@@ -483,6 +524,19 @@ def test_a_change_that_is_accepted_makes_nothing_again_and_is_told(project, tmp_
     assert done.returncode == 0, done.stderr
     told = command(copy, "trace", "figures/smoke/fig04.pdf").stdout.splitlines()[0]
     assert told.endswith(f"  accepted: {reason}") and re.search(r" \d+\.\d s  \S", told), told
+    # What is undone is as it was, by nobody's word; and so it is where it is done again.
+    account = folder / f"figures/smoke/fig04.{RECORD}"
+    known = account.read_bytes()
+    copy.replace(code, "= math.sqrt(2) * 2", "= 2 * math.sqrt(2)")
+    assert status(copy) == {} and account.read_bytes() == known
+    copy.replace(code, "= 2 * math.sqrt(2)", "= math.sqrt(2) * 2")
+    assert status(copy)["figures/smoke/fig04.manifest.json"] == ("fresh", f"accepted: {reason}")
+    # `make figures` then has the record say so, by which an audit makes it again.
+    copy.replace(code, "= math.sqrt(2) * 2", "= 2 * math.sqrt(2)")
+    choose = ("--scale", "smoke", "--figures", project.figures)
+    assert command(copy, "status", "--captions", *choose).returncode == 0
+    assert record.read(account) == record.read(project.folder / f"figures/smoke/fig04.{RECORD}")
+    assert copy.process([*again, "figures/smoke/fig04.record.json"]).returncode == 0
     # Settings that differ are another result, whatever anyone says.
     config = folder / "config/quantizers.yaml"
     copy.replace(config, "damping: 0.05", "damping: 0.01")

@@ -28,7 +28,7 @@ class Results:
         """Manifests of results that are what their jobs make, but for bytes of their files."""
         self.accepted = dict[str, str]()
         """Reasons that stand for a result's being made again, by manifests of current ones."""
-        self._moved = dict[Path, Mapping[str, Any]]()
+        self._moved = dict[Path, tuple[Mapping[str, Any], int | None]]()
 
     def is_current(self, job: Mapping[str, Any], inputs: list[str], paths: Paths) -> bool:
         """Whether the result of just this job, given by its specification, from its inputs as they
@@ -37,22 +37,31 @@ class Results:
         if found is None or account is None:
             return False
         result, digest = found
+        digests = {path: self._digest(path) for path in inputs}
         same = (
             account.get("version") == record.VERSION
             and account.get("output") == {str(paths.manifest): digest}
-            and account.get("inputs") == {path: self._digest(path) for path in inputs}
-            and _is_alike(record.essence(account.get("job")), record.essence(job))
-            and outdated(account.get("processes"), job) is None
+            and account.get("inputs") == digests
         )
         if not same:
             return False
+        now = (
+            _is_alike(record.essence(account.get("job")), record.essence(job))
+            and outdated(account.get("processes"), job) is None
+        )
+        accepted = account.get("accepted") or []
+        # What was accepted and then undone is what it was before.
+        before = None if now else _before(account, job, digests)
+        if not now and before is None:
+            return False
+        accepted = accepted[:before]
         whole = self._verifier.is_whole(result)
         if not whole:
             self.damaged.add(str(paths.manifest))
-        elif account.get("accepted"):
-            self.accepted[str(paths.manifest)] = "; ".join(e["reason"] for e in account["accepted"])
-        if whole and _stands(account["job"]) != _stands(job):
-            self._moved[paths.record] = job
+        elif accepted:
+            self.accepted[str(paths.manifest)] = "; ".join(each["reason"] for each in accepted)
+        if whole and (before is not None or _stands(account["job"]) != _stands(job)):
+            self._moved[paths.record] = job, before
         return whole
 
     def files(self, paths: Paths) -> list[str]:
@@ -66,10 +75,15 @@ class Results:
 
     def note_moves(self) -> None:
         """Have the records of current results say where their code stands now, by which dropped
-        files are made again."""
-        for path, job in self._moved.items():
+        files are made again; what was accepted and undone no longer stands in them."""
+        for path, (job, before) in self._moved.items():
             known = record.read(path)
-            write_atomically(path, replace(known, job=dict(job)).text())
+            processes = known.processes
+            if processes and before is not None and (code := known.accepted[before].processes):
+                processes = replace(processes, code=code)
+            accepted = known.accepted[:before]
+            renewed = replace(known, job=dict(job), accepted=accepted, processes=processes)
+            write_atomically(path, renewed.text())
         self._moved.clear()
 
     def _digest(self, path: str) -> str | None:
@@ -84,6 +98,24 @@ class Results:
             return None
         # That of its text, as `digest` has it: to write hundreds of manifests anew takes a second.
         return result, sha256(path)
+
+
+def _before(
+    account: Mapping[str, Any], job: Mapping[str, Any], digests: Mapping[str, str | None]
+) -> int | None:
+    """Before which of the changes that were accepted for a result its record had the identity that
+    the job has now; None where it never had."""
+    accepted = account.get("accepted") or []
+    if not accepted or None in digests.values():
+        return None
+    labels: Mapping[str, list[str]] = job["inputs"]
+    read = {key: [str(digests[path]) for path in paths] for key, paths in labels.items()}
+    identity, processes = record.identity(job, read), account.get("processes")
+    for number, each in enumerate(accepted):
+        then = processes and {**processes, "code": each.get("processes")}
+        if each["identity"] == identity and outdated(then, job) is None:
+            return number
+    return None
 
 
 def outdated(processes: Mapping[str, Any] | None, job: Mapping[str, Any]) -> str | None:

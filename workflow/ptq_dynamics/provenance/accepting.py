@@ -46,13 +46,14 @@ def accept(jobs: Iterable[Job], reason: str) -> list[str]:
         places = fingerprint.places(job.stage, job.modules)
         differs = [*differences(known.job, now, places)]
         processes = known.processes
+        before = processes.code if processes else None
         if processes and (module := outdated(asdict(processes), now)):
             differs.append(f"{module} changed")
             code = fingerprint.extended(now, module)["code"][fingerprint.ALL]
             processes = replace(processes, code=code)
         if differs:
             when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-            mine = Acceptance(reason, when, tuple(differs), known.identity)
+            mine = Acceptance(reason, when, tuple(differs), known.identity, before)
             accepted = (*known.accepted, mine)
             renewed = replace(known, job=now, accepted=accepted, processes=processes)
             changes.append((job, renewed))
