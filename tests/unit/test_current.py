@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from ptq_dynamics.content import sha256
 from ptq_dynamics.jobs import manifest, record, verified
-from ptq_dynamics.jobs.current import is_current
+from ptq_dynamics.jobs.current import Results, is_current
 from ptq_dynamics.jobs.paths import Paths
 from ptq_dynamics.jobs.verified import NOTES, Verifier
 
@@ -177,3 +177,29 @@ def test_a_file_that_changes_as_it_is_published_is_not_noted(made, read):
     (made.folder / "b.txt").unlink()
     verified.note(made, made.files)
     assert not NOTES.exists()
+
+
+def accepted(*changes):
+    """The record says that its job became another by word, change by change."""
+    account = json.loads(Paths.of(JOB).record.read_text())
+    digests = {"from": [account["inputs"]["read/manifest.json"]]}
+    jobs = [JOB | change for change in ({}, *changes)]
+    words = [
+        {"reason": f"word {n}", "identity": record.identity(job, digests)}
+        for n, job in enumerate(jobs[:-1])
+    ]
+    account |= {"job": jobs[-1], "accepted": words}
+    Paths.of(JOB).record.write_text(record.sealed(account))
+    return jobs
+
+
+def test_what_was_accepted_and_undone_is_current(made):
+    """By the words that were given until then."""
+    jobs = accepted({"code": {"": "2"}}, {"code": {"": "3"}})
+    inputs = ["read/manifest.json"]
+    for number, job in enumerate(jobs):
+        results = Results(Verifier())
+        assert results.is_current(job, inputs, Paths.of(job)), number
+        words = "; ".join(f"word {n}" for n in range(number))
+        assert results.accepted.get("made/manifest.json", "") == words
+    assert not is_current(JOB | {"code": {"": "4"}})

@@ -529,6 +529,19 @@ def test_a_change_that_is_accepted_makes_nothing_again_and_is_told(project, tmp_
     assert done.returncode == 0, done.stderr
     told = command(copy, "trace", "figures/smoke/fig04.pdf").stdout.splitlines()[0]
     assert told.endswith(f"  accepted: {reason}") and re.search(r" \d+\.\d s  \S", told), told
+    # What is undone is as it was, by nobody's word; and so it is where it is done again.
+    account = folder / f"figures/smoke/fig04.{RECORD}"
+    known = account.read_bytes()
+    copy.replace(code, "= math.sqrt(2) * 2", "= 2 * math.sqrt(2)")
+    assert status(copy) == {} and account.read_bytes() == known
+    copy.replace(code, "= 2 * math.sqrt(2)", "= math.sqrt(2) * 2")
+    assert status(copy)["figures/smoke/fig04.manifest.json"] == ("fresh", f"accepted: {reason}")
+    # `make figures` then has the record say so, by which an audit makes it again.
+    copy.replace(code, "= math.sqrt(2) * 2", "= 2 * math.sqrt(2)")
+    choose = ("--scale", "smoke", "--figures", project.figures)
+    assert command(copy, "status", "--captions", *choose).returncode == 0
+    assert record.read(account) == record.read(project.folder / f"figures/smoke/fig04.{RECORD}")
+    assert copy.process([*again, "figures/smoke/fig04.record.json"]).returncode == 0
     # Settings that differ are another result, whatever anyone says.
     config = folder / "config/quantizers.yaml"
     copy.replace(config, "damping: 0.05", "damping: 0.01")

@@ -1,8 +1,10 @@
 """Releases: what is measured in one small archive, from which a clone draws every figure."""
 
 import json
+import re
 import shutil
 import sys
+from dataclasses import replace
 
 import pytest
 from project import SHOWN, TABLE, Project
@@ -104,6 +106,24 @@ def test_only_what_is_fresh_is_released(built, tmp_path):
     blocked.touch()
     done = command(project, "release", blocked)
     assert done.stderr.startswith("error: ") and "cannot be written" in done.stderr, done.stderr
+
+
+def test_all_seeds_of_a_release_are_taken_over(built, tmp_path):
+    """Without being asked for: figures of one seed are drawn from it, and of all of them."""
+    few = replace(built, figures="fig06")
+    project = replace(few, folder=shutil.copytree(built.folder, tmp_path / "project"))
+    config = project.folder / "config/config.yaml"
+    project.replace(config, "more_seeds: []", "more_seeds: [102]")
+    project.build()
+    assert command(project, "release", tmp_path / "out").returncode == 0
+    clone = Project.copy(tmp_path / "clone", figures="fig06")
+    done = command(clone, "adopt", tmp_path / "out")
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = re.search(r"^of seeds 102, (\d+) more were taken over; make", done.stdout, re.M)
+    assert told and int(told[1]) > 5, done.stdout
+    assert clone.stale() == {"figure:fig06"}
+    clone.replace(clone.folder / "config/config.yaml", "more_seeds: []", "more_seeds: [102]")
+    assert clone.stale() == {"figure:fig06"}
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,9 @@
 """`ptq-dynamics release`, `adopt` and `accept`: results that are given and taken as they are."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
+from ptq_dynamics.cli.chosen import load
 from ptq_dynamics.jobs.current import Results
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.jobs.verified import Verifier
@@ -9,7 +11,7 @@ from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.due import Due
 from ptq_dynamics.problem import Problem
 from ptq_dynamics.provenance.accepting import accept
-from ptq_dynamics.provenance.adopting import adopt, unpacked
+from ptq_dynamics.provenance.adopting import adopt, further_seeds, unpacked
 from ptq_dynamics.provenance.archive import DERIVED
 from ptq_dynamics.provenance.keeping import keep
 from ptq_dynamics.provenance.packed import RELEASE
@@ -26,10 +28,14 @@ def give(plan: Plan, folder: Path | None) -> bool:
     return True
 
 
-def take(plan: Plan, place: str, digest: str | None) -> bool:
-    """Take over what is current in a folder or an archive; whether that is all that is needed."""
+def take(choice: Mapping[str, str | None], place: str, digest: str | None) -> bool:
+    """Take over what is current in a folder or an archive, of all seeds that are there unless some
+    are chosen; whether that is all that is needed."""
+    plan = Plan(load(choice))
     with unpacked(place, digest) as folder:
         found = adopt(plan, folder)
+        more = [] if choice.get("more_seeds") else further_seeds(plan, folder)
+        others = _of_seeds(more, plan, choice, folder) if more else ""
     for each in found.left:
         print(f"{each.state:7}  {each.job}  {each.why}")
     there = {*found.taken, *found.had}
@@ -40,6 +46,8 @@ def take(plan: Plan, place: str, digest: str | None) -> bool:
         f"{len(found.taken)} results were taken over, {len(found.had)} were here already, "
         f"{lacking} are not there as they would be made here" + _next(lacking, drawn)
     )
+    if others:
+        print(others)
     return not lacking
 
 
@@ -48,6 +56,20 @@ def _next(lacking: int, drawn: int) -> str:
     if lacking:
         return "; make figures makes those, and then what is drawn from them"
     return f"; make figures draws {drawn} figures and tables from them" if drawn else ""
+
+
+def _of_seeds(more: list[int], plan: Plan, choice: Mapping[str, str | None], folder: Path) -> str:
+    """Take over what is measured of further seeds, and say how many results that are."""
+    known = plan.site.config.choice.more_seeds
+    wider = Plan(load({**choice, "more_seeds": " ".join(map(str, sorted({*known, *more})))}))
+    own = {job.manifest for job in plan.site.needed(plan.last())}
+    found = adopt(wider, folder, besides=own)
+    seeds = " ".join(map(str, more))
+    left = f", {len(found.left)} are not as they would be made here" if found.left else ""
+    return (
+        f"of seeds {seeds}, {len(found.taken)} more were taken over{left}; "
+        f'make figures SEEDS="{seeds}" draws them too'
+    )
 
 
 def declare(plan: Plan, result: Path, reason: str) -> bool:

@@ -223,7 +223,7 @@ def _check(arguments: argparse.Namespace, choice: dict[str, str | None]) -> bool
         case "release":
             return taking_over.give(Plan(load(choice)), arguments.folder)
         case "adopt":
-            return taking_over.take(Plan(load(choice)), arguments.place, arguments.sha256)
+            return taking_over.take(choice, arguments.place, arguments.sha256)
         case "accept":
             return taking_over.declare(Plan(load(choice)), arguments.result, arguments.reason)
         case "crate":

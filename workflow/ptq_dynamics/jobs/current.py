@@ -27,7 +27,7 @@ class Results:
         """Manifests of results that are what their jobs make, but for bytes of their files."""
         self.accepted = dict[str, str]()
         """Reasons that stand for a result's being made again, by manifests of current ones."""
-        self._moved = dict[Path, Mapping[str, Any]]()
+        self._moved = dict[Path, tuple[Mapping[str, Any], int | None]]()
 
     def is_current(self, job: Mapping[str, Any], inputs: list[str], paths: Paths) -> bool:
         """Whether the result of just this job, given by its specification, from its inputs as they
@@ -59,8 +59,8 @@ class Results:
             self.damaged.add(str(paths.manifest))
         elif accepted:
             self.accepted[str(paths.manifest)] = "; ".join(each["reason"] for each in accepted)
-        if whole and now and _stands(account["job"]) != _stands(job):
-            self._moved[paths.record] = job
+        if whole and (before is not None or _stands(account["job"]) != _stands(job)):
+            self._moved[paths.record] = job, before
         return whole
 
     def files(self, paths: Paths) -> list[str]:
@@ -74,10 +74,15 @@ class Results:
 
     def note_moves(self) -> None:
         """Have the records of current results say where their code stands now, by which dropped
-        files are made again."""
-        for path, job in self._moved.items():
+        files are made again; what was accepted and undone no longer stands in them."""
+        for path, (job, before) in self._moved.items():
             known = record.read(path)
-            write_atomically(path, replace(known, job=dict(job)).text())
+            processes = known.processes
+            if processes and before is not None and (code := known.accepted[before].processes):
+                processes = replace(processes, code=code)
+            accepted = known.accepted[:before]
+            renewed = replace(known, job=dict(job), accepted=accepted, processes=processes)
+            write_atomically(path, renewed.text())
         self._moved.clear()
 
     def _digest(self, path: str) -> str | None:

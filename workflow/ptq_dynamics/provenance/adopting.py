@@ -9,7 +9,7 @@ import shutil
 import tarfile
 import tempfile
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from ptq_dynamics.jobs.verified import Verifier
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.due import Due
 from ptq_dynamics.problem import Problem
+from ptq_dynamics.provenance.archive import DERIVED
 from ptq_dynamics.provenance.packed import HARMS, RELEASE
 from ptq_dynamics.provenance.releasing import RELEASED
 from ptq_dynamics.provenance.state import Explanation, Finding
@@ -41,8 +42,9 @@ class Adopted:
     left: list[Finding]
 
 
-def adopt(plan: Plan, source: Path) -> Adopted:
-    """Copy what is current there, by its records and by all of its bytes, and not here.
+def adopt(plan: Plan, source: Path, *, besides: Collection[str] = ()) -> Adopted:
+    """Copy what is current there, by its records and by all of its bytes, and not here;
+    `besides` some manifests, only what is measured, and no figures and tables.
 
     `source` is the folder of a checkout, or one of a scale below it. Raises `Problem` where it has
     no results of the scale.
@@ -58,12 +60,27 @@ def adopt(plan: Plan, source: Path) -> Adopted:
         left = sorted((f for f in found if f.state != "missing"), key=lambda each: each.manifest)
     had = [job.manifest for job in whole if not here.is_due(job)]
     new = [job for job in whole if here.is_due(job)]
+    if besides:
+        stages = {job.manifest: job.stage for job in (*whole, *rest) if job.manifest not in besides}
+        measured = {path for path, stage in stages.items() if not stage.startswith(DERIVED)}
+        new = [job for job in new if job.manifest in measured]
+        left = [each for each in left if each.manifest in measured]
     drops = {job.manifest for job in plan.last() if job.stage == "trajectories.drop"}
     for job in new:
         _check(job, root, drops)
     for job in new:
         _take(job, root)
     return Adopted([job.manifest for job in new], had, left)
+
+
+def further_seeds(plan: Plan, source: Path) -> list[int]:
+    """The seeds of which there are results in `source`, as `adopt` takes it, and not in a plan."""
+    results = Path(plan.site.results)
+    folder = _root(source, results) / results
+    there = {path.name for path in folder.glob("*/*/seed-*") if path.is_dir()}
+    planned = {part for job in plan.site.needed(plan.last()) for part in Path(job.folder).parts}
+    numbers = (name.removeprefix("seed-") for name in there - planned)
+    return sorted(int(number) for number in numbers if number.isdecimal())
 
 
 def _root(source: Path, results: Path) -> Path:
