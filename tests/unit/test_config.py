@@ -262,7 +262,7 @@ BAD = {
     "too short a list": (
         "backends.yaml",
         put("groups", value=[["gptq-4bit"]]),
-        ["groups.0 is ['gptq-4bit']: must have at least 2"],
+        ["groups.0 is ['gptq-4bit']: must have at least 2 items"],
     ),
     "unsupported bits": (
         "quantizers.yaml",

@@ -104,7 +104,8 @@ def _message(details: ErrorDetails) -> str:
         case known if known in MESSAGES:
             return MESSAGES[known]
         case "too_short":
-            return f"must have at least {details['ctx']['min_length']}"
+            least = details["ctx"]["min_length"]
+            return f"must have at least {least} item{'s' if least > 1 else ''}"
         case "string_too_short":
             return "must not be empty"
     message = details["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
