@@ -17,8 +17,8 @@ from matplotlib.collections import PathCollection, PolyCollection
 from matplotlib.contour import ContourSet
 from matplotlib.figure import Figure as Picture
 from matplotlib.lines import AxLine, Line2D
+from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.config import load
-from ptq_dynamics.content import write_atomically
 from ptq_dynamics.figures import panels
 from ptq_dynamics.figures.layouts.landscapes import MARKS
 from ptq_dynamics.geometry.settings import GRID, POINTS, SCORES

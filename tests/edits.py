@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.fingerprint.reach import Node
 from ptq_dynamics.jobs.paths import MANIFEST, RECORD
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan import Plan
-from ptq_dynamics.problem import Problem
 from reachability import FILES, FUNCTIONS, names_of, reach
 from support import leaves, plan
 from tracer import Traces

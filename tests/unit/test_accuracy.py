@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from lm_eval.models.huggingface import HFLM
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.measure import accuracy, joining, measurements
 from ptq_dynamics.measure.names import (
     ACCURACY,
@@ -21,7 +22,6 @@ from ptq_dynamics.measure.names import (
     OUTCOMES,
 )
 from ptq_dynamics.measure.tasks import loading
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories.trajectory import Trajectory
 from safetensors.numpy import load_file
 from support import Workspace, artifacts, differing, edit_yaml, figure, plan, tiny_config

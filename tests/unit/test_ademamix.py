@@ -7,9 +7,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus.tokens import TrainingData
 from ptq_dynamics.jobs.context import Progress
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories import train
 from ptq_dynamics.trajectories.architectures import architecture
 from ptq_dynamics.trajectories.optimizers import ademamix

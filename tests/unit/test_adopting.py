@@ -8,8 +8,8 @@ from contextlib import chdir
 from pathlib import Path
 
 import pytest
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli.taking_over import _next
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.provenance.adopting import _root, unpacked
 from ptq_dynamics.provenance.releasing import RELEASE
 from support import ROOT

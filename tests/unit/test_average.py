@@ -12,11 +12,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from ptq_dynamics import models
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Point
 from ptq_dynamics.config.averages import Last
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.measure.joining import join
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories import trajectory
 from ptq_dynamics.trajectories.average import _merge, weighted_mean
 from ptq_dynamics.trajectories.average_settings import Ingredient, MergeSettings

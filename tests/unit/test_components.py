@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 import torch
 from ptq_dynamics import models
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.geometry import components
 from ptq_dynamics.geometry.columns import Columns
 from ptq_dynamics.geometry.plane import flatten
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories.trajectory import Trajectory
 from safetensors.torch import load_file, save_file
 from support import measured

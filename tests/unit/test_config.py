@@ -11,11 +11,11 @@ import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import SCALES, load, read_yaml
 from ptq_dynamics.config.fields import Share
 from ptq_dynamics.config.grids import expand
 from ptq_dynamics.plan import Plan
-from ptq_dynamics.problem import Problem
 from pydantic import TypeAdapter, ValidationError
 from support import ROOT, edit_yaml, plan, python
 

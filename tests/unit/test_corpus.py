@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ptq_dynamics.base.content import canonical
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import EmbeddedCorpus
-from ptq_dynamics.content import canonical
 from ptq_dynamics.corpus import docstrings, embedded, splits, tokens
 from ptq_dynamics.corpus.packages import installed_files, python_files
 from ptq_dynamics.corpus.settings import HELD_OUT, SPLITS
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.context import Context, Progress
 from ptq_dynamics.plan import corpora
-from ptq_dynamics.problem import Problem
 from support import (
     SCALE,
     artifacts,

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from ptq_dynamics.content import sha256
+from ptq_dynamics.base.content import sha256
 from ptq_dynamics.jobs import manifest, record, verified
 from ptq_dynamics.jobs.current import Results, is_current
 from ptq_dynamics.jobs.paths import Paths

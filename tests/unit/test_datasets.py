@@ -17,6 +17,7 @@ import pytest
 import torch
 from datasets import load_dataset
 from hub import serve
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import DatasetsCorpus
 from ptq_dynamics.corpus import documents, embedded, tokens
 from ptq_dynamics.corpus.documents import stretches, texts
@@ -25,7 +26,6 @@ from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan import corpora
-from ptq_dynamics.problem import Problem
 from support import artifacts, differing, job_file, python, wait_until
 from tokenizers import Tokenizer
 from tokenizers.decoders import ByteLevel as ByteLevelDecoder

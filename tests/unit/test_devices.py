@@ -11,11 +11,11 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 
 import pytest
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs import devices
 from ptq_dynamics.jobs.devices import ALLOCATION, LEASED, SHARED, VISIBLE, leased, visible
 from ptq_dynamics.jobs.warm import client, launch
 from ptq_dynamics.plan.resources import COMPUTING
-from ptq_dynamics.problem import Problem
 from support import ROOT, Workspace, copy_results, job_file, log_of, plan, specification, wait_until
 
 HOLD = """

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ptq_dynamics.content import canonical
+from ptq_dynamics.base.content import canonical
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.figures.settings import ORIGIN
 from ptq_dynamics.measure import measurements
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.provenance import differences, signing
 from ptq_dynamics.provenance.archive import Archive, identity_in
 from ptq_dynamics.provenance.audit import root

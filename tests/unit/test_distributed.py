@@ -17,6 +17,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs import ranks, record
 from ptq_dynamics.jobs.context import Context, Progress, Seat
 from ptq_dynamics.jobs.current import is_current
@@ -25,7 +26,6 @@ from ptq_dynamics.jobs.run import main
 from ptq_dynamics.jobs.team import Team
 from ptq_dynamics.jobs.variables import GPUS, PROCESSES, SHARDING
 from ptq_dynamics.plan.resources import Resources
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.provenance.accepting import accept
 from ptq_dynamics.trajectories import train
 from ptq_dynamics.trajectories.optimizers.state import state_tensors

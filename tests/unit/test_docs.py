@@ -9,10 +9,10 @@ from contextlib import chdir
 import pytest
 import yaml
 from ptq_dynamics import __version__
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.settings import CLAIMS
 from ptq_dynamics.cli import readme
 from ptq_dynamics.cli.claims import read
-from ptq_dynamics.problem import Problem
 from support import ROOT, plan
 
 PAGES = ["README.md", "ARTIFACT.md"]

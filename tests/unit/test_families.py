@@ -9,12 +9,12 @@ from itertools import pairwise
 
 import pytest
 import yaml
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Public, PublicRun, Stage, load
 from ptq_dynamics.hub.lock import LOCK, Wanted
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.outlook import look_ahead, to_lock
 from ptq_dynamics.plan.regime import regimes
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories.average_settings import LastSettings
 from ptq_dynamics.trajectories.schedules import learning_rate
 from support import ROOT, edit_yaml, plan

@@ -20,6 +20,7 @@ import torch
 from hub import reach, serve
 from huggingface_hub import constants, hf_hub_download
 from ptq_dynamics import models
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus.tokens import blocks
 from ptq_dynamics.hub import client, lock
 from ptq_dynamics.jobs import manifest
@@ -30,7 +31,6 @@ from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.measure.loss import block_losses
 from ptq_dynamics.measure.names import LAYERS, LOSSES
 from ptq_dynamics.measure.settings import LossSettings
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.quantize.gptq import Gptq
 from ptq_dynamics.quantize.int8 import Int8
 from ptq_dynamics.quantize.rtn import Rtn

@@ -5,14 +5,14 @@ import importlib.metadata
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs import fingerprint
 from ptq_dynamics.jobs.fingerprint import notes, sources
 from ptq_dynamics.jobs.fingerprint.reach import Node, Program
-from ptq_dynamics.problem import Problem
 
 BASE = {
     "ptq_dynamics": "",
-    "ptq_dynamics.problem": "class Problem(Exception):\n    pass\n",
+    "ptq_dynamics.base.problem": "class Problem(Exception):\n    pass\n",
     "ptq_dynamics.jobs": "",
     "ptq_dynamics.jobs.context": "class Context:\n    name = 1\n",
     "ptq_dynamics.helpers": '''"""Helpers."""
@@ -59,7 +59,7 @@ from loguru import logger
 from ptq_dynamics import helpers
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.other import Settings
-from ptq_dynamics.problem import Problem
+from ptq_dynamics.base.problem import Problem
 
 LIMIT = 3
 
@@ -144,8 +144,8 @@ SAME = {
     "definition moved": moved(
         TWICE,
         HELPERS,
-        "ptq_dynamics.problem",
-        ("RATE =", "from ptq_dynamics.problem import _twice\nRATE ="),
+        "ptq_dynamics.base.problem",
+        ("RATE =", "from ptq_dynamics.base.problem import _twice\nRATE ="),
     ),
     "import by another name": edited(
         STAGE, ("import helpers", "import helpers as h"), ("helpers.scaled", "h.scaled")

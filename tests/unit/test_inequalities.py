@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import yaml
 from drawing import Inputs
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.estimates import exact
 from ptq_dynamics.claims.judge import sides
 from ptq_dynamics.claims.readings import Point
@@ -22,7 +23,6 @@ from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.measure.names import LOSSES
 from ptq_dynamics.plan import Plan
-from ptq_dynamics.problem import Problem
 from safetensors.numpy import load_file, save_file
 from scipy.stats import spearmanr
 from support import ROOT, edit_yaml, specification

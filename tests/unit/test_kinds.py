@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import get_args, get_type_hints
 
 import pytest
+from ptq_dynamics.base.content import canonical
 from ptq_dynamics.config import load
 from ptq_dynamics.config.models import AnyModel
 from ptq_dynamics.config.quantizers import Quantizer
-from ptq_dynamics.content import canonical
 from ptq_dynamics.jobs.settings import decode, encode
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.trajectories import train

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from drawing import LAYOUTS, Drawn, check, figure, planned, random, spoken
 from matplotlib.collections import PathCollection
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import load
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.layouts.onset import described
@@ -20,7 +21,6 @@ from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.measure.joining import block_losses
 from ptq_dynamics.measure.pairing import difference, errors_of_comparison
 from ptq_dynamics.plan import Plan
-from ptq_dynamics.problem import Problem
 from safetensors.numpy import load_file, save_file
 
 pytestmark = pytest.mark.slow

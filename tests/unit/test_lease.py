@@ -11,10 +11,10 @@ from subprocess import PIPE, Popen
 
 import psutil
 import pytest
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs import builds, lease, publish
 from ptq_dynamics.jobs.execute import _explain, execute
 from ptq_dynamics.jobs.paths import Paths
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories import train
 from support import (
     Workspace,

@@ -6,8 +6,8 @@ import json
 import pytest
 import torch
 from ptq_dynamics import models
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.measure.loss import block_losses
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.quantize import awq, gptq, int8, nf4, rtn
 from ptq_dynamics.quantize.layers import model_errors
 from ptq_dynamics.quantize.method import Calibration, original

@@ -17,10 +17,10 @@ from fractions import Fraction
 
 import pytest
 import yaml
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import load, read_yaml
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.plan import Plan
-from ptq_dynamics.problem import Problem
 from support import ROOT, leaves
 
 pytestmark = pytest.mark.slow

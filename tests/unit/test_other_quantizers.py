@@ -12,12 +12,12 @@ import pytest
 import torch
 from bitsandbytes.functional import get_4bit_type
 from ptq_dynamics import models
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import splits, tokens
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.context import Context, Progress
 from ptq_dynamics.measure.loss import block_losses
 from ptq_dynamics.measure.names import LAYERS
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.quantize import awq, int8, nf4, storage, worker
 from ptq_dynamics.quantize.layers import gram_matrices, layer_errors, round_to_nearest
 from ptq_dynamics.quantize.method import Calibration

@@ -9,10 +9,10 @@ from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32
 from hypothesis import given
 from hypothesis import strategies as st
 from ptq_dynamics import models
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.measure.loss import block_losses
 from ptq_dynamics.models import packed
 from ptq_dynamics.models.packed import Grid
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.quantize.layers import round_to_nearest
 from ptq_dynamics.quantize.storage import INDEX, Packed, exact, replace
 from ptq_dynamics.trajectories.architectures import architecture

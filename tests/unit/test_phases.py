@@ -6,10 +6,10 @@ from itertools import chain
 import numpy as np
 import pytest
 import torch
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import read_yaml
 from ptq_dynamics.corpus.tokens import TrainingData
 from ptq_dynamics.jobs.context import Progress
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories import train
 from ptq_dynamics.trajectories.train import Trainer
 from ptq_dynamics.trajectories.trajectory import Trajectory

@@ -9,11 +9,11 @@ from itertools import chain, pairwise
 
 import drawing
 import pytest
+from ptq_dynamics.base.content import canonical
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import SCALES, Branch, Tails, Whole
 from ptq_dynamics.config.quantizers import Quantizer
-from ptq_dynamics.content import canonical
 from ptq_dynamics.plan.regime import regimes
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.quantize import lock_file
 from ptq_dynamics.trajectories.architectures.settings import GptNeoX
 from ptq_dynamics.trajectories.optimizers.kinds import Kind

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from llmcompressor import oneshot, reset_session
 from llmcompressor.modifiers.quantization import QuantizationModifier
 from ptq_dynamics import models
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.quantizers import AtMost, AutoGptq, Grouped, Rtn
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.jobs.settings import decode, encode
 from ptq_dynamics.measure.names import LAYERS
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.quantize import gptq as gptq_stage
 from ptq_dynamics.quantize import rtn as rtn_stage
 from ptq_dynamics.quantize.layers import (

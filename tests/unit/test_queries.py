@@ -2,8 +2,8 @@
 
 import pytest
 from drawing import figure, planned
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.figures import MOST_CURVES
-from ptq_dynamics.problem import Problem
 
 ERROR, LOSS = "quantization_error", "loss"
 RUNS = ["constant-3e-3", "rainbow-036"]

@@ -13,12 +13,12 @@ from importlib import metadata
 
 import pytest
 import torch
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs import record
 from ptq_dynamics.jobs.checkout import ROOT
 from ptq_dynamics.jobs.current import account_of
 from ptq_dynamics.jobs.fingerprint.versions import wheel
 from ptq_dynamics.jobs.manifest import Manifest
-from ptq_dynamics.problem import Problem
 from support import python
 
 JOB = {"stage": "measure.loss", "name": "a", "environment": {"numpy": "2"}, "code": {}}
@@ -163,7 +163,7 @@ def test_a_repository_without_a_commit_is_none(repository, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "dirty"),
     [
-        ("workflow/ptq_dynamics/problem.py", True),
+        ("workflow/ptq_dynamics/base/problem.py", True),
         ("workflow/ptq_dynamics/new.py", True),
         ("workflow/rules/new.smk", True),
         ("config/scales/new.yaml", True),

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 import torch
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli.sweep import check, loaded, miniatures, prepare, regime
 from ptq_dynamics.config import SCALES, load, load_sweep
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.regime import Dimensionless, best_rates, regimes
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories.architectures import architecture
 from support import ROOT, edit_yaml, plan, python
 

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import load
 from ptq_dynamics.plan.forecast import Forecaster, Machine
 from ptq_dynamics.plan.measured import measure
 from ptq_dynamics.plan.resources import Measured, Resources
 from ptq_dynamics.plan.sizes import FILES
-from ptq_dynamics.problem import Problem
 from support import copy_results, edit_yaml, plan, tiny_config
 
 SLOW = pytest.mark.slow

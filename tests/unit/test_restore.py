@@ -9,11 +9,11 @@ from contextlib import chdir
 from subprocess import PIPE, Popen
 
 import pytest
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs import manifest, record
 from ptq_dynamics.jobs.current import Results
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.jobs.verified import Verifier
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories.settings import DropSettings
 from support import Workspace, artifacts, copy_results, differing, job_file, log_of, specification
 

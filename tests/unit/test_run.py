@@ -15,7 +15,7 @@ from subprocess import PIPE, Popen
 from subprocess import run as run_process
 
 import pytest
-from ptq_dynamics.content import sha256
+from ptq_dynamics.base.content import sha256
 from ptq_dynamics.jobs import execute as execute_module
 from ptq_dynamics.jobs import fingerprint, manifest, publish, record, signals, verified
 from ptq_dynamics.jobs.context import Context

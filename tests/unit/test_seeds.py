@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.measurements import KEY
 from ptq_dynamics.measure.names import LOSSES, MEASUREMENTS
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories.trajectory import Trajectory
 from safetensors.numpy import load_file
 from support import (

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 from ptq_dynamics import models
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import dialogues, embedded, functions, packages
 from ptq_dynamics.jobs.context import Progress
 from ptq_dynamics.plan.corpora import settings as corpus_settings
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories import schedules, train
 from ptq_dynamics.trajectories.objectives import objective, preferences
 from ptq_dynamics.trajectories.train import Trainer

@@ -10,6 +10,7 @@ import pytest
 from drawing import Inputs
 from hypothesis import given
 from hypothesis import strategies as st
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.formats import (
     Number,
     Table,
@@ -27,7 +28,6 @@ from ptq_dynamics.jobs.paths import RECORD
 from ptq_dynamics.jobs.record import Device
 from ptq_dynamics.paper.costs import Cost
 from ptq_dynamics.plan import Plan
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.provenance import costs
 from ptq_dynamics.report.said import claims as claims_of_the_page
 from support import ROOT, edit_yaml, specification

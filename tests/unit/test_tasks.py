@@ -11,6 +11,7 @@ import pytest
 import yaml
 from lm_eval.tasks.mathqa import utils as mathqa
 from lm_eval.tasks.pubmedqa import preprocess_pubmedqa
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import HarnessTask, MadeTask
 from ptq_dynamics.corpus import functions
 from ptq_dynamics.corpus.packages import installed_files, python_files
@@ -18,7 +19,6 @@ from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.context import Context, Progress
 from ptq_dynamics.measure.tasks import fetch, loading, make, questions
 from ptq_dynamics.measure.tasks.settings import HarnessSettings, MadeSettings
-from ptq_dynamics.problem import Problem
 from support import ROOT, edit_yaml, plan, tiny_config
 from tokenizers import Tokenizer
 

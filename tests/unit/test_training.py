@@ -8,12 +8,12 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Whole
 from ptq_dynamics.corpus.splits import DTYPE
 from ptq_dynamics.corpus.tokens import TrainingData
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.context import Progress
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories import train
 from ptq_dynamics.trajectories.architectures import architecture
 from ptq_dynamics.trajectories.optimizers import adamc, adamw, adamw_independent

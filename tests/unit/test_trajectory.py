@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.joining import join
 from ptq_dynamics.measure.measurements import KEY
 from ptq_dynamics.measure.names import LOSSES
 from ptq_dynamics.measure.settings import Series
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories import trajectory
 from ptq_dynamics.trajectories.trajectory import Checkpoint, Trajectory
 from safetensors.numpy import load_file

@@ -5,13 +5,13 @@ import re
 import shutil
 
 import pytest
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import SCALES
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.paper import judged, measured, sources, tabulated
 from ptq_dynamics.paper.diagnostics import explained
 from ptq_dynamics.paper.numbers import powers, short, shown, whole
 from ptq_dynamics.paper.typeset import compiled, picture
-from ptq_dynamics.problem import Problem
 from support import ROOT, edit_yaml, plan
 
 NAMES = ["numbers", "figures", "claims", "tables"]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from ptq_dynamics.problem import Problem
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.trajectories import weights
 from ptq_dynamics.trajectories.average import weighted_mean, write_mean
 from ptq_dynamics.trajectories.weights import INDEX

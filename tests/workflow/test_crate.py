@@ -10,7 +10,7 @@ import pytest
 import requests
 import requests_cache
 from project import SHOWN, Project
-from ptq_dynamics.content import sha256
+from ptq_dynamics.base.content import sha256
 from ptq_dynamics.jobs import manifest, record
 from ptq_dynamics.jobs.paths import MANIFEST, RECORD
 from ptq_dynamics.report.settings import OTHER, PAGE

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 from project import SHOWN, TABLE, UNUSUAL, Project
-from ptq_dynamics.content import sha256
+from ptq_dynamics.base.content import sha256
 from ptq_dynamics.jobs import manifest, record
 from ptq_dynamics.jobs.paths import MANIFEST, RECORD
 from ptq_dynamics.measure import measurements

@@ -28,7 +28,7 @@ from ptq_dynamics.jobs.warm.launch import start as start_warm
 from ptq_dynamics.measure.names import FULL_PRECISION, PROBES
 from ptq_dynamics.plan import Plan, measured
 from ptq_dynamics.plan.due import Due
-from ptq_dynamics.problem import Problem
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.report.groups import caption, group, title
 from ptq_dynamics.report.planning import Report
 

@@ -5,11 +5,11 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import SCALES
 from ptq_dynamics.jobs import record
 from ptq_dynamics.plan import FROM_NETWORK, Plan
 from ptq_dynamics.plan.captions import PAGE, page
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.provenance import costs, sums
 from ptq_dynamics.provenance.archive import DERIVED, Archive, Result
 from ptq_dynamics.provenance.audit import audit, strangers

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ptq_dynamics import config, models
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import splits
 from ptq_dynamics.corpus.embedded import save_tokenizer, train_tokenizer
 from ptq_dynamics.corpus.tokens import TrainingData
@@ -25,7 +26,6 @@ from ptq_dynamics.jobs.settings import decode, encode
 from ptq_dynamics.jobs.warm.launch import ALLOCATOR
 from ptq_dynamics.measure import loss
 from ptq_dynamics.plan import Plan
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.quantize import gptq
 from ptq_dynamics.quantize.method import Calibration
 from ptq_dynamics.trajectories.train import Trainer

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.captions import write_page
-from ptq_dynamics.problem import Problem
 
 
 def write(plan: Plan, chosen: Path | None = None) -> None:

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.settings import CLAIMS
 from ptq_dynamics.plan import Plan
-from ptq_dynamics.problem import Problem
 
 
 def check(plan: Plan) -> None:

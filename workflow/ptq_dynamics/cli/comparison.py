@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from ptq_dynamics.problem import Problem
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.provenance.comparison import TOLERANCE, Build, Compared, compare, parting
 from ptq_dynamics.provenance.differences import told
 

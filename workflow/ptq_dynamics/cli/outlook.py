@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cluster.asked import Asked as AskedOfSlurm
 from ptq_dynamics.cluster.asked import Task
 from ptq_dynamics.cluster.calls import Sent, simulate
@@ -24,7 +25,6 @@ from ptq_dynamics.plan.forecast import Forecast, Forecaster, Machine, OfKind
 from ptq_dynamics.plan.measured import measure
 from ptq_dynamics.plan.outlook import Outlook, look_ahead
 from ptq_dynamics.plan.resources import Resources
-from ptq_dynamics.problem import Problem
 
 HOUR, GIB = 3600, 2**30
 LEAST = 0.001  # of what is printed

@@ -6,6 +6,7 @@ other: Snakemake, which runs them as well, takes longer to start than they take.
 
 from pathlib import Path
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs.current import Results
 from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.jobs.verified import Verifier
@@ -13,7 +14,6 @@ from ptq_dynamics.paper import sources
 from ptq_dynamics.paper.settings import PAPER
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.due import Due
-from ptq_dynamics.problem import Problem
 
 
 def make(plan: Plan) -> bool:

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ptq_dynamics.base.content import write_atomically
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.settings import CLAIMS
 from ptq_dynamics.cli.claims import read
 from ptq_dynamics.config import Figure
-from ptq_dynamics.content import write_atomically
 from ptq_dynamics.plan import Plan
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.provenance.keeping import Places
 
 PAGE = Path("README.md")

@@ -20,6 +20,7 @@ import yaml
 from rich.console import Console
 
 from ptq_dynamics import config
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs import checkout
 from ptq_dynamics.jobs.checkout import ROOT
 from ptq_dynamics.jobs.paths import MANIFEST
@@ -27,7 +28,6 @@ from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.names import MEASUREMENTS
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.regime import regimes
-from ptq_dynamics.problem import Problem
 
 SWEEPS = Path("config/sweeps")
 FOLDER = Path("results/sweep")

@@ -19,6 +19,7 @@ from snakemake_executor_plugin_slurm import Executor as SlurmExecutor
 from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 
+from ptq_dynamics.base.problem import Problem, is_full_disk
 from ptq_dynamics.cluster import ledger, queue
 from ptq_dynamics.cluster.asked import Array, Asked, Task, arrays
 from ptq_dynamics.cluster.ledger import Ledger, Outcome, Place
@@ -27,7 +28,6 @@ from ptq_dynamics.cluster.submission import Refused, submit
 from ptq_dynamics.config.loading import load_site
 from ptq_dynamics.config.site import Site
 from ptq_dynamics.jobs import signals
-from ptq_dynamics.problem import Problem, is_full_disk
 
 FOLDER = Path(".snakemake/ptq-dynamics-slurm")
 TIMES = 5  # that a job which could not be started is let go

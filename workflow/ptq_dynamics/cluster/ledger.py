@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.cluster.asked import Array, Task
-from ptq_dynamics.content import write_atomically
 
 ID = "slurm-id"
 OUTCOME = ".outcome"

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from ptq_dynamics.problem import Problem
+from ptq_dynamics.base.problem import Problem
 
 Key = tuple[Any, ...]
 

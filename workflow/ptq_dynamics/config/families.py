@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.averages import Average
 from ptq_dynamics.config.errors import problem
 from ptq_dynamics.config.fields import Count, Once, Rate, Strict
@@ -26,7 +27,6 @@ from ptq_dynamics.config.names import Name, Named
 from ptq_dynamics.config.public import Dtype
 from ptq_dynamics.config.runs import CooldownShape
 from ptq_dynamics.hub.files import COMMIT
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories.objectives.kinds import Language, Objective
 
 FILE = "config/families.yaml"

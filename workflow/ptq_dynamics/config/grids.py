@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any, NamedTuple
 
-from ptq_dynamics.problem import Problem
+from ptq_dynamics.base.problem import Problem
 
 KEY = "over"
 PLACEHOLDER = re.compile(r"\{(\w+)\}")

@@ -12,10 +12,10 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
 
 from pydantic import Field
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.fields import Rate, Share, Strict, keys_of
 from ptq_dynamics.config.models import ModelShape
 from ptq_dynamics.config.scale import Scale, TrainedShape
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories.optimizers import kinds
 
 Optimizer = Annotated[kinds.Optimizer, keys_of(kinds.Optimizer, "kind")]

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import miniatures, releases
 from ptq_dynamics.config.claims import Claims
 from ptq_dynamics.config.errors import problem
@@ -23,7 +24,6 @@ from ptq_dynamics.config.tables import Tables
 from ptq_dynamics.config.tasks import Task
 from ptq_dynamics.config.trajectories import Runs
 from ptq_dynamics.hub.lock import read as read_lock
-from ptq_dynamics.problem import Problem
 
 Quantizers = Annotated[dict[QuantizerName, Quantizer], DISTINCT]
 Figures = Annotated[dict[FigureName, Figure], DISTINCT]

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.branches import Branch
 from ptq_dynamics.config.errors import problem
 from ptq_dynamics.config.families import (
@@ -33,7 +34,6 @@ from ptq_dynamics.config.models import ModelShape
 from ptq_dynamics.config.runs import Run, Whole
 from ptq_dynamics.config.scale import Miniatures, Scale
 from ptq_dynamics.config.stages import Stage
-from ptq_dynamics.problem import Problem
 
 NO_STAGE = "miniatures of the scale has no stage, the steps of what comes after pre-training"
 NO_MINIATURE = "no miniature stands for what authors made of several checkpoints"

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import TypedDict
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.corpora import DatasetsCorpus
 from ptq_dynamics.config.families import (
     FILE,
@@ -26,7 +27,6 @@ from ptq_dynamics.config.models import ModelShape
 from ptq_dynamics.config.public import Dtype, Public, PublicRun, PublicStage, Released
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.hub.lock import TOKENIZER_KEY, Entry, Lock, code_key
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories import schedules
 from ptq_dynamics.trajectories.fetch_settings import Code
 from ptq_dynamics.trajectories.schedules import Schedule

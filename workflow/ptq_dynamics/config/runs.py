@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.fields import Count, Once, Rate, Seed, Share
 from ptq_dynamics.config.kinds import (
     Optimizer,
@@ -16,7 +17,6 @@ from ptq_dynamics.config.kinds import (
     Trajectory,
 )
 from ptq_dynamics.config.scale import TrainedShape
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories.trajectory import step_id
 
 Seeds = Annotated[tuple[Seed, ...], Field(min_length=1), Once]

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Discriminator, PrivateAttr, Tag
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.averages import Average
 from ptq_dynamics.config.branches import Branch
 from ptq_dynamics.config.fields import Strict
@@ -12,7 +13,6 @@ from ptq_dynamics.config.kinds import RunDefaults, Trajectory
 from ptq_dynamics.config.names import Named
 from ptq_dynamics.config.public import Public
 from ptq_dynamics.config.runs import Run, Whole
-from ptq_dynamics.problem import Problem
 
 
 def _kind_of_run(data: Any) -> str:

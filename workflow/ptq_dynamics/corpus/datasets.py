@@ -9,12 +9,12 @@ from typing import Any
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import splits
 from ptq_dynamics.corpus.documents import stretches
 from ptq_dynamics.corpus.encoding import Encoding, encode
 from ptq_dynamics.corpus.settings import SPLITS, DatasetsSettings
 from ptq_dynamics.jobs.context import Context
-from ptq_dynamics.problem import Problem
 
 RESUMABLE = True
 

@@ -12,11 +12,11 @@ import numpy as np
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerFast
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import functions, splits
 from ptq_dynamics.corpus.settings import DialoguesSettings
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.jobs.manifest import Manifest
-from ptq_dynamics.problem import Problem
 
 # 1 for every token of train that belongs to an answer, else 0: uint8 [n].
 ANSWERS = "train.answers.bin"

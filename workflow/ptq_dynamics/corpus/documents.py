@@ -20,8 +20,8 @@ import httpx
 import pyarrow.parquet as pq
 from huggingface_hub.errors import HfHubHTTPError
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus.settings import Source
-from ptq_dynamics.problem import Problem
 
 STRETCH = 20_000  # documents; about 20M tokens of web text, a minute of one core
 WAITS = (1, 5, 30, 120)  # seconds before reading is tried again

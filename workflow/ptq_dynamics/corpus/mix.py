@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import docstrings, splits
 from ptq_dynamics.corpus.embedded import encode
 from ptq_dynamics.corpus.packages import (
@@ -24,7 +25,6 @@ from ptq_dynamics.corpus.packages import (
 )
 from ptq_dynamics.corpus.settings import MixSettings, Text
 from ptq_dynamics.jobs.context import Context
-from ptq_dynamics.problem import Problem
 
 METADATA = "METADATA"
 

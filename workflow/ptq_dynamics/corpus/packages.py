@@ -16,8 +16,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TypeVar
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs import processes
-from ptq_dynamics.problem import Problem
 
 T = TypeVar("T")
 Selection = Callable[[Distribution], Iterable[PackagePath]]

@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus.settings import Split
 from ptq_dynamics.corpus.splits import DTYPE, ENDS, ENDS_DTYPE, file_name
 from ptq_dynamics.jobs.manifest import Manifest
-from ptq_dynamics.problem import Problem
 
 FILLING = -1
 TOO_SHORT = 10

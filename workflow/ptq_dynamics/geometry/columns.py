@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers.core_model_loading import revert_weight_conversion
 
 from ptq_dynamics import models
-from ptq_dynamics.problem import Problem
+from ptq_dynamics.base.problem import Problem
 
 
 class Part(NamedTuple):

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.geometry.curvature import Metric, run_probe
 from ptq_dynamics.geometry.hessian import (
     LossHessian,
@@ -17,7 +18,6 @@ from ptq_dynamics.geometry.lanczos import top_spectrum
 from ptq_dynamics.geometry.settings import SharpnessSettings
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.measure.names import SHARPNESS, TRACE
-from ptq_dynamics.problem import Problem
 
 
 def run(context: Context[SharpnessSettings]) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ptq_dynamics.content import sha256
+from ptq_dynamics.base.content import sha256
 
 CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
 INDEX = ".index.json"  # ends the name of the file that says which shard has which weights

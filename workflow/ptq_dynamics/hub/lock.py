@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from ptq_dynamics.content import write_atomically
+from ptq_dynamics.base.content import write_atomically
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.hub.files import (
     COMMIT,
     CONFIG,
@@ -28,7 +29,6 @@ from ptq_dynamics.hub.files import (
     small,
 )
 from ptq_dynamics.jobs.context import Progress
-from ptq_dynamics.problem import Problem
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import RepoSibling

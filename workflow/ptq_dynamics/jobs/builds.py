@@ -19,8 +19,8 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs.journal import JOURNAL, Journal
-from ptq_dynamics.problem import Problem
 
 FOLDER = Path(".snakemake/ptq-dynamics-builds")
 TURN = "turn"

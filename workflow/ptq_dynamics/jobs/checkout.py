@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from ptq_dynamics.problem import Problem
+from ptq_dynamics.base.problem import Problem
 
 PACKAGE = "ptq_dynamics"
 # The folder workflow, which PYTHONPATH names where it is not installed, and the one it lies in.

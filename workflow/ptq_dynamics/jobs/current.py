@@ -10,12 +10,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ptq_dynamics.content import canonical, parsed, sha256, write_atomically
+from ptq_dynamics.base.content import canonical, parsed, sha256, write_atomically
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs import fingerprint, manifest, record
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import Paths
 from ptq_dynamics.jobs.verified import Verifier
-from ptq_dynamics.problem import Problem
 
 
 class Results:

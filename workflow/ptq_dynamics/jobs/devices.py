@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
-from ptq_dynamics.problem import Problem
+from ptq_dynamics.base.problem import Problem
 
 # The devices that CUDA sees, by number or identity: those of a user's choice, and from then on of a
 # job's lease. Libraries read it when they first use CUDA.

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TextIO
 
+from ptq_dynamics.base.problem import Problem, is_full_disk
 from ptq_dynamics.jobs import checkout, fingerprint, manifest, ranks, record, signals, verified
 from ptq_dynamics.jobs.context import BEGINS, Context, Progress
 from ptq_dynamics.jobs.current import is_current
@@ -40,7 +41,6 @@ from ptq_dynamics.jobs.record import Device, Git
 from ptq_dynamics.jobs.restore import restore
 from ptq_dynamics.jobs.settings import decode
 from ptq_dynamics.jobs.team import Processes
-from ptq_dynamics.problem import Problem, is_full_disk
 
 # Work folders of other specifications that stay until a job has its result: states are large.
 OTHERS = 3

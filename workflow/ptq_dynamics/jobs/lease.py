@@ -12,7 +12,7 @@ from pathlib import Path
 
 from filelock import LeaseCompromise, SoftFileLease, Timeout
 
-from ptq_dynamics.problem import Problem
+from ptq_dynamics.base.problem import Problem
 
 SECONDS = 60.0  # without a sign of its owner, after which a lease is free
 BEAT = 5.0  # seconds between signs

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from ptq_dynamics.content import parsed, sha256, write_atomically
+from ptq_dynamics.base.content import parsed, sha256, write_atomically
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs.paths import ABSENT, MANIFEST, beside
-from ptq_dynamics.problem import Problem
 
 VERSION = 1
 ENTRY = {"size", "sha256"}

@@ -15,11 +15,11 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from ptq_dynamics.content import write_atomically
+from ptq_dynamics.base.content import write_atomically
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import MANIFEST, RECORD, Paths
-from ptq_dynamics.problem import Problem
 
 OUT = "out"  # below a work folder: what becomes the result
 

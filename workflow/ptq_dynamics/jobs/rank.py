@@ -8,10 +8,10 @@ import traceback
 from dataclasses import replace
 from pathlib import Path
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs import fingerprint, record, signals
 from ptq_dynamics.jobs.checkout import PACKAGE
 from ptq_dynamics.jobs.ranks import Answer, Failure, Left, Request
-from ptq_dynamics.problem import Problem
 
 
 def main(path: Path) -> None:

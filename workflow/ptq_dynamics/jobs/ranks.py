@@ -21,13 +21,13 @@ from subprocess import DEVNULL, Popen
 from types import ModuleType
 from typing import Any, get_args
 
-from ptq_dynamics.content import write_atomically
+from ptq_dynamics.base.content import write_atomically
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs import fingerprint, processes, record, signals
 from ptq_dynamics.jobs.context import Context, Progress, Seat, called
 from ptq_dynamics.jobs.record import Device
 from ptq_dynamics.jobs.team import Processes, Sharding, Team
 from ptq_dynamics.jobs.variables import GPUS, PROCESSES, SHARDING
-from ptq_dynamics.problem import Problem
 
 NOTE = "processes.json"  # in a work folder: the teams that have worked there
 POLL = 0.05  # seconds between looks at the ranks

@@ -18,13 +18,13 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from ptq_dynamics.content import canonical, parsed
+from ptq_dynamics.base.content import canonical, parsed
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs.checkout import PACKAGE, ROOT, SOURCES
 from ptq_dynamics.jobs.fingerprint.versions import installed, wheel
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import MANIFEST, beside
 from ptq_dynamics.jobs.team import Processes, Team
-from ptq_dynamics.problem import Problem
 
 VERSION = 2
 # Of the text of a record, where this is empty.

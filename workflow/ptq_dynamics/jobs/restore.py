@@ -12,10 +12,10 @@ from pathlib import Path
 from subprocess import DEVNULL, PIPE
 from typing import Literal
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs import processes, ranks, record
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import RECORD, beside
-from ptq_dynamics.problem import Problem
 
 
 def restore(result: Manifest) -> None:

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from ptq_dynamics.content import canonical
+from ptq_dynamics.base.content import canonical
 from ptq_dynamics.jobs import fingerprint
 from ptq_dynamics.jobs.paths import Paths
 from ptq_dynamics.jobs.settings import encode

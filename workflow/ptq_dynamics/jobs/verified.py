@@ -13,9 +13,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ptq_dynamics.content import sha256
+from ptq_dynamics.base.content import sha256
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs.manifest import Manifest
-from ptq_dynamics.problem import Problem
 
 NOTES = Path(".snakemake/ptq-dynamics-verified")
 # The first line: how many notes there were when the file was last written anew.

@@ -23,8 +23,8 @@ from transformers import (
     PreTrainedModel,
 )
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.models import own_code, packed
-from ptq_dynamics.problem import Problem
 
 # bitsandbytes logs a line per layer call: inputs are cast to float16 to be rounded.
 logging.getLogger("bitsandbytes").setLevel(logging.ERROR)

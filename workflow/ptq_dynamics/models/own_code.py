@@ -11,9 +11,9 @@ from typing import Any
 
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
-from ptq_dynamics.content import sha256
+from ptq_dynamics.base.content import sha256
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.models.packed import CONFIG
-from ptq_dynamics.problem import Problem
 
 # Beside such code: the commit that it is of, and its digests. Only fetching writes it.
 TRUSTED = "trusted_code.json"

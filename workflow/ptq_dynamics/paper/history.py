@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from ptq_dynamics.content import canonical
+from ptq_dynamics.base.content import canonical
 from ptq_dynamics.jobs import record
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import RECORD, beside

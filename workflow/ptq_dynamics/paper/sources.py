@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from ptq_dynamics.content import sha256
+from ptq_dynamics.base.content import sha256
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.paper.settings import Source
-from ptq_dynamics.problem import Problem
 
 FOLDER = "paper"
 MAIN = "paper.typ"

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.paper.numbers import shown, whole
-from ptq_dynamics.problem import Problem
 
 ERROR = " (error)"
 

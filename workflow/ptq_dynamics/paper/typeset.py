@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.figures.settings import ORIGIN
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.jobs.manifest import Manifest
@@ -18,7 +19,6 @@ from ptq_dynamics.paper import history, sources
 from ptq_dynamics.paper.contents import PICTURE, contents, label
 from ptq_dynamics.paper.diagnostics import explained
 from ptq_dynamics.paper.settings import DATA, PAPER, PaperSettings
-from ptq_dynamics.problem import Problem
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 

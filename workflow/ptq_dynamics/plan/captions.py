@@ -7,8 +7,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.config import Figure
-from ptq_dynamics.content import write_atomically
 from ptq_dynamics.figures.settings import FINDING, TABLE
 
 PAGE = "README.md"

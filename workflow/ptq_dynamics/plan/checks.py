@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain, product
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import (
     Config,
     Corpus,
@@ -20,7 +21,6 @@ from ptq_dynamics.config import (
 )
 from ptq_dynamics.plan.shown import check_figures
 from ptq_dynamics.plan.timeline import Timeline
-from ptq_dynamics.problem import Problem
 
 
 def check(timeline: Timeline) -> None:

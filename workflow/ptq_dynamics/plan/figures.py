@@ -7,6 +7,7 @@ from functools import cache, cached_property
 from itertools import chain, product
 from typing import TypedDict, get_args
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Branch, Calibrated, Figure, PublicRun, Query, Tails, figures
 from ptq_dynamics.figures.settings import (
     ALIKE,
@@ -43,7 +44,6 @@ from ptq_dynamics.plan.losses import Losses
 from ptq_dynamics.plan.site import Site
 from ptq_dynamics.plan.tasks import Tasks
 from ptq_dynamics.plan.trajectories import Trajectories
-from ptq_dynamics.problem import Problem
 
 EVALUATED = frozenset(get_args(Evaluated))
 # Of a group of curves that is named by the size of its model, in parameters.

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable
 from functools import cached_property
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs.paths import Paths
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan.site import Site
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories.settings import DropSettings
 
 # Rooms whose jobs read facts and small files of a result, not its weights.

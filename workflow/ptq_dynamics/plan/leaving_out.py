@@ -3,8 +3,8 @@ they nor what is made of them is planned, and figures go without them."""
 
 from collections.abc import Iterable, Mapping
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Config, Figure
-from ptq_dynamics.problem import Problem
 
 Names = tuple[str, ...]
 

@@ -3,13 +3,13 @@
 from functools import cache
 from pathlib import Path
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.quantizers import Kind
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.measure.names import FULL_PRECISION
 from ptq_dynamics.plan.corpora import Corpora
 from ptq_dynamics.plan.site import Site
 from ptq_dynamics.plan.trajectories import Trajectories
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.quantize import lock_file
 from ptq_dynamics.quantize.settings import EnvironmentSettings, QuantizeSettings
 

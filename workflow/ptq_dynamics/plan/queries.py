@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.names import DISTANCE
 from ptq_dynamics.claims.settings import At
 from ptq_dynamics.config import Figure, claims, figures, require
 from ptq_dynamics.measure.names import FULL_PRECISION, LAYER_METRICS, LOSS, PROBES, TASK_METRICS
 from ptq_dynamics.plan.figures import EVALUATED
-from ptq_dynamics.problem import Problem
 
 
 def named(one: claims.Single) -> list[str]:

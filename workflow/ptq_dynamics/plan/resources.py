@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Config
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan.work import Work, Works
-from ptq_dynamics.problem import Problem
 
 # Rules whose jobs compute with as many threads as the scale says; others take one.
 COMPUTING = frozenset(

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from itertools import chain
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import (
     Figure,
     Landscapes,
@@ -18,7 +19,6 @@ from ptq_dynamics.config import (
 from ptq_dynamics.config.quantizers import Kind
 from ptq_dynamics.measure.names import TASK_METRICS
 from ptq_dynamics.plan.timeline import Timeline
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories.settings import TRAINING
 
 

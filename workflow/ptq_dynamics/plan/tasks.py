@@ -2,6 +2,7 @@
 
 from functools import cache
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import HarnessTask, MadeTask
 from ptq_dynamics.config.tasks import Tasks as Chosen
 from ptq_dynamics.jobs.specification import Job
@@ -12,7 +13,6 @@ from ptq_dynamics.plan.corpora import Corpora
 from ptq_dynamics.plan.quantization import Quantization
 from ptq_dynamics.plan.site import Site
 from ptq_dynamics.plan.trajectories import Trajectories
-from ptq_dynamics.problem import Problem
 
 
 class Tasks:

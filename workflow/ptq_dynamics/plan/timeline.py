@@ -4,8 +4,8 @@ configuration."""
 from functools import cache
 from typing import Any
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Config, Point, Run, Trajectory, Whole
-from ptq_dynamics.problem import Problem
 
 
 class Timeline:

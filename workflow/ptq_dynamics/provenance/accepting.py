@@ -5,12 +5,12 @@ from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from ptq_dynamics.content import canonical, write_atomically
+from ptq_dynamics.base.content import canonical, write_atomically
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs import fingerprint, manifest, record
 from ptq_dynamics.jobs.current import outdated
 from ptq_dynamics.jobs.record import Acceptance
 from ptq_dynamics.jobs.specification import Job
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.provenance.archive import label
 from ptq_dynamics.provenance.differences import differences
 

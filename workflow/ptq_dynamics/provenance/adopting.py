@@ -13,7 +13,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ptq_dynamics.content import sha256, write_atomically
+from ptq_dynamics.base.content import sha256, write_atomically
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs import manifest, record, signals, verified
 from ptq_dynamics.jobs.current import Results
 from ptq_dynamics.jobs.lease import held
@@ -22,7 +23,6 @@ from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.jobs.verified import Verifier
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.due import Due
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.provenance.archive import DERIVED
 from ptq_dynamics.provenance.packed import HARMS, RELEASE
 from ptq_dynamics.provenance.releasing import RELEASED

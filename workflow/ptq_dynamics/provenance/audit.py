@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ptq_dynamics.content import parsed, sha256
+from ptq_dynamics.base.content import parsed, sha256
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.paths import ABSENT, MANIFEST, RECORD, beside
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.provenance.archive import REFERENCE, Archive, Result
 from ptq_dynamics.provenance.releasing import RELEASED
 from ptq_dynamics.provenance.sums import found_in

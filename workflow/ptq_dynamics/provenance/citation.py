@@ -5,8 +5,8 @@ from pathlib import Path
 
 import yaml
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs.checkout import ROOT
-from ptq_dynamics.problem import Problem
 
 FILE = "CITATION.cff"
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 import pandas as pd
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import RECORD
@@ -28,7 +29,6 @@ from ptq_dynamics.measure.names import (
 )
 from ptq_dynamics.measure.pairing import contributions
 from ptq_dynamics.measure.settings import Series
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.provenance.archive import Archive, Result
 from ptq_dynamics.provenance.differences import differences
 from ptq_dynamics.provenance.packed import RELEASE

@@ -3,10 +3,10 @@ time, and its result may be the same."""
 
 from pathlib import Path
 
+from ptq_dynamics.base.content import write_atomically
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.formats import FORMATS, Table
-from ptq_dynamics.content import write_atomically
 from ptq_dynamics.paper.costs import table
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.provenance.archive import Archive
 
 STEM = "cost"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ptq_dynamics.content import canonical
+from ptq_dynamics.base.content import canonical
 
 # Of the digests of a job's code: the key of the one over all of them.
 ALL = ""

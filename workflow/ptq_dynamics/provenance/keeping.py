@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs import record
 from ptq_dynamics.jobs.current import Results
 from ptq_dynamics.jobs.specification import Job
@@ -14,7 +15,6 @@ from ptq_dynamics.paper.settings import PAPER
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.captions import write_page
 from ptq_dynamics.plan.due import Due
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.provenance import costs, sums
 from ptq_dynamics.provenance.releasing import Released, release
 from ptq_dynamics.provenance.sums import Places

@@ -6,8 +6,8 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs.paths import RECORD
-from ptq_dynamics.problem import Problem
 
 RELEASE = "release.tar.xz"
 # What reading a damaged archive ends in.

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.geometry.settings import GRID, POINTS, SCORES
 from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.current import Results
@@ -21,7 +22,6 @@ from ptq_dynamics.jobs.verified import Verifier
 from ptq_dynamics.measure.names import LAYERS, LOSSES, OUTCOMES, VALUES
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.plan.due import Due
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.provenance.archive import DERIVED
 from ptq_dynamics.provenance.packed import RELEASE
 from ptq_dynamics.trajectories.trajectory import CURVE

@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from ptq_dynamics.problem import Problem
+from ptq_dynamics.base.problem import Problem
 
 # What a signature is for; one made for anything else does not verify.
 NAMESPACE = "ptq-dynamics-release"

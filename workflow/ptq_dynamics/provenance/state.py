@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs import fingerprint, manifest, record
 from ptq_dynamics.jobs.current import outdated
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.jobs.verified import Verifier
 from ptq_dynamics.plan.due import Due
 from ptq_dynamics.plan.site import Site
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.provenance.archive import label
 from ptq_dynamics.provenance.differences import differences, told
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ptq_dynamics.content import sha256, write_atomically
+from ptq_dynamics.base.content import sha256, write_atomically
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs.paths import is_passing
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.provenance.archive import REFERENCE
 
 SUMS = "SHA256SUMS"

@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ptq_dynamics.content import sha256
+from ptq_dynamics.base.content import sha256
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import RECORD, beside
 from ptq_dynamics.jobs.specification import Job
@@ -18,7 +19,6 @@ from ptq_dynamics.measure.names import (
     QUANTIZATION_ERROR,
 )
 from ptq_dynamics.plan.site import Site
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.provenance.archive import Archive, Result, identity_in, label, manifest_of
 from ptq_dynamics.provenance.genuine import Checked, check, described
 

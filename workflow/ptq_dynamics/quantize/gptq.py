@@ -11,9 +11,9 @@ from llmcompressor.modifiers.gptq import GPTQModifier
 from torch import nn
 
 from ptq_dynamics import models
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.models.packed import Grid
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.quantize.compressor import compress, grid
 from ptq_dynamics.quantize.layers import check_groups
 from ptq_dynamics.quantize.method import Calibration, Quantized, run_method

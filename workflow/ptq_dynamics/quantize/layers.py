@@ -7,8 +7,8 @@ from itertools import accumulate
 import torch
 from torch import Tensor, nn
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.models import inputs_device, linear_layers
-from ptq_dynamics.problem import Problem
 
 # Bytes of gram matrices held at once: all of a model with 1e9 parameters, a part of a larger one's.
 GRAM_MEMORY = 8 << 30

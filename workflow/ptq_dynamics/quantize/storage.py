@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from ptq_dynamics import models
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.models.packed import COMPRESSED, CONFIG, GPTQ, SCALING, Grid
-from ptq_dynamics.problem import Problem
 
 INDEX = "model.safetensors.index.json"
 

@@ -13,10 +13,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from ptq_dynamics import models
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs import processes
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.models.packed import Grid
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.quantize import environment
 from ptq_dynamics.quantize.method import Calibration, Quantized, calibration_of, run_method
 from ptq_dynamics.quantize.settings import ForeignGptq, QuantizeSettings

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from ptq_dynamics.content import sha256
-from ptq_dynamics.problem import Problem
+from ptq_dynamics.base.content import sha256
+from ptq_dynamics.base.problem import Problem
 
 FOLDER = Path(__file__).with_name("assets")
 STYLE = "style.css"

@@ -16,8 +16,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs.context import Context
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories import trajectory
 from ptq_dynamics.trajectories.average_settings import (
     MERGED,

@@ -17,8 +17,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.hub.files import PICKLED, SAFE, stem
-from ptq_dynamics.problem import Problem
 
 
 def safe_name(name: str) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 from safetensors import safe_open
 from torch import Tensor
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.hub.client import Source, obtain
 from ptq_dynamics.hub.files import (
     CONFIG,
@@ -31,7 +32,6 @@ from ptq_dynamics.hub.files import (
 )
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.models.own_code import TRUSTED
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories import olmo_format, trajectory
 from ptq_dynamics.trajectories.convert import safe_index, safe_name, save_safely
 from ptq_dynamics.trajectories.fetch_settings import Code, FetchSettings, Revision

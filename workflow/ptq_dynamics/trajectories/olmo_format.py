@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ptq_dynamics.problem import Problem
+from ptq_dynamics.base.problem import Problem
 
 OLMO = "olmo"  # the family's `format`
 

@@ -21,8 +21,8 @@ from torch import Tensor, distributed, nn
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs.context import Context, Seat
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories import sharding, trajectory
 from ptq_dynamics.trajectories.objectives import objective
 from ptq_dynamics.trajectories.objectives.objective import Data

@@ -24,9 +24,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from ptq_dynamics import models
-from ptq_dynamics.content import write_atomically
+from ptq_dynamics.base.content import write_atomically
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs.context import Context, Progress
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories import schedules, trajectory
 from ptq_dynamics.trajectories.architectures import architecture
 from ptq_dynamics.trajectories.objectives import objective

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ptq_dynamics.content import canonical
+from ptq_dynamics.base.content import canonical
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs.manifest import Manifest
-from ptq_dynamics.problem import Problem
 
 CURVE = "curve.csv"  # of a run: its training curve
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from ptq_dynamics.problem import Problem
+from ptq_dynamics.base.problem import Problem
 
 # Names the files of a checkpoint that has several.
 INDEX = "model.safetensors.index.json"

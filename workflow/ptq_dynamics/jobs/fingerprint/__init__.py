@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs.checkout import PACKAGE, SOURCES
 from ptq_dynamics.jobs.fingerprint import sources
 from ptq_dynamics.jobs.fingerprint.notes import Code, Notes
 from ptq_dynamics.jobs.fingerprint.reach import OWN, Node, Program, Reached
 from ptq_dynamics.jobs.fingerprint.versions import version_now, versions
-from ptq_dynamics.problem import Problem
 
 # Raised when the engine makes something else of what the same stages do; its code does not count.
 ENGINE = 1

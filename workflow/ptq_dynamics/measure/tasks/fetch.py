@@ -12,12 +12,12 @@ from lm_eval.api.task import ConfigurableTask, Task
 from lm_eval.tasks import TaskManager
 from lm_eval.tasks._yaml_loader import load_yaml
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.measure.tasks import names
 from ptq_dynamics.measure.tasks.loading import BUILTIN, check
 from ptq_dynamics.measure.tasks.names import Part
 from ptq_dynamics.measure.tasks.settings import HarnessSettings, Metric
-from ptq_dynamics.problem import Problem
 
 # What a data set that is out of reach, or is none, leads to.
 OUT_OF_REACH = (OSError, ValueError, RuntimeError, httpx.HTTPError)

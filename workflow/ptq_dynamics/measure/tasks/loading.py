@@ -12,9 +12,9 @@ from datasets.table import InMemoryTable
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.tasks._yaml_loader import load_yaml
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.measure.tasks.names import Part
-from ptq_dynamics.problem import Problem
 
 BUILTIN = Path(lm_eval.tasks.__file__).parent
 # Keys that say where the harness would read data, or what other tasks a file defines.

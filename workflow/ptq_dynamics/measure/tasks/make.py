@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 from tokenizers import Tokenizer
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import functions
 from ptq_dynamics.corpus.functions import Documented
 from ptq_dynamics.jobs.context import Context
@@ -22,7 +23,6 @@ from ptq_dynamics.measure.tasks import names
 from ptq_dynamics.measure.tasks.names import DEFINITION, SHOTS, TEST, Part
 from ptq_dynamics.measure.tasks.questions import KINDS, Kind, Question
 from ptq_dynamics.measure.tasks.settings import MadeSettings
-from ptq_dynamics.problem import Problem
 
 Encode = Callable[[str], list[int]]
 FILES = {TEST: f"{TEST}.jsonl", SHOTS: f"{SHOTS}.jsonl"}

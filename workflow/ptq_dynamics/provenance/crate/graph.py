@@ -10,8 +10,8 @@ from rocrate.model.contextentity import ContextEntity
 from rocrate.model.entity import Entity
 from rocrate.rocrate import ROCrate
 
-from ptq_dynamics.content import sha256
-from ptq_dynamics.problem import Problem
+from ptq_dynamics.base.content import sha256
+from ptq_dynamics.base.problem import Problem
 
 # The validator knows this version.
 VERSION = "1.1"

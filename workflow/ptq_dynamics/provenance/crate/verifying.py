@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from ptq_dynamics.content import sha256
-from ptq_dynamics.problem import Problem
+from ptq_dynamics.base.content import sha256
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.provenance.crate.graph import Graph
 
 METADATA = "ro-crate-metadata.json"

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from ptq_dynamics import models
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import dialogues
 from ptq_dynamics.corpus.tokens import order
 from ptq_dynamics.jobs.manifest import Manifest
-from ptq_dynamics.problem import Problem
 from ptq_dynamics.trajectories.objectives.settings import Preferences as Settings
 from ptq_dynamics.trajectories.settings import TrainSettings
 

@@ -1,0 +1,1 @@
+"""What every room uses: text and digests of what is equal, and errors in one line."""
