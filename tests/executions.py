@@ -109,6 +109,12 @@ class Journal:
                 }
             )
 
+    def at_work(self) -> list[int]:
+        """Processes that make a result now."""
+        with self._lines() as lines:
+            found = _open(lines).items()
+        return [pid for (_, pid), line in found if _lives(pid, line["born"])]
+
     def ended(self, what: str, manifest: str) -> None:
         """What this process began has come to an end."""
         with self._lines() as lines:

@@ -28,7 +28,7 @@ from support import ROOT, edit_yaml, plan
 
 PLUGINS = Path(sys.prefix) / "slurm"
 TRUNK = "results/smoke/train/constant-3e-3/seed-101"
-PATIENCE = 600
+PATIENCE = 1200
 KILLS = int(os.environ.get("SLURM_KILLS") or 0)
 SITE = {"poll_seconds": 2, "pack_minutes": 0.3, "longest_minutes": 60, "notice_seconds": 60}
 LOGS = ".snakemake/slurm_logs"
@@ -368,14 +368,16 @@ def the_build(build, process, moments):
 
 
 def a_job(build, process, moments):
-    """A process of a job, as the kernel does when memory is short: who runs its pack, or the job
-    itself, or the one that waits for it."""
+    """A process of a job that is at work, as the kernel does when memory is short: who runs a pack,
+    or the job itself, or the one that waits for it."""
     while process.poll() is None:
-        found = sorted(processes_of_jobs(build), key=lambda each: each.pid)
-        with suppress(psutil.NoSuchProcess):
-            if found:
-                moments.choice(found).kill()
-                return True
+        if build.journal.at_work():
+            time.sleep(moments.uniform(0, 1))
+            found = sorted(processes_of_jobs(build), key=lambda each: each.pid)
+            with suppress(psutil.NoSuchProcess):
+                if found:
+                    moments.choice(found).kill()
+                    return True
         time.sleep(0.05)
     return False
 
@@ -436,8 +438,9 @@ def test_random_kills(build, built):
     while harms:
         time.sleep(moments.uniform(2, 12))
         if process.poll() is None and harms[-1](build, process, moments):
-            killed[harms.pop().__name__] += 1
-            print(f"{killed.total()} of {KILLS}: {killed}", flush=True)
+            kind = harms.pop().__name__.replace("_", " ")
+            killed[kind] += 1
+            print(f"{killed.total()} of {KILLS}: {kind}", flush=True)
         if process.poll() is None:
             continue
         assert process.returncode in (0, 1, -signal.SIGKILL), build.text[-3000:]
@@ -455,7 +458,7 @@ def test_random_kills(build, built):
         process = build.start()
     build.end(process)
     build.compare(built)
-    kinds = ", ".join(f"{count} of {kind.replace('_', ' ')}" for kind, count in killed.items())
+    kinds = ", ".join(f"{count} of {kind}" for kind, count in killed.items())
     print(
         f"{SHOWN}{KILLS} kills ({kinds}) of {builds + 1} builds: {build.journal.count()}, none "
         "lost or different at the end"
