@@ -65,7 +65,7 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
         filled = _draw_panel(ax, plane, bounds)
     for ax in axes[len(shown) :]:
         ax.set_visible(False)
-    bar = figure.colorbar(filled, ax=axes, ticks=bounds, format="%.2g", aspect=30, pad=0.01)
+    bar = figure.colorbar(filled, ax=axes, ticks=bounds, format=_number, aspect=30, pad=0.01)
     bar.set_label("L − L(Θₖ) (nats/token)")
     legend(figure, axes[:1], {})
     resolved = resolution([plane.points for plane in planes])
@@ -107,6 +107,12 @@ def _draw_panel(ax: Axes, plane: Plane, bounds: np.ndarray) -> Any:
     training, quantization = plane.distances
     ax.set_title(f"{plane.name}\n‖Θₖ−Θₖ₋₁‖ = {training:.2g}, ‖Θₖ−Θ̂ₖ‖ = {quantization:.2g}")
     ax.set(xlabel="Distance along Θₖ₋₁ − Θₖ", ylabel="Distance across")
+    ax.locator_params(axis="x", nbins=5)
     ax.set_aspect("equal")
     ax.grid(False)
     return filled
+
+
+def _number(value: float, _position: int) -> str:
+    # With the sign that the axes have.
+    return f"{value:.2g}".replace("-", "−")
