@@ -148,7 +148,7 @@ clean:  ## remove everything built at SCALE
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "error: $(PYTHON) is older than 3.11; set PYTHON=python3.x" >&2; exit 1; }
-	@$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 $(INSTALLED): | $(VENV)/bin/python
 	@echo "installing the locked environment into $(VENV) (minutes, once)"

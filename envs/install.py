@@ -2,16 +2,18 @@
 
 No file is taken that has none of the lock's digests, and nothing that the lock does not name. A
 project comes last, as it lies there; then what is built from source is built by the lock's
-setuptools. It needs nothing but pip.
+setuptools, and else by what pip fetches for that. It needs nothing but pip.
 """
 
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib.metadata import requires
 from pathlib import Path
 
 from pip._vendor.packaging.requirements import Requirement
+from pip._vendor.packaging.utils import canonicalize_name
 
 PIP = [sys.executable, "-m", "pip"]
 INSTALL = [*PIP, "install", "-q", "--no-compile", "--no-deps"]
@@ -38,7 +40,7 @@ def main(lock: str, project: str | None = None) -> None:
         run([*LOCKED, str(CUDA)])
     if project is not None:
         run([*INSTALL, *building, "-e", project])
-    run([*PIP, "check"])
+    check(entries)
 
 
 def entries_of(lock: Path) -> dict[str, str]:
@@ -57,12 +59,19 @@ def is_for_a_gpu() -> bool:
     )
 
 
+def check(entries: Mapping[str, str]) -> None:
+    """See that what the lock names has what it needs; what else someone installed is theirs."""
+    said = subprocess.run([*PIP, "check"], stdout=subprocess.PIPE, text=True).stdout
+    wrong = [line for line in said.splitlines() if canonicalize_name(line.split()[0]) in entries]
+    if wrong:
+        sys.exit("\n".join([*wrong, f"remove {sys.prefix} and run the command again"]))
+
+
 def run(command: list[str], text: str | None = None) -> None:
     """Run a command to its end; where that fails, so does this."""
-    # pip check says what is missing on its output.
-    done = subprocess.run(command, input=text, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(command, input=text, text=True)
     if done.returncode:
-        sys.exit(done.stdout or 1)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

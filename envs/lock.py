@@ -57,8 +57,11 @@ def compiled(arguments: list[str], constraints: str) -> list[str]:
         command = [sys.executable, "-m", "uv", "pip", "compile", "-q", "--universal"]
         command += ["--python-version", PYTHON, "--generate-hashes", "--constraints", str(known)]
         command += ["--no-annotate", "--no-header", *arguments]
-        text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    entries = re.split(r"\n(?=\S)", text.strip())
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        # uv has said why. What torch brings along follows from it.
+        sys.exit("error: these versions cannot be locked; of another torch, empty cuda.txt first")
+    entries = re.split(r"\n(?=\S)", done.stdout.strip())
     return [with_builds(entry) for entry in entries if not ELSEWHERE.match(entry)]
 
 
@@ -69,6 +72,8 @@ def with_builds(entry: str) -> str:
         return entry
     lines = (HERE / "torch-cpu.sha256").read_text(encoding="utf-8").splitlines()
     builds = [line.split()[0] for line in lines if f"torch-{version[1]}+cpu-" in line]
+    if not builds:
+        sys.exit(f"error: torch-cpu.sha256 has no builds of torch {version[1]}; add their digests")
     return " \\\n".join([entry, *(f"    --hash=sha256:{digest}" for digest in builds)])
 
 

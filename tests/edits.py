@@ -282,7 +282,9 @@ def _jobs(known: Known, file: str, text: bytes) -> dict[str, Any]:
     before = path.read_bytes()
     try:
         path.write_bytes(text)
-        after = plan("smoke", known.folder / "config", seed=known.plan.site.config.choice.seed)
+        choice = known.plan.site.config.choice
+        figures = () if choice.figures == "all" else choice.figures
+        after = plan("smoke", known.folder / "config", choice.seed, figures)
         return {job.manifest: job for job in after.site.needed(known.targets(after))}
     finally:
         path.write_bytes(before)

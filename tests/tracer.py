@@ -22,7 +22,7 @@ import dataclasses, json, os, sys, threading
 
 PACKAGE = os.sep + os.path.join("workflow", "ptq_dynamics") + os.sep
 FOLDER = os.environ["TRACED"]
-SHARED = ("content.py", "problem.py")
+SHARED = tuple(os.path.join("base", name) for name in ("content.py", "problem.py"))
 ENGINE = "jobs" + os.sep
 job, seen = None, set()
 if "TRACED_JOB" in os.environ:

@@ -72,6 +72,7 @@ def test_an_interrupted_one_leaves_nothing_behind(checkout):
 
 
 def test_what_is_lacking_is_made_before_anything_is_drawn():
-    assert re.search("draws 36 figures and tables", _next(0, 36))
-    assert _next(0, 0) == ""
-    assert "draws 3" not in _next(900, 38) and "makes those" in _next(900, 38)
+    assert re.search("draws 36 figures and tables", _next("make", 0, 36))
+    assert _next("make", 0, 0) == ""
+    said = _next("make figures SCALE=smoke", 900, 38)
+    assert "draws 3" not in said and "make figures SCALE=smoke makes those" in said

@@ -2,6 +2,7 @@
 
 import shutil
 
+from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.plan.captions import page, write_page
 from support import ROOT, edit_yaml, plan, python
 
@@ -27,9 +28,12 @@ def test_the_page_shows_what_is_drawn_with_its_words(tmp_path):
 
 def test_what_the_numbers_of_a_figure_say_stands_below_its_caption(tmp_path):
     figures, folder = plan("laptop").site.config.figures, folder_of_figures(tmp_path / "figures")
-    (folder / "pca.manifest.json").write_text('{"facts": {"finding": "It is so."}}')
+    made = Manifest(folder / "pca.manifest.json", {}, {"finding": "It is so."})
+    made.path.write_text(made.text())
     text = page(figures, folder)
     assert f"{figures['pca'].caption} It is so. [Table" in text and text.count("It is so.") == 1
+    made.path.write_text("[1]")
+    assert "It is so." not in page(figures, folder)
 
 
 def test_the_page_of_the_reference_is_up_to_date():

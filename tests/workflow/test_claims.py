@@ -13,7 +13,7 @@ from pathlib import Path
 import edits
 import numpy as np
 import pytest
-from project import SHOWN, Project
+from project import SEED, SHOWN, Project
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.provenance import costs
@@ -21,7 +21,7 @@ from ptq_dynamics.provenance.archive import Archive
 from ptq_dynamics.provenance.audit import audit
 from ptq_dynamics.provenance.remaking import remade
 from safetensors.numpy import load_file
-from support import edit_yaml
+from support import edit_yaml, plan
 from tracer import Traces
 
 TARGETS = ("claims", "tables")
@@ -76,7 +76,8 @@ def test_exactly_what_depends_on_an_edit_is_stale(project, traces):
     def targets(plan: Plan) -> list[Job]:
         return [plan.claims.judge(), plan.tables.write()]
 
-    known = edits.Known(project.folder, project.plan, traces, targets)
+    chosen = plan("smoke", project.folder / "config", SEED, project.figures.split())
+    known = edits.Known(project.folder, chosen, traces, targets)
     every = edits.of_keys(known, random.Random(seed), edits.FILES_OF_CLAIMS)
     tried = []
     for edit in islice(every, 100 if os.environ.get("EDITS") == "all" else 4):

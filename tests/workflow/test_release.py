@@ -42,7 +42,7 @@ def clone(built, archive, tmp_path_factory):
     shutil.copy2(archive, place)
     done = command(project, "adopt", "results/reference/smoke")
     assert "results were taken over, 0 were here already, 0 are not" in done.stdout, done.stderr
-    assert done.returncode == 0 and "make figures draws" in done.stdout, done.stdout
+    assert done.returncode == 0 and "make figures SCALE=smoke draws" in done.stdout, done.stdout
     return project
 
 

@@ -15,10 +15,10 @@ Take = Literal["mean", "largest", "smallest"]
 
 @dataclass(frozen=True)
 class At:
-    """Where along a trajectory it is read: at a `share` of its own tokens, or of those with which
-    the shortest of `tokens_of` ends, from `first` on where it is read at all points between; along
-    it and its trunk at the loss in full precision that the worst of `loss_of` ends with; or before
-    or after the greatest `rise` of that."""
+    """Where along a trajectory it is read: at a `share` of its own tokens, or at those with which
+    the shortest of `tokens_of` ends; from `first` on where it is read at all points between, up to
+    a `share` of either; along it and its trunk at the loss in full precision that the worst of
+    `loss_of` ends with; or before or after the greatest `rise` of that."""
 
     share: float = 1.0
     first: float | None = None

@@ -167,7 +167,10 @@ class Terms:
             raise NotMeasured(f"the loss of {name} never rises")
         _, before, after = max(rises)
         found = {each.id: each.value for each in points}
-        return found[before if side == "before" else after]
+        wanted = before if side == "before" else after
+        if wanted not in found:
+            raise NotMeasured(f"{name} is not measured at its checkpoint {wanted}")
+        return found[wanted]
 
     def _at_loss(self, name: str, term: Term) -> Estimate:
         """Read where the loss in full precision was the level for the last time, along the run and

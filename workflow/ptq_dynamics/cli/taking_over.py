@@ -44,18 +44,19 @@ def take(choice: Mapping[str, str | None], place: str, digest: str | None) -> bo
     lacking = len(rest) - drawn
     print(
         f"{len(found.taken)} results were taken over, {len(found.had)} were here already, "
-        f"{lacking} are not there as they would be made here" + _next(lacking, drawn)
+        f"{lacking} are not there as they would be made here"
+        + _next(f"make figures SCALE={plan.site.config.choice.scale}", lacking, drawn)
     )
     if others:
         print(others)
     return not lacking
 
 
-def _next(lacking: int, drawn: int) -> str:
+def _next(command: str, lacking: int, drawn: int) -> str:
     """What there is to do next."""
     if lacking:
-        return "; make figures makes those, and then what is drawn from them"
-    return f"; make figures draws {drawn} figures and tables from them" if drawn else ""
+        return f"; {command} makes those, and then what is drawn from them"
+    return f"; {command} draws {drawn} figures and tables from them" if drawn else ""
 
 
 def _of_seeds(more: list[int], plan: Plan, choice: Mapping[str, str | None], folder: Path) -> str:
@@ -68,7 +69,7 @@ def _of_seeds(more: list[int], plan: Plan, choice: Mapping[str, str | None], fol
     left = f", {len(found.left)} are not as they would be made here" if found.left else ""
     return (
         f"of seeds {seeds}, {len(found.taken)} more were taken over{left}; "
-        f'make figures SEEDS="{seeds}" draws them too'
+        f'make figures SCALE={plan.site.config.choice.scale} SEEDS="{seeds}" draws them too'
     )
 
 

@@ -42,6 +42,8 @@ class Place(Strict):
         stretch = self.start is not None and self.tokens_of is not None
         if sum(kind is not None for kind in kinds) != 1 + stretch:
             raise ValueError("must have one of tokens_of, loss_of, start and rise")
+        if self.start is None and self.end != 1:
+            raise ValueError(f"end is {self.end:g}, which counts with start alone; give one")
         if self.start is not None and self.start >= self.end:
             raise ValueError(f"start is {self.start:g}, which is not before end ({self.end:g})")
         return self

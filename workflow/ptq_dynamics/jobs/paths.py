@@ -13,8 +13,9 @@ DIGITS = 16  # of a job's fingerprint, in the name of its work folder
 TOKEN = 8  # digits of the lease's token there
 ABSENT = "absent.json"  # files of a result that were dropped
 WORK = ".work-"
-# Hidden files that are of no result: of jobs, and of the packages that hold leases and run jobs.
-PASSING = re.compile(r"\.(.+\.)?(log|lease(\..+)?|partial)|\.snakemake_timestamp")
+# Hidden files that are of no result: of jobs, of the packages that hold leases and run jobs, and of
+# those who look at folders.
+PASSING = re.compile(r"\.(.+\.)?(log|lease(\..+)?|partial)|\.snakemake_timestamp|\.DS_Store")
 
 
 def beside(path: str | Path, name: str) -> Path:

@@ -3,13 +3,16 @@
 It is no result of a job, so that another caption redraws nothing.
 """
 
-import json
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 
 from ptq_dynamics.base.content import write_atomically
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Figure
 from ptq_dynamics.figures.settings import FINDING, TABLE
+from ptq_dynamics.jobs import manifest
+from ptq_dynamics.jobs.paths import MANIFEST
 
 PAGE = "README.md"
 PICTURE = "png"
@@ -39,11 +42,10 @@ def page(figures: Mapping[str, Figure], folder: Path) -> str:
 
 def _found(folder: Path, name: str) -> list[str]:
     """What the numbers of a figure say, where its manifest is beside it and has a sentence."""
-    path = folder / f"{name}.manifest.json"
-    if not path.is_file():
-        return []
-    finding = json.loads(path.read_text(encoding="utf-8"))["facts"].get(FINDING)
-    return [str(finding)] if finding else []
+    with contextlib.suppress(Problem):
+        finding = manifest.read(folder / f"{name}.{MANIFEST}").facts.get(FINDING)
+        return [str(finding)] if finding else []
+    return []
 
 
 def write_page(figures: Mapping[str, Figure], folder: Path) -> None:

@@ -19,6 +19,7 @@ from ptq_dynamics.config import (
     Whole,
     require,
 )
+from ptq_dynamics.config.tables import RunsTable
 from ptq_dynamics.plan.shown import check_figures
 from ptq_dynamics.plan.timeline import Timeline
 
@@ -240,6 +241,12 @@ def _check_quantizers(timeline: Timeline) -> None:
                 )
     named = tuple(chain.from_iterable(backends.groups))
     shown.append(("config/backends.yaml: groups", [backends.trajectory], named))
+    for name, table in config.tables.items():
+        if isinstance(table, RunsTable):
+            place = f"config/tables.yaml: {name}.quantizers"
+            require(place, "quantizer", table.quantizers, config.quantizers)
+            known = (config.figures[each] for each in table.figures if each in config.figures)
+            shown += [(place, figure.trajectories, table.quantizers) for figure in known]
     for place, trajectories, quantizers in shown:
         for trajectory, name in product(trajectories, quantizers):
             used = config.scale.quantizers.get(name, name)

@@ -62,7 +62,7 @@ class Tables:
         rows = dict[str, Row]()
         columns = dict[str, tuple[Shown, dict[str, tuple[str, ...]]]]()
         chosen = [self._query(figure, table) for figure in self._chosen(table)]
-        for query in (*chosen, *self._lacking(name, table)):
+        for query in (*chosen, *lacking(self._site, table)):
             needed.add(*self._figures.measured(query, layers=False))
             for run in self._figures.runs(query):
                 if run.trunk is not None and run.at is not None:
@@ -97,11 +97,6 @@ class Tables:
             there = figure is not None and name in self._figures.chosen
             if there and figure is not None and self._read(figure, table):
                 yield figure
-
-    def _lacking(self, name: str, table: tables.RunsTable | tables.TasksTable) -> Iterator[Figure]:
-        asked = table.quantizers if isinstance(table, tables.RunsTable) else ()
-        require(f"{FILE}: {name}.quantizers", "quantizer", asked, self._site.config.quantizers)
-        yield from lacking(self._site, table)
 
     def _read(self, figure: Figure, table: tables.RunsTable | tables.TasksTable) -> tuple[str, ...]:
         return tuple(metric for metric in READ[table.kind] if measures(figure, metric))

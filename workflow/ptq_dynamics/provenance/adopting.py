@@ -5,6 +5,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import shutil
 import tarfile
 import tempfile
@@ -80,7 +81,8 @@ def further_seeds(plan: Plan, source: Path) -> list[int]:
     there = {path.name for path in folder.glob("*/*/seed-*") if path.is_dir()}
     planned = {part for job in plan.site.needed(plan.last()) for part in Path(job.folder).parts}
     numbers = (name.removeprefix("seed-") for name in there - planned)
-    return sorted(int(number) for number in numbers if number.isdecimal())
+    # As seeds are written and can be.
+    return sorted(int(number) for number in numbers if re.fullmatch(r"0|[1-9]\d{0,8}", number))
 
 
 def _root(source: Path, results: Path) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 from ptq_dynamics.base.content import parsed, sha256
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs import manifest
-from ptq_dynamics.jobs.paths import ABSENT, MANIFEST, RECORD, beside
+from ptq_dynamics.jobs.paths import ABSENT, MANIFEST, RECORD, beside, is_passing
 from ptq_dynamics.provenance.archive import REFERENCE, Archive, Result
 from ptq_dynamics.provenance.releasing import RELEASED
 from ptq_dynamics.provenance.sums import found_in
@@ -157,7 +157,8 @@ def strangers(scales: Collection[str]) -> Iterator[str]:
         released = top / REFERENCE
         for folder, known in ((top, {REFERENCE, SWEEP}), (released, {SWEEPS})):
             for path in sorted(folder.glob("*")):
-                if path.name in {*scales, *known} and path.is_dir():
+                is_known = path.name in {*scales, *known} and path.is_dir()
+                if is_known or is_passing(Path(path.name)):
                     continue
                 inside = [path] if path.is_symlink() or path.is_file() else found_in(path)
                 yield from (f"{file} belongs to no scale; remove it" for file in inside)
