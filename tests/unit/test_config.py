@@ -259,6 +259,16 @@ BAD = {
         put("pythia", "curves", value={"LAWA": ["lawa-20"]}),
         ["pythia.curves has lawa-20, an average, which has no learning rate"],
     ),
+    "an unknown quantizer of a table": (
+        "tables.yaml",
+        put("headline", "quantizers", value=["nope"]),
+        ["headline.quantizers names no known quantizer: 'nope'"],
+    ),
+    "a table with a quantizer that takes not all of its models": (
+        "tables.yaml",
+        put("families", "quantizers", value=["awq-4bit"]),
+        ["families.quantizers has awq-4bit, which cannot quantize olmo2-1b"],
+    ),
     "too short a list": (
         "backends.yaml",
         put("groups", value=[["gptq-4bit"]]),

@@ -110,6 +110,7 @@ def test_names_that_are_not_listed_are_problems(tmp_path):
         ("\x00\x01", "is no manifest"),
         ('{"version": 1, "files": {}}', r"is no manifest \('facts'\)"),
         ('{"version": 1, "files": {}, "facts": {"a": NaN}}', "NaN is no number"),
+        ('{"version": 1, "files": {}, "facts": {"a": 1e999}}', "1e999 is no number"),
         ("[" * 200_000, "nested too deeply"),
         ('{"version": 99, "files": {}, "facts": {}}', "has version 99, this code reads 1"),
     ],
