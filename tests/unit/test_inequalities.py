@@ -81,6 +81,18 @@ REFUSED = {
         one(right={"of": "constant-3e-3", "at": {"tokens_of": "rainbow"}}),
         ["mine.inequalities.0.right.at", "'rainbow'"],
     ),
+    "a name that is filled in where it stands already": (
+        one(
+            along=["rainbow-138", "rainbow-172"],
+            left={"of": "{one}"},
+            right={"of": "{next}", "at": {"loss_of": ["{one}", "rainbow-138"]}},
+        ),
+        ["mine.inequalities.0", "with rainbow-138 and rainbow-172 filled in", "twice"],
+    ),
+    "an end without a start": (
+        one(right={"of": "constant-3e-3", "at": {"tokens_of": "rainbow-172", "end": 0.5}}),
+        ["mine.inequalities.0.right.at", "end is 0.5, which counts with start alone"],
+    ),
     "unknown run of several at whose tokens it is read": (
         one(right={"of": "constant-3e-3", "at": {"tokens_of": ["rainbow-172", "rainbow"]}}),
         ["mine.inequalities.0.right.at", "'rainbow'"],

@@ -293,7 +293,7 @@ def test_tasks_at_chance_are_those_that_are_measured_so():
     assert {name for name, errors in above.items() if errors < 2} == {*chosen.at_chance}, above
     # Most are clear of chance, and not solved.
     clear = [name for name in above if name not in chosen.at_chance and rows.value[name] < 0.95]
-    assert len(clear) >= 6 > len(above) / 2
+    assert len(clear) > len(above) / 2, clear
 
 
 # Where all documents are taken, the planner asks how many there are.

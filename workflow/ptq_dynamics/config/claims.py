@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from ptq_dynamics.claims.names import DISTANCE, ClaimMetric
 from ptq_dynamics.config.fields import Once, Strict
@@ -140,6 +140,7 @@ class Inequality(Strict):
                 f"published has {len(self.published)} pairs for {count} inequalities; give each "
                 "its own (null: none)"
             )
+        self.single()
         return self
 
     def _ways(self) -> list[tuple[str | None, Mapping[str, str]]]:
@@ -216,7 +217,12 @@ def _filled(text: str, given: Mapping[str, str]) -> str:
 
 
 def _term(term: Term, given: Mapping[str, str]) -> Term:
-    return Term.model_validate(_replaced(term.model_dump(), given))
+    try:
+        return Term.model_validate(_replaced(term.model_dump(), given))
+    except ValidationError as error:
+        said = error.errors()[-1]["msg"].removeprefix("Value error, ")
+        named = " and ".join(given.values())
+        raise ValueError(f"with {named} filled in, one of its sides {said}") from None
 
 
 def _replaced(content: Any, given: Mapping[str, str]) -> Any:
