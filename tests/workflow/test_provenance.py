@@ -135,9 +135,13 @@ def test_a_picture_is_traced_from_wherever_it_lies(project, tmp_path):
     content = paper.read_bytes()
     bare = tmp_path / "written-anew.pdf"
     bare.write_bytes(re.sub(rb"/Keywords \(.*?\)|/Info \d+ 0 R", b"", content, flags=re.S))
-    places = ("figures/smoke/fig04.png", lone, paper, bare)
-    found = [chain(project, path) for path in places]
+    found = [chain(project, path) for path in ("figures/smoke/fig04.png", lone, paper)]
     assert all(each == found[0] for each in found), [each["top"] for each in found]
+    assert found[0]["bytes"] == "as published"
+    # Found by its packet alone, and not as it was published.
+    done = command(project, "trace", str(bare), "--json")
+    assert done.returncode == 1, done.stderr
+    assert json.loads(done.stdout) == {**found[0], "bytes": "different"}
     assert bare.stat().st_size < len(content) - 80
     steps = {step["manifest"]: step for step in found[0]["steps"]}
     assert found[0]["top"] == "figures/smoke/fig04.manifest.json" and not found[0]["missing"]
