@@ -132,9 +132,12 @@ $(PLUGINS) $(LOCKER): $(VENV)/%: envs/%.txt | $(VENV)/bin/python
 	@rm -rf $@.new && $(VENV)/bin/pip install -q --no-deps --require-hashes --target $@.new -r $<
 	@rm -rf $@ && mv $@.new $@ && touch $@
 
+# Those of the scale's file, unless others are given.
+release: SEEDS := $(or $(SEEDS),$(shell sed -n 's/^release_seeds: \[\(.*\)\].*/\1/p' \
+	config/scales/$(SCALE).yaml | tr -d ,))
 release: $(INSTALLED)  ## from a clean commit: figures, claims and all that the repository keeps of SCALE, audited
 	@git diff --quiet HEAD || { echo "error: the working tree has edits; commit them first" >&2; exit 1; }
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory all SEEDS="$(SEEDS)"
 	@$(TELL) audit --scale $(SCALE)
 	@$(TELL) release --scale $(SCALE) $(if $(SEEDS),--more-seeds "$(SEEDS)")
 	@$(TELL) crate --scale $(SCALE) results/reference/$(SCALE)/crate.zip

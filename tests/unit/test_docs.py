@@ -60,7 +60,7 @@ def test_the_readme_says_how_many_inequalities_rest_on_one_seed():
     several, alone, open_ = {"seeds": [1, 2, 3]}, {"seeds": [1]}, {}
     judged = {"claims": [{"inequalities": [alone, several]}, {"inequalities": [alone, open_]}]}
     said = readme._seeds(judged)
-    assert said == "Of its 3 measured inequalities rest 2 on 1 seed, 1 on 3 seeds."
+    assert said == "Of its 3 measured inequalities, 2 rest on 1 seed, 1 on 3 seeds."
 
 
 def test_the_readme_shows_no_picture_that_is_not_there_and_keeps_its_columns(tmp_path):

@@ -245,7 +245,7 @@ def test_a_figure_states_its_scale(drawn, name):
     if name == "fig20":
         told += r"; the scatter along a run resolves differences of \(b\) .* \(c\) [\d.]+"
     if LAYOUTS[name] == "landscapes":
-        told = rf"; {source}resolves differences at Θ̂ₖ of 0\.00\d+ nats{others}"
+        told = rf"; {source}resolves differences at Q\(Θₖ\) of 0\.00\d+ nats{others}"
     if LAYOUTS[name] == "onset":
         told += r"(; of the variance of the [34]-bit error, .* in \d+ % of resamples){2}"
     if LAYOUTS[name] == "pca":

@@ -68,19 +68,14 @@ def test_an_architecture_is_told_what_its_module_reads(kind, trained):
         require((model.architecture, model.shape), read, "architectures")
 
 
-@pytest.mark.parametrize("kind", kinds(Optimizer), ids=lambda kind: kind.__name__)
-def test_an_optimizer_is_told_what_its_module_reads(kind, trained):
-    optimizers = [(one.optimizer, read.optimizer.settings) for one, read in trained]
-    found = [each for each in optimizers if each[0].module == kind.module]
-    assert found, f"no run of scale laptop has {kind.__name__}"
-    for optimizer, read in found:
-        require((optimizer.module, optimizer.settings), read, "optimizers")
+PARTS = [("optimizer", kind) for kind in kinds(Optimizer)]
+PARTS += [("objective", kind) for kind in kinds(Objective)]
 
 
-@pytest.mark.parametrize("kind", kinds(Objective), ids=lambda kind: kind.__name__)
-def test_an_objective_is_told_what_its_module_reads(kind, trained):
-    objectives = [(one.objective, read.objective.settings) for one, read in trained]
-    found = [each for each in objectives if each[0].module == kind.module]
+@pytest.mark.parametrize(("part", "kind"), PARTS, ids=[kind.__name__ for _, kind in PARTS])
+def test_an_optimizer_or_objective_is_told_what_its_module_reads(part, kind, trained):
+    told = [(getattr(one, part), getattr(read, part).settings) for one, read in trained]
+    found = [each for each in told if each[0].module == kind.module]
     assert found, f"no run of scale laptop has {kind.__name__}"
-    for objective, read in found:
-        require((objective.module, objective.settings), read, "objectives")
+    for one, read in found:
+        require((one.module, one.settings), read, f"{part}s")

@@ -68,9 +68,10 @@ def _seeds(judged: Mapping[str, Any]) -> str:
     found = sorted(Counter(len(one["seeds"]) for one in every if "seeds" in one).items())
     if not found:
         return ""
-    each = [f"{count} on {n} {'seed' if n == 1 else 'seeds'}" for n, count in found]
+    first, *others = [(count, f"{n} {'seed' if n == 1 else 'seeds'}") for n, count in found]
+    more = "".join(f", {count} on {seeds}" for count, seeds in others)
     total = sum(count for _, count in found)
-    return f"Of its {total} measured inequalities rest {', '.join(each)}."
+    return f"Of its {total} measured inequalities, {first[0]} rest on {first[1]}{more}."
 
 
 def _table(judged: Mapping[str, Any]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from ptq_dynamics.config.corpora import Corpus, Derived, WholeCorpus
-from ptq_dynamics.config.fields import Count, Factor, Rate, Share, Strict
+from ptq_dynamics.config.fields import Count, Factor, Once, Rate, Seed, Share, Strict
 from ptq_dynamics.config.models import AnyModel, ModelShape
 from ptq_dynamics.config.names import Named
 from ptq_dynamics.config.resources import Assumptions
@@ -188,13 +188,15 @@ class Keep(Strict):
 
 class Scale(Strict):
     """The numbers of one scale; `budget` and `log_every` in optimizer steps; `quantizers` says
-    which quantizer of config/quantizers.yaml this scale takes where a figure names another.
+    which quantizer of config/quantizers.yaml this scale takes where a figure names another;
+    `release_seeds` are those that `make release` builds headline figures with, beside the first.
 
     Of machines alone: `threads` of a job that computes; how many of them compute on one GPU at
     once, where no scheduler does (`jobs_per_device`); and whether each of several GPUs that train
     one run has all weights or its part (`sharding: full`)."""
 
     description: str
+    release_seeds: Annotated[tuple[Seed, ...], Once] = ()
     budget: Count
     regime: Regime
     models: Named[AnyModel]

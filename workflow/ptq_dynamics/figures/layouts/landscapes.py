@@ -25,7 +25,7 @@ from ptq_dynamics.measure.names import LOSS
 MARKS = {
     "final": ("o", "final Θₖ"),
     "previous": ("s", "earlier Θₖ₋₁"),
-    "quantized": ("X", "quantized Θ̂ₖ"),
+    "quantized": ("X", "quantized Q(Θₖ)"),
 }
 LEVELS = 12
 
@@ -70,7 +70,7 @@ def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
     legend(figure, axes[:1], {})
     resolved = resolution([plane.points for plane in planes])
     said = [f"{' and '.join(called.values())} quantization", footer(context)]
-    said.append(f"the validation text resolves differences at Θ̂ₖ of {amount(resolved, 'nats')}")
+    said.append(f"the validation text resolves differences at Q(Θₖ) of {amount(resolved, 'nats')}")
     said += [ONE_SET] * (calibration_sets(context.settings) is not None)
     head(figure, "; ".join(said))
     whole = (pd.concat([each.grid, each.points]).assign(panel=each.name) for each in planes)
@@ -105,7 +105,7 @@ def _draw_panel(ax: Axes, plane: Plane, bounds: np.ndarray) -> Any:
         style: dict[str, Any] = {"marker": marker, "markersize": 5, "linestyle": "none"}
         ax.plot(point.x, point.y, color="white", markeredgecolor="black", label=text, **style)
     training, quantization = plane.distances
-    ax.set_title(f"{plane.name}\n‖Θₖ−Θₖ₋₁‖ = {training:.2g}, ‖Θₖ−Θ̂ₖ‖ = {quantization:.2g}")
+    ax.set_title(f"{plane.name}\n‖Θₖ−Θₖ₋₁‖ = {training:.2g}, ‖Θₖ−Q(Θₖ)‖ = {quantization:.2g}")
     ax.set(xlabel="Distance along Θₖ₋₁ − Θₖ", ylabel="Distance across")
     ax.locator_params(axis="x", nbins=5)
     ax.set_aspect("equal")
