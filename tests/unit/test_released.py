@@ -85,7 +85,7 @@ def test_a_release_that_is_damaged_is_a_problem(tmp_path):
             list(packed.records(tmp_path / RELEASE))
 
 
-@pytest.mark.parametrize("scale", ["laptop", "smoke"])
+@pytest.mark.parametrize("scale", ["laptop", "smoke", sums.SWEEPS])
 def test_what_is_released_is_as_its_list_says(scale):
     with chdir(ROOT):
         assert list(sums.wrong(Places.of(scale))) == []

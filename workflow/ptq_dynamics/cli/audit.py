@@ -44,13 +44,13 @@ def show(plan: Plan, asked: Asked) -> bool:
         raise Problem(f"--rerun is {asked.rerun}; give how many jobs to run again")
     scale = plan.site.config.choice.scale
     archive = Archive.of_scale(scale)
-    kept = Places.of(scale)
+    kept, sweeps = Places.of(scale), Places.of(sums.SWEEPS)
     if not archive.records:
         why = f"nothing is built at scale {scale}; make figures SCALE={scale} builds it"
         if not kept.sums.is_file() or asked != Asked():
             raise Problem(why)
         print(why)
-        return _told([*_released(kept), *strangers(SCALES)], asked)
+        return _told([*_released(kept), *_released(sweeps), *strangers(SCALES)], asked)
     pictures = Path(plan.site.pictures)
     text = page(plan.site.config.figures, pictures)
     pages = {pictures / PAGE: text} if pictures.is_dir() else {}
@@ -60,7 +60,7 @@ def show(plan: Plan, asked: Asked) -> bool:
     absent = f"; {found.absent:,} files are known and not here" if found.absent else ""
     print(f"{found.results:,} results with {found.files:,} files were hashed{absent}")
     derived = [r for r in archive.results.values() if r.record.job["stage"].startswith(DERIVED)]
-    wrong = [*found.wrong, *strangers(SCALES), *_released(kept)]
+    wrong = [*found.wrong, *strangers(SCALES), *_released(kept), *_released(sweeps)]
     wrong += _again(derived, ("table or figure was derived", "tables and figures were derived"))
     if asked.rerun:
         jobs = ("job of a random sample was run", "jobs of a random sample were run")

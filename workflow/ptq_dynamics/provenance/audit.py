@@ -12,10 +12,10 @@ from ptq_dynamics.jobs import manifest
 from ptq_dynamics.jobs.paths import ABSENT, MANIFEST, RECORD, beside, is_passing
 from ptq_dynamics.provenance.archive import REFERENCE, Archive, Result
 from ptq_dynamics.provenance.releasing import RELEASED
-from ptq_dynamics.provenance.sums import found_in
+from ptq_dynamics.provenance.sums import SWEEPS, found_in
 
 # Beside scales: builds of candidates for settings, and of what is released, tables of these.
-SWEEP, SWEEPS = "sweep", "sweeps"
+SWEEP = "sweep"
 
 
 @dataclass

@@ -49,6 +49,8 @@ def keep(plan: Plan) -> Released:
     costs.write(plan.site.config.choice.scale, places.results)
     released = release(plan, places.results)
     sums.write(places)
+    if (sweeps := Places.of(sums.SWEEPS)).files():
+        sums.write(sweeps)
     return released
 
 

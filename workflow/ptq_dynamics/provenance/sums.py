@@ -12,6 +12,8 @@ from ptq_dynamics.jobs.paths import is_passing
 from ptq_dynamics.provenance.archive import REFERENCE
 
 SUMS = "SHA256SUMS"
+# What sweeps measured, which is of no scale, and kept beside those.
+SWEEPS = "sweeps"
 # Beside what the repository has, and made of it.
 LEFT_OUT = ("crate.zip", SUMS)
 LINE = re.compile(r"([0-9a-f]{64})  (.+)")
