@@ -7,10 +7,10 @@ import re
 import sys
 import tomllib
 import zipfile
+from importlib import metadata
 from pathlib import Path
 from subprocess import run
 
-import pip
 import pytest
 import yaml
 from packaging.requirements import Requirement
@@ -103,8 +103,8 @@ def install(tmp_path):
     `index` and `links` alone; what pip says, and what is there then."""
     run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
     (packages,) = (tmp_path / "venv/lib").glob("python*/site-packages")
-    # Bringing its own pip would take seconds.
-    (packages / "pip").symlink_to(Path(pip.__file__).parent)
+    # Bringing its own pip would take seconds; importing it here would change how setuptools loads.
+    (packages / "pip").symlink_to(metadata.distribution("pip").locate_file("pip"))
     variables = {name: value for name, value in os.environ.items() if name[:4] != "PIP_"} | {
         "PIP_CONFIG_FILE": os.devnull,
         "PIP_INDEX_URL": (tmp_path / "index").as_uri(),

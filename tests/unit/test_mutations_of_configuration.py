@@ -54,6 +54,7 @@ SECTIONS = {
     "jobs_per_device": [],
     "warm": [],
     "resources": [],
+    "release_seeds": [],
 }
 # Keys that no result depends on; scale smoke takes one draw of a quantizer.
 IDLE = {"title", "caption", "threads", "jobs_per_device", "sharding", "warm", "draws", "resources"}

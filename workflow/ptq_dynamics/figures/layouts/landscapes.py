@@ -105,7 +105,8 @@ def _draw_panel(ax: Axes, plane: Plane, bounds: np.ndarray) -> Any:
         style: dict[str, Any] = {"marker": marker, "markersize": 5, "linestyle": "none"}
         ax.plot(point.x, point.y, color="white", markeredgecolor="black", label=text, **style)
     training, quantization = plane.distances
-    ax.set_title(f"{plane.name}\n‖Θₖ−Θₖ₋₁‖ = {training:.2g}, ‖Θₖ−Q(Θₖ)‖ = {quantization:.2g}")
+    far = f"{training:.2g} from Θₖ₋₁, {quantization:.2g} from Q(Θₖ)"
+    ax.set_title(f"{plane.name}\n{far}")
     ax.set(xlabel="Distance along Θₖ₋₁ − Θₖ", ylabel="Distance across")
     ax.locator_params(axis="x", nbins=5)
     ax.set_aspect("equal")
