@@ -141,6 +141,15 @@ def test_what_cannot_be_spread_is_one_line(folder, calibration, tmp_path, monkey
         assert "fits on no device, and cannot be spread" in message and "\n" not in message
 
 
+def test_it_is_spread_as_accelerate_is_told(folder, tmp_path, narrow):
+    """One that accelerate does not know cannot be missed; the others differ on several devices."""
+    with models.offloading(tmp_path / "other", "no-such"), pytest.raises(Problem) as caught:
+        models.load(folder)
+    assert "cannot be spread" in str(caught.value) and "balanced_low_0" in str(caught.value)
+    with models.offloading(tmp_path / "other", "sequential"):
+        assert "disk" in models.load(folder).hf_device_map.values()
+
+
 def test_who_does_not_ask_for_it_gets_no_model_that_is_spread(folder, model, monkeypatch):
     monkeypatch.setattr(models, "free", lambda: 50_000)
     found = models.dequantized(folder)

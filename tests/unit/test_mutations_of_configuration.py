@@ -61,6 +61,7 @@ IDLE = {"title", "caption", "threads", "jobs_per_device", "sharding", "warm", "d
 # What only a scale with the hub asks of a family.
 OF_THE_HUB = {"repository", "step_in", "steps_each", "convert", "dtype", "vocabulary", "revisions"}
 OF_THE_HUB |= {"restarts", "unreadable", "format", "code", "reads_as", "release_of"}
+OF_THE_HUB |= {"device_map"}
 # What no scale without the hub takes of tasks.
 OF_THE_HARNESS = {"task", "repository", "files", "revision", "metric"}
 

@@ -1,5 +1,6 @@
 """What jobs ask of a machine, and what a build takes by that."""
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ from ptq_dynamics.plan.forecast import Forecaster, Machine
 from ptq_dynamics.plan.measured import measure
 from ptq_dynamics.plan.resources import Measured, Resources
 from ptq_dynamics.plan.sizes import FILES
-from support import copy_results, edit_yaml, plan, tiny_config
+from support import ROOT, copy_results, edit_yaml, plan, tiny_config
 
 SLOW = pytest.mark.slow
 
@@ -88,6 +89,24 @@ def test_a_large_model_asks_for_memory_and_gpus(paper):
     # In float32, on their way to the GPUs.
     assert other.memory_mb > 4 * 31e9 / 1e6 > 10 * one.memory_mb
     assert other.seconds > 50 * (one.seconds - paper.site.config.scale.resources.start)
+
+
+def test_how_a_family_is_spread_is_told_and_makes_nothing_stale(paper, tmp_path):
+    shutil.copytree(ROOT / "config", tmp_path / "config")
+    told = {"device_map": "balanced"}
+    edit_yaml(
+        tmp_path / "config/families.yaml", lambda raw: raw["families"]["olmo2-32b"].update(told)
+    )
+    edited = plan("paper", tmp_path / "config")
+    jobs = {job.manifest: job for job in every(paper)}
+    again = {job.manifest: job for job in every(edited)}
+    assert again == jobs
+    opening = [job for job in jobs.values() if job.stage in ("measure.loss", "measure.accuracy")]
+    spread = {job.name.split()[0] for job in opening if edited.resources.spreading(job)}
+    assert spread and all(name.startswith("olmo2-32b") for name in spread)
+    large = next(job for job in jobs.values() if job.name.startswith("olmo2-32b seed 0 fp"))
+    assert edited.resources.spreading(large) == "--device-map balanced"
+    assert paper.resources.spreading(large) == ""
 
 
 def test_what_was_measured_replaces_what_is_assumed(smoke):

@@ -15,9 +15,10 @@ from subprocess import PIPE, Popen
 from subprocess import run as run_process
 
 import pytest
+from ptq_dynamics import models
 from ptq_dynamics.base.content import sha256
 from ptq_dynamics.jobs import execute as execute_module
-from ptq_dynamics.jobs import fingerprint, manifest, publish, record, signals, verified
+from ptq_dynamics.jobs import fingerprint, manifest, publish, record, signals, variables, verified
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.jobs.current import is_current
 from ptq_dynamics.jobs.execute import execute
@@ -95,6 +96,20 @@ def test_a_result_is_its_files_a_record_and_a_manifest(with_trunk):
     assert str(with_trunk.folder) not in (folder / "record.json").read_text()
     assert account["seconds"] > 0 and account["peak_memory"] > 2**20
     assert account["packages"].keys() == account["job"]["environment"].keys()
+
+
+def test_a_job_spreads_a_model_as_it_is_told(with_trunk, monkeypatch, capsys):
+    """One way that accelerate does not know cannot be missed."""
+    job = with_trunk.plan.losses.evaluate("trunk", "fp", "all")
+    file = job_file(with_trunk.folder, specification(job))
+    monkeypatch.setattr(models, "free", lambda: 0)
+    monkeypatch.setenv(variables.DEVICE_MAP, "")
+    monkeypatch.delenv(variables.DEVICE_MAP)
+    with chdir(with_trunk.folder):
+        assert main(["--job", file, "--device-map", "no-such"]) == 1
+        assert "cannot be spread" in one_error(capsys.readouterr().err)
+        monkeypatch.setenv(variables.DEVICE_MAP, "balanced")
+        assert main(["--job", file, "--device-map", "no-such"]) == 0
 
 
 def test_a_job_notes_what_it_publishes(with_trunk, monkeypatch):

@@ -81,6 +81,7 @@ IS_LOCAL = workflow.resource_settings.nodes is None
 if IS_LOCAL:
     RUN += " --counted"
 RUN_ON_DEVICE = f"{RUN} --devices {{resources.devices}}"
+RUN_SPREAD = f"{RUN_ON_DEVICE} {{params.spread}}"
 RUN_TOGETHER = f"{RUN_ON_DEVICE} {{params.together}}"
 
 

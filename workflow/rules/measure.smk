@@ -22,8 +22,9 @@ rule evaluate:
         devices=plan.resources.devices("evaluate"),
     params:
         job=lambda w: handover.file(evaluate_job(w)),
+        spread=lambda w: plan.resources.spreading(evaluate_job(w)),
     shell:
-        RUN_ON_DEVICE
+        RUN_SPREAD
 
 
 COLLECT = plan.figures.collect()

@@ -22,5 +22,6 @@ rule quantize:
         devices=plan.resources.devices("quantize"),
     params:
         job=lambda w: handover.file(quantize_job(w)),
+        spread=lambda w: plan.resources.spreading(quantize_job(w)),
     shell:
-        RUN_ON_DEVICE
+        RUN_SPREAD

@@ -65,5 +65,6 @@ rule accuracy:
         devices=plan.resources.devices("accuracy"),
     params:
         job=lambda w: handover.file(accuracy_job(w)),
+        spread=lambda w: plan.resources.spreading(accuracy_job(w)),
     shell:
-        RUN_ON_DEVICE
+        RUN_SPREAD

@@ -24,7 +24,7 @@ from ptq_dynamics.config.fields import Count, Once, Rate, Strict
 from ptq_dynamics.config.kinds import Optimizer
 from ptq_dynamics.config.models import AnyModel, ModelShape
 from ptq_dynamics.config.names import Name, Named
-from ptq_dynamics.config.public import Dtype
+from ptq_dynamics.config.public import DeviceMap, Dtype
 from ptq_dynamics.config.runs import CooldownShape
 from ptq_dynamics.hub.files import COMMIT
 from ptq_dynamics.trajectories.objectives.kinds import Language, Objective
@@ -84,8 +84,9 @@ class Family(Strict):
     whose names `step_in` finds the step, in `steps_each`; `convert` where weights are pickles;
     `reads_as` names another family with the same tokenizer; weights have the type `dtype`, by
     which downloads are estimated, and a `format` of their own where transformers does not read
-    them. `code` is the commit of the repository's own code, which then runs; those that are
-    `unreadable`, and why, are not fetched."""
+    them; those that fit on no device are spread by accelerate as `device_map` says: over several,
+    then memory, then the disk. `code` is the commit of the repository's own code, which then runs;
+    those that are `unreadable`, and why, are not fetched."""
 
     label: Annotated[str, Field(min_length=1)]
     repository: Annotated[str, AfterValidator(_is_repository)] | None = None
@@ -97,6 +98,7 @@ class Family(Strict):
     convert: bool = False
     format: Literal["olmo"] | None = None
     dtype: Dtype = "bfloat16"
+    device_map: DeviceMap = "auto"
     vocabulary: Count
     tokens_per_step: Tokens
     peak_lr: Rate

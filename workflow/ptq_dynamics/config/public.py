@@ -12,6 +12,8 @@ from ptq_dynamics.trajectories.fetch_settings import Code
 from ptq_dynamics.trajectories.schedules import Schedule
 
 Dtype = Literal["bfloat16", "float32"]
+# Of accelerate.
+DeviceMap = Literal["auto", "balanced", "balanced_low_0", "sequential"]
 
 
 class Released(NamedTuple):
@@ -35,6 +37,7 @@ class Public(Trajectory):
     format: str | None
     code: Code | None
     dtype: Dtype
+    device_map: DeviceMap
     unknown: str | None
     uncertain_rate: bool
 

@@ -24,7 +24,7 @@ from ptq_dynamics.config.families import (
     trunk_of,
 )
 from ptq_dynamics.config.models import ModelShape
-from ptq_dynamics.config.public import Dtype, Public, PublicRun, PublicStage, Released
+from ptq_dynamics.config.public import DeviceMap, Dtype, Public, PublicRun, PublicStage, Released
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.hub.lock import TOKENIZER_KEY, Entry, Lock, code_key
 from ptq_dynamics.trajectories import schedules
@@ -220,6 +220,7 @@ class _Common(TypedDict):
     format: str | None
     code: Code | None
     dtype: Dtype
+    device_map: DeviceMap
     unknown: str | None
     uncertain_rate: bool
 
@@ -234,6 +235,7 @@ def _common(name: str, family: Family, locked: Mapping[str, Entry]) -> _Common:
         format=family.format,
         code=_code(family, locked),
         dtype=family.dtype,
+        device_map=family.device_map,
         unknown=family.uncertain,
         uncertain_rate=family.other_peak_lr is not None,
     )

@@ -56,7 +56,8 @@ class Context(Generic[S]):
     `RESUMABLE = True`, what an interrupted try left there) whose files become the result; `scratch`
     is for state that survives an interruption and is deleted afterwards; `earlier` is the folder of
     the job's last result, if there is one: what is provably the same may be linked from there;
-    `identity` is the hex digest of all that the result depends on, which pictures carry.
+    `identity` is the hex digest of all that the result depends on, which pictures carry;
+    `device_map` says how to spread a model that fits on no device, in accelerate's words.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Context(Generic[S]):
     progress: Progress
     earlier: Path | None = None
     identity: str = ""
+    device_map: str = "auto"
 
     def called_back(self) -> bool:
         """Whether a stage that goes on from its state should save that now, and `leave`."""

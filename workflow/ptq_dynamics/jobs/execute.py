@@ -41,6 +41,7 @@ from ptq_dynamics.jobs.record import Device, Git
 from ptq_dynamics.jobs.restore import restore
 from ptq_dynamics.jobs.settings import decode
 from ptq_dynamics.jobs.team import Processes
+from ptq_dynamics.jobs.variables import DEVICE_MAP
 
 # Work folders of other specifications that stay until a job has its result: states are large.
 OTHERS = 3
@@ -222,7 +223,10 @@ def _make(
     team = ranks.team(stage)
     by = ranks.note(job, stage, team, work, goes_on=any(scratch.iterdir()))
     settings = decode(stage.run, job["settings"])
-    context = Context(job["name"], settings, inputs, out, scratch, progress, earlier, identity)
+    spread = os.environ.get(DEVICE_MAP) or "auto"
+    context = Context(
+        job["name"], settings, inputs, out, scratch, progress, earlier, identity, spread
+    )
     if team.count > 1:
         facts, device = ranks.run(job, stage, team, context)
     else:

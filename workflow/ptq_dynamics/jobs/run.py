@@ -15,7 +15,7 @@ from typing import Any
 
 from ptq_dynamics.jobs import signals
 from ptq_dynamics.jobs.quiet import QUIET
-from ptq_dynamics.jobs.variables import GPUS, SHARDING
+from ptq_dynamics.jobs.variables import DEVICE_MAP, GPUS, SHARDING
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--gpus", help="at most so many of those visible train together")
     parser.add_argument("--sharding", help="what of the weights they share out: none or full")
+    parser.add_argument("--device-map", help="how to spread a model that fits on no device")
     chosen = parser.parse_args(arguments)
     file: Path = chosen.job
     # Here, where a signal is answered already (`signals.leave_at_once`).
@@ -42,7 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"error: {file} is no job: {_explain(error)}\n")
         return 1
     os.environ.update(QUIET)
-    for name, value in ((GPUS, chosen.gpus), (SHARDING, chosen.sharding)):
+    told = {GPUS: chosen.gpus, SHARDING: chosen.sharding, DEVICE_MAP: chosen.device_map}
+    for name, value in told.items():
         # Who runs the job has the last word.
         if value is not None:
             os.environ.setdefault(name, value)

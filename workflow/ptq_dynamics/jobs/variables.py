@@ -1,4 +1,4 @@
-"""Environment variables by which a job is asked for the processes that do it together.
+"""Environment variables by which a job is told of processes and devices to do it with.
 
 They stand by themselves, since who only hands a job over starts hundreds of times.
 """
@@ -6,3 +6,5 @@ They stand by themselves, since who only hands a job over starts hundreds of tim
 # Exactly so many processes; or one for each visible GPU, but at most so many. What they share out.
 PROCESSES, GPUS = "PTQ_DYNAMICS_PROCESSES", "PTQ_DYNAMICS_GPUS"
 SHARDING = "PTQ_DYNAMICS_SHARDING"
+# How accelerate is to spread a model that fits on no device.
+DEVICE_MAP = "PTQ_DYNAMICS_DEVICE_MAP"

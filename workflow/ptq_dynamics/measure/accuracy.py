@@ -47,7 +47,7 @@ def run(context: Context[AccuracySettings]) -> Mapping[str, Any]:
     found = {}
     for checkpoint in chosen:
         folder = source.folder(checkpoint)
-        with models.offloading(context.scratch):
+        with models.offloading(context.scratch, context.device_map):
             model = _model(folder, dtype, name, settings)
             found[checkpoint.id] = outcomes(model, parts, settings.shots, settings.documents)
         del model

@@ -28,7 +28,7 @@ def run(context: Context[LossSettings]) -> Mapping[str, Any]:
     chosen = source.at(settings.checkpoints)
     losses = {}
     for checkpoint in chosen:
-        with models.offloading(context.scratch):
+        with models.offloading(context.scratch, context.device_map):
             model = models.load(source.folder(checkpoint), dtype)
             losses[checkpoint.id] = block_losses(model, validation, settings.batch)
         mean = float(losses[checkpoint.id].mean())

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from accelerate.utils import get_max_memory
@@ -62,7 +62,7 @@ def load(folder: Path, dtype: torch.dtype | None = None, **options: Any) -> PreT
     """The model saved in `folder`, in its own dtype unless told, for evaluation, on `device()`.
 
     Within `offloading`, one that does not fit there is spread by accelerate over all devices, then
-    memory, then the disk; what is not on a device comes there for as long as it is computed with,
+    memory, then the disk, as told; what is not on a device comes there for as long as it computes,
     and else its parameters are empty.
 
     Weights that are packed or in NF4 are unpacked: their linear layers are plain ones.
@@ -70,8 +70,8 @@ def load(folder: Path, dtype: torch.dtype | None = None, **options: Any) -> PreT
     """
     spread = False
     try:
-        if spread := (disk := _disk.get()) is not None and not _fits(folder, dtype):
-            options |= {"device_map": "auto", "max_memory": room(), "offload_folder": disk}
+        if spread := (spreading := _spreading.get()) is not None and not _fits(folder, dtype):
+            options |= {**spreading._asdict(), "max_memory": room()}
         model = _read(folder, dtype=dtype or "auto", **options)
     except torch.OutOfMemoryError as error:
         raise Problem(f"{folder} does not fit on {device()}; use a larger one") from error
@@ -88,21 +88,28 @@ def load(folder: Path, dtype: torch.dtype | None = None, **options: Any) -> PreT
     return model.eval()
 
 
-# Where weights go that fit nowhere else; None where no model is spread.
-_disk: ContextVar[Path | None] = ContextVar("_disk", default=None)
+class _Spreading(NamedTuple):
+    """How a model is spread, in accelerate's words, and where weights go that fit nowhere else."""
+
+    device_map: str
+    offload_folder: Path
+
+
+# None where no model is spread.
+_spreading: ContextVar[_Spreading | None] = ContextVar("_spreading", default=None)
 
 
 @contextmanager
-def offloading(scratch: Path) -> Iterator[None]:
-    """Models that are loaded meanwhile may be spread, also into a folder in `scratch`, which is
-    gone afterwards."""
+def offloading(scratch: Path, device_map: str = "auto") -> Iterator[None]:
+    """Models that are loaded meanwhile may be spread as accelerate's `device_map` says, also into a
+    folder in `scratch`, which is gone afterwards."""
     folder = scratch / OFFLOADED
     folder.mkdir(parents=True, exist_ok=True)
-    token = _disk.set(folder)
+    token = _spreading.set(_Spreading(device_map, folder))
     try:
         yield
     finally:
-        _disk.reset(token)
+        _spreading.reset(token)
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -9,12 +9,14 @@ from ptq_dynamics.plan.timeline import Timeline
 # Bytes of a parameter, as a checkpoint's files have them.
 BYTES = {"bfloat16": 2, "float32": 4}
 FLOAT32 = BYTES["float32"]
+AUTO = "auto"
 
 
 @dataclass(frozen=True)
 class Model:
     """How many parameters a model has, and how many of them in embedding and head; its vocabulary,
-    width and layers; bytes of a parameter in the files of a checkpoint."""
+    width and layers; bytes of a parameter in the files of a checkpoint; how it is spread where it
+    fits on no device."""
 
     parameters: int
     embedding: int
@@ -22,6 +24,7 @@ class Model:
     width: int
     layers: int
     stored: int
+    device_map: str
 
     @property
     def size(self) -> int:
@@ -55,4 +58,5 @@ class Models:
             width=shape.width,
             layers=shape.layers,
             stored=BYTES[public.dtype] if public else FLOAT32,
+            device_map=public.device_map if public else AUTO,
         )

@@ -7,6 +7,7 @@ from math import ceil
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Config
 from ptq_dynamics.jobs.specification import Job
+from ptq_dynamics.plan.models import AUTO
 from ptq_dynamics.plan.work import Work, Works
 
 # Rules whose jobs compute with as many threads as the scale says; others take one.
@@ -126,6 +127,12 @@ class Resources:
         """What a job that trains is told on its command line of the GPUs that it may have."""
         gpus = self._assumed.gpus
         return f"--gpus {gpus} --sharding {self._scale.sharding}" if gpus > 1 else ""
+
+    def spreading(self, job: Job) -> str:
+        """What a job that opens models is told on its command line of how to spread one that fits
+        on no device."""
+        known = self._works.models.of(job.name.split()[0])
+        return "" if known.device_map == AUTO else f"--device-map {known.device_map}"
 
     def devices(self, rule: str) -> int:
         """GPUs of the jobs of a rule that computes on one; `--set-resources evaluate:devices=2`

@@ -104,7 +104,7 @@ def run_method(context: Context[QuantizeSettings[Q]], method: Method[Q]) -> Mapp
     for checkpoint in chosen:
         folder = source.folder(checkpoint)
         # What the libraries print meanwhile (bars) goes to the log.
-        offloading = models.offloading(context.scratch)
+        offloading = models.offloading(context.scratch, context.device_map)
         with offloading, redirect_stderr(context.progress.log or sys.stderr):
             quantized = method(folder, calibration, settings.quantizer)
             quantized.stored.save(folder, context.out / checkpoint.id)
