@@ -157,6 +157,13 @@ def unused_quantizers():
     return {*read_yaml(ROOT / "config/quantizers.yaml")} - named
 
 
+def unused_runs():
+    """Names of those of families that no figure has and nothing is made of."""
+    raw, figures = (read_yaml(ROOT / f"config/{file}.yaml") for file in ("families", "figures"))
+    made = [figures, raw["averages"], [*raw["runs"].values()]]
+    return {name for name in raw["runs"] if not mentions(name, made)}
+
+
 def unused_corpora():
     """Names of those that no model and no run has at scale smoke."""
     scale = read_yaml(ROOT / "config/scales/smoke.yaml")
@@ -278,6 +285,7 @@ def test_an_edit_of_a_key_changes_what_depends_on_it_and_nothing_else(folder):
         tried = sampled(tried, random.Random(seed))
     before = specs(folder)
     unused = {("quantizers.yaml", name) for name in unused_quantizers()}
+    unused |= {("families.yaml", "runs", name) for name in unused_runs()}
     unused |= {("scales/smoke.yaml", "corpora", name) for name in unused_corpora()}
     unused |= {("tasks.yaml", name) for name in unused_tasks()}
     missed, needless, refused, edits = [], [], [], 0
