@@ -158,10 +158,12 @@ def unused_quantizers():
 
 
 def unused_runs():
-    """Names of those of families that no figure has and nothing is made of."""
-    raw, figures = (read_yaml(ROOT / f"config/{file}.yaml") for file in ("families", "figures"))
-    made = [figures, raw["averages"], [*raw["runs"].values()]]
-    return {name for name in raw["runs"] if not mentions(name, made)}
+    """Names of those of families that no figure has and nothing is made of at scale smoke."""
+    found = load({"scale": "smoke", "seed": 100, "figures": "all"}, ROOT / "config")
+    every = found.runs.trajectories.values()
+    named = {name for figure in found.figures.values() for name in figure.trajectories}
+    named |= {name for each in every for name in each.sources().values()}
+    return {*read_yaml(ROOT / "config/families.yaml")["runs"]} & {*found.runs.trajectories} - named
 
 
 def unused_corpora():
