@@ -7,11 +7,11 @@ import json
 import os
 import random
 import shutil
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -99,22 +99,30 @@ def of_keys(
     contents = {name: yaml.safe_load(known.text(f"config/{name}")) for name in files}
     keys = [(name, path) for name, content in contents.items() for path, _ in leaves(content)]
     moments.shuffle(keys)
-    values = {name: sorted({json.dumps(v) for _, v in leaves(c)}) for name, c in contents.items()}
+    texts = defaultdict[Any, set[str]](set)
+    for path, value in chain.from_iterable(map(leaves, contents.values())):
+        if isinstance(value, str):
+            texts[_named(path)].add(value)
     for name, path in keys:
-        edit = _of_key(known, name, path, contents[name], values[name])
+        edit = _of_key(known, name, path, contents[name], sorted(texts[_named(path)]))
         if edit is not None:
             yield edit
 
 
+def _named(path: tuple[Any, ...]) -> Any:
+    """The key that a value stands under, itself or in a list."""
+    return next(key for key in reversed(path) if isinstance(key, str))
+
+
 def _of_key(
-    known: Known, name: str, path: tuple[Any, ...], content: Any, values: list[str]
+    known: Known, name: str, path: tuple[Any, ...], content: Any, texts: list[str]
 ) -> Edit | None:
-    """The first other value that fits the rest."""
+    """The first other value that fits the rest, `texts` those that stand under the same key."""
     copy = json.loads(json.dumps(content))
     place = copy
     for key in path[:-1]:
         place = place[key]
-    for other in _others(place[path[-1]], values):
+    for other in _others(place[path[-1]], texts):
         place[path[-1]] = other
         told = f"{name}: {'.'.join(map(str, path))} is {other!r}"
         with contextlib.suppress(Problem):
@@ -122,7 +130,7 @@ def _of_key(
     return None
 
 
-def _others(value: Any, values: list[str]) -> Iterator[Any]:
+def _others(value: Any, texts: list[str]) -> Iterator[Any]:
     if isinstance(value, bool):
         yield not value
     elif isinstance(value, int | float):
@@ -132,7 +140,6 @@ def _others(value: Any, values: list[str]) -> Iterator[Any]:
         yield from (1, 2)
     else:
         yield f"{value} and more"
-        texts = (other for each in values if isinstance(other := json.loads(each), str))
         yield from (other for other in texts if other != value)
 
 
@@ -224,14 +231,14 @@ def _full(module: str) -> str:
 # Libraries
 
 
-def of_libraries(known: Known, place: Path) -> Iterator[Edit]:
+def of_libraries(known: Known, moments: random.Random, place: Path) -> Iterator[Edit]:
     """Another version of each library: stale is what computed with it, by the records."""
     used: dict[str, set[str]] = {}
     for path in known.jobs:
         account = json.loads(known.text(path.removesuffix(MANIFEST) + RECORD))
         for library in account["packages"]:
             used.setdefault(library, set()).add(path)
-    for library, paths in sorted(used.items()):
+    for library, paths in moments.sample(found := sorted(used.items()), len(found)):
         folder = place / library
         about = folder / f"{library.replace('-', '_')}-999.dist-info"
         about.mkdir(parents=True)
@@ -243,26 +250,24 @@ def of_libraries(known: Known, place: Path) -> Iterator[Edit]:
 # Runs and figures
 
 
-def of_figures(known: Known) -> Iterator[Edit]:
+def of_figures(known: Known, moments: random.Random) -> Iterator[Edit]:
     """Each figure removed, renamed and copied: stale is the one with a new name, and the table,
     where it has other inputs then."""
     file = "config/figures.yaml"
     content = yaml.safe_load(known.text(file))
-    for name, figure in content.items():
-        rest = {key: value for key, value in content.items() if key != name}
-        for change, found in (
-            ("removed", rest),
-            ("renamed", {**rest, f"{name}-too": figure}),
-            ("copied", {**content, f"{name}-too": figure}),
-        ):
-            yield _planned(known, "a figure", f"{name} {change}", file, found)
+    every = [*product(content, ("removed", "renamed", "copied"))]
+    moments.shuffle(every)
+    for name, change in every:
+        found = {key: value for key, value in content.items() if key != name or change == "copied"}
+        found |= {} if change == "removed" else {f"{name}-too": content[name]}
+        yield _planned(known, "a figure", f"{name} {change}", file, found)
 
 
-def of_runs(known: Known) -> Iterator[Edit]:
+def of_runs(known: Known, moments: random.Random) -> Iterator[Edit]:
     """Each run of the paper copied, which nothing shows then."""
     file = "config/runs.yaml"
     content = yaml.safe_load(known.text(file))
-    for name, run in content["runs"].items():
+    for name, run in moments.sample(every := [*content["runs"].items()], len(every)):
         found = {**content, "runs": {**content["runs"], f"{name}-too": run}}
         yield _planned(known, "a run", f"{name} copied", file, found)
 

@@ -179,19 +179,13 @@ def test_exactly_what_depends_on_an_edit_is_stale(traced, tmp_path):
         "keys": edits.of_keys(known, moments),
         "functions": edits.of_functions(known, moments),
         "files": edits.of_files(known, moments),
-        "libraries": edits.of_libraries(known, tmp_path),
-        "figures": edits.of_figures(known),
-        "runs": edits.of_runs(known),
+        "libraries": edits.of_libraries(known, moments, tmp_path),
+        "figures": edits.of_figures(known, moments),
+        "runs": edits.of_runs(known, moments),
     }
     tried = []
     for kind, (few, many) in TRIED.items():
-        if os.environ.get("EDITS") == "all":
-            chosen = islice(found[kind], many)
-        else:
-            drawn = kind in ("keys", "functions", "files")
-            whole = found[kind] if drawn else moments.sample(every := [*found[kind]], len(every))
-            chosen = islice(whole, few)
-        for edit in chosen:
+        for edit in islice(found[kind], many if os.environ.get("EDITS") == "all" else few):
             actual = after(project, edit)
             tried.append((edit, edit.expected - actual, actual - edit.expected))
             print(f"{edit.kind} {edit.name}: {len(actual)} stale", flush=True)
