@@ -517,8 +517,9 @@ def test_a_full_disk_is_one_clear_line_and_no_half_result(full_disk, stage):
 # The warm process
 
 
-def wait_for_socket():
-    wait_until(lambda: os.path.exists(os.environ[client.VARIABLE]), "no warm process listens")
+def listens():
+    """Whether a job that begins now is heard."""
+    return os.path.exists(os.environ[client.VARIABLE])
 
 
 # Those of training, and so not those that figures are drawn with.
@@ -529,7 +530,7 @@ LIBRARIES = {"torch", "transformers"}
 def warm():
     before = dict(os.environ)
     launch.start(LIBRARIES)
-    wait_for_socket()
+    assert listens()
     yield launch._servers[-1]
     server = launch._servers.pop()
     server.stdin.close()
@@ -565,7 +566,7 @@ def mortal(monkeypatch):
     monkeypatch.setenv(client.VARIABLE, "")
     launch.start(LIBRARIES)
     server = launch._servers.pop()
-    wait_for_socket()
+    assert listens()
     yield server
     server.kill()
     server.wait()

@@ -3,6 +3,7 @@
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Collection
 from pathlib import Path
 from subprocess import PIPE, Popen
@@ -13,14 +14,15 @@ from ptq_dynamics.jobs.warm.client import VARIABLE
 # glibc otherwise gives each step's large tensors back to the system and asks for them again.
 ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
 
+PATIENCE = 5.0  # seconds for the server to listen, which takes a small part of one
 LONGEST = 103  # bytes of a socket's path, on the strictest of systems
 
 _servers: list[Popen[bytes]] = []
 
 
 def start(libraries: Collection[str]) -> None:
-    """Start a server with these libraries for this process and its children; it ends when this
-    process ends.
+    """Start a server with these libraries for this process and its children, and wait until it
+    listens; it ends when this process ends.
 
     Where there can be none, for want of a folder or with a path too long for a socket, jobs start
     by themselves.
@@ -41,3 +43,7 @@ def start(libraries: Collection[str]) -> None:
     server = Popen(command, stdin=PIPE, env=environment, start_new_session=True)
     _servers.append(server)
     os.environ[VARIABLE] = str(socket)
+    # A job that comes before it listens imports all by itself, at the same time.
+    end = time.monotonic() + PATIENCE
+    while not socket.exists() and server.poll() is None and time.monotonic() < end:
+        time.sleep(0.01)
