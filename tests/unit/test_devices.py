@@ -201,7 +201,8 @@ def test_rules_that_compute_on_a_device_ask_for_one():
     texts = [path.read_text() for path in (ROOT / "workflow/rules").glob("*.smk")]
     parts = [part for text in texts for part in text.split("\nrule ")[1:]]
     rules = dict(part.partition(":")[::2] for part in parts)
-    asking = {name for name, text in rules.items() if re.search("RUN_(ON_DEVICE|TOGETHER)", text)}
+    on_device = "RUN_(ON_DEVICE|TOGETHER|SPREAD)"
+    asking = {name for name, text in rules.items() if re.search(on_device, text)}
     assert asking == COMPUTING - {"average", "components"}
     for name in rules:
         told = f'devices=plan.resources.devices("{name}")' in rules[name]
