@@ -133,13 +133,13 @@ $(PLUGINS) $(LOCKER): $(VENV)/%: envs/%.txt | $(VENV)/bin/python
 	@rm -rf $@ && mv $@.new $@ && touch $@
 
 # Those of the scale's file, unless others are given.
-release: SEEDS := $(or $(SEEDS),$(shell sed -n 's/^release_seeds: \[\(.*\)\].*/\1/p' \
-	config/scales/$(SCALE).yaml | tr -d ,))
+RELEASE_SEEDS = $(or $(SEEDS),$(shell $(VENV)/bin/python -c "import yaml; \
+	print(*yaml.safe_load(open('config/scales/$(SCALE).yaml')).get('release_seeds') or ())"))
 release: $(INSTALLED)  ## from a clean commit: figures, claims and all that the repository keeps of SCALE, audited
 	@git diff --quiet HEAD || { echo "error: the working tree has edits; commit them first" >&2; exit 1; }
-	@$(MAKE) --no-print-directory all SEEDS="$(SEEDS)"
+	@$(MAKE) --no-print-directory all SEEDS="$(RELEASE_SEEDS)"
 	@$(TELL) audit --scale $(SCALE)
-	@$(TELL) release --scale $(SCALE) $(if $(SEEDS),--more-seeds "$(SEEDS)")
+	@$(TELL) release --scale $(SCALE) $(if $(RELEASE_SEEDS),--more-seeds "$(RELEASE_SEEDS)")
 	@$(TELL) crate --scale $(SCALE) results/reference/$(SCALE)/crate.zip
 	@$(TELL) readme
 

@@ -103,6 +103,7 @@ def test_a_job_spreads_a_model_as_it_is_told(with_trunk, monkeypatch, capsys):
     job = with_trunk.plan.losses.evaluate("trunk", "fp", "all")
     file = job_file(with_trunk.folder, specification(job))
     monkeypatch.setattr(models, "free", lambda: 0)
+    # Set first, so that what the job sets is gone after the test.
     monkeypatch.setenv(variables.DEVICE_MAP, "")
     monkeypatch.delenv(variables.DEVICE_MAP)
     with chdir(with_trunk.folder):

@@ -12,7 +12,7 @@ from ptq_dynamics.trajectories.fetch_settings import Code
 from ptq_dynamics.trajectories.schedules import Schedule
 
 Dtype = Literal["bfloat16", "float32"]
-# Of accelerate.
+# How accelerate spreads a model over devices, in its own words.
 DeviceMap = Literal["auto", "balanced", "balanced_low_0", "sequential"]
 
 
