@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ptq_dynamics.base.content import canonical
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.figures.settings import ORIGIN
+from ptq_dynamics.jobs.fingerprint.code import over
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.provenance import differences, signing
 from ptq_dynamics.provenance.archive import Archive, identity_in
@@ -75,7 +76,14 @@ def changed(**changes):
     ],
 )
 def test_differences_are_told_in_words(now, words):
-    assert list(differences.differences(BEFORE, now, PLACES)) == words
+    # As records have it: a digest, and a table of what each is over.
+    table = {over(each["code"]): each["code"] for each in (BEFORE, now)}
+    before, now = ({**each, "code": over(each["code"])} for each in (BEFORE, now))
+    assert list(differences.differences(before, now, PLACES, table)) == words
+    if before["code"] != now["code"]:
+        del table[before["code"]]
+        (told,) = differences.differences(before, now, PLACES, table)
+        assert told.startswith("its code changed"), told
 
 
 JSON = st.recursive(

@@ -174,7 +174,7 @@ def test_no_specification_knows_of_it(workspace, together):
     before = job.spec()
     together(2, "full")
     assert job.spec() == before
-    assert not any("ranks" in name for name in job.specified()["code"])
+    assert not any("ranks" in name for name in job.made_with.definitions)
 
 
 def test_a_batch_has_a_sequence_for_each(workspace, tmp_path):
@@ -323,7 +323,7 @@ def test_two_processes_make_what_one_makes(here, trunk, together, capfd):
     path.write_text(record.sealed(content))
     with chdir(here.folder):
         assert not is_current(specification(job))
-        (line,) = accept([job], "the same results")
+        (line,) = accept([job], "the same results", {})
         assert line.endswith("trajectories.ranks changed")
         assert is_current(specification(job))
 

@@ -256,7 +256,8 @@ def test_a_figure_states_its_scale(drawn, name):
     if small != [None]:
         assert None not in small, name
         names = ", ".join(rf"{re.escape(each)} \(0\.17M\)" for each in small)
-        size = f"miniature{'s' * (len(small) > 1)} of {names} parameters"
+        names = rf"{names.removesuffix(chr(92) + ')')} parameters\)"
+        size = f"miniature{'s' * (len(small) > 1)} of {names}"
     unknown = ", ".join(job.settings.uncertain)
     uncertain = f"; uncertain of {re.escape(unknown)}" if unknown else ""
     assert re.fullmatch(

@@ -287,7 +287,7 @@ def test_another_kind_of_optimizer_or_average_trains_no_run_again():
     seen = set()
     for name in at("smoke").site.config.runs.runs:
         job = at("smoke").trajectories.train(name)
-        module, code = job.settings.optimizer.module, json.loads(job.spec())["code"]
+        module, code = job.settings.optimizer.module, json.loads(job.spec())["definitions"]
         seen.add(module)
         architecture = job.settings.model.architecture
         assert job.modules == (
@@ -410,11 +410,11 @@ def test_a_quantizer_of_another_tool_brings_its_environment_and_its_scripts():
     quantize = found.quantization.quantize
     worker = quantize("rainbow-172", "gptqmodel-4bit")
     assert worker.inputs["environment"] == [found.quantization.environment("gptqmodel").manifest]
-    code = set(json.loads(worker.spec())["code"])
+    code = set(json.loads(worker.spec())["definitions"])
     assert {"GPTQModelBackend", "JobError"} <= code and "AutoGPTQBackend" not in code
     one = quantize("rainbow-172", "gptq-4bit")
     assert "environment" not in one.inputs
-    assert not {"GPTQModelBackend", "JobError"} & set(json.loads(one.spec())["code"])
+    assert not {"GPTQModelBackend", "JobError"} & set(json.loads(one.spec())["definitions"])
 
 
 def test_a_corpus_of_installed_packages_holds_their_versions():

@@ -17,11 +17,12 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs import record
 from ptq_dynamics.jobs.checkout import ROOT
 from ptq_dynamics.jobs.current import account_of
+from ptq_dynamics.jobs.fingerprint.code import over
 from ptq_dynamics.jobs.fingerprint.versions import wheel
 from ptq_dynamics.jobs.manifest import Manifest
 from support import python
 
-JOB = {"stage": "measure.loss", "name": "a", "environment": {"numpy": "2"}, "code": {}}
+JOB = {"stage": "measure.loss", "name": "a", "environment": {"numpy": "2"}, "code": over({})}
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def without_machine(content):
         (without_machine, "is no record (machine: Field required)"),
         (lambda content: content.update(seconds="long"), "is no record (seconds: "),
         (lambda content: content["git"].update(dirty=3), "is no record (git.dirty: "),
-        (lambda content: content.update(version=99), "has version 99, this code reads 2"),
+        (lambda content: content.update(version=99), "has version 99, this code reads 3"),
         (lambda content: content.clear(), "is no record ('version')"),
     ],
     ids=["missing-key", "wrong-type", "nested", "version", "empty"],
@@ -76,6 +77,19 @@ def test_a_record_holds_a_digest_of_itself(made, tmp_path):
             with pytest.raises(Problem):
                 record.read(path)
     path.write_text(text.replace("\n", "\n "))
+    with pytest.raises(Problem, match="is not as it was written"):
+        record.read(path)
+
+
+def test_a_record_that_lists_its_code_is_read_as_one_that_names_it(made, tmp_path):
+    path, listed = tmp_path / "record.json", {"": "1" * 32, "run": "2" * 8}
+    content = json.loads(made.text())
+    content |= {"version": 2, "job": {**content["job"], "code": listed}}
+    path.write_text(record.sealed(content))
+    found = record.read(path)
+    assert found.version == 3 and found.job == {**made.job, "code": over(listed)}
+    assert account_of(path)["job"] == found.job
+    path.write_text(path.read_text().replace("2" * 8, "3" * 8))
     with pytest.raises(Problem, match="is not as it was written"):
         record.read(path)
 

@@ -16,13 +16,14 @@ from subprocess import run as run_process
 
 import pytest
 from ptq_dynamics import models
-from ptq_dynamics.base.content import sha256
+from ptq_dynamics.base.content import canonical, sha256
 from ptq_dynamics.jobs import execute as execute_module
 from ptq_dynamics.jobs import fingerprint, manifest, publish, record, signals, variables, verified
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.jobs.current import is_current
 from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.jobs.fingerprint import sources
+from ptq_dynamics.jobs.fingerprint.code import over
 from ptq_dynamics.jobs.paths import Paths
 from ptq_dynamics.jobs.run import main
 from ptq_dynamics.jobs.warm import client, launch
@@ -355,10 +356,12 @@ def test_a_file_that_is_no_job_is_one_line(tmp_path, capsys, text, words):
 def test_a_job_that_was_planned_with_other_code_does_not_run(here, capsys):
     """Its result would be labelled with code that did not make it."""
     spec = specification(here.plan.trajectories.train("trunk"))
+    own = spec["definitions"]
     for other, words in (
-        ({"code": {**spec["code"], "learning_rate": "0" * 8}}, "learning_rate in"),
-        ({"code": {**spec["code"], "gone": "0" * 8}}, "gone in"),
-        ({"code": {**spec["code"], "": "0" * 32}}, "what definitions refer to in"),
+        (coded({**own, "learning_rate": "0" * 8}), "learning_rate in"),
+        (coded({**own, "gone": "0" * 8}), "gone in"),
+        (coded({**own, "": "0" * 32}), "what definitions refer to in"),
+        ({"code": "0" * 64, "definitions": None}, "what is in"),
         ({"environment": {**spec["environment"], "torch": "1.0"}}, "planned with 1.0"),
         ({"engine": 0}, "planned with number 0; run snakemake again"),
     ):
@@ -366,6 +369,10 @@ def test_a_job_that_was_planned_with_other_code_does_not_run(here, capsys):
             assert execute({**spec, **other}) == 1
         assert words in one_error(capsys.readouterr().err)
     assert visible(here.folder / spec["folder"]) == {}
+
+
+def coded(definitions):
+    return {"code": over(definitions), "definitions": definitions}
 
 
 def edit(monkeypatch):
@@ -423,7 +430,7 @@ def test_code_that_is_edited_while_a_job_runs_is_not_its(here, monkeypatch):
     monkeypatch.setattr(record, "git", lambda: record.Git("first", False))
     here.build(job)
     account = record.read(here.folder / job.paths.record)
-    assert account.job == json.loads(job.spec())
+    assert account.job == json.loads(canonical(job.specified()))
     assert account.git == record.Git("first", False)
 
 

@@ -95,9 +95,10 @@ def test_the_code_beside_the_snakefile_runs(tmp_path):
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-2000:]
     (file,) = (other.folder / ".snakemake/ptq-dynamics").iterdir()
-    digests = json.loads(file.read_text())["code"]
+    digests = json.loads(file.read_text())["definitions"]
     record = json.loads((other.folder / CORPUS / "record.json").read_text())
-    assert record["job"]["code"] == digests
+    entry = other.folder / f"results/smoke/code/{record['job']['code']}.json"
+    assert json.loads(entry.read_text()) == digests
     command = [sys.executable, "-c", CODE]
     printed = run(command, env=other.without_path(), capture_output=True, text=True, check=True)
     here = json.loads(printed.stdout)
@@ -108,7 +109,7 @@ def test_the_code_beside_the_snakefile_runs(tmp_path):
 CODE = """
 import json
 from ptq_dynamics.jobs import fingerprint
-print(json.dumps(fingerprint.planned("corpus.embedded", (), ()).code))
+print(json.dumps(fingerprint.planned("corpus.embedded", (), ()).definitions))
 """
 
 

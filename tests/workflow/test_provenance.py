@@ -264,6 +264,31 @@ def test_every_byte_counts(project, tmp_path, kind):
     assert (after.root != before.root) == bool(kind)
 
 
+def test_the_table_of_code_is_audited_and_comes_back(project):
+    asked = ["status", "--captions", "--scale", "smoke", "--figures", project.figures]
+    code = record.read(project.folder / QUANTIZED / RECORD).job["code"]
+    entry = f"results/smoke/code/{code}.json"
+    with project.edited(entry, f"{PACKAGE}/quantize/gptq.py") as (path, module):
+        whole = path.read_bytes()
+        for content in (b"", b"{}", whole.replace(b"run", b"ran", 1), None):
+            path.unlink()
+            if content is not None:
+                path.write_bytes(content)
+            with chdir(project.folder):
+                (line,) = wrong_here().wrong
+            assert line.startswith(entry) and "make figures" in line
+            assert command(project, *asked).returncode == 0
+            assert path.read_bytes() == whole
+        with chdir(project.folder):
+            assert wrong_here().wrong == []
+        module.write_text(module.read_text() + "\nassert True\n")
+        assert "quantize.gptq" in status(project)[f"{QUANTIZED}/{MANIFEST}"][1]
+        path.unlink()
+        state, why = status(project)[f"{QUANTIZED}/{MANIFEST}"]
+        assert state == "stale" and why.startswith("its code changed"), why
+        assert not path.exists()
+
+
 def test_an_audit_names_what_belongs_to_nothing(project):
     with chdir(project.folder):
         stray = Path("results/smoke/stray.csv")

@@ -173,7 +173,7 @@ def prepare():
             {each.manifest: each.label for each in told.values()},
             local=workflow.local_exec,
         )
-        due().note_moves()
+        due().note()
         handover.write({job.params.get("job"): runs_again(job) for job in jobs})
     except (Problem, OSError) as problem:
         raise WorkflowError(str(problem)) from None

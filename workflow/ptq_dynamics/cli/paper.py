@@ -23,7 +23,8 @@ def make(plan: Plan) -> bool:
     """
     paper = plan.typeset(Path("config"))
     own = [plan.figures.collect(), plan.claims.judge(), plan.tables.write(), paper]
-    _, stale = Due(plan.site, Results(Verifier())).find([paper])
+    due = Due(plan.site, Results(Verifier()))
+    _, stale = due.find([paper])
     if others := [job for job in stale if job not in own]:
         scale = plan.site.config.choice.scale
         drawn = [each for each in others if each.name in plan.site.config.figures]
@@ -34,6 +35,7 @@ def make(plan: Plan) -> bool:
             f"{len(others)} results are not fresh, {first.manifest} for one{shown}; "
             f"make figures SCALE={scale} makes them"
         )
+    due.note()
     # What did not come out is told by the job.
     if not all(execute(job.specified(), if_stale=True) == 0 for job in own if job in stale):
         return False

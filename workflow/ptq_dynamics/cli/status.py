@@ -38,7 +38,7 @@ def show(plan: Plan, asked: Asked) -> bool:
     fingerprint.note_planned()
     if asked.captions and not stale:
         captions.write(plan)
-        due.note_moves()
+        due.note()
     if asked.as_json:
         found = findings(plan.site, due, targets, verifier)
         print(json.dumps([each.content() for each in found], indent=1, ensure_ascii=False))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli.chosen import load
+from ptq_dynamics.jobs import codes
 from ptq_dynamics.jobs.current import Results
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.jobs.verified import Verifier
@@ -83,7 +84,9 @@ def declare(plan: Plan, result: Path, reason: str) -> bool:
         raise Problem(f"{result} is no manifest of a result of this scale, nor a folder of any")
     # Of a folder, those that are there.
     jobs = [job for job in meant if job.paths.record.exists() or len(meant) == 1]
-    told = accept([job for job in jobs if due.is_due(job)], reason)
+    table = codes.known(codes.table_of(plan.site.results))
+    told = accept([job for job in jobs if due.is_due(job)], reason, table)
+    due.note()
     print(*told, sep="\n", end="\n" if told else "")
     print(f"{len(told)} results were accepted: {reason}")
     return True

@@ -34,10 +34,10 @@ def _sizes(runs: Mapping[ShownRun, Trajectory]) -> str:
     for shown, run in runs.items():
         sizes.setdefault(shown.stands_for, {})[rounded(run.fact("parameters"))] = None
     own = " and ".join(sorted(sizes.pop(None, {})))
-    small = [f"{name} ({' and '.join(found)})" for name, found in sizes.items()]
+    small = ", ".join(f"{name} ({' and '.join(found)})" for name, found in sizes.items())
     found = [f"{own} parameters"] if own else []
-    plural = "s" if len(small) > 1 else ""
-    found += [f"miniature{plural} of {', '.join(small)} parameters"] if small else []
+    plural = "s" if len(sizes) > 1 else ""
+    found += [f"miniature{plural} of {small.removesuffix(')')} parameters)"] if small else []
     return ", ".join(found)
 
 

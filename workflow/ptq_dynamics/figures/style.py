@@ -54,6 +54,7 @@ OTHERS = (
 ROLES = {
     "Stable": LINES[0],
     "Decay": LINES[1],
+    "Doubled": LINES[1],
     "LAWA": LINES[2],
     "Soup": Line(LINES[3].color, "-", "*", 75.0),
     "Base": Line("#004488", "-", "s", 30.0),

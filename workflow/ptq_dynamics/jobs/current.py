@@ -124,7 +124,7 @@ def outdated(processes: Mapping[str, Any] | None, job: Mapping[str, Any]) -> str
         return None
     module, code = str(processes["module"]), processes["code"]
     try:
-        now = fingerprint.extended(job, module)["code"][fingerprint.ALL]
+        now = fingerprint.extended(job, module)["definitions"][fingerprint.ALL]
     except Problem:
         now = None  # there is none by this name any more
     return None if now == code else module
@@ -167,4 +167,7 @@ def account_of(path: Path) -> Mapping[str, Any] | None:
     except (OSError, ValueError):
         return None
     is_whole = isinstance(content, dict) and record.is_sealed(text, content.get(record.SEAL))
-    return content if is_whole else None
+    try:
+        return record.as_now(content) if is_whole else None
+    except (KeyError, TypeError):
+        return None

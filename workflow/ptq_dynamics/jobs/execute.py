@@ -21,10 +21,20 @@ from types import ModuleType
 from typing import Any, TextIO
 
 from ptq_dynamics.base.problem import Problem, is_full_disk
-from ptq_dynamics.jobs import checkout, fingerprint, manifest, ranks, record, signals, verified
+from ptq_dynamics.jobs import (
+    checkout,
+    codes,
+    fingerprint,
+    manifest,
+    ranks,
+    record,
+    signals,
+    verified,
+)
 from ptq_dynamics.jobs.context import BEGINS, Context, Progress
 from ptq_dynamics.jobs.current import is_current
 from ptq_dynamics.jobs.devices import leased
+from ptq_dynamics.jobs.fingerprint.code import DEFINITIONS
 from ptq_dynamics.jobs.lease import Lease, held
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import Paths
@@ -166,6 +176,8 @@ def _build(
         else:
             account = record.describe(job, inputs, made, commit, started, seconds, *by)
             prepare(work, made, account.text())
+            if definitions := job.get(DEFINITIONS):
+                codes.add(codes.table_of(paths.folder), {job["code"]: definitions})
     if not restoring:
         publish(work, paths, lease.require)
         # What another process left there was not read by this one.

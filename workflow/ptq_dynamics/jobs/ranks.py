@@ -87,7 +87,7 @@ def note(
     write_atomically(path, json.dumps([asdict(each) for each in teams]))
     if teams == [Team()]:
         return None
-    code = fingerprint.extended(job, stage.RANKS)["code"][fingerprint.ALL]
+    code = fingerprint.extended(job, stage.RANKS)["definitions"][fingerprint.ALL]
     return Processes(tuple(teams), stage.RANKS, code)
 
 

@@ -21,12 +21,15 @@ from pydantic import TypeAdapter, ValidationError
 from ptq_dynamics.base.content import canonical, parsed
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs.checkout import PACKAGE, ROOT, SOURCES
+from ptq_dynamics.jobs.fingerprint.code import DEFINITIONS, over
 from ptq_dynamics.jobs.fingerprint.versions import installed, wheel
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import MANIFEST, beside
 from ptq_dynamics.jobs.team import Processes, Team
 
-VERSION = 2
+VERSION = 3
+# Held the definitions of its code, and not the digest over them.
+LISTING = 2
 # Of the text of a record, where this is empty.
 SEAL = "digest"
 # Of x86 and ARM, the widest first, as Linux calls them.
@@ -138,7 +141,16 @@ def identity(job: Mapping[str, Any], digests: Mapping[str, list[str]]) -> str:
 def essence(job: Mapping[str, Any] | None) -> dict[str, Any]:
     """What in a specification shapes the result: all but where the code stands, so that a moved
     module changes nothing."""
-    return {key: value for key, value in (job or {}).items() if key not in PLACES}
+    left_out = (*PLACES, DEFINITIONS)
+    return {key: value for key, value in (job or {}).items() if key not in left_out}
+
+
+def as_now(content: dict[str, Any]) -> dict[str, Any]:
+    """A record's content as it is written now, where it is of the version before."""
+    if content.get("version") != LISTING:
+        return content
+    job = content["job"]
+    return {**content, "version": VERSION, "job": {**job, "code": over(job["code"])}}
 
 
 def sealed(content: Mapping[str, Any]) -> str:
@@ -163,12 +175,12 @@ def read(path: Path, text: str | None = None) -> Record:
     mend = f"remove {path} and build again"
     try:
         text = path.read_text(encoding="utf-8") if text is None else text
-        content = parsed(text)
+        content = as_now(parsed(text))
         version = content["version"]
     except FileNotFoundError:
         result = beside(path, MANIFEST)
         raise Problem(f"{path} is missing; build it with snakemake {result}") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise Problem(f"{path} is no record ({error}); {mend}") from None
     if version != VERSION:
         raise Problem(f"{path} has version {version}, this code reads {VERSION}; {mend}")
@@ -204,7 +216,7 @@ def describe(
     cpu = sum(usage.ru_utime + usage.ru_stime for usage in (own, children))
     unit = 1 if sys.platform == "darwin" else 1024
     return Record(
-        job=job,
+        job={key: value for key, value in job.items() if key != DEFINITIONS},
         inputs={str(m.path): m.digest() for group in inputs.values() for m in group},
         output={str(output.path): output.digest()},
         packages={name: installed(name) for name in job["environment"]},

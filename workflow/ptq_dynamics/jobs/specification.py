@@ -9,6 +9,7 @@ from typing import Any
 
 from ptq_dynamics.base.content import canonical
 from ptq_dynamics.jobs import fingerprint
+from ptq_dynamics.jobs.fingerprint.code import DEFINITIONS, Definitions
 from ptq_dynamics.jobs.paths import Paths
 from ptq_dynamics.jobs.settings import encode
 
@@ -52,12 +53,20 @@ class Job:
     @property
     def libraries(self) -> set[str]:
         """Distributions that the job computes with."""
-        _, environment = _fingerprint(self.stage, self.modules, self.distributions)
-        return set(environment) - set(self.distributions)
+        return set(self.made_with.environment) - set(self.distributions)
+
+    @property
+    def made_with(self) -> fingerprint.Fingerprint:
+        """Of the code and the libraries that the job's result depends on."""
+        return _fingerprint(self.stage, self.modules, self.distributions)
+
+    def table(self) -> dict[str, Definitions]:
+        """The definitions that the job's code is, by the digest over them."""
+        return {self.made_with.code: self.made_with.definitions}
 
     def specified(self) -> dict[str, Any]:
         """The job specification, with the fingerprints of code and libraries."""
-        code, environment = _fingerprint(self.stage, self.modules, self.distributions)
+        found = self.made_with
         return {
             "engine": fingerprint.ENGINE,
             "stage": self.stage,
@@ -67,13 +76,15 @@ class Job:
             "inputs": self.inputs,
             "settings": encode(self.settings),
             "modules": self.modules,
-            "code": code,
-            "environment": environment,
+            "code": found.code,
+            "environment": found.environment,
         }
 
     def spec(self) -> str:
-        """The job specification as canonical JSON."""
-        return canonical(self.specified())
+        """The job specification as canonical JSON, with the definitions that its code is, by which
+        the job says what was edited."""
+        definitions = self.made_with.definitions
+        return canonical({**self.specified(), DEFINITIONS: definitions})
 
 
 @cache

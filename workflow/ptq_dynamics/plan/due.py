@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from ptq_dynamics.jobs import codes
 from ptq_dynamics.jobs.current import Results
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.plan.site import Site
@@ -34,11 +35,17 @@ class Due:
 
     def files(self, jobs: Iterable[Job]) -> list[str]:
         """All files by which the results of some jobs were found current."""
-        return [path for job in jobs for path in self._results.files(job.paths)]
+        jobs = list(jobs)
+        table = codes.table_of(self._site.results)
+        entries = [str(table / f"{code}.json") for code in codes.of(jobs)]
+        return [*entries, *(path for job in jobs for path in self._results.files(job.paths))]
 
-    def note_moves(self) -> None:
-        """Have records say where the code of their jobs stands now."""
+    def note(self) -> None:
+        """Have records of what is current say where the code of their jobs stands now, and the
+        scale's table, what it is."""
         self._results.note_moves()
+        current = (self._site.made[path] for path, is_due in self._known.items() if not is_due)
+        codes.add(codes.table_of(self._site.results), codes.of(current))
 
     def accepted(self, job: Job) -> str:
         """Why a result counts as current that was not made again; empty of all others."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from ptq_dynamics.base.content import canonical, write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs import fingerprint, manifest, record
+from ptq_dynamics.jobs.codes import Table
 from ptq_dynamics.jobs.current import outdated
 from ptq_dynamics.jobs.record import Acceptance
 from ptq_dynamics.jobs.specification import Job
@@ -18,9 +19,9 @@ from ptq_dynamics.provenance.differences import differences
 MAY_DIFFER = {"code", "environment", "stage", "modules"}
 
 
-def accept(jobs: Iterable[Job], reason: str) -> list[str]:
+def accept(jobs: Iterable[Job], reason: str, table: Table) -> list[str]:
     """Give results the specification that their jobs have now, and note the reason; what differs, a
-    line a result.
+    line a result, also of the code as far as its table knows it.
 
     Raises `Problem`, before anything is written, where one has other settings or inputs, or is not
     there.
@@ -44,12 +45,12 @@ def accept(jobs: Iterable[Job], reason: str) -> list[str]:
                     f"{label(now)} was made from another {path} than the one there; build it again"
                 )
         places = fingerprint.places(job.stage, job.modules)
-        differs = [*differences(known.job, now, places)]
+        differs = [*differences(known.job, now, places, {**table, **job.table()})]
         processes = known.processes
         before = processes.code if processes else None
         if processes and (module := outdated(asdict(processes), now)):
             differs.append(f"{module} changed")
-            code = fingerprint.extended(now, module)["code"][fingerprint.ALL]
+            code = fingerprint.extended(now, module)["definitions"][fingerprint.ALL]
             processes = replace(processes, code=code)
         if differs:
             when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

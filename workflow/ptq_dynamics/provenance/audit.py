@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ptq_dynamics.base.content import parsed, sha256
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs import manifest
+from ptq_dynamics.jobs import codes, manifest
 from ptq_dynamics.jobs.paths import ABSENT, MANIFEST, RECORD, beside, is_passing
 from ptq_dynamics.provenance.archive import REFERENCE, Archive, Result
 from ptq_dynamics.provenance.releasing import RELEASED
@@ -66,6 +66,7 @@ def audit(archive: Archive, pages: Mapping[Path, str], beside: Collection[Path])
             found.notes.append(f"{path} was made by code of no commit")
         elif result.record.git.dirty:
             found.notes.append(f"{path} was made by code that differs from its commit")
+    found.wrong += _of_code(results.values(), listed)
     if circle := archive.cycle():
         found.wrong.append(f"results are made from themselves: {' from '.join(circle)}")
     for page, text in pages.items():
@@ -123,6 +124,20 @@ def _of_result(
             continue
         if differs:
             yield f"{file} has other bytes than were published"
+
+
+def _of_code(results: Collection[Result], listed: set[Path]) -> Iterator[str]:
+    """What is wrong with the tables of the code that results were made by, a table a scale."""
+    tables = {codes.table_of(each.path) for each in results}
+    listed |= {entry for table in tables for entry in codes.entries(table)}
+    for entry in sorted(entry for table in tables for entry in codes.entries(table)):
+        try:
+            codes.read(entry)
+        except Problem as problem:
+            yield str(problem)
+    named = {codes.table_of(each.path) / f"{each.record.job['code']}.json" for each in results}
+    for entry in sorted(named - listed):
+        yield f"{entry} is missing, which records name; make figures writes it"
 
 
 def _beside(path: Path, name: str) -> set[Path]:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs import manifest
+from ptq_dynamics.jobs import codes, manifest
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import RECORD
 from ptq_dynamics.jobs.record import Record
@@ -29,6 +29,7 @@ from ptq_dynamics.measure.names import (
 )
 from ptq_dynamics.measure.pairing import contributions
 from ptq_dynamics.measure.settings import Series
+from ptq_dynamics.provenance import packed
 from ptq_dynamics.provenance.archive import Archive, Result
 from ptq_dynamics.provenance.differences import differences
 from ptq_dynamics.provenance.packed import RELEASE
@@ -89,6 +90,12 @@ class Build:
         """Records of all its results, that of the figures left out; of a release, those in its
         archive too."""
         return Archive([self.path.parent], [self.path.with_name(RELEASE)])
+
+    @cached_property
+    def code(self) -> codes.Table:
+        """What the code of its results was, as far as it says so."""
+        released = packed.code(self.path.with_name(RELEASE))
+        return {**released, **codes.known(self.path.with_name(codes.FOLDER))}
 
     @cached_property
     def _table_record(self) -> Record | None:
@@ -198,12 +205,14 @@ def parting(one: Build, other: Build) -> Parting | None:
         match = theirs.get(_place(result.path))
         if match is None or result.digest == match.digest:
             continue
-        return Parting(result.label, result.path, tuple(_reasons(match, result)))
+        return Parting(
+            result.label, result.path, tuple(_reasons(match, result, {**one.code, **other.code}))
+        )
     return None
 
 
-def _reasons(before: Result, now: Result) -> Iterator[str]:
-    yield from differences(before.record.job, now.record.job, {})
+def _reasons(before: Result, now: Result, table: codes.Table) -> Iterator[str]:
+    yield from differences(before.record.job, now.record.job, {}, table)
     for what in ("machine", "device"):
         old, new = vars(getattr(before.record, what)), vars(getattr(now.record, what))
         yield from (

@@ -5,7 +5,7 @@ from typing import Any
 
 from ptq_dynamics.base.content import canonical
 
-# Of the digests of a job's code: the key of the one over all of them.
+# Of the definitions of a job's code: the key of the digest of how they refer to each other.
 ALL = ""
 ABSENT = object()
 # Of the reasons for one result, those that are told.
@@ -19,11 +19,15 @@ def told(reasons: Sequence[str]) -> str:
 
 
 def differences(
-    before: Mapping[str, Any], now: Mapping[str, Any], places: Mapping[str, Sequence[str]]
+    before: Mapping[str, Any],
+    now: Mapping[str, Any],
+    places: Mapping[str, Sequence[str]],
+    table: Mapping[str, Mapping[str, str]],
 ) -> Iterator[str]:
     """What a specification has otherwise than an earlier one of the same result.
 
-    `places` maps names of definitions to the modules that hold them now.
+    `places` maps names of definitions to the modules that hold them now; `table` says of which
+    definitions a code is, as far as that is known.
     """
     for key, name in (
         ("name", "name"),
@@ -34,7 +38,9 @@ def differences(
         if before.get(key) != now.get(key):
             yield _changed(name, before.get(key), now.get(key))
     yield from settings(before.get("settings"), now.get("settings"))
-    yield from _code(before.get("code") or {}, now.get("code") or {}, places)
+    if before.get("code") != now.get("code"):
+        codes = [table.get(each.get("code", "")) for each in (before, now)]
+        yield from _code(codes[0], codes[1], places)
     yield from versions(before.get("environment") or {}, now.get("environment") or {})
     yield from _inputs(before.get("inputs") or {}, now.get("inputs") or {})
 
@@ -64,8 +70,13 @@ def versions(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]
 
 
 def _code(
-    before: Mapping[str, str], now: Mapping[str, str], places: Mapping[str, Sequence[str]]
+    before: Mapping[str, str] | None,
+    now: Mapping[str, str] | None,
+    places: Mapping[str, Sequence[str]],
 ) -> Iterator[str]:
+    if before is None or now is None:
+        yield "its code changed (which part of it, no table of code here tells)"
+        return
     names = [name for name in sorted({*before, *now} - {ALL}) if before.get(name) != now.get(name)]
     # A class says less than those of its methods that changed.
     classes = {name.rpartition(".")[0] for name in names if name in before and name in now}

@@ -1,12 +1,14 @@
 """The archive of a release, whose records are read without unpacking what they tell of."""
 
+import json
 import lzma
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.jobs.codes import FOLDER, Table
 from ptq_dynamics.jobs.paths import RECORD
 
 RELEASE = "release.tar.xz"
@@ -19,10 +21,22 @@ def records(release: Path) -> Iterator[tuple[Path, str]]:
 
     Raises `Problem` where it is none.
     """
+    yield from _texts(release, lambda path: path.name.endswith(RECORD))
+
+
+def code(release: Path) -> Table:
+    """What an archive says that the code of results was; nothing where there is none."""
+    if not release.is_file():
+        return {}
+    entries = _texts(release, lambda path: path.parent.name == FOLDER)
+    return {path.stem: json.loads(text) for path, text in entries}
+
+
+def _texts(release: Path, is_wanted: Callable[[Path], bool]) -> Iterator[tuple[Path, str]]:
     try:
         with tarfile.open(release, "r|*") as packed:
             for entry in packed:
-                file = packed.extractfile(entry) if entry.name.endswith(RECORD) else None
+                file = packed.extractfile(entry) if is_wanted(Path(entry.name)) else None
                 if file is not None:
                     yield release / entry.name, file.read().decode()
     except HARMS as error:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.geometry.settings import GRID, POINTS, SCORES
-from ptq_dynamics.jobs import manifest
+from ptq_dynamics.jobs import codes, manifest
 from ptq_dynamics.jobs.current import Results
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.jobs.verified import Verifier
@@ -60,6 +60,9 @@ def release(plan: Plan, folder: Path) -> Released:
                 for job in sorted(jobs, key=lambda each: each.manifest):
                     for path, content in _parts(job):
                         _add(archive, path, content)
+                table = codes.table_of(plan.site.results)
+                for digest, definitions in sorted(codes.of(fresh).items()):
+                    _add(archive, table / f"{digest}.json", codes.as_text(definitions).encode())
             made.replace(place)
     except OSError as error:
         raise Problem(f"{place} cannot be written ({error.strerror})") from None

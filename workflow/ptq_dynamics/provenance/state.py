@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs import fingerprint, manifest, record
+from ptq_dynamics.jobs import codes, fingerprint, manifest, record
 from ptq_dynamics.jobs.current import outdated
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.jobs.verified import Verifier
@@ -73,10 +74,14 @@ class Explanation:
             return "damaged", harm
         return "stale", told(list(self._reasons(job, account)))
 
+    @cached_property
+    def _table(self) -> codes.Table:
+        return codes.known(codes.table_of(self._site.results))
+
     def _reasons(self, job: Job, account: record.Record) -> Iterator[str]:
         now = job.specified()
         places = fingerprint.places(job.stage, job.modules)
-        yield from differences(account.job, now, places)
+        yield from differences(account.job, now, places, {**self._table, **job.table()})
         if account.processes and (module := outdated(asdict(account.processes), now)):
             yield f"{module} changed, with which it was made in several processes"
         for path in job.needs:

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs.checkout import PACKAGE, SOURCES
 from ptq_dynamics.jobs.fingerprint import sources
-from ptq_dynamics.jobs.fingerprint.notes import Code, Notes
+from ptq_dynamics.jobs.fingerprint.code import DEFINITIONS, Code, Definitions, over
+from ptq_dynamics.jobs.fingerprint.notes import Notes
 from ptq_dynamics.jobs.fingerprint.reach import OWN, Node, Program, Reached
 from ptq_dynamics.jobs.fingerprint.versions import version_now, versions
 
@@ -25,10 +26,16 @@ ALL = ""
 
 
 class Fingerprint(NamedTuple):
-    """Digests of definitions by name, and versions of distributions."""
+    """Digests of definitions by name, with the one over them, and versions of distributions."""
 
-    code: Mapping[str, str]
+    definitions: Definitions
     environment: Mapping[str, str]
+    code: str
+
+    @classmethod
+    def over(cls, definitions: Definitions, environment: Mapping[str, str]) -> "Fingerprint":
+        """That of such definitions."""
+        return cls(definitions, environment, over(definitions))
 
 
 def of(
@@ -37,7 +44,7 @@ def of(
     """Fingerprint of a stage's job whose settings select these modules, and which reads these
     distributions beside those that its code imports."""
     code = _code(program, stage, tuple(modules))
-    return Fingerprint(code.digests, versions(code.libraries, distributions))
+    return Fingerprint.over(code.definitions, versions(code.libraries, distributions))
 
 
 def _code(program: Program, stage: str, modules: tuple[str, ...]) -> Code:
@@ -58,14 +65,15 @@ def planned(stage: str, modules: Iterable[str], distributions: Iterable[str]) ->
     if code is None:
         code = _code(_program(_first_sources()), stage, selected)
         notes.add(stage, selected, code)
-    return Fingerprint(code.digests, versions(code.libraries, distributions))
+    return Fingerprint.over(code.definitions, versions(code.libraries, distributions))
 
 
 def extended(job: Mapping[str, Any], module: str) -> dict[str, Any]:
     """A specification whose code has one module more than its settings select; `Problem` where
     there is no such module."""
     modules = (*job.get("modules", ()), module)
-    return {**job, "modules": modules, "code": planned(job["stage"], modules, ()).code}
+    found = planned(job["stage"], modules, ())
+    return {**job, "modules": modules, "code": found.code, DEFINITIONS: found.definitions}
 
 
 def places(stage: str, modules: Iterable[str]) -> Mapping[str, list[str]]:
@@ -92,10 +100,10 @@ def check(job: Mapping[str, Any]) -> None:
         )
     found = of(_program(sources.as_loaded()), job["stage"], job.get("modules", ()))
     if found.code != job["code"]:
+        differing = _differing(found.definitions, job.get(DEFINITIONS))
         raise Problem(
-            f"{_differing(found.code, job['code'])} in {SOURCES} is not the code that this job was "
-            "planned with; run snakemake again, or set PYTHONPATH to the folder workflow of the "
-            "job's checkout"
+            f"{differing} in {SOURCES} is not the code that this job was planned with; run "
+            "snakemake again, or set PYTHONPATH to the folder workflow of the job's checkout"
         )
     for name, planned_version in job["environment"].items():
         found_version = version_now(name)
@@ -140,8 +148,10 @@ def _reached(program: Program, stage: str, modules: tuple[str, ...]) -> tuple[Re
     return program.reach(roots), roots
 
 
-def _differing(here: Mapping[str, str], planned: Mapping[str, str]) -> str:
+def _differing(here: Definitions, planned: Definitions | None) -> str:
     """Name of a definition that is not the same in both."""
+    if planned is None:
+        return "what is"
     names = sorted({*here, *planned} - {ALL})
     differing = [name for name in names if here.get(name) != planned.get(name)]
     return differing[0] if differing else "what definitions refer to"

@@ -13,16 +13,10 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+
+from ptq_dynamics.jobs.fingerprint.code import Code
 
 NOTES = Path(".snakemake/ptq-dynamics-code.json")
-
-
-class Code(NamedTuple):
-    """Digests of what a job reaches, by name, and the libraries that it imports."""
-
-    digests: Mapping[str, str]
-    libraries: Sequence[str]
 
 
 class Notes:

@@ -1,0 +1,64 @@
+"""The table of code: whole or not, added to, and gone."""
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.jobs import codes
+from ptq_dynamics.jobs.fingerprint.code import over
+
+DEFINITIONS = st.dictionaries(st.text(max_size=4), st.text("0123456789abcdef", max_size=8))
+
+
+def table(*definitions):
+    return {over(each): each for each in definitions}
+
+
+@given(first=st.lists(DEFINITIONS, max_size=3), more=st.lists(DEFINITIONS, max_size=3))
+def test_what_is_added_is_read_back_beside_what_was_there(tmp_path_factory, first, more):
+    folder = tmp_path_factory.mktemp("table") / "code"
+    codes.add(folder, table(*first))
+    codes.add(folder, table(*more))
+    assert codes.known(folder) == table(*first, *more)
+
+
+def test_nothing_is_written_where_all_is_there(tmp_path):
+    codes.add(tmp_path, table({"run": "1"}, {"run": "2"}))
+    before = {path: path.stat() for path in tmp_path.iterdir()}
+    codes.add(tmp_path, table({"run": "2"}))
+    assert {path: path.stat() for path in tmp_path.iterdir()} == before
+
+
+def test_every_byte_counts(tmp_path):
+    codes.add(tmp_path, table({"": "1" * 32, "run": "2" * 8, "f": "3 4"}))
+    (entry,) = codes.entries(tmp_path)
+    whole = entry.read_bytes()
+    contents = [whole[:at] + bytes([byte ^ 1]) + whole[at + 1 :] for at, byte in enumerate(whole)]
+    contents += [b"", b"[]", b"{}", b"[" * 200_000, json.dumps(json.loads(whole)).encode()]
+    for content in contents:
+        entry.write_bytes(content)
+        with pytest.raises(Problem, match="make figures"):
+            codes.read(entry)
+        assert codes.known(tmp_path) == {}
+    codes.add(tmp_path, table(json.loads(whole)))
+    assert entry.read_bytes() == whole
+
+
+def test_those_who_add_at_once_do_not_disturb_each_other(tmp_path):
+    folder, used = tmp_path / "code", table(*({"run": f"{n}"} for n in range(20)))
+    threads = [threading.Thread(target=codes.add, args=(folder, used)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert codes.known(folder) == used
+    assert sorted(folder.iterdir()) == [*codes.entries(folder)]
+
+
+def test_pictures_and_results_of_a_scale_share_a_table():
+    for path in ("figures/smoke/fig04.manifest.json", "results/smoke", "paper/smoke/record.json"):
+        assert codes.table_of(path) == Path("results/smoke/code")
