@@ -41,7 +41,7 @@ export XDG_CACHE_HOME ?= $(CURDIR)/.snakemake/cache
 export MPLCONFIGDIR ?= $(CURDIR)/.snakemake/cache/matplotlib
 endif
 
-.PHONY: help install figures claims paper report all prefetch test test-fast test-slurm unit lint backends bench sweep chaos chaos-slurm staleness locks release clean
+.PHONY: help install figures claims paper report all prefetch test test-fast test-more test-slurm unit lint backends bench sweep chaos chaos-slurm staleness locks release clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -85,8 +85,14 @@ report: claims  ## a page to browse, results/SCALE/index.html, and Snakemake's o
 		$(if $(SEEDS),more_seeds="$(SEEDS)") $(if $(DEEP),deep=true) -- report
 	@$(OWN_REPORT)
 
-test: test-fast  ## all tests: the fast ones, then the slow ones with builds at scale smoke
-	@$(PYTEST) --no-loadscope-reorder -m slow tests/workflow tests/unit
+# What installs more than the environment: tools in environments of their own, and a cluster.
+MORE := tests/workflow/test_backends.py tests/workflow/test_slurm.py
+
+test: test-fast  ## the fast tests, then those that build at scale smoke: a quarter of an hour
+	@$(PYTEST) --no-loadscope-reorder tests/workflow $(MORE:%=--ignore=%)
+
+test-more: $(INSTALLED)  ## slow unit tests, and those with other tools (it installs them) and on a SLURM cluster, if there is one
+	@$(PYTEST) --no-loadscope-reorder -m slow $(MORE) tests/unit
 
 test-fast: $(INSTALLED)  ## style, types and the fast unit tests side by side, in about a minute
 	@$(MAKE) --no-print-directory -j2 lint unit
@@ -122,7 +128,7 @@ chaos-slurm: $(INSTALLED) $(PLUGINS)  ## random kills on a SLURM cluster that th
 
 staleness: $(INSTALLED)  ## some 600 edits made by rule, and what was missed or stale needlessly (EDITS_SEED=)
 	@EDITS=all $(VENV)/bin/pytest tests/workflow/test_whole_graph.py tests/workflow/test_claims.py \
-		-k an_edit -s
+		tests/unit/test_mutations.py -k "an_edit or no_edit" -s
 
 locks: $(LOCKER)  ## write envs/ anew: what pyproject.toml asks for, with digests of files
 	@PYTHONPATH=$(LOCKER) $(VENV)/bin/python envs/lock.py

@@ -16,7 +16,7 @@ from subprocess import STDOUT, Popen
 
 import psutil
 from project import SEED, Project
-from ptq_dynamics.jobs import manifest
+from ptq_dynamics.jobs import codes, manifest
 from ptq_dynamics.plan.captions import PAGE
 from support import ROOT, artifacts, differing, plan
 
@@ -139,7 +139,11 @@ def closure(built):
         names = [*manifest.read(built.folder / job.manifest).files, job.paths.manifest.name]
         paths = [f"{job.folder}/{name}" for name in names]
         found |= {path: (built.folder / path).read_bytes() for path in paths}
-    return found
+    table = codes.table_of("results/smoke")
+    return found | {
+        f"{table}/{digest}.json": codes.as_text(code).encode()
+        for digest, code in codes.of(jobs).items()
+    }
 
 
 def compare(wanted, project, when):

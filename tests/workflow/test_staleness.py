@@ -35,9 +35,9 @@ def append(path):
     path.write_text(path.read_text() + "\nassert True\n")
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _fresh(built):
-    """Every test starts, and so every other one ended, with nothing to do."""
+    """Every test leaves all as it was, on which the next one counts."""
     yield
     assert built.stale() == set(), "a test left something behind"
 
