@@ -582,7 +582,8 @@ def test_a_broken_value_of_any_key_is_one_line_with_file_and_whole_key(damaged, 
     dotted = ".".join(map(str, key))
     assert re.search(rf"config/{file}: {re.escape(dotted)}[:. ]", message), message
     assert "\n" not in message
-    assert not [word for word in FOREIGN if word in message], message
+    told = re.sub(r"\(its keys: .*?\)", "", message)
+    assert not [word for word in FOREIGN if word in told], message
     # So does an editor that knows the schema, but for what has placeholders.
     if "{" not in dotted or "over" in key:
         assert not VALIDATORS[file].is_valid(json.loads(json.dumps(content)))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ptq_dynamics.base.content import sha256, write_atomically
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs import manifest, record, signals, verified
+from ptq_dynamics.jobs import codes, manifest, record, signals, verified
 from ptq_dynamics.jobs.current import Results
 from ptq_dynamics.jobs.lease import held
 from ptq_dynamics.jobs.publish import OUT, prepare, publish
@@ -71,6 +71,7 @@ def adopt(plan: Plan, source: Path, *, besides: Collection[str] = ()) -> Adopted
         _check(job, root, drops)
     for job in new:
         _take(job, root)
+    codes.add(codes.table_of(plan.site.results), codes.of(new))
     return Adopted([job.manifest for job in new], had, left)
 
 
