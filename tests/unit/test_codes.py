@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs import codes
+from ptq_dynamics.jobs import codes, record
 from ptq_dynamics.jobs.fingerprint.code import over
 
 DEFINITIONS = st.dictionaries(st.text(max_size=4), st.text("0123456789abcdef", max_size=8))
@@ -46,6 +46,17 @@ def test_every_byte_counts(tmp_path):
         assert codes.known(tmp_path) == {}
     codes.add(tmp_path, table(json.loads(whole)))
     assert entry.read_bytes() == whole
+
+
+def test_what_no_record_names_is_forgotten(tmp_path):
+    folder, made = tmp_path / "code", tmp_path / "made"
+    made.mkdir()
+    used, named, neither = ({"run": f"{n}"} for n in range(3))
+    codes.add(folder, table(used, named, neither))
+    (made / "record.json").write_text(record.sealed({"job": {"code": over(named)}}))
+    (made / "a.record.json").write_text("{")
+    codes.forget(folder, table(used), [made])
+    assert codes.known(folder) == table(used, named)
 
 
 def test_those_who_add_at_once_do_not_disturb_each_other(tmp_path):

@@ -49,6 +49,8 @@ def state(project):
         f"{place}/{name}": data
         for place in ("results", "figures")
         for name, data in artifacts(project.folder / place).items()
+        # What nothing is made by any more goes with the next build that has nothing to do.
+        if not name.startswith("smoke/code/")
     }
 
 

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from project import SNAKEMAKE, TABLE, run_job
-from ptq_dynamics.jobs import manifest
+from ptq_dynamics.jobs import manifest, record
+from ptq_dynamics.jobs.paths import records
 from ptq_dynamics.measure import measurements
 from safetensors.numpy import load_file
 from support import ROOT, artifacts, copy_results, differing, plan, visible
@@ -227,4 +228,10 @@ def test_every_file_belongs_to_one_result(built):
         for name in visible(built.folder / "results")
         if not name.endswith(("manifest.json", "record.json"))
     }
-    assert there == set(listed)
+    table = {built.folder / "results/smoke/code" / f"{code}.json" for code in codes_of(built)}
+    assert there == {*listed, *table}
+
+
+def codes_of(built):
+    folders = [built.folder / top / "smoke" for top in ("results", "figures")]
+    return {record.read(path).job["code"] for folder in folders for path in records(folder)}

@@ -3,7 +3,8 @@
 Every result of one stage and one kind has the same hundred definitions. So a record holds one
 digest over them, and what that is of stands once for all results of a scale, in a file that the
 digest names: there, one sees what changed since. The job whose result is the first of its code
-writes it. No result depends on it: where it is lost, who plans writes it again for what is current.
+writes it. No result depends on it: where it is lost, who plans writes it again for what is current;
+and removes what no record names any more.
 """
 
 import json
@@ -15,7 +16,9 @@ from pathlib import Path
 
 from ptq_dynamics.base.content import parsed
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.jobs.current import account_of
 from ptq_dynamics.jobs.fingerprint.code import Definitions, over
+from ptq_dynamics.jobs.paths import records
 from ptq_dynamics.jobs.specification import Job
 
 FOLDER = "code"  # below a scale's results
@@ -83,6 +86,17 @@ def add(table: Path, used: Table) -> None:
                 file.write(as_text(definitions))
             os.chmod(file.name, 0o644)
             os.replace(file.name, entry)
+
+
+def forget(table: Path, used: Table, folders: Iterable[Path]) -> None:
+    """Remove what no record in some folders names, and is not used either."""
+    left = [entry for entry in entries(table) if entry.stem not in used]
+    if left:
+        accounts = (account_of(path) for folder in folders for path in records(folder))
+        named = {account["job"].get("code") for account in accounts if account is not None}
+        for entry in left:
+            if entry.stem not in named:
+                entry.unlink(missing_ok=True)
 
 
 def as_text(definitions: Definitions) -> str:

@@ -1,6 +1,7 @@
 """Which jobs a build has to run: those whose results are not current, and what depends on them."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from ptq_dynamics.jobs import codes
 from ptq_dynamics.jobs.current import Results
@@ -42,10 +43,12 @@ class Due:
 
     def note(self) -> None:
         """Have records of what is current say where the code of their jobs stands now, and the
-        scale's table, what it is."""
+        scale's table, what it is; what no record is of any more goes out of it."""
         self._results.note_moves()
-        current = (self._site.made[path] for path, is_due in self._known.items() if not is_due)
-        codes.add(codes.table_of(self._site.results), codes.of(current))
+        table = codes.table_of(self._site.results)
+        used = codes.of(self._site.made[path] for path, is_due in self._known.items() if not is_due)
+        codes.add(table, used)
+        codes.forget(table, used, map(Path, self._site.folders))
 
     def accepted(self, job: Job) -> str:
         """Why a result counts as current that was not made again; empty of all others."""

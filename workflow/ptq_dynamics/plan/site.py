@@ -39,6 +39,11 @@ class Site:
         """Folder of the paper of the scale, beside its text."""
         return f"paper/{self.config.choice.scale}"
 
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """All of these."""
+        return (self.results, self.pictures, self.paper)
+
     def add(self, job: Job) -> Job:
         """The same job, so that it is found by the path of its manifest from now on."""
         self.made[job.manifest] = job
