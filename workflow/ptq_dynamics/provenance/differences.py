@@ -75,7 +75,7 @@ def _code(
     places: Mapping[str, Sequence[str]],
 ) -> Iterator[str]:
     if before is None or now is None:
-        yield "its code changed (which part of it, no table of code here tells)"
+        yield "its code changed (no table here says what of it)"
         return
     names = [name for name in sorted({*before, *now} - {ALL}) if before.get(name) != now.get(name)]
     # A class says less than those of its methods that changed.
