@@ -9,6 +9,7 @@ import sys
 import time
 from contextlib import chdir
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from subprocess import PIPE, Popen
 
@@ -288,9 +289,11 @@ def test_every_kind_of_run_is_that_of_one_process(workspace, corpus, trunk, tmp_
 
 
 @SLOW
-def test_two_processes_make_what_one_makes(here, trunk, together, capfd):
+def test_two_processes_make_what_one_makes(here, trunk, together, capfd, monkeypatch):
     job = here.plan.trajectories.train("trunk")
     together(2)
+    # However fast they are.
+    monkeypatch.setattr(ranks, "Progress", partial(Progress, interval=0.0))
     found = here.build(job)
     assert not [line for line in capfd.readouterr().err.splitlines() if "trunk" not in line]
     require_alike(found, trunk)

@@ -119,7 +119,9 @@ def others(path, value):
     if isinstance(value, int):
         return [value + 1, 2 * value, value - 1, value // 2, 4 * value, value // 8, 64 * value]
     if isinstance(value, float):
-        return [value / 2, value * 2, value * 32, value + 0.1, 3.0, 0.5, 0.9]
+        numbers = [value / 2, value * 2, value * 32, value + 0.1, 3.0, 0.5, 0.9]
+        # Of that, nothing but whether it is there counts.
+        return [*numbers, None] if path[-1] == "other_peak_lr" else numbers
     if value is None:
         return [1, 2]
     try:

@@ -79,7 +79,7 @@ def test_a_result_is_its_files_a_record_and_a_manifest(with_trunk):
     assert names == {"losses.safetensors", "manifest.json", "record.json", ".log"}
     assert set(found.files) == {"losses.safetensors"}
     account = json.loads((folder / "record.json").read_text())
-    assert account["job"] == json.loads(job.spec())
+    assert account["job"] == json.loads(canonical(job.specified()))
     assert account["output"] == {job.manifest: found.digest()}
     assert account["inputs"] == {
         path: with_trunk.manifest(job_).digest()
