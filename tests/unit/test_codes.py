@@ -59,6 +59,13 @@ def test_what_no_record_names_is_forgotten(tmp_path):
     assert codes.known(folder) == table(used, named)
 
 
+def test_what_is_no_folder_is_one_line(tmp_path):
+    (tmp_path / "code").touch()
+    assert codes.known(tmp_path / "code") == {}
+    with pytest.raises(Problem, match="is no folder; remove it"):
+        codes.add(tmp_path / "code", table({"run": "1"}))
+
+
 def test_those_who_add_at_once_do_not_disturb_each_other(tmp_path):
     folder, used = tmp_path / "code", table(*({"run": f"{n}"} for n in range(20)))
     threads = [threading.Thread(target=codes.add, args=(folder, used)) for _ in range(8)]

@@ -78,7 +78,10 @@ def add(table: Path, used: Table) -> None:
         try:
             read(entry)
         except Problem:
-            table.mkdir(parents=True, exist_ok=True)
+            try:
+                table.mkdir(parents=True, exist_ok=True)
+            except (FileExistsError, NotADirectoryError):
+                raise Problem(f"{table} is no folder; remove it and build again") from None
             # Jobs that run at once may write the same one.
             with tempfile.NamedTemporaryFile(
                 "w", encoding="utf-8", dir=table, prefix=".", suffix=".partial", delete=False
