@@ -1,25 +1,20 @@
-"""Records: read back as written, of all the processes of a job, and of the code's repository."""
+"""Records: read back as written, of all the processes of a job."""
 
 import base64
 import datetime
 import hashlib
 import json
-import os
-import platform
-import shutil
-import subprocess
 from dataclasses import replace
 from importlib import metadata
 
 import pytest
-import torch
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs import record
-from ptq_dynamics.jobs.checkout import ROOT
 from ptq_dynamics.jobs.current import account_of
 from ptq_dynamics.jobs.fingerprint.code import over
 from ptq_dynamics.jobs.fingerprint.versions import wheel
 from ptq_dynamics.jobs.manifest import Manifest
+from ptq_dynamics.jobs.repository import Git
 from support import python
 
 JOB = {"stage": "measure.loss", "name": "a", "environment": {"numpy": "2"}, "code": over({})}
@@ -29,7 +24,7 @@ JOB = {"stage": "measure.loss", "name": "a", "environment": {"numpy": "2"}, "cod
 def made(tmp_path):
     output = Manifest(tmp_path / "manifest.json", {}, {"tokens_processed": 12})
     entered = {"corpus": [Manifest(tmp_path / "corpus.json", {}, {})]}
-    commit = record.Git("0" * 40, True)
+    commit = Git("0" * 40, True)
     job = JOB | {"inputs": {"corpus": [str(tmp_path / "corpus.json")]}}
     return record.describe(job, entered, output, commit, datetime.datetime.now(datetime.UTC), 1.5)
 
@@ -134,77 +129,6 @@ def test_memory_and_time_of_a_jobs_children_count(tmp_path):
     memory, seconds = done.stdout.split()
     assert int(memory) > 1.5e9
     assert float(seconds) > 0.3
-
-
-@pytest.fixture
-def repository(tmp_path):
-    """A repository with the package in it, and a commit."""
-    folder = tmp_path / "checkout"
-    ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
-    shutil.copytree(ROOT / "workflow", folder / "workflow", ignore=ignore)
-    (folder / ".gitignore").write_text("/results/\n")
-    git(folder, "init", "-q")
-    git(folder, "add", ".")
-    git(folder, "commit", "-qm", "first")
-    return folder
-
-
-def git(folder, *arguments):
-    person = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
-    done = subprocess.run(
-        ["git", *person, *arguments], cwd=folder, check=True, capture_output=True, text=True
-    )
-    return done.stdout.strip()
-
-
-def test_the_repository_is_that_of_the_code(repository, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert record.git(repository) == record.Git(git(repository, "rev-parse", "HEAD"), False)
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    git(elsewhere, "init", "-q")
-    assert record.git(elsewhere) is None, "it does not hold the code"
-    assert record.git(tmp_path) is None
-
-
-def test_a_repository_without_a_commit_is_none(repository, monkeypatch):
-    monkeypatch.setattr(record, "holds_code", record.holds_code.__wrapped__)
-    git(repository, "update-ref", "-d", "HEAD")
-    assert git(repository, "ls-files"), "the code is in the index"
-    assert record.git(repository) is None
-
-
-@pytest.mark.parametrize(
-    ("name", "dirty"),
-    [
-        ("workflow/ptq_dynamics/base/problem.py", True),
-        ("workflow/ptq_dynamics/new.py", True),
-        ("workflow/rules/new.smk", True),
-        ("config/scales/new.yaml", True),
-        ("Snakefile", True),
-        ("notes.txt", False),
-        ("results/new.py", False),
-    ],
-)
-def test_code_that_differs_from_the_commit_is_dirty(repository, name, dirty):
-    path = repository / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        file.write("# more\n")
-    found = record.git(repository)
-    assert found is not None and found.dirty is dirty
-    os.unlink(path)
-
-
-def test_the_vector_instructions_are_those_that_torch_uses():
-    """The order of sums, and so the last bits of results, depends on them."""
-    if platform.machine() != "x86_64" or platform.system() != "Linux":
-        pytest.skip("torch names them so on x86 under Linux")
-    found = torch.backends.cpu.get_cpu_capability()
-    named = {"AVX512": "avx512f", "AVX2": "avx2"}
-    if found not in named:
-        pytest.skip(f"torch has no code of its own for this processor ({found})")
-    assert record.machine().vector == named[found]
 
 
 def test_a_build_of_a_library_is_named_by_the_bytes_that_are_installed():

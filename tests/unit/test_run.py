@@ -18,7 +18,16 @@ import pytest
 from ptq_dynamics import models
 from ptq_dynamics.base.content import canonical, sha256
 from ptq_dynamics.jobs import execute as execute_module
-from ptq_dynamics.jobs import fingerprint, manifest, publish, record, signals, variables, verified
+from ptq_dynamics.jobs import (
+    fingerprint,
+    manifest,
+    publish,
+    record,
+    repository,
+    signals,
+    variables,
+    verified,
+)
 from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.jobs.current import is_current
 from ptq_dynamics.jobs.execute import execute
@@ -423,15 +432,15 @@ def test_code_that_is_edited_while_a_job_runs_is_not_its(here, monkeypatch):
 
     def edited(context: Context[TrainSettings]):
         edit(monkeypatch)
-        monkeypatch.setattr(record, "git", lambda: record.Git("later", True))
+        monkeypatch.setattr(repository, "state", lambda: repository.Git("later", True))
         return own(context)
 
     monkeypatch.setattr(train, "run", edited)
-    monkeypatch.setattr(record, "git", lambda: record.Git("first", False))
+    monkeypatch.setattr(repository, "state", lambda: repository.Git("first", False))
     here.build(job)
     account = record.read(here.folder / job.paths.record)
     assert account.job == json.loads(canonical(job.specified()))
-    assert account.git == record.Git("first", False)
+    assert account.git == repository.Git("first", False)
 
 
 def test_a_job_imports_all_its_code_before_it_begins(here):

@@ -24,8 +24,8 @@ from ptq_dynamics.claims.settings import CLAIMS, TableSettings
 from ptq_dynamics.claims.tables import of_claims
 from ptq_dynamics.config import load
 from ptq_dynamics.jobs.execute import execute
+from ptq_dynamics.jobs.machine import Device
 from ptq_dynamics.jobs.paths import RECORD
-from ptq_dynamics.jobs.record import Device
 from ptq_dynamics.paper.costs import Cost
 from ptq_dynamics.plan import Plan
 from ptq_dynamics.provenance import costs

@@ -19,7 +19,7 @@ if HERE.is_dir():
     sys.path.insert(0, str(HERE))
 
 from ptq_dynamics.config import HarnessTask, MadeTask, load
-from ptq_dynamics.jobs import builds, checkout, devices, record, signals, telling
+from ptq_dynamics.jobs import builds, checkout, devices, repository, signals, telling
 from ptq_dynamics.jobs.current import Results
 from ptq_dynamics.jobs.handover import Handover
 from ptq_dynamics.jobs.paths import Paths
@@ -187,7 +187,7 @@ def prepare():
     telling.attach(say, replacing=Quietness.RULES in quiet)
     # Else jobs that finish are not logged where less is to be said.
     workflow.scheduler.print_progress = True
-    record.refresh()
+    repository.refresh()
     if plan.site.config.scale.warm and workflow.local_exec and not USES_CONDA:
         # It takes as long to get ready as a few jobs to import what they need.
         if len(jobs) > 2 * CORES:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import SCALES
-from ptq_dynamics.jobs import record
+from ptq_dynamics.jobs import repository
 from ptq_dynamics.plan import FROM_NETWORK, Plan
 from ptq_dynamics.plan.captions import PAGE, page
 from ptq_dynamics.provenance import costs, sums
@@ -65,7 +65,7 @@ def show(plan: Plan, asked: Asked) -> bool:
     if asked.rerun:
         jobs = ("job of a random sample was run", "jobs of a random sample were run")
         wrong += _again(_sample(archive, asked), jobs)
-    commit = record.git()
+    commit = repository.state()
     if commit is None or commit.dirty:
         found.notes.insert(0, "the code here differs from its commit, or has none")
     for note in found.notes[:TOLD]:

@@ -25,9 +25,11 @@ from ptq_dynamics.jobs import (
     checkout,
     codes,
     fingerprint,
+    machine,
     manifest,
     ranks,
     record,
+    repository,
     signals,
     verified,
 )
@@ -36,6 +38,7 @@ from ptq_dynamics.jobs.current import is_current
 from ptq_dynamics.jobs.devices import leased
 from ptq_dynamics.jobs.fingerprint.code import DEFINITIONS
 from ptq_dynamics.jobs.lease import Lease, held
+from ptq_dynamics.jobs.machine import Device
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import Paths
 from ptq_dynamics.jobs.publish import (
@@ -47,7 +50,7 @@ from ptq_dynamics.jobs.publish import (
     publish,
     take_over,
 )
-from ptq_dynamics.jobs.record import Device, Git
+from ptq_dynamics.jobs.repository import Git
 from ptq_dynamics.jobs.restore import restore
 from ptq_dynamics.jobs.settings import decode
 from ptq_dynamics.jobs.team import Processes
@@ -242,7 +245,7 @@ def _make(
     if team.count > 1:
         facts, device = ranks.run(job, stage, team, context)
     else:
-        facts, device = stage.run(context), record.device()
+        facts, device = stage.run(context), machine.device()
     return manifest.describe(out, paths.manifest, facts), (device, by)
 
 
@@ -260,7 +263,7 @@ def _take_code(job: Mapping[str, Any]) -> Git | None:
     run by it nor makes its result another's."""
     checkout.check(Path())
     fingerprint.check(job)
-    commit = record.git()
+    commit = repository.state()
     fingerprint.load(job)
     # What was edited while it was imported may have been imported.
     fingerprint.check(job)

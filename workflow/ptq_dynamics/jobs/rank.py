@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs import fingerprint, record, signals
+from ptq_dynamics.jobs import fingerprint, machine, signals
 from ptq_dynamics.jobs.checkout import PACKAGE
 from ptq_dynamics.jobs.ranks import Answer, Failure, Left, Request
 
@@ -49,7 +49,7 @@ def _work(request: Request) -> Answer:
         }
         context = replace(context, inputs=trusted)
     facts = importlib.import_module(f"{PACKAGE}.{request.module}").run(context, request.seat)
-    return Answer(facts, record.device())
+    return Answer(facts, machine.device())
 
 
 if __name__ == "__main__":

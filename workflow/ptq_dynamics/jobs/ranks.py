@@ -25,7 +25,7 @@ from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs import fingerprint, processes, record, signals
 from ptq_dynamics.jobs.context import Context, Progress, Seat, called
-from ptq_dynamics.jobs.record import Device
+from ptq_dynamics.jobs.machine import Device
 from ptq_dynamics.jobs.team import Processes, Sharding, Team
 from ptq_dynamics.jobs.variables import GPUS, PROCESSES, SHARDING
 

@@ -1,14 +1,10 @@
 """Records: who, what, when and where of one result, written beside its manifest."""
 
-import contextlib
 import datetime
 import hashlib
 import json
 import os
-import platform
-import re
 import resource
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -20,11 +16,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from ptq_dynamics.base.content import canonical, parsed
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs.checkout import PACKAGE, ROOT, SOURCES
+from ptq_dynamics.jobs import machine
 from ptq_dynamics.jobs.fingerprint.code import DEFINITIONS, over
 from ptq_dynamics.jobs.fingerprint.versions import installed, wheel
+from ptq_dynamics.jobs.machine import Device, Machine
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import MANIFEST, beside
+from ptq_dynamics.jobs.repository import Git
 from ptq_dynamics.jobs.team import Processes, Team
 
 VERSION = 3
@@ -32,45 +30,8 @@ VERSION = 3
 LISTING = 2
 # Of the text of a record, where this is empty.
 SEAL = "digest"
-# Of x86 and ARM, the widest first, as Linux calls them.
-VECTORS = ("avx512f", "avx2", "avx", "sve", "asimd")
-CODE = (".py", ".smk", "Snakefile", ".yaml")
 # Keys of a specification that say where code stands; what it is, its fingerprint says.
 PLACES = ("stage", "modules")
-# What git calls the commit of a repository without any.
-UNBORN = "(initial)"
-
-
-@dataclass(frozen=True)
-class Git:
-    """The commit of the code's repository, and whether the code differs from it."""
-
-    commit: str
-    dirty: bool
-
-
-@dataclass(frozen=True)
-class Machine:
-    """Kind of machine, without its name; memory in bytes; the widest vector instructions, on which
-    the order of sums depends, and so the last bits of results."""
-
-    system: str
-    architecture: str
-    processor: str
-    cores: int | None
-    memory: int
-    python: str
-    vector: str | None = None
-
-
-@dataclass(frozen=True)
-class Device:
-    """The accelerator that the job used, or the CPU; peak memory in bytes."""
-
-    kind: str
-    name: str | None = None
-    count: int | None = None
-    peak_memory: int | None = None
 
 
 @dataclass(frozen=True)
@@ -221,8 +182,8 @@ def describe(
         output={str(output.path): output.digest()},
         packages={name: installed(name) for name in job["environment"]},
         git=commit,
-        machine=machine(),
-        device=computed or device(),
+        machine=machine.this(),
+        device=computed or machine.device(),
         started=started.isoformat(timespec="seconds"),
         seconds=round(seconds, 3),
         cpu_seconds=round(cpu, 3),
@@ -231,81 +192,4 @@ def describe(
         tokens=output.facts.get("tokens_processed"),
         wheels={name: found for name in job["environment"] if (found := wheel(name))},
         processes=processes,
-    )
-
-
-def git(root: Path = ROOT) -> Git | None:
-    """State of the repository that the code lies in; None where no repository holds it.
-
-    Dirty is a change of any file it holds, and code or configuration that it does not hold.
-    """
-    if not holds_code(root):
-        return None
-    options = ["--porcelain=v2", "--branch", "-z", "-uall", "--no-renames"]
-    try:
-        lines = _git(root, "status", *options).split("\0")
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    commit = next(line.split()[-1] for line in lines if line.startswith("# branch.oid "))
-    changes = [line for line in lines if line and not line.startswith("#")]
-    dirty = any(line[0] != "?" or line.endswith(CODE) for line in changes)
-    return None if commit == UNBORN else Git(commit, dirty)
-
-
-def refresh(root: Path = ROOT) -> None:
-    """Let git see that files are as they were: of a fresh clone, it would read them all again for
-    every job. Where it may not write that down, it does."""
-    with contextlib.suppress(OSError, subprocess.CalledProcessError):
-        if holds_code(root):
-            _git(root, "update-index", "-q", "--refresh")
-
-
-@cache
-def holds_code(root: Path = ROOT) -> bool:
-    """Whether a repository holds the code, which may lie in a folder that another one ignores."""
-    try:
-        _git(root, "ls-files", "--error-unmatch", f"{SOURCES.name}/{PACKAGE}/__init__.py")
-    except (OSError, subprocess.CalledProcessError):
-        return False
-    return True
-
-
-def _git(root: Path, *arguments: str) -> str:
-    command = ["git", "--no-optional-locks", "-C", str(root), *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-
-def machine() -> Machine:
-    """The machine that this process runs on."""
-    flags = " ".join(_of_processor("flags")[:1] or _of_processor("Features")[:1]).split()
-    return Machine(
-        system=platform.system(),
-        architecture=platform.machine(),
-        processor=(_of_processor("model name") or [platform.processor()])[0],
-        cores=os.cpu_count(),
-        memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        python=platform.python_version(),
-        vector=next((name for name in VECTORS if name in flags), None),
-    )
-
-
-def _of_processor(key: str) -> list[str]:
-    """What Linux says of every core under a key."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        return []
-    return re.findall(rf"^{key}\s*: *(.*?) *$", text, flags=re.M)
-
-
-def device() -> Device:
-    """The device that this process used."""
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_initialized():
-        return Device("cpu")
-    return Device(
-        "cuda",
-        torch.cuda.get_device_name(),
-        torch.cuda.device_count(),
-        torch.cuda.max_memory_allocated(),
     )

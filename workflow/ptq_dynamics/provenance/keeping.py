@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs import record
+from ptq_dynamics.jobs import record, repository
 from ptq_dynamics.jobs.current import Results
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.jobs.verified import Verifier
@@ -56,7 +56,7 @@ def keep(plan: Plan) -> Released:
 
 def _require_commits(jobs: Iterable[Job]) -> None:
     """What is kept can be made again from commits alone."""
-    now = record.git()
+    now = repository.state()
     if now is None or now.dirty:
         raise Problem("the working tree is no clean commit; commit its edits, then release")
     for job in jobs:

@@ -22,7 +22,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ptq_dynamics.jobs import fingerprint, record, signals
+from ptq_dynamics.jobs import fingerprint, repository, signals
 from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.jobs.fingerprint.versions import wheel
 from ptq_dynamics.jobs.quiet import QUIET
@@ -50,7 +50,7 @@ def serve(address: Path, libraries: Collection[str]) -> None:
         _remove(address)
         return
     fingerprint.remember()
-    record.holds_code()
+    repository.holds_code()
     for library in libraries:
         wheel(library)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
