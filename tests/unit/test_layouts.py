@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,6 +11,7 @@ from matplotlib.collections import PathCollection
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import load
 from ptq_dynamics.figures.curves import Curves
+from ptq_dynamics.figures.layouts import stages
 from ptq_dynamics.figures.layouts.onset import described
 from ptq_dynamics.figures.panel import Panel
 from ptq_dynamics.figures.panels import draw
@@ -556,3 +558,15 @@ def test_the_share_of_variance_is_that_of_a_linear_fit(follows):
     assert found[follows][0] > 0.8 and found["certain"] > 0.99
     assert described(loss[:4], rate[:4], error[:4]) is None
     assert described(np.ones(9), rate[:9], error[:9])["loss"][0] == 0
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_task_of_which_nothing_is_lost_has_room_for_what_chance_gives():
+    points = pd.DataFrame({"y": [0.0, 0.0], "low": [0.0, np.nan], "high": [0.0, np.nan]})
+    _, ax = plt.subplots()
+    stages._limit(ax, points, pd.DataFrame({"y": [0.4, 0.5]}))
+    low, high = ax.get_ylim()
+    assert low < 0 < high
+    (text,) = ax.texts
+    assert text.get_text() == "↑ chance: 40 to 50"
+    plt.close("all")

@@ -80,6 +80,7 @@ def test_progress_and_one_line_a_job_are_printed(first):
     assert re.search(r"train constant-3e-3 seed 101: done in [\d.]+ s", said)
     assert "Traceback" not in said
     assert "error:" not in said
+    assert not [line for line in said.splitlines() if "warning" in line.lower()]
 
 
 def test_the_table_has_its_schema_and_every_trajectory(built, trajectories):

@@ -6,4 +6,6 @@ QUIET = {
     "TQDM_DISABLE": "1",
     "TOKENIZERS_PARALLELISM": "false",
     "TRANSFORMERS_VERBOSITY": "error",
+    # It warns on import that there is no GPU. Its switch that is for this breaks it.
+    "LLM_COMPRESSOR_LOG_LEVEL": "ERROR",
 }

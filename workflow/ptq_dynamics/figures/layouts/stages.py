@@ -181,14 +181,16 @@ def _limit(ax: Axes, points: pd.DataFrame, level: pd.DataFrame) -> None:
     told in words."""
     low = min(0.0, points.low.fillna(points.y).min())
     high = max(0.0, points.high.fillna(points.y).max())
-    room = 0.05 * (high - low)
+    # Where nothing is lost, all points are at zero.
+    height = (high - low) or 1.0
+    room = 0.05 * height
     ax.set_ylim(low - room, high + room)
     chance = level.y[level.y.notna()]
     if len(chance) and (chance > high).any():
         above = chance[chance > high]
         ends = " to ".join(dict.fromkeys(f"{100 * end:.0f}" for end in (above.min(), above.max())))
         # A line of the panel for the words.
-        ax.set_ylim(low - room, high + room + 0.16 * (high - low))
+        ax.set_ylim(low - room, high + room + 0.16 * height)
         look: dict[str, Any] = {"fontsize": SMALLEST, "color": "0.3", "ha": "right", "va": "top"}
         look["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
         ax.text(0.99, 0.98, f"↑ chance: {ends}", transform=ax.transAxes, **look)

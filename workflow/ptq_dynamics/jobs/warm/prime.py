@@ -21,11 +21,6 @@ MODULES = {
 def prime(libraries: Collection[str], is_wanted: Callable[[], bool] = lambda: True) -> bool:
     """Import what jobs import of these distributions, and save and load a tiny model where they
     have models, whose first time is slow; whether it came to its end while it was wanted."""
-    if "llmcompressor" in libraries:
-        from loguru import logger
-
-        for package in ("llmcompressor", "compressed_tensors"):
-            logger.disable(package)
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     for distribution, modules in MODULES.items():
         if distribution in libraries:
