@@ -1,6 +1,8 @@
 """The table of code: whole or not, added to, and gone."""
 
+import errno
 import json
+import os
 import threading
 from pathlib import Path
 
@@ -48,15 +50,27 @@ def test_every_byte_counts(tmp_path):
     assert entry.read_bytes() == whole
 
 
-def test_what_no_record_names_is_forgotten(tmp_path):
-    folder, made = tmp_path / "code", tmp_path / "made"
-    made.mkdir()
-    used, named, neither = ({"run": f"{n}"} for n in range(3))
-    codes.add(folder, table(used, named, neither))
-    (made / "record.json").write_text(record.sealed({"job": {"code": over(named)}}))
-    (made / "a.record.json").write_text("{")
-    codes.forget(folder, table(used), [made])
-    assert codes.known(folder) == table(used, named)
+def test_what_is_of_no_use_is_forgotten(tmp_path):
+    used, neither = {"run": "1"}, {"run": "2"}
+    codes.add(tmp_path, table(used, neither))
+    codes.forget(tmp_path, table(used))
+    assert codes.known(tmp_path) == table(used)
+
+
+def test_what_records_name_is_found_unless_they_hold_it_themselves(tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made/linked").symlink_to(elsewhere)
+    (elsewhere / "back").symlink_to(tmp_path / "made")
+    named, linked, held = ({"run": f"{n}"} for n in range(3))
+    contents = [{"job": {"code": over(named)}}, {"version": 2, "job": {"code": held}}]
+    contents += [{"job": {"code": {"run": "1"}}}, {"job": 1}, {}, []]
+    for number, content in enumerate(contents):
+        text = record.sealed(content) if content else "{"
+        (tmp_path / f"made/{number}.record.json").write_text(text)
+    (elsewhere / "record.json").write_text(record.sealed({"job": {"code": over(linked)}}))
+    assert codes.named([tmp_path / "made"]) == {over(named), over(linked)}
 
 
 def test_what_is_no_folder_is_one_line(tmp_path):
@@ -64,6 +78,24 @@ def test_what_is_no_folder_is_one_line(tmp_path):
     assert codes.known(tmp_path / "code") == {}
     with pytest.raises(Problem, match="is no folder; remove it"):
         codes.add(tmp_path / "code", table({"run": "1"}))
+    used = table({"run": "1"})
+    (entry,) = (tmp_path / f"{code}.json" for code in used)
+    entry.mkdir()
+    assert codes.known(tmp_path) == {}
+    with pytest.raises(Problem, match="is a folder; remove it"):
+        codes.add(tmp_path, used)
+    codes.forget(tmp_path, {})
+    assert entry.is_dir() and {*tmp_path.iterdir()} == {entry, tmp_path / "code"}
+
+
+def test_what_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="No space"):
+        codes.add(tmp_path, table({"run": "1"}))
+    assert not list(tmp_path.iterdir())
 
 
 def test_those_who_add_at_once_do_not_disturb_each_other(tmp_path):

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs import fingerprint
 from ptq_dynamics.jobs.fingerprint import notes, sources
+from ptq_dynamics.jobs.fingerprint.definitions import parsed
 from ptq_dynamics.jobs.fingerprint.reach import Node, Program
+from ptq_dynamics.jobs.fingerprint.references import Import
 
 BASE = {
     "ptq_dynamics": "",
@@ -123,6 +125,9 @@ SAME = {
     "hint of a result": edited(OTHER, ("-> int", "-> float")),
     "error text": edited(STAGE, ("is too large; lower size", "is large")),
     "progress text": edited(STAGE, ('"size {size}"', '"it is {size} now"')),
+    "progress of an object": edited(
+        STAGE, ("    logger", "    self._progress.say(str(size))\n    logger")
+    ),
     "progress told": edited(
         STAGE, ("    logger", "    context.progress.maybe(str(size))\n    logger")
     ),
@@ -197,6 +202,22 @@ DIFFERENT = {
     "effect of a package": {**BASE, "ptq_dynamics": "print(2)\n"},
     "import for its effect": edited(HELPERS, ("RATE =", "import torch\n\nRATE =")),
     "effect of what is imported": edited(OTHER, ("def _twice", "print(1)\n\n\ndef _twice")),
+    **{
+        f"effect in {place}": edited(HELPERS, ("RATE =", f"import torch\n\n\n{text}\n\nRATE ="))
+        for place, text in {
+            "a default": "def more(x=torch.manual_seed(0)):\n    pass\n",
+            "a default of a keyword": "def more(*, x=torch.manual_seed(0)):\n    pass\n",
+            "a base class": "class More(torch.manual_seed(0)):\n    pass\n",
+            "a class": "class More:\n    x = torch.manual_seed(0)\n",
+            "a field": "class More:\n    x: int = torch.manual_seed(0)\n",
+            "a target": "class More:\n    torch.x = 0\n",
+            "a method's decorator": "class More:\n    @torch.jit\n    def x(self):\n        pass\n",
+            "a method's default": "class More:\n    def x(self, y=torch.seed()):\n        pass\n",
+            "an inner class": "class More:\n    class Inner:\n        x = torch.seed()\n",
+            "what is mapped": "X = list(map(torch.manual_seed, [0]))\n",
+            "what sorts": "X = sorted([0], key=torch.manual_seed)\n",
+        }.items()
+    },
     "registered": edited(HELPERS, ("def unused", "@_twice\ndef unused")),
     "context": edited(STAGE, ("Context[Settings]", "Context[int]")),
     "shadowed": edited(STAGE, ('    """Run it."""', "    LIMIT = 4")),
@@ -259,6 +280,9 @@ WHOLE = {
     "getattr": "return getattr(helpers, context.name)",
     "import_module": 'return importlib.import_module("ptq_dynamics.helpers")',
     "a name made when it runs": 'return importlib.import_module(f"ptq_dynamics.{context.name}")',
+    "another name for it": 'return load("ptq_dynamics.helpers")',
+    "a name by its keyword": 'return load(name="ptq_dynamics.helpers")',
+    "what is mapped": "return list(map(load, [context.name]))",
     "any name": "return importlib.import_module(context.name)",
     "star": "return scaled",
     "globals": "return globals()[context.name]",
@@ -268,7 +292,8 @@ WHOLE = {
 
 @pytest.mark.parametrize("kind", WHOLE)
 def test_where_no_name_shows_what_is_meant_the_whole_module_counts(kind):
-    head = "import importlib\nfrom ptq_dynamics import helpers\n"
+    head = "import importlib\nfrom importlib import import_module as load\n"
+    head += "from ptq_dynamics import helpers\n"
     head = "from ptq_dynamics.helpers import *\n" if kind == "star" else head
     files = {**BASE, STAGE: f"{head}\n\ndef run(context):\n    {WHOLE[kind]}\n"}
     changed = edited(HELPERS, ("return UNUSED", "return 2"), base=files)
@@ -403,6 +428,17 @@ def test_every_library_is_installed_under_the_name_in_its_fingerprint():
 def test_no_class_registers_itself_where_names_do_not_lead(way):
     found = [name for name, text in sources.on_disk().items() if way in text]
     assert not found, f"{way} is called without being named, so it would be in no fingerprint"
+
+
+def test_no_name_is_bound_anew_where_the_order_of_definitions_would_count():
+    """It counts in no fingerprint."""
+    found = [
+        (name, bound)
+        for name, text in FILES.items()
+        for bound, statements in parsed(name, text, False).names.items()
+        if not isinstance(statements, Import) and len(statements) > 1
+    ]
+    assert not found
 
 
 @pytest.mark.parametrize("way", ["from ptq_dynamics.helpers import inner", "from . import inner"])

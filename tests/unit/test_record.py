@@ -82,7 +82,18 @@ def test_a_record_that_lists_its_code_is_read_as_one_that_names_it(made, tmp_pat
     content |= {"version": 2, "job": {**content["job"], "code": listed}}
     path.write_text(record.sealed(content))
     found = record.read(path)
-    assert found.version == 3 and found.job == {**made.job, "code": over(listed)}
+    assert found.version == 3 and found.job == {
+        **made.job,
+        "code": over(listed),
+        "definitions": listed,
+    }
+    # Pictures carry the identity as it was then, also where the record is written anew.
+    before = replace(made, job=content["job"]).identity
+    assert found.identity != before == found.made_with == found.carried
+    assert made.carried == made.identity
+    again = tmp_path / "again.record.json"
+    again.write_text(found.text())
+    assert record.read(again) == found
     assert account_of(path)["job"] == found.job
     path.write_text(path.read_text().replace("2" * 8, "3" * 8))
     with pytest.raises(Problem, match="is not as it was written"):

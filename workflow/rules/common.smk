@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
 from snakemake.persistence import PersistenceBase
 from snakemake.settings.enums import Quietness
 from snakemake.settings.types import DeploymentMethod
@@ -28,7 +29,7 @@ from ptq_dynamics.jobs.warm.launch import start as start_warm
 from ptq_dynamics.measure.names import FULL_PRECISION, PROBES
 from ptq_dynamics.plan import Plan, measured
 from ptq_dynamics.plan.due import Due
-from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.base.problem import Problem, is_full_disk
 from ptq_dynamics.report.groups import caption, group, title
 from ptq_dynamics.report.planning import Report
 
@@ -69,6 +70,18 @@ else:
 # params; those of this workflow are paths.
 if not IS_MODULE:
     PersistenceBase._serialize_param_pandas = PersistenceBase._serialize_param_builtin
+
+
+def keep(persistence, path):
+    """Leave a manifest of a job that failed as it is, which the job writes last and at once: a job
+    that is killed after that has its result. Snakemake 9.27 would put the earlier one back.
+    """
+    persistence.cleanup_backup(path)
+    return False
+
+
+if not IS_MODULE:
+    PersistenceBase.restore_output = keep
 
 # What says how this build goes, once it runs jobs.
 tellings = []
@@ -173,11 +186,12 @@ def prepare():
             {each.manifest: each.label for each in told.values()},
             local=workflow.local_exec,
         )
-        due().note()
+        if harm := due().note():
+            logger.warning(harm)
         handover.write({job.params.get("job"): runs_again(job) for job in jobs})
     except (Problem, OSError) as problem:
-        raise WorkflowError(str(problem)) from None
-    builds.pass_signals_on()
+        full = "the disk is full; free some space and run the same command again"
+        raise WorkflowError(full if is_full_disk(problem) else str(problem)) from None
     # Of no use to jobs that a scheduler runs, which have devices of their own.
     os.environ[devices.ALLOCATION] = devices.allocation()
     os.environ[devices.SHARED] = str(plan.site.config.scale.jobs_per_device)
@@ -197,6 +211,8 @@ def prepare():
         # To keep within 100 new jobs a second, Snakemake 9.27 looks for jobs to start once a second
         # for every job that it has started so far: after 600 jobs, that is most of a core.
         workflow.scheduler.job_rate_limiter = None
+    # Until here, where nothing runs, a signal ends all at once.
+    builds.pass_signals_on()
 
 
 def told_of(job):

@@ -4,6 +4,8 @@ The jobs are those of the workflow. They are few and short, so that they run her
 other: Snakemake, which runs them as well, takes longer to start than they take.
 """
 
+import json
+import sys
 from pathlib import Path
 
 from ptq_dynamics.base.problem import Problem
@@ -35,9 +37,10 @@ def make(plan: Plan) -> bool:
             f"{len(others)} results are not fresh, {first.manifest} for one{shown}; "
             f"make figures SCALE={scale} makes them"
         )
-    due.note()
+    if harm := due.note():
+        print(f"warning: {harm}", file=sys.stderr)
     # What did not come out is told by the job.
-    if not all(execute(job.specified(), if_stale=True) == 0 for job in own if job in stale):
+    if not all(execute(json.loads(job.spec()), if_stale=True) == 0 for job in own if job in stale):
         return False
     print(f"{paper.folder}/{PAPER} is {'made' if paper in stale else 'as it should be'}")
     return True

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ptq_dynamics.cli import captions, unchanged
+from ptq_dynamics.cli.beyond import beyond
 from ptq_dynamics.jobs import fingerprint
 from ptq_dynamics.jobs.current import Results
 from ptq_dynamics.jobs.verified import Verifier
@@ -38,7 +39,8 @@ def show(plan: Plan, asked: Asked) -> bool:
     fingerprint.note_planned()
     if asked.captions and not stale:
         captions.write(plan)
-        due.note()
+        if harm := due.note(lambda: beyond(plan)):
+            print(f"warning: {harm}", file=sys.stderr)
     if asked.as_json:
         found = findings(plan.site, due, targets, verifier)
         print(json.dumps([each.content() for each in found], indent=1, ensure_ascii=False))

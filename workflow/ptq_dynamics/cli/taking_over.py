@@ -1,5 +1,6 @@
 """`ptq-dynamics release`, `adopt` and `accept`: results that are given and taken as they are."""
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -86,7 +87,11 @@ def declare(plan: Plan, result: Path, reason: str) -> bool:
     jobs = [job for job in meant if job.paths.record.exists() or len(meant) == 1]
     table = codes.known(codes.table_of(plan.site.results))
     told = accept([job for job in jobs if due.is_due(job)], reason, table)
-    due.note()
+    # By the records as they are now.
+    after = Due(plan.site, Results(Verifier()))
+    after.find(plan.last())
+    if harm := after.note():
+        print(f"warning: {harm}", file=sys.stderr)
     print(*told, sep="\n", end="\n" if told else "")
     print(f"{len(told)} results were accepted: {reason}")
     return True

@@ -13,6 +13,7 @@ from typing import Any
 from ptq_dynamics.base.content import canonical, parsed, sha256, write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs import fingerprint, manifest, record
+from ptq_dynamics.jobs.fingerprint.code import DEFINITIONS, Definitions
 from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.jobs.paths import Paths
 from ptq_dynamics.jobs.verified import Verifier
@@ -82,6 +83,11 @@ class Results:
                 processes = replace(processes, code=code)
             accepted = known.accepted[:before]
             renewed = replace(known, job=dict(job), accepted=accepted, processes=processes)
+            was = known.made_with if before is None else known.accepted[before].identity
+            if renewed.made_with != was:
+                # From when records had version 2.
+                held = _definitions(job)
+                renewed = replace(renewed, job={**job, DEFINITIONS: held})
             write_atomically(path, renewed.text())
         self._moved.clear()
 
@@ -109,12 +115,23 @@ def _before(
         return None
     labels: Mapping[str, list[str]] = job["inputs"]
     read = {key: [str(digests[path]) for path in paths] for key, paths in labels.items()}
-    identity, processes = record.identity(job, read), account.get("processes")
+    identities = {record.identity(job, read)}
+    if held := _definitions(job):
+        identities.add(record.former(job, held, read))
+    processes = account.get("processes")
     for number, each in enumerate(accepted):
         then = processes and {**processes, "code": each.get("processes")}
-        if each["identity"] == identity and outdated(then, job) is None:
+        if each["identity"] in identities and outdated(then, job) is None:
             return number
     return None
+
+
+def _definitions(job: Mapping[str, Any]) -> Definitions | None:
+    """What the code of a job is; None where there is none by this name."""
+    try:
+        return fingerprint.planned(job["stage"], job.get("modules", ()), ()).definitions
+    except Problem:
+        return None
 
 
 def outdated(processes: Mapping[str, Any] | None, job: Mapping[str, Any]) -> str | None:

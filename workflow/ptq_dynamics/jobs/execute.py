@@ -129,10 +129,11 @@ def _is_done(job: Mapping[str, Any], paths: Paths, restoring: bool, if_stale: bo
 
 @contextlib.contextmanager
 def _owning(lease: Lease) -> Iterator[None]:
-    """Who has lost the lease finds nothing where it was: that is said, and not what it misses."""
+    """Who has lost the lease finds nothing where it was: that is said, and not what it misses.
+    Libraries have errors of their own for that."""
     try:
         yield
-    except OSError:
+    except Exception:
         with contextlib.suppress(OSError):
             lease.require()
         raise
@@ -163,8 +164,8 @@ def _build(
     started = datetime.datetime.now(datetime.UTC)
     clock = time.monotonic()
     commit = _take_code(job)
-    inputs, identity = _read_inputs(job)
-    work = take_over(paths, identity, lease.token)
+    inputs, identity, earlier = _read_inputs(job)
+    work = take_over(paths, identity, lease.token, earlier)
     made: Manifest | None = None
     if restoring or not is_prepared(work, paths):
         resumable = _is_resumable(job)
@@ -179,9 +180,10 @@ def _build(
         else:
             account = record.describe(job, inputs, made, commit, started, seconds, *by)
             prepare(work, made, account.text())
-            if definitions := job.get(DEFINITIONS):
-                codes.add(codes.table_of(paths.folder), {job["code"]: definitions})
     if not restoring:
+        # Where it cannot be written, who plans writes it later, or says why not.
+        with contextlib.suppress(OSError, Problem):
+            codes.add(codes.table_of(paths.folder), codes.held(job))
         publish(work, paths, lease.require)
         # What another process left there was not read by this one.
         if made is not None:
@@ -196,10 +198,8 @@ def _compare(job: Mapping[str, Any], paths: Paths, progress: Progress) -> None:
     Nothing is written beside it, which may be a released tree that nobody may write to.
     """
     _take_code(job)
-    inputs, identity = _read_inputs(job)
-    accepted = record.read(paths.record).accepted
-    # Its pictures carry the one that they were made with.
-    identity = accepted[0].identity if accepted else identity
+    inputs, *_ = _read_inputs(job)
+    identity = record.read(paths.record).carried
     with tempfile.TemporaryDirectory(prefix="ptq-dynamics-compare-") as folder:
         made, _ = _make(job, paths, inputs, identity, Path(folder), progress, None)
     known = manifest.read(paths.manifest)
@@ -210,14 +210,17 @@ def _compare(job: Mapping[str, Any], paths: Paths, progress: Progress) -> None:
         raise Problem(f"it came out different in {', '.join(differing) or 'its facts'}")
 
 
-def _read_inputs(job: Mapping[str, Any]) -> tuple[dict[str, list[Manifest]], str]:
-    """The manifests that a job reads, by label, and the identity of what it makes of them."""
+def _read_inputs(job: Mapping[str, Any]) -> tuple[dict[str, list[Manifest]], str, str | None]:
+    """The manifests that a job reads, by label, and the identity of what it makes of them, now and
+    as it was taken before."""
     inputs = {
         label: [manifest.read(Path(path), restore) for path in group]
         for label, group in job["inputs"].items()
     }
     digests = {label: [each.digest() for each in group] for label, group in inputs.items()}
-    return inputs, record.identity(job, digests)
+    held = job.get(DEFINITIONS)
+    earlier = None if held is None else record.former(job, held, digests)
+    return inputs, record.identity(job, digests), earlier
 
 
 def _make(

@@ -1,5 +1,6 @@
 """Where the parts of a job's result lie."""
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -29,9 +30,22 @@ def beside(path: str | Path, name: str) -> Path:
 def records(folder: Path) -> Iterator[Path]:
     """What is called as a record below a folder, in no order. Work folders are passed over: they
     move and vanish while jobs run."""
-    for place, folders, files in os.walk(folder):
+    for place, folders, files in walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
         yield from (Path(place, name) for name in (*files, *folders) if name.endswith(RECORD))
+
+
+def walk(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """As `os.walk`, through links to folders too, which may lie on another disk; each once."""
+    seen = set[tuple[int, int]]()
+    for place, folders, files in os.walk(folder, followlinks=True):
+        with contextlib.suppress(FileNotFoundError):
+            found = os.stat(place)
+            if (found.st_dev, found.st_ino) in seen:
+                folders.clear()
+                continue
+            seen.add((found.st_dev, found.st_ino))
+        yield place, folders, files
 
 
 def is_passing(path: Path) -> bool:

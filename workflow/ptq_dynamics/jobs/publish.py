@@ -33,11 +33,12 @@ def mend_times(inputs: Iterable[str]) -> None:
                 os.utime(path)
 
 
-def take_over(paths: Paths, identity: str, token: str) -> Path:
+def take_over(paths: Paths, identity: str, token: str, former: str | None = None) -> Path:
     """The work folder of the owner of a lease with this token: what earlier owners left of the same
-    work, under a name by which they do not find it."""
+    work, under a name by which they do not find it; `former` is the identity of that as they may
+    have taken it."""
     work = paths.work(identity, token)
-    left = paths.left(identity)
+    left = [*(paths.left(former) if former else ()), *paths.left(identity)]
     for older in left[:-1]:
         shutil.rmtree(older, ignore_errors=True)
     for newest in left[-1:]:

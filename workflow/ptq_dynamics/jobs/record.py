@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from ptq_dynamics.base.content import canonical, parsed
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs import machine
-from ptq_dynamics.jobs.fingerprint.code import DEFINITIONS, over
+from ptq_dynamics.jobs.fingerprint.code import DEFINITIONS, Definitions, over
 from ptq_dynamics.jobs.fingerprint.versions import installed, wheel
 from ptq_dynamics.jobs.machine import Device, Machine
 from ptq_dynamics.jobs.manifest import Manifest
@@ -87,16 +87,43 @@ class Record:
 
     @property
     def identity(self) -> str:
-        """Hex digest of all that the result depends on, which its pictures carry."""
+        """Hex digest of all that the result depends on."""
+        return identity(self.job, self._read)
+
+    @property
+    def carried(self) -> str:
+        """The identity that the result was made with, which its pictures carry."""
+        return self.accepted[0].identity if self.accepted else self.made_with
+
+    @property
+    def made_with(self) -> str:
+        """That of its specification, as it was taken when the record was first written."""
+        held = self.definitions
+        return self.identity if held is None else former(self.job, held, self._read)
+
+    @property
+    def definitions(self) -> Definitions | None:
+        """What its code is, where the record was of version 2 and so holds that."""
+        return self.job.get(DEFINITIONS)
+
+    @property
+    def _read(self) -> Mapping[str, list[str]]:
         labels: Mapping[str, list[str]] = self.job["inputs"]
-        digests = {key: [self.inputs[path] for path in paths] for key, paths in labels.items()}
-        return identity(self.job, digests)
+        return {key: [self.inputs[path] for path in paths] for key, paths in labels.items()}
 
 
 def identity(job: Mapping[str, Any], digests: Mapping[str, list[str]]) -> str:
     """Hex digest of a specification but for where its code stands, and of the manifests that the
     job reads, by their digests under its labels."""
     return hashlib.sha256(canonical([essence(job), digests]).encode()).hexdigest()
+
+
+def former(
+    job: Mapping[str, Any], definitions: Definitions, digests: Mapping[str, list[str]]
+) -> str:
+    """The identity as it was taken when records had version 2: with the definitions for the digest
+    over them."""
+    return identity({**job, "code": definitions}, digests)
 
 
 def essence(job: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -107,11 +134,13 @@ def essence(job: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def as_now(content: dict[str, Any]) -> dict[str, Any]:
-    """A record's content as it is written now, where it is of the version before."""
+    """A record's content as it is written now, where it is of the version before; it goes on to
+    hold the definitions, by which its result has the identity that pictures of it carry."""
     if content.get("version") != LISTING:
         return content
-    job = content["job"]
-    return {**content, "version": VERSION, "job": {**job, "code": over(job["code"])}}
+    job, held = content["job"], content["job"]["code"]
+    now = {**job, "code": over(held), DEFINITIONS: held}
+    return {**content, "version": VERSION, "job": now}
 
 
 def sealed(content: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs import signals
 from ptq_dynamics.jobs.quiet import QUIET
 from ptq_dynamics.jobs.variables import DEVICE_MAP, GPUS, SHARDING
@@ -39,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         job, again = _specification(file)
-    except (OSError, ValueError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, AttributeError, Problem) as error:
         sys.stderr.write(f"error: {file} is no job: {_explain(error)}\n")
         return 1
     os.environ.update(QUIET)
@@ -75,6 +76,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _specification(file: Path) -> tuple[Mapping[str, Any], bool]:
     """The job in a file, and whether that says to run it even where its result is current."""
     content = json.loads(file.read_text(encoding="utf-8"))
+    if "version" in content:
+        from ptq_dynamics.jobs import record
+
+        return record.read(file).job, False
     job = content.get("job", content)
     if "stage" not in job:
         raise KeyError("stage")

@@ -14,6 +14,8 @@ from ptq_dynamics.jobs.paths import Paths
 # Snakemake's events, and a message without one, that these lines stand for.
 REPLACED = {"job_started", "job_finished", "progress"}
 SELECTING = "Select jobs to execute..."
+# A warning that is none here, as what a job has published is whole.
+KEPT = "--keep-incomplete mode is set"
 END = re.compile(r": done in ([\d.]+) s$")
 ERROR = "error: "
 LONGEST = 160  # characters of a reason, in the list of what failed
@@ -142,7 +144,9 @@ def shortened(text: str) -> str:
 
 
 def _is_not_replaced(record: logging.LogRecord) -> bool:
-    return record.__dict__.get("event") not in REPLACED and record.msg != SELECTING
+    text = str(record.msg)
+    is_said = record.__dict__.get("event") in REPLACED or text == SELECTING
+    return not is_said and not text.startswith(KEPT)
 
 
 def _log(lines: list[str], level: int = logging.INFO) -> None:

@@ -1,8 +1,9 @@
 """Which jobs a build has to run: those whose results are not current, and what depends on them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs import codes
 from ptq_dynamics.jobs.current import Results
 from ptq_dynamics.jobs.specification import Job
@@ -38,17 +39,28 @@ class Due:
         """All files by which the results of some jobs were found current."""
         jobs = list(jobs)
         table = codes.table_of(self._site.results)
-        entries = [str(table / f"{code}.json") for code in codes.of(jobs)]
+        # The folder too, in which other entries come and go.
+        entries = [str(table), *(str(table / f"{code}.json") for code in codes.of(jobs))]
         return [*entries, *(path for job in jobs for path in self._results.files(job.paths))]
 
-    def note(self) -> None:
+    def note(self, others: Callable[[], Iterable[Job]] = tuple) -> str | None:
         """Have records of what is current say where the code of their jobs stands now, and the
-        scale's table, what it is; what no record is of any more goes out of it."""
+        scale's table, what it is; what no record is of any more goes out of it. What lacks there
+        besides is looked for among `others`. Why the table could not be written, if so: no result
+        depends on it."""
         self._results.note_moves()
         table = codes.table_of(self._site.results)
         used = codes.of(self._site.made[path] for path, is_due in self._known.items() if not is_due)
-        codes.add(table, used)
-        codes.forget(table, used, map(Path, self._site.folders))
+        named = codes.named(map(Path, self._site.folders))
+        try:
+            codes.add(table, used)
+            if lost := named - codes.known(table).keys():
+                found = codes.of(others())
+                codes.add(table, {code: found[code] for code in lost & found.keys()})
+            codes.forget(table, named | used.keys())
+        except (OSError, Problem) as error:
+            return f"what the code of results is could not be noted ({error}); none depends on that"
+        return None
 
     def accepted(self, job: Job) -> str:
         """Why a result counts as current that was not made again; empty of all others."""

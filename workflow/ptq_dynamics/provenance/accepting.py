@@ -8,15 +8,16 @@ from pathlib import Path
 from ptq_dynamics.base.content import canonical, write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.jobs import fingerprint, manifest, record
-from ptq_dynamics.jobs.codes import Table
+from ptq_dynamics.jobs.codes import Table, held
 from ptq_dynamics.jobs.current import outdated
+from ptq_dynamics.jobs.fingerprint.code import DEFINITIONS
 from ptq_dynamics.jobs.record import Acceptance
 from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.provenance.archive import label
 from ptq_dynamics.provenance.differences import differences
 
 # Of a specification: what may be declared to make no difference. All else asks for another result.
-MAY_DIFFER = {"code", "environment", "stage", "modules"}
+MAY_DIFFER = {"code", DEFINITIONS, "environment", "stage", "modules"}
 
 
 def accept(jobs: Iterable[Job], reason: str, table: Table) -> list[str]:
@@ -45,7 +46,9 @@ def accept(jobs: Iterable[Job], reason: str, table: Table) -> list[str]:
                     f"{label(now)} was made from another {path} than the one there; build it again"
                 )
         places = fingerprint.places(job.stage, job.modules)
-        differs = [*differences(known.job, now, places, {**table, **job.table()})]
+        differs = [
+            *differences(known.job, now, places, {**table, **held(known.job), **job.table()})
+        ]
         processes = known.processes
         before = processes.code if processes else None
         if processes and (module := outdated(asdict(processes), now)):
@@ -54,7 +57,7 @@ def accept(jobs: Iterable[Job], reason: str, table: Table) -> list[str]:
             processes = replace(processes, code=code)
         if differs:
             when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-            mine = Acceptance(reason, when, tuple(differs), known.identity, before)
+            mine = Acceptance(reason, when, tuple(differs), known.made_with, before)
             accepted = (*known.accepted, mine)
             renewed = replace(known, job=now, accepted=accepted, processes=processes)
             changes.append((job, renewed))

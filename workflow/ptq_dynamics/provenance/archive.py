@@ -46,8 +46,10 @@ class Result:
 
     @property
     def identities(self) -> set[str]:
-        """That of the result, and those that it had before others were accepted for it."""
-        return {self.record.identity, *(each.identity for each in self.record.accepted)}
+        """That of the result, the one that it was made with, and those between, as others were
+        accepted for it."""
+        before = {each.identity for each in self.record.accepted}
+        return {self.record.identity, self.record.made_with, *before}
 
     @property
     def label(self) -> str:

@@ -135,7 +135,8 @@ def _of_code(results: Collection[Result], listed: set[Path]) -> Iterator[str]:
             codes.read(entry)
         except Problem as problem:
             yield str(problem)
-    named = {codes.table_of(each.path) / f"{each.record.job['code']}.json" for each in results}
+    needed = [each for each in results if not codes.held(each.record.job)]
+    named = {codes.table_of(each.path) / f"{each.record.job['code']}.json" for each in needed}
     for entry in sorted(named - listed):
         yield f"{entry} is missing, which records name; make figures writes it"
 

@@ -212,7 +212,8 @@ def parting(one: Build, other: Build) -> Parting | None:
 
 
 def _reasons(before: Result, now: Result, table: codes.Table) -> Iterator[str]:
-    yield from differences(before.record.job, now.record.job, {}, table)
+    jobs = before.record.job, now.record.job
+    yield from differences(*jobs, {}, {**table, **codes.held(jobs[0]), **codes.held(jobs[1])})
     for what in ("machine", "device"):
         old, new = vars(getattr(before.record, what)), vars(getattr(now.record, what))
         yield from (

@@ -61,13 +61,20 @@ def check(path: Path, result: Result) -> Checked:
 
 
 def _published(path: Path, result: Result) -> Iterator[str]:
-    """Digests of the files of a format, by the manifest of their result if that is there."""
-    with contextlib.suppress(Problem):
-        made = manifest.read(Path(result.path))
-        if made.digest() == result.digest:
-            for name, entry in made.files.items():
-                if Path(name).suffix == _suffix(path):
-                    yield entry["sha256"]
+    """Digests of a file by its place, or of all files of its format where it lies elsewhere, by the
+    manifest of their result if that is there."""
+    if path.name.endswith(MANIFEST):
+        yield result.digest
+    elif path.name.endswith(RECORD) and scale_of(path) is None:
+        yield sha256(path)  # else it could not have been read
+    else:
+        with contextlib.suppress(Problem):
+            made = manifest.read(Path(result.path))
+            if made.digest() == result.digest:
+                places = {made.folder.resolve() / name: name for name in made.files}
+                own = places.get(path.resolve())
+                names = [name for name in made.files if Path(name).suffix == _suffix(path)]
+                yield from (made.files[name]["sha256"] for name in ([own] if own else names))
 
 
 def _released(path: Path, result: Result) -> Iterator[str]:

@@ -1,6 +1,5 @@
 """The archive of a release, whose records are read without unpacking what they tell of."""
 
-import json
 import lzma
 import tarfile
 import zlib
@@ -8,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs.codes import FOLDER, Table
+from ptq_dynamics.jobs import codes
 from ptq_dynamics.jobs.paths import RECORD
 
 RELEASE = "release.tar.xz"
@@ -24,12 +23,13 @@ def records(release: Path) -> Iterator[tuple[Path, str]]:
     yield from _texts(release, lambda path: path.name.endswith(RECORD))
 
 
-def code(release: Path) -> Table:
+def code(release: Path) -> codes.Table:
     """What an archive says that the code of results was; nothing where there is none."""
     if not release.is_file():
         return {}
-    entries = _texts(release, lambda path: path.parent.name == FOLDER)
-    return {path.stem: json.loads(text) for path, text in entries}
+    texts = _texts(release, lambda path: path.parent.name == codes.FOLDER)
+    found = ((path.stem, codes.whole(path, text)) for path, text in texts)
+    return {code: definitions for code, definitions in found if definitions is not None}
 
 
 def _texts(release: Path, is_wanted: Callable[[Path], bool]) -> Iterator[tuple[Path, str]]:

@@ -81,7 +81,9 @@ class Explanation:
     def _reasons(self, job: Job, account: record.Record) -> Iterator[str]:
         now = job.specified()
         places = fingerprint.places(job.stage, job.modules)
-        yield from differences(account.job, now, places, {**self._table, **job.table()})
+        yield from differences(
+            account.job, now, places, {**self._table, **codes.held(account.job), **job.table()}
+        )
         if account.processes and (module := outdated(asdict(account.processes), now)):
             yield f"{module} changed, with which it was made in several processes"
         for path in job.needs:

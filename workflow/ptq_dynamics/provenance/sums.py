@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ptq_dynamics.base.content import sha256, write_atomically
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs.paths import is_passing
+from ptq_dynamics.jobs.paths import is_passing, walk
 from ptq_dynamics.provenance.archive import REFERENCE
 
 SUMS = "SHA256SUMS"
@@ -45,9 +45,8 @@ class Places:
 
 def found_in(folder: Path) -> Iterator[Path]:
     """All files below a folder, but for logs and work of jobs."""
-    for path in sorted(folder.rglob("*")):
-        if (path.is_file() or path.is_symlink()) and not is_passing(path.relative_to(folder)):
-            yield path
+    files = sorted(Path(place, name) for place, _, names in walk(folder) for name in names)
+    yield from (path for path in files if not is_passing(path.relative_to(folder)))
 
 
 def write(places: Places) -> None:

@@ -61,6 +61,7 @@ class _Writer:
 
     def __init__(self, parent: str, known: Mapping[str, Import]) -> None:
         self.parent = parent
+        self._known = known
         self._tells_problem = known.get("Problem", Import(""))[0].endswith(".problem")
         self._logs = known.get("logger") == Import("loguru", "logger")
         self.beside: list[Token] = []
@@ -137,8 +138,13 @@ class _Writer:
 
     def call(self, node: ast.Call, out: list[Token], scope: Scope) -> None:
         names = names_in(node)
-        if names[-1:] in (["import_module"], ["__import__"]) and node.args:
-            self._imported(node.args[0], out)
+        if self._imports(node.func):
+            named = [each.value for each in node.keywords if each.arg == "name"]
+            for each in [*node.args[:1], *named][:1]:
+                self._imported(each, out)
+        # Of who calls it for others, no text shows what.
+        if any(map(self._imports, node.args)):
+            out.append(Dynamic(""))
         is_problem = names == ["Problem"] and self._tells_problem
         out.append("Call(")
         self.node(node.func, out, scope)
@@ -148,6 +154,12 @@ class _Writer:
             self.node(argument, out, scope)
         self._quiet -= is_problem
         out.append(")")
+
+    def _imports(self, function: ast.expr) -> bool:
+        """Whether a function imports a module by its name."""
+        names = [] if isinstance(function, ast.Call) else names_in(function)
+        is_alias = names[:1] and self._known.get(names[0]) == Import("importlib", "import_module")
+        return names[-1:] in (["import_module"], ["__import__"]) or bool(is_alias)
 
     def _imported(self, name: ast.expr, out: list[Token]) -> None:
         """A module that is imported by a name made when it runs, as far as it is known."""

@@ -3,7 +3,7 @@
 import ast
 import builtins
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from itertools import chain
 
@@ -19,6 +19,8 @@ PURE = {
 }
 VALUES = {"dtype", "device"}
 IMPURE = {"exec", "eval", "setattr", "delattr", "print", "input", "open", "__import__", "next"}
+# What calls a function that it is given.
+CALLING = {"map", "filter", "reduce", "starmap", "accumulate", "partial", "sorted", "min", "max"}
 # Methods of strings, paths, mappings and sequences that change nothing.
 READING = {
     *("items", "keys", "values", "get", "split", "join", "format", "resolve", "absolute"),
@@ -129,26 +131,58 @@ class Module:
         words = set(WORD.findall(COMMENT.sub("", "\n".join(lines))))
         return [found.module for name, found in sorted(self._known.items()) if name not in words]
 
-    def _has_effect(self, statement: ast.stmt) -> bool:
-        if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
-            decorators = statement.decorator_list
-            acts = any(not self._is_pure(decorator) for decorator in decorators)
-            if isinstance(statement, ast.ClassDef):
+    def _has_effect(self, statement: ast.stmt, inner: Collection[str] = ()) -> bool:
+        """Whether a statement at the top of the module, or in a class that binds the names `inner`,
+        may do more than bind names."""
+        match statement:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                defaults = [*statement.args.defaults, *statement.args.kw_defaults]
+                return self._acts(statement.decorator_list, defaults, inner)
+            case ast.ClassDef():
+                keywords = [keyword.value for keyword in statement.keywords]
+                own = {*inner, *chain.from_iterable(map(_bound, statement.body))}
                 body = [each for each in statement.body if not is_docstring(each)]
-                return acts or any(map(self._acts_in_class, body))
-            return acts
-        return any(
-            isinstance(node, ast.Call) and not self._is_pure(node) for node in _evaluated(statement)
-        )
+                return self._acts(
+                    statement.decorator_list, [*statement.bases, *keywords], inner
+                ) or any(self._acts_in_class(each, own) for each in body)
+        return self._acts([], [statement], inner)
 
-    def _acts_in_class(self, statement: ast.stmt) -> bool:
-        harmless = (*FUNCTIONS, ast.ClassDef, ast.Assign, ast.AnnAssign, ast.Pass)
-        is_constant = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-        return not isinstance(statement, harmless) and not is_constant
+    def _acts_in_class(self, statement: ast.stmt, inner: Collection[str]) -> bool:
+        match statement:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                return self._has_effect(statement, inner)
+            case ast.Assign() | ast.AnnAssign():
+                return not _plain_targets(statement) or self._acts([], [statement], inner)
+            case ast.Pass() | ast.Expr(value=ast.Constant()):
+                return False
+        return True
 
-    def _is_pure(self, called: ast.expr) -> bool:
-        """Whether a call or a decorator makes a value and nothing else, as far as is known."""
+    def _acts(
+        self,
+        decorators: Iterable[ast.expr],
+        evaluated: Iterable[ast.AST | None],
+        inner: Collection[str],
+    ) -> bool:
+        """Whether decorators, or a call in what is evaluated, may do more than make a value."""
+        calls = [
+            node
+            for each in filter(None, evaluated)
+            for node in _evaluated(each)
+            if isinstance(node, ast.Call)
+        ]
+        return not all(self._is_pure(each, inner) for each in (*decorators, *calls))
+
+    def _is_pure(self, called: ast.expr, inner: Collection[str] = ()) -> bool:
+        """Whether a call or a decorator makes a value and nothing else, as far as is known; the
+        names `inner` are those of the class that it stands in."""
         names = names_in(called)
+        if isinstance(called, ast.Call) and names and names[-1] in CALLING:
+            given = [*called.args, *(keyword.value for keyword in called.keywords)]
+            if any(
+                isinstance(each, ast.Name | ast.Attribute) and self._acts_if_called(each)
+                for each in given
+            ):
+                return False
         if not names:
             function = called.func if isinstance(called, ast.Call) else called
             return isinstance(function, ast.Attribute) and function.attr in READING
@@ -157,6 +191,9 @@ class Module:
             # A class of a library, by its name, makes a value.
             makes = names[-1] in VALUES or names[-1][:1].isupper()
             return found.module.split(".")[0] in PURE or names[-1] in PLAIN or makes
+        if first in inner:
+            # A method of a value of the class, as `setter` is, or what its own body has.
+            return names[-1] in PLAIN or names[-1] in READING or len(names) == 1
         if found is None:
             return hasattr(builtins, first) and first not in IMPURE
         # A constant's method, or a class here: no class of the package acts when it is called.
@@ -165,6 +202,16 @@ class Module:
             or names[-1] in PLAIN
             or all(isinstance(each, ast.ClassDef) for each in found)
         )
+
+    def _acts_if_called(self, given: ast.expr) -> bool:
+        """Whether what is given to who may call it is a function that may act."""
+        names = names_in(given)
+        found = self.names.get(names[0]) if names else None
+        if isinstance(found, Import):
+            return not self._is_pure(given)
+        if found is None:
+            return bool(names) and names[0] in IMPURE
+        return any(isinstance(each, FUNCTIONS) for each in found)
 
 
 @cache
@@ -204,10 +251,10 @@ def _bound(statement: ast.stmt) -> Sequence[str]:
     return list(dict.fromkeys(found))
 
 
-def _evaluated(statement: ast.stmt) -> Sequence[ast.AST]:
-    """What a statement evaluates when it runs: not the bodies of functions."""
+def _evaluated(part: ast.AST) -> Sequence[ast.AST]:
+    """What a statement or an expression evaluates when it runs: not the bodies of functions."""
     found: list[ast.AST] = []
-    waiting: list[ast.AST] = [statement]
+    waiting: list[ast.AST] = [part]
     while waiting:
         node = waiting.pop()
         found.append(node)

@@ -4,8 +4,9 @@ import ast
 from collections.abc import Iterable, Sequence
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-# Ends of what tells of progress: progress.say(...), context.progress.log.write(...).
-TELLING = {("say",), ("maybe",), ("log", "write"), ("log", "flush")}
+# Ends of what tells of progress: progress.say(...), self._progress.log.write(...).
+TELLING = {("say",), ("maybe",), ("note",), ("log", "write"), ("log", "flush")}
+PROGRESS = ("progress", "_progress")
 LOGGING = {
     *("trace", "debug", "info", "success", "warning", "error", "critical", "exception", "log"),
     *("disable", "enable"),
@@ -37,9 +38,9 @@ def is_docstring(statement: ast.stmt) -> bool:
 
 def tells(names: Sequence[str], logs: bool) -> bool:
     """Whether a call by this dotted name tells of progress or, where `logs`, goes to loguru."""
-    if "progress" in names[:-1]:
-        place = names.index("progress")
-        return tuple(names[place + 1 :]) in TELLING
+    for name in PROGRESS:
+        if name in names[:-1]:
+            return tuple(names[names.index(name) + 1 :]) in TELLING
     return logs and len(names) == 2 and names[0] == "logger" and names[1] in LOGGING
 
 
