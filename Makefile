@@ -9,14 +9,18 @@ KILLS ?= 30
 SWEEP ?= regime
 VENV := .venv
 PROFILE ?=
-SNAKEMAKE := $(VENV)/bin/snakemake
 # What a profile needs beside the environment, and what writes locks, in folders of their own.
 PLUGINS := $(VENV)/slurm
 LOCKER := $(VENV)/uv
-BEGIN = $(if $(PROFILE),PYTHONPATH="workflow:$(PLUGINS)$${PYTHONPATH:+:$$PYTHONPATH}") $(SNAKEMAKE) \
-	$(if $(PROFILE),--workflow-profile profiles/$(PROFILE))
 # The code of this checkout, also where several share an environment.
-TELL = PYTHONPATH="workflow$${PYTHONPATH:+:$$PYTHONPATH}" $(VENV)/bin/ptq-dynamics
+HERE = PYTHONPATH="workflow$(1)$${PYTHONPATH:+:$$PYTHONPATH}" $(VENV)/bin
+TELL = $(HERE)/ptq-dynamics
+SNAKEMAKE = $(HERE)/python -m ptq_dynamics.cli.snakemake
+BEGIN = $(if $(PROFILE),$(call HERE,:$(PLUGINS))/python -m ptq_dynamics.cli.snakemake \
+	--workflow-profile profiles/$(PROFILE),$(SNAKEMAKE))
+# On a full disk even compiled code is cut off, and then stays so.
+ROOM = df -Pk . | awk 'END {exit $$4 < 51200}' || \
+	{ echo "error: less than 50 MB are left on the disk of this folder; free some space" >&2; exit 1; }
 STATUS = $(TELL) status --captions --scale $(SCALE) --figures "$(FIGURES)" \
 	$(if $(SEEDS),--more-seeds "$(SEEDS)") $(if $(DEEP),--deep)
 # Snakemake's own report has a line for each result that was copied here, without Snakemake's notes.
@@ -53,6 +57,7 @@ help:  ## this list
 install: $(INSTALLED)  ## install the locked environment; all others do so by themselves
 
 figures: $(INSTALLED) $(if $(filter slurm,$(PROFILE)),$(PLUGINS))  ## build the figures: what is missing or out of date, nothing else
+	@$(ROOM)
 	@# The records say within a second or two whether anything is due; Snakemake takes longer, and
 	@# reports what is wrong.
 	@$(STATUS) --quiet 2>/dev/null || { \
@@ -71,6 +76,7 @@ paper: figures  ## figures, claims, tables and all numbers as one PDF: paper/SCA
 	@$(TELL) paper --scale $(SCALE) --figures "$(FIGURES)" $(if $(SEEDS),--more-seeds "$(SEEDS)")
 
 all: $(if $(PROFILE),figures,$(INSTALLED))  ## figures, claims, tables, the paper and the page to browse
+	@$(ROOM)
 	@$(TELL) claims --check --scale $(SCALE) --figures "$(FIGURES)"
 	@# On one machine a single start of Snakemake; a cluster is sent the figures alone.
 	@$(SNAKEMAKE) --config scale=$(SCALE) figures="$(FIGURES)" \
@@ -157,6 +163,7 @@ clean:  ## remove everything built at SCALE
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "error: $(PYTHON) is older than 3.11; set PYTHON=python3.x" >&2; exit 1; }
+	@$(ROOM)
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 $(INSTALLED): | $(VENV)/bin/python

@@ -43,7 +43,7 @@ def start(project):
 
 def only_snakemake(process, _):
     """Its jobs live on."""
-    return kill_one(process, lambda each: "snakemake" in Path(each.cmdline()[1]).name, min)
+    return kill_one(process, lambda each: each.cmdline()[2].endswith(".snakemake"), min)
 
 
 def one_job(process, moments):

@@ -1,13 +1,17 @@
 """Kills, damage and wrong names: nothing is lost, nothing half looks whole, one line says why."""
 
+import contextlib
 import os
 import random
+import re
 import shutil
 import signal
 import sys
 import time
+from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
 
+import psutil
 import pytest
 from project import SNAKEMAKE, Project, recorded_job, run_job
 from ptq_dynamics.jobs.paths import Paths
@@ -190,6 +194,33 @@ def test_a_signal_to_snakemake_ends_the_build_with_a_line_for_each_job(partial, 
     assert not list((partial.folder / "results").rglob(".lease"))
 
 
+@pytest.mark.parametrize("moment", [0.0, 0.2, 0.5])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_snakemake_begins_is_one_line(partial, number, moment):
+    """From when it has its handlers on."""
+    process = Popen(
+        [sys.executable, "-m", "ptq_dynamics.cli.snakemake", *partial.command("-n")[1:]],
+        cwd=partial.folder,
+        env=partial.variables(),
+        stdout=DEVNULL,
+        stderr=PIPE,
+        text=True,
+    )
+    wait_for(lambda: process.poll() is not None or catches(process.pid), "it does not begin")
+    time.sleep(moment)
+    process.send_signal(number)
+    said = process.communicate(timeout=40)[1]
+    assert process.returncode == 1, said
+    assert re.search(r"^interrupted.*; run the same command again\n\Z", said, re.M), said
+    assert "Traceback" not in said
+
+
+def catches(process):
+    """Whether a process has a handler for SIGTERM, which Python itself has none for."""
+    status = Path(f"/proc/{process}/status").read_text()
+    return bool(int(re.search(r"^SigCgt:\s*(\w+)", status, re.M)[1], 16) >> signal.SIGTERM - 1 & 1)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("verb", ["snakemake -n", "status"])
 def test_a_signal_while_a_build_is_planned_is_one_line(tmp_path, verb, number):
@@ -284,6 +315,51 @@ def test_a_clock_that_was_set_back_stops_no_build(built, measured):
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
     assert not differing(artifacts(built.folder / LOSSES), artifacts(measured.folder / LOSSES))
     assert measured.planned(targets=target) == set()
+
+
+@pytest.mark.parametrize("before", ["nothing", "another"])
+def test_a_job_that_is_killed_once_it_has_published_has_its_result(built, measured, before):
+    """Snakemake calls it failed, and would remove its manifest or put an earlier one back."""
+    target = (f"{LOSSES}/manifest.json",)
+    path = measured.folder / target[0]
+    path.unlink()
+    if before == "another":
+        path.write_text("{}")
+    process = Popen(
+        measured.command(targets=target),
+        cwd=measured.folder,
+        env=measured.variables(),
+        stdout=DEVNULL,
+        stderr=PIPE,
+        text=True,
+    )
+    job = []
+    while not is_there(path):
+        assert process.poll() is None, "the build ended before its job was seen"
+        job = job or jobs_of(process.pid)
+    os.kill(*job, signal.SIGKILL)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 1 and "1 failed" in said, said
+    assert measured.planned(targets=target) == set(), said
+    assert not differing(artifacts(built.folder / LOSSES), artifacts(measured.folder / LOSSES))
+
+
+def is_there(path):
+    """Whether a manifest has been published, for which another one moves away."""
+    try:
+        return path.stat().st_size > 2
+    except FileNotFoundError:
+        return False
+
+
+def jobs_of(snakemake):
+    """Processes that run jobs of a build."""
+    found = []
+    for each in psutil.Process(snakemake).children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if each.cmdline()[1:3] == ["-m", "ptq_dynamics.jobs.run"]:
+                found.append(each.pid)
+    return found
 
 
 CLAIM = """

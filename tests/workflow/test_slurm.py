@@ -143,7 +143,7 @@ def build(cluster, tmp_path):
     yield made
     for process in psutil.process_iter(["cmdline"]):
         command = process.info["cmdline"] or []
-        if "snakemake" in " ".join(command[:2]) and process.cwd() == str(made.project.folder):
+        if "snakemake" in " ".join(command[:3]) and process.cwd() == str(made.project.folder):
             process.kill()
     run(["scancel", "--me"], env=cluster.environment, check=False)
 
