@@ -93,6 +93,17 @@ def test_exactly_what_depends_on_an_edit_is_stale(project, traces):
     assert tried and not wrong, wrong
 
 
+def test_what_is_lost_of_the_table_of_code_is_written_again(project):
+    """Also of claims and tables, of which `make figures` makes none."""
+    table = project.folder / "results/smoke/code"
+    before = {path.name: path.read_bytes() for path in table.iterdir()}
+    shutil.rmtree(table)
+    choice = ["--captions", "--scale", "smoke", "--figures", project.figures]
+    done = project.process([sys.executable, "-m", "ptq_dynamics.cli", "status", *choice])
+    assert done.returncode == 0, done.stderr
+    assert {path.name: path.read_bytes() for path in table.iterdir()} == before
+
+
 @pytest.fixture
 def judged(project):
     """The claims by their names."""

@@ -180,7 +180,9 @@ def test_what_is_not_as_published_is_not_traced_as_if_it_were(project, tmp_path)
 def test_a_checkpoint_and_a_row_are_traced(project):
     run = "results/smoke/train/rainbow-036/seed-101"
     name = next(n for n in manifest.read(project.folder / run / MANIFEST).files if "model" in n)
-    assert chain(project, f"{run}/{name}")["top"] == f"{run}/{MANIFEST}"
+    for each in (name, MANIFEST, RECORD):
+        found = chain(project, f"{run}/{each}")
+        assert (found["top"], found["bytes"]) == (f"{run}/{MANIFEST}", "as published"), each
     frame = measurements.read(project.folder / TABLE)
     wanted = (frame.trajectory == "rainbow-036") & (frame.quantizer == "gptq-4bit")
     number = {m: int(frame.index[wanted & (frame.metric == m)][0]) + 1 for m in ("loss", ERROR)}
@@ -287,6 +289,45 @@ def test_the_table_of_code_is_audited_and_comes_back(project):
         state, why = status(project)[f"{QUANTIZED}/{MANIFEST}"]
         assert state == "stale" and why.startswith("its code changed"), why
         assert not path.exists()
+
+
+def test_a_table_of_code_that_cannot_be_written_stops_nothing(project, tmp_path):
+    folder = shutil.copytree(project.folder, tmp_path / "project", symlinks=True)
+    copy, table = Project(folder, project.figures), folder / "results/smoke/code"
+    asked = ["status", "--captions", "--scale", "smoke", "--figures", project.figures]
+    entry = sorted(table.iterdir())[0]
+    for place in (entry, table):
+        shutil.rmtree(place) if place.is_dir() else place.unlink()
+        place.touch() if place == table else place.mkdir()
+        done = command(copy, *asked)
+        assert done.returncode == 0 and "all " in done.stdout, done.stderr
+        (line,) = done.stderr.splitlines()
+        assert line.startswith("warning: ") and "remove it" in line and place.name in line
+    # Jobs have their results all the same.
+    picture = folder / "figures/smoke/fig04.png"
+    picture.unlink()
+    said = copy.build()
+    assert picture.exists() and "is no folder; remove it" in said
+    table.unlink()
+    assert command(copy, *asked).returncode == 0
+    with chdir(folder):
+        assert wrong_here().wrong == []
+
+
+def test_results_behind_a_link_are_like_others(project, tmp_path):
+    folder = shutil.copytree(project.folder, tmp_path / "project", symlinks=True)
+    quantized, elsewhere = folder / "results/smoke/quantize", tmp_path / "elsewhere"
+    quantized.rename(elsewhere)
+    quantized.symlink_to(elsewhere)
+    copy = Project(folder, project.figures)
+    assert status(copy) == {}
+    with chdir(folder):
+        assert wrong_here().wrong == []
+        stray = elsewhere / "stray.csv"
+        stray.touch()
+        assert wrong_here().wrong == [
+            "results/smoke/quantize/stray.csv belongs to no result; remove it"
+        ]
 
 
 def test_an_audit_names_what_belongs_to_nothing(project):
@@ -553,6 +594,8 @@ def test_a_change_that_is_accepted_makes_nothing_again_and_is_told(project, tmp_
     assert left.keys() == stale.keys() - {"figures/smoke/fig04.manifest.json"}
     top = chain(copy, str(old))["steps"][0]
     assert [each["reason"] for each in top["accepted"]] == [reason]
+    with chdir(folder):
+        assert wrong_here().wrong == [], "the table has the code that was accepted"
     again = [sys.executable, "-m", "ptq_dynamics.jobs.run", "--compare", "--job"]
     done = copy.process([*again, "figures/smoke/fig04.record.json"])
     assert done.returncode == 0, done.stderr
