@@ -48,18 +48,18 @@ class Due:
         scale's table, what it is; what no record is of any more goes out of it. What lacks there
         besides is looked for among `others`. Why the table could not be written, if so: no result
         depends on it."""
-        self._results.note_moves()
         table = codes.table_of(self._site.results)
         used = codes.of(self._site.made[path] for path, is_due in self._known.items() if not is_due)
         named = codes.named(map(Path, self._site.folders))
         try:
+            self._results.note_moves()
             codes.add(table, used)
             if lost := named - codes.known(table).keys():
                 found = codes.of(others())
                 codes.add(table, {code: found[code] for code in lost & found.keys()})
             codes.forget(table, named | used.keys())
         except (OSError, Problem) as error:
-            return f"what the code of results is could not be noted ({error}); none depends on that"
+            return f"what code results are of could not be noted ({error}); none depends on that"
         return None
 
     def accepted(self, job: Job) -> str:

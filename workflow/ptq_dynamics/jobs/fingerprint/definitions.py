@@ -192,8 +192,8 @@ class Module:
             makes = names[-1] in VALUES or names[-1][:1].isupper()
             return found.module.split(".")[0] in PURE or names[-1] in PLAIN or makes
         if first in inner:
-            # A method of a value of the class, as `setter` is, or what its own body has.
-            return names[-1] in PLAIN or names[-1] in READING or len(names) == 1
+            # A method of a value of the class, as `setter` is.
+            return len(names) > 1 and names[-1] in PLAIN | READING
         if found is None:
             return hasattr(builtins, first) and first not in IMPURE
         # A constant's method, or a class here: no class of the package acts when it is called.
