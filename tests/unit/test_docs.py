@@ -116,5 +116,5 @@ def test_the_definitions_for_a_forge_run_what_there_is():
 def test_all_is_made_by_one_start_of_snakemake_and_reported_by_another():
     words = ["make", "-n", "all", "SCALE=smoke", "PROFILE="]
     told = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    starts = re.findall(r"\.venv/bin/snakemake .*?-- ([a-z ]+)", told.replace("\\\n", ""))
+    starts = re.findall(r"cli\.snakemake .*?-- ([a-z ]+)", told.replace("\\\n", ""))
     assert [each.strip() for each in starts] == ["everything", "figures claims tables"]
