@@ -135,6 +135,15 @@ SAME = {
     "no log": edited(
         STAGE, ('    logger.info("begun")\n', ""), ("from loguru import logger\n", "")
     ),
+    "unused class": edited(
+        HELPERS,
+        (
+            "def unused",
+            "class More:\n    @property\n    def x(self):\n        return 1\n\n    @x.setter\n"
+            "    def x(self, y=1):\n        pass\n\n    @x.deleter\n    def x(self):\n"
+            "        pass\n\n\ndef unused",
+        ),
+    ),
     "unused function": edited(HELPERS, ("def unused", "def more():\n    pass\n\n\ndef unused")),
     "unused function's body": edited(HELPERS, ("return UNUSED", "return 2")),
     "unused constant": edited(HELPERS, ("UNUSED = 1", "UNUSED = 2")),
@@ -215,6 +224,10 @@ DIFFERENT = {
             "a method's default": "class More:\n    def x(self, y=torch.seed()):\n        pass\n",
             "an inner class": "class More:\n    class Inner:\n        x = torch.seed()\n",
             "what is mapped": "X = list(map(torch.manual_seed, [0]))\n",
+            "a decorator's argument": "@property(torch.seed())\ndef more():\n    pass\n",
+            "a default of a lambda": "X = lambda x=torch.seed(): x\n",
+            "a hint": "def more(x: torch.seed()):\n    pass\n",
+            "a lambda that sorts": "X = sorted([0], key=lambda x: torch.seed())\n",
             "what sorts": "X = sorted([0], key=torch.manual_seed)\n",
         }.items()
     },

@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any
@@ -125,7 +125,10 @@ def _end_jobs(number: int, frame: FrameType | None) -> None:
         signal.signal(number, signal.SIG_IGN)
     # Each job says in one line that it ends; Snakemake would add a paragraph.
     logging.disable()
-    print("the build is interrupted; run the same command again to go on", file=sys.stderr)
+    # At once, beside the lines of jobs.
+    line = b"the build is interrupted; run the same command again to go on\n"
+    with suppress(OSError):
+        os.write(sys.stderr.fileno(), line)
     for process in psutil.Process().children(recursive=True):
         try:
             if "ptq_dynamics.jobs.run" in process.cmdline():

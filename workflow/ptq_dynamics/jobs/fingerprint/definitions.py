@@ -20,7 +20,7 @@ PURE = {
 VALUES = {"dtype", "device"}
 IMPURE = {"exec", "eval", "setattr", "delattr", "print", "input", "open", "__import__", "next"}
 # What calls a function that it is given.
-CALLING = {"map", "filter", "reduce", "starmap", "accumulate", "partial", "sorted", "min", "max"}
+CALLING = {"map", "filter", "reduce", "starmap", "accumulate", "sorted", "min", "max"}
 # Methods of strings, paths, mappings and sequences that change nothing.
 READING = {
     *("items", "keys", "values", "get", "split", "join", "format", "resolve", "absolute"),
@@ -136,8 +136,9 @@ class Module:
         may do more than bind names."""
         match statement:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                defaults = [*statement.args.defaults, *statement.args.kw_defaults]
-                return self._acts(statement.decorator_list, defaults, inner)
+                hints = [each.annotation for each in _parameters(statement.args)]
+                evaluated = [*_defaults(statement.args), *hints, statement.returns]
+                return self._acts(statement.decorator_list, evaluated, inner)
             case ast.ClassDef():
                 keywords = [keyword.value for keyword in statement.keywords]
                 own = {*inner, *chain.from_iterable(map(_bound, statement.body))}
@@ -164,25 +165,19 @@ class Module:
         inner: Collection[str],
     ) -> bool:
         """Whether decorators, or a call in what is evaluated, may do more than make a value."""
-        calls = [
-            node
-            for each in filter(None, evaluated)
-            for node in _evaluated(each)
-            if isinstance(node, ast.Call)
-        ]
+        decorators = list(decorators)
+        given = chain.from_iterable(map(_given, decorators))
+        parts = map(_evaluated, filter(None, (*evaluated, *given)))
+        calls = [each for each in chain.from_iterable(parts) if isinstance(each, ast.Call)]
         return not all(self._is_pure(each, inner) for each in (*decorators, *calls))
 
     def _is_pure(self, called: ast.expr, inner: Collection[str] = ()) -> bool:
         """Whether a call or a decorator makes a value and nothing else, as far as is known; the
         names `inner` are those of the class that it stands in."""
         names = names_in(called)
-        if isinstance(called, ast.Call) and names and names[-1] in CALLING:
-            given = [*called.args, *(keyword.value for keyword in called.keywords)]
-            if any(
-                isinstance(each, ast.Name | ast.Attribute) and self._acts_if_called(each)
-                for each in given
-            ):
-                return False
+        calls = names[-1:] and names[-1] in CALLING
+        if calls and any(self._acts_if_called(each) for each in _given(called)):
+            return False
         if not names:
             function = called.func if isinstance(called, ast.Call) else called
             return isinstance(function, ast.Attribute) and function.attr in READING
@@ -205,13 +200,16 @@ class Module:
 
     def _acts_if_called(self, given: ast.expr) -> bool:
         """Whether what is given to who may call it is a function that may act."""
-        names = names_in(given)
+        if isinstance(given, ast.Lambda):
+            return self._acts([], [given.body], ())
+        names = [] if isinstance(given, ast.Call) else names_in(given)
         found = self.names.get(names[0]) if names else None
         if isinstance(found, Import):
             return not self._is_pure(given)
         if found is None:
             return bool(names) and names[0] in IMPURE
-        return any(isinstance(each, FUNCTIONS) for each in found)
+        kinds = (*FUNCTIONS, ast.ClassDef) if len(names) > 1 else FUNCTIONS
+        return any(isinstance(each, kinds) for each in found)
 
 
 @cache
@@ -251,6 +249,22 @@ def _bound(statement: ast.stmt) -> Sequence[str]:
     return list(dict.fromkeys(found))
 
 
+def _given(called: ast.expr) -> list[ast.expr]:
+    """The arguments of a call; none of what is no call."""
+    if not isinstance(called, ast.Call):
+        return []
+    return [*called.args, *(keyword.value for keyword in called.keywords)]
+
+
+def _defaults(arguments: ast.arguments) -> list[ast.expr]:
+    return [*arguments.defaults, *filter(None, arguments.kw_defaults)]
+
+
+def _parameters(arguments: ast.arguments) -> list[ast.arg]:
+    named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    return [*named, *filter(None, (arguments.vararg, arguments.kwarg))]
+
+
 def _evaluated(part: ast.AST) -> Sequence[ast.AST]:
     """What a statement or an expression evaluates when it runs: not the bodies of functions."""
     found: list[ast.AST] = []
@@ -258,6 +272,8 @@ def _evaluated(part: ast.AST) -> Sequence[ast.AST]:
     while waiting:
         node = waiting.pop()
         found.append(node)
-        if not isinstance(node, ast.Lambda):
+        if isinstance(node, ast.Lambda):
+            waiting += _defaults(node.args)
+        else:
             waiting += ast.iter_child_nodes(node)
     return found

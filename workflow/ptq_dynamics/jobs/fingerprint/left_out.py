@@ -15,8 +15,9 @@ LOGGING = {
 HARMLESS = {"abs", "float", "format", "int", "len", "max", "min", "repr", "round", "str"}
 # Decorators that read no annotations of a function, and do not care for the order of methods.
 PLAIN = {
-    *("property", "cached_property", "setter", "getter", "staticmethod", "classmethod", "cache"),
-    *("lru_cache", "abstractmethod", "contextmanager", "override", "no_grad", "wraps", "overload"),
+    *("property", "cached_property", "setter", "getter", "deleter", "staticmethod", "classmethod"),
+    *("cache", "lru_cache", "abstractmethod", "contextmanager", "override", "no_grad", "wraps"),
+    "overload",
 }
 
 
