@@ -19,7 +19,7 @@ SNAKEMAKE = $(HERE)/python -m ptq_dynamics.cli.snakemake
 BEGIN = $(if $(PROFILE),$(call HERE,:$(PLUGINS))/python -m ptq_dynamics.cli.snakemake \
 	--workflow-profile profiles/$(PROFILE),$(SNAKEMAKE))
 # On a full disk even compiled code is cut off, and then stays so.
-ROOM = df -Pk . | awk 'END {exit $$4 < 51200}' || \
+ROOM = df -Pk . | awk 'END {for (i = 2; i <= NF; i++) if ($$i ~ /^[0-9]+%$$/) exit $$(i - 1) < 51200}' || \
 	{ echo "error: less than 50 MB are left on the disk of this folder; free some space" >&2; exit 1; }
 STATUS = $(TELL) status --captions --scale $(SCALE) --figures "$(FIGURES)" \
 	$(if $(SEEDS),--more-seeds "$(SEEDS)") $(if $(DEEP),--deep)

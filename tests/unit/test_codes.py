@@ -60,17 +60,20 @@ def test_what_is_of_no_use_is_forgotten(tmp_path):
 def test_what_records_name_is_found_unless_they_hold_it_themselves(tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    (tmp_path / "made").mkdir()
-    (tmp_path / "made/linked").symlink_to(elsewhere)
-    (elsewhere / "back").symlink_to(tmp_path / "made")
+    made = tmp_path / "project/made"
+    made.mkdir(parents=True)
+    (made / "linked").symlink_to(elsewhere)
+    (made / "a").symlink_to(elsewhere)
+    (made / "around").symlink_to("..")
+    (elsewhere / "back").symlink_to(made)
     named, linked, held = ({"run": f"{n}"} for n in range(3))
     contents = [{"job": {"code": over(named)}}, {"version": 2, "job": {"code": held}}]
     contents += [{"job": {"code": {"run": "1"}}}, {"job": 1}, {}, []]
     for number, content in enumerate(contents):
         text = record.sealed(content) if content else "{"
-        (tmp_path / f"made/{number}.record.json").write_text(text)
+        (made / f"{number}.record.json").write_text(text)
     (elsewhere / "record.json").write_text(record.sealed({"job": {"code": over(linked)}}))
-    assert codes.named([tmp_path / "made"]) == {over(named), over(linked)}
+    assert codes.named([made]) == {over(named), over(linked)}
 
 
 def test_what_is_no_folder_is_one_line(tmp_path):

@@ -323,6 +323,11 @@ def test_results_behind_a_link_are_like_others(project, tmp_path):
     assert status(copy) == {}
     with chdir(folder):
         assert wrong_here().wrong == []
+        for name, target in (("around", ".."), ("alias", "corpus")):
+            link = Path("results/smoke", name)
+            link.symlink_to(target)
+            assert wrong_here().wrong == [f"{link} belongs to no result; remove it"]
+            link.unlink()
         stray = elsewhere / "stray.csv"
         stray.touch()
         assert wrong_here().wrong == [

@@ -1,6 +1,5 @@
 """Where the parts of a job's result lie."""
 
-import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -36,16 +35,25 @@ def records(folder: Path) -> Iterator[Path]:
 
 
 def walk(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
-    """As `os.walk`, through links to folders too, which may lie on another disk; each once."""
-    seen = set[tuple[int, int]]()
+    """As `os.walk`, through links to folders too, which may lie on another disk. A link to what
+    lies beside the folder or around it, or is followed already, is a file."""
+    around = folder.parent.resolve()
+    followed = {around}
     for place, folders, files in os.walk(folder, followlinks=True):
-        with contextlib.suppress(FileNotFoundError):
-            found = os.stat(place)
-            if (found.st_dev, found.st_ino) in seen:
-                folders.clear()
-                continue
-            seen.add((found.st_dev, found.st_ino))
+        for name in sorted(folders):
+            path = Path(place, name)
+            if path.is_symlink():
+                target = path.resolve()
+                if any(_overlap(target, each) for each in followed):
+                    folders.remove(name)
+                    files.append(name)
+                else:
+                    followed.add(target)
         yield place, folders, files
+
+
+def _overlap(one: Path, other: Path) -> bool:
+    return one.is_relative_to(other) or other.is_relative_to(one)
 
 
 def is_passing(path: Path) -> bool:
