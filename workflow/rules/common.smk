@@ -178,7 +178,9 @@ def prepare():
     """Get ready for the jobs that are about to run."""
     # Snakemake's scheduler has set handlers of its own meanwhile.
     if workflow.is_main_process:
-        signals.leave_at_once("interrupted before jobs began; run the same command again")
+        signals.leave_at_once(
+            "interrupted before jobs began; run the same command again"
+        )
     jobs = list(workflow.dag.needrun_jobs())
     told = {job.jobid: told_of(job) for job in jobs if not job.is_norun}
     try:
