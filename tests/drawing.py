@@ -19,13 +19,14 @@ from matplotlib.figure import Figure as Picture
 from matplotlib.lines import AxLine, Line2D
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.config import load
+from ptq_dynamics.curvature.settings import GRID, POINTS, SCORES
+from ptq_dynamics.engine import manifest
+from ptq_dynamics.engine.execute import execute
+from ptq_dynamics.engine.manifest import Manifest
+from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures import panels
 from ptq_dynamics.figures.layouts.landscapes import MARKS
-from ptq_dynamics.geometry.settings import GRID, POINTS, SCORES
-from ptq_dynamics.jobs import manifest
-from ptq_dynamics.jobs.execute import execute
-from ptq_dynamics.jobs.manifest import Manifest
-from ptq_dynamics.jobs.specification import Job
+from ptq_dynamics.graph import Plan
 from ptq_dynamics.measure.joining import join
 from ptq_dynamics.measure.measurements import read_csv
 from ptq_dynamics.measure.names import (
@@ -38,10 +39,9 @@ from ptq_dynamics.measure.names import (
     VALUES,
 )
 from ptq_dynamics.measure.settings import Series
-from ptq_dynamics.plan import Plan
-from ptq_dynamics.trajectories import trajectory
-from ptq_dynamics.trajectories.schedules import learning_rate, phase
-from ptq_dynamics.trajectories.trajectory import CURVE, Checkpoint
+from ptq_dynamics.train import trajectory
+from ptq_dynamics.train.schedules import learning_rate, phase
+from ptq_dynamics.train.trajectory import CURVE, Checkpoint
 from safetensors.numpy import save_file
 from support import ROOT, edit_yaml, log_of, plan, specification
 

@@ -17,11 +17,11 @@ from typing import Any
 
 import yaml
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs import manifest
-from ptq_dynamics.jobs.fingerprint.reach import Node
-from ptq_dynamics.jobs.paths import MANIFEST, RECORD
-from ptq_dynamics.jobs.specification import Job
-from ptq_dynamics.plan import Plan
+from ptq_dynamics.engine import manifest
+from ptq_dynamics.engine.fingerprint.reach import Node
+from ptq_dynamics.engine.paths import MANIFEST, RECORD
+from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.graph import Plan
 from reachability import FILES, FUNCTIONS, names_of, reach
 from support import leaves, plan
 from tracer import Traces

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
-from ptq_dynamics.jobs import signals
-from ptq_dynamics.jobs.current import is_current
+from ptq_dynamics.engine import signals
+from ptq_dynamics.engine.current import is_current
 
-ENGINE = "workflow/ptq_dynamics/jobs/execute.py"
+ENGINE = "workflow/ptq_dynamics/engine/execute.py"
 # What the engine of the copy ends with; jobs do not depend on it.
 OBSERVED = """
 

@@ -8,10 +8,10 @@ from functools import cache
 from itertools import chain
 from types import CodeType
 
-from ptq_dynamics.jobs.fingerprint import sources
-from ptq_dynamics.jobs.fingerprint.reach import Node
+from ptq_dynamics.engine.fingerprint import sources
+from ptq_dynamics.engine.fingerprint.reach import Node
 
-ENGINE = "ptq_dynamics.jobs"
+ENGINE = "ptq_dynamics.engine"
 FILES = {name: ast.unparse(ast.parse(text)) for name, text in sources.on_disk().items()}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")

@@ -17,13 +17,13 @@ from typing import Any
 import yaml
 from ptq_dynamics.config import EmbeddedCorpus, load
 from ptq_dynamics.corpus.tokens import TrainingData
-from ptq_dynamics.jobs import manifest
-from ptq_dynamics.jobs.execute import execute
-from ptq_dynamics.jobs.manifest import Manifest
-from ptq_dynamics.jobs.specification import Job
+from ptq_dynamics.engine import manifest
+from ptq_dynamics.engine.execute import execute
+from ptq_dynamics.engine.manifest import Manifest
+from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.graph import Plan
 from ptq_dynamics.measure.names import FULL_PRECISION, PROBES
-from ptq_dynamics.plan import Plan
-from ptq_dynamics.trajectories.train import Trainer
+from ptq_dynamics.train.train import Trainer
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ptq_dynamics.jobs.fingerprint import sources
-from ptq_dynamics.jobs.fingerprint.reach import OWN, WHOLE, Node, Program
-from ptq_dynamics.jobs.specification import Job
+from ptq_dynamics.engine.fingerprint import sources
+from ptq_dynamics.engine.fingerprint.reach import OWN, WHOLE, Node, Program
+from ptq_dynamics.engine.specification import Job
 from support import ROOT, job_file, python
 
 # Python imports it in every process of the build: those that fork, their children and threads, and
@@ -134,7 +134,7 @@ def note(frame, event, argument):
 
 
 # Not in Snakemake itself, but in what a job starts.
-WORDS = ("ptq_dynamics.jobs", "_worker.py")
+WORDS = ("ptq_dynamics.engine", "_worker.py")
 if job is not None or any(part in word for word in sys.orig_argv for part in WORDS):
     sys.setprofile(note)
     threading.setprofile(note)
@@ -208,7 +208,7 @@ def trace(job: Job, folder: Path, environment: Mapping[str, str]) -> set[str]:
     traces = Traces(folder / "traces")
     variables = {**traces.environment(ROOT / "workflow"), **environment}
     file = job_file(folder, json.loads(job.spec()))
-    done = python(["-m", "ptq_dynamics.jobs.run", "--job", file], folder, variables)
+    done = python(["-m", "ptq_dynamics.engine.run", "--job", file], folder, variables)
     assert done.returncode == 0, done.stderr
     traces.collect()
     assert set(traces.entered) == {(job.stage, tuple(job.modules))}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from ptq_dynamics.jobs.manifest import Manifest
+from ptq_dynamics.engine.manifest import Manifest
 from support import Workspace, plan, tiny_config
 from transformers import LlamaConfig, LlamaForCausalLM
 

@@ -22,7 +22,7 @@ from ptq_dynamics.measure.names import (
     OUTCOMES,
 )
 from ptq_dynamics.measure.tasks import loading
-from ptq_dynamics.trajectories.trajectory import Trajectory
+from ptq_dynamics.train.trajectory import Trajectory
 from safetensors.numpy import load_file
 from support import Workspace, artifacts, differing, edit_yaml, figure, plan, tiny_config
 from transformers import AutoModelForCausalLM, AutoTokenizer

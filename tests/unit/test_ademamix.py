@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus.tokens import TrainingData
-from ptq_dynamics.jobs.context import Progress
-from ptq_dynamics.trajectories import train
-from ptq_dynamics.trajectories.architectures import architecture
-from ptq_dynamics.trajectories.optimizers import ademamix
-from ptq_dynamics.trajectories.optimizers.ademamix import Settings
-from ptq_dynamics.trajectories.optimizers.kinds import Optimizer
-from ptq_dynamics.trajectories.optimizers.state import load_state_tensors, state_tensors
-from ptq_dynamics.trajectories.settings import OptimizerSettings
-from ptq_dynamics.trajectories.train import Trainer
+from ptq_dynamics.engine.context import Progress
+from ptq_dynamics.train import train
+from ptq_dynamics.train.architectures import architecture
+from ptq_dynamics.train.optimizers import ademamix
+from ptq_dynamics.train.optimizers.ademamix import Settings
+from ptq_dynamics.train.optimizers.kinds import Optimizer
+from ptq_dynamics.train.optimizers.state import load_state_tensors, state_tensors
+from ptq_dynamics.train.settings import OptimizerSettings
+from ptq_dynamics.train.train import Trainer
 from pydantic import TypeAdapter
 from safetensors.torch import load_file
 from support import (

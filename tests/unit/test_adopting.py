@@ -16,7 +16,7 @@ from support import ROOT
 
 WAIT = """
 import sys, time
-from ptq_dynamics.jobs import signals
+from ptq_dynamics.engine import signals
 from ptq_dynamics.provenance.adopting import unpacked
 signals.leave_at_once("error: interrupted")
 with unpacked(sys.argv[1], None):

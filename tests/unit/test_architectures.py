@@ -8,14 +8,14 @@ import torch
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import tokens
-from ptq_dynamics.geometry.hessian import LossHessian
+from ptq_dynamics.curvature.hessian import LossHessian
 from ptq_dynamics.measure.loss import block_losses
 from ptq_dynamics.measure.names import LAYERS, VALUES
 from ptq_dynamics.models.packed import grids
 from ptq_dynamics.quantize import awq, gptq
 from ptq_dynamics.quantize.method import Calibration
-from ptq_dynamics.trajectories.architectures import architecture
-from ptq_dynamics.trajectories.trajectory import Trajectory
+from ptq_dynamics.train.architectures import architecture
+from ptq_dynamics.train.trajectory import Trajectory
 from reference import compare
 from safetensors.torch import load_file
 from support import QUANTIZERS, Workspace, edit_yaml, figure, plan, tiny_config

@@ -15,12 +15,12 @@ from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Point
 from ptq_dynamics.config.averages import Last
-from ptq_dynamics.jobs.manifest import Manifest
+from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.measure.joining import join
-from ptq_dynamics.trajectories import trajectory
-from ptq_dynamics.trajectories.average import _merge, weighted_mean
-from ptq_dynamics.trajectories.average_settings import Ingredient, MergeSettings
-from ptq_dynamics.trajectories.trajectory import Checkpoint, Trajectory
+from ptq_dynamics.train import trajectory
+from ptq_dynamics.train.average import _merge, weighted_mean
+from ptq_dynamics.train.average_settings import Ingredient, MergeSettings
+from ptq_dynamics.train.trajectory import Checkpoint, Trajectory
 from safetensors.numpy import load_file
 from support import edit_yaml, plan, tiny_config
 from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -2,8 +2,8 @@
 
 import shutil
 
-from ptq_dynamics.jobs.manifest import Manifest
-from ptq_dynamics.plan.captions import page, write_page
+from ptq_dynamics.engine.manifest import Manifest
+from ptq_dynamics.graph.captions import page, write_page
 from support import ROOT, edit_yaml, plan, python
 
 REFERENCE = ROOT / "figures/reference/laptop"

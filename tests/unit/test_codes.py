@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs import codes, record
-from ptq_dynamics.jobs.fingerprint.code import over
+from ptq_dynamics.engine import codes, record
+from ptq_dynamics.engine.fingerprint.code import over
 
 DEFINITIONS = st.dictionaries(st.text(max_size=4), st.text("0123456789abcdef", max_size=8))
 

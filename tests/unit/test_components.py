@@ -6,10 +6,10 @@ import pytest
 import torch
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.geometry import components
-from ptq_dynamics.geometry.columns import Columns
-from ptq_dynamics.geometry.plane import flatten
-from ptq_dynamics.trajectories.trajectory import Trajectory
+from ptq_dynamics.curvature import components
+from ptq_dynamics.curvature.columns import Columns
+from ptq_dynamics.curvature.plane import flatten
+from ptq_dynamics.train.trajectory import Trajectory
 from safetensors.torch import load_file, save_file
 from support import measured
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
@@ -123,8 +123,8 @@ def test_checkpoints_of_different_models_have_no_components(tmp_path, change):
 
 
 MEASURED = """
-from ptq_dynamics.geometry.columns import Columns
-from ptq_dynamics.geometry.plane import pca
+from ptq_dynamics.curvature.columns import Columns
+from ptq_dynamics.curvature.plane import pca
 columns = Columns([Path(name) for name in sys.argv[2:]])
 next(columns.blocks(1000))
 before = peak()

@@ -15,7 +15,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import SCALES, load, read_yaml
 from ptq_dynamics.config.fields import Share
 from ptq_dynamics.config.grids import expand
-from ptq_dynamics.plan import Plan
+from ptq_dynamics.graph import Plan
 from pydantic import TypeAdapter, ValidationError
 from support import ROOT, edit_yaml, plan, python
 

@@ -13,9 +13,9 @@ from ptq_dynamics.config import EmbeddedCorpus
 from ptq_dynamics.corpus import docstrings, embedded, splits, tokens
 from ptq_dynamics.corpus.packages import installed_files, python_files
 from ptq_dynamics.corpus.settings import HELD_OUT, SPLITS
-from ptq_dynamics.jobs import manifest
-from ptq_dynamics.jobs.context import Context, Progress
-from ptq_dynamics.plan import corpora
+from ptq_dynamics.engine import manifest
+from ptq_dynamics.engine.context import Context, Progress
+from ptq_dynamics.graph import corpora
 from support import (
     SCALE,
     artifacts,
@@ -30,7 +30,7 @@ from transformers import AutoTokenizer
 
 CONFIG = SCALE["corpora"]["main"]
 BUILD = (
-    "import json, sys; from ptq_dynamics.jobs.execute import execute; "
+    "import json, sys; from ptq_dynamics.engine.execute import execute; "
     "sys.exit(execute(json.load(open('spec.json'))))"
 )
 

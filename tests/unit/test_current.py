@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from ptq_dynamics.base.content import sha256
-from ptq_dynamics.jobs import manifest, record, verified
-from ptq_dynamics.jobs.current import Results, is_current
-from ptq_dynamics.jobs.paths import Paths
-from ptq_dynamics.jobs.verified import NOTES, Verifier
+from ptq_dynamics.engine import manifest, record, verified
+from ptq_dynamics.engine.current import Results, is_current
+from ptq_dynamics.engine.paths import Paths
+from ptq_dynamics.engine.verified import NOTES, Verifier
 
 JOB = {"stage": "a.b", "folder": "made", "stem": None, "inputs": {"from": ["read/manifest.json"]}}
 

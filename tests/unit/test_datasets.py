@@ -22,10 +22,10 @@ from ptq_dynamics.config import DatasetsCorpus
 from ptq_dynamics.corpus import documents, embedded, tokens
 from ptq_dynamics.corpus.documents import stretches, texts
 from ptq_dynamics.corpus.settings import SPLITS, Source
-from ptq_dynamics.jobs import manifest
-from ptq_dynamics.jobs.execute import execute
-from ptq_dynamics.jobs.specification import Job
-from ptq_dynamics.plan import corpora
+from ptq_dynamics.engine import manifest
+from ptq_dynamics.engine.execute import execute
+from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.graph import corpora
 from support import artifacts, differing, job_file, python, wait_until
 from tokenizers import Tokenizer
 from tokenizers.decoders import ByteLevel as ByteLevelDecoder
@@ -267,7 +267,7 @@ class Build:
 
     def start(self):
         file = job_file(self.folder, json.loads(self.job.spec()))
-        command = [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", file]
+        command = [sys.executable, "-m", "ptq_dynamics.engine.run", "--job", file]
         return subprocess.Popen(
             command, cwd=self.folder, env=self.environment, stderr=subprocess.PIPE, text=True
         )

@@ -12,15 +12,15 @@ from subprocess import PIPE, Popen
 
 import pytest
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs import devices
-from ptq_dynamics.jobs.devices import ALLOCATION, LEASED, SHARED, VISIBLE, leased, visible
-from ptq_dynamics.jobs.warm import client, launch
-from ptq_dynamics.plan.resources import COMPUTING
+from ptq_dynamics.engine import devices
+from ptq_dynamics.engine.devices import ALLOCATION, LEASED, SHARED, VISIBLE, leased, visible
+from ptq_dynamics.engine.warm import client, launch
+from ptq_dynamics.graph.resources import COMPUTING
 from support import ROOT, Workspace, copy_results, job_file, log_of, plan, specification, wait_until
 
 HOLD = """
 import os, sys
-from ptq_dynamics.jobs.devices import VISIBLE, leased
+from ptq_dynamics.engine.devices import VISIBLE, leased
 with leased(int(sys.argv[1]), lambda text: print(text, flush=True)) as found:
     print("has", *found, "sees", os.environ.get(VISIBLE), flush=True)
     sys.stdin.read()
@@ -220,7 +220,7 @@ def here(workspace, tmp_path):
 
 def begin(here, job, *options):
     spec = job_file(here.folder, specification(job))
-    command = [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", spec, *options]
+    command = [sys.executable, "-m", "ptq_dynamics.engine.run", "--job", spec, *options]
     return Popen(command, cwd=here.folder, stderr=PIPE, text=True)
 
 
@@ -309,7 +309,7 @@ def test_a_job_that_is_killed_frees_its_device(here):
 AGAIN = """
 import sys
 from pathlib import Path
-from ptq_dynamics.jobs import restore
+from ptq_dynamics.engine import restore
 sys.exit(restore.again(Path(sys.argv[1]), "compare"))
 """
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ptq_dynamics.base.content import canonical
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.engine.fingerprint.code import over
 from ptq_dynamics.figures.settings import ORIGIN
-from ptq_dynamics.jobs.fingerprint.code import over
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.provenance import differences, signing
 from ptq_dynamics.provenance.archive import Archive, identity_in

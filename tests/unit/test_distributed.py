@@ -19,25 +19,25 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs import ranks, record
-from ptq_dynamics.jobs.context import Context, Progress, Seat
-from ptq_dynamics.jobs.current import is_current
-from ptq_dynamics.jobs.restore import restore
-from ptq_dynamics.jobs.run import main
-from ptq_dynamics.jobs.team import Team
-from ptq_dynamics.jobs.variables import GPUS, PROCESSES, SHARDING
-from ptq_dynamics.plan.resources import Resources
+from ptq_dynamics.engine import ranks, record
+from ptq_dynamics.engine.context import Context, Progress, Seat
+from ptq_dynamics.engine.current import is_current
+from ptq_dynamics.engine.restore import restore
+from ptq_dynamics.engine.run import main
+from ptq_dynamics.engine.team import Team
+from ptq_dynamics.engine.variables import GPUS, PROCESSES, SHARDING
+from ptq_dynamics.graph.resources import Resources
 from ptq_dynamics.provenance.accepting import accept
-from ptq_dynamics.trajectories import train
-from ptq_dynamics.trajectories.optimizers.state import state_tensors
-from ptq_dynamics.trajectories.ranks import RankTrainer, joined, share
-from ptq_dynamics.trajectories.ranks import run as train_together
-from ptq_dynamics.trajectories.settings import (
+from ptq_dynamics.train import train
+from ptq_dynamics.train.optimizers.state import state_tensors
+from ptq_dynamics.train.ranks import RankTrainer, joined, share
+from ptq_dynamics.train.ranks import run as train_together
+from ptq_dynamics.train.settings import (
     ModelSettings,
     ObjectiveSettings,
     OptimizerSettings,
 )
-from ptq_dynamics.trajectories.train import Trainer
+from ptq_dynamics.train.train import Trainer
 from safetensors.torch import load_file
 from support import (
     Workspace,
@@ -327,7 +327,7 @@ def test_two_processes_make_what_one_makes(here, trunk, together, capfd, monkeyp
     with chdir(here.folder):
         assert not is_current(specification(job))
         (line,) = accept([job], "the same results", {})
-        assert line.endswith("trajectories.ranks changed")
+        assert line.endswith("train.ranks changed")
         assert is_current(specification(job))
 
 
@@ -360,7 +360,13 @@ def longer(job):
 
 
 def start(here, spec, count):
-    command = [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", job_file(here.folder, spec)]
+    command = [
+        sys.executable,
+        "-m",
+        "ptq_dynamics.engine.run",
+        "--job",
+        job_file(here.folder, spec),
+    ]
     variables = {**os.environ, PROCESSES: str(count)}
     return Popen(command, cwd=here.folder, env=variables, stderr=PIPE, text=True)
 
@@ -370,7 +376,7 @@ def rank_of(process, number):
     for each in psutil.Process(process.pid).children(recursive=True):
         with contextlib.suppress(psutil.Error):
             command = each.cmdline()
-            is_rank = command[1:3] == ["-m", "ptq_dynamics.jobs.rank"]
+            is_rank = command[1:3] == ["-m", "ptq_dynamics.engine.rank"]
             if is_rank and command[-1].endswith(f"-{number}"):
                 return each
     return None

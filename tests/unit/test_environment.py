@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs import manifest
-from ptq_dynamics.jobs.execute import execute
+from ptq_dynamics.engine import manifest
+from ptq_dynamics.engine.execute import execute
 from ptq_dynamics.quantize import environment, lock_file
 
 pytestmark = pytest.mark.slow

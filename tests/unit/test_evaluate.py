@@ -4,10 +4,10 @@ import pytest
 import torch
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
-from ptq_dynamics.jobs import manifest
+from ptq_dynamics.engine import manifest
 from ptq_dynamics.measure.loss import block_losses
 from ptq_dynamics.measure.names import LOSSES
-from ptq_dynamics.trajectories.trajectory import Trajectory
+from ptq_dynamics.train.trajectory import Trajectory
 from safetensors.numpy import load_file
 from support import Workspace, artifacts, copy_results, differing
 from transformers import AutoModelForCausalLM

@@ -11,12 +11,12 @@ import pytest
 import yaml
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Public, PublicRun, Stage, load
+from ptq_dynamics.graph import Plan
+from ptq_dynamics.graph.outlook import look_ahead, to_lock
+from ptq_dynamics.graph.regime import regimes
 from ptq_dynamics.hub.lock import LOCK, Wanted
-from ptq_dynamics.plan import Plan
-from ptq_dynamics.plan.outlook import look_ahead, to_lock
-from ptq_dynamics.plan.regime import regimes
-from ptq_dynamics.trajectories.average_settings import LastSettings
-from ptq_dynamics.trajectories.schedules import learning_rate
+from ptq_dynamics.train.average_settings import LastSettings
+from ptq_dynamics.train.schedules import learning_rate
 from support import ROOT, edit_yaml, plan
 
 SMALL = ("smoke", "laptop", "gpu")
@@ -603,7 +603,7 @@ def test_the_outlook_counts_jobs_downloads_and_text():
     made = plan("paper")
     jobs = list(made.site.needed(made.last()))
     found = look_ahead(made.site, jobs)
-    fetches = [job for job in jobs if job.stage == "trajectories.fetch"]
+    fetches = [job for job in jobs if job.stage == "train.fetch"]
     assert len(fetches) == found.revisions == found.unlocked > 250
     assert found.locked_bytes == 0
     sizes = {
@@ -618,7 +618,7 @@ def test_the_outlook_counts_jobs_downloads_and_text():
 
 
 def _needed(made, jobs):
-    names = {job.name.split()[0] for job in jobs if job.stage == "trajectories.fetch"}
+    names = {job.name.split()[0] for job in jobs if job.stage == "train.fetch"}
     return [(name, made.site.config.runs.public[name]) for name in names]
 
 
@@ -626,7 +626,7 @@ def test_downloads_are_all_that_needs_a_network():
     made = plan("paper")
     stages = {job.stage for job in made.downloads()}
     assert stages == {
-        "trajectories.fetch",
+        "train.fetch",
         "corpus.datasets",
         "measure.tasks.fetch",
         "quantize.environment",

@@ -4,8 +4,8 @@ import itertools
 import os
 
 import pytest
-from ptq_dynamics.jobs import manifest, publish
-from ptq_dynamics.jobs.paths import MANIFEST, RECORD, Paths
+from ptq_dynamics.engine import manifest, publish
+from ptq_dynamics.engine.paths import MANIFEST, RECORD, Paths
 
 IDENTITY = "0123456789abcdef" * 4
 FILES = ("curve.csv", "step-1/model.safetensors")

@@ -22,12 +22,12 @@ from huggingface_hub import constants, hf_hub_download
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus.tokens import blocks
+from ptq_dynamics.engine import manifest
+from ptq_dynamics.engine.context import Progress
+from ptq_dynamics.engine.execute import execute
+from ptq_dynamics.engine.settings import decode, encode
+from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.hub import client, lock
-from ptq_dynamics.jobs import manifest
-from ptq_dynamics.jobs.context import Progress
-from ptq_dynamics.jobs.execute import execute
-from ptq_dynamics.jobs.settings import decode, encode
-from ptq_dynamics.jobs.specification import Job
 from ptq_dynamics.measure.loss import block_losses
 from ptq_dynamics.measure.names import LAYERS, LOSSES
 from ptq_dynamics.measure.settings import LossSettings
@@ -35,10 +35,10 @@ from ptq_dynamics.quantize.gptq import Gptq
 from ptq_dynamics.quantize.int8 import Int8
 from ptq_dynamics.quantize.rtn import Rtn
 from ptq_dynamics.quantize.settings import QuantizeSettings
-from ptq_dynamics.trajectories import fetch
-from ptq_dynamics.trajectories.average_settings import LastSettings
-from ptq_dynamics.trajectories.fetch_settings import Code, FetchSettings, Revision
-from ptq_dynamics.trajectories.trajectory import Trajectory
+from ptq_dynamics.train import fetch
+from ptq_dynamics.train.average_settings import LastSettings
+from ptq_dynamics.train.fetch_settings import Code, FetchSettings, Revision
+from ptq_dynamics.train.trajectory import Trajectory
 from safetensors.torch import load_file, save_file
 from support import artifacts, differing, job_file, python, wait_until
 from tracer import trace
@@ -115,7 +115,7 @@ def revision(**changes):
 
 def job(found, **changes):
     settings = replace(FetchSettings(NAME, (found,), None), **changes)
-    return Job("trajectories.fetch", f"{NAME} step-100", "results/fetch", {}, settings)
+    return Job("train.fetch", f"{NAME} step-100", "results/fetch", {}, settings)
 
 
 def attempt(folder, job):
@@ -431,7 +431,7 @@ def test_a_killed_job_goes_on_to_the_same_bytes(hub, saved, tmp_path):
     folder.mkdir()
     variables = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "0"}
     file = job_file(folder, json.loads(found.spec()))
-    command = [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", file]
+    command = [sys.executable, "-m", "ptq_dynamics.engine.run", "--job", file]
     start = {"cwd": folder, "env": {**os.environ, **variables}, "stderr": subprocess.PIPE}
     hub.stuck.add(TWO)
     process = subprocess.Popen(command, **start)
@@ -741,7 +741,7 @@ def test_trusted_code_computes_its_model(with_code, hub, corpus, model, tmp_path
     shutil.copytree(corpus.folder, tmp_path / "build/results/corpus")
     ids, text = ("step-100",), ["results/corpus/manifest.json"]
     inputs = {"trajectory": [fetched.manifest]}
-    mean = Job("trajectories.average", "m", "results/m", inputs, LastSettings("last", (ids,)))
+    mean = Job("train.average", "m", "results/m", inputs, LastSettings("last", (ids,)))
     build(tmp_path, mean)
     expected = block_losses(model, blocks(corpus, "validation", 16, 8), 4)
     kinds = {"rtn": Rtn(4, 16), "gptq": Gptq(4, 16, True, "static", 0.01, 128), "int8": Int8(6.0)}

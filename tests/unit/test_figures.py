@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from drawing import Drawn, check, data_lines, split, spoken
 from ptq_dynamics.config.figures import MOST_CURVES
+from ptq_dynamics.engine.execute import execute
 from ptq_dynamics.figures import panels
 from ptq_dynamics.figures.layouts.stages import CHANCE
 from ptq_dynamics.figures.style import FIXED, LINES, OTHERS, ROLES, SEQUENTIAL, lines
-from ptq_dynamics.jobs.execute import execute
 from ptq_dynamics.measure.names import TASK_METRICS
-from ptq_dynamics.trajectories.schedules import learning_rate
+from ptq_dynamics.train.schedules import learning_rate
 from support import artifacts, differing, plan, specification
 
 # Every figure is drawn in full.

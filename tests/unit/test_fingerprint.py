@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs import fingerprint
-from ptq_dynamics.jobs.fingerprint import notes, sources
-from ptq_dynamics.jobs.fingerprint.definitions import parsed
-from ptq_dynamics.jobs.fingerprint.reach import Node, Program
-from ptq_dynamics.jobs.fingerprint.references import Import
+from ptq_dynamics.engine import fingerprint
+from ptq_dynamics.engine.fingerprint import notes, sources
+from ptq_dynamics.engine.fingerprint.definitions import parsed
+from ptq_dynamics.engine.fingerprint.reach import Node, Program
+from ptq_dynamics.engine.fingerprint.references import Import
 
 BASE = {
     "ptq_dynamics": "",
     "ptq_dynamics.base.problem": "class Problem(Exception):\n    pass\n",
-    "ptq_dynamics.jobs": "",
-    "ptq_dynamics.jobs.context": "class Context:\n    name = 1\n",
+    "ptq_dynamics.engine": "",
+    "ptq_dynamics.engine.context": "class Context:\n    name = 1\n",
     "ptq_dynamics.helpers": '''"""Helpers."""
 RATE = 0.1
 UNUSED = 1
@@ -59,7 +59,7 @@ import math
 from loguru import logger
 
 from ptq_dynamics import helpers
-from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.other import Settings
 from ptq_dynamics.base.problem import Problem
 
@@ -181,7 +181,7 @@ SAME = {
         STAGE, ("import math", "import math as m"), ("math.pi", "m.pi")
     ),
     "unused import": edited(STAGE, ("import math\n", "import json\nimport math\n")),
-    "engine": edited("ptq_dynamics.jobs.context", ("name = 1", "name = 2")),
+    "engine": edited("ptq_dynamics.engine.context", ("name = 1", "name = 2")),
     "new module": {**BASE, "ptq_dynamics.new": "print(1)\n"},
 }
 
@@ -398,7 +398,7 @@ def environment(stage):
 
 
 def test_all_stages_are_found():
-    assert {"trajectories.train", "measure.loss", "trajectories.average"} <= set(STAGES)
+    assert {"train.train", "measure.loss", "train.average"} <= set(STAGES)
     assert len(FIGURES) >= 3 and len(METHODS) >= 2
 
 
@@ -423,7 +423,7 @@ def test_libraries_of_the_projects_stages():
         assert not drawing, f"a newer matplotlib would rebuild {stage}"
     for figure in FIGURES:
         assert "torch" not in libraries[figure], f"a newer torch would redraw {figure}"
-    assert "torch" in libraries["trajectories.train"]
+    assert "torch" in libraries["train.train"]
     # What rounds for GPTQ is behind llm-compressor.
     assert {"llmcompressor", "compressed-tensors"} <= libraries["quantize.gptq"]
     asked = {"lm_eval", "datasets", "jinja2", "tokenizers"}
@@ -433,7 +433,7 @@ def test_libraries_of_the_projects_stages():
 
 def test_every_library_is_installed_under_the_name_in_its_fingerprint():
     # Quantizers that run in environments of their own name libraries that this one lacks.
-    for stage in ("trajectories.train", "measure.loss", "quantize.gptq", *FIGURES):
+    for stage in ("train.train", "measure.loss", "quantize.gptq", *FIGURES):
         assert "absent" not in fingerprint.of(PROGRAM, stage).environment.values(), stage
 
 
@@ -477,7 +477,7 @@ def fresh(tmp_path, monkeypatch):
 
 def test_notes_hold_the_fingerprint_of_the_same_sources(fresh, monkeypatch):
     fresh()
-    stages = [("measure.loss", ()), ("trajectories.train", ("trajectories.optimizers.adamw",))]
+    stages = [("measure.loss", ()), ("train.train", ("train.optimizers.adamw",))]
     found = [fingerprint.planned(*stage, ()) for stage in stages]
     assert found == [fingerprint.of(Program(sources.on_disk(), sources.ENGINE), *s) for s in stages]
     assert not notes.NOTES.exists()

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
+from ptq_dynamics.curvature.hessian import LossHessian
 from ptq_dynamics.figures.layouts import flatness
 from ptq_dynamics.figures.layouts.flatness import partial, pooled, within
-from ptq_dynamics.geometry.hessian import LossHessian
 from ptq_dynamics.measure import loss as evaluate
 from ptq_dynamics.measure.names import VALUES
 from ptq_dynamics.models import dequantized
-from ptq_dynamics.trajectories.optimizers import adamc, adamw, adamw_independent
-from ptq_dynamics.trajectories.trajectory import Trajectory
+from ptq_dynamics.train.optimizers import adamc, adamw, adamw_independent
+from ptq_dynamics.train.trajectory import Trajectory
 from safetensors.torch import load_file
 from scipy.sparse.linalg import LinearOperator, eigsh
 from scipy.stats import rankdata, spearmanr

@@ -5,9 +5,9 @@ import math
 
 import pytest
 import torch
-from ptq_dynamics.geometry.hessian import LossHessian, top_eigenvalue, trace
-from ptq_dynamics.geometry.lanczos import top_spectrum
-from ptq_dynamics.geometry.plane import flatten
+from ptq_dynamics.curvature.hessian import LossHessian, top_eigenvalue, trace
+from ptq_dynamics.curvature.lanczos import top_spectrum
+from ptq_dynamics.curvature.plane import flatten
 from torch import Tensor
 from torch.autograd.functional import hessian
 from torch.func import functional_call, grad, jvp

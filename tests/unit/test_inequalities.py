@@ -19,10 +19,10 @@ from ptq_dynamics.claims.settings import Inequality as Judged
 from ptq_dynamics.claims.terms import NotMeasured, Terms
 from ptq_dynamics.config import load, read_yaml
 from ptq_dynamics.config.claims import Inequality
-from ptq_dynamics.jobs import manifest
-from ptq_dynamics.jobs.execute import execute
+from ptq_dynamics.engine import manifest
+from ptq_dynamics.engine.execute import execute
+from ptq_dynamics.graph import Plan
 from ptq_dynamics.measure.names import LOSSES
-from ptq_dynamics.plan import Plan
 from safetensors.numpy import load_file, save_file
 from scipy.stats import spearmanr
 from support import ROOT, edit_yaml, specification

@@ -11,11 +11,11 @@ from ptq_dynamics.base.content import canonical
 from ptq_dynamics.config import load
 from ptq_dynamics.config.models import AnyModel
 from ptq_dynamics.config.quantizers import Quantizer
-from ptq_dynamics.jobs.settings import decode, encode
-from ptq_dynamics.plan import Plan
-from ptq_dynamics.trajectories import train
-from ptq_dynamics.trajectories.objectives.kinds import Objective
-from ptq_dynamics.trajectories.optimizers.kinds import Optimizer
+from ptq_dynamics.engine.settings import decode, encode
+from ptq_dynamics.graph import Plan
+from ptq_dynamics.train import train
+from ptq_dynamics.train.objectives.kinds import Objective
+from ptq_dynamics.train.optimizers.kinds import Optimizer
 
 PACKAGE = "ptq_dynamics"
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from ptq_dynamics.geometry.lanczos import BASIS_BYTES, top_spectrum
+from ptq_dynamics.curvature.lanczos import BASIS_BYTES, top_spectrum
 from support import measured
 from test_hessian import seeded, symmetric
 
@@ -71,7 +71,7 @@ def test_a_basis_that_has_room_is_not_restarted():
 
 MEASURED = """
 import torch
-from ptq_dynamics.geometry.lanczos import top_spectrum
+from ptq_dynamics.curvature.lanczos import top_spectrum
 dim = 1 << 19
 diagonal = torch.randn(dim, generator=torch.Generator().manual_seed(0))
 find = lambda products: top_spectrum(

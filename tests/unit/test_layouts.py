@@ -10,6 +10,8 @@ from drawing import LAYOUTS, Drawn, check, figure, planned, random, spoken
 from matplotlib.collections import PathCollection
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import load
+from ptq_dynamics.engine import manifest
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.layouts import stages
 from ptq_dynamics.figures.layouts.onset import described
@@ -18,11 +20,9 @@ from ptq_dynamics.figures.panels import draw
 from ptq_dynamics.figures.resolution import scatter
 from ptq_dynamics.figures.settings import Shown
 from ptq_dynamics.figures.words import call, letters
-from ptq_dynamics.jobs import manifest
-from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.graph import Plan
 from ptq_dynamics.measure.joining import block_losses
 from ptq_dynamics.measure.pairing import difference, errors_of_comparison
-from ptq_dynamics.plan import Plan
 from safetensors.numpy import load_file, save_file
 
 pytestmark = pytest.mark.slow

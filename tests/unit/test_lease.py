@@ -12,10 +12,10 @@ from subprocess import PIPE, Popen
 import psutil
 import pytest
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs import builds, lease, publish
-from ptq_dynamics.jobs.execute import _explain, execute
-from ptq_dynamics.jobs.paths import Paths
-from ptq_dynamics.trajectories import train
+from ptq_dynamics.engine import builds, lease, publish
+from ptq_dynamics.engine.execute import _explain, execute
+from ptq_dynamics.engine.paths import Paths
+from ptq_dynamics.train import train
 from support import (
     Workspace,
     artifacts,
@@ -29,7 +29,7 @@ from support import (
 HOLD = """
 import sys, time
 from pathlib import Path
-from ptq_dynamics.jobs import lease
+from ptq_dynamics.engine import lease
 with lease.held(Path(sys.argv[1]), lambda text: print(text, flush=True), lambda: None):
     print("has it", flush=True)
     time.sleep(float(sys.argv[2]))
@@ -92,7 +92,13 @@ def here(workspace, tmp_path):
 
 
 def begin(here, spec):
-    command = [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", job_file(here.folder, spec)]
+    command = [
+        sys.executable,
+        "-m",
+        "ptq_dynamics.engine.run",
+        "--job",
+        job_file(here.folder, spec),
+    ]
     return Popen(command, cwd=here.folder, stderr=PIPE, text=True)
 
 
@@ -120,7 +126,7 @@ def test_who_lost_the_lease_publishes_nothing(here, monkeypatch, capsys):
         (here.folder / job.paths.lease).write_text("another\n")
         prepare(*arguments)
 
-    monkeypatch.setattr("ptq_dynamics.jobs.execute.prepare", robbed)
+    monkeypatch.setattr("ptq_dynamics.engine.execute.prepare", robbed)
     assert here.attempt(job) == 1
     assert "another process has taken over" in capsys.readouterr().err
     assert artifacts(here.folder / job.folder) == {}
@@ -143,7 +149,7 @@ def test_a_kill_while_files_are_published_computes_nothing_again(
     assert here.attempt(job) == 1
     monkeypatch.undo()
     assert not (here.folder / job.manifest).exists()
-    monkeypatch.setattr("ptq_dynamics.trajectories.train.train", None)
+    monkeypatch.setattr("ptq_dynamics.train.train.train", None)
     with chdir(here.folder):
         assert execute(specification(job)) == 0, capsys.readouterr().err
     assert not differing(artifacts(trunk.folder), artifacts(here.folder / job.folder))
@@ -171,14 +177,14 @@ def test_resuming_keeps_the_checkpoint_that_shows_how_far_a_run_has_come(here, m
 
 # Signals
 
-LINE = "error: trajectories.train trunk seed 100: interrupted; run the same command again to go on"
+LINE = "error: train.train trunk seed 100: interrupted; run the same command again to go on"
 
 DEAF = """
 import sys, time
-from ptq_dynamics.jobs import signals
+from ptq_dynamics.engine import signals
 signals.GRACE = 0.5
-from ptq_dynamics.jobs import run
-from ptq_dynamics.trajectories import train
+from ptq_dynamics.engine import run
+from ptq_dynamics.train import train
 def swallow(context):
     print("deaf", file=sys.stderr, flush=True)
     while True:
@@ -223,7 +229,7 @@ def test_a_signal_ends_a_job_that_swallows_it(here):
 PARENT = """
 import sys, time
 from subprocess import DEVNULL
-from ptq_dynamics.jobs import processes
+from ptq_dynamics.engine import processes
 inner = "import subprocess, sys, time; subprocess.Popen(['sleep', '600']); time.sleep(600)"
 process = processes.start([sys.executable, "-c", inner], stdout=DEVNULL, stderr=DEVNULL)
 print("started", flush=True)
@@ -245,7 +251,7 @@ POOL = """
 import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from ptq_dynamics.jobs import processes
+from ptq_dynamics.engine import processes
 with ProcessPoolExecutor(2, get_context("fork"), processes.end_with_parent) as pool:
     list(pool.map(str, range(10)))
     print("started", flush=True)
@@ -264,7 +270,7 @@ def test_forked_workers_end_with_a_job_that_is_killed():
 
 
 def test_what_a_command_prints_and_its_status_are_kept():
-    from ptq_dynamics.jobs import processes
+    from ptq_dynamics.engine import processes
 
     done = processes.run(["sh", "-c", "echo out; echo err >&2; exit 3"], dict(os.environ))
     assert (done.stdout, done.stderr, done.returncode) == ("out\n", "err\n", 3)
@@ -290,7 +296,7 @@ def test_a_quota_is_as_a_full_disk(tmp_path, error):
 CLAIM = """
 import sys, time
 from pathlib import Path
-from ptq_dynamics.jobs import builds
+from ptq_dynamics.engine import builds
 builds.claim(Path(sys.argv[1]), ["made"], ["read"])
 print("claimed", flush=True)
 time.sleep(60)

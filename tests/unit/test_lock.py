@@ -8,9 +8,9 @@ import pytest
 from hub import reach, serve
 from huggingface_hub import constants
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.engine.context import Progress
 from ptq_dynamics.hub import client, lock
 from ptq_dynamics.hub.files import HubFile, of_checkpoint
-from ptq_dynamics.jobs.context import Progress
 from support import ROOT, python
 
 COMMIT, LATER = "0123456789abcdef" * 2 + "01234567", "f" * 40

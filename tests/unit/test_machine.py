@@ -4,7 +4,7 @@ import platform
 
 import pytest
 import torch
-from ptq_dynamics.jobs import machine
+from ptq_dynamics.engine import machine
 
 
 def test_the_vector_instructions_are_those_that_torch_uses():

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ptq_dynamics.base.content import canonical, sha256, write_atomically
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs.manifest import Manifest, describe, forget_dropped, read
+from ptq_dynamics.engine.manifest import Manifest, describe, forget_dropped, read
 
 names = st.from_regex(r"[a-z]{1,8}(/[a-z]{1,8}){0,2}\.bin", fullmatch=True)
 contents = st.dictionaries(names, st.binary(max_size=64), max_size=5)

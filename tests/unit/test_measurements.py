@@ -7,15 +7,15 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ptq_dynamics.jobs import manifest
-from ptq_dynamics.jobs.specification import Job
+from ptq_dynamics.engine import manifest
+from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.joining import in_full_precision, join
 from ptq_dynamics.measure.measurements import COLUMNS, KEY
 from ptq_dynamics.measure.names import LOSSES, MEASUREMENTS
 from ptq_dynamics.measure.settings import CollectSettings, Series
-from ptq_dynamics.trajectories import trajectory
-from ptq_dynamics.trajectories.trajectory import Checkpoint, Trajectory
+from ptq_dynamics.train import trajectory
+from ptq_dynamics.train.trajectory import Checkpoint, Trajectory
 from safetensors.numpy import load_file, save_file
 
 COUNT = 400

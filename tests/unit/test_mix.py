@@ -7,7 +7,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import docstrings, embedded, mix, splits, tokens
 from ptq_dynamics.corpus.packages import installed_files, python_files
 from ptq_dynamics.corpus.settings import HELD_OUT
-from ptq_dynamics.plan.regime import regimes
+from ptq_dynamics.graph.regime import regimes
 from support import (
     ROOT,
     RUNS,

@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable
 
 import pytest
-from ptq_dynamics.jobs.fingerprint import sources
-from ptq_dynamics.jobs.fingerprint.reach import OWN, WHOLE, Node, Program
+from ptq_dynamics.engine.fingerprint import sources
+from ptq_dynamics.engine.fingerprint.reach import OWN, WHOLE, Node, Program
 from reachability import ENGINE, FILES, FUNCTIONS, acts, names_of, reach
 
 pytestmark = pytest.mark.slow
@@ -17,13 +17,13 @@ PROGRAM = Program(FILES, ENGINE)
 STAGES = [
     name
     for name, text in FILES.items()
-    if "\ndef run(context: Context[" in text and name != "ptq_dynamics.trajectories.ranks"
+    if "\ndef run(context: Context[" in text and name != "ptq_dynamics.train.ranks"
 ]
-OPTIMIZERS = "ptq_dynamics.trajectories.optimizers"
-ARCHITECTURES = "ptq_dynamics.trajectories.architectures"
-OBJECTIVES = "ptq_dynamics.trajectories.objectives"
+OPTIMIZERS = "ptq_dynamics.train.optimizers"
+ARCHITECTURES = "ptq_dynamics.train.architectures"
+OBJECTIVES = "ptq_dynamics.train.objectives"
 SELECTED = {
-    "ptq_dynamics.trajectories.train": [
+    "ptq_dynamics.train.train": [
         *(f"{OPTIMIZERS}.{n}" for n in ("adamc", "adamw_independent", "ademamix")),
         *(f"{ARCHITECTURES}.{n}" for n in ("gpt_neox", "olmo2")),
         *(f"{OBJECTIVES}.{n}" for n in ("language", "answers", "preferences")),

@@ -20,7 +20,7 @@ import yaml
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import load, read_yaml
 from ptq_dynamics.config.scale import Scale
-from ptq_dynamics.plan import Plan
+from ptq_dynamics.graph import Plan
 from support import ROOT, leaves
 
 pytestmark = pytest.mark.slow
@@ -33,21 +33,21 @@ ANYTHING = ""
 SECTIONS = {
     "description": ["figures"],
     "budget": [ANYTHING],
-    "regime": ["trajectories.train", "figures"],
-    "models": ["trajectories.train", "quantize", "measure", "geometry", "figures"],
-    "precision": ["trajectories.train"],
-    "compile": ["trajectories.train"],
+    "regime": ["train.train", "figures"],
+    "models": ["train.train", "quantize", "measure", "geometry", "figures"],
+    "precision": ["train.train"],
+    "compile": ["train.train"],
     "corpora": [ANYTHING],
-    "log_every": ["trajectories.train"],
+    "log_every": ["train.train"],
     "measure": [ANYTHING],
-    "evaluation": ["measure.loss", "geometry.landscape"],
+    "evaluation": ["measure.loss", "curvature.landscape"],
     "calibration": ["quantize"],
-    "curvature": ["geometry.sharpness", "geometry.spectrum"],
-    "landscape": ["geometry.landscape"],
+    "curvature": ["curvature.sharpness", "curvature.spectrum"],
+    "landscape": ["curvature.landscape"],
     "tasks": ["measure.tasks", "measure.accuracy", "corpus.functions", "figures"],
     "miniatures": ["trajectories", "quantize", "measure", "geometry", "figures"],
     "quantizers": ["figures", "quantize", "measure", "geometry"],
-    "keep": ["trajectories.drop"],
+    "keep": ["train.drop"],
     "shard": [ANYTHING],
     "threads": [],
     "sharding": [],
@@ -268,7 +268,7 @@ def allowed(file, path, edited):
     return lambda stage, result, new: (
         new
         or any(f"/{name}" in result for name in names)
-        or stage.startswith(("figures", "measure.collect", "geometry.components"))
+        or stage.startswith(("figures", "measure.collect", "curvature.components"))
     )
 
 
@@ -350,7 +350,7 @@ def edited(folder, file, content, path, value):
 
 # Keys of families that only a scale with the hub reads, another value of each, and the stages that
 # it changes of that family; all others follow from these by their inputs.
-FETCH, CORPUS = "trajectories.fetch", "corpus.datasets"
+FETCH, CORPUS = "train.fetch", "corpus.datasets"
 AT_THE_HUB = [
     ("families.amber.repository", "people/amber", {FETCH, CORPUS}),
     ("families.amber.steps_each", 763, {FETCH}),

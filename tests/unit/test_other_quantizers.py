@@ -14,17 +14,17 @@ from bitsandbytes.functional import get_4bit_type
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import splits, tokens
-from ptq_dynamics.jobs import manifest
-from ptq_dynamics.jobs.context import Context, Progress
+from ptq_dynamics.engine import manifest
+from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.measure.loss import block_losses
 from ptq_dynamics.measure.names import LAYERS
 from ptq_dynamics.quantize import awq, int8, nf4, storage, worker
 from ptq_dynamics.quantize.layers import gram_matrices, layer_errors, round_to_nearest
 from ptq_dynamics.quantize.method import Calibration
 from ptq_dynamics.quantize.settings import QuantizeSettings
-from ptq_dynamics.trajectories import trajectory
-from ptq_dynamics.trajectories.architectures import architecture
-from ptq_dynamics.trajectories.settings import ModelSettings
+from ptq_dynamics.train import trajectory
+from ptq_dynamics.train.architectures import architecture
+from ptq_dynamics.train.settings import ModelSettings
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 pytestmark = pytest.mark.slow

@@ -15,8 +15,8 @@ from ptq_dynamics.models import packed
 from ptq_dynamics.models.packed import Grid
 from ptq_dynamics.quantize.layers import round_to_nearest
 from ptq_dynamics.quantize.storage import INDEX, Packed, exact, replace
-from ptq_dynamics.trajectories.architectures import architecture
-from ptq_dynamics.trajectories.settings import ModelSettings
+from ptq_dynamics.train.architectures import architecture
+from ptq_dynamics.train.settings import ModelSettings
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.formats import Number, Table
-from ptq_dynamics.jobs import manifest
-from ptq_dynamics.jobs.manifest import Manifest
+from ptq_dynamics.engine import manifest
+from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.report import assets, chain, drawn
 from ptq_dynamics.report.markup import data, table
 from ptq_dynamics.report.page import _read

@@ -9,10 +9,10 @@ import torch
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import read_yaml
 from ptq_dynamics.corpus.tokens import TrainingData
-from ptq_dynamics.jobs.context import Progress
-from ptq_dynamics.trajectories import train
-from ptq_dynamics.trajectories.train import Trainer
-from ptq_dynamics.trajectories.trajectory import Trajectory
+from ptq_dynamics.engine.context import Progress
+from ptq_dynamics.train import train
+from ptq_dynamics.train.train import Trainer
+from ptq_dynamics.train.trajectory import Trajectory
 from safetensors.torch import load_file
 from support import (
     ROOT,

@@ -13,13 +13,13 @@ from ptq_dynamics.base.content import canonical
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import SCALES, Branch, Tails, Whole
 from ptq_dynamics.config.quantizers import Quantizer
-from ptq_dynamics.plan.regime import regimes
+from ptq_dynamics.graph.regime import regimes
 from ptq_dynamics.quantize import lock_file
-from ptq_dynamics.trajectories.architectures.settings import GptNeoX
-from ptq_dynamics.trajectories.optimizers.kinds import Kind
-from ptq_dynamics.trajectories.optimizers.settings import Adam
-from ptq_dynamics.trajectories.schedules import Constant, Wsd
-from ptq_dynamics.trajectories.settings import ModelSettings, OptimizerSettings
+from ptq_dynamics.train.architectures.settings import GptNeoX
+from ptq_dynamics.train.optimizers.kinds import Kind
+from ptq_dynamics.train.optimizers.settings import Adam
+from ptq_dynamics.train.schedules import Constant, Wsd
+from ptq_dynamics.train.settings import ModelSettings, OptimizerSettings
 from pydantic import TypeAdapter
 from support import PROBES, ROOT, edit_yaml, figure, jobs_of, plan, tiny_config
 
@@ -291,9 +291,9 @@ def test_another_kind_of_optimizer_or_average_trains_no_run_again():
         seen.add(module)
         architecture = job.settings.model.architecture
         assert job.modules == (
-            f"trajectories.architectures.{architecture}",
-            f"trajectories.objectives.{job.settings.objective.module}",
-            f"trajectories.optimizers.{module}",
+            f"train.architectures.{architecture}",
+            f"train.objectives.{job.settings.objective.module}",
+            f"train.optimizers.{module}",
         )
         assert len(code["set_rate"].split()) == len(code["config"].split()) == 1
         others = {"AdamW", "IndependentAdamW", "AdamC", "AdEMAMix", "LawaSettings"}

@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from ptq_dynamics.geometry.plane import flatten, grid, pca, plane, point
+from ptq_dynamics.curvature.plane import flatten, grid, pca, plane, point
 
 seeds = st.integers(0, 2**32 - 1)
 scales = st.floats(-4, 4).map(lambda power: 10.0**power)

@@ -15,8 +15,8 @@ import pandas as pd
 import pytest
 import torch
 from ptq_dynamics import models
-from ptq_dynamics.trajectories import train
-from ptq_dynamics.trajectories.trajectory import Trajectory
+from ptq_dynamics.train import train
+from ptq_dynamics.train.trajectory import Trajectory
 from safetensors.torch import load_file
 from support import Workspace, copy_results, specification
 from torch._dynamo.utils import counters

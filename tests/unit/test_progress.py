@@ -3,8 +3,8 @@
 import os
 import sys
 
-from ptq_dynamics.jobs import execute
-from ptq_dynamics.jobs.context import Progress
+from ptq_dynamics.engine import execute
+from ptq_dynamics.engine.context import Progress
 
 
 def test_a_line_is_written_in_one_piece(monkeypatch):

@@ -17,8 +17,8 @@ from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.quantizers import AtMost, AutoGptq, Grouped, Rtn
 from ptq_dynamics.corpus import tokens
-from ptq_dynamics.jobs.context import Context
-from ptq_dynamics.jobs.settings import decode, encode
+from ptq_dynamics.engine.context import Context
+from ptq_dynamics.engine.settings import decode, encode
 from ptq_dynamics.measure.names import LAYERS
 from ptq_dynamics.quantize import gptq as gptq_stage
 from ptq_dynamics.quantize import rtn as rtn_stage
@@ -32,7 +32,7 @@ from ptq_dynamics.quantize.layers import (
 )
 from ptq_dynamics.quantize.method import Calibration, calibration_of
 from ptq_dynamics.quantize.settings import QuantizeSettings
-from ptq_dynamics.trajectories.trajectory import Trajectory
+from ptq_dynamics.train.trajectory import Trajectory
 from pydantic import ValidationError
 from reference import TIES, block_inputs, compare
 from safetensors.torch import load_file

@@ -9,12 +9,12 @@ from importlib import metadata
 
 import pytest
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs import record
-from ptq_dynamics.jobs.current import account_of
-from ptq_dynamics.jobs.fingerprint.code import over
-from ptq_dynamics.jobs.fingerprint.versions import wheel
-from ptq_dynamics.jobs.manifest import Manifest
-from ptq_dynamics.jobs.repository import Git
+from ptq_dynamics.engine import record
+from ptq_dynamics.engine.current import account_of
+from ptq_dynamics.engine.fingerprint.code import over
+from ptq_dynamics.engine.fingerprint.versions import wheel
+from ptq_dynamics.engine.manifest import Manifest
+from ptq_dynamics.engine.repository import Git
 from support import python
 
 JOB = {"stage": "measure.loss", "name": "a", "environment": {"numpy": "2"}, "code": over({})}
@@ -123,8 +123,8 @@ def test_a_missing_or_broken_file_is_a_problem(tmp_path):
 CHILD = """
 import datetime, subprocess, sys
 from pathlib import Path
-from ptq_dynamics.jobs import record
-from ptq_dynamics.jobs.manifest import Manifest
+from ptq_dynamics.engine import record
+from ptq_dynamics.engine.manifest import Manifest
 work = "block = b'x' * 1_500_000_000; sum(n * n for n in range(5_000_000))"
 subprocess.run([sys.executable, "-c", work], check=True)
 output = Manifest(Path("manifest.json"), {}, {})

@@ -12,9 +12,9 @@ import torch
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli.sweep import check, loaded, miniatures, prepare, regime
 from ptq_dynamics.config import SCALES, load, load_sweep
-from ptq_dynamics.plan import Plan
-from ptq_dynamics.plan.regime import Dimensionless, best_rates, regimes
-from ptq_dynamics.trajectories.architectures import architecture
+from ptq_dynamics.graph import Plan
+from ptq_dynamics.graph.regime import Dimensionless, best_rates, regimes
+from ptq_dynamics.train.architectures import architecture
 from support import ROOT, edit_yaml, plan, python
 
 SWEEPS = sorted((ROOT / "config/sweeps").glob("*.yaml"))

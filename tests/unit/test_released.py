@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs import record
+from ptq_dynamics.engine import record
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.provenance import genuine, packed, sums
 from ptq_dynamics.provenance.archive import Archive, identity_in

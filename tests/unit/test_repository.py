@@ -5,8 +5,8 @@ import shutil
 import subprocess
 
 import pytest
-from ptq_dynamics.jobs import repository
-from ptq_dynamics.jobs.checkout import ROOT
+from ptq_dynamics.engine import repository
+from ptq_dynamics.engine.checkout import ROOT
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import load
-from ptq_dynamics.plan.forecast import Forecaster, Machine
-from ptq_dynamics.plan.measured import measure
-from ptq_dynamics.plan.resources import Measured, Resources
-from ptq_dynamics.plan.sizes import FILES
+from ptq_dynamics.graph.forecast import Forecaster, Machine
+from ptq_dynamics.graph.measured import measure
+from ptq_dynamics.graph.resources import Measured, Resources
+from ptq_dynamics.graph.sizes import FILES
 from support import ROOT, copy_results, edit_yaml, plan, tiny_config
 
 SLOW = pytest.mark.slow
@@ -132,7 +132,7 @@ def test_records_of_built_jobs_are_measured(workspace, tmp_path):
     assert {stage: each.records for stage, each in found.items()} == {
         "corpus.embedded": 1,
         "quantize.rtn": 1,
-        "trajectories.train": 2,
+        "train.train": 2,
     }
     known = Resources(made.site.config, found)
     took = tmp_path / job.paths.record

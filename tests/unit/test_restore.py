@@ -10,11 +10,11 @@ from subprocess import PIPE, Popen
 
 import pytest
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs import manifest, record
-from ptq_dynamics.jobs.current import Results
-from ptq_dynamics.jobs.specification import Job
-from ptq_dynamics.jobs.verified import Verifier
-from ptq_dynamics.trajectories.settings import DropSettings
+from ptq_dynamics.engine import manifest, record
+from ptq_dynamics.engine.current import Results
+from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.engine.verified import Verifier
+from ptq_dynamics.train.settings import DropSettings
 from support import Workspace, artifacts, copy_results, differing, job_file, log_of, specification
 
 pytestmark = pytest.mark.slow
@@ -38,7 +38,7 @@ def drop(here, job, kept=()):
     inputs = {"result": [job.manifest]}
     folder = f"results/smoke/drop/{job.name.replace(' ', '-')}"
     settings = DropSettings(kept, f"{folder}/manifest.json")
-    dropping = Job("trajectories.drop", job.name, folder, inputs, settings)
+    dropping = Job("train.drop", job.name, folder, inputs, settings)
     before = artifacts(here.folder / job.folder)
     here.build(dropping)
     after = artifacts(here.folder / job.folder)
@@ -80,7 +80,7 @@ def test_records_follow_code_that_moved(here):
     drop(here, job)
     path = here.folder / job.paths.record
     content = json.loads(path.read_text())
-    content["job"]["stage"] = "trajectories.before"
+    content["job"]["stage"] = "train.before"
     path.write_text(record.sealed(content))
     with pytest.raises(AssertionError, match=r"no module ptq_dynamics\.trajectories\.before"):
         here.build(reader)
@@ -116,7 +116,7 @@ def test_what_was_dropped_twice_comes_back_twice(here):
 
 def start(here, job):
     file = job_file(here.folder, specification(job))
-    command = [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", file]
+    command = [sys.executable, "-m", "ptq_dynamics.engine.run", "--job", file]
     return Popen(command, cwd=here.folder, stderr=PIPE, text=True, start_new_session=True)
 
 
@@ -126,7 +126,7 @@ def test_readers_at_once_have_it_made_once(here):
     wanted = [artifacts(here.build(reader).folder) for reader in readers]
     drop(here, job)
     said = [process.communicate()[1] for process in [start(here, reader) for reader in readers]]
-    assert "".join(said).count("trajectories.train trunk seed 100: done") == 1, said
+    assert "".join(said).count("train.train trunk seed 100: done") == 1, said
     for reader, content in zip(readers, wanted, strict=True):
         assert not differing(content, artifacts(here.folder / reader.folder))
 

@@ -13,47 +13,47 @@ PACKAGE = ROOT / "workflow/ptq_dynamics"
 
 # What every room may use of the others; whatever is left out, it may not.
 BASE = {"base"}
-ENGINE = {*BASE, "jobs"}
+ENGINE = {*BASE, "engine"}
 MAY_USE = {
     "base": set(),
     "models": BASE,
-    "jobs": BASE,
+    "engine": BASE,
     "hub": ENGINE,
     "corpus": ENGINE,
-    "trajectories": {*ENGINE, "models", "hub", "corpus"},
-    "measure": {*ENGINE, "models", "corpus", "trajectories"},
-    "quantize": {*ENGINE, "models", "corpus", "trajectories", "measure"},
-    "geometry": {*ENGINE, "models", "corpus", "trajectories", "measure"},
-    "figures": {*ENGINE, "trajectories", "measure", "geometry"},
-    "claims": {*ENGINE, "trajectories", "measure", "figures"},
+    "train": {*ENGINE, "models", "hub", "corpus"},
+    "measure": {*ENGINE, "models", "corpus", "train"},
+    "quantize": {*ENGINE, "models", "corpus", "train", "measure"},
+    "curvature": {*ENGINE, "models", "corpus", "train", "measure"},
+    "figures": {*ENGINE, "train", "measure", "curvature"},
+    "claims": {*ENGINE, "train", "measure", "figures"},
     "paper": {*ENGINE, "measure", "figures", "claims"},
-    "config": {*BASE, "hub", "trajectories", "quantize", "measure", "figures", "claims"},
-    "plan": {
+    "config": {*BASE, "hub", "train", "quantize", "measure", "figures", "claims"},
+    "graph": {
         *ENGINE,
         "config",
-        *("hub", "corpus", "trajectories", "measure", "quantize", "geometry", "figures", "claims"),
+        *("hub", "corpus", "train", "measure", "quantize", "curvature", "figures", "claims"),
         "paper",
     },
     "provenance": {
         *ENGINE,
-        *("config", "plan", "trajectories", "measure", "geometry", "figures", "claims", "paper"),
+        *("config", "graph", "train", "measure", "curvature", "figures", "claims", "paper"),
     },
     "report": {
         *ENGINE,
-        *("config", "plan", "trajectories", "figures", "claims", "paper", "provenance"),
+        *("config", "graph", "train", "figures", "claims", "paper", "provenance"),
     },
     "cli": {
         *ENGINE,
-        *("config", "plan", "hub", "measure", "claims", "paper", "provenance", "report"),
+        *("config", "graph", "hub", "measure", "claims", "paper", "provenance", "report"),
         # To measure their speeds.
-        *("models", "corpus", "trajectories", "quantize"),
+        *("models", "corpus", "train", "quantize"),
         "cluster",
     },
     "cluster": {*ENGINE, "config"},
 }
 # What rooms of stages may use of the engine, so that it never shapes a result.
 OF_THE_ENGINE = {"context", "manifest", "processes"}
-STAGES = {"hub", "corpus", "trajectories", "measure", "quantize", "geometry", "figures", "claims"}
+STAGES = {"hub", "corpus", "train", "measure", "quantize", "curvature", "figures", "claims"}
 STAGES |= {"paper"}
 # What the paper tells is in part how its inputs were made.
 OF_RECORDS = {"record", "paths"}
@@ -114,7 +114,7 @@ def test_every_room_is_known_and_there_are_few():
 
 def test_what_rooms_may_use_has_no_circle():
     assert not circle(MAY_USE)
-    assert circle({**MAY_USE, "base": {"plan"}}) != ""
+    assert circle({**MAY_USE, "base": {"graph"}}) != ""
 
 
 def test_no_room_uses_what_it_may_not():
@@ -131,7 +131,7 @@ def test_rooms_of_stages_use_little_of_the_engine():
         f"{name} uses {other}"
         for name, other in arrows()
         if room(name) in STAGES
-        and room(other) == "jobs"
+        and room(other) == "engine"
         and other.split(".")[2]
         not in OF_THE_ENGINE | (OF_RECORDS if room(name) == "paper" else set())
     ]
@@ -142,7 +142,7 @@ def test_no_module_imports_itself_through_others():
     assert not circle(USES)
 
 
-@pytest.mark.parametrize("module", ["ptq_dynamics.plan", "ptq_dynamics.cli.verbs"])
+@pytest.mark.parametrize("module", ["ptq_dynamics.graph", "ptq_dynamics.cli.verbs"])
 def test_what_every_start_imports_is_light(module):
     heavy = "{'torch', 'transformers', 'matplotlib', 'pandas', 'scipy', 'datasets'}"
     done = python(["-c", f"import sys, {module}; print(sorted({heavy} & set(sys.modules)))"], ROOT)

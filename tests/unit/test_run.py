@@ -17,8 +17,8 @@ from subprocess import run as run_process
 import pytest
 from ptq_dynamics import models
 from ptq_dynamics.base.content import canonical, sha256
-from ptq_dynamics.jobs import execute as execute_module
-from ptq_dynamics.jobs import (
+from ptq_dynamics.engine import execute as execute_module
+from ptq_dynamics.engine import (
     fingerprint,
     manifest,
     publish,
@@ -28,16 +28,16 @@ from ptq_dynamics.jobs import (
     variables,
     verified,
 )
-from ptq_dynamics.jobs.context import Context
-from ptq_dynamics.jobs.current import is_current
-from ptq_dynamics.jobs.execute import execute
-from ptq_dynamics.jobs.fingerprint import sources
-from ptq_dynamics.jobs.fingerprint.code import over
-from ptq_dynamics.jobs.paths import Paths
-from ptq_dynamics.jobs.run import main
-from ptq_dynamics.jobs.warm import client, launch
-from ptq_dynamics.trajectories import train
-from ptq_dynamics.trajectories.settings import TrainSettings
+from ptq_dynamics.engine.context import Context
+from ptq_dynamics.engine.current import is_current
+from ptq_dynamics.engine.execute import execute
+from ptq_dynamics.engine.fingerprint import sources
+from ptq_dynamics.engine.fingerprint.code import over
+from ptq_dynamics.engine.paths import Paths
+from ptq_dynamics.engine.run import main
+from ptq_dynamics.engine.warm import client, launch
+from ptq_dynamics.train import train
+from ptq_dynamics.train.settings import TrainSettings
 from support import (
     ROOT,
     Workspace,
@@ -387,7 +387,7 @@ def coded(definitions):
 def edit(monkeypatch):
     """From now on, another schedule is on disk."""
     found = sources.as_loaded()
-    name = "ptq_dynamics.trajectories.schedules"
+    name = "ptq_dynamics.train.schedules"
     text = found[name].replace("def learning_rate(", "def learning_rate(*_, ")
     assert text != found[name]
     monkeypatch.setattr(sources, "as_loaded", lambda: {**found, name: text})
@@ -449,14 +449,14 @@ def test_a_job_imports_all_its_code_before_it_begins(here):
     done = python(["-c", LOADING], here.folder, {"PYTHONPATH": str(ROOT / "workflow")})
     assert done.returncode == 0, done.stderr
     names = set(json.loads(done.stdout))
-    room = "ptq_dynamics.trajectories"
+    room = "ptq_dynamics.train"
     assert {f"{room}.train", f"{room}.schedules", f"{room}.optimizers.adamw"} <= names
     assert not names & {f"{room}.optimizers.adamc", f"{room}.average"}
 
 
 LOADING = """
 import json, sys
-from ptq_dynamics.jobs import fingerprint
+from ptq_dynamics.engine import fingerprint
 fingerprint.load(json.load(open("spec.json")))
 print(json.dumps([name for name in sys.modules if name.startswith("ptq_dynamics")]))
 """
@@ -477,9 +477,9 @@ def test_a_job_does_not_run_the_code_of_another_checkout(here, capsys):
 FULL_DISK = """
 import json, sys
 from pathlib import Path
-from ptq_dynamics.jobs import manifest
-from ptq_dynamics.jobs.execute import execute
-from ptq_dynamics.jobs.paths import Paths
+from ptq_dynamics.engine import manifest
+from ptq_dynamics.engine.execute import execute
+from ptq_dynamics.engine.paths import Paths
 for spec in json.load(open(sys.argv[1])):
     print("job", spec["stage"], spec["folder"], file=sys.stderr, flush=True)
     status = execute(spec)
@@ -520,7 +520,7 @@ def full_disk(workspace, trunk, tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "stage", ["corpus.embedded", "trajectories.train", "trajectories.average", "quantize.rtn"]
+    "stage", ["corpus.embedded", "train.train", "train.average", "quantize.rtn"]
 )
 def test_a_full_disk_is_one_clear_line_and_no_half_result(full_disk, stage):
     said, _, result = full_disk[stage].partition("result ")
@@ -557,7 +557,7 @@ def warm():
 
 
 def test_a_warm_process_whose_build_has_ended_imports_no_further():
-    code = "import sys; from ptq_dynamics.jobs.warm.prime import prime; "
+    code = "import sys; from ptq_dynamics.engine.warm.prime import prime; "
     code += "print(prime({'pandas'}, lambda: False), 'pandas' in sys.modules)"
     assert python(["-c", code], ROOT).stdout == "False False\n"
 
@@ -597,7 +597,13 @@ def children(process):
 
 def start_job(here, spec):
     """A job in a process of its own, which hands it to the warm process."""
-    command = [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", job_file(here.folder, spec)]
+    command = [
+        sys.executable,
+        "-m",
+        "ptq_dynamics.engine.run",
+        "--job",
+        job_file(here.folder, spec),
+    ]
     return Popen(command, cwd=here.folder, stderr=PIPE, text=True)
 
 
@@ -654,7 +660,7 @@ def test_a_job_that_is_killed_in_the_warm_process_is_one_line(mortal, here):
     os.kill(child, signal.SIGKILL)
     line = one_error(client_.communicate()[1])
     assert client_.returncode == signals.KILLED
-    assert line.startswith("error: trajectories.train trunk seed 100: its process was killed")
+    assert line.startswith("error: train.train trunk seed 100: its process was killed")
     assert visible(here.folder / spec["folder"]) == {}
 
 
@@ -697,7 +703,7 @@ def test_what_the_jobs_do_not_compute_with_is_not_imported_ahead(libraries, tmp_
 
 PRIMED = """
 import sys
-from ptq_dynamics.jobs.warm.prime import prime
+from ptq_dynamics.engine.warm.prime import prime
 prime(sys.argv[1:])
 print(*sys.modules)
 """
@@ -743,7 +749,7 @@ def test_a_plain_process_serves_where_there_is_no_warm_one(workspace, trunk, tmp
     )
     nowhere = {client.VARIABLE: str(tmp_path / "no-socket")}
     known = workspace.folder / job.paths.record
-    done = python(["-m", "ptq_dynamics.jobs.run", "--job", str(known)], tmp_path, nowhere)
+    done = python(["-m", "ptq_dynamics.engine.run", "--job", str(known)], tmp_path, nowhere)
     assert done.returncode == 0, done.stderr
     assert expected and not differing(expected, artifacts(tmp_path / job.folder))
 
@@ -758,7 +764,7 @@ def test_a_job_leaves_the_work_folders_of_jobs_with_longer_names(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_before_a_job_is_under_way_is_one_line(tmp_path, number):
-    code = "import os, time; from ptq_dynamics.jobs import signals; signals.leave_at_once('left')"
+    code = "import os, time; from ptq_dynamics.engine import signals; signals.leave_at_once('left')"
     done = python(["-c", f"{code}; os.kill(os.getpid(), {int(number)}); time.sleep(9)"], tmp_path)
     assert done.returncode == 1
     assert done.stderr == "left\n"
@@ -766,7 +772,7 @@ def test_a_signal_before_a_job_is_under_way_is_one_line(tmp_path, number):
 
 SWALLOWED = """
 import os, signal, time
-from ptq_dynamics.jobs import signals
+from ptq_dynamics.engine import signals
 
 class Late:
     def __del__(self):

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ptq_dynamics.trajectories.schedules import (
+from ptq_dynamics.train.schedules import (
     Constant,
     Cosine,
     Schedule,

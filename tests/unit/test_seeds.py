@@ -6,7 +6,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.measurements import KEY
 from ptq_dynamics.measure.names import LOSSES, MEASUREMENTS
-from ptq_dynamics.trajectories.trajectory import Trajectory
+from ptq_dynamics.train.trajectory import Trajectory
 from safetensors.numpy import load_file
 from support import (
     TRUNK,

@@ -2,7 +2,7 @@
 
 import pytest
 from ptq_dynamics.measure.names import LOSSES, MEASUREMENTS
-from ptq_dynamics.trajectories.trajectory import Trajectory
+from ptq_dynamics.train.trajectory import Trajectory
 from safetensors.numpy import load_file
 from support import (
     Workspace,

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ptq_dynamics.plan.simulation import Timed, high_water, schedule
+from ptq_dynamics.graph.simulation import Timed, high_water, schedule
 
 
 def jobs(*rows):

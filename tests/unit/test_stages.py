@@ -11,12 +11,12 @@ import torch
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import dialogues, embedded, functions, packages
-from ptq_dynamics.jobs.context import Progress
-from ptq_dynamics.plan.corpora import settings as corpus_settings
-from ptq_dynamics.trajectories import schedules, train
-from ptq_dynamics.trajectories.objectives import objective, preferences
-from ptq_dynamics.trajectories.train import Trainer
-from ptq_dynamics.trajectories.trajectory import Trajectory
+from ptq_dynamics.engine.context import Progress
+from ptq_dynamics.graph.corpora import settings as corpus_settings
+from ptq_dynamics.train import schedules, train
+from ptq_dynamics.train.objectives import objective, preferences
+from ptq_dynamics.train.train import Trainer
+from ptq_dynamics.train.trajectory import Trajectory
 from safetensors.torch import load_file
 from support import Workspace, artifacts, begin, differing, edit_yaml, plan, tiny_config
 from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -23,11 +23,11 @@ from ptq_dynamics.claims.formats import (
 from ptq_dynamics.claims.settings import CLAIMS, TableSettings
 from ptq_dynamics.claims.tables import of_claims
 from ptq_dynamics.config import load
-from ptq_dynamics.jobs.execute import execute
-from ptq_dynamics.jobs.machine import Device
-from ptq_dynamics.jobs.paths import RECORD
+from ptq_dynamics.engine.execute import execute
+from ptq_dynamics.engine.machine import Device
+from ptq_dynamics.engine.paths import RECORD
+from ptq_dynamics.graph import Plan
 from ptq_dynamics.paper.costs import Cost
-from ptq_dynamics.plan import Plan
 from ptq_dynamics.provenance import costs
 from ptq_dynamics.report.said import claims as claims_of_the_page
 from support import ROOT, edit_yaml, specification

@@ -15,8 +15,8 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import HarnessTask, MadeTask
 from ptq_dynamics.corpus import functions
 from ptq_dynamics.corpus.packages import installed_files, python_files
-from ptq_dynamics.jobs import manifest
-from ptq_dynamics.jobs.context import Context, Progress
+from ptq_dynamics.engine import manifest
+from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.measure.tasks import fetch, loading, make, questions
 from ptq_dynamics.measure.tasks.settings import HarnessSettings, MadeSettings
 from support import ROOT, edit_yaml, plan, tiny_config

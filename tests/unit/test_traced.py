@@ -1,8 +1,8 @@
 """Jobs that no figure of scale smoke has, traced: what they enter is in their fingerprints."""
 
 import pytest
-from ptq_dynamics.jobs.specification import Job
-from ptq_dynamics.trajectories.settings import DropSettings
+from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.train.settings import DropSettings
 from support import copy_results, edit_yaml, plan, tiny_config
 from tracer import trace
 
@@ -31,5 +31,5 @@ def test_drop(here, workspace):
     trunk = workspace.plan.trajectories.train("trunk")
     folder = "results/smoke/drop/trunk"
     settings = DropSettings((), f"{folder}/manifest.json")
-    job = Job("trajectories.drop", "trunk", folder, {"result": [trunk.manifest]}, settings)
+    job = Job("train.drop", "trunk", folder, {"result": [trunk.manifest]}, settings)
     assert "run" in trace(job, here, {})

@@ -12,15 +12,15 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Whole
 from ptq_dynamics.corpus.splits import DTYPE
 from ptq_dynamics.corpus.tokens import TrainingData
-from ptq_dynamics.jobs import manifest
-from ptq_dynamics.jobs.context import Progress
-from ptq_dynamics.trajectories import train
-from ptq_dynamics.trajectories.architectures import architecture
-from ptq_dynamics.trajectories.optimizers import adamc, adamw, adamw_independent
-from ptq_dynamics.trajectories.optimizers.state import state_tensors
-from ptq_dynamics.trajectories.settings import OptimizerSettings
-from ptq_dynamics.trajectories.train import Trainer
-from ptq_dynamics.trajectories.trajectory import Trajectory, step_id
+from ptq_dynamics.engine import manifest
+from ptq_dynamics.engine.context import Progress
+from ptq_dynamics.train import train
+from ptq_dynamics.train.architectures import architecture
+from ptq_dynamics.train.optimizers import adamc, adamw, adamw_independent
+from ptq_dynamics.train.optimizers.state import state_tensors
+from ptq_dynamics.train.settings import OptimizerSettings
+from ptq_dynamics.train.train import Trainer
+from ptq_dynamics.train.trajectory import Trajectory, step_id
 from safetensors.torch import load_file
 from support import Workspace, artifacts, begin, copy_results, differing
 from torch.nn.functional import cross_entropy

@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs import manifest
+from ptq_dynamics.engine import manifest
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.joining import join
 from ptq_dynamics.measure.measurements import KEY
 from ptq_dynamics.measure.names import LOSSES
 from ptq_dynamics.measure.settings import Series
-from ptq_dynamics.trajectories import trajectory
-from ptq_dynamics.trajectories.trajectory import Checkpoint, Trajectory
+from ptq_dynamics.train import trajectory
+from ptq_dynamics.train.trajectory import Checkpoint, Trajectory
 from safetensors.numpy import load_file
 from support import Workspace, copy_results
 

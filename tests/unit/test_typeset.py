@@ -7,7 +7,7 @@ import shutil
 import pytest
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import SCALES
-from ptq_dynamics.jobs import manifest
+from ptq_dynamics.engine import manifest
 from ptq_dynamics.paper import judged, measured, sources, tabulated
 from ptq_dynamics.paper.diagnostics import explained
 from ptq_dynamics.paper.numbers import powers, short, shown, whole

@@ -11,9 +11,9 @@ from pathlib import Path
 from subprocess import PIPE, STDOUT, Popen
 
 import pytest
-from ptq_dynamics.jobs import builds, lease, watching
-from ptq_dynamics.jobs.context import BEGINS, Progress
-from ptq_dynamics.jobs.watching import Reading, reading
+from ptq_dynamics.engine import builds, lease, watching
+from ptq_dynamics.engine.context import BEGINS, Progress
+from ptq_dynamics.engine.watching import Reading, reading
 from support import python
 
 COMMAND = [sys.executable, "-m", "ptq_dynamics.cli", "status", "--watch"]
@@ -21,7 +21,7 @@ COMMAND = [sys.executable, "-m", "ptq_dynamics.cli", "status", "--watch"]
 # A build of the jobs that it is told of, which notes what it reads and ends with its input.
 BUILD = """
 import json, sys
-from ptq_dynamics.jobs import builds
+from ptq_dynamics.engine import builds
 jobs = json.loads(sys.stdin.readline())
 journal = builds.claim(builds.FOLDER, jobs, [], jobs, local=sys.argv[1] == "local")
 print("claimed", flush=True)
@@ -140,7 +140,7 @@ def test_jobs_of_a_build_are_queued_then_at_work_then_done_or_failed(here, start
 
 
 def test_where_a_scheduler_runs_jobs_those_with_a_lease_are_at_work(here, start):
-    jobs = [job(number, "trajectories.train") for number in range(3)]
+    jobs = [job(number, "train.train") for number in range(3)]
     build = start(dict(jobs), "remote")
     for manifest, _ in jobs:
         build.note("began", manifest)
@@ -223,8 +223,8 @@ def test_where_nothing_is_to_be_watched_one_line_says_so(tmp_path, arguments, st
 
 
 def test_on_a_terminal_there_is_a_table_and_ctrl_c_leaves_the_build_alone(here, start):
-    one = job(1, "trajectories.train")
-    build = start(dict([one, job(2, "trajectories.train")]))
+    one = job(1, "train.train")
+    build = start(dict([one, job(2, "train.train")]))
     build.note("began", one[0])
     write_log(here, one, "step 120/480  loss 3.412  lr 3.00e-03  51,234 tokens/s  7200 s to go")
     terminal, inside = pty.openpty()
@@ -301,7 +301,7 @@ def test_who_looks_does_not_keep_a_build_from_beginning(here, start):
         [
             sys.executable,
             "-c",
-            "from ptq_dynamics.jobs import builds\nprint('looks', flush=True)\n"
+            "from ptq_dynamics.engine import builds\nprint('looks', flush=True)\n"
             "while True: builds.known(builds.FOLDER)",
         ],
         stdout=PIPE,

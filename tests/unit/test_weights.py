@@ -9,9 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.trajectories import weights
-from ptq_dynamics.trajectories.average import weighted_mean, write_mean
-from ptq_dynamics.trajectories.weights import INDEX
+from ptq_dynamics.train import weights
+from ptq_dynamics.train.average import weighted_mean, write_mean
+from ptq_dynamics.train.weights import INDEX
 from safetensors.torch import load_file, save_file
 from support import measured
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
@@ -139,7 +139,7 @@ def test_a_mean_of_whole_numbers_is_rounded():
 TENSORS, MIB, MEMBERS = 8, 8, 6
 MEASURED = """
 from safetensors.torch import load_file
-from ptq_dynamics.trajectories.average import weighted_mean, write_mean
+from ptq_dynamics.train.average import weighted_mean, write_mean
 kind, warm, out, *folders = map(Path, sys.argv[1:])
 write_mean(out / f"warm-{kind}", [warm] * len(folders), [1.0] * len(folders))
 before = peak()

@@ -13,7 +13,7 @@ from subprocess import CompletedProcess, run
 from typing import Any
 
 from ptq_dynamics.config import SCALES
-from ptq_dynamics.plan import Plan
+from ptq_dynamics.graph import Plan
 from support import ROOT, job_file, plan
 
 # Another selection, or all, for one call: SMOKE_FIGURES=all pytest tests/workflow
@@ -180,7 +180,7 @@ def _job(result: str) -> str:
 def run_job(project: Project, folder: Path, job: Mapping[str, Any]) -> CompletedProcess[str]:
     """Run one job in a process of its own, in another folder than the project's."""
     return run(
-        [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", job_file(folder, job)],
+        [sys.executable, "-m", "ptq_dynamics.engine.run", "--job", job_file(folder, job)],
         cwd=folder,
         env=project.variables(),
         capture_output=True,

@@ -17,10 +17,10 @@ from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import load
 from ptq_dynamics.corpus import tokens
-from ptq_dynamics.jobs import manifest
-from ptq_dynamics.jobs.execute import execute
+from ptq_dynamics.engine import manifest
+from ptq_dynamics.engine.execute import execute
+from ptq_dynamics.graph import Plan
 from ptq_dynamics.models import packed
-from ptq_dynamics.plan import Plan
 from ptq_dynamics.quantize import environment, gptq, rtn
 from ptq_dynamics.quantize.layers import gram_matrices, layer_errors
 from ptq_dynamics.quantize.method import Calibration, original

@@ -16,8 +16,8 @@ from subprocess import STDOUT, Popen
 
 import psutil
 from project import SEED, Project
-from ptq_dynamics.jobs import codes, manifest
-from ptq_dynamics.plan.captions import PAGE
+from ptq_dynamics.engine import codes, manifest
+from ptq_dynamics.graph.captions import PAGE
 from support import ROOT, artifacts, differing, plan
 
 KILLS = int(os.environ.get("CHAOS_KILLS") or 3)
@@ -79,8 +79,8 @@ def is_job(process):
     try:
         parent = process.parent().cmdline()
         return (
-            "ptq_dynamics.jobs.run" in process.cmdline()
-            or "ptq_dynamics.jobs.warm.server" in parent
+            "ptq_dynamics.engine.run" in process.cmdline()
+            or "ptq_dynamics.engine.warm.server" in parent
         )
     except (psutil.Error, AttributeError):
         return False
@@ -133,7 +133,7 @@ def closure(built):
     """All artifacts that figure 4 is made of, and itself, as they came out undisturbed."""
     chosen = plan("smoke", built.folder / "config", seed=SEED, figures=["fig04"])
     jobs = list(chosen.site.needed(chosen.last()))
-    assert {job.stage for job in jobs} >= {"trajectories.train", "quantize.gptq", "measure.loss"}
+    assert {job.stage for job in jobs} >= {"train.train", "quantize.gptq", "measure.loss"}
     found = {}
     for job in jobs:
         names = [*manifest.read(built.folder / job.manifest).files, job.paths.manifest.name]

@@ -14,8 +14,8 @@ import edits
 import numpy as np
 import pytest
 from project import SEED, SHOWN, Project
-from ptq_dynamics.jobs.specification import Job
-from ptq_dynamics.plan import Plan
+from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.graph import Plan
 from ptq_dynamics.provenance import costs
 from ptq_dynamics.provenance.archive import Archive
 from ptq_dynamics.provenance.audit import audit

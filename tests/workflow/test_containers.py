@@ -8,7 +8,7 @@ from subprocess import DEVNULL, CompletedProcess, run
 import pytest
 import yaml
 from project import SHOWN, SNAKEMAKE
-from ptq_dynamics.plan.resources import COMPUTING
+from ptq_dynamics.graph.resources import COMPUTING
 from support import ROOT
 
 FOLDER = ROOT / "containers"

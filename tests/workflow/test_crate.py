@@ -11,8 +11,8 @@ import requests
 import requests_cache
 from project import SHOWN, Project
 from ptq_dynamics.base.content import sha256
-from ptq_dynamics.jobs import manifest, record
-from ptq_dynamics.jobs.paths import MANIFEST, RECORD
+from ptq_dynamics.engine import manifest, record
+from ptq_dynamics.engine.paths import MANIFEST, RECORD
 from ptq_dynamics.report.settings import OTHER, PAGE
 from rocrate import vocabs
 from rocrate.rocrate import ROCrate

@@ -24,7 +24,7 @@ def journal(project, tmp_path):
 def begun(project, journal, job):
     """A process that has begun to make a result."""
     process = Popen(
-        [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", job_file(project.folder, job)],
+        [sys.executable, "-m", "ptq_dynamics.engine.run", "--job", job_file(project.folder, job)],
         cwd=project.folder,
         env=project.variables(),
         stdout=DEVNULL,

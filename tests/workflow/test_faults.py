@@ -14,8 +14,8 @@ from subprocess import DEVNULL, PIPE, Popen
 import psutil
 import pytest
 from project import SNAKEMAKE, Project, recorded_job, run_job
-from ptq_dynamics.jobs.paths import Paths
-from ptq_dynamics.jobs.signals import INTERRUPTED
+from ptq_dynamics.engine.paths import Paths
+from ptq_dynamics.engine.signals import INTERRUPTED
 from support import artifacts, copy_results, differing, job_file, visible
 
 TRUNK = "results/smoke/train/constant-3e-3/seed-101"
@@ -25,7 +25,7 @@ KILLS = 6
 def start(project, folder, job):
     """A job in a process group of its own."""
     return Popen(
-        [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", job_file(folder, job)],
+        [sys.executable, "-m", "ptq_dynamics.engine.run", "--job", job_file(folder, job)],
         cwd=folder,
         env=project.variables(),
         stdout=DEVNULL,
@@ -58,8 +58,8 @@ def alone(built, tmp_path):
 
 EAGER = """
 import sys
-from ptq_dynamics.trajectories import train
-from ptq_dynamics.jobs.run import main
+from ptq_dynamics.train import train
+from ptq_dynamics.engine.run import main
 # A state after every update: a run of seconds has them as a run of days has.
 train.Pace.state_is_due = lambda self: True
 sys.exit(main())
@@ -138,7 +138,7 @@ def test_a_run_that_is_killed_before_its_first_state_begins_again(built, alone, 
 def test_an_interrupt_is_one_line(built, alone):
     job = recorded_job(built, TRUNK)
     process = Popen(
-        [sys.executable, "-m", "ptq_dynamics.jobs.run", "--job", job_file(alone, job)],
+        [sys.executable, "-m", "ptq_dynamics.engine.run", "--job", job_file(alone, job)],
         cwd=alone,
         env=built.variables(),
         stdout=DEVNULL,
@@ -153,7 +153,7 @@ def test_an_interrupt_is_one_line(built, alone):
     said = process.communicate()[1]
     assert process.returncode == 1, said
     label, _, message = said.splitlines()[-1].rpartition(": ")
-    assert label == "error: trajectories.train constant-3e-3 seed 101"
+    assert label == "error: train.train constant-3e-3 seed 101"
     assert message == "interrupted; run the same command again to go on"
     assert "Traceback" not in said
 
@@ -357,7 +357,7 @@ def jobs_of(snakemake):
     found = []
     for each in psutil.Process(snakemake).children(recursive=True):
         with contextlib.suppress(psutil.Error):
-            if each.cmdline()[1:3] == ["-m", "ptq_dynamics.jobs.run"]:
+            if each.cmdline()[1:3] == ["-m", "ptq_dynamics.engine.run"]:
                 found.append(each.pid)
     return found
 
@@ -365,7 +365,7 @@ def jobs_of(snakemake):
 CLAIM = """
 import sys, time
 from pathlib import Path
-from ptq_dynamics.jobs import builds
+from ptq_dynamics.engine import builds
 builds.claim(Path(".snakemake/ptq-dynamics-builds"), [sys.argv[1]], [])
 print("claimed", flush=True)
 time.sleep(600)
@@ -430,7 +430,7 @@ def warm_server_of(parent):
             found = file.read().split()
         for child in found:
             with open(f"/proc/{child}/cmdline", encoding="utf-8") as file:
-                if "ptq_dynamics.jobs.warm.server" in file.read():
+                if "ptq_dynamics.engine.warm.server" in file.read():
                     return int(child)
     except FileNotFoundError:
         pass

@@ -9,8 +9,8 @@ from statistics import median
 
 import pytest
 from project import SNAKEMAKE
-from ptq_dynamics.plan.measured import measure
-from ptq_dynamics.plan.resources import Resources
+from ptq_dynamics.graph.measured import measure
+from ptq_dynamics.graph.resources import Resources
 from support import edit_yaml
 
 PLAN = [sys.executable, "-m", "ptq_dynamics.cli", "plan"]
@@ -69,7 +69,7 @@ def test_records_say_how_long_the_rest_takes(built):
 def test_assumptions_are_near_what_was_measured(built):
     measured = measure(built.plan.site.config, built.folder)
     # Of a machine that other tests use too.
-    for stage in ("trajectories.train", "measure.loss", "quantize.gptq"):
+    for stage in ("train.train", "measure.loss", "quantize.gptq"):
         assert 0.2 < measured[stage].seconds < 8, stage
         assert 0.3 < measured[stage].memory < 1.5, stage
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 from project import UNUSUAL, Project
-from ptq_dynamics.jobs import codes, record
-from ptq_dynamics.jobs.paths import RECORD, records
+from ptq_dynamics.engine import codes, record
+from ptq_dynamics.engine.paths import RECORD, records
 
 PICTURE = "figures/smoke/fig04.png"
 QUANTIZED = "results/smoke/quantize/rainbow-036/seed-101/gptq-4bit/all"
@@ -42,7 +42,7 @@ def then(built, tmp_path_factory):
         content["job"]["code"] = table[content["job"]["code"]]
         path.write_text(record.sealed({**content, "version": record.LISTING}))
     shutil.rmtree(folder / "figures/smoke")
-    engine = folder / "workflow/ptq_dynamics/jobs"
+    engine = folder / "workflow/ptq_dynamics/engine"
     now = {name: (engine / name).read_text() for name in THEN}
     for name, changes in THEN.items():
         for old, new in changes:
@@ -86,7 +86,7 @@ def test_they_are_fresh_and_made_again_as_they_are(project, tmp_path):
     picture = shutil.copy(project.folder / PICTURE, tmp_path / "mailed.png")
     assert {each["state"] for each in project.status()} == {"fresh"}
     is_well(project, picture)
-    again = [sys.executable, "-m", "ptq_dynamics.jobs.run", "--compare", "--job"]
+    again = [sys.executable, "-m", "ptq_dynamics.engine.run", "--compare", "--job"]
     done = project.process([*again, f"{QUANTIZED}/{RECORD}"])
     assert done.returncode == 0, done.stderr
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from project import Project
-from ptq_dynamics.jobs import manifest, record
+from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.provenance.archive import Archive
 from ptq_dynamics.provenance.audit import audit
 from support import differing, edit_yaml, visible

@@ -11,7 +11,7 @@ from subprocess import PIPE, Popen, run
 import pytest
 import yaml
 from project import SNAKEMAKE, Project
-from ptq_dynamics.jobs import manifest, verified
+from ptq_dynamics.engine import manifest, verified
 from support import ROOT, artifacts, differing
 
 CORPUS = "results/smoke/corpus/main"
@@ -108,7 +108,7 @@ def test_the_code_beside_the_snakefile_runs(tmp_path):
 
 CODE = """
 import json
-from ptq_dynamics.jobs import fingerprint
+from ptq_dynamics.engine import fingerprint
 print(json.dumps(fingerprint.planned("corpus.embedded", (), ()).definitions))
 """
 

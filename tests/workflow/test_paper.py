@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 from project import Project
-from ptq_dynamics.jobs import manifest
+from ptq_dynamics.engine import manifest
 from ptq_dynamics.paper import sources
 from ptq_dynamics.paper.typeset import compiled
 from ptq_dynamics.provenance.archive import Archive, identity_in

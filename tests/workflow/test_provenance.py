@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 from project import SHOWN, TABLE, UNUSUAL, Project
 from ptq_dynamics.base.content import sha256
-from ptq_dynamics.jobs import manifest, record
-from ptq_dynamics.jobs.paths import MANIFEST, RECORD
+from ptq_dynamics.engine import manifest, record
+from ptq_dynamics.engine.paths import MANIFEST, RECORD
+from ptq_dynamics.graph.captions import PAGE, page
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.names import LOSSES
-from ptq_dynamics.plan.captions import PAGE, page
 from ptq_dynamics.provenance.archive import Archive
 from ptq_dynamics.provenance.audit import audit
 from ptq_dynamics.provenance.comparison import Build, compare, parting
@@ -601,7 +601,7 @@ def test_a_change_that_is_accepted_makes_nothing_again_and_is_told(project, tmp_
     assert [each["reason"] for each in top["accepted"]] == [reason]
     with chdir(folder):
         assert wrong_here().wrong == [], "the table has the code that was accepted"
-    again = [sys.executable, "-m", "ptq_dynamics.jobs.run", "--compare", "--job"]
+    again = [sys.executable, "-m", "ptq_dynamics.engine.run", "--compare", "--job"]
     done = copy.process([*again, "figures/smoke/fig04.record.json"])
     assert done.returncode == 0, done.stderr
     told = command(copy, "trace", "figures/smoke/fig04.pdf").stdout.splitlines()[0]

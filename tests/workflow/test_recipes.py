@@ -92,7 +92,7 @@ from typing import Any
 import torch
 
 from ptq_dynamics import models
-from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.models.packed import Grid
 from ptq_dynamics.quantize.method import Calibration, Quantized, run_method
 from ptq_dynamics.quantize.settings import QuantizeSettings, Truncation
@@ -155,13 +155,13 @@ Quantizer = Annotated[
         "An optimizer.",
         "sgd",
         {
-            f"{PACKAGE}/trajectories/optimizers/sgd.py": '''"""SGD with momentum."""
+            f"{PACKAGE}/train/optimizers/sgd.py": '''"""SGD with momentum."""
 
 import torch
 from torch import nn
 
-from ptq_dynamics.trajectories.optimizers.groups import parameter_groups, set_groups
-from ptq_dynamics.trajectories.optimizers.settings import Sgd as Settings
+from ptq_dynamics.train.optimizers.groups import parameter_groups, set_groups
+from ptq_dynamics.train.optimizers.settings import Sgd as Settings
 
 __all__ = ["Settings", "make", "set_rate"]
 
@@ -175,7 +175,7 @@ def set_rate(optimizer: torch.optim.Optimizer, settings: Settings, lr: float, pe
     """Set the next update's learning rate, and the weight decay that goes with it."""
     set_groups(optimizer, lr, settings.weight_decay)
 ''',
-            f"{PACKAGE}/trajectories/optimizers/settings.py": (
+            f"{PACKAGE}/train/optimizers/settings.py": (
                 "@dataclass(frozen=True)\nclass AdEMAMix",
                 '''@dataclass(frozen=True)
 class Sgd:
@@ -188,7 +188,7 @@ class Sgd:
 @dataclass(frozen=True)
 class AdEMAMix''',
             ),
-            f"{PACKAGE}/trajectories/optimizers/kinds.py": (
+            f"{PACKAGE}/train/optimizers/kinds.py": (
                 "Optimizer = Annotated[",
                 '''@dataclass(frozen=True)
 class Sgd(Decaying):
@@ -263,11 +263,11 @@ Optimizer = Annotated[Sgd | ''',
         "An architecture.",
         "qwen3",
         {
-            f"{PACKAGE}/trajectories/architectures/qwen3.py": '''"""Qwen3."""
+            f"{PACKAGE}/train/architectures/qwen3.py": '''"""Qwen3."""
 
 from transformers import Qwen3Config
 
-from ptq_dynamics.trajectories.architectures.llama_like import Settings, options
+from ptq_dynamics.train.architectures.llama_like import Settings, options
 
 __all__ = ["Settings", "config"]
 
@@ -331,7 +331,7 @@ from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.panels import publish
 from ptq_dynamics.figures.settings import FigureSettings
 from ptq_dynamics.figures.words import letters
-from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.engine.context import Context
 
 
 def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
@@ -378,7 +378,7 @@ Figure = Annotated[
         "An objective.",
         "everything",
         {
-            f"{PACKAGE}/trajectories/objectives/everything.py": '''"""All of dialogues."""
+            f"{PACKAGE}/train/objectives/everything.py": '''"""All of dialogues."""
 
 from pathlib import Path
 
@@ -386,9 +386,9 @@ from torch import Tensor, nn
 
 from ptq_dynamics import models
 from ptq_dynamics.corpus.tokens import TrainingData
-from ptq_dynamics.jobs.manifest import Manifest
-from ptq_dynamics.trajectories.objectives.settings import Everything as Settings
-from ptq_dynamics.trajectories.settings import TrainSettings
+from ptq_dynamics.engine.manifest import Manifest
+from ptq_dynamics.train.objectives.settings import Everything as Settings
+from ptq_dynamics.train.settings import TrainSettings
 
 __all__ = ["Objective", "Settings", "data"]
 
@@ -409,7 +409,7 @@ class Objective:
         losses = models.token_losses(forward, part[:, :-1], part[:, 1:])
         return self._factor * losses.sum() / whole[:, 1:].numel()
 ''',
-            f"{PACKAGE}/trajectories/objectives/settings.py": (
+            f"{PACKAGE}/train/objectives/settings.py": (
                 "@dataclass(frozen=True)\nclass Preferences",
                 '''@dataclass(frozen=True)
 class Everything:
@@ -421,7 +421,7 @@ class Everything:
 @dataclass(frozen=True)
 class Preferences''',
             ),
-            f"{PACKAGE}/trajectories/objectives/kinds.py": (
+            f"{PACKAGE}/train/objectives/kinds.py": (
                 "Objective = Annotated[",
                 '''class Everything(Kind):
     """All of dialogues, times a factor."""

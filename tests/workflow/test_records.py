@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from project import TABLE, Project
-from ptq_dynamics.jobs import manifest, verified
+from ptq_dynamics.engine import manifest, verified
 from support import artifacts, differing
 
 PACKAGE = "workflow/ptq_dynamics"
@@ -114,7 +114,7 @@ def delete(path):
 
 
 DAMAGED = {
-    f"{RUN}/step-*/model.safetensors": "trajectories.train rainbow-036 seed 101",
+    f"{RUN}/step-*/model.safetensors": "train.train rainbow-036 seed 101",
     f"{LOSSES}/losses.safetensors": "measure.loss rainbow-036 seed 101 gptq-4bit",
     "figures/smoke/fig04.csv": "figures.layouts.over_tokens fig04",
     TABLE: "measure.collect measurements",
@@ -141,14 +141,14 @@ def test_damage_that_leaves_no_trace_is_found_by_its_bytes(copied):
     copied.deep = True
     try:
         assert "train:rainbow-036,101" in copied.stale() & copied.planned()
-        assert ran(copied.build()) == {"trajectories.train rainbow-036 seed 101"}
+        assert ran(copied.build()) == {"train.train rainbow-036 seed 101"}
         assert copied.stale() == set()
     finally:
         copied.deep = False
 
 
 def test_an_edit_that_fails_and_is_undone_runs_nothing(copied, before):
-    with copied.edited(f"{PACKAGE}/trajectories/train.py") as (path,):
+    with copied.edited(f"{PACKAGE}/train/train.py") as (path,):
         copied.replace(path, "    trainer = ", "    assert not context\n    trainer = ")
         done = copied.snakemake()
         assert done.returncode, "the edit does not make training fail"
@@ -158,7 +158,7 @@ def test_an_edit_that_fails_and_is_undone_runs_nothing(copied, before):
 
 
 def test_bytes_that_come_out_equal_stop_the_rebuild_within_the_build(copied):
-    with copied.edited(f"{PACKAGE}/trajectories/average.py") as (path,):
+    with copied.edited(f"{PACKAGE}/train/average.py") as (path,):
         path.write_text(path.read_text() + "\nassert True\n")
         stale = copied.planned()
         kinds = {job.partition(":")[0] for job in stale}
@@ -166,7 +166,7 @@ def test_bytes_that_come_out_equal_stop_the_rebuild_within_the_build(copied):
         found = ran(said := copied.build())
         averaged = [job.removeprefix("average:") for job in stale if job.startswith("average:")]
         runs = (job.split(",") for job in averaged)
-        assert found == {f"trajectories.average {run} seed {seed}" for run, seed, _ in runs}, said
+        assert found == {f"train.average {run} seed {seed}" for run, seed, _ in runs}, said
         assert copied.stale() == set()
     copied.build()
 

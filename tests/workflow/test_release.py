@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from project import SHOWN, TABLE, Project
-from ptq_dynamics.jobs import manifest
+from ptq_dynamics.engine import manifest
 from ptq_dynamics.provenance.packed import RELEASE
 from ptq_dynamics.provenance.sums import SUMS
 from support import ROOT
@@ -63,7 +63,9 @@ def test_a_clone_draws_figures_from_what_is_released(built, clone):
 def test_what_is_not_released_is_made_again_where_it_is_asked_for(built, clone):
     assert manifest.read(clone.folder / RUN / "manifest.json").state == "absent"
     job = str(clone.folder / RUN / "record.json")
-    done = clone.process([sys.executable, "-m", "ptq_dynamics.jobs.run", "--restore", "--job", job])
+    done = clone.process(
+        [sys.executable, "-m", "ptq_dynamics.engine.run", "--restore", "--job", job]
+    )
     assert done.returncode == 0, done.stderr
     for path in (built.folder / RUN).rglob("*.safetensors"):
         other = clone.folder / path.relative_to(built.folder)

@@ -22,7 +22,7 @@ import pytest
 import yaml
 from executions import Journal
 from project import SEED, SHOWN, Project
-from ptq_dynamics.jobs import manifest
+from ptq_dynamics.engine import manifest
 from slurm_cluster import NODES, PARTITIONS, Cluster, Unavailable, require, running
 from support import ROOT, edit_yaml, plan
 
@@ -219,7 +219,7 @@ def test_a_full_disk_ends_its_branch_alone(build, built):
         assert not build.cluster.queue()
         # As it happens, and at the end.
         errors = [line for line in build.text.splitlines() if line.startswith("error: ")]
-        said = f"trajectories.train {run_of_branch} seed {SEED}: the disk is full; free"
+        said = f"train.train {run_of_branch} seed {SEED}: the disk is full; free"
         assert errors and all(said in line for line in errors), errors
         assert "tried again" not in build.text and "Traceback" not in build.text
         chosen = plan("smoke", built.folder / "config", seed=SEED, figures=["fig04"])
@@ -356,7 +356,7 @@ def jobs_at_work(build):
 def is_job(process, build):
     try:
         command = process.info["cmdline"] or []
-        return "ptq_dynamics.jobs.run" in command and process.cwd() == str(build.project.folder)
+        return "ptq_dynamics.engine.run" in command and process.cwd() == str(build.project.folder)
     except psutil.Error:
         return False
 
@@ -420,8 +420,8 @@ def processes_of_jobs(build):
     for process in psutil.process_iter(["cmdline"]):
         with suppress(psutil.Error):
             command = process.info["cmdline"] or []
-            named = {"ptq_dynamics.cluster.node", "ptq_dynamics.jobs.run"} & {*command}
-            warm = "ptq_dynamics.jobs.warm.server"
+            named = {"ptq_dynamics.cluster.node", "ptq_dynamics.engine.run"} & {*command}
+            warm = "ptq_dynamics.engine.warm.server"
             parent = process.parent() if warm in command else None
             is_child = parent is not None and warm in parent.cmdline()
             if (named or is_child) and process.cwd() == str(build.project.folder):

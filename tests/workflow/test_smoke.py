@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from project import SNAKEMAKE, TABLE, run_job
-from ptq_dynamics.jobs import manifest, record
-from ptq_dynamics.jobs.paths import records
+from ptq_dynamics.engine import manifest, record
+from ptq_dynamics.engine.paths import records
 from ptq_dynamics.measure import measurements
 from safetensors.numpy import load_file
 from support import ROOT, artifacts, copy_results, differing, plan, visible

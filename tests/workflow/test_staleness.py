@@ -46,7 +46,7 @@ def _fresh(built):
 
 
 PLANNED = {
-    "training": (f"{PACKAGE}/trajectories/train.py", append),
+    "training": (f"{PACKAGE}/train/train.py", append),
     "style": (f"{PACKAGE}/figures/style.py", append),
     "quantizer": (
         "config/quantizers.yaml",
@@ -155,7 +155,7 @@ def test_what_no_job_reaches_runs_nothing(built):
 
 def test_an_edit_of_one_function_rebuilds_what_calls_it(built):
     """A figure reads names of checkpoints from the module that trains nothing."""
-    with built.edited(f"{PACKAGE}/trajectories/schedules.py") as (path,):
+    with built.edited(f"{PACKAGE}/train/schedules.py") as (path,):
         built.replace(path, "def learning_rate(", "EDITED = 1\n\n\ndef learning_rate(")
         assert built.stale() == set()
         built.replace(path, "EDITED = 1\n\n\ndef learning_rate(", "def learning_rate(*_, ")
@@ -173,7 +173,7 @@ def test_an_edit_of_the_style_redraws_all_figures(built):
 
 
 def test_an_edit_of_training_retrains(built):
-    stale = edit(built, "trajectories/train.py")
+    stale = edit(built, "train/train.py")
     assert train_jobs(built) <= stale
     assert "corpus" not in rules(stale)
     # What follows may or may not change: it waits for the bytes of the new runs.
@@ -181,7 +181,7 @@ def test_an_edit_of_training_retrains(built):
 
 
 def test_an_edit_of_the_schedules_retrains(built):
-    stale = edit(built, "trajectories/schedules.py")
+    stale = edit(built, "train/schedules.py")
     assert train_jobs(built) <= stale
 
 
@@ -206,7 +206,7 @@ def test_an_edit_of_the_evaluation_evaluates_again(built):
 
 
 def test_an_edit_of_averaging_averages_again(built):
-    stale = edit(built, "trajectories/average.py")
+    stale = edit(built, "train/average.py")
     assert {job for job in stale if job.startswith("average")} == {
         "average:lawa-5,101,all",
         "average:lawa-20,101,all",
@@ -217,7 +217,13 @@ def test_an_edit_of_averaging_averages_again(built):
 
 @pytest.mark.parametrize(
     "module",
-    ["plan/figures.py", "plan/checks.py", "jobs/execute.py", "jobs/manifest.py", "jobs/context.py"],
+    [
+        "graph/figures.py",
+        "graph/checks.py",
+        "engine/execute.py",
+        "engine/manifest.py",
+        "engine/context.py",
+    ],
 )
 def test_an_edit_of_what_decides_or_serves_runs_nothing(built, module):
     assert edit(built, module) == set()

@@ -11,8 +11,8 @@ from subprocess import PIPE, STDOUT, Popen
 
 import pytest
 from project import Project
-from ptq_dynamics.jobs import builds, manifest, verified
-from ptq_dynamics.jobs.journal import JOURNAL
+from ptq_dynamics.engine import builds, manifest, verified
+from ptq_dynamics.engine.journal import JOURNAL
 from support import wait_until
 
 TARGETS = ("fig04",)

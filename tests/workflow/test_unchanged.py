@@ -8,7 +8,7 @@ import time
 import pytest
 from project import SHOWN, Project
 from ptq_dynamics.cli import unchanged
-from ptq_dynamics.jobs.paths import MANIFEST
+from ptq_dynamics.engine.paths import MANIFEST
 from ptq_dynamics.measure.names import LOSSES
 
 FRESH = r"results are fresh; nothing to do"
@@ -26,7 +26,7 @@ def status(project, *more):
     """What the command says, and whether it planned for that."""
     verb = ["status", "--scale", "smoke", "--figures", project.figures, *more]
     done = project.process([sys.executable, "-X", "importtime", "-m", "ptq_dynamics.cli", *verb])
-    return done, "ptq_dynamics.plan" in done.stderr
+    return done, "ptq_dynamics.graph" in done.stderr
 
 
 def settled(project):

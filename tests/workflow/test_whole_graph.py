@@ -11,7 +11,7 @@ from typing import Any
 import edits
 import pytest
 from project import SHOWN, TABLE, Project
-from ptq_dynamics.jobs.fingerprint import sources
+from ptq_dynamics.engine.fingerprint import sources
 from ptq_dynamics.measure import measurements
 from support import edit_yaml
 from tracer import Traces
@@ -116,11 +116,11 @@ TRACED_ELSEWHERE = {
     "paper.typeset",  # test_paper.py
     # test_backends.py
     *("quantize.environment", "quantize.worker", "quantize.comparison", "quantize.rtn"),
-    *("quantize.nf4", "trajectories.drop"),  # tests/unit/test_traced.py
+    *("quantize.nf4", "train.drop"),  # tests/unit/test_traced.py
     "corpus.datasets",  # tests/unit/test_datasets.py
-    "trajectories.fetch",  # tests/unit/test_fetch.py
+    "train.fetch",  # tests/unit/test_fetch.py
     "measure.tasks.fetch",  # from local files: tests/unit/test_tasks.py
-    "trajectories.ranks",  # what several processes run for train: tests/unit/test_distributed.py
+    "train.ranks",  # what several processes run for train: tests/unit/test_distributed.py
 }
 
 

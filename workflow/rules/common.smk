@@ -20,15 +20,15 @@ if HERE.is_dir():
     sys.path.insert(0, str(HERE))
 
 from ptq_dynamics.config import HarnessTask, MadeTask, load
-from ptq_dynamics.jobs import builds, checkout, devices, repository, signals, telling
-from ptq_dynamics.jobs.current import Results
-from ptq_dynamics.jobs.handover import Handover
-from ptq_dynamics.jobs.paths import Paths
-from ptq_dynamics.jobs.verified import Verifier
-from ptq_dynamics.jobs.warm.launch import start as start_warm
+from ptq_dynamics.engine import builds, checkout, devices, repository, signals, telling
+from ptq_dynamics.engine.current import Results
+from ptq_dynamics.engine.handover import Handover
+from ptq_dynamics.engine.paths import Paths
+from ptq_dynamics.engine.verified import Verifier
+from ptq_dynamics.engine.warm.launch import start as start_warm
 from ptq_dynamics.measure.names import FULL_PRECISION, PROBES
-from ptq_dynamics.plan import Plan, measured
-from ptq_dynamics.plan.due import Due
+from ptq_dynamics.graph import Plan, measured
+from ptq_dynamics.graph.due import Due
 from ptq_dynamics.base.problem import Problem, is_full_disk
 from ptq_dynamics.report.groups import caption, group, title
 from ptq_dynamics.report.planning import Report
@@ -88,7 +88,7 @@ tellings = []
 
 # Their specifications are too long for a command line.
 handover = Handover(Path(".snakemake/ptq-dynamics"))
-RUN = "python -m ptq_dynamics.jobs.run --if-stale --job {params.job}"
+RUN = "python -m ptq_dynamics.engine.run --if-stale --job {params.job}"
 # A cluster takes --jobs; of the executor itself nothing is known yet.
 IS_LOCAL = workflow.resource_settings.nodes is None
 if IS_LOCAL:

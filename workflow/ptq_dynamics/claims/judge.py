@@ -13,7 +13,7 @@ from ptq_dynamics.claims.readings import Readings
 from ptq_dynamics.claims.settings import CLAIMS, Claim, ClaimsSettings, Inequality, Term
 from ptq_dynamics.claims.terms import Deviations, NotMeasured, Terms
 from ptq_dynamics.claims.verdicts import Verdict, of_claim, of_inequality, over_seeds
-from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.engine.context import Context
 
 # What no error counts, where there is one alone.
 ONE_SEED = "other seeds"

@@ -13,8 +13,8 @@ import pandas as pd
 from ptq_dynamics.claims.estimates import Estimate, exact, independent, of_parts
 from ptq_dynamics.claims.names import DISTANCE, DISTANCE_FACT
 from ptq_dynamics.claims.settings import Branched
+from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.figures.settings import ShownRun
-from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.measure import joining
 from ptq_dynamics.measure.measurements import degradation
 from ptq_dynamics.measure.names import (
@@ -30,8 +30,8 @@ from ptq_dynamics.measure.names import (
 )
 from ptq_dynamics.measure.pairing import contributions
 from ptq_dynamics.measure.settings import Series
-from ptq_dynamics.trajectories.settings import TRAINING
-from ptq_dynamics.trajectories.trajectory import CURVE, Checkpoint, Trajectory
+from ptq_dynamics.train.settings import TRAINING
+from ptq_dynamics.train.trajectory import CURVE, Checkpoint, Trajectory
 
 
 @dataclass(frozen=True)

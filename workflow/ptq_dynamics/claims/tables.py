@@ -18,8 +18,8 @@ from ptq_dynamics.claims.settings import (
 )
 from ptq_dynamics.claims.terms import Deviations, NotMeasured, Terms
 from ptq_dynamics.claims.verdicts import Effect, over_seeds, relation
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.figures import words
-from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.measure.names import ACCURACY, DEGRADATION, LOSS, MEAN, QUANTIZATION_ERROR
 
 # Where a branch leaves its trunk: of a cooldown, the end of the stable phase.

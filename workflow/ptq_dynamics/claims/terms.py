@@ -14,7 +14,7 @@ from ptq_dynamics.claims.ranks import correlation
 from ptq_dynamics.claims.readings import Point, Readings
 from ptq_dynamics.claims.settings import Term
 from ptq_dynamics.measure.names import LOSS, QUANTIZED
-from ptq_dynamics.trajectories.settings import TRAINING
+from ptq_dynamics.train.settings import TRAINING
 
 # By metric and quantizer: one standard deviation between calibration sets (see `calibration`).
 Deviations = Mapping[tuple[str, str], float]

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from ptq_dynamics.jobs import signals
+from ptq_dynamics.engine import signals
 
 
 def main() -> int:

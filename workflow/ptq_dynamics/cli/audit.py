@@ -7,9 +7,9 @@ from pathlib import Path
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import SCALES
-from ptq_dynamics.jobs import repository
-from ptq_dynamics.plan import FROM_NETWORK, Plan
-from ptq_dynamics.plan.captions import PAGE, page
+from ptq_dynamics.engine import repository
+from ptq_dynamics.graph import FROM_NETWORK, Plan
+from ptq_dynamics.graph.captions import PAGE, page
 from ptq_dynamics.provenance import costs, sums
 from ptq_dynamics.provenance.archive import DERIVED, Archive, Result
 from ptq_dynamics.provenance.audit import audit, strangers
@@ -20,7 +20,7 @@ from ptq_dynamics.report.settings import OTHER
 
 SIGNATURE = "release.sig"
 # Jobs that are not made again: they delete, download, or tell of records, which may be newer.
-ONCE = ("trajectories.drop", "report.page", *FROM_NETWORK)
+ONCE = ("train.drop", "report.page", *FROM_NETWORK)
 TOLD = 20  # notes
 
 

@@ -20,15 +20,15 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import splits
 from ptq_dynamics.corpus.embedded import save_tokenizer, train_tokenizer
 from ptq_dynamics.corpus.tokens import TrainingData
-from ptq_dynamics.jobs import checkout, manifest
-from ptq_dynamics.jobs.quiet import QUIET
-from ptq_dynamics.jobs.settings import decode, encode
-from ptq_dynamics.jobs.warm.launch import ALLOCATOR
+from ptq_dynamics.engine import checkout, manifest
+from ptq_dynamics.engine.quiet import QUIET
+from ptq_dynamics.engine.settings import decode, encode
+from ptq_dynamics.engine.warm.launch import ALLOCATOR
+from ptq_dynamics.graph import Plan
 from ptq_dynamics.measure import loss
-from ptq_dynamics.plan import Plan
 from ptq_dynamics.quantize import gptq
 from ptq_dynamics.quantize.method import Calibration
-from ptq_dynamics.trajectories.train import Trainer
+from ptq_dynamics.train.train import Trainer
 
 SECONDS = 5.0  # per measurement
 Row = tuple[str, str]

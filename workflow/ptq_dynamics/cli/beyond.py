@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs.specification import Job
-from ptq_dynamics.plan import Plan
+from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.graph import Plan
 from ptq_dynamics.report.planning import Report
 
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.plan import Plan
-from ptq_dynamics.plan.captions import write_page
+from ptq_dynamics.graph import Plan
+from ptq_dynamics.graph.captions import write_page
 
 
 def write(plan: Plan, chosen: Path | None = None) -> None:

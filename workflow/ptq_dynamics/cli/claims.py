@@ -6,7 +6,7 @@ from typing import Any
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.settings import CLAIMS
-from ptq_dynamics.plan import Plan
+from ptq_dynamics.graph import Plan
 
 
 def check(plan: Plan) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ptq_dynamics.claims.formats import as_markdown
-from ptq_dynamics.plan import Plan
+from ptq_dynamics.graph import Plan
 from ptq_dynamics.provenance.costs import write
 
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from ptq_dynamics.plan import Plan
-from ptq_dynamics.plan.captions import PAGE as CAPTIONS
+from ptq_dynamics.graph import Plan
+from ptq_dynamics.graph.captions import PAGE as CAPTIONS
 from ptq_dynamics.provenance import citation
 from ptq_dynamics.provenance.archive import Archive
 from ptq_dynamics.provenance.crate import Export, export, verify

@@ -15,16 +15,16 @@ from ptq_dynamics.cluster.asked import Asked as AskedOfSlurm
 from ptq_dynamics.cluster.asked import Task
 from ptq_dynamics.cluster.calls import Sent, simulate
 from ptq_dynamics.config.loading import load_site
-from ptq_dynamics.jobs.checkout import ROOT
-from ptq_dynamics.jobs.current import Results
-from ptq_dynamics.jobs.specification import Job
-from ptq_dynamics.jobs.verified import Verifier
-from ptq_dynamics.plan import Plan
-from ptq_dynamics.plan.due import Due
-from ptq_dynamics.plan.forecast import Forecast, Forecaster, Machine, OfKind
-from ptq_dynamics.plan.measured import measure
-from ptq_dynamics.plan.outlook import Outlook, look_ahead
-from ptq_dynamics.plan.resources import Resources
+from ptq_dynamics.engine.checkout import ROOT
+from ptq_dynamics.engine.current import Results
+from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.engine.verified import Verifier
+from ptq_dynamics.graph import Plan
+from ptq_dynamics.graph.due import Due
+from ptq_dynamics.graph.forecast import Forecast, Forecaster, Machine, OfKind
+from ptq_dynamics.graph.measured import measure
+from ptq_dynamics.graph.outlook import Outlook, look_ahead
+from ptq_dynamics.graph.resources import Resources
 
 HOUR, GIB = 3600, 2**30
 LEAST = 0.001  # of what is printed

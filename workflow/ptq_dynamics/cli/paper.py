@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs.current import Results
-from ptq_dynamics.jobs.execute import execute
-from ptq_dynamics.jobs.verified import Verifier
+from ptq_dynamics.engine.current import Results
+from ptq_dynamics.engine.execute import execute
+from ptq_dynamics.engine.verified import Verifier
+from ptq_dynamics.graph import Plan
+from ptq_dynamics.graph.due import Due
 from ptq_dynamics.paper import sources
 from ptq_dynamics.paper.settings import PAPER
-from ptq_dynamics.plan import Plan
-from ptq_dynamics.plan.due import Due
 
 
 def make(plan: Plan) -> bool:

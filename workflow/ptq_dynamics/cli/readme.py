@@ -11,7 +11,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.settings import CLAIMS
 from ptq_dynamics.cli.claims import read
 from ptq_dynamics.config import Figure
-from ptq_dynamics.plan import Plan
+from ptq_dynamics.graph import Plan
 from ptq_dynamics.provenance.keeping import Places
 
 PAGE = Path("README.md")

@@ -10,10 +10,8 @@ from rich.table import Table
 
 from ptq_dynamics import config
 from ptq_dynamics.cli.chosen import load
-from ptq_dynamics.measure import measurements
-from ptq_dynamics.measure.names import MEASUREMENTS
-from ptq_dynamics.plan import Plan
-from ptq_dynamics.plan.regime import (
+from ptq_dynamics.graph import Plan
+from ptq_dynamics.graph.regime import (
     Dimensionless,
     Rates,
     best_rates,
@@ -21,6 +19,8 @@ from ptq_dynamics.plan.regime import (
     regimes,
     rounded_tokens,
 )
+from ptq_dynamics.measure import measurements
+from ptq_dynamics.measure.names import MEASUREMENTS
 
 NUMBERS = fields(Dimensionless)
 

@@ -3,7 +3,7 @@ once it has read the workflow, a second later."""
 
 import sys
 
-from ptq_dynamics.jobs import signals
+from ptq_dynamics.engine import signals
 
 
 def main() -> None:

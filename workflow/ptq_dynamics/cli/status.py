@@ -8,12 +8,12 @@ from pathlib import Path
 
 from ptq_dynamics.cli import captions, unchanged
 from ptq_dynamics.cli.beyond import beyond
-from ptq_dynamics.jobs import fingerprint
-from ptq_dynamics.jobs.current import Results
-from ptq_dynamics.jobs.verified import Verifier
-from ptq_dynamics.plan import Plan
-from ptq_dynamics.plan.captions import PAGE
-from ptq_dynamics.plan.due import Due
+from ptq_dynamics.engine import fingerprint
+from ptq_dynamics.engine.current import Results
+from ptq_dynamics.engine.verified import Verifier
+from ptq_dynamics.graph import Plan
+from ptq_dynamics.graph.captions import PAGE
+from ptq_dynamics.graph.due import Due
 from ptq_dynamics.provenance.state import Finding, findings
 
 

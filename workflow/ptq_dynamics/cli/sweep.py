@@ -21,13 +21,13 @@ from rich.console import Console
 
 from ptq_dynamics import config
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs import checkout
-from ptq_dynamics.jobs.checkout import ROOT
-from ptq_dynamics.jobs.paths import MANIFEST
+from ptq_dynamics.engine import checkout
+from ptq_dynamics.engine.checkout import ROOT
+from ptq_dynamics.engine.paths import MANIFEST
+from ptq_dynamics.graph import Plan
+from ptq_dynamics.graph.regime import regimes
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.names import MEASUREMENTS
-from ptq_dynamics.plan import Plan
-from ptq_dynamics.plan.regime import regimes
 
 SWEEPS = Path("config/sweeps")
 FOLDER = Path("results/sweep")

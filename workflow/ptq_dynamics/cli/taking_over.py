@@ -6,12 +6,12 @@ from pathlib import Path
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli.chosen import load
-from ptq_dynamics.jobs import codes
-from ptq_dynamics.jobs.current import Results
-from ptq_dynamics.jobs.specification import Job
-from ptq_dynamics.jobs.verified import Verifier
-from ptq_dynamics.plan import Plan
-from ptq_dynamics.plan.due import Due
+from ptq_dynamics.engine import codes
+from ptq_dynamics.engine.current import Results
+from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.engine.verified import Verifier
+from ptq_dynamics.graph import Plan
+from ptq_dynamics.graph.due import Due
 from ptq_dynamics.provenance.accepting import accept
 from ptq_dynamics.provenance.adopting import adopt, further_seeds, unpacked
 from ptq_dynamics.provenance.archive import DERIVED

@@ -10,7 +10,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.plan import Plan
+from ptq_dynamics.graph import Plan
 from ptq_dynamics.provenance.archive import Archive
 from ptq_dynamics.provenance.genuine import Checked, mark, scale_of
 from ptq_dynamics.provenance.sums import Places

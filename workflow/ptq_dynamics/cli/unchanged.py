@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from ptq_dynamics.jobs.checkout import ROOT, SOURCES
+from ptq_dynamics.engine.checkout import ROOT, SOURCES
 
 NOTES = Path(".snakemake/ptq-dynamics-fresh")
 VERB = "status"

@@ -11,10 +11,10 @@ from ptq_dynamics import config
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import captions, status
 from ptq_dynamics.cli.chosen import load
+from ptq_dynamics.engine import checkout
+from ptq_dynamics.graph import Plan
+from ptq_dynamics.graph.outlook import to_lock
 from ptq_dynamics.hub.lock import LOCK, lock
-from ptq_dynamics.jobs import checkout
-from ptq_dynamics.plan import Plan
-from ptq_dynamics.plan.outlook import to_lock
 
 
 def main() -> int:

@@ -8,9 +8,9 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs.builds import FOLDER
-from ptq_dynamics.jobs.telling import shortened
-from ptq_dynamics.jobs.watching import Build, Reading, View, builds
+from ptq_dynamics.engine.builds import FOLDER
+from ptq_dynamics.engine.telling import shortened
+from ptq_dynamics.engine.watching import Build, Reading, View, builds
 
 if TYPE_CHECKING:
     from rich.console import Group

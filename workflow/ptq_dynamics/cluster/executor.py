@@ -27,7 +27,7 @@ from ptq_dynamics.cluster.queue import Queued
 from ptq_dynamics.cluster.submission import Refused, submit
 from ptq_dynamics.config.loading import load_site
 from ptq_dynamics.config.site import Site
-from ptq_dynamics.jobs import signals
+from ptq_dynamics.engine import signals
 
 FOLDER = Path(".snakemake/ptq-dynamics-slurm")
 TIMES = 5  # that a job which could not be started is let go

@@ -22,8 +22,8 @@ from types import FrameType
 from ptq_dynamics.cluster import ledger
 from ptq_dynamics.cluster.ledger import Outcome, Pack, Place
 from ptq_dynamics.cluster.queue import requeue
-from ptq_dynamics.jobs import signals
-from ptq_dynamics.jobs.warm import launch
+from ptq_dynamics.engine import signals
+from ptq_dynamics.engine.warm import launch
 
 # As Snakemake does for jobs on its own machine.
 LIMITS = ("OMP", "GOTO", "OPENBLAS", "MKL", "VECLIB", "NUMEXPR")

@@ -10,7 +10,7 @@ from pydantic import Discriminator, Field, Tag
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.fields import Once, Rate, Share
 from ptq_dynamics.config.kinds import Point, Timeline, Trajectory, tokenized
-from ptq_dynamics.trajectories.average_settings import (
+from ptq_dynamics.train.average_settings import (
     MERGED,
     AverageSettings,
     Ingredient,
@@ -21,13 +21,13 @@ from ptq_dynamics.trajectories.average_settings import (
     Tail,
     TailsSettings,
 )
-from ptq_dynamics.trajectories.trajectory import step_id
+from ptq_dynamics.train.trajectory import step_id
 
 
 class Averaged(Trajectory):
     """Averages of checkpoints."""
 
-    stage: ClassVar[str] = "trajectories.average"
+    stage: ClassVar[str] = "train.average"
 
     @abstractmethod
     def settings(self, points: Sequence[Point], timeline: Timeline) -> AverageSettings:

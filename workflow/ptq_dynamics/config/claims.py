@@ -11,7 +11,7 @@ from ptq_dynamics.claims.names import DISTANCE, ClaimMetric
 from ptq_dynamics.config.fields import Once, Strict
 from ptq_dynamics.config.names import DISTINCT, Name
 from ptq_dynamics.measure.names import FULL_PRECISION, PROBES, QUANTIZED
-from ptq_dynamics.trajectories.settings import TRAINING
+from ptq_dynamics.train.settings import TRAINING
 
 Part = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]

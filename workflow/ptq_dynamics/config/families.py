@@ -27,7 +27,7 @@ from ptq_dynamics.config.names import Name, Named
 from ptq_dynamics.config.public import DeviceMap, Dtype
 from ptq_dynamics.config.runs import CooldownShape
 from ptq_dynamics.hub.files import COMMIT
-from ptq_dynamics.trajectories.objectives.kinds import Language, Objective
+from ptq_dynamics.train.objectives.kinds import Language, Objective
 
 FILE = "config/families.yaml"
 # They become folders.

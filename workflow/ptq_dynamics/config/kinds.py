@@ -16,7 +16,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.fields import Rate, Share, Strict, keys_of
 from ptq_dynamics.config.models import ModelShape
 from ptq_dynamics.config.scale import Scale, TrainedShape
-from ptq_dynamics.trajectories.optimizers import kinds
+from ptq_dynamics.train.optimizers import kinds
 
 Optimizer = Annotated[kinds.Optimizer, keys_of(kinds.Optimizer, "kind")]
 

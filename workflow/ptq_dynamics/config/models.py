@@ -1,6 +1,6 @@
 """Models of a scale, one class an architecture, which answers what the planner asks.
 
-`architecture` names the module in trajectories/architectures/ that makes a fresh one, of what
+`architecture` names the module in train/architectures/ that makes a fresh one, of what
 `settings` gives. What the planner asks is what quantizers and averages need to know of it, and how
 large it is.
 """
@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from ptq_dynamics.config.fields import Context, Count, Rate, Strict
-from ptq_dynamics.trajectories.architectures import settings
+from ptq_dynamics.train.architectures import settings
 
 
 class ModelShape(Strict):

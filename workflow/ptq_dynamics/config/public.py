@@ -7,9 +7,9 @@ from typing import ClassVar, Literal, NamedTuple
 from ptq_dynamics.config.kinds import Optimizer, Point, Timeline, Trajectory
 from ptq_dynamics.config.scale import TrainedShape
 from ptq_dynamics.hub.lock import Entry
-from ptq_dynamics.trajectories import schedules
-from ptq_dynamics.trajectories.fetch_settings import Code
-from ptq_dynamics.trajectories.schedules import Schedule
+from ptq_dynamics.train import schedules
+from ptq_dynamics.train.fetch_settings import Code
+from ptq_dynamics.train.schedules import Schedule
 
 Dtype = Literal["bfloat16", "float32"]
 # How accelerate spreads a model over devices, in its own words.
@@ -28,7 +28,7 @@ class Public(Trajectory):
     """What was released of a public model: `revisions` of a repository, by name, at no step of a
     run, as the mean of several."""
 
-    stage: ClassVar[str] = "trajectories.fetch"
+    stage: ClassVar[str] = "train.fetch"
 
     repository: str
     revisions: dict[str, Released]

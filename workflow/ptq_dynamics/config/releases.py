@@ -27,9 +27,9 @@ from ptq_dynamics.config.models import ModelShape
 from ptq_dynamics.config.public import DeviceMap, Dtype, Public, PublicRun, PublicStage, Released
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.hub.lock import TOKENIZER_KEY, Entry, Lock, code_key
-from ptq_dynamics.trajectories import schedules
-from ptq_dynamics.trajectories.fetch_settings import Code
-from ptq_dynamics.trajectories.schedules import Schedule
+from ptq_dynamics.train import schedules
+from ptq_dynamics.train.fetch_settings import Code
+from ptq_dynamics.train.schedules import Schedule
 
 UNKNOWN = f"{FILE} names no revisions of it"
 

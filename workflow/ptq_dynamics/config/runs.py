@@ -17,7 +17,7 @@ from ptq_dynamics.config.kinds import (
     Trajectory,
 )
 from ptq_dynamics.config.scale import TrainedShape
-from ptq_dynamics.trajectories.trajectory import step_id
+from ptq_dynamics.train.trajectory import step_id
 
 Seeds = Annotated[tuple[Seed, ...], Field(min_length=1), Once]
 CooldownShape = Literal["linear", "1-sqrt"]
@@ -26,7 +26,7 @@ CooldownShape = Literal["linear", "1-sqrt"]
 class Run(Trajectory):
     """What is trained here."""
 
-    stage: ClassVar[str] = "trajectories.train"
+    stage: ClassVar[str] = "train.train"
     floor: Annotated[float, Field(ge=0, le=1)] = 0.0
     checkpoint_every: Share | None = None
     seeds: Seeds | None = None

@@ -11,8 +11,8 @@ from ptq_dynamics.config.fields import Context, Count, Rate, Share
 from ptq_dynamics.config.kinds import Optimizer, Point, Timeline, require_text
 from ptq_dynamics.config.runs import Run, Whole
 from ptq_dynamics.config.scale import TrainedShape
-from ptq_dynamics.trajectories.objectives.kinds import Objective
-from ptq_dynamics.trajectories.trajectory import step_id
+from ptq_dynamics.train.objectives.kinds import Objective
+from ptq_dynamics.train.trajectory import step_id
 
 
 class Stage(Run):

@@ -14,7 +14,7 @@ from ptq_dynamics.corpus import splits
 from ptq_dynamics.corpus.documents import stretches
 from ptq_dynamics.corpus.encoding import Encoding, encode
 from ptq_dynamics.corpus.settings import SPLITS, DatasetsSettings
-from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.engine.context import Context
 
 RESUMABLE = True
 

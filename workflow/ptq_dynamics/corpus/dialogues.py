@@ -15,8 +15,8 @@ from transformers import PreTrainedTokenizerFast
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import functions, splits
 from ptq_dynamics.corpus.settings import DialoguesSettings
-from ptq_dynamics.jobs.context import Context
-from ptq_dynamics.jobs.manifest import Manifest
+from ptq_dynamics.engine.context import Context
+from ptq_dynamics.engine.manifest import Manifest
 
 # 1 for every token of train that belongs to an answer, else 0: uint8 [n].
 ANSWERS = "train.answers.bin"

@@ -23,7 +23,7 @@ from ptq_dynamics.corpus.packages import (
     text_of,
 )
 from ptq_dynamics.corpus.settings import HELD_OUT, SPLITS, EmbeddedSettings, Split
-from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.engine.context import Context
 
 END = "<|endoftext|>"
 

@@ -29,7 +29,7 @@ from tokenizers import Tokenizer
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus.documents import Stretch, texts
-from ptq_dynamics.jobs.context import Progress
+from ptq_dynamics.engine.context import Progress
 
 BATCH = 256  # documents tokenized at once
 PARTIAL = ".partial"  # suffix of a part that is not whole

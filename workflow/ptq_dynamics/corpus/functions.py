@@ -23,8 +23,8 @@ from ptq_dynamics.corpus.packages import (
     text_of,
 )
 from ptq_dynamics.corpus.settings import FunctionsSettings, Split
-from ptq_dynamics.jobs.context import Context
-from ptq_dynamics.jobs.manifest import Manifest
+from ptq_dynamics.engine.context import Context
+from ptq_dynamics.engine.manifest import Manifest
 
 TRAIN = "train.jsonl"
 HELD_OUT = "held_out.jsonl"

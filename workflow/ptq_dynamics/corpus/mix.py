@@ -24,7 +24,7 @@ from ptq_dynamics.corpus.packages import (
     text_of,
 )
 from ptq_dynamics.corpus.settings import MixSettings, Text
-from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.engine.context import Context
 
 METADATA = "METADATA"
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs import processes
+from ptq_dynamics.engine import processes
 
 T = TypeVar("T")
 Selection = Callable[[Distribution], Iterable[PackagePath]]

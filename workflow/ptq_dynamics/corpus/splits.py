@@ -10,7 +10,7 @@ import numpy as np
 from ptq_dynamics.base.content import sha256
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus.settings import SPLITS, Split
-from ptq_dynamics.jobs.manifest import Manifest
+from ptq_dynamics.engine.manifest import Manifest
 
 DTYPE = "dtype"  # fact of a corpus: name of the dtype of its token files
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus.settings import Split
 from ptq_dynamics.corpus.splits import DTYPE, ENDS, ENDS_DTYPE, file_name
-from ptq_dynamics.jobs.manifest import Manifest
+from ptq_dynamics.engine.manifest import Manifest
 
 FILLING = -1
 TOO_SHORT = 10

@@ -7,13 +7,13 @@ from itertools import product
 
 import pandas as pd
 
+from ptq_dynamics.engine.context import Context
+from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.figures import words
 from ptq_dynamics.figures.panel import Panel
 from ptq_dynamics.figures.panels import COLUMNS
 from ptq_dynamics.figures.readings import POINT, Readings, over_seeds
 from ptq_dynamics.figures.settings import FigureSettings
-from ptq_dynamics.jobs.context import Context
-from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.measure.names import (
     CHECKPOINT,
     EIGENVALUE,
@@ -29,8 +29,8 @@ from ptq_dynamics.measure.names import (
 )
 from ptq_dynamics.measure.pairing import difference
 from ptq_dynamics.measure.settings import Series
-from ptq_dynamics.trajectories.settings import TRAINING
-from ptq_dynamics.trajectories.trajectory import CURVE, Trajectory
+from ptq_dynamics.train.settings import TRAINING
+from ptq_dynamics.train.trajectory import CURVE, Trajectory
 
 
 class Curves:

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.figures.settings import ALIKE, FigureSettings, ShownRun, rounded
-from ptq_dynamics.jobs.context import Context
-from ptq_dynamics.trajectories.trajectory import Trajectory
+from ptq_dynamics.train.trajectory import Trajectory
 
 BACKENDS = {"gptq": "llm-compressor", "gptqmodel": "GPTQModel", "autogptq": "AutoGPTQ"}
 

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter, PercentFormatter
 
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.figures import carrying
 from ptq_dynamics.figures.around import head, legend
 from ptq_dynamics.figures.footer import footer
@@ -25,7 +26,6 @@ from ptq_dynamics.figures.panel import Panel
 from ptq_dynamics.figures.resolution import resolve
 from ptq_dynamics.figures.settings import ORIGIN, PICTURES, TABLE, FigureSettings
 from ptq_dynamics.figures.style import END, HALF, SETTINGS, TEXT, Line, lines
-from ptq_dynamics.jobs.context import Context
 
 COLUMNS = ["panel", "curve", "segment", "axis", "x", "y", "low", "high"]
 # Inches of a row of one, two, or three and more panels.

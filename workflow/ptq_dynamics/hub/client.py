@@ -33,8 +33,8 @@ from huggingface_hub.utils import (
 )
 
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.engine.context import Progress
 from ptq_dynamics.hub.files import HubFile
-from ptq_dynamics.jobs.context import Progress
 
 WAITS = (1.0, 5.0, 20.0, 60.0)  # seconds before what failed is tried again
 TRIES = 2  # of a file that comes with wrong bytes

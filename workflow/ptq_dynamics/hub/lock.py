@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.engine.context import Progress
 from ptq_dynamics.hub.files import (
     COMMIT,
     CONFIG,
@@ -28,7 +29,6 @@ from ptq_dynamics.hub.files import (
     of_tokenizer,
     small,
 )
-from ptq_dynamics.jobs.context import Progress
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import RepoSibling

@@ -19,13 +19,13 @@ from transformers import AutoTokenizer
 
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.names import OUTCOMES
 from ptq_dynamics.measure.settings import AccuracySettings
 from ptq_dynamics.measure.tasks import loading
 from ptq_dynamics.measure.tasks.names import Part
-from ptq_dynamics.trajectories import trajectory
-from ptq_dynamics.trajectories.trajectory import Trajectory
+from ptq_dynamics.train import trajectory
+from ptq_dynamics.train.trajectory import Trajectory
 
 Parts = Sequence[tuple[Part, ConfigurableTask]]
 

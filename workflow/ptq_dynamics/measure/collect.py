@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.joining import join
 from ptq_dynamics.measure.names import MEASUREMENTS

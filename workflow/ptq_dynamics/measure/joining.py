@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from safetensors.numpy import load_file
 
-from ptq_dynamics.jobs.manifest import Manifest
+from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.names import (
     ACCURACY,
@@ -38,7 +38,7 @@ from ptq_dynamics.measure.names import (
     VALUES,
 )
 from ptq_dynamics.measure.settings import Series
-from ptq_dynamics.trajectories.trajectory import Trajectory
+from ptq_dynamics.train.trajectory import Trajectory
 
 Inputs = Mapping[str, Sequence[Manifest]]
 

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
-from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.names import LOSSES
 from ptq_dynamics.measure.settings import LossSettings
-from ptq_dynamics.trajectories import trajectory
-from ptq_dynamics.trajectories.trajectory import Trajectory
+from ptq_dynamics.train import trajectory
+from ptq_dynamics.train.trajectory import Trajectory
 
 
 def run(context: Context[LossSettings]) -> Mapping[str, Any]:

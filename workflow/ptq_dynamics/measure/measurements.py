@@ -23,7 +23,7 @@ from ptq_dynamics.measure.names import (
     VALUE,
 )
 from ptq_dynamics.measure.settings import Series
-from ptq_dynamics.trajectories.trajectory import Checkpoint
+from ptq_dynamics.train.trajectory import Checkpoint
 
 COLUMNS = (
     TRAJECTORY,

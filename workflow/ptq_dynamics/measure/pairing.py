@@ -14,7 +14,7 @@ from ptq_dynamics.measure.joining import Inputs, block_losses, in_full_precision
 from ptq_dynamics.measure.measurements import mean_and_error
 from ptq_dynamics.measure.names import INCREASE, LOSS, Paired
 from ptq_dynamics.measure.settings import Series
-from ptq_dynamics.trajectories.trajectory import Trajectory
+from ptq_dynamics.train.trajectory import Trajectory
 
 K = TypeVar("K")
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ptq_dynamics.claims.settings import CLAIMS
+from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.figures.settings import FINDING, PICTURES, UNITS, rounded
-from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.measure.names import MEASUREMENTS
 from ptq_dynamics.paper import costs, history, judged, measured, tabulated
 from ptq_dynamics.paper.history import History

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ptq_dynamics.claims.formats import Cell, Table
-from ptq_dynamics.jobs.record import Record
+from ptq_dynamics.engine.record import Record
 
 TITLE = "Cost by kind of job, as records have it"
 HEADS = ("Kind", "Jobs", "Tokens trained", "Wall hours", "Core hours", "GPU hours")

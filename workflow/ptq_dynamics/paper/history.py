@@ -13,10 +13,10 @@ from functools import cached_property
 from pathlib import Path
 
 from ptq_dynamics.base.content import canonical
-from ptq_dynamics.jobs import record
-from ptq_dynamics.jobs.manifest import Manifest
-from ptq_dynamics.jobs.paths import RECORD, beside
-from ptq_dynamics.jobs.record import Record
+from ptq_dynamics.engine import record
+from ptq_dynamics.engine.manifest import Manifest
+from ptq_dynamics.engine.paths import RECORD, beside
+from ptq_dynamics.engine.record import Record
 
 UNKNOWN = "no repository"
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.engine.context import Context
+from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.figures.settings import ORIGIN
-from ptq_dynamics.jobs.context import Context
-from ptq_dynamics.jobs.manifest import Manifest
 from ptq_dynamics.paper import history, sources
 from ptq_dynamics.paper.contents import PICTURE, contents, label
 from ptq_dynamics.paper.diagnostics import explained

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from ptq_dynamics.base.content import canonical, write_atomically
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs import fingerprint, manifest, record
-from ptq_dynamics.jobs.codes import Table, held
-from ptq_dynamics.jobs.current import outdated
-from ptq_dynamics.jobs.fingerprint.code import DEFINITIONS
-from ptq_dynamics.jobs.record import Acceptance
-from ptq_dynamics.jobs.specification import Job
+from ptq_dynamics.engine import fingerprint, manifest, record
+from ptq_dynamics.engine.codes import Table, held
+from ptq_dynamics.engine.current import outdated
+from ptq_dynamics.engine.fingerprint.code import DEFINITIONS
+from ptq_dynamics.engine.record import Acceptance
+from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.provenance.archive import label
 from ptq_dynamics.provenance.differences import differences
 

@@ -16,14 +16,14 @@ from pathlib import Path
 
 from ptq_dynamics.base.content import sha256, write_atomically
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs import codes, manifest, record, signals, verified
-from ptq_dynamics.jobs.current import Results
-from ptq_dynamics.jobs.lease import held
-from ptq_dynamics.jobs.publish import OUT, prepare, publish
-from ptq_dynamics.jobs.specification import Job
-from ptq_dynamics.jobs.verified import Verifier
-from ptq_dynamics.plan import Plan
-from ptq_dynamics.plan.due import Due
+from ptq_dynamics.engine import codes, manifest, record, signals, verified
+from ptq_dynamics.engine.current import Results
+from ptq_dynamics.engine.lease import held
+from ptq_dynamics.engine.publish import OUT, prepare, publish
+from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.engine.verified import Verifier
+from ptq_dynamics.graph import Plan
+from ptq_dynamics.graph.due import Due
 from ptq_dynamics.provenance.archive import DERIVED
 from ptq_dynamics.provenance.packed import HARMS, RELEASE
 from ptq_dynamics.provenance.releasing import RELEASED
@@ -66,7 +66,7 @@ def adopt(plan: Plan, source: Path, *, besides: Collection[str] = ()) -> Adopted
         measured = {path for path, stage in stages.items() if not stage.startswith(DERIVED)}
         new = [job for job in new if job.manifest in measured]
         left = [each for each in left if each.manifest in measured]
-    drops = {job.manifest for job in plan.last() if job.stage == "trajectories.drop"}
+    drops = {job.manifest for job in plan.last() if job.stage == "train.drop"}
     for job in new:
         _check(job, root, drops)
     for job in new:

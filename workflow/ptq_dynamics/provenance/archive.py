@@ -10,11 +10,11 @@ from pathlib import Path
 from xml.sax.saxutils import unescape
 
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.engine import manifest, record
+from ptq_dynamics.engine.manifest import Manifest
+from ptq_dynamics.engine.paths import MANIFEST, RECORD, beside, records
+from ptq_dynamics.engine.record import Record
 from ptq_dynamics.figures.settings import ORIGIN
-from ptq_dynamics.jobs import manifest, record
-from ptq_dynamics.jobs.manifest import Manifest
-from ptq_dynamics.jobs.paths import MANIFEST, RECORD, beside, records
-from ptq_dynamics.jobs.record import Record
 from ptq_dynamics.provenance import packed
 from ptq_dynamics.provenance.packed import RELEASE
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ptq_dynamics.base.content import parsed, sha256
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs import codes, manifest
-from ptq_dynamics.jobs.paths import ABSENT, MANIFEST, RECORD, beside, is_passing
+from ptq_dynamics.engine import codes, manifest
+from ptq_dynamics.engine.paths import ABSENT, MANIFEST, RECORD, beside, is_passing
 from ptq_dynamics.provenance.archive import REFERENCE, Archive, Result
 from ptq_dynamics.provenance.releasing import RELEASED
 from ptq_dynamics.provenance.sums import SWEEPS, found_in

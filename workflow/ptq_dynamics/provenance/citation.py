@@ -6,7 +6,7 @@ from pathlib import Path
 import yaml
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs.checkout import ROOT
+from ptq_dynamics.engine.checkout import ROOT
 
 FILE = "CITATION.cff"
 

@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs import codes, manifest
-from ptq_dynamics.jobs.manifest import Manifest
-from ptq_dynamics.jobs.paths import RECORD
-from ptq_dynamics.jobs.record import Record
+from ptq_dynamics.engine import codes, manifest
+from ptq_dynamics.engine.manifest import Manifest
+from ptq_dynamics.engine.paths import RECORD
+from ptq_dynamics.engine.record import Record
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.measurements import KEY, mean_and_error
 from ptq_dynamics.measure.names import (

@@ -7,9 +7,9 @@ from typing import Literal
 
 from ptq_dynamics.base.content import sha256
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.engine import manifest, record
+from ptq_dynamics.engine.paths import MANIFEST, RECORD, beside
 from ptq_dynamics.figures.settings import ORIGIN, PICTURES
-from ptq_dynamics.jobs import manifest, record
-from ptq_dynamics.jobs.paths import MANIFEST, RECORD, beside
 from ptq_dynamics.provenance import sums
 from ptq_dynamics.provenance.archive import REFERENCE, TOP, Result
 from ptq_dynamics.provenance.sums import Places

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs import record, repository
-from ptq_dynamics.jobs.current import Results
-from ptq_dynamics.jobs.specification import Job
-from ptq_dynamics.jobs.verified import Verifier
+from ptq_dynamics.engine import record, repository
+from ptq_dynamics.engine.current import Results
+from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.engine.verified import Verifier
+from ptq_dynamics.graph import Plan
+from ptq_dynamics.graph.captions import write_page
+from ptq_dynamics.graph.due import Due
 from ptq_dynamics.paper.settings import PAPER
-from ptq_dynamics.plan import Plan
-from ptq_dynamics.plan.captions import write_page
-from ptq_dynamics.plan.due import Due
 from ptq_dynamics.provenance import costs, sums
 from ptq_dynamics.provenance.releasing import Released, release
 from ptq_dynamics.provenance.sums import Places

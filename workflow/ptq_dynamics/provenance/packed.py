@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs import codes
-from ptq_dynamics.jobs.paths import RECORD
+from ptq_dynamics.engine import codes
+from ptq_dynamics.engine.paths import RECORD
 
 RELEASE = "release.tar.xz"
 # What reading a damaged archive ends in.

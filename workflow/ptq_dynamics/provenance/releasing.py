@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.geometry.settings import GRID, POINTS, SCORES
-from ptq_dynamics.jobs import codes, manifest
-from ptq_dynamics.jobs.current import Results
-from ptq_dynamics.jobs.specification import Job
-from ptq_dynamics.jobs.verified import Verifier
+from ptq_dynamics.curvature.settings import GRID, POINTS, SCORES
+from ptq_dynamics.engine import codes, manifest
+from ptq_dynamics.engine.current import Results
+from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.engine.verified import Verifier
+from ptq_dynamics.graph import Plan
+from ptq_dynamics.graph.due import Due
 from ptq_dynamics.measure.names import LAYERS, LOSSES, OUTCOMES, VALUES
-from ptq_dynamics.plan import Plan
-from ptq_dynamics.plan.due import Due
 from ptq_dynamics.provenance.archive import DERIVED
 from ptq_dynamics.provenance.packed import RELEASE
-from ptq_dynamics.trajectories.trajectory import CURVE
+from ptq_dynamics.train.trajectory import CURVE
 
 # In the place of the job that drops files.
 RELEASED = "release"

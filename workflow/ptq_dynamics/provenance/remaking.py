@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ptq_dynamics.jobs.paths import RECORD, beside
-from ptq_dynamics.jobs.restore import again
+from ptq_dynamics.engine.paths import RECORD, beside
+from ptq_dynamics.engine.restore import again
 from ptq_dynamics.provenance.archive import Result
 
 

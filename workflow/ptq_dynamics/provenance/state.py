@@ -6,12 +6,12 @@ from functools import cached_property
 from typing import Any, Literal
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs import codes, fingerprint, manifest, record
-from ptq_dynamics.jobs.current import outdated
-from ptq_dynamics.jobs.specification import Job
-from ptq_dynamics.jobs.verified import Verifier
-from ptq_dynamics.plan.due import Due
-from ptq_dynamics.plan.site import Site
+from ptq_dynamics.engine import codes, fingerprint, manifest, record
+from ptq_dynamics.engine.current import outdated
+from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.engine.verified import Verifier
+from ptq_dynamics.graph.due import Due
+from ptq_dynamics.graph.site import Site
 from ptq_dynamics.provenance.archive import label
 from ptq_dynamics.provenance.differences import differences, told
 

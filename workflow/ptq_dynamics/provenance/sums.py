@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ptq_dynamics.base.content import sha256, write_atomically
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs.paths import is_passing, walk
+from ptq_dynamics.engine.paths import is_passing, walk
 from ptq_dynamics.provenance.archive import REFERENCE
 
 SUMS = "SHA256SUMS"

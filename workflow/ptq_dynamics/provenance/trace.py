@@ -8,9 +8,10 @@ from typing import Any
 
 from ptq_dynamics.base.content import sha256
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs.manifest import Manifest
-from ptq_dynamics.jobs.paths import RECORD, beside
-from ptq_dynamics.jobs.specification import Job
+from ptq_dynamics.engine.manifest import Manifest
+from ptq_dynamics.engine.paths import RECORD, beside
+from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.graph.site import Site
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.names import (
     DEGRADATION,
@@ -18,7 +19,6 @@ from ptq_dynamics.measure.names import (
     INCREASE,
     QUANTIZATION_ERROR,
 )
-from ptq_dynamics.plan.site import Site
 from ptq_dynamics.provenance.archive import Archive, Result, identity_in, label, manifest_of
 from ptq_dynamics.provenance.genuine import Checked, check, described
 
@@ -44,7 +44,7 @@ class Step:
         record = beside(self.manifest, RECORD)
         ran = (
             {
-                "command": f"python -m ptq_dynamics.jobs.run --job {record}",
+                "command": f"python -m ptq_dynamics.engine.run --job {record}",
                 "git": account.git and vars(account.git),
                 "machine": vars(account.machine),
                 "device": vars(account.device),

@@ -24,14 +24,14 @@ from torch.utils.data import DataLoader
 from transformers import PreTrainedModel
 
 from ptq_dynamics import models
-from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.models.packed import Grid
 from ptq_dynamics.quantize.compressor import compress, grid
 from ptq_dynamics.quantize.layers import check_groups
 from ptq_dynamics.quantize.method import Calibration, OnDemand, Quantized, run_method
 from ptq_dynamics.quantize.settings import Awq, QuantizeSettings
 from ptq_dynamics.quantize.storage import Packed, exact
-from ptq_dynamics.trajectories.weights import Weights
+from ptq_dynamics.train.weights import Weights
 
 # By model_type; llm-compressor knows those of other architectures.
 MAPPINGS = {

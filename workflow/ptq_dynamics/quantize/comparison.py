@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.joining import join
 from ptq_dynamics.measure.measurements import TEXT, read_csv
 from ptq_dynamics.measure.names import (
@@ -23,7 +23,7 @@ from ptq_dynamics.measure.names import (
 )
 from ptq_dynamics.models import packed
 from ptq_dynamics.quantize.settings import ComparisonSettings
-from ptq_dynamics.trajectories.trajectory import Trajectory
+from ptq_dynamics.train.trajectory import Trajectory
 
 CODES, MODELS, TABLE = "codes.csv", "models.csv", "table.md"
 DIFFERENCES = """\

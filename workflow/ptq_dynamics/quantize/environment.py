@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs import manifest, processes
-from ptq_dynamics.jobs.context import Context
-from ptq_dynamics.jobs.manifest import Manifest
+from ptq_dynamics.engine import manifest, processes
+from ptq_dynamics.engine.context import Context
+from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.quantize import lock_file
 from ptq_dynamics.quantize.settings import EnvironmentSettings
 

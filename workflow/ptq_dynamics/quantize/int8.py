@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers import BitsAndBytesConfig
 
 from ptq_dynamics import models
-from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.quantize.method import Calibration, OnDemand, Quantized, run_method
 from ptq_dynamics.quantize.settings import Int8, QuantizeSettings
 from ptq_dynamics.quantize.storage import Own, outside_blocks

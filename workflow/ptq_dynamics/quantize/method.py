@@ -17,15 +17,15 @@ from torch import Tensor, nn
 
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
-from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.names import CHECKPOINT, LAYERS, STEP
 from ptq_dynamics.models.packed import Grid
 from ptq_dynamics.quantize.layers import model_errors
 from ptq_dynamics.quantize.settings import QuantizeSettings
 from ptq_dynamics.quantize.storage import Packed, Stored
-from ptq_dynamics.trajectories import trajectory
-from ptq_dynamics.trajectories.trajectory import Trajectory
-from ptq_dynamics.trajectories.weights import Weights
+from ptq_dynamics.train import trajectory
+from ptq_dynamics.train.trajectory import Trajectory
+from ptq_dynamics.train.weights import Weights
 
 Q = TypeVar("Q")
 L = TypeVar("L")

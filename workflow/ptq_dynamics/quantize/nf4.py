@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import BitsAndBytesConfig
 
 from ptq_dynamics import models
-from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.quantize.method import Calibration, OnDemand, Quantized, original, run_method
 from ptq_dynamics.quantize.settings import Nf4, QuantizeSettings
 from ptq_dynamics.quantize.storage import outside_blocks, replace

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ptq_dynamics import models
-from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.models.packed import Grid
 from ptq_dynamics.quantize.layers import check_groups, round_to_nearest
 from ptq_dynamics.quantize.method import Calibration, Quantized, original, run_method

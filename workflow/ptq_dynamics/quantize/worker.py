@@ -14,14 +14,14 @@ from torch import Tensor
 
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs import processes
-from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.engine import processes
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.models.packed import Grid
 from ptq_dynamics.quantize import environment
 from ptq_dynamics.quantize.method import Calibration, Quantized, calibration_of, run_method
 from ptq_dynamics.quantize.settings import ForeignGptq, QuantizeSettings
 from ptq_dynamics.quantize.storage import exact
-from ptq_dynamics.trajectories.trajectory import Trajectory
+from ptq_dynamics.train.trajectory import Trajectory
 
 SCRIPTS = Path(__file__).parent / "foreign"
 # The files that a script writes for every checkpoint (worker_protocol.py).

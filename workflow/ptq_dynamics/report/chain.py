@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs import record
-from ptq_dynamics.jobs.manifest import Manifest
-from ptq_dynamics.jobs.paths import RECORD, beside
+from ptq_dynamics.engine import record
+from ptq_dynamics.engine.manifest import Manifest
+from ptq_dynamics.engine.paths import RECORD, beside
 from ptq_dynamics.provenance.archive import Result, label
 
 

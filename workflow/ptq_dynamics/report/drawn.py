@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.figures.settings import TABLE, in_group
 from ptq_dynamics.figures.style import LINES, Line, lines
-from ptq_dynamics.jobs.manifest import Manifest
-from ptq_dynamics.trajectories.trajectory import CURVE
+from ptq_dynamics.train.trajectory import CURVE
 
 # Of a training curve the page shows at most so many records, evenly spread to the last, in so many
 # digits: there are hundreds of runs.

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from ptq_dynamics.config import Figure
-from ptq_dynamics.plan import Plan
+from ptq_dynamics.graph import Plan
 
 # As the paper numbers them.
 NUMBERED = re.compile(r"fig[0-9]+")

@@ -9,7 +9,7 @@ from typing import Any
 
 from ptq_dynamics.claims.formats import ERROR, Cell, Number, Table
 from ptq_dynamics.claims.settings import CLAIMS
-from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.paper import costs
 from ptq_dynamics.report import assets, chain, drawn, said
 from ptq_dynamics.report.frame import framed

@@ -2,9 +2,9 @@
 
 from functools import cache
 
-from ptq_dynamics.jobs.paths import Paths
-from ptq_dynamics.jobs.specification import Job
-from ptq_dynamics.plan import Plan
+from ptq_dynamics.engine.paths import Paths
+from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.graph import Plan
 from ptq_dynamics.report.assets import digests
 from ptq_dynamics.report.groups import grouped
 from ptq_dynamics.report.settings import PAGE, PageSettings, Shown

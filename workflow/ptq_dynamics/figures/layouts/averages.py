@@ -6,12 +6,12 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.panels import publish
 from ptq_dynamics.figures.settings import FigureSettings, in_group
 from ptq_dynamics.figures.style import in_order
 from ptq_dynamics.figures.words import letters
-from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.measure.names import LOSS
 
 BEFORE = "FP loss (nats/token)"

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.panels import publish
 from ptq_dynamics.figures.settings import DynamicsSettings
 from ptq_dynamics.figures.words import letters
-from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.measure.names import EIGENVALUES
 
 

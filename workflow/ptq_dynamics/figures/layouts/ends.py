@@ -5,11 +5,11 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.panels import publish
 from ptq_dynamics.figures.settings import FigureSettings, in_group
 from ptq_dynamics.figures.words import letters
-from ptq_dynamics.jobs.context import Context
 
 
 def run(context: Context[FigureSettings]) -> Mapping[str, Any]:

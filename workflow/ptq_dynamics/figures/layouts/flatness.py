@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.figures.around import head, legend
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.footer import footer
@@ -16,7 +17,6 @@ from ptq_dynamics.figures.resolution import resolve
 from ptq_dynamics.figures.settings import FigureSettings
 from ptq_dynamics.figures.style import lines
 from ptq_dynamics.figures.words import letters
-from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.measure.names import LOSS, SEED
 
 RESAMPLES = 2000

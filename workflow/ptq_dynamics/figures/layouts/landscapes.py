@@ -10,6 +10,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import BoundaryNorm
 
+from ptq_dynamics.curvature.settings import GRID, POINTS
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.figures.around import head, legend
 from ptq_dynamics.figures.footer import calibration_sets, footer
 from ptq_dynamics.figures.panels import save, subplots
@@ -17,8 +19,6 @@ from ptq_dynamics.figures.resolution import ONE_SET, TWO_ERRORS, amount
 from ptq_dynamics.figures.settings import FigureSettings
 from ptq_dynamics.figures.style import TEXT
 from ptq_dynamics.figures.words import call
-from ptq_dynamics.geometry.settings import GRID, POINTS
-from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.measure.names import LOSS
 
 # How the three points are drawn and called.

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.panels import publish
 from ptq_dynamics.figures.settings import LossesSettings
 from ptq_dynamics.figures.words import letters
-from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.measure.names import LOSS
 
 WAY = "Share of the end's weights"

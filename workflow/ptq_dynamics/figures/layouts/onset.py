@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.panels import publish
 from ptq_dynamics.figures.settings import FINDING, FigureSettings
 from ptq_dynamics.figures.words import letters
-from ptq_dynamics.jobs.context import Context
 
 AXES = {"loss": "FP loss (nats/token)", "rate": "Learning rate"}
 CALLED = {"loss": "the loss in full precision", "rate": "the learning rate"}

@@ -6,13 +6,13 @@ from typing import Any
 
 import pandas as pd
 
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.panel import Panel
 from ptq_dynamics.figures.panels import publish
 from ptq_dynamics.figures.settings import OverTokensSettings, under
 from ptq_dynamics.figures.style import whose
 from ptq_dynamics.figures.words import letters
-from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.measure.names import LOSS
 
 PHASE = "Share of the phase"

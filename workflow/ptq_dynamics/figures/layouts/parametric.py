@@ -6,11 +6,11 @@ from typing import Any
 
 import pandas as pd
 
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.panels import publish
 from ptq_dynamics.figures.settings import ParametricSettings
 from ptq_dynamics.figures.words import letters
-from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR
 
 BEFORE = "FP loss (nats/token)"

@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
+from ptq_dynamics.curvature.settings import SCORES
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.figures.around import head, legend
 from ptq_dynamics.figures.footer import footer
 from ptq_dynamics.figures.panels import COLUMNS, HEIGHTS, mark_end, save, subplots
 from ptq_dynamics.figures.settings import FigureSettings
 from ptq_dynamics.figures.style import Line, lines
-from ptq_dynamics.geometry.settings import SCORES
-from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.measure.measurements import read_csv
 from ptq_dynamics.measure.names import SEED, TRAJECTORY
 

@@ -10,6 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.figures import words
 from ptq_dynamics.figures.around import head, legend
 from ptq_dynamics.figures.footer import footer
@@ -19,7 +20,6 @@ from ptq_dynamics.figures.readings import Readings
 from ptq_dynamics.figures.resolution import resolve
 from ptq_dynamics.figures.settings import StagesSettings
 from ptq_dynamics.figures.style import SMALLEST, Line, lines
-from ptq_dynamics.jobs.context import Context
 from ptq_dynamics.measure.joining import chances, tasks
 from ptq_dynamics.measure.names import (
     ACCURACY,

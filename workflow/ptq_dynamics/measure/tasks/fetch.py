@@ -13,7 +13,7 @@ from lm_eval.tasks import TaskManager
 from lm_eval.tasks._yaml_loader import load_yaml
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.tasks import names
 from ptq_dynamics.measure.tasks.loading import BUILTIN, check
 from ptq_dynamics.measure.tasks.names import Part

@@ -13,7 +13,7 @@ from lm_eval.api.task import ConfigurableTask
 from lm_eval.tasks._yaml_loader import load_yaml
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs.manifest import Manifest
+from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.measure.tasks.names import Part
 
 BUILTIN = Path(lm_eval.tasks.__file__).parent

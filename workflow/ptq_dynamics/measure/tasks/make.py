@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import functions
 from ptq_dynamics.corpus.functions import Documented
-from ptq_dynamics.jobs.context import Context
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.tasks import names
 from ptq_dynamics.measure.tasks.names import DEFINITION, SHOTS, TEST, Part
 from ptq_dynamics.measure.tasks.questions import KINDS, Kind, Question

@@ -10,8 +10,8 @@ from pathlib import Path
 from rocrate.model.entity import Entity
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.jobs import manifest
-from ptq_dynamics.jobs.checkout import ROOT
+from ptq_dynamics.engine import manifest
+from ptq_dynamics.engine.checkout import ROOT
 from ptq_dynamics.provenance.archive import Archive, Result
 from ptq_dynamics.provenance.citation import Citation
 from ptq_dynamics.provenance.crate import runs

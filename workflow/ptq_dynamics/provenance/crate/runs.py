@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rocrate.model.entity import Entity
 
-from ptq_dynamics.jobs import manifest
-from ptq_dynamics.jobs.record import Record
+from ptq_dynamics.engine import manifest
+from ptq_dynamics.engine.record import Record
 from ptq_dynamics.provenance.archive import DERIVED, Result
 from ptq_dynamics.provenance.crate.graph import Graph
 from ptq_dynamics.provenance.crate.workflow import Workflow, stage_of

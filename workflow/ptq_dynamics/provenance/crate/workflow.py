@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rocrate.model.entity import Entity
 
-from ptq_dynamics.jobs.checkout import PACKAGE, SOURCES
-from ptq_dynamics.jobs.fingerprint.versions import installed
+from ptq_dynamics.engine.checkout import PACKAGE, SOURCES
+from ptq_dynamics.engine.fingerprint.versions import installed
 from ptq_dynamics.provenance.archive import Result
 from ptq_dynamics.provenance.citation import Citation
 from ptq_dynamics.provenance.crate.graph import Graph

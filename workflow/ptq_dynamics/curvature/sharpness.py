@@ -1,0 +1,57 @@
+"""Sharpness (top Hessian eigenvalue) and Hessian trace of a trajectory's checkpoints (figure 9)."""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.curvature.curvature import Metric, run_probe
+from ptq_dynamics.curvature.hessian import (
+    LossHessian,
+    standard_error,
+    top_eigenvalue,
+    trace,
+)
+from ptq_dynamics.curvature.lanczos import top_spectrum
+from ptq_dynamics.curvature.settings import SharpnessSettings
+from ptq_dynamics.engine.context import Context
+from ptq_dynamics.measure.names import SHARPNESS, TRACE
+
+
+def run(context: Context[SharpnessSettings]) -> Mapping[str, Any]:
+    """Stage: one row each of sharpness, its iterations, and trace with its standard error."""
+    return run_probe(context, probe)
+
+
+def probe(hessian: LossHessian, settings: SharpnessSettings) -> Iterator[Metric]:
+    """Sharpness and trace from one seeded generator.
+
+    Power iteration from a random start can settle on the second eigenvalue and look converged, so
+    it starts from a Lanczos estimate of the top eigenvector; its iterations count both. The error
+    of the sharpness is its residual and the standard error over micro-batches of the curvature
+    along its eigenvector, which is what another choice of probes would change to first order.
+    """
+    place: dict[str, Any] = {"dtype": hessian.dtype, "device": hessian.device}
+    limits: dict[str, Any] = {
+        "tolerance": settings.tolerance,
+        "max_iterations": settings.max_iterations,
+    }
+    generator = torch.Generator().manual_seed(settings.seed)
+    estimate = top_spectrum(hessian, hessian.dim, 1, generator=generator, **limits, **place)
+    top = top_eigenvalue(
+        hessian, hessian.dim, generator=generator, start=estimate.top, **limits, **place
+    )
+    if not top.converged:
+        raise Problem(
+            f"power iteration reached a residual of {top.residual:.1e} in {top.iterations} steps, "
+            f"not {settings.tolerance:.0e}; raise curvature.max_iterations or tolerance in the "
+            "scale's file under config/scales"
+        )
+    sampled_text = standard_error(hessian.form(top.vector))
+    yield Metric(SHARPNESS, top.value, math.hypot(top.value * top.residual, sampled_text))
+    yield Metric("sharpness_iterations", estimate.iterations + top.iterations, None)
+    samples = settings.trace_samples
+    sampled = trace(hessian.form, hessian.dim, samples=samples, generator=generator, **place)
+    yield Metric(TRACE, sampled.mean, sampled.standard_error)

@@ -1,0 +1,35 @@
+"""The leading Hessian eigenvalues of a trajectory's checkpoints (figure 9)."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from ptq_dynamics.curvature.curvature import Metric, run_probe
+from ptq_dynamics.curvature.hessian import LossHessian
+from ptq_dynamics.curvature.lanczos import top_spectrum
+from ptq_dynamics.curvature.settings import SpectrumSettings
+from ptq_dynamics.engine.context import Context
+from ptq_dynamics.measure.names import EIGENVALUE
+
+
+def run(context: Context[SpectrumSettings]) -> Mapping[str, Any]:
+    """Stage: a row for every eigenvalue, eigenvalue_01 the one of largest magnitude."""
+    return run_probe(context, probe)
+
+
+def probe(hessian: LossHessian, settings: SpectrumSettings) -> Iterator[Metric]:
+    """Lanczos; the error of a row is the residual of its eigenvalue."""
+    spectrum = top_spectrum(
+        hessian,
+        hessian.dim,
+        settings.eigenvalues,
+        tolerance=settings.tolerance,
+        max_iterations=settings.max_iterations,
+        generator=torch.Generator().manual_seed(settings.seed),
+        dtype=hessian.dtype,
+        device=hessian.device,
+    )
+    pairs = zip(spectrum.values.tolist(), spectrum.residuals.tolist(), strict=True)
+    for number, (value, residual) in enumerate(pairs, start=1):
+        yield Metric(f"{EIGENVALUE}{number:02d}", value, abs(value) * residual)

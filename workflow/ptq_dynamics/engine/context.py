@@ -1,0 +1,108 @@
+"""What a stage is given: its settings, its inputs, and a folder to write to."""
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, NoReturn, TextIO, TypeVar
+
+from ptq_dynamics.engine import signals
+from ptq_dynamics.engine.manifest import Manifest
+from ptq_dynamics.engine.team import Team
+
+BEGINS = "begins at "  # and a time: the first line of a log
+
+
+@dataclass
+class Progress:
+    """Plain progress lines, on the terminal and in the job's log, at most one every few seconds."""
+
+    name: str
+    log: TextIO | None = None
+    interval: float = 5.0
+    _last: float = field(default_factory=time.monotonic)
+
+    def say(self, text: str) -> None:
+        """Print one line now."""
+        self._last = time.monotonic()
+        self._write(text, sys.stderr, self.log)
+
+    def note(self, text: str) -> None:
+        """Write one line to the log alone."""
+        self._write(text, self.log)
+
+    def _write(self, text: str, *streams: TextIO | None) -> None:
+        for stream in filter(None, streams):
+            # In one piece: jobs that run side by side share the stream.
+            stream.write(f"{self.name}: {text}\n")
+            stream.flush()
+
+    def maybe(self, text: str) -> None:
+        """Print one line unless another was printed a moment ago."""
+        if time.monotonic() - self._last >= self.interval:
+            self.say(text)
+
+
+S = TypeVar("S", covariant=True)
+
+
+@dataclass
+class Context(Generic[S]):
+    """One job as its stage sees it.
+
+    `settings` is the frozen dataclass that the stage's `run` names: `context: Context[Settings]`;
+    `inputs` maps a label to the manifests under it; `out` is an empty folder (or, for a stage with
+    `RESUMABLE = True`, what an interrupted try left there) whose files become the result; `scratch`
+    is for state that survives an interruption and is deleted afterwards; `earlier` is the folder of
+    the job's last result, if there is one: what is provably the same may be linked from there;
+    `identity` is the hex digest of all that the result depends on, which pictures carry;
+    `device_map` says how to spread a model that fits on no device, in accelerate's words.
+    """
+
+    name: str
+    settings: S
+    inputs: Mapping[str, list[Manifest]]
+    out: Path
+    scratch: Path
+    progress: Progress
+    earlier: Path | None = None
+    identity: str = ""
+    device_map: str = "auto"
+
+    def called_back(self) -> bool:
+        """Whether a stage that goes on from its state should save that now, and `leave`."""
+        return signals.called_back()
+
+    def leave(self) -> NoReturn:
+        """End the job, whose state is saved; it goes on when it is started again."""
+        raise signals.CalledBack
+
+    def input(self, label: str) -> Manifest:
+        """The only manifest under `label`."""
+        (manifest,) = self.inputs[label]
+        return manifest
+
+
+def called(meeting: Path) -> Path:
+    """The file by which those that meet at another learn that they are called back."""
+    return meeting.with_name("called-back")
+
+
+@dataclass(frozen=True)
+class Seat:
+    """One process of a team, by its number from 0 on, and a file, not there yet, by which all find
+    each other."""
+
+    rank: int
+    team: Team
+    meeting: Path
+
+    @property
+    def leads(self) -> bool:
+        """Whether it is the one that writes."""
+        return self.rank == 0
+
+    def called_back(self) -> bool:
+        """Whether the job of all was called back."""
+        return called(self.meeting).exists()

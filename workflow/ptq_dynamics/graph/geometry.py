@@ -1,0 +1,140 @@
+"""The jobs that probe the loss around checkpoints."""
+
+from functools import cache
+from typing import Any
+
+from ptq_dynamics.curvature.settings import (
+    ComponentsSettings,
+    LandscapeSettings,
+    Path,
+    SharpnessSettings,
+    SpectrumSettings,
+)
+from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.graph.corpora import Corpora
+from ptq_dynamics.graph.quantization import Quantization
+from ptq_dynamics.graph.site import Site
+from ptq_dynamics.graph.trajectories import Trajectories
+from ptq_dynamics.measure.settings import Series
+
+
+class Geometry:
+    """Curvature, landscapes and principal components."""
+
+    def __init__(
+        self, site: Site, corpora: Corpora, trajectories: Trajectories, quantization: Quantization
+    ) -> None:
+        self._site, self._timeline = site, site.timeline
+        self._corpora, self._trajectories = corpora, trajectories
+        self._quantization = quantization
+
+    @cache
+    def curvature(
+        self, trajectory: str, probe: str, shard: str = "all", seed: int | None = None
+    ) -> Job:
+        """Sharpness and trace, or spectrum, of one shard in full precision."""
+        scale, seed = self._site.config.scale.curvature, self._site.seed(trajectory, seed)
+        spectrum = probe == "spectrum"
+        every = scale.spectrum_every if spectrum else scale.sharpness_every
+        ids = self._trajectories.checkpoints(trajectory, shard)
+        common: dict[str, Any] = {
+            "checkpoints": tuple(dict.fromkeys((*ids[::every], ids[-1]))),
+            "context": self._context(trajectory),
+            "sequences": scale.count(self._context(trajectory)),
+            "batch": scale.batch,
+            "keep_graph": scale.keep_graph,
+            "tolerance": scale.tolerance,
+            "max_iterations": scale.max_iterations,
+            "seed": seed,
+        }
+        return self._site.add(
+            Job(
+                f"curvature.{probe}",
+                f"{trajectory} seed {seed} {probe}",
+                self._site.place(
+                    "curvature", trajectory=trajectory, seed=seed, probe=probe, shard=shard
+                ),
+                {
+                    "corpus": [self._corpora.of(trajectory).manifest],
+                    "trajectory": self._trajectories.manifests(trajectory, seed, shard),
+                },
+                SpectrumSettings(**common, eigenvalues=scale.spectrum)
+                if spectrum
+                else SharpnessSettings(**common, trace_samples=scale.trace_samples),
+            )
+        )
+
+    def probed(self, series: Series, probe: str) -> dict[str, list[str]]:
+        """The manifests of a probe of a series, by their label."""
+        shards = self._timeline.shards(series.trajectory)
+        jobs = [self.curvature(series.trajectory, probe, s, series.seed) for s in shards]
+        return {series.label(probe): [job.manifest for job in jobs]}
+
+    @cache
+    def landscape(
+        self, trajectory: str, quantizer: str, previous: int, seed: int | None = None
+    ) -> Job:
+        """Loss in the plane of a trajectory's last checkpoint, its quantization and the checkpoint
+        `previous` steps before."""
+        last_shard = list(self._timeline.shards(trajectory))[-1]
+        final = self._timeline.measured(trajectory)[-1]
+        seed = self._site.seed(trajectory, seed)
+        quantized = self._quantization.quantize(trajectory, quantizer, last_shard, seed)
+        grid, context = self._site.config.scale.landscape, self._context(trajectory)
+        return self._site.add(
+            Job(
+                "curvature.landscape",
+                f"{trajectory} seed {seed} {quantizer}",
+                self._site.place(
+                    "landscape",
+                    trajectory=trajectory,
+                    seed=seed,
+                    quantizer=quantizer,
+                    steps=previous,
+                ),
+                {
+                    "corpus": [self._corpora.of(trajectory).manifest],
+                    "trajectory": self._trajectories.manifests(trajectory, seed),
+                    "quantized": [quantized.manifest],
+                },
+                LandscapeSettings(
+                    final=final.id,
+                    previous=self._before(trajectory, previous),
+                    context=context,
+                    blocks=grid.count(context),
+                    batch=self._site.config.scale.evaluation.batch,
+                    side=grid.side,
+                    margin=grid.margin,
+                ),
+            )
+        )
+
+    def _before(self, trajectory: str, steps: int) -> str:
+        """Id of the checkpoint so many steps before the last, which checks have found to exist."""
+        points = {point.step: point for point in self._timeline.checkpoints(trajectory)}
+        return points[(self._timeline.measured(trajectory)[-1].step or 0) - steps].id
+
+    @cache
+    def components(
+        self, figure: str, trajectories: tuple[tuple[str, tuple[int, ...]], ...], components: int
+    ) -> Job:
+        """Principal components of the weights along a figure's trajectories at their seeds."""
+        inputs, paths = {}, []
+        for name, seeds in trajectories:
+            for seed in seeds:
+                label = f"{name} seed {seed}"
+                inputs[label] = self._trajectories.manifests(name, seed)
+                ids = tuple(point.id for point in self._timeline.measured(name))
+                paths.append(Path(label, name, seed, ids))
+        return self._site.add(
+            Job(
+                "curvature.components",
+                figure,
+                self._site.place("components", figure=figure),
+                inputs,
+                ComponentsSettings(tuple(paths), components),
+            )
+        )
+
+    def _context(self, trajectory: str) -> int:
+        return self._timeline.trajectory(trajectory).model_shape(self._timeline).context

@@ -1,0 +1,79 @@
+"""The jobs that drop weights when nothing reads them any more, as `keep` of a scale says."""
+
+from collections.abc import Callable, Iterable
+from functools import cached_property
+
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.engine.paths import Paths
+from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.graph.site import Site
+from ptq_dynamics.train.settings import DropSettings
+
+# Rooms whose jobs read facts and small files of a result, not its weights.
+LIGHT = ("figures", "measure.collect", "claims", "paper")
+
+
+class Keeping:
+    """What is dropped after its last reader among the jobs that some targets need."""
+
+    def __init__(self, site: Site, targets: Callable[[], Iterable[Job]]) -> None:
+        self._site, self._targets = site, targets
+
+    def drops(self) -> list[Job]:
+        """A job for every result whose weights do not all stay."""
+        keep = self._site.config.scale.keep
+        if keep.train == keep.fetch == keep.average == keep.quantize == "all":
+            return []
+        return [self.drop(result) for result in self._readers]
+
+    def drop(self, result: str) -> Job:
+        """The job that drops weights of the result in this folder below the scale's results."""
+        site, job = self._site, self._site.made.get(self._manifest(result))
+        folder = site.place("drop", result=result)
+        if job is None or result not in self._readers:
+            raise Problem(
+                f"{folder} drops nothing: no figure that was chosen has such a "
+                "result, or keep of the scale leaves it whole"
+            )
+        kind, name, _ = result.split("/", 2)
+        stays = getattr(site.config.scale.keep, kind) == "measured"
+        kept = tuple(point.id for point in site.timeline.measured(name)) if stays else ()
+        inputs = {"result": [job.manifest], "readers": sorted(self._all_readers(result))}
+        settings = DropSettings(kept, str(Paths.at(folder).manifest))
+        return site.add(Job("train.drop", result, folder, inputs, settings))
+
+    def _all_readers(self, result: str) -> set[str]:
+        """Manifests of what reads a result; where that is dropped too, also of what reads that,
+        since making it again reads this one again."""
+        found = set(self._readers.get(result, []))
+        for reader in list(found):
+            found |= self._all_readers(self._result(reader))
+        return found
+
+    @cached_property
+    def _readers(self) -> dict[str, list[str]]:
+        """Manifests of the jobs that read weights of a result, by its folder below the scale's
+        results, for all that is not kept whole."""
+        readers = dict[str, list[str]]()
+        for job in self._site.needed(self._targets()):
+            if job.stage.startswith(LIGHT):
+                continue
+            for needed in job.needs:
+                result = self._result(needed)
+                if self._drops(result.partition("/")[0]):
+                    readers.setdefault(result, []).append(job.manifest)
+        return readers
+
+    def _result(self, manifest: str) -> str:
+        """Folder of a result below the scale's results, which names it."""
+        return manifest.removeprefix(f"{self._site.results}/").rpartition("/")[0]
+
+    def _drops(self, kind: str) -> bool:
+        keep = self._site.config.scale.keep
+        # All averaged and all quantized checkpoints are measured ones.
+        dropping = {"train": keep.train != "all", "average": keep.average == "none"}
+        dropping |= {"quantize": keep.quantize == "none", "fetch": keep.fetch == "none"}
+        return dropping.get(kind, False)
+
+    def _manifest(self, result: str) -> str:
+        return str(Paths.at(f"{self._site.results}/{result}").manifest)

@@ -1,0 +1,205 @@
+"""The regime of a scale's runs: numbers without dimension, to be compared with the paper's.
+
+Models of other sizes are alike not where their settings are, but where these numbers are: how often
+weight decay renews the weights, how long it takes to, how much of a run is warmup and cooldown, how
+much text there is for a parameter, and how much of it a step sees.
+"""
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+
+from ptq_dynamics.config import PublicRun, Run
+from ptq_dynamics.figures.settings import rounded
+from ptq_dynamics.graph.site import Site
+from ptq_dynamics.graph.timeline import Timeline
+from ptq_dynamics.graph.trajectories import Trajectories
+from ptq_dynamics.train.schedules import (
+    Anneal,
+    Constant,
+    Schedule,
+    Stage,
+    Wsd,
+    learning_rate,
+)
+
+Rates = list[tuple[float, float, str]]
+# Numbers whose ratio is within these are alike.
+ALIKE = (0.8, 1.25)
+
+
+@dataclass(frozen=True)
+class Dimensionless:
+    """Numbers without dimension of one run, from fresh weights to its end.
+
+    `e_folds`: Σ of the shares that weight decay takes of a weight, step by step. `timescale`: steps
+    in which it takes 1/e at the peak rate, as a share of the run; none without decay. `warmup`,
+    `cooldown`: shares of the run. `tokens_per_parameter`. `epochs`: how often the text is seen.
+    `batch`: share of the run's tokens in one step.
+    """
+
+    e_folds: float
+    timescale: float | None
+    warmup: float
+    cooldown: float
+    tokens_per_parameter: float
+    epochs: float
+    batch: float
+
+    def unlike(self, other: "Dimensionless | None") -> set[str]:
+        """Names of the numbers that are not as those of another run, if there is one; text that is
+        seen again is unlike, less of an epoch is not; more text for a parameter is no fault."""
+        if other is None:
+            return {"epochs"} if self.epochs > 1 else set()
+        found = set()
+        for field in fields(self):
+            mine, theirs = getattr(self, field.name), getattr(other, field.name)
+            match field.name:
+                case "epochs":
+                    # What public models have read is not known.
+                    alike = mine <= (1.0 if math.isnan(theirs) else max(1.0, theirs))
+                case "tokens_per_parameter":
+                    alike = mine >= ALIKE[0] * theirs
+                case _:
+                    alike = _alike(mine, theirs)
+            if not alike:
+                found.add(field.name)
+        return found
+
+
+def _alike(mine: float | None, theirs: float | None) -> bool:
+    if not mine or not theirs:
+        return mine == theirs
+    return ALIKE[0] <= mine / theirs <= ALIKE[1]
+
+
+def regimes(site: Site, trajectories: Trajectories) -> Iterator[tuple[str, Dimensionless]]:
+    """The regime of every run, and of every public model as far as its checkpoints go, by name."""
+    for name, run in site.config.runs.runs.items():
+        yield name, _regime(site, trajectories, name, run)
+    for name, public in site.config.runs.public.items():
+        if isinstance(public, PublicRun):
+            yield name, _of_public(site, public)
+
+
+def tokens_of(site: Site, name: str) -> int:
+    """Tokens of a run, with those of its trunk, or of a public model as far as its checkpoints
+    go."""
+    public = site.config.runs.public.get(name)
+    if public is not None:
+        return max(each.tokens or 0 for each in public.revisions.values())
+    return site.config.runs.runs[name].tokens(site.timeline)
+
+
+def rounded_tokens(site: Site, name: str) -> str:
+    """Tokens of a run or public model, to three digits."""
+    return rounded(tokens_of(site, name))
+
+
+def peak_rate(site: Site, trajectories: Trajectories, name: str) -> float:
+    """Peak learning rate of a run or public model."""
+    public = site.config.runs.public.get(name)
+    if isinstance(public, PublicRun):
+        return public.earlier.peak
+    return trajectories.schedule(site.config.runs.runs[name]).peak
+
+
+def _regime(site: Site, trajectories: Trajectories, name: str, run: Run) -> Dimensionless:
+    timeline = site.timeline
+    way = [run]
+    while sources := list(way[0].sources().values()):
+        way.insert(0, site.config.runs.runs[sources[0]])
+    starts = [each.ends(timeline)[0] for each in way]
+    taking = [_taken(timeline, trajectories.schedule(each), each) for each in way]
+    first, steps = run.ends(timeline)
+    shape, phase = way[0].trained(timeline), run.trained(timeline)
+    scale = site.config.scale
+    tokens = tokens_of(site, name)
+    # Another text begins anew.
+    read = tokens if phase.corpus == shape.corpus else (steps - first) * phase.batch * phase.context
+
+    def taken(step: int) -> float:
+        return taking[bisect_right(starts, step) - 1](step)
+
+    schedule = trajectories.schedule(run)
+    return _dimensionless(
+        schedule,
+        steps,
+        _sum(taken, steps),
+        run.optimizer_in(timeline).per_step(schedule.peak, schedule.peak),
+        tokens_per_parameter=tokens / shape.model.parameters(scale.whole(phase.corpus).vocabulary),
+        epochs=read / scale.corpora[phase.corpus].train,
+        batch=phase.batch * phase.context / tokens,
+    )
+
+
+def _taken(timeline: Timeline, schedule: Schedule, run: Run) -> Callable[[int], float]:
+    """The share of a weight that the update after so many steps of a run takes."""
+    optimizer = run.optimizer_in(timeline)
+    return lambda step: optimizer.per_step(learning_rate(schedule, step), schedule.peak)
+
+
+# Of runs with more steps, some of them millions, so many are looked at.
+LOOKS = 10_000
+
+
+def _sum(of_step: Callable[[int], float], steps: int) -> float:
+    looks = min(steps, LOOKS)
+    every = steps / looks
+    return every * sum(of_step(int((number + 0.5) * every)) for number in range(looks))
+
+
+def _of_public(site: Site, public: PublicRun) -> Dimensionless:
+    steps, tokens = max((each.step or 0, each.tokens or 0) for each in public.revisions.values())
+    peak, shape = public.earlier.peak, site.config.scale.models[public.model]
+
+    def taken(step: int) -> float:
+        return public.optimizer.per_step(public.learning_rate(step), peak)
+
+    return _dimensionless(
+        public.schedule,
+        steps,
+        _sum(taken, steps),
+        public.optimizer.per_step(peak, peak),
+        tokens_per_parameter=tokens
+        / shape.parameters(site.config.scale.whole(shape.corpus).vocabulary),
+        # What they read, and how often, is not known here.
+        epochs=math.nan,
+        batch=public.batch / tokens,
+    )
+
+
+def _dimensionless(
+    schedule: Schedule, steps: int, e_folds: float, taken: float, **others: float
+) -> Dimensionless:
+    match schedule:
+        case Constant():
+            decaying = 0
+        case Wsd() | Anneal():
+            decaying = schedule.length
+        case Stage():
+            decaying = schedule.length - schedule.warmup
+        case _:
+            decaying = steps - schedule.warmup
+    return Dimensionless(
+        e_folds=e_folds,
+        timescale=1 / (taken * steps) if taken else None,
+        warmup=schedule.warmup / steps,
+        cooldown=decaying / steps,
+        **others,
+    )
+
+
+def best_rates(site: Site, trajectories: Trajectories, losses: Mapping[str, float]) -> list[Rates]:
+    """Runs that differ in the peak rate alone, by final loss in full precision: a list for every
+    two or more of them, (loss, peak rate, name), the best first."""
+    groups: dict[object, Rates] = {}
+    for name, run in site.config.runs.runs.items():
+        if name in losses:
+            whole = run.whole(site.timeline)
+            own = repr(run.model_dump(exclude={"peak_lr", "trunk"}))
+            alike = own, whole.model, repr(whole.optimizer), whole.warmup_steps(site.timeline)
+            peak = trajectories.schedule(run).peak
+            groups.setdefault(alike, []).append((losses[name], peak, name))
+    return [sorted(group) for group in groups.values() if len(group) > 1]

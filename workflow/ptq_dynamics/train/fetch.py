@@ -1,0 +1,186 @@
+"""Fetch checkpoints of public families from the hub (section 3).
+
+Each becomes a folder as those of runs are: safetensors with their index, configuration and
+tokenizer; no other file of a repository is asked for, but code that its family trusts.
+
+Weights are downloaded into the job's own folder, not into the hub's cache: all figures take them
+from there, and where a scale keeps no weights, dropping them frees the disk. What the cache has
+already, as when it was filled where there is a network, is linked from it, and what the job's last
+result has, from that: then nothing lies on a disk twice.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+from torch import Tensor
+
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.engine.context import Context
+from ptq_dynamics.hub.client import Source, obtain
+from ptq_dynamics.hub.files import (
+    CONFIG,
+    INDEX,
+    PICKLED,
+    SAFE,
+    TOKENIZER,
+    HubFile,
+    is_pickled,
+    of_checkpoint,
+    stem,
+)
+from ptq_dynamics.models.own_code import TRUSTED
+from ptq_dynamics.train import olmo_format, trajectory
+from ptq_dynamics.train.convert import safe_index, safe_name, save_safely
+from ptq_dynamics.train.fetch_settings import Code, FetchSettings, Revision
+from ptq_dynamics.train.trajectory import Checkpoint
+
+RESUMABLE = True
+
+
+def run(context: Context[FetchSettings]) -> Mapping[str, Any]:
+    """Fetch every revision into the folder of its id."""
+    settings = context.settings
+    for number, revision in enumerate(settings.revisions, start=1):
+        _Checkpoint(context, revision).fetch()
+        context.progress.maybe(f"{number} of {len(settings.revisions)} checkpoints")
+    last = settings.revisions[-1]
+    return trajectory.facts(
+        (Checkpoint(r.id, r.step, r.tokens, r.lr, r.phase) for r in settings.revisions),
+        parameters=settings.parameters or count_parameters(context.out / last.id),
+        seed=None,
+        repository=settings.repository,
+        commits={revision.id: revision.commit for revision in settings.revisions},
+    )
+
+
+def count_parameters(folder: Path) -> int:
+    """How many numbers the weights in a folder hold, by their headers."""
+    total = 0
+    for path in folder.glob("*.safetensors"):
+        with safe_open(path, "numpy") as file:
+            for name in file.keys():  # noqa: SIM118
+                size = 1
+                for length in file.get_slice(name).get_shape():
+                    size *= length
+                total += size
+    return total
+
+
+class _Checkpoint:
+    """One revision on its way from the hub to its folder."""
+
+    def __init__(self, context: Context[FetchSettings], revision: Revision) -> None:
+        self._context, self._id = context, revision.id
+        repository = context.settings.repository
+        if revision.commit is None:
+            raise Problem(
+                f"{repository}@{revision.revision} is not in the lock; run ptq-dynamics lock"
+            )
+        self._source = Source(repository, revision.revision, revision.commit)
+        self._files = {file.name: file for file in of_checkpoint(revision.files)}
+        self._out = context.out / revision.id
+        self._scratch = context.scratch / revision.id
+        # What is saved otherwise than it is there; the configuration as it is there.
+        self._translates = context.settings.format == olmo_format.OLMO
+        self._config: dict[str, Any] = {}
+
+    def fetch(self) -> None:
+        """Have all its files; `Problem` when there is one that cannot be had."""
+        pickled = is_pickled(self._files.values())
+        if pickled and not self._context.settings.convert:
+            raise Problem(
+                f"{self._source} has its weights as pickles only, which can run code; set convert: "
+                "true of the family to have them read as plain tensors and saved as safetensors"
+            )
+        self._out.mkdir(exist_ok=True)
+        self._scratch.mkdir(exist_ok=True)
+        weights = PICKLED if pickled else SAFE
+        config = self._known(CONFIG)
+        for name, file in self._files.items():
+            rewritten = self._translates and name in (CONFIG, TOKENIZER)
+            if not (rewritten or name.startswith(stem(weights))):
+                self._take(file)
+        if self._translates:
+            self._config, translated = olmo_format.read(self._read(config))
+            self._write(CONFIG, translated)
+            if TOKENIZER in self._files:
+                self._write(TOKENIZER, olmo_format.tokenizer(self._read(self._files[TOKENIZER])))
+        for name in self._weights(weights):
+            if pickled or self._translates:
+                self._convert(self._known(name))
+            else:
+                self._take(self._known(name))
+        if self._context.settings.code is not None:
+            self._take_code(self._context.settings.code)
+
+    def _take_code(self, code: Code) -> None:
+        """Have the trusted code beside the weights, and a note that it is trusted."""
+        source = Source(self._context.settings.repository, "its code", code.commit)
+        if code.files is None:
+            raise Problem(
+                f"{source.repository} has no code of {code.commit[:12]} in the lock; run "
+                "ptq-dynamics lock"
+            )
+        for file in code.files:
+            self._have(file, self._out / file.name, source)
+        digests = {file.name: file.digest for file in code.files}
+        self._write(TRUSTED, {"commit": code.commit, "files": digests})
+
+    def _weights(self, whole: str) -> Iterable[str]:
+        """The files that transformers would read: one, or those that the index names; a repository
+        may have others besides."""
+        if whole in self._files:
+            return [whole]
+        index = self._known(whole + INDEX)
+        if whole == SAFE and not self._translates:
+            self._take(index)
+            content = (self._out / index.name).read_text(encoding="utf-8")
+        else:
+            content = self._read(index)
+            named = olmo_format.names if self._translates else lambda name: (name,)
+            (self._out / (SAFE + INDEX)).write_text(safe_index(content, named), encoding="utf-8")
+        return sorted(set(json.loads(content)["weight_map"].values()))
+
+    def _convert(self, file: HubFile) -> None:
+        target = self._out / safe_name(file.name)
+        if not target.exists():
+            theirs = self._scratch / file.name
+            self._have(file, theirs)
+            save_safely(theirs, target, self._scratch / f"{target.name}.saved", self._parts)
+            # One at a time: these are as large as the weights.
+            theirs.unlink()
+
+    def _parts(self, name: str, value: Tensor) -> Mapping[str, Tensor]:
+        """A tensor as it is saved, by name."""
+        if self._translates:
+            return olmo_format.tensors(name, value, self._config)
+        return {name: value}
+
+    def _write(self, name: str, content: Mapping[str, Any]) -> None:
+        text = json.dumps(content, indent=2, sort_keys=True) + "\n"
+        (self._out / name).write_text(text, encoding="utf-8")
+
+    def _read(self, file: HubFile) -> str:
+        """The text of a file that does not stay."""
+        self._have(file, self._scratch / file.name)
+        return (self._scratch / file.name).read_text(encoding="utf-8")
+
+    def _take(self, file: HubFile) -> None:
+        self._have(file, self._out / file.name)
+
+    def _have(self, file: HubFile, target: Path, source: Source | None = None) -> None:
+        earlier = self._context.earlier
+        near = [] if earlier is None else [earlier / self._id / file.name]
+        partial = self._scratch / f"{file.name}.partial"
+        obtain(source or self._source, file, target, partial, near, self._context.progress)
+
+    def _known(self, name: str) -> HubFile:
+        if name not in self._files:
+            raise Problem(
+                f"{self._source} has no {name} at commit {self._source.commit[:12]}, so it is no "
+                "whole checkpoint; leave it out of the family"
+            )
+        return self._files[name]

@@ -1,0 +1,322 @@
+"""Train one run of the paper's controlled experiments (section 4), branch one from its trunk, or go
+on with another's weights as a stage after pre-training does.
+
+The run's folder receives a checkpoint folder at each of `checkpoint_steps`, the whole training
+state at `state_steps` (where other runs may branch off) and the training curve. Nothing in
+a step is random but the initial weights and the data order, and both follow from the seed; so a
+state is weights, optimizer moments and the step, and an interrupted run goes on to the same bits.
+"""
+
+import json
+import math
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from ptq_dynamics import models
+from ptq_dynamics.base.content import write_atomically
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.engine.context import Context, Progress
+from ptq_dynamics.train import schedules, trajectory
+from ptq_dynamics.train.architectures import architecture
+from ptq_dynamics.train.objectives import objective
+from ptq_dynamics.train.objectives.objective import Data
+from ptq_dynamics.train.optimizers.state import load_state_tensors, state_tensors
+from ptq_dynamics.train.settings import TRAINING, TrainSettings, read
+from ptq_dynamics.train.trajectory import CURVE, Checkpoint, Trajectory, step_id
+
+RESUMABLE = True
+# The module that does the same in several processes.
+RANKS = "train.ranks"
+COLUMNS = ("step", "tokens", "loss", "lr", *TRAINING)
+
+
+def run(context: Context[TrainSettings]) -> Mapping[str, Any]:
+    """Train from the last saved state, or the trunk's, or from nothing, to the run's last step."""
+    settings = context.settings
+    corpus = context.input("corpus")
+    data = objective.data(corpus, settings)
+    start = None
+    if settings.start is not None:
+        before = Trajectory(context.inputs["after"])
+        start = before.folder(*before.at([settings.start]))
+    trainer = Trainer(settings, context.out, corpus.subfolder("tokenizer"), start)
+    saved = latest_state(context.scratch, trainer)
+    if saved is not None:
+        trainer.load(saved)
+        context.progress.say(f"going on from step {trainer.step}")
+    elif "trunk" in context.inputs:
+        trainer.load(context.input("trunk").file(state_name(settings.first)))
+    train(trainer, data, context.scratch, context.progress, context.called_back)
+    if trainer.step < settings.last:
+        context.leave()
+    return trajectory.facts(
+        [trainer.checkpoint(step) for step in settings.checkpoint_steps],
+        parameters=sum(p.numel() for p in trainer.model.parameters()),
+        seed=settings.seed,
+        tokens_processed=(settings.last - settings.first) * trainer.tokens_per_step,
+        schedule=asdict(settings.schedule),
+    )
+
+
+def train(
+    trainer: "Trainer",
+    data: Data,
+    scratch: Path,
+    progress: Progress,
+    called_back: Callable[[], bool] = lambda: False,
+) -> None:
+    """The training loop: update, log, save; to the last step, or until it is called back."""
+    first, last = trainer.step, trainer.settings.last
+    pace = Pace()
+    trainer.open_curve()
+    trainer.save_due()
+    while trainer.step < last:
+        loss, gradient_norm = trainer.update(data.at(trainer.step - trainer.settings.data_first))
+        if trainer.at_log():
+            trainer.log(loss, gradient_norm)
+            rate = (trainer.step - first) * trainer.tokens_per_step / pace.elapsed()
+            ahead = (last - trainer.step) * trainer.tokens_per_step / rate
+            progress.maybe(
+                f"step {trainer.step}/{last}  loss {float(loss):.3f}  lr {trainer.rate:.2e}  "
+                f"{rate:,.0f} tokens/s  {ahead:.0f} s to go"
+            )
+        trainer.save_due(loss)
+        ends = called_back()
+        if ends or pace.state_is_due():
+            with pace.saving():
+                trainer.require_finite(loss)
+                trainer.save(scratch / state_name(trainer.step))
+                drop_older_states(scratch)
+        if ends:
+            break
+    trainer.close_curve()
+
+
+class Trainer:
+    """Model, optimizer and position of a run, and how they are saved."""
+
+    def __init__(
+        self, settings: TrainSettings, out: Path, tokenizer: Path, start: Path | None = None
+    ) -> None:
+        self.settings, self.out, self._tokenizer = settings, out, tokenizer
+        self.step = settings.first
+        self.tokens_per_step = settings.batch * settings.context
+        self._device = models.device()
+        self.model = architecture.create(settings.model, settings.seed).train()
+        if start is not None:
+            self.model.load_state_dict(models.load(start, torch.float32).state_dict())
+        models.place(self.model)
+        self._objective = objective.make(settings, start)
+        self._forward: nn.Module = self.model
+        if settings.compile:
+            self._forward = torch.compile(self.model)  # type: ignore[assignment]
+        self._kind: Any = import_module(
+            f"ptq_dynamics.train.optimizers.{settings.optimizer.module}"
+        )
+        self._optimizer_settings = read(self._kind.Settings, settings.optimizer.settings)
+        self._optimizer = self._kind.make(self.model, self._optimizer_settings)
+        self._curve: Any = None
+        self._due_checkpoints = set(settings.checkpoint_steps)
+        self._due_states = set(settings.state_steps)
+
+    @property
+    def rate(self) -> float:
+        """Learning rate of the next update."""
+        return schedules.learning_rate(self.settings.schedule, self.step)
+
+    def update(self, batch: Tensor) -> tuple[Tensor, Tensor]:
+        """One optimizer step on a batch as the objective has them; mean loss and gradient norm
+        before clipping, both 0-dimensional."""
+        settings = self.settings
+        chosen, peak = self._optimizer_settings, settings.schedule.peak
+        self._kind.set_rate(self._optimizer, chosen, self.rate, peak)
+        parts = batch.split(settings.micro_batch or len(batch))
+        total = torch.zeros((), device=self._device)
+        for part in parts:
+            part = part.to(self._device, non_blocking=True)
+            with self._autocast():
+                loss = self._objective.loss(self._forward, part, batch)
+            loss.backward()
+            total += loss.detach()
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip)
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+        return total, norm
+
+    def _autocast(self) -> torch.autocast:
+        mixed = self.settings.precision == "bfloat16"
+        return torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=mixed)
+
+    # Training curve
+
+    def at_log(self) -> bool:
+        """Whether the update just done is logged."""
+        return self.step % self.settings.log_every == 0 or self.step == self.settings.last
+
+    def open_curve(self) -> None:
+        """Go on with the curve of an interrupted run, without the rows after its saved state."""
+        path = self.out / CURVE
+        rows = path.read_text().splitlines()[1:] if path.exists() else []
+        kept = [row for row in rows if row.count(",") == len(COLUMNS) - 1]
+        kept = [row for row in kept if int(row.split(",")[0]) <= self.step]
+        write_atomically(path, "".join(line + "\n" for line in [",".join(COLUMNS), *kept]))
+        self._curve = path.open("a", encoding="utf-8")
+
+    def log(self, loss: Tensor, gradient_norm: Tensor) -> None:
+        """Add a row: the loss, rate and norms of the update that led to this step."""
+        norms = torch.stack([p.detach().norm() for p in self.model.parameters()])
+        lr = schedules.learning_rate(self.settings.schedule, self.step - 1)
+        values = [float(loss), lr, float(gradient_norm), float(norms.norm())]
+        row = [self.step, self.tokens(self.step), *(repr(value) for value in values)]
+        self._curve.write(",".join(map(str, row)) + "\n")
+        self._curve.flush()
+        self.require_finite(loss)
+
+    def close_curve(self) -> None:
+        """The curve is complete."""
+        self._curve.close()
+
+    def require_finite(self, loss: Tensor) -> None:
+        """Raise `Problem` when the run has diverged."""
+        if not math.isfinite(float(loss)):
+            raise Problem(
+                f"diverged: the loss is {float(loss)} at step {self.step} (lr {self.rate:.2e}); "
+                f"lower its peak_lr under config; the curve so far is {self.out / CURVE}"
+            )
+
+    # Checkpoints and states
+
+    def checkpoint(self, step: int) -> Checkpoint:
+        """The run's checkpoint after `step` updates."""
+        schedule = self.settings.schedule
+        return Checkpoint(
+            id=step_id(step),
+            step=step,
+            tokens=self.tokens(step),
+            lr=schedules.learning_rate(schedule, step),
+            phase=schedules.phase(schedule, step),
+        )
+
+    def tokens(self, step: int) -> int:
+        """Tokens seen before the update after `step` updates."""
+        return self.settings.first_tokens + (step - self.settings.first) * self.tokens_per_step
+
+    def save_due(self, loss: Tensor | None = None) -> None:
+        """Save what is due at this step."""
+        # Before the first update, what is there was found whole and shows how far the run has come.
+        if self.step in self._due_checkpoints and not self._is_kept(step_id(self.step), loss):
+            if loss is not None:
+                self.require_finite(loss)
+            self._save_checkpoint()
+        if self.step in self._due_states and not self._is_kept(state_name(self.step), loss):
+            self.save(self.out / state_name(self.step))
+
+    def _is_kept(self, name: str, loss: Tensor | None) -> bool:
+        return loss is None and (self.out / name).exists()
+
+    def _save_checkpoint(self) -> None:
+        folder = self.out / step_id(self.step)
+        partial = self.out / f".partial-{folder.name}"
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.copytree(self._tokenizer, partial)
+        self.model.save_pretrained(partial)
+        shutil.rmtree(folder, ignore_errors=True)
+        partial.replace(folder)
+
+    def save(self, path: Path) -> None:
+        """Write the whole state to one file, whole or not at all."""
+        tensors = {f"model.{name}": value for name, value in self._weights().items()}
+        moments = state_tensors(self._optimizer)
+        tensors |= {f"optimizer.{name}": value for name, value in moments.items()}
+        partial = path.with_name(f".partial-{path.name}")
+        save_file(tensors, partial, metadata={"step": json.dumps(self.step)})
+        with partial.open("rb+") as file:
+            os.fsync(file.fileno())
+        partial.replace(path)
+
+    def _weights(self) -> dict[str, Tensor]:
+        """All weights, each once: a tied head is the embedding."""
+        every = self.model.state_dict()
+        first = {value.data_ptr(): name for name, value in reversed(every.items())}
+        return {name: every[name].contiguous() for name in every if name in first.values()}
+
+    def load(self, path: Path) -> None:
+        """Take up the state that `save` wrote; `Problem` when the file is damaged."""
+        groups: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}}
+        try:
+            with safe_open(path, framework="pt", device=str(self._device)) as file:
+                self.step = json.loads(file.metadata()["step"])
+                for name in file.keys():  # noqa: SIM118 (no mapping)
+                    group, _, rest = name.partition(".")
+                    groups[group][rest] = file.get_tensor(name)
+        except (SafetensorError, OSError) as error:
+            raise Problem(f"{path} is no readable training state ({error}); remove it") from error
+        if groups["model"].keys() != self._weights().keys():
+            raise Problem(f"{path} is the training state of another model; remove it")
+        self.model.load_state_dict(groups["model"], strict=False)
+        load_state_tensors(self._optimizer, groups["optimizer"])
+
+
+class Pace:
+    """When to save the state: so often that saving takes about 2 % of the time."""
+
+    def __init__(self) -> None:
+        self._start = self._last = time.monotonic()
+        self._cost = 0.0
+
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return max(time.monotonic() - self._start, 1e-9)
+
+    def state_is_due(self) -> bool:
+        """Whether enough time has passed since the last save."""
+        return time.monotonic() - self._last >= max(5.0, 50 * self._cost)
+
+    def saving(self) -> "Pace":
+        """Context manager around a save, to learn its cost."""
+        return self
+
+    def __enter__(self) -> None:
+        self._last = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        now = time.monotonic()
+        self._cost, self._last = now - self._last, now
+
+
+def state_name(step: int) -> str:
+    """File of the whole state after `step` updates."""
+    return f"state-{step:07d}.safetensors"
+
+
+def latest_state(scratch: Path, trainer: Trainer) -> Path | None:
+    """The newest state of an interrupted run, if the checkpoints before it are all there."""
+    for path in reversed(list(_states(scratch))):
+        step = int(path.stem.removeprefix("state-"))
+        due = [trainer.out / step_id(s) for s in trainer.settings.checkpoint_steps]
+        due += [trainer.out / state_name(s) for s in trainer.settings.state_steps]
+        if all(item.exists() for item in due if int(item.stem.split("-")[1]) <= step):
+            return path
+    return None
+
+
+def drop_older_states(scratch: Path) -> None:
+    """Keep the newest state alone."""
+    for path in list(_states(scratch))[:-1]:
+        path.unlink()
+
+
+def _states(scratch: Path) -> Iterator[Path]:
+    return iter(sorted(scratch.glob("state-*.safetensors")))

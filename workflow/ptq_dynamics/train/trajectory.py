@@ -1,0 +1,90 @@
+"""Trajectories: ordered checkpoints with step, tokens, learning rate and phase.
+
+Runs that we train, averages of checkpoints and public families all publish manifests whose facts
+hold one, or a part of one; quantizers, evaluators and probes take any of them.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ptq_dynamics.base.content import canonical
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.engine.manifest import Manifest
+
+CURVE = "curve.csv"  # of a run: its training curve
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One point of a trajectory: `id` is unique in it and names the checkpoint's folder, which
+    holds the tokenizer too; a merged model has no step and need have no tokens, and steps may
+    repeat; `lr` is the rate next in the schedule (None where there is none, as for an average)."""
+
+    id: str
+    step: int | None
+    tokens: int | None
+    lr: float | None
+    phase: str
+
+
+def step_id(step: int) -> str:
+    """Id of the checkpoint after `step` updates of a run."""
+    return f"step-{step:07d}"
+
+
+def facts(checkpoints: Iterable[Checkpoint], **others: Any) -> dict[str, Any]:
+    """Manifest facts of a trajectory, or of a part of one."""
+    return {"checkpoints": [asdict(checkpoint) for checkpoint in checkpoints], **others}
+
+
+class Trajectory:
+    """A trajectory as the manifests of its parts hold it, in their order."""
+
+    def __init__(self, manifests: Sequence[Manifest]) -> None:
+        self._manifests = manifests
+        self._homes: dict[str, tuple[Checkpoint, Manifest]] = {}
+        for manifest in manifests:
+            for entry in manifest.facts["checkpoints"]:
+                checkpoint = Checkpoint(**entry)
+                self._homes.setdefault(checkpoint.id, (checkpoint, manifest))
+
+    @property
+    def checkpoints(self) -> list[Checkpoint]:
+        """All its checkpoints."""
+        return [checkpoint for checkpoint, _ in self._homes.values()]
+
+    @property
+    def seed(self) -> int | None:
+        """The seed that it was made with, where there is one."""
+        return self.fact("seed")
+
+    def fact(self, name: str) -> Any:
+        """What the manifests say of the trajectory as a whole, such as its parameters."""
+        return self._manifests[0].facts[name]
+
+    def at(self, ids: Iterable[str]) -> list[Checkpoint]:
+        """The checkpoints with these ids; `Problem` when it has not one of them."""
+        try:
+            return [self._homes[name][0] for name in ids]
+        except KeyError as missing:
+            known = list(self._homes)
+            raise Problem(
+                f"{self._manifests[0].path} has no checkpoint {missing} (it has {len(known)}, from "
+                f"{known[0]} to {known[-1]}); change the run or what is measured of it"
+            ) from None
+
+    def folder(self, checkpoint: Checkpoint) -> Path:
+        """Folder of a checkpoint, after checking its files."""
+        return self._homes[checkpoint.id][1].subfolder(checkpoint.id)
+
+    def digest(self, checkpoint: Checkpoint) -> str:
+        """Hex digest of a checkpoint's weights, from the recorded digests of its files."""
+        weights: Mapping[str, str] = {
+            Path(name).name: entry["sha256"]
+            for name, entry in self._homes[checkpoint.id][1].files.items()
+            if name.startswith(f"{checkpoint.id}/") and name.endswith(".safetensors")
+        }
+        return hashlib.sha256(canonical(weights).encode()).hexdigest()[:16]
