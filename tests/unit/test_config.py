@@ -11,9 +11,9 @@ import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from ptq_dynamics.base.fields import Share
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import SCALES, load, read_yaml
-from ptq_dynamics.config.fields import Share
 from ptq_dynamics.config.grids import expand
 from ptq_dynamics.graph import Plan
 from pydantic import TypeAdapter, ValidationError

@@ -4,6 +4,7 @@ Configuration holds what is built. Everything here is checked before any job sta
 the file, the key, the value and what is allowed.
 """
 
+from ptq_dynamics.base.fields import SCALES
 from ptq_dynamics.config.averages import Lawa, Line, Tails
 from ptq_dynamics.config.branches import Branch
 from ptq_dynamics.config.corpora import (
@@ -14,7 +15,6 @@ from ptq_dynamics.config.corpora import (
     EmbeddedCorpus,
     MixCorpus,
 )
-from ptq_dynamics.config.fields import SCALES
 from ptq_dynamics.config.figures import Figure, Landscapes, Losses, Onset, Pca, Windows
 from ptq_dynamics.config.kinds import Point, Trajectory, require, tokenized
 from ptq_dynamics.config.loading import Config, load, load_sweep, read_yaml

@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Discriminator, Field, Tag
 
+from ptq_dynamics.base.fields import Once, Rate, Share
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config.fields import Once, Rate, Share
 from ptq_dynamics.config.kinds import Point, Timeline, Trajectory, tokenized
 from ptq_dynamics.train.average_settings import (
     MERGED,

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from ptq_dynamics.base.fields import Context, Count, Share
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config.fields import Context, Count, Share
 from ptq_dynamics.config.kinds import Optimizer, Timeline, require_text
 from ptq_dynamics.config.runs import CooldownShape, Run, Whole
 from ptq_dynamics.config.scale import TrainedShape

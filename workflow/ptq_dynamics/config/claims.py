@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from ptq_dynamics.base.fields import Once, Strict
 from ptq_dynamics.claims.names import DISTANCE, ClaimMetric
-from ptq_dynamics.config.fields import Once, Strict
 from ptq_dynamics.config.names import DISTINCT, Name
 from ptq_dynamics.measure.names import FULL_PRECISION, PROBES, QUANTIZED
 from ptq_dynamics.train.settings import TRAINING

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from ptq_dynamics.config.fields import Count, Rate, Strict
+from ptq_dynamics.base.fields import Count, Rate, Strict
 from ptq_dynamics.hub.files import COMMIT
 
 

@@ -17,10 +17,10 @@ from pydantic import (
     model_validator,
 )
 
+from ptq_dynamics.base.fields import Count, Once, Rate, Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.averages import Average
 from ptq_dynamics.config.errors import problem
-from ptq_dynamics.config.fields import Count, Once, Rate, Strict
 from ptq_dynamics.config.kinds import Optimizer
 from ptq_dynamics.config.models import AnyModel, ModelShape
 from ptq_dynamics.config.names import Name, Named

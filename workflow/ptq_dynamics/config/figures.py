@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ptq_dynamics.config.fields import Once, Share, Strict
+from ptq_dynamics.base.fields import Once, Share, Strict
 from ptq_dynamics.config.queries import Query
 from ptq_dynamics.figures.settings import UNDER, in_group
 from ptq_dynamics.measure.names import (

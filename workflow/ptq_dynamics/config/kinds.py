@@ -12,8 +12,8 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
 
 from pydantic import Field
 
+from ptq_dynamics.base.fields import Rate, Share, Strict, keys_of
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config.fields import Rate, Share, Strict, keys_of
 from ptq_dynamics.config.models import ModelShape
 from ptq_dynamics.config.scale import Scale, TrainedShape
 from ptq_dynamics.train.optimizers import kinds

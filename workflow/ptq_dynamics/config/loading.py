@@ -7,12 +7,12 @@ from typing import Annotated, Any
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import miniatures, releases
 from ptq_dynamics.config.claims import Claims
 from ptq_dynamics.config.errors import problem
 from ptq_dynamics.config.families import Families
-from ptq_dynamics.config.fields import Strict
 from ptq_dynamics.config.figures import Figure
 from ptq_dynamics.config.grids import expand
 from ptq_dynamics.config.names import DISTINCT, FigureName, Named, QuantizerName

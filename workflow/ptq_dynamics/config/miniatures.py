@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from ptq_dynamics.base.fields import Count, Rate
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.branches import Branch
 from ptq_dynamics.config.errors import problem
@@ -28,7 +29,6 @@ from ptq_dynamics.config.families import (
     real_model,
     trunk_of,
 )
-from ptq_dynamics.config.fields import Count, Rate
 from ptq_dynamics.config.kinds import Optimizer, Point, Timeline, require
 from ptq_dynamics.config.models import ModelShape
 from ptq_dynamics.config.runs import Run, Whole

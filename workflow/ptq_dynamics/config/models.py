@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from ptq_dynamics.config.fields import Context, Count, Rate, Strict
+from ptq_dynamics.base.fields import Context, Count, Rate, Strict
 from ptq_dynamics.train.architectures import settings
 
 

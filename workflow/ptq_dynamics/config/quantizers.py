@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from ptq_dynamics.config.fields import Count, Rate, Strict
+from ptq_dynamics.base.fields import Count, Rate, Strict
 from ptq_dynamics.config.models import ModelShape
 from ptq_dynamics.quantize import settings
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from ptq_dynamics.config.fields import Once, ScaleName, Seed, Strict
+from ptq_dynamics.base.fields import Once, ScaleName, Seed, Strict
 from ptq_dynamics.config.names import Named
 from ptq_dynamics.measure.names import QUANTIZED, Metric
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ptq_dynamics.config.fields import MOST
+from ptq_dynamics.base.fields import MOST
 from ptq_dynamics.config.schemas import schemas
 
 # In the order in which one reads them; where the file of each lies under config/.

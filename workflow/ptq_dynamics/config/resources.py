@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ptq_dynamics.config.fields import Count, Rate, Strict
+from ptq_dynamics.base.fields import Count, Rate, Strict
 
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Margin = Annotated[float, Field(ge=1, allow_inf_nan=False)]

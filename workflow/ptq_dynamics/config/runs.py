@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from ptq_dynamics.base.fields import Count, Once, Rate, Seed, Share
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config.fields import Count, Once, Rate, Seed, Share
 from ptq_dynamics.config.kinds import (
     Optimizer,
     Point,

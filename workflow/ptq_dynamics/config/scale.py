@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from ptq_dynamics.base.fields import Count, Factor, Once, Rate, Seed, Share, Strict
 from ptq_dynamics.config.corpora import Corpus, Derived, WholeCorpus
-from ptq_dynamics.config.fields import Count, Factor, Once, Rate, Seed, Share, Strict
 from ptq_dynamics.config.models import AnyModel, ModelShape
 from ptq_dynamics.config.names import Named
 from ptq_dynamics.config.resources import Assumptions

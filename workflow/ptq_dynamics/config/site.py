@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ptq_dynamics.config.fields import Strict
+from ptq_dynamics.base.fields import Strict
 
 Positive = Annotated[int, Field(gt=0)]
 # What `sbatch` takes as one word.

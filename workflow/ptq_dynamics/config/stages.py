@@ -5,9 +5,9 @@ nothing else of it: long context, mid-training, supervised fine-tuning, preferen
 from collections.abc import Mapping
 from dataclasses import replace
 
+from ptq_dynamics.base.fields import Context, Count, Rate, Share
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.corpora import DialoguesCorpus
-from ptq_dynamics.config.fields import Context, Count, Rate, Share
 from ptq_dynamics.config.kinds import Optimizer, Point, Timeline, require_text
 from ptq_dynamics.config.runs import Run, Whole
 from ptq_dynamics.config.scale import TrainedShape

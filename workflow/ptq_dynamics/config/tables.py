@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ptq_dynamics.config.fields import Once, Strict
+from ptq_dynamics.base.fields import Once, Strict
 from ptq_dynamics.config.names import DISTINCT, Name
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ptq_dynamics.config.fields import Count, Once, Strict
+from ptq_dynamics.base.fields import Count, Once, Strict
 from ptq_dynamics.config.names import Name
 from ptq_dynamics.hub.files import COMMIT
 from ptq_dynamics.measure.names import MEAN

@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 from pydantic import Discriminator, PrivateAttr, Tag
 
+from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.averages import Average
 from ptq_dynamics.config.branches import Branch
-from ptq_dynamics.config.fields import Strict
 from ptq_dynamics.config.kinds import RunDefaults, Trajectory
 from ptq_dynamics.config.names import Named
 from ptq_dynamics.config.public import Public

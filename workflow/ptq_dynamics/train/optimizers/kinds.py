@@ -13,8 +13,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field
 
+from ptq_dynamics.base.shares import Share
 from ptq_dynamics.train.optimizers import settings
-from ptq_dynamics.train.shares import Share
 
 _Decay = Annotated[float, Field(ge=0, lt=1)]
 

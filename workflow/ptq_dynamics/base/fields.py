@@ -16,8 +16,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from ptq_dynamics.train.shares import Factor as Factor
-from ptq_dynamics.train.shares import Share as Share
+from ptq_dynamics.base.shares import Factor as Factor
+from ptq_dynamics.base.shares import Share as Share
 
 Values = TypeVar("Values", bound=Sequence[Any])
 
