@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -68,7 +68,7 @@ class Job:
     @cached_property
     def spec(self) -> dict[str, Any]:
         """The specification, as plain data."""
-        settings: Any = TypeAdapter(type(self.settings)).dump_python(self.settings, mode="json")
+        settings = _adapter(type(self.settings)).dump_python(self.settings, mode="json")
         return {
             "stage": self.stage,
             "name": self.name,
@@ -84,6 +84,11 @@ class Job:
     def text(self) -> str:
         """The specification as it stands on disk."""
         return json.dumps(self.spec, sort_keys=True, indent=1, allow_nan=False) + "\n"
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
 def settle(job: Job, *, deep: bool = False) -> bool:
