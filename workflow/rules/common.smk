@@ -27,7 +27,7 @@ from ptq_dynamics.engine.paths import Paths
 from ptq_dynamics.engine.verified import Verifier
 from ptq_dynamics.engine.warm.launch import start as start_warm
 from ptq_dynamics.measure.names import FULL_PRECISION, PROBES
-from ptq_dynamics.graph import Plan, measured
+from ptq_dynamics.graph import Plan
 from ptq_dynamics.graph.due import Due
 from ptq_dynamics.base.problem import Problem, is_full_disk
 from ptq_dynamics.report.groups import caption, group, title
@@ -132,31 +132,21 @@ LIMITED = {*workflow.global_resources} - {"_cores", "_nodes"}
 IS_ASKED = not IS_LOCAL or bool(LIMITED)
 
 
-@cache
-def known():
-    """Resources of jobs, as far as can be by what records of the scale say."""
-    return measured.resources(plan.site.config)
-
-
 def asks(job):
     """Resources of a rule's jobs, of which `job` gives the one of some wildcards."""
     if not IS_ASKED:
         return {}
 
     def asked(what):
-        return lambda wildcards, attempt: what(known().ask(job(wildcards), attempt))
+        def ask(wildcards, attempt):
+            trajectory = wildcards.get("trajectory")
+            return plan.resources.ask(
+                plan.site.kind(job(wildcards)), attempt, trajectory
+            ).get(what)
 
-    found = {
-        "mem_mb": asked(lambda ask: ask.memory_mb),
-        "runtime": asked(lambda ask: ask.minutes),
-        "expected": asked(lambda ask: ask.seconds),
-    }
-    if plan.site.config.scale.resources.device is not None:
-        # What is None is not asked for.
-        model = plan.resources.gpu_model
-        found["gpu"] = asked(lambda ask: ask.gpus or None)
-        found["gpu_model"] = asked(lambda ask: model if ask.gpus else None)
-    return found
+        return ask
+
+    return {what: asked(what) for what in ("mem_mb", "runtime", "gpu", "gpu_model")}
 
 
 def planned(make):

@@ -19,7 +19,7 @@ rule curvature:
     threads: plan.resources.threads("curvature")
     resources:
         **asks(curvature_job),
-        devices=plan.resources.devices("curvature"),
+        devices=plan.resources.ask("curvature").get("gpu", 1),
     params:
         job=lambda w: handover.file(curvature_job(w)),
     shell:
@@ -44,7 +44,7 @@ rule landscape:
     threads: plan.resources.threads("landscape")
     resources:
         **asks(landscape_job),
-        devices=plan.resources.devices("landscape"),
+        devices=plan.resources.ask("landscape").get("gpu", 1),
     params:
         job=lambda w: handover.file(landscape_job(w)),
     shell:

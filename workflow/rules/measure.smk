@@ -19,10 +19,10 @@ rule evaluate:
     threads: plan.resources.threads("evaluate")
     resources:
         **asks(evaluate_job),
-        devices=plan.resources.devices("evaluate"),
+        devices=plan.resources.ask("evaluate").get("gpu", 1),
     params:
         job=lambda w: handover.file(evaluate_job(w)),
-        spread=lambda w: plan.resources.spreading(evaluate_job(w)),
+        spread=lambda w: f"--device-map {plan.resources.device_map(w.trajectory)}",
     shell:
         RUN_SPREAD
 

@@ -19,9 +19,9 @@ rule quantize:
     threads: plan.resources.threads("quantize")
     resources:
         **asks(quantize_job),
-        devices=plan.resources.devices("quantize"),
+        devices=plan.resources.ask("quantize").get("gpu", 1),
     params:
         job=lambda w: handover.file(quantize_job(w)),
-        spread=lambda w: plan.resources.spreading(quantize_job(w)),
+        spread=lambda w: f"--device-map {plan.resources.device_map(w.trajectory)}",
     shell:
         RUN_SPREAD

@@ -62,9 +62,9 @@ rule accuracy:
     threads: plan.resources.threads("accuracy")
     resources:
         **asks(accuracy_job),
-        devices=plan.resources.devices("accuracy"),
+        devices=plan.resources.ask("accuracy").get("gpu", 1),
     params:
         job=lambda w: handover.file(accuracy_job(w)),
-        spread=lambda w: plan.resources.spreading(accuracy_job(w)),
+        spread=lambda w: f"--device-map {plan.resources.device_map(w.trajectory)}",
     shell:
         RUN_SPREAD

@@ -63,10 +63,10 @@ rule train:
     threads: plan.resources.threads("train")
     resources:
         **asks(train_job),
-        devices=plan.resources.devices("train"),
+        devices=plan.resources.ask("train").get("gpu", 1),
     params:
         job=lambda w: handover.file(train_job(w)),
-        together=plan.resources.training,
+        together=f"--gpus {plan.resources.ask('train').get('gpu', 1)}",
     shell:
         RUN_TOGETHER
 
