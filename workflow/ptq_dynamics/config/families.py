@@ -19,15 +19,16 @@ from pydantic import (
 
 from ptq_dynamics.base.fields import Count, Once, Rate, Strict
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config.averages import Average
 from ptq_dynamics.config.errors import problem
-from ptq_dynamics.config.kinds import Optimizer
-from ptq_dynamics.config.models import AnyModel, ModelShape
 from ptq_dynamics.config.names import Name, Named
 from ptq_dynamics.config.public import DeviceMap, Dtype
 from ptq_dynamics.config.runs import CooldownShape
 from ptq_dynamics.hub.files import COMMIT
-from ptq_dynamics.train.objectives.kinds import Language, Objective
+from ptq_dynamics.train.architectures import AnyArchitecture, Architecture
+from ptq_dynamics.train.averages import AnyAverage
+from ptq_dynamics.train.objectives import AnyObjective
+from ptq_dynamics.train.objectives.language import Language
+from ptq_dynamics.train.optimizers import AnyOptimizer
 
 FILE = "config/families.yaml"
 # They become folders.
@@ -72,7 +73,7 @@ Tokens = Annotated[float, Field(ge=1, le=1e18)]
 class FamilyDefaults(Strict):
     """What families share unless they say otherwise."""
 
-    optimizer: Optimizer
+    optimizer: AnyOptimizer
 
 
 class Family(Strict):
@@ -105,9 +106,9 @@ class Family(Strict):
     other_peak_lr: Rate | None = None
     warmup: Count
     model: dict[str, Any]
-    optimizer: Optimizer | None = None
+    optimizer: AnyOptimizer | None = None
     miniature: dict[str, Any]
-    miniature_optimizer: Optimizer | None = None
+    miniature_optimizer: AnyOptimizer | None = None
     uncertain: str | None = None
 
     @property
@@ -183,7 +184,7 @@ class Later(Strict):
 
     after: str
     stage: Annotated[str, Field(min_length=1)]
-    objective: Objective = Language(kind="language")
+    objective: AnyObjective = Language()
     tokens: Tokens | None = None
     peak_lr: Rate
     warmup: Floor = 0.0
@@ -191,7 +192,7 @@ class Later(Strict):
     longer: Annotated[int, Field(ge=1, le=256)] = 1
     rotary_base: Rate | None = None
     corpus: str | None = None
-    optimizer: Optimizer | None = None
+    optimizer: AnyOptimizer | None = None
     uncertain: str | None = None
     revisions: Revisions = ()
 
@@ -231,7 +232,7 @@ class Families(Strict):
     defaults: FamilyDefaults
     families: Named[Family]
     runs: Named[Stretch]
-    averages: Named[Average]
+    averages: Named[AnyAverage]
 
     @model_validator(mode="after")
     def _has_families(self) -> Self:
@@ -283,19 +284,19 @@ def _has_steps(place: str, run: Pretraining | Phase, family: Family) -> None:
         )
 
 
-def real_model(families: Families, name: str, **reading: Any) -> ModelShape:
+def real_model(families: Families, name: str, **reading: Any) -> Architecture:
     """A family's model, `reading` what it does here; `Problem` where it is none."""
     return model({**families.families[name].model, **reading}, name, "model")
 
 
 # Made once: every start of Snakemake checks all models.
-MODEL: TypeAdapter[ModelShape] = TypeAdapter(AnyModel)
+MODEL: TypeAdapter[Architecture] = TypeAdapter(AnyArchitecture)
 
 
-def model(shape: Mapping[str, Any], family: str, key: str) -> ModelShape:
+def model(shape: Mapping[str, Any], family: str, key: str) -> Architecture:
     """The model under a key of a family; `Problem` where it is none."""
     try:
-        found: ModelShape = MODEL.validate_python(shape)
+        found: Architecture = MODEL.validate_python(shape)
     except ValidationError as error:
         raise problem(error, shape, FILE, {}, ("families", family, key)) from None
     return found

@@ -14,7 +14,6 @@ from pydantic import ValidationError
 
 from ptq_dynamics.base.fields import Count, Rate
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config.branches import Branch
 from ptq_dynamics.config.errors import problem
 from ptq_dynamics.config.families import (
     FILE,
@@ -29,11 +28,13 @@ from ptq_dynamics.config.families import (
     real_model,
     trunk_of,
 )
-from ptq_dynamics.config.kinds import Optimizer, Point, Timeline, require
-from ptq_dynamics.config.models import ModelShape
-from ptq_dynamics.config.runs import Run, Whole
+from ptq_dynamics.config.names import require
+from ptq_dynamics.config.runs import Branch, Run, Whole
 from ptq_dynamics.config.scale import Miniatures, Scale
 from ptq_dynamics.config.stages import Stage
+from ptq_dynamics.train.architectures import Architecture
+from ptq_dynamics.train.optimizers import AnyOptimizer
+from ptq_dynamics.train.timeline import Point, Timeline
 
 NO_STAGE = "miniatures of the scale has no stage, the steps of what comes after pre-training"
 NO_MINIATURE = "no miniature stands for what authors made of several checkpoints"
@@ -64,7 +65,7 @@ class Miniature(Whole):
         """Its peak learning rate at this scale."""
         return self.used_lr
 
-    def optimizer_in(self, timeline: Timeline) -> Optimizer:
+    def optimizer_in(self, timeline: Timeline) -> AnyOptimizer:
         """Its own, which is this scale's already."""
         return self.papers_optimizer(timeline)
 
@@ -82,18 +83,6 @@ class MiniaturePhase(Branch):
 
     points: Count
     cooldown_points: Count
-
-    def stands_for(self, timeline: Timeline) -> str | None:
-        """The family of its trunk."""
-        return self.whole(timeline).stands_for(timeline)
-
-    def uncertain(self, timeline: Timeline) -> str | None:
-        """What is uncertain of its trunk's."""
-        return self.whole(timeline).uncertain(timeline)
-
-    def has_uncertain_rate(self, timeline: Timeline) -> bool:
-        """Whether its trunk's is."""
-        return self.whole(timeline).has_uncertain_rate(timeline)
 
     def measured_every(self, timeline: Timeline) -> int:
         """So that there are as many of its cooldown as the scale says."""
@@ -156,7 +145,7 @@ def _named(family: str) -> str:
     return f"miniature of {family}"
 
 
-def _small_model(families: Families, name: str, scale: Scale) -> ModelShape:
+def _small_model(families: Families, name: str, scale: Scale) -> Architecture:
     """A family's miniature model, which reads what the scale's main model does."""
     small, family = _small(scale), families.families[name]
     main = scale.models["main"]
@@ -183,7 +172,7 @@ def _small_model(families: Families, name: str, scale: Scale) -> ModelShape:
 def _run(
     families: Families,
     scale: Scale,
-    models: Mapping[str, ModelShape],
+    models: Mapping[str, Architecture],
     run: Pretraining,
     place: str,
 ) -> Miniature:
@@ -219,7 +208,7 @@ def _run(
 
 
 def _ratio(
-    families: Families, scale: Scale, models: Mapping[str, ModelShape], family: str
+    families: Families, scale: Scale, models: Mapping[str, Architecture], family: str
 ) -> float:
     """What a miniature's rate is of the family's."""
     small, mine = _small(scale), models[_named(family)]
@@ -254,7 +243,7 @@ def _phase(
 def _stage(
     families: Families,
     scale: Scale,
-    models: Mapping[str, ModelShape],
+    models: Mapping[str, Architecture],
     first: Pretraining,
     later: Later,
     place: str,

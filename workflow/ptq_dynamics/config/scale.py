@@ -1,6 +1,5 @@
 """Types of config/scales/SCALE.yaml: the numbers of one scale."""
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, ClassVar, Literal
 
@@ -8,22 +7,11 @@ from pydantic import Field, model_validator
 
 from ptq_dynamics.base.fields import Count, Factor, Once, Rate, Seed, Share, Strict
 from ptq_dynamics.config.corpora import Corpus, Derived, WholeCorpus
-from ptq_dynamics.config.models import AnyModel, ModelShape
 from ptq_dynamics.config.names import Named
 from ptq_dynamics.config.resources import Assumptions
 from ptq_dynamics.config.tasks import Tasks
-
-
-@dataclass(frozen=True)
-class TrainedShape:
-    """A model with the text of a phase: `batch` and `micro_batch` in sequences of `context`
-    tokens."""
-
-    model: ModelShape
-    corpus: str
-    context: int
-    micro_batch: int | None
-    batch: int
+from ptq_dynamics.train.architectures import AnyArchitecture
+from ptq_dynamics.train.timeline import TrainedShape
 
 
 class Regime(Strict):
@@ -191,15 +179,14 @@ class Scale(Strict):
     which quantizer of config/quantizers.yaml this scale takes where a figure names another;
     `release_seeds` are those that `make release` builds headline figures with, beside the first.
 
-    Of machines alone: `threads` of a job that computes; how many of them compute on one GPU at
-    once, where no scheduler does (`jobs_per_device`); and whether each of several GPUs that train
-    one run has all weights or its part (`sharding: full`)."""
+    Of machines alone: `threads` of a job that computes; and how many of them compute on one GPU at
+    once, where no scheduler does (`jobs_per_device`)."""
 
     description: str
     release_seeds: Annotated[tuple[Seed, ...], Once] = ()
     budget: Count
     regime: Regime
-    models: Named[AnyModel]
+    models: Named[AnyArchitecture]
     precision: Literal["float32", "bfloat16"]
     compile: bool
     corpora: Named[Corpus]
@@ -215,7 +202,6 @@ class Scale(Strict):
     keep: Keep = Keep()
     shard: Count | None
     threads: Count
-    sharding: Literal["none", "full"] = "none"
     jobs_per_device: Count = 1
     warm: bool
     resources: Assumptions

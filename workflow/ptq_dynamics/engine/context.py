@@ -9,7 +9,6 @@ from typing import Generic, NoReturn, TextIO, TypeVar
 
 from ptq_dynamics.engine import signals
 from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.engine.team import Team
 
 BEGINS = "begins at "  # and a time: the first line of a log
 
@@ -82,27 +81,3 @@ class Context(Generic[S]):
         """The only manifest under `label`."""
         (manifest,) = self.inputs[label]
         return manifest
-
-
-def called(meeting: Path) -> Path:
-    """The file by which those that meet at another learn that they are called back."""
-    return meeting.with_name("called-back")
-
-
-@dataclass(frozen=True)
-class Seat:
-    """One process of a team, by its number from 0 on, and a file, not there yet, by which all find
-    each other."""
-
-    rank: int
-    team: Team
-    meeting: Path
-
-    @property
-    def leads(self) -> bool:
-        """Whether it is the one that writes."""
-        return self.rank == 0
-
-    def called_back(self) -> bool:
-        """Whether the job of all was called back."""
-        return called(self.meeting).exists()

@@ -45,10 +45,7 @@ class Results:
         )
         if not same:
             return False
-        now = (
-            _is_alike(record.essence(account.get("job")), record.essence(job))
-            and outdated(account.get("processes"), job) is None
-        )
+        now = _is_alike(record.essence(account.get("job")), record.essence(job))
         accepted = account.get("accepted") or []
         # What was accepted and then undone is what it was before.
         before = None if now else _before(account, job, digests)
@@ -78,11 +75,8 @@ class Results:
         files are made again; what was accepted and undone no longer stands in them."""
         for path, (job, before) in self._moved.items():
             known = record.read(path)
-            processes = known.processes
-            if processes and before is not None and (code := known.accepted[before].processes):
-                processes = replace(processes, code=code)
             accepted = known.accepted[:before]
-            renewed = replace(known, job=dict(job), accepted=accepted, processes=processes)
+            renewed = replace(known, job=dict(job), accepted=accepted)
             was = known.made_with if before is None else known.accepted[before].identity
             if renewed.made_with != was:
                 # From when records had version 2.
@@ -118,10 +112,8 @@ def _before(
     identities = {record.identity(job, read)}
     if held := _definitions(job):
         identities.add(record.former(job, held, read))
-    processes = account.get("processes")
     for number, each in enumerate(accepted):
-        then = processes and {**processes, "code": each.get("processes")}
-        if each["identity"] in identities and outdated(then, job) is None:
+        if each["identity"] in identities:
             return number
     return None
 
@@ -132,19 +124,6 @@ def _definitions(job: Mapping[str, Any]) -> Definitions | None:
         return fingerprint.planned(job["stage"], job.get("modules", ()), ()).definitions
     except Problem:
         return None
-
-
-def outdated(processes: Mapping[str, Any] | None, job: Mapping[str, Any]) -> str | None:
-    """The module with which several processes did a job, by its record, if its code is another one
-    by now, of which the specification knows nothing; else None."""
-    if processes is None:
-        return None
-    module, code = str(processes["module"]), processes["code"]
-    try:
-        now = fingerprint.extended(job, module)["definitions"][fingerprint.ALL]
-    except Problem:
-        now = None  # there is none by this name any more
-    return None if now == code else module
 
 
 def is_current(job: Mapping[str, Any]) -> bool:

@@ -25,9 +25,7 @@ from ptq_dynamics.engine import (
     checkout,
     codes,
     fingerprint,
-    machine,
     manifest,
-    ranks,
     record,
     repository,
     signals,
@@ -38,7 +36,6 @@ from ptq_dynamics.engine.current import is_current
 from ptq_dynamics.engine.devices import leased
 from ptq_dynamics.engine.fingerprint.code import DEFINITIONS
 from ptq_dynamics.engine.lease import Lease, held
-from ptq_dynamics.engine.machine import Device
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.engine.paths import Paths
 from ptq_dynamics.engine.publish import (
@@ -53,7 +50,6 @@ from ptq_dynamics.engine.publish import (
 from ptq_dynamics.engine.repository import Git
 from ptq_dynamics.engine.restore import restore
 from ptq_dynamics.engine.settings import decode
-from ptq_dynamics.engine.team import Processes
 from ptq_dynamics.engine.variables import DEVICE_MAP
 
 # Work folders of other specifications that stay until a job has its result: states are large.
@@ -172,13 +168,13 @@ def _build(
         if not resumable:
             shutil.rmtree(work, ignore_errors=True)
         _make_room(paths, work, resumable)
-        made, by = _make(job, paths, inputs, identity, work, progress, paths.folder)
+        made = _make(job, paths, inputs, identity, work, progress, paths.folder)
         seconds = time.monotonic() - clock
         if restoring:
             lease.require()
             _give_back(made, work / OUT)
         else:
-            account = record.describe(job, inputs, made, commit, started, seconds, *by)
+            account = record.describe(job, inputs, made, commit, started, seconds)
             prepare(work, made, account.text())
     if not restoring:
         # Where it cannot be written, who plans writes it later, or says why not.
@@ -201,7 +197,7 @@ def _compare(job: Mapping[str, Any], paths: Paths, progress: Progress) -> None:
     inputs, *_ = _read_inputs(job)
     identity = record.read(paths.record).carried
     with tempfile.TemporaryDirectory(prefix="ptq-dynamics-compare-") as folder:
-        made, _ = _make(job, paths, inputs, identity, Path(folder), progress, None)
+        made = _make(job, paths, inputs, identity, Path(folder), progress, None)
     known = manifest.read(paths.manifest)
     names = sorted({*known.files, *made.files})
     differing = [name for name in names if known.files.get(name) != made.files.get(name)]
@@ -231,25 +227,18 @@ def _make(
     work: Path,
     progress: Progress,
     earlier: Path | None,
-) -> tuple[Manifest, tuple[Device, Processes | None]]:
-    """Have the stage write into a folder of `work`; the manifest of what is there then, and what
-    it was computed on."""
+) -> Manifest:
+    """Have the stage write into a folder of `work`; the manifest of what is there then."""
     stage = _stage(job)
     out, scratch = work / OUT, work / "scratch"
     out.mkdir(parents=True, exist_ok=True)
     scratch.mkdir(exist_ok=True)
-    team = ranks.team(stage)
-    by = ranks.note(job, stage, team, work, goes_on=any(scratch.iterdir()))
     settings = decode(stage.run, job["settings"])
     spread = os.environ.get(DEVICE_MAP) or "auto"
     context = Context(
         job["name"], settings, inputs, out, scratch, progress, earlier, identity, spread
     )
-    if team.count > 1:
-        facts, device = ranks.run(job, stage, team, context)
-    else:
-        facts, device = stage.run(context), machine.device()
-    return manifest.describe(out, paths.manifest, facts), (device, by)
+    return manifest.describe(out, paths.manifest, stage.run(context))
 
 
 def _stage(job: Mapping[str, Any]) -> ModuleType:

@@ -23,7 +23,6 @@ from ptq_dynamics.engine.machine import Device, Machine
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.engine.paths import MANIFEST, beside
 from ptq_dynamics.engine.repository import Git
-from ptq_dynamics.engine.team import Processes, Team
 
 VERSION = 3
 # Held the definitions of its code, and not the digest over them.
@@ -72,7 +71,7 @@ class Record:
     tokens: int | None
     accepted: tuple[Acceptance, ...] = ()
     wheels: Mapping[str, str] = field(default_factory=dict)
-    processes: Processes | None = None
+    processes: int | None = None
     version: int = VERSION
 
     def text(self) -> str:
@@ -81,9 +80,8 @@ class Record:
 
     @property
     def by(self) -> str:
-        """By how many processes it was made, in words: `1 process, then 2 processes`."""
-        teams = self.processes.teams if self.processes else (Team(),)
-        return ", then ".join(map(str, teams))
+        """By how many processes it was made, in words."""
+        return f"{self.processes} processes" if self.processes else "1 process"
 
     @property
     def identity(self) -> str:
@@ -197,11 +195,9 @@ def describe(
     commit: Git | None,
     started: datetime.datetime,
     seconds: float,
-    computed: Device | None = None,
-    processes: Processes | None = None,
 ) -> Record:
-    """The record of a result that was made in this process and its children, on the device
-    `computed`, or that of this process; `commit` is that of the code when the job took it."""
+    """The record of a result that was made in this process and its children; `commit` is that of
+    the code when the job took it."""
     own, children = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     cpu = sum(usage.ru_utime + usage.ru_stime for usage in (own, children))
     unit = 1 if sys.platform == "darwin" else 1024
@@ -212,7 +208,7 @@ def describe(
         packages={name: installed(name) for name in job["environment"]},
         git=commit,
         machine=machine.this(),
-        device=computed or machine.device(),
+        device=machine.device(),
         started=started.isoformat(timespec="seconds"),
         seconds=round(seconds, 3),
         cpu_seconds=round(cpu, 3),
@@ -220,5 +216,5 @@ def describe(
         threads=int(os.environ.get("OMP_NUM_THREADS", 0)) or os.cpu_count(),
         tokens=output.facts.get("tokens_processed"),
         wheels={name: found for name in job["environment"] if (found := wheel(name))},
-        processes=processes,
+        processes=output.facts.get("processes"),
     )

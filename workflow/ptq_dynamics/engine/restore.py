@@ -13,9 +13,10 @@ from subprocess import DEVNULL, PIPE
 from typing import Literal
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine import processes, ranks, record
+from ptq_dynamics.engine import processes, record
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.engine.paths import RECORD, beside
+from ptq_dynamics.engine.variables import PROCESSES
 
 
 def restore(result: Manifest) -> None:
@@ -39,7 +40,12 @@ def again(path: Path, purpose: Literal["restore", "compare"]) -> str | None:
     command = [sys.executable, "-m", "ptq_dynamics.engine.run", "--job", str(path), f"--{purpose}"]
     # Unless this job has a lease already, as it may compute on a device.
     command += ["--devices", "1"]
-    environment = {**os.environ, **limits, "OMP_NUM_THREADS": threads, **ranks.environment(account)}
+    environment = {
+        **os.environ,
+        **limits,
+        "OMP_NUM_THREADS": threads,
+        PROCESSES: str(account.processes or 1),
+    }
     # It waits for another that makes them, and finds them there.
     process = processes.start(command, stdout=DEVNULL, stderr=PIPE, environment=environment)
     try:

@@ -16,7 +16,7 @@ from typing import Any
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import signals
 from ptq_dynamics.engine.quiet import QUIET
-from ptq_dynamics.engine.variables import DEVICE_MAP, GPUS, SHARDING
+from ptq_dynamics.engine.variables import DEVICE_MAP, GPUS
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,7 +31,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--compare", action="store_true", help="make the result again, and only compare it"
     )
     parser.add_argument("--gpus", help="at most so many of those visible train together")
-    parser.add_argument("--sharding", help="what of the weights they share out: none or full")
     parser.add_argument("--device-map", help="how to spread a model that fits on no device")
     chosen = parser.parse_args(arguments)
     file: Path = chosen.job
@@ -44,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"error: {file} is no job: {_explain(error)}\n")
         return 1
     os.environ.update(QUIET)
-    told = {GPUS: chosen.gpus, SHARDING: chosen.sharding, DEVICE_MAP: chosen.device_map}
+    told = {GPUS: chosen.gpus, DEVICE_MAP: chosen.device_map}
     for name, value in told.items():
         # Who runs the job has the last word.
         if value is not None:

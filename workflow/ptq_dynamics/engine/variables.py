@@ -3,8 +3,7 @@
 They stand by themselves, since who only hands a job over starts hundreds of times.
 """
 
-# Exactly so many processes; or one for each visible GPU, but at most so many. What they share out.
+# Exactly so many processes; or one for each visible GPU, but at most so many.
 PROCESSES, GPUS = "PTQ_DYNAMICS_PROCESSES", "PTQ_DYNAMICS_GPUS"
-SHARDING = "PTQ_DYNAMICS_SHARDING"
 # How accelerate is to spread a model that fits on no device.
 DEVICE_MAP = "PTQ_DYNAMICS_DEVICE_MAP"

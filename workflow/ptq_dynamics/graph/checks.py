@@ -21,7 +21,7 @@ from ptq_dynamics.config import (
 )
 from ptq_dynamics.config.tables import RunsTable
 from ptq_dynamics.graph.shown import check_figures
-from ptq_dynamics.graph.timeline import Timeline
+from ptq_dynamics.train.timeline import Timeline
 
 
 def check(timeline: Timeline) -> None:

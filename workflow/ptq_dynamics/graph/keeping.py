@@ -39,7 +39,7 @@ class Keeping:
         stays = getattr(site.config.scale.keep, kind) == "measured"
         kept = tuple(point.id for point in site.timeline.measured(name)) if stays else ()
         inputs = {"result": [job.manifest], "readers": sorted(self._all_readers(result))}
-        settings = DropSettings(kept, str(Paths.at(folder).manifest))
+        settings = DropSettings(kept=kept, manifest=str(Paths.at(folder).manifest))
         return site.add(Job("train.drop", result, folder, inputs, settings))
 
     def _all_readers(self, result: str) -> set[str]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from ptq_dynamics.config import Config
-from ptq_dynamics.graph.timeline import Timeline
+from ptq_dynamics.train.timeline import Timeline
 
 # Bytes of a parameter, as a checkpoint's files have them.
 BYTES = {"bfloat16": 2, "float32": 4}

@@ -126,7 +126,7 @@ class Resources:
     def training(self) -> str:
         """What a job that trains is told on its command line of the GPUs that it may have."""
         gpus = self._assumed.gpus
-        return f"--gpus {gpus} --sharding {self._scale.sharding}" if gpus > 1 else ""
+        return f"--gpus {gpus}" if gpus > 1 else ""
 
     def spreading(self, job: Job) -> str:
         """What a job that opens models is told on its command line of how to spread one that fits

@@ -5,16 +5,8 @@ from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph.models import FLOAT32, Model, Models
 from ptq_dynamics.measure.settings import LossSettings
 from ptq_dynamics.quantize.settings import QuantizeSettings
-from ptq_dynamics.train.average_settings import (
-    AverageSettings,
-    LastSettings,
-    LawaSettings,
-    LineSettings,
-    MergeSettings,
-    TailsSettings,
-)
 from ptq_dynamics.train.fetch_settings import FetchSettings
-from ptq_dynamics.train.settings import TrainSettings
+from ptq_dynamics.train.settings import AverageSettings, TrainSettings
 
 # A training state, in checkpoints: weights and two moments.
 STATE = 3
@@ -22,21 +14,6 @@ STATE = 3
 FILES = 30_000
 # Words that two bytes of a token file tell apart.
 WORD = 1 << 16
-
-
-def averaged(settings: AverageSettings) -> list[int]:
-    """How many checkpoints are in each of some averages."""
-    match settings:
-        case LawaSettings(checkpoints=checkpoints, window=window):
-            return [window] * len(checkpoints)
-        case TailsSettings(tails=tails):
-            return [len(tail.steps) for tail in tails]
-        case LineSettings(points=points):
-            return [2] * len(points)
-        case MergeSettings(ingredients=ingredients):
-            return [len(ingredients)]
-        case LastSettings(windows=windows):
-            return [len(window) for window in windows]
 
 
 def fetched(settings: FetchSettings, model: Model) -> int:
@@ -62,13 +39,13 @@ class Sizes:
                 return FILES + saved * each
             case FetchSettings() as settings:
                 return FILES + fetched(settings, self._model(job))
+            case AverageSettings() as settings:
+                return FILES + len(settings.means) * self._model(job).size
             case QuantizeSettings() as settings:
                 packed = self._model(job).packed(settings.quantizer.bits)
                 return FILES + len(settings.checkpoints) * packed
             case LossSettings() as settings:
                 return FILES + len(settings.checkpoints) * settings.blocks * FLOAT32
-        if job.stage == "train.average":
-            return FILES + len(averaged(job.settings)) * self._model(job).size
         if job.stage.startswith("corpus.") and job.stage != "corpus.functions":
             return FILES + self._tokens(job)
         return FILES

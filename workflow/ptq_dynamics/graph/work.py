@@ -26,12 +26,11 @@ from ptq_dynamics.curvature.settings import (
 )
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph.models import FLOAT32, Model, Models
-from ptq_dynamics.graph.sizes import STATE, averaged, fetched
+from ptq_dynamics.graph.sizes import STATE, fetched
 from ptq_dynamics.measure.settings import AccuracySettings, LossSettings
 from ptq_dynamics.quantize.settings import EnvironmentSettings, ForeignGptq, QuantizeSettings
-from ptq_dynamics.train.average_settings import AverageSettings
 from ptq_dynamics.train.fetch_settings import FetchSettings
-from ptq_dynamics.train.settings import DropSettings, TrainSettings
+from ptq_dynamics.train.settings import AverageSettings, DropSettings, TrainSettings
 
 FORWARD = 2  # FLOP a parameter and token
 GRADIENT = 3  # forward passes
@@ -87,10 +86,10 @@ class Works:
             case EnvironmentSettings():
                 seconds = self._assumed.environment
                 return Work(seconds, computes=False, on_device=False, network=True)
+            case AverageSettings() as settings:
+                return self._average(settings, self._model(job))
             case DropSettings():
                 return Work(0, computes=False, on_device=False)
-        if job.stage == "train.average":
-            return self._average(job.settings, self._model(job))
         return self._of_text(job)
 
     def _of_text(self, job: Job) -> Work:
@@ -210,7 +209,7 @@ class Works:
         return Work(opened + flop / self._assumed.evaluation, held=held, on_device=False)
 
     def _average(self, settings: AverageSettings, model: Model) -> Work:
-        parts = averaged(settings)
+        parts = [len(mean.members) for mean in settings.means]
         seconds = (sum(parts) + len(parts)) * model.size / self._assumed.disk
         seconds += len(parts) * self._assumed.checkpoint
         return Work(seconds, held=3 * FLOAT32 * model.parameters, on_device=False)
