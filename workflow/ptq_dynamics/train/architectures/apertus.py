@@ -1,13 +1,27 @@
 """Apertus (arXiv 2509.14233): norms on queries and keys, xIELU in a feedforward layer without
 gate."""
 
-from transformers import ApertusConfig
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from ptq_dynamics.train.architectures.llama_like import Settings, options
+from ptq_dynamics.train.architectures import LlamaLike
 
-__all__ = ["Settings", "config"]
+if TYPE_CHECKING:
+    from transformers import ApertusConfig
 
 
-def config(settings: Settings, vocabulary: int, context: int) -> ApertusConfig:
-    """Its configuration; `context` in tokens."""
-    return ApertusConfig(**options(settings, vocabulary, context))
+class Apertus(LlamaLike):
+    """Apertus."""
+
+    feedforward_layers: ClassVar[int] = 2
+    architecture: Literal["apertus"]
+
+    def config(self, vocabulary: int) -> "ApertusConfig":
+        """Its configuration."""
+        from transformers import ApertusConfig
+
+        return ApertusConfig(**self.options(vocabulary))
+
+    @property
+    def vectors(self) -> int:
+        """Two of the width, those of a head's queries and keys, and both numbers of xIELU."""
+        return 2 * self.width + 2 * self.head + 2

@@ -1,12 +1,20 @@
 """Llama (arXiv 2302.13971), as Amber has it."""
 
-from transformers import LlamaConfig
+from typing import TYPE_CHECKING, Literal
 
-from ptq_dynamics.train.architectures.llama_like import Settings, options
+from ptq_dynamics.train.architectures import LlamaLike
 
-__all__ = ["Settings", "config"]
+if TYPE_CHECKING:
+    from transformers import LlamaConfig
 
 
-def config(settings: Settings, vocabulary: int, context: int) -> LlamaConfig:
-    """Its configuration; `context` in tokens."""
-    return LlamaConfig(**options(settings, vocabulary, context))
+class Llama(LlamaLike):
+    """Llama."""
+
+    architecture: Literal["llama"]
+
+    def config(self, vocabulary: int) -> "LlamaConfig":
+        """Its configuration."""
+        from transformers import LlamaConfig
+
+        return LlamaConfig(**self.options(vocabulary))

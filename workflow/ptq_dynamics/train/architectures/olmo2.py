@@ -1,13 +1,27 @@
 """OLMo 2 (arXiv 2501.00656): norms after attention and feedforward layer, and on queries and
 keys."""
 
-from transformers import Olmo2Config
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from ptq_dynamics.train.architectures.llama_like import Settings, options
+from ptq_dynamics.train.architectures import LlamaLike
 
-__all__ = ["Settings", "config"]
+if TYPE_CHECKING:
+    from transformers import Olmo2Config
 
 
-def config(settings: Settings, vocabulary: int, context: int) -> Olmo2Config:
-    """Its configuration; `context` in tokens."""
-    return Olmo2Config(**options(settings, vocabulary, context))
+class Olmo2(LlamaLike):
+    """OLMo 2."""
+
+    scaled_norms_first: ClassVar[bool] = False
+    architecture: Literal["olmo2"]
+
+    def config(self, vocabulary: int) -> "Olmo2Config":
+        """Its configuration."""
+        from transformers import Olmo2Config
+
+        return Olmo2Config(**self.options(vocabulary))
+
+    @property
+    def vectors(self) -> int:
+        """Two of the width, and those of queries and keys."""
+        return 3 * self.width + self.key_value_heads * self.head

@@ -1,16 +1,23 @@
 """SmolLM3: Llama's, but without rotary embedding in one layer of every few (NoPE)."""
 
-from transformers import SmolLM3Config
+from typing import TYPE_CHECKING, Literal
 
-from ptq_dynamics.train.architectures.llama_like import options
-from ptq_dynamics.train.architectures.settings import SmolLM3 as Settings
+from ptq_dynamics.base.fields import Count
+from ptq_dynamics.train.architectures import LlamaLike
 
-__all__ = ["Settings", "config"]
+if TYPE_CHECKING:
+    from transformers import SmolLM3Config
 
 
-def config(settings: Settings, vocabulary: int, context: int) -> SmolLM3Config:
-    """Its configuration; `context` in tokens."""
-    return SmolLM3Config(
-        **options(settings, vocabulary, context),
-        no_rope_layer_interval=settings.no_rotary_every,
-    )
+class SmolLM3(LlamaLike):
+    """SmolLM3; the last of `no_rotary_every` layers has no rotary embedding."""
+
+    architecture: Literal["smollm3"]
+    no_rotary_every: Count
+
+    def config(self, vocabulary: int) -> "SmolLM3Config":
+        """Its configuration."""
+        from transformers import SmolLM3Config
+
+        options = self.options(vocabulary)
+        return SmolLM3Config(**options, no_rope_layer_interval=self.no_rotary_every)
