@@ -25,7 +25,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context, Progress
-from ptq_dynamics.engine.variables import GPUS, PROCESSES
 
 T = TypeVar("T")
 Stage = Callable[[Context[Any], "Team"], Mapping[str, Any] | None]
@@ -35,6 +34,8 @@ PATIENCE = timedelta(days=30)
 # Seconds in which a process that lost the others waits for the one that says why.
 LAST_WORDS = 1.0
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+# Exactly so many processes; or one for each visible GPU, but at most so many.
+PROCESSES, GPUS = "PTQ_DYNAMICS_PROCESSES", "PTQ_DYNAMICS_GPUS"
 CALLED = "called-back"  # in the scratch folder, once the job was called back
 
 

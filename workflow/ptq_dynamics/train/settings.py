@@ -67,4 +67,3 @@ class AverageSettings(Strict):
 
     phase: Literal["average", "interpolation"]
     means: tuple[Mean, ...]
-
