@@ -169,6 +169,8 @@ class _Writer:
                 self.imports.append(Import(text))
             case ast.JoinedStr(values=[ast.Constant(value=str(text)), *_]):
                 out.append(Dynamic("" if text.startswith(".") else text))
+            case ast.Name(id="package") | ast.JoinedStr(values=[ast.FormattedValue(), *_]):
+                pass  # components are found in their folders
             case _:
                 out.append(Dynamic(""))
 
