@@ -134,9 +134,10 @@ def _launch(stage: Stage, context: Context[Any], count: int) -> Mapping[str, Any
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     # What it says of processes that end, the job says in one line.
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    for name in ("torch.distributed", "torch.multiprocessing"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     config = LaunchConfig(1, 1, count, rdzv_backend="c10d", rdzv_endpoint="localhost:0")
-    config.max_restarts, config.local_addr = 0, "localhost"
+    config.run_id, config.max_restarts, config.local_addr = context.name, 0, "localhost"
     log = None if context.progress.log is None else Path(context.progress.log.name)
     given = replace(context, progress=Progress(context.progress.name))
     try:
@@ -151,10 +152,10 @@ def _launch(stage: Stage, context: Context[Any], count: int) -> Mapping[str, Any
                 f"process {failure.local_rank} of the job was killed (out of memory?); run the "
                 "same command again to go on"
             ) from None
-        kind, _, reason = failure.message.partition(": ")
-        raise (
-            Problem(reason) if kind == Problem.__name__ else RuntimeError(failure.message)
-        ) from None
+        told: Any = failure.message
+        said = told["message"] if isinstance(told, dict) else told
+        kind, _, reason = said.partition(": ")
+        raise (Problem(reason) if kind == Problem.__name__ else RuntimeError(said)) from None
     return facts
 
 
@@ -197,7 +198,8 @@ def _join(stage: Stage, context: Context[Any], called: Path | None) -> Mapping[s
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     if rank:
         context.progress.interval = float("inf")
-    distributed.init_process_group("cpu:gloo,cuda:nccl", timeout=PATIENCE)
+    backends = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    distributed.init_process_group(backends, timeout=PATIENCE)
     try:
         facts = stage(context, Team(rank, count, called))
     except Problem:
