@@ -1,10 +1,9 @@
 """Several processes that train one run, one a device: the same run, but for the last bits.
 
 torch's elastic launcher starts them from the job's own process, or `torchrun` has started the job
-on every machine. The first process leads: it alone writes. A batch is shared out by rows. What a
-row adds to the mean loss does not depend on the others, so shares may differ in size, and a step
-has exactly its tokens. Each process has all weights; gradients are averaged (DDP). States are
-whole, so any number of processes goes on from them.
+on every machine. The first process leads: it alone writes. A batch is shared out by rows, unevenly
+where it has to be, so a step has exactly its tokens. Each process has all weights; gradients are
+averaged (DDP). States are whole, so any number of processes goes on from them.
 """
 
 import logging
@@ -29,10 +28,13 @@ from ptq_dynamics.engine.context import Context, Progress
 T = TypeVar("T")
 Stage = Callable[[Context[Any], "Team"], Mapping[str, Any] | None]
 
+# Exactly so many processes; or one for each visible GPU, but at most so many.
+PROCESSES, GPUS = "PTQ_DYNAMICS_PROCESSES", "PTQ_DYNAMICS_GPUS"
 # Who waits for the leader may wait for weights that are made again, or written to a slow disk.
 PATIENCE = timedelta(days=30)
 # Seconds in which a process that lost the others waits for the one that says why.
 LAST_WORDS = 1.0
+# The launcher takes these.
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 # Exactly so many processes; or one for each visible GPU, but at most so many.
 PROCESSES, GPUS = "PTQ_DYNAMICS_PROCESSES", "PTQ_DYNAMICS_GPUS"
@@ -57,16 +59,18 @@ class Team:
         """Whether all should save the run's state now, and end."""
         return self.agreed(self.called.exists() if self.called else context.called_back())
 
-    def shares(self, batch: Tensor, most: int | None) -> list[tuple[Tensor, int]]:
-        """This process's part of a batch, in parts of at most `most` rows, each with the weight 1.
+    def agreed(self, value: T) -> T:
+        """What the leader has."""
+        box = [value]
+        if self.count > 1:
+            distributed.broadcast_object_list(box)
+        return box[0]
 
-        All processes have equally many parts, since in each of them all exchange gradients; so
-        there may be a part that fills up, with the weight 0.
-        """
-        rows = -(-len(batch) // self.count)
-        mine = batch.tensor_split(self.count)[self.rank]
-        parts = [(part, 1) for part in mine.split(most or rows)]
-        return parts + [(batch[:1], 0)] * (-(-rows // (most or rows)) - len(parts))
+    def summed(self, value: Tensor) -> Tensor:
+        """The sum of a tensor over all processes."""
+        if self.count > 1:
+            distributed.all_reduce(value)
+        return value
 
     def joined(self, model: nn.Module) -> nn.Module:
         """The model that computes, whose gradients all processes share."""
@@ -78,19 +82,16 @@ class Team:
         """In this block gradients of a joined model stay with the process that computes them."""
         return model.no_sync() if isinstance(model, DistributedDataParallel) else nullcontext()
 
-    def summed(self, value: Tensor) -> Tensor:
-        """The sum of a tensor over all processes."""
-        if self.count > 1:
-            distributed.all_reduce(value)
-        return value
+    def shares(self, batch: Tensor, most: int | None) -> list[tuple[Tensor, int]]:
+        """This process's part of a batch, in parts of at most `most` rows, each with the weight 1.
 
-    def agreed(self, value: T) -> T:
-        """What the leader has."""
-        if self.count == 1:
-            return value
-        box = [value]
-        distributed.broadcast_object_list(box)
-        return box[0]
+        All processes have equally many parts, since in the last of them all exchange gradients; so
+        there may be a part that fills up, with the weight 0.
+        """
+        rows = -(-len(batch) // self.count)
+        mine = batch.tensor_split(self.count)[self.rank]
+        parts = [(part, 1) for part in mine.split(most or rows)]
+        return parts + [(batch[:1], 0)] * (-(-rows // (most or rows)) - len(parts))
 
 
 ALONE = Team()
@@ -135,30 +136,37 @@ def _launch(stage: Stage, context: Context[Any], count: int) -> Mapping[str, Any
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     # What it says of processes that end, the job says in one line.
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    for name in ("torch.distributed", "torch.multiprocessing"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     config = LaunchConfig(1, 1, count, rdzv_backend="c10d", rdzv_endpoint="localhost:0")
-    config.max_restarts, config.local_addr = 0, "localhost"
+    config.run_id, config.max_restarts, config.local_addr = context.name, 0, "localhost"
     log = None if context.progress.log is None else Path(context.progress.log.name)
     given = replace(context, progress=Progress(context.progress.name))
     try:
         with _passing_on(context):
-            facts = elastic_launch(config, _work)(stage, given, log)[0]
+            facts: Mapping[str, Any] | None = elastic_launch(config, _work)(stage, given, log)[0]
     except SignalException:
         raise KeyboardInterrupt from None
     except ChildFailedError as error:
-        raise _failure(error) from None
-    if torch.cuda.is_available():
-        torch.cuda.init()  # type: ignore[no-untyped-call]
+        _, failure = error.get_first_failure()
+        if failure.exitcode < 0:
+            raise Problem(
+                f"process {failure.local_rank} of the job was killed (out of memory?); run the "
+                "same command again to go on"
+            ) from None
+        told: Any = failure.message
+        said = told["message"] if isinstance(told, dict) else told
+        kind, _, reason = said.partition(": ")
+        raise (Problem(reason) if kind == Problem.__name__ else RuntimeError(said)) from None
     return facts
 
 
 @contextmanager
 def _passing_on(context: Context[Any]) -> Iterator[None]:
-    """In this block the processes learn from a file that the job was called back; signals, which
-    the launcher takes, are the job's again afterwards."""
+    """In this block the processes learn from a file that the job was called back; afterwards
+    signals are the job's again."""
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
     ended, file = Event(), context.scratch / CALLED
-    file.unlink(missing_ok=True)
 
     def watch() -> None:
         while not ended.wait(0.1):
@@ -177,24 +185,10 @@ def _passing_on(context: Context[Any]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _failure(error: Any) -> Exception:
-    """Why a process failed, in one line."""
-    _, failure = error.get_first_failure()
-    message = failure.message
-    if failure.exitcode < 0:
-        return Problem(
-            f"process {failure.local_rank} of the job was killed (out of memory?); run the same "
-            "command again to go on"
-        )
-    kind, _, reason = message.partition(": ")
-    return Problem(reason) if kind == Problem.__name__ else RuntimeError(message)
-
-
 def _work(stage: Stage, context: Context[Any], log: Path | None) -> Mapping[str, Any] | None:
     """What one of the launched processes does."""
-    leads = os.environ["RANK"] == "0"
     torch.set_num_threads(max(1, torch.get_num_threads() // int(os.environ["WORLD_SIZE"])))
-    if leads and log is not None:
+    if log is not None and os.environ["RANK"] == "0":
         context.progress.log = log.open("a", encoding="utf-8")
     return _join(stage, context, context.scratch / CALLED)
 
@@ -206,7 +200,8 @@ def _join(stage: Stage, context: Context[Any], called: Path | None) -> Mapping[s
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     if rank:
         context.progress.interval = float("inf")
-    distributed.init_process_group("cpu:gloo,cuda:nccl", timeout=PATIENCE)
+    backends = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    distributed.init_process_group(backends, timeout=PATIENCE)
     try:
         facts = stage(context, Team(rank, count, called))
     except Problem:

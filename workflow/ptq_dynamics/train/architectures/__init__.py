@@ -13,13 +13,15 @@ from ptq_dynamics.base.components import union
 from ptq_dynamics.base.fields import Context, Count, Rate, Strict
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedConfig, PreTrainedModel
+    from transformers import PreTrainedModel
 
 
 class Architecture(Strict):
     """A model and the corpus it reads; `context` in tokens, `micro_batch`, of which a batch is
     made, in sequences."""
 
+    # The class of its configuration in transformers.
+    own: ClassVar[str]
     # Whether norms before attention and feedforward layer have weights, which could be scaled.
     scaled_norms_first: ClassVar[bool] = True
 
@@ -33,8 +35,8 @@ class Architecture(Strict):
     corpus: str = "main"
 
     @abstractmethod
-    def config(self, vocabulary: int) -> "PreTrainedConfig":
-        """The configuration of transformers' own class."""
+    def options(self, vocabulary: int) -> dict[str, Any]:
+        """What transformers' own class is configured with."""
 
     @abstractmethod
     def parameters(self, vocabulary: int) -> int:
@@ -43,12 +45,12 @@ class Architecture(Strict):
     def create(self, vocabulary: int, seed: int) -> "PreTrainedModel":
         """A freshly initialised model in float32."""
         import torch
-        from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
+        import transformers
 
-        made = self.config(vocabulary)
+        config = getattr(transformers, self.own)(**self.options(vocabulary))
         torch.manual_seed(seed)
-        own: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(made)]
-        model: PreTrainedModel = own(made)
+        kind: Any = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+        model: PreTrainedModel = kind(config)
         return model
 
     @property
@@ -95,7 +97,7 @@ class LlamaLike(Architecture):
     rotary_base: Rate
 
     def options(self, vocabulary: int) -> dict[str, Any]:
-        """The part of a configuration that all of them have."""
+        """The part that all of them have."""
         return {
             "vocab_size": vocabulary,
             "hidden_size": self.width,

@@ -1,46 +1,39 @@
 """GPT-NeoX (arXiv 2204.06745), as Pythia and the paper's controlled runs have it (section 4):
 untied, with biases, parallel residual."""
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from ptq_dynamics.train.architectures import Architecture
 
-if TYPE_CHECKING:
-    from transformers import GPTNeoXConfig
-
 
 class GptNeoX(Architecture):
     """GPT-NeoX; `rotary_fraction` of a head's dimensions are rotated."""
 
+    own: ClassVar[str] = "GPTNeoXConfig"
     architecture: Literal["gpt-neox"]
     rotary_fraction: Annotated[float, Field(gt=0, le=1)]
 
-    def config(self, vocabulary: int) -> "GPTNeoXConfig":
-        """Its configuration."""
-        from transformers import GPTNeoXConfig
-
-        return GPTNeoXConfig(
-            vocab_size=vocabulary,
-            hidden_size=self.width,
-            num_hidden_layers=self.layers,
-            num_attention_heads=self.heads,
-            intermediate_size=self.feedforward,
-            max_position_embeddings=self.context,
-            rope_parameters={
-                "rope_type": "default",
-                "rope_theta": 10000.0,
-                "partial_rotary_factor": self.rotary_fraction,
-            },
-            tie_word_embeddings=False,
-            use_parallel_residual=True,
-            attention_dropout=0.0,
-            hidden_dropout=0.0,
-            use_cache=False,
-            bos_token_id=0,
-            eos_token_id=0,
-        )
+    def options(self, vocabulary: int) -> dict[str, Any]:
+        """All of its configuration."""
+        rotary = {"rope_theta": 10000.0, "partial_rotary_factor": self.rotary_fraction}
+        return {
+            "vocab_size": vocabulary,
+            "hidden_size": self.width,
+            "num_hidden_layers": self.layers,
+            "num_attention_heads": self.heads,
+            "intermediate_size": self.feedforward,
+            "max_position_embeddings": self.context,
+            "rope_parameters": {"rope_type": "default", **rotary},
+            "tie_word_embeddings": False,
+            "use_parallel_residual": True,
+            "attention_dropout": 0.0,
+            "hidden_dropout": 0.0,
+            "use_cache": False,
+            "bos_token_id": 0,
+            "eos_token_id": 0,
+        }
 
     @property
     def rotated(self) -> int:

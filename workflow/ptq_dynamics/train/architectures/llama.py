@@ -1,20 +1,12 @@
 """Llama (arXiv 2302.13971), as Amber has it."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import ClassVar, Literal
 
 from ptq_dynamics.train.architectures import LlamaLike
-
-if TYPE_CHECKING:
-    from transformers import LlamaConfig
 
 
 class Llama(LlamaLike):
     """Llama."""
 
+    own: ClassVar[str] = "LlamaConfig"
     architecture: Literal["llama"]
-
-    def config(self, vocabulary: int) -> "LlamaConfig":
-        """Its configuration."""
-        from transformers import LlamaConfig
-
-        return LlamaConfig(**self.options(vocabulary))

@@ -1,23 +1,20 @@
 """Qwen3: Llama's, but with norms on the queries and keys of a head, and biases in attention."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import Any, ClassVar, Literal
 
 from ptq_dynamics.train.architectures import LlamaLike
-
-if TYPE_CHECKING:
-    from transformers import Qwen3Config
 
 
 class Qwen3(LlamaLike):
     """Qwen3."""
 
+    own: ClassVar[str] = "Qwen3Config"
     architecture: Literal["qwen3"]
 
-    def config(self, vocabulary: int) -> "Qwen3Config":
-        """Its configuration."""
-        from transformers import Qwen3Config
-
-        return Qwen3Config(**self.options(vocabulary), head_dim=self.head, attention_bias=True)
+    def options(self, vocabulary: int) -> dict[str, Any]:
+        """With the biases."""
+        own = {"head_dim": self.head, "attention_bias": True}
+        return {**super().options(vocabulary), **own}
 
     @property
     def vectors(self) -> int:
