@@ -7,14 +7,6 @@ the file, the key, the value and what is allowed.
 from ptq_dynamics.base.fields import SCALES
 from ptq_dynamics.config.averages import Lawa, Line, Tails
 from ptq_dynamics.config.branches import Branch
-from ptq_dynamics.config.corpora import (
-    Corpus,
-    DatasetsCorpus,
-    Derived,
-    DialoguesCorpus,
-    EmbeddedCorpus,
-    MixCorpus,
-)
 from ptq_dynamics.config.figures import Figure, Landscapes, Losses, Onset, Pca, Windows
 from ptq_dynamics.config.kinds import Point, Trajectory, require, tokenized
 from ptq_dynamics.config.loading import Config, load, load_sweep, read_yaml
@@ -28,6 +20,11 @@ from ptq_dynamics.config.schemas import schemas
 from ptq_dynamics.config.stages import Stage
 from ptq_dynamics.config.tasks import HarnessTask, MadeTask
 from ptq_dynamics.config.trajectories import Runs
+from ptq_dynamics.corpus.sources import Corpus, Derived
+from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus
+from ptq_dynamics.corpus.sources.dialogues import DialoguesCorpus
+from ptq_dynamics.corpus.sources.embedded import EmbeddedCorpus
+from ptq_dynamics.corpus.sources.mix import MixCorpus
 
 __all__ = [
     "SCALES",

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import TypedDict
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config.corpora import DatasetsCorpus
 from ptq_dynamics.config.families import (
     FILE,
     Families,
@@ -26,6 +25,7 @@ from ptq_dynamics.config.families import (
 from ptq_dynamics.config.models import ModelShape
 from ptq_dynamics.config.public import DeviceMap, Dtype, Public, PublicRun, PublicStage, Released
 from ptq_dynamics.config.scale import Scale
+from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus
 from ptq_dynamics.hub.lock import TOKENIZER_KEY, Entry, Lock, code_key
 from ptq_dynamics.train import schedules
 from ptq_dynamics.train.fetch_settings import Code

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from ptq_dynamics.base.fields import Context, Count, Rate, Share
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config.corpora import DialoguesCorpus
 from ptq_dynamics.config.kinds import Optimizer, Point, Timeline, require_text
 from ptq_dynamics.config.runs import Run, Whole
 from ptq_dynamics.config.scale import TrainedShape
+from ptq_dynamics.corpus.sources.dialogues import DialoguesCorpus
 from ptq_dynamics.train.objectives.kinds import Objective
 from ptq_dynamics.train.trajectory import step_id
 

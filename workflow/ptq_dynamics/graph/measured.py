@@ -11,13 +11,8 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from ptq_dynamics.config import Config
-from ptq_dynamics.corpus.settings import (
-    DatasetsSettings,
-    DialoguesSettings,
-    EmbeddedSettings,
-    FunctionsSettings,
-    MixSettings,
-)
+from ptq_dynamics.corpus.corpus import AnyCorpus
+from ptq_dynamics.corpus.functions import FunctionsSettings
 from ptq_dynamics.curvature.settings import (
     ComponentsSettings,
     LandscapeSettings,
@@ -51,10 +46,7 @@ SETTINGS: dict[str, Any] = {
     "curvature.spectrum": SpectrumSettings,
     "curvature.landscape": LandscapeSettings,
     "curvature.components": ComponentsSettings,
-    "corpus.embedded": EmbeddedSettings,
-    "corpus.datasets": DatasetsSettings,
-    "corpus.mix": MixSettings,
-    "corpus.dialogues": DialoguesSettings,
+    "corpus.corpus": AnyCorpus,
     "corpus.functions": FunctionsSettings,
 }
 NEEDLESS = ("figures.", "measure.collect", "measure.tasks.", "quantize.comparison")

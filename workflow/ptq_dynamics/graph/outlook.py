@@ -50,10 +50,8 @@ def look_ahead(site: Site, jobs: Iterable[Job]) -> Outlook:
                     estimated += (settings.parameters or 0) * BYTES[public.dtype]
                 if settings.code is not None:
                     locked += sum(file.size for file in settings.code.files or ())
-        if job.stage == "corpus.datasets":
-            corpus = site.config.scale.corpora[job.name]
-            assert isinstance(corpus, DatasetsCorpus)
-            texts.append(corpus)
+        if isinstance(settings, DatasetsCorpus):
+            texts.append(settings)
         environments += job.stage == "quantize.environment"
     tokens = sum(each.train + each.validation + each.calibration + each.probe for each in texts)
     return Outlook(

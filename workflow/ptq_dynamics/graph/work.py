@@ -10,13 +10,8 @@ from math import ceil
 from typing import Any
 
 from ptq_dynamics.config import Config
-from ptq_dynamics.corpus.settings import (
-    DatasetsSettings,
-    DialoguesSettings,
-    EmbeddedSettings,
-    FunctionsSettings,
-    MixSettings,
-)
+from ptq_dynamics.corpus.functions import FunctionsSettings
+from ptq_dynamics.corpus.sources import Derived, WholeCorpus
 from ptq_dynamics.curvature.settings import (
     ComponentsSettings,
     CurvatureSettings,
@@ -96,9 +91,9 @@ class Works:
     def _of_text(self, job: Job) -> Work:
         """What makes texts, tables and figures."""
         match job.settings:
-            case DatasetsSettings() | EmbeddedSettings() as settings:
+            case WholeCorpus() as settings:
                 tokens = sum(settings.sizes.values())
-            case MixSettings() | DialoguesSettings() as settings:
+            case Derived() as settings:
                 tokens = settings.train
             case FunctionsSettings():
                 tokens = self._config.scale.whole(job.name).train
