@@ -8,7 +8,7 @@ from ptq_dynamics.config.kinds import Optimizer, Point, Timeline, Trajectory
 from ptq_dynamics.config.scale import TrainedShape
 from ptq_dynamics.hub.lock import Entry
 from ptq_dynamics.train import schedules
-from ptq_dynamics.train.fetch_settings import Code
+from ptq_dynamics.train.fetch import TrustedCode
 from ptq_dynamics.train.schedules import Schedule
 
 Dtype = Literal["bfloat16", "float32"]
@@ -35,7 +35,7 @@ class Public(Trajectory):
     model: str
     convert: bool
     format: str | None
-    code: Code | None
+    code: TrustedCode | None
     dtype: Dtype
     device_map: DeviceMap
     unknown: str | None

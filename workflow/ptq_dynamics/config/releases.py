@@ -28,7 +28,7 @@ from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus
 from ptq_dynamics.hub.lock import TOKENIZER_KEY, Entry, Lock, code_key
 from ptq_dynamics.train import schedules
-from ptq_dynamics.train.fetch_settings import Code
+from ptq_dynamics.train.fetch import TrustedCode
 from ptq_dynamics.train.schedules import Schedule
 
 UNKNOWN = f"{FILE} names no revisions of it"
@@ -218,7 +218,7 @@ class _Common(TypedDict):
     model: str
     convert: bool
     format: str | None
-    code: Code | None
+    code: TrustedCode | None
     dtype: Dtype
     device_map: DeviceMap
     unknown: str | None
@@ -241,11 +241,11 @@ def _common(name: str, family: Family, locked: Mapping[str, Entry]) -> _Common:
     )
 
 
-def _code(family: Family, locked: Mapping[str, Entry]) -> Code | None:
+def _code(family: Family, locked: Mapping[str, Entry]) -> TrustedCode | None:
     if family.code is None:
         return None
     entry = locked.get(code_key(family.code))
-    return Code(family.code, entry.files if entry else None)
+    return TrustedCode(commit=family.code, files=entry.files if entry else None)
 
 
 def _schedule(family: Family, trunk: Pretraining, run: Pretraining | Phase) -> Schedule:

@@ -27,7 +27,7 @@ from ptq_dynamics.graph.resources import Measured, Resources
 from ptq_dynamics.measure.settings import AccuracySettings, LossSettings
 from ptq_dynamics.quantize.settings import EnvironmentSettings, ForeignGptq, QuantizeSettings
 from ptq_dynamics.train.average_settings import AverageSettings
-from ptq_dynamics.train.fetch_settings import FetchSettings
+from ptq_dynamics.train.fetch import FetchSettings
 from ptq_dynamics.train.settings import DropSettings, TrainSettings
 
 # Records of a kind that are read at most, evenly among all: a median needs no more.

@@ -8,7 +8,7 @@ from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph.models import BYTES
 from ptq_dynamics.graph.site import Site
 from ptq_dynamics.hub.lock import Wanted
-from ptq_dynamics.train.fetch_settings import FetchSettings
+from ptq_dynamics.train.fetch import FetchSettings
 
 # Bytes of a token of text.
 TEXT = 4.4

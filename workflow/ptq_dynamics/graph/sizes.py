@@ -13,7 +13,7 @@ from ptq_dynamics.train.average_settings import (
     MergeSettings,
     TailsSettings,
 )
-from ptq_dynamics.train.fetch_settings import FetchSettings
+from ptq_dynamics.train.fetch import FetchSettings
 from ptq_dynamics.train.settings import TrainSettings
 
 # A training state, in checkpoints: weights and two moments.

@@ -25,7 +25,7 @@ from ptq_dynamics.graph.sizes import STATE, averaged, fetched
 from ptq_dynamics.measure.settings import AccuracySettings, LossSettings
 from ptq_dynamics.quantize.settings import EnvironmentSettings, ForeignGptq, QuantizeSettings
 from ptq_dynamics.train.average_settings import AverageSettings
-from ptq_dynamics.train.fetch_settings import FetchSettings
+from ptq_dynamics.train.fetch import FetchSettings
 from ptq_dynamics.train.settings import DropSettings, TrainSettings
 
 FORWARD = 2  # FLOP a parameter and token

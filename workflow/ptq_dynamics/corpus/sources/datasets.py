@@ -177,6 +177,9 @@ def _encode(
     """Tokens of each document, with `end` after them, `dtype` [n], in batches."""
     from tokenizers import Tokenizer
 
+    # Other jobs tokenize little, and fork; here all threads of the job work.
+    os.environ["TOKENIZERS_PARALLELISM"] = "true"
+    os.environ.setdefault("RAYON_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
     encoder = Tokenizer.from_file(str(tokenizer))
     encoder.no_truncation()
     encoder.no_padding()
