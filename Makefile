@@ -51,7 +51,7 @@ help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
 	@echo "  SCALE=smoke|laptop|gpu|paper (now $(SCALE)), FIGURES=\"fig04 fig06\" (now $(FIGURES)),"
 	@echo "  SEEDS=\"102 103\" (further seeds of the headline figures),"
-	@echo "  PROFILE=slurm (on a cluster: profiles/slurm/site.yaml),"
+	@echo "  PROFILE=slurm (on a cluster: profiles/slurm/config.yaml),"
 	@echo "  DEEP=1 (compare all bytes of results with their manifests)"
 
 install: $(INSTALLED)  ## install the locked environment; all others do so by themselves

@@ -10,9 +10,9 @@ import pytest
 import torch
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.corpus import dialogues, embedded, functions, packages
+from ptq_dynamics.corpus import dialogues, functions, packages, splits
+from ptq_dynamics.corpus.sources import embedded
 from ptq_dynamics.engine.context import Progress
-from ptq_dynamics.graph.corpora import settings as corpus_settings
 from ptq_dynamics.train import schedules, train
 from ptq_dynamics.train.objectives import objective, preferences
 from ptq_dynamics.train.train import Trainer
@@ -171,7 +171,7 @@ def test_dialogues_are_of_functions_that_the_corpus_trains_on(here):
     tokenizer = AutoTokenizer.from_pretrained(corpus.subfolder("tokenizer"))
     whole = here.plan.site.config.scale.corpora["main"]
     texts = embedded.collect(whole.packages, False, whole.shortest_document)
-    dealt = embedded.deal(texts, embedded.held_out(corpus_settings(whole)))
+    dealt = splits.deal(texts, whole.held_out)
     known = {}
     for package in whole.packages:
         for file in packages.installed_files(package, packages.python_files):

@@ -3,21 +3,13 @@
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from math import inf
 from typing import Any
 
-import yaml
-
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.cluster.asked import Asked as AskedOfSlurm
-from ptq_dynamics.cluster.asked import Task
-from ptq_dynamics.cluster.calls import Sent, simulate
-from ptq_dynamics.config.loading import load_site
-from ptq_dynamics.engine.checkout import ROOT
 from ptq_dynamics.engine.current import Results
-from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.engine.verified import Verifier
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.graph.due import Due
@@ -28,8 +20,6 @@ from ptq_dynamics.graph.resources import Resources
 
 HOUR, GIB = 3600, 2**30
 LEAST = 0.001  # of what is printed
-# How jobs are sent to a cluster.
-PROFILE = ROOT / "profiles/slurm"
 COLUMNS = ("kind", "due", "fresh", "core-h", "GPU-h", "estimated by")
 
 
@@ -51,18 +41,16 @@ def show(plan: Plan, asked: Asked) -> None:
     resources = Resources(plan.site.config, measured)
     forecast = Forecaster(plan.site, resources).of(fresh, stale, machine)
     downloads = look_ahead(plan.site, stale)
-    sent = _sent(stale, resources, machine) if machine.gpus else None
     left_out = {**plan.site.config.scale.regime.left_out, **plan.site.config.runs.unknown}
     if asked.as_json:
         known = {stage: asdict(found) for stage, found in measured.items()}
         content = _content(forecast, downloads) | {"measured": known, "left_out": left_out}
-        content["slurm"] = asdict(sent) if sent else None
         print(json.dumps(content, indent=1, ensure_ascii=False))
         return
     number = len(fresh) + len(stale)
     print(f"{plan.site.config.scale.description}: {number:,} jobs, {len(stale):,} due")
     _tabulate(forecast)
-    for line in (*_times(forecast), *_calls(sent), *_room(forecast), *_downloads(downloads)):
+    for line in (*_times(forecast), *_room(forecast), *_downloads(downloads)):
         print(line)
     for name, reason in left_out.items():
         print(f"left out: {name} ({reason})")
@@ -77,18 +65,6 @@ def _machine(plan: Plan, asked: Asked) -> Machine:
             raise Problem(f"{file} has no resources.device; name one there, or say --cores")
         return Machine(0, asked.cores or os.cpu_count() or 1)
     return Machine(asked.gpus or device.per_machine, asked.cores or inf)
-
-
-def _sent(due: Sequence[Job], resources: Resources, machine: Machine) -> Sent:
-    """How the jobs would be sent to SLURM, by the profile here."""
-    tasks = dict[str, Task]()
-    for job in due:
-        ask = resources.ask(job)
-        asked = AskedOfSlurm(ask.threads, ask.memory_mb, ask.minutes, ask.seconds, ask.gpus)
-        tasks[job.manifest] = Task(job.manifest, "", asked)
-    needs = {job.manifest: list(dict.fromkeys(job.needs)) for job in due}
-    at_once = yaml.safe_load((PROFILE / "config.yaml").read_text(encoding="utf-8"))["jobs"]
-    return simulate(tasks, needs, load_site(PROFILE / "site.yaml"), machine.gpus, at_once)
 
 
 def _content(forecast: Forecast, downloads: Outlook) -> dict[str, Any]:
@@ -159,14 +135,6 @@ def _times(forecast: Forecast) -> Iterator[str]:
         f"time on {' and '.join(there)}: {_hours(forecast.seconds)}; the longest chain of jobs "
         f"takes {_hours(forecast.chain)}"
     )
-
-
-def _calls(sent: Sent | None) -> Iterator[str]:
-    if sent:
-        yield (
-            f"on SLURM, sent by profiles/slurm: about {_many(sent.calls, 'call')} of sbatch, for "
-            f"{_many(sent.jobs, 'SLURM job')} that run packs of jobs"
-        )
 
 
 def _room(forecast: Forecast) -> Iterator[str]:

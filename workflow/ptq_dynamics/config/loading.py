@@ -19,7 +19,6 @@ from ptq_dynamics.config.names import DISTINCT, FigureName, Named, QuantizerName
 from ptq_dynamics.config.quantizers import Quantizer
 from ptq_dynamics.config.queries import Backends, Choice, Sweep
 from ptq_dynamics.config.scale import Scale
-from ptq_dynamics.config.site import Site
 from ptq_dynamics.config.tables import Tables
 from ptq_dynamics.config.tasks import Task
 from ptq_dynamics.config.trajectories import Runs
@@ -58,10 +57,9 @@ TYPES: dict[str, Any] = {
     "claims": Claims,
     "tables": Tables,
     "sweep": Sweep,
-    "site": Site,
 }
 # What is not read from a file of its own name.
-APART = ("config", "scale", "families", "sweep", "site")
+APART = ("config", "scale", "families", "sweep")
 # What a configuration of one's own, for figures alone, need not have.
 OPTIONAL = ("claims", "tables")
 # Where entries may be grids.
@@ -100,12 +98,6 @@ def _with_families(path: Path, scale: Scale, file: str, runs: Runs) -> dict[str,
 def load_sweep(path: Path) -> Sweep:
     """Read and check what a sweep is made of; raises `Problem` as `load` does."""
     found: Sweep = _read(path, "sweep")
-    return found
-
-
-def load_site(path: Path) -> Site:
-    """Read and check how jobs are sent to a cluster; raises `Problem` as `load` does."""
-    found: Site = _read(path, "site")
     return found
 
 

@@ -22,7 +22,6 @@ FILES = {
     "tables": "tables.yaml",
     "backends": "backends.yaml",
     "sweep": "sweeps/NAME.yaml",
-    "site": "profiles/slurm/site.yaml",
 }
 INTRODUCTION = """# Keys of the configuration
 
