@@ -18,7 +18,7 @@ from rich.table import Table
 from ptq_dynamics import config, models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import splits
-from ptq_dynamics.corpus.embedded import save_tokenizer, train_tokenizer
+from ptq_dynamics.corpus.bpe import save_tokenizer, train_tokenizer
 from ptq_dynamics.corpus.tokens import TrainingData
 from ptq_dynamics.engine import checkout, manifest
 from ptq_dynamics.engine.quiet import QUIET

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 from ptq_dynamics.hub.lock import Entry
 from ptq_dynamics.train import schedules
-from ptq_dynamics.train.fetch_settings import Code
+from ptq_dynamics.train.fetch import TrustedCode
 from ptq_dynamics.train.optimizers import AnyOptimizer
 from ptq_dynamics.train.schedules import Schedule
 from ptq_dynamics.train.timeline import Point, Timeline, TrainedShape, Trajectory
@@ -35,7 +35,7 @@ class Public(Trajectory):
     model: str
     convert: bool
     format: str | None
-    code: Code | None
+    code: TrustedCode | None
     dtype: Dtype
     device_map: DeviceMap
     unknown: str | None

@@ -6,10 +6,11 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from ptq_dynamics.base.fields import Count, Factor, Once, Rate, Seed, Share, Strict
-from ptq_dynamics.config.corpora import Corpus, Derived, WholeCorpus
 from ptq_dynamics.config.names import Named
 from ptq_dynamics.config.resources import Requests
 from ptq_dynamics.config.tasks import Tasks
+from ptq_dynamics.corpus.corpus import AnyCorpus
+from ptq_dynamics.corpus.sources import Derived, WholeCorpus
 from ptq_dynamics.train.architectures import AnyArchitecture
 from ptq_dynamics.train.timeline import TrainedShape
 
@@ -164,7 +165,7 @@ class Scale(Strict):
     models: Named[AnyArchitecture]
     precision: Literal["float32", "bfloat16"]
     compile: bool
-    corpora: Named[Corpus]
+    corpora: Named[AnyCorpus]
     log_every: Count
     measure: Measuring
     evaluation: Evaluation
@@ -207,7 +208,7 @@ class Scale(Strict):
     def whole(self, corpus: str) -> WholeCorpus:
         """The corpus whose tokenizer and held-out splits one has."""
         found = self.corpora[self.held_by(corpus)]
-        assert not isinstance(found, Derived)
+        assert isinstance(found, WholeCorpus)
         return found
 
     @property
