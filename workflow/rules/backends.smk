@@ -2,7 +2,7 @@
 
 
 ENVIRONMENT = Paths.at("envs/{tool}")
-environment_job = lambda w: plan.quantization.environment(w.tool)
+environment_job = lambda w: plan.measuring.environment(w.tool)
 
 
 rule environment:
@@ -22,7 +22,7 @@ rule environment:
         RUN
 
 
-COMPARISON = plan.backends.comparison()
+COMPARISON = plan.measuring.comparison()
 
 
 rule comparison:

@@ -19,7 +19,7 @@ HERE = Path(str(workflow.current_basedir)).parent
 if HERE.is_dir():
     sys.path.insert(0, str(HERE))
 
-from ptq_dynamics.config import HarnessTask, MadeTask, load
+from ptq_dynamics.config import load
 from ptq_dynamics.engine import builds, checkout, devices, repository, signals, telling
 from ptq_dynamics.engine.current import Results
 from ptq_dynamics.engine.handover import Handover

@@ -1,28 +1,28 @@
-# Losses of full-precision and quantized checkpoints, and the table of all measurements.
+# Losses, layer errors and answers of checkpoints, quantized or not, and the table of it all.
 
 
-EVALUATE = Paths.at(plan.site.places("evaluate"))
-evaluate_job = lambda w: plan.losses.evaluate(
+MEASURE = Paths.at(plan.site.places("measure"))
+measure_job = lambda w: plan.measuring.measure(
     w.trajectory, w.method, w.shard, int(w.seed)
 )
 
 
-rule evaluate:
+rule measure:
     input:
-        lambda w: needs(evaluate_job(w)),
+        lambda w: needs(measure_job(w)),
     output:
-        update(EVALUATE.published),
+        update(MEASURE.published),
     log:
-        EVALUATE.log,
+        MEASURE.log,
     conda:
         "../../envs/main.yaml"
-    threads: plan.resources.threads("evaluate")
+    threads: plan.resources.threads("measure")
     resources:
-        **asks(evaluate_job),
-        devices=plan.resources.devices("evaluate"),
+        **asks(measure_job),
+        devices=plan.resources.devices("measure"),
     params:
-        job=lambda w: handover.file(evaluate_job(w)),
-        spread=lambda w: plan.resources.spreading(evaluate_job(w)),
+        job=lambda w: handover.file(measure_job(w)),
+        spread=lambda w: plan.resources.spreading(measure_job(w)),
     shell:
         RUN_SPREAD
 

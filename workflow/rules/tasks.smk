@@ -1,9 +1,9 @@
 # Downstream tasks: those made from held-out documents, those of lm-evaluation-harness with their
-# data, and how checkpoints do on them.
+# data.
 
 
 MADE = Paths.at(plan.site.places("made"))
-made_job = lambda w: plan.tasks.made(w.made, w.corpus)
+made_job = lambda w: plan.measuring.made(w.made, w.corpus)
 
 
 rule make_task:
@@ -24,7 +24,7 @@ rule make_task:
 
 
 FETCHED = Paths.at(plan.site.places("fetched"))
-fetched_job = lambda w: plan.tasks.fetched(w.fetched)
+fetched_job = lambda w: plan.measuring.fetched(w.fetched)
 
 
 rule fetch_task:
@@ -42,29 +42,3 @@ rule fetch_task:
         job=lambda w: handover.file(fetched_job(w)),
     shell:
         RUN
-
-
-ACCURACY = Paths.at(plan.site.places("accuracy"))
-accuracy_job = lambda w: plan.tasks.accuracy(
-    w.trajectory, w.method, w.task, w.shard, int(w.seed)
-)
-
-
-rule accuracy:
-    input:
-        lambda w: needs(accuracy_job(w)),
-    output:
-        update(ACCURACY.published),
-    log:
-        ACCURACY.log,
-    conda:
-        "../../envs/main.yaml"
-    threads: plan.resources.threads("accuracy")
-    resources:
-        **asks(accuracy_job),
-        devices=plan.resources.devices("accuracy"),
-    params:
-        job=lambda w: handover.file(accuracy_job(w)),
-        spread=lambda w: plan.resources.spreading(accuracy_job(w)),
-    shell:
-        RUN_SPREAD

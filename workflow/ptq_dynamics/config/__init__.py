@@ -26,7 +26,6 @@ from ptq_dynamics.config.reference import reference
 from ptq_dynamics.config.runs import Run, Whole
 from ptq_dynamics.config.schemas import schemas
 from ptq_dynamics.config.stages import Stage
-from ptq_dynamics.config.tasks import HarnessTask, MadeTask
 from ptq_dynamics.config.trajectories import Runs
 
 __all__ = [
@@ -40,12 +39,10 @@ __all__ = [
     "DialoguesCorpus",
     "EmbeddedCorpus",
     "Figure",
-    "HarnessTask",
     "Landscapes",
     "Lawa",
     "Line",
     "Losses",
-    "MadeTask",
     "MixCorpus",
     "ModelShape",
     "Onset",

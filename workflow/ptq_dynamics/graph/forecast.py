@@ -17,8 +17,7 @@ from ptq_dynamics.graph.resources import Resources
 from ptq_dynamics.graph.simulation import Schedule, Timed, high_water, schedule
 from ptq_dynamics.graph.site import Site
 from ptq_dynamics.graph.sizes import FILES, Sizes
-from ptq_dynamics.measure.settings import AccuracySettings, LossSettings
-from ptq_dynamics.quantize.settings import QuantizeSettings
+from ptq_dynamics.measure.settings import MeasureSettings
 from ptq_dynamics.train.settings import DropSettings, TrainSettings
 
 # Jobs that download, one after the other.
@@ -194,7 +193,7 @@ def _checkpoints(job: Job) -> set[str] | None:
     """The checkpoints that a job reads of a trajectory, by id; None where it may be any of them, or
     training states."""
     match job.settings:
-        case LossSettings() | AccuracySettings() | QuantizeSettings() | CurvatureSettings():
+        case MeasureSettings() | CurvatureSettings():
             return {*job.settings.checkpoints}
         case LandscapeSettings(final=final, previous=previous):
             return {final, previous}

@@ -22,7 +22,7 @@ class Keeping:
     def drops(self) -> list[Job]:
         """A job for every result whose weights do not all stay."""
         keep = self._site.config.scale.keep
-        if keep.train == keep.fetch == keep.average == keep.quantize == "all":
+        if keep.train == keep.fetch == keep.average == "all":
             return []
         return [self.drop(result) for result in self._readers]
 
@@ -70,9 +70,9 @@ class Keeping:
 
     def _drops(self, kind: str) -> bool:
         keep = self._site.config.scale.keep
-        # All averaged and all quantized checkpoints are measured ones.
+        # All averaged checkpoints are measured ones.
         dropping = {"train": keep.train != "all", "average": keep.average == "none"}
-        dropping |= {"quantize": keep.quantize == "none", "fetch": keep.fetch == "none"}
+        dropping |= {"fetch": keep.fetch == "none"}
         return dropping.get(kind, False)
 
     def _manifest(self, result: str) -> str:

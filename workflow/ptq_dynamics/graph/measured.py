@@ -29,8 +29,8 @@ from ptq_dynamics.engine.paths import records
 from ptq_dynamics.engine.record import VERSION
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph.resources import Measured, Resources
-from ptq_dynamics.measure.settings import AccuracySettings, LossSettings
-from ptq_dynamics.quantize.settings import EnvironmentSettings, ForeignGptq, QuantizeSettings
+from ptq_dynamics.measure.settings import MeasureSettings
+from ptq_dynamics.quantize.environment import EnvironmentSettings
 from ptq_dynamics.train.average_settings import AverageSettings
 from ptq_dynamics.train.fetch_settings import FetchSettings
 from ptq_dynamics.train.settings import DropSettings, TrainSettings
@@ -44,9 +44,7 @@ SETTINGS: dict[str, Any] = {
     "train.average": AverageSettings,
     "train.drop": DropSettings,
     "quantize.environment": EnvironmentSettings,
-    "quantize.worker": QuantizeSettings[ForeignGptq],
-    "measure.loss": LossSettings,
-    "measure.accuracy": AccuracySettings,
+    "measure.measure": MeasureSettings,
     "curvature.sharpness": SharpnessSettings,
     "curvature.spectrum": SpectrumSettings,
     "curvature.landscape": LandscapeSettings,
@@ -57,7 +55,7 @@ SETTINGS: dict[str, Any] = {
     "corpus.dialogues": DialoguesSettings,
     "corpus.functions": FunctionsSettings,
 }
-NEEDLESS = ("figures.", "measure.collect", "measure.tasks.", "quantize.comparison")
+NEEDLESS = ("figures.", "measure.collect", "measure.tasks.", "measure.comparison")
 
 
 def resources(config: Config, root: Path = Path()) -> Resources:
@@ -104,9 +102,7 @@ def _job(said: Mapping[str, Any]) -> Job | None:
     """The job of a specification, with the settings that its work is told by."""
     stage, settings = str(said["stage"]), said["settings"]
     if not stage.startswith(NEEDLESS):
-        kind = SETTINGS.get(stage) or (
-            QuantizeSettings[Any] if stage.startswith("quantize.") else None
-        )
+        kind = SETTINGS.get(stage)
         if kind is None:
             return None
         try:

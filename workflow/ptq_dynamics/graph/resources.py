@@ -15,9 +15,7 @@ COMPUTING = frozenset(
     {
         "train",
         "average",
-        "quantize",
-        "evaluate",
-        "accuracy",
+        "measure",
         "curvature",
         "landscape",
         "components",
@@ -135,6 +133,6 @@ class Resources:
         return "" if known.device_map == AUTO else f"--device-map {known.device_map}"
 
     def devices(self, rule: str) -> int:
-        """GPUs of the jobs of a rule that computes on one; `--set-resources evaluate:devices=2`
+        """GPUs of the jobs of a rule that computes on one; `--set-resources measure:devices=2`
         gives those of a rule more, where models are larger than a device."""
         return self._assumed.gpus if rule == "train" else 1

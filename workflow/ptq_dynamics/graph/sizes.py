@@ -3,8 +3,7 @@
 from ptq_dynamics.config import Config
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph.models import FLOAT32, Model, Models
-from ptq_dynamics.measure.settings import LossSettings
-from ptq_dynamics.quantize.settings import QuantizeSettings
+from ptq_dynamics.measure.settings import MeasureSettings
 from ptq_dynamics.train.average_settings import (
     AverageSettings,
     LastSettings,
@@ -62,11 +61,11 @@ class Sizes:
                 return FILES + saved * each
             case FetchSettings() as settings:
                 return FILES + fetched(settings, self._model(job))
-            case QuantizeSettings() as settings:
-                packed = self._model(job).packed(settings.quantizer.bits)
-                return FILES + len(settings.checkpoints) * packed
-            case LossSettings() as settings:
-                return FILES + len(settings.checkpoints) * settings.blocks * FLOAT32
+            case MeasureSettings(quantizer=quantizer) as settings:
+                bytes_ = float(settings.blocks * FLOAT32)
+                if settings.keep and quantizer is not None:
+                    bytes_ += self._model(job).packed(quantizer.bits)
+                return FILES + len(settings.checkpoints) * bytes_
         if job.stage == "train.average":
             return FILES + len(averaged(job.settings)) * self._model(job).size
         if job.stage.startswith("corpus.") and job.stage != "corpus.functions":

@@ -5,9 +5,9 @@ A forward pass takes 2 FLOP a parameter and token, a gradient three times that (
 arXiv 2001.08361), a Hessian-vector product as much as three gradients.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
 
 from ptq_dynamics.config import Config
 from ptq_dynamics.corpus.settings import (
@@ -27,8 +27,10 @@ from ptq_dynamics.curvature.settings import (
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph.models import FLOAT32, Model, Models
 from ptq_dynamics.graph.sizes import STATE, averaged, fetched
-from ptq_dynamics.measure.settings import AccuracySettings, LossSettings
-from ptq_dynamics.quantize.settings import EnvironmentSettings, ForeignGptq, QuantizeSettings
+from ptq_dynamics.measure.settings import Asked, MeasureSettings
+from ptq_dynamics.quantize.calibration import CalibrationSettings
+from ptq_dynamics.quantize.environment import EnvironmentSettings
+from ptq_dynamics.quantize.methods import Quantizer
 from ptq_dynamics.train.average_settings import AverageSettings
 from ptq_dynamics.train.fetch_settings import FetchSettings
 from ptq_dynamics.train.settings import DropSettings, TrainSettings
@@ -67,15 +69,14 @@ class Works:
         match job.settings:
             case TrainSettings() as settings:
                 return self._train(settings, self._model(job))
-            case QuantizeSettings() as settings:
-                return self._quantize(_method(job), settings, self._model(job))
-            case LossSettings() as settings:
-                count = len(settings.checkpoints)
-                return self._evaluate(settings, count, count, self._model(job))
+            case MeasureSettings() as settings:
+                return self._measure(settings, self._model(job))
             case LandscapeSettings() as settings:
-                return self._evaluate(settings, settings.side**2 + 3, 3, self._model(job))
-            case AccuracySettings() as settings:
-                return self._answer(settings, job.name.split()[-1], self._model(job))
+                model = self._model(job)
+                grid = self._evaluate(settings, settings.side**2 + 3, 3, model)
+                return _one_by_one(
+                    [grid, self._quantize(settings.quantizer, settings.calibration, 1, model)]
+                )
             case CurvatureSettings() as settings:
                 return self._probe(settings, self._model(job))
             case ComponentsSettings() as settings:
@@ -132,24 +133,36 @@ class Works:
             at_once * memory.activations * model.width * model.layers + _logits(model, at_once),
         )
 
-    def _quantize(self, method: str, settings: QuantizeSettings[Any], model: Model) -> Work:
-        takes = getattr(self._assumed.quantization, method)
-        documents, most = settings.calibration_documents, settings.context
-        length = min(self._assumed.document, most) if documents else most
-        tokens = settings.calibration_sequences * length
-        together = 1 if documents else settings.calibration_batch
-        once = self._forward(model, tokens, ceil(settings.calibration_sequences / together))
+    def _measure(self, settings: MeasureSettings, model: Model) -> Work:
+        count = len(settings.checkpoints)
+        parts = [self._evaluate(settings, count, count, model)]
+        if settings.quantizer is not None and settings.calibration is not None:
+            parts.append(self._quantize(settings.quantizer, settings.calibration, count, model))
+        return _one_by_one(
+            [*parts, *(self._answer(asked, count, model) for asked in settings.tasks)]
+        )
+
+    def _quantize(
+        self, quantizer: Quantizer, calibration: CalibrationSettings, count: int, model: Model
+    ) -> Work:
+        takes = getattr(self._assumed.quantization, quantizer.method)
+        length = calibration.context
+        if calibration.documents:
+            length = min(self._assumed.document, length)
+        tokens = calibration.sequences * length
+        together = 1 if calibration.documents else calibration.batch
+        once = self._forward(model, tokens, ceil(calibration.sequences / together))
         # Opened twice, and saved.
         each = takes.passes * once + takes.seconds + 3 * self._opening(model)
         return Work(
-            len(settings.checkpoints) * each,
+            count * each,
             self._assumed.memory.quantization * model.parameters,
             # What goes into the next layer, and what comes out of it.
             2 * FLOAT32 * tokens * model.width + _logits(model, together * length),
         )
 
     def _evaluate(
-        self, settings: LossSettings | LandscapeSettings, times: int, opened: int, model: Model
+        self, settings: MeasureSettings | LandscapeSettings, times: int, opened: int, model: Model
     ) -> Work:
         tokens = settings.blocks * settings.context
         once = self._forward(model, tokens, ceil(settings.blocks / settings.batch))
@@ -159,21 +172,20 @@ class Works:
             _logits(model, min(settings.batch, settings.blocks) * settings.context),
         )
 
-    def _answer(self, settings: AccuracySettings, task: str, model: Model) -> Work:
+    def _answer(self, asked: Asked, count: int, model: Model) -> Work:
         takes, tasks = self._assumed.tasks, self._config.scale.tasks
         # Tasks that are made hold just those that the scale says.
-        documents = settings.documents or (tasks.documents if tasks else None)
+        documents = asked.documents or (tasks.documents if tasks else None)
         if documents is None:
-            whole = takes.whole[task]
-            sequences, length = whole.sequences, min(whole.tokens, settings.context)
+            whole = takes.whole[asked.task]
+            sequences, length = whole.sequences, min(whole.tokens, asked.context)
         else:
-            sequences, length = takes.choices * documents, settings.context
-        once = self._forward(model, sequences * length, ceil(sequences / settings.batch))
-        each = once + takes.seconds + self._opening(model)
+            sequences, length = takes.choices * documents, asked.context
+        once = self._forward(model, sequences * length, ceil(sequences / asked.batch))
         return Work(
-            len(settings.checkpoints) * each,
+            count * (once + takes.seconds),
             self._assumed.memory.evaluation * model.parameters,
-            _logits(model, min(settings.batch, sequences) * length),
+            _logits(model, min(asked.batch, sequences) * length),
         )
 
     def _probe(self, settings: CurvatureSettings, model: Model) -> Work:
@@ -221,9 +233,10 @@ def _logits(model: Model, tokens: float) -> float:
     return 2 * FLOAT32 * tokens * model.vocabulary
 
 
-def _method(job: Job) -> str:
-    """Of a job that quantizes, the method, by which its stage is named, or else its settings."""
-    quantizer = job.settings.quantizer
-    if isinstance(quantizer, ForeignGptq):
-        return quantizer.method
-    return job.stage.rpartition(".")[2]
+def _one_by_one(parts: Sequence[Work]) -> Work:
+    """Works of one job, one after the other."""
+    return Work(
+        sum(part.seconds for part in parts),
+        max(part.weights for part in parts),
+        max(part.held for part in parts),
+    )
