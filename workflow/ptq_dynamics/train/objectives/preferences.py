@@ -16,9 +16,9 @@ from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import dialogues
 from ptq_dynamics.corpus.tokens import order
-from ptq_dynamics.jobs.manifest import Manifest
-from ptq_dynamics.trajectories.objectives.settings import Preferences as Settings
-from ptq_dynamics.trajectories.settings import TrainSettings
+from ptq_dynamics.engine.manifest import Manifest
+from ptq_dynamics.train.objectives.settings import Preferences as Settings
+from ptq_dynamics.train.settings import TrainSettings
 
 __all__ = ["Objective", "Settings", "data"]
 
