@@ -12,7 +12,6 @@ from ptq_dynamics.config.quantizers import Calibrated
 from ptq_dynamics.config.queries import Query, Sweep
 from ptq_dynamics.config.runs import Branch, Run, Whole
 from ptq_dynamics.config.stages import Stage
-from ptq_dynamics.config.tasks import HarnessTask, MadeTask
 from ptq_dynamics.config.trajectories import Runs
 from ptq_dynamics.corpus.sources import Corpus, Derived
 from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus
@@ -30,10 +29,8 @@ __all__ = [
     "DialoguesCorpus",
     "EmbeddedCorpus",
     "Figure",
-    "HarnessTask",
     "Landscapes",
     "Losses",
-    "MadeTask",
     "MixCorpus",
     "Onset",
     "Pca",

@@ -11,7 +11,6 @@ from ptq_dynamics.config import (
     DatasetsCorpus,
     Derived,
     EmbeddedCorpus,
-    MadeTask,
     MixCorpus,
     Runs,
     Stage,
@@ -152,7 +151,9 @@ def _check_tasks(config: Config) -> None:
                 f"{place}.others has {package!r}, which corpora.{corpus} reads; name packages that "
                 "nothing is trained on"
             )
-    made = [name for name in tasks.names if isinstance(config.tasks[name], MadeTask)]
+    made = [name for name in tasks.names if config.tasks[name].made]
+    if not made:
+        return
     for name in made:
         if tasks.shots_before(name) > tasks.pool:
             raise Problem(

@@ -21,8 +21,8 @@ from ptq_dynamics.measure.names import (
     STEP,
     VALUE,
 )
+from ptq_dynamics.measure.settings import ComparisonSettings
 from ptq_dynamics.models import packed
-from ptq_dynamics.quantize.settings import ComparisonSettings
 from ptq_dynamics.train.trajectory import Trajectory
 
 CODES, MODELS, TABLE = "codes.csv", "models.csv", "table.md"

@@ -10,22 +10,57 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-import yaml
-from tokenizers import Tokenizer
+from pydantic import AfterValidator, Field
 
+from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.corpus import functions
-from ptq_dynamics.corpus.functions import Documented
 from ptq_dynamics.engine.context import Context
-from ptq_dynamics.measure.tasks import names
-from ptq_dynamics.measure.tasks.names import DEFINITION, SHOTS, TEST, Part
-from ptq_dynamics.measure.tasks.questions import KINDS, Kind, Question
-from ptq_dynamics.measure.tasks.settings import MadeSettings
+from ptq_dynamics.measure.questions import KINDS, Kind, Question
+from ptq_dynamics.measure.tasks import Part, Task, facts
+
+if TYPE_CHECKING:
+    from ptq_dynamics.corpus.functions import Documented
 
 Encode = Callable[[str], list[int]]
+# Of a made task: its definition, the documents that it asks about, and those that shots are drawn
+# from.
+DEFINITION, TEST, SHOTS = "task.yaml", "test", "shots"
 FILES = {TEST: f"{TEST}.jsonl", SHOTS: f"{SHOTS}.jsonl"}
+
+
+def _known(kind: str) -> str:
+    if kind not in KINDS:
+        raise ValueError(f"must be one of {', '.join(map(repr, KINDS))}")
+    return kind
+
+
+class MadeTask(Task):
+    """Questions about documents that an embedded corpus holds out, of a kind that
+    `ptq_dynamics/measure/questions.py` has."""
+
+    made: ClassVar[bool] = True
+
+    source: Literal["made"]
+    kind: Annotated[str, AfterValidator(_known), Field(json_schema_extra={"enum": [*KINDS]})]
+
+
+class MadeSettings(Strict):
+    """A task of `documents` questions of a kind, and `pool` more to draw shots from; a prompt with
+    `shots` of them has at most `context` tokens."""
+
+    name: str
+    task: MadeTask
+    documents: int
+    pool: int
+    shots: int
+    context: int
+
+    @property
+    def kind(self) -> Kind:
+        """What is asked."""
+        return KINDS[self.task.kind]
 
 
 @dataclass(frozen=True)
@@ -52,7 +87,12 @@ def run(context: Context[MadeSettings]) -> Mapping[str, Any]:
 
     Raises `Problem` when the documents give fewer than asked for.
     """
-    settings, kind = context.settings, KINDS[context.settings.kind]
+    import yaml
+    from tokenizers import Tokenizer
+
+    from ptq_dynamics.corpus import functions
+
+    settings, kind = context.settings, context.settings.kind
     documents = functions.load(context.input("functions"), functions.HELD_OUT)
     file = context.input("corpus").file("tokenizer/tokenizer.json")
     tokenizer = Tokenizer.from_file(str(file))
@@ -65,11 +105,11 @@ def run(context: Context[MadeSettings]) -> Mapping[str, Any]:
     for name, found in ((TEST, test), (SHOTS, shots)):
         lines = (json.dumps(vars(each)) + "\n" for each in found)
         (context.out / FILES[name]).write_text("".join(lines), encoding="utf-8")
-    text = yaml.safe_dump(definition(settings.task, kind), sort_keys=False)
+    text = yaml.safe_dump(definition(settings.name, kind), sort_keys=False)
     (context.out / DEFINITION).write_text(text, encoding="utf-8")
     context.progress.say(f"{len(test):,} documents, {len(shots):,} for shots")
-    part = Part(settings.task, DEFINITION, False, FILES, kind.metric)
-    return names.facts(settings.task, [part])
+    part = Part(settings.name, DEFINITION, False, FILES, kind.metric)
+    return facts(settings.name, [part])
 
 
 def definition(task: str, kind: Kind) -> dict[str, Any]:
@@ -92,7 +132,7 @@ def definition(task: str, kind: Kind) -> dict[str, Any]:
 
 
 def make(
-    settings: MadeSettings, documents: Sequence[Documented], encode: Encode
+    settings: MadeSettings, documents: "Sequence[Documented]", encode: Encode
 ) -> tuple[list[Item], list[Item]]:
     """The documents of the test, and those to draw shots from."""
     # One token may be more where two examples meet.
@@ -109,7 +149,7 @@ def make(
 
 def _lack(
     settings: MadeSettings,
-    documents: Sequence[Documented],
+    documents: "Sequence[Documented]",
     room: int,
     encode: Encode,
     found: str,
@@ -121,22 +161,22 @@ def _lack(
     if len(test) == settings.documents and len(shots) == settings.pool:
         fewer = "lower tasks.shots or the task's in tasks.shots_of, or " if settings.shots else ""
         return (
-            f"task {settings.task}: a context of {settings.context:,} tokens with {settings.shots} "
+            f"task {settings.name}: a context of {settings.context:,} tokens with {settings.shots} "
             f"shots leaves {max(room, 0)} for each question and shot, in which {found} fit of the "
             f"{wanted:,} asked for; {place}, {fewer}raise tasks.context where the model reads more"
         )
     return (
-        f"task {settings.task} has {found} with {room} tokens for each question, and {wanted:,} "
+        f"task {settings.name} has {found} with {room} tokens for each question, and {wanted:,} "
         f"are asked for; {place}, lower tasks.documents or tasks.pool, or name more packages in "
         "tasks.others"
     )
 
 
 def _parts(
-    settings: MadeSettings, documents: Sequence[Documented], room: int, encode: Encode
+    settings: MadeSettings, documents: "Sequence[Documented]", room: int, encode: Encode
 ) -> tuple[list[Item], list[Item]]:
     """As many as there are of what is asked for, with so many tokens for each question."""
-    kind, task = KINDS[settings.kind], settings.task
+    kind, task = settings.kind, settings.name
     asked = list(_candidates(task, kind, documents, room, encode))
     # Wrong answers come from the same part, so that shots and test have no document in common.
     part = len(asked) * settings.pool // (settings.pool + settings.documents)
@@ -147,7 +187,7 @@ def _parts(
 
 
 def _candidates(
-    task: str, kind: Kind, documents: Iterable[Documented], room: int, encode: Encode
+    task: str, kind: Kind, documents: "Iterable[Documented]", room: int, encode: Encode
 ) -> Iterator[Candidate]:
     """One question a document, in the order of their digests; what is right takes at most half of
     the room."""
