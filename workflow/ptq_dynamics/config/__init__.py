@@ -15,19 +15,19 @@ from ptq_dynamics.config.corpora import (
     EmbeddedCorpus,
     MixCorpus,
 )
-from ptq_dynamics.config.figures import Figure, Landscapes, Losses, Onset, Pca, Windows
 from ptq_dynamics.config.kinds import Point, Trajectory, require, tokenized
 from ptq_dynamics.config.loading import Config, load, load_sweep, read_yaml
 from ptq_dynamics.config.models import ModelShape
 from ptq_dynamics.config.public import Public, PublicRun
 from ptq_dynamics.config.quantizers import Calibrated
-from ptq_dynamics.config.queries import Query, Sweep
+from ptq_dynamics.config.queries import Sweep
 from ptq_dynamics.config.reference import reference
 from ptq_dynamics.config.runs import Run, Whole
 from ptq_dynamics.config.schemas import schemas
 from ptq_dynamics.config.stages import Stage
 from ptq_dynamics.config.tasks import HarnessTask, MadeTask
 from ptq_dynamics.config.trajectories import Runs
+from ptq_dynamics.figures.figure import Figure
 
 __all__ = [
     "SCALES",
@@ -41,19 +41,14 @@ __all__ = [
     "EmbeddedCorpus",
     "Figure",
     "HarnessTask",
-    "Landscapes",
     "Lawa",
     "Line",
-    "Losses",
     "MadeTask",
     "MixCorpus",
     "ModelShape",
-    "Onset",
-    "Pca",
     "Point",
     "Public",
     "PublicRun",
-    "Query",
     "Run",
     "Runs",
     "Stage",
@@ -61,7 +56,6 @@ __all__ = [
     "Tails",
     "Trajectory",
     "Whole",
-    "Windows",
     "load",
     "load_sweep",
     "read_yaml",

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.figures.settings import FigureSettings
+from ptq_dynamics.figures.figure import FigureSettings
 from ptq_dynamics.measure.joining import join
 from ptq_dynamics.measure.names import (
     CHECKPOINT,

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from ptq_dynamics.figures.footer import calibration_sets
-from ptq_dynamics.figures.panel import Panel
-from ptq_dynamics.figures.settings import FigureSettings
+from ptq_dynamics.figures.around import calibration_sets
+from ptq_dynamics.figures.figure import FigureSettings
+from ptq_dynamics.figures.words import Panel
 from ptq_dynamics.measure.names import TASK_METRICS
 
 # Two standard errors of a difference of two points, by that of one.
@@ -69,7 +69,7 @@ def amount(value: float, unit: str = "", *, percent: bool = False) -> str:
 
 def _resolving(settings: FigureSettings) -> str:
     """What is as exact as there is of it."""
-    asked = [metric in TASK_METRICS for metric in settings.metrics]
+    asked = [metric in TASK_METRICS for metric in settings.figure.metrics]
     if not any(asked):
         return "the validation text resolves"
     return (
