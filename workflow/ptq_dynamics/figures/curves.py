@@ -13,19 +13,7 @@ from ptq_dynamics.figures import words
 from ptq_dynamics.figures.figure import FigureSettings
 from ptq_dynamics.figures.readings import POINT, Readings, over_seeds
 from ptq_dynamics.figures.words import Panel
-from ptq_dynamics.measure.names import (
-    CHECKPOINT,
-    EIGENVALUE,
-    EIGENVALUES,
-    ERROR,
-    LOSS,
-    SEED,
-    STEP,
-    TOKENS,
-    TRAJECTORY,
-    VALUE,
-    Paired,
-)
+from ptq_dynamics.measure import names
 from ptq_dynamics.measure.pairing import difference
 from ptq_dynamics.measure.settings import Series
 from ptq_dynamics.train.settings import TRAINING
@@ -59,7 +47,7 @@ class Curves:
         for metric in self.settings.figure.metrics:
             if metric in words.FULL_PRECISION:
                 yield metric, None
-            if metric not in words.FULL_PRECISION or (metric == LOSS and quantized_losses):
+            if metric not in words.FULL_PRECISION or (metric == names.LOSS and quantized_losses):
                 for quantizer in self.quantizers:
                     yield metric, quantizer
 
@@ -72,7 +60,7 @@ class Curves:
         """A panel for a metric against training tokens, with the learning rate on the right."""
         panel = self.panel(metric, quantizer, "Training tokens")
         right = words.learning_rate(self.settings.uncertain_rates)
-        return replace(panel, right=right, tokens_x=True, crop=metric == LOSS)
+        return replace(panel, right=right, tokens_x=True, crop=metric == names.LOSS)
 
     def points(self, metric: str, quantizer: str | None, *, lineage: bool = False) -> pd.DataFrame:
         """A metric against tokens, of every measured checkpoint or as the training curves have it,
@@ -80,24 +68,24 @@ class Curves:
         begins."""
         if metric in TRAINING:
             return self._training(metric, lineage)
-        if metric == EIGENVALUES:
+        if metric == names.EIGENVALUES:
             return self._ranks()
-        return self._points(self.read.select(metric, quantizer), TOKENS, lineage)
+        return self._points(self.read.select(metric, quantizer), names.TOKENS, lineage)
 
     def _ranks(self) -> pd.DataFrame:
         """Magnitudes of the leading eigenvalues by rank, at every trajectory's last checkpoint."""
         parts = []
-        names = [name for name in self.read.metrics if name.startswith(EIGENVALUE)]
-        for rank, name in enumerate(names, start=1):
+        ranked = [name for name in self.read.metrics if name.startswith(names.EIGENVALUE)]
+        for rank, name in enumerate(ranked, start=1):
             rows = self.read.rows(name, None)
             rows = rows.assign(value=rows.value.abs(), rank=rank)
-            parts.append(_last_of(self._points(over_seeds(rows, CHECKPOINT), "rank")))
+            parts.append(_last_of(self._points(over_seeds(rows, names.CHECKPOINT), "rank")))
         return pd.concat(parts).sort_values(["curve", "segment", "x"], kind="stable")
 
     def against_share(self, metric: str, quantizer: str | None) -> pd.DataFrame:
         """A metric along a line, against the share of the way."""
         table = self.read.select(metric, quantizer)
-        ends = table.groupby(TRAJECTORY).step.transform("max")
+        ends = table.groupby(names.TRAJECTORY).step.transform("max")
         return self._points(table.assign(share=table.step / ends), "share")
 
     def against_phase(self, metric: str, quantizer: str | None) -> pd.DataFrame:
@@ -106,7 +94,7 @@ class Curves:
         table = self.read.select(metric, quantizer)
         starts = {name: at for name, (trunk, at) in self._branches.items() if trunk is not None}
         start = table.trajectory.map(starts).astype(float)
-        step, last = table.step.astype(float), table.groupby(TRAJECTORY).step.transform("max")
+        step, last = table.step.astype(float), table.groupby(names.TRAJECTORY).step.transform("max")
         share = (step - start) / (last.astype(float) - start)
         ends = ~table.trajectory.isin(self._branches) & ~table.trajectory.duplicated(keep="last")
         points = self._points(table.assign(share=share.mask(ends, 1.0)), "share")
@@ -118,8 +106,8 @@ class Curves:
         trajectories the last one, a level over all ages."""
         ages = {(trajectory, name): age for trajectory, name, age in self.settings.ages}
         table = self.read.select(metric, quantizer)
-        names = zip(table.trajectory, table.checkpoint_id, strict=True)
-        table = table.assign(age=[ages.get(name, math.nan) for name in names])
+        points = zip(table.trajectory, table.checkpoint_id, strict=True)
+        table = table.assign(age=[ages.get(point, math.nan) for point in points])
         aged = self._points(table, "age")
         aged = aged.assign(segment=aged.curve).sort_values("x", kind="stable")
         aged = pd.concat([aged[aged.curve == curve] for curve in self.labels])
@@ -135,8 +123,8 @@ class Curves:
 
     def against_loss(self, metric: str, quantizer: str, *, lineage: bool = False) -> pd.DataFrame:
         """A metric of quantized weights against the loss in full precision, along every run."""
-        key = [TRAJECTORY, CHECKPOINT]
-        before = self.read.select(LOSS, None).set_index(key)[VALUE].rename("before")
+        key = [names.TRAJECTORY, names.CHECKPOINT]
+        before = self.read.select(names.LOSS, None).set_index(key)[names.VALUE].rename("before")
         table = self.read.select(metric, quantizer).join(before, on=key)
         return self._points(table, "before", lineage)
 
@@ -161,20 +149,22 @@ class Curves:
         """A metric against another one in full precision, a point a checkpoint and seed, with its
         loss in full precision: weights that lie on several trajectories once, with the first. The
         band is one standard error."""
-        before = self.read.rows(LOSS, None).set_index(POINT)[VALUE].rename("before")
-        against = self.read.rows(other, None).set_index(POINT)[[VALUE, "checkpoint"]]
-        against = against.rename(columns={VALUE: "other", "checkpoint": "weights"})
+        before = self.read.rows(names.LOSS, None).set_index(POINT)[names.VALUE].rename("before")
+        against = self.read.rows(other, None).set_index(POINT)[[names.VALUE, "checkpoint"]]
+        against = against.rename(columns={names.VALUE: "other", "checkpoint": "weights"})
         table = self.read.rows(metric, quantizer).join(against, on=POINT, how="inner")
         table = table.join(before, on=POINT)
         parts = []
         for curve, name, _ in self._segments(False):
-            part = table[table.trajectory == name].sort_values(STEP, kind="stable")
+            part = table[table.trajectory == name].sort_values(names.STEP, kind="stable")
             points = {"curve": curve, "segment": name, "x": part.other, **_band(part)}
-            points |= {"weights": part.weights, SEED: part.seed, LOSS: part.before}
+            points |= {"weights": part.weights, names.SEED: part.seed, names.LOSS: part.before}
             parts.append(pd.DataFrame(points))
         return pd.concat(parts).drop_duplicates("weights").drop(columns="weights")
 
-    def paired(self, metric: Paired, one: str, other: str, quantizer: str | None) -> pd.DataFrame:
+    def paired(
+        self, metric: names.Paired, one: str, other: str, quantizer: str | None
+    ) -> pd.DataFrame:
         """How much larger a metric of losses is on one trajectory than on another, at equal steps
         and seeds, the mean over the calibration draws of both: seed, step, value, and stderr, its
         standard error over the blocks that both are validated on."""
@@ -188,7 +178,7 @@ class Curves:
         for seed, alike in pairs.items():
             values = difference(metric, alike, self.inputs)
             rows += [(seed, step, *found) for step, found in values.items()]
-        return pd.DataFrame(rows, columns=[SEED, STEP, VALUE, ERROR])
+        return pd.DataFrame(rows, columns=[names.SEED, names.STEP, names.VALUE, names.ERROR])
 
     def _training(self, column: str, lineage: bool) -> pd.DataFrame:
         """A column of the training curves of the runs against tokens."""
@@ -198,7 +188,7 @@ class Curves:
                 continue
             seeds = [pd.read_csv(manifest.file(CURVE)) for manifest, *_ in self._runs[name]]
             rows = pd.concat(seeds).assign(trajectory=name, stderr=math.nan)
-            rows = over_seeds(rows.rename(columns={column: VALUE}), STEP)
+            rows = over_seeds(rows.rename(columns={column: names.VALUE}), names.STEP)
             rows = rows if last is None else rows[rows.step <= last]
             place = {"curve": curve, "segment": name, "axis": "left", "x": rows.tokens}
             parts.append(pd.DataFrame(place | _band(rows)))
@@ -207,12 +197,12 @@ class Curves:
     def _segments(self, lineage: bool) -> Iterator[tuple[str, str, int | None]]:
         """Curve, trajectory and, with `lineage`, the step at which another trajectory of the curve
         takes over from it."""
-        for curve, names in self.curves.items():
+        for curve, members in self.curves.items():
             ends: dict[str, int] = {}
-            for trunk, at in (self._branches.get(name, (None, 0)) for name in names):
+            for trunk, at in (self._branches.get(name, (None, 0)) for name in members):
                 if lineage and trunk:
                     ends[trunk] = max(at, ends.get(trunk, 0))
-            for name in names:
+            for name in members:
                 yield curve, name, ends.get(name)
 
     def _points(self, table: pd.DataFrame, x: str, lineage: bool = False) -> pd.DataFrame:
@@ -225,9 +215,9 @@ class Curves:
             forks = [n for n, (trunk, _) in self._branches.items() if trunk == name]
             starts = table[table.trajectory.isin(forks)]
             starts = starts[starts.step == starts.trajectory.map(lambda n: self._branches[n][1])]
-            part = pd.concat([part, starts]).drop_duplicates(CHECKPOINT)
+            part = pd.concat([part, starts]).drop_duplicates(names.CHECKPOINT)
             # By several columns it sorts stably, those without a step last.
-            part = part.sort_values([STEP, TOKENS])
+            part = part.sort_values([names.STEP, names.TOKENS])
             part = part if last is None else part[part.step <= last]
             place = {"curve": curve, "segment": name, "axis": "left", "x": part[x]}
             parts.append(pd.DataFrame(place | _band(part)))

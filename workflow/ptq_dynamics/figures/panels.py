@@ -85,22 +85,34 @@ class Sheet:
         said: Sequence[str] = (),
         opening: int = 1,
     ) -> Picture:
-        """Draw all panels; facts: how many points there are, and the smallest difference that each
-        panel resolves. `curves` are those of the data unless they are called otherwise. `lineage`:
-        a run ends where a branch of it goes on. What is `said` stands above the figure. The first
-        panel is as wide as `opening` columns."""
-        table, panels = self.table, self.panels
+        """Draw all panels, in rows of up to three, two by two where there are four, or of
+        `columns`, the first as wide as `opening` of them; one legend below.
+
+        `curves` are those of the data unless they are called otherwise. With `one_scale` all have
+        one vertical scale. The ends of segments are outlined, with `lineage` but for those that
+        another one goes on from. What is `said` stands above. Facts: how many points there are, and
+        the smallest difference that each panel resolves.
+        """
+        table, panels, curves = self.table, self.panels, curves or self.data.labels
         resolved, about = resolve(self.settings, table, panels)
-        figure = draw(
-            table,
-            panels,
-            curves or self.data.labels,
-            [self.footer(), *about, *said],
-            columns,
-            one_scale=one_scale,
-            goes_on=_taken_over(self.settings, table, panels) if lineage else set(),
-            opening=opening,
+        goes_on = _taken_over(self.settings, table, panels) if lineage else set()
+        styles = lines(curves)
+        columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
+        rows = -(-(len(panels) + opening - 1) // columns)
+        height, wide = HEIGHTS[min(columns, 3) - 1] * rows, len(curves) > FEW
+        figure, axes = subplots(
+            rows, columns, height, wide=wide, one_scale=one_scale, opening=opening
         )
+        for number, (panel, ax) in enumerate(zip(panels, axes, strict=False), start=opening):
+            after = panels[number + 1 - opening : -(-number // columns) * columns + 1 - opening]
+            last = not any(other.right for other in after)
+            part = table[table.panel == panel.name]
+            draw_panel(ax, panel, part, styles, last=last, goes_on=goes_on)
+        for ax in axes[len(panels) :]:
+            ax.set_visible(False)
+        has_rates = any(panel.right for panel in panels) and bool((table.axis == "right").any())
+        legend(figure, axes, {"learning rate (right axis)": RATE} if has_rates else {}, curves)
+        head(figure, [self.footer(), *about, *said])
         return Picture(figure, table, {"points": len(table), "resolves": resolved})
 
 
@@ -121,40 +133,6 @@ def _taken_over(
         if name in first and trunk in last and first[name] >= last[trunk]:
             found |= {(curve, other) for curve, other in named if other == trunk}
     return found
-
-
-def draw(
-    table: pd.DataFrame,
-    panels: Sequence[Panel],
-    curves: Sequence[str],
-    said: Sequence[str],
-    columns: int | None = None,
-    *,
-    one_scale: bool = False,
-    goes_on: Set[tuple[str, str]] = frozenset(),
-    opening: int = 1,
-) -> Figure:
-    """Panels in rows of up to three, two by two where there are four, or of `columns`, the first as
-    wide as `opening` of them, with one vertical scale where that is asked for; one legend below.
-    The ends of segments are outlined, but for those, by curve and name, that another one `goes_on`
-    from."""
-    styles = lines(curves)
-    columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
-    rows = -(-(len(panels) + opening - 1) // columns)
-    height = HEIGHTS[min(columns, 3) - 1] * rows
-    wide = len(curves) > FEW
-    figure, axes = subplots(rows, columns, height, one_scale=one_scale, wide=wide, opening=opening)
-    for number, (panel, ax) in enumerate(zip(panels, axes, strict=False), start=opening):
-        after = panels[number + 1 - opening : -(-number // columns) * columns + 1 - opening]
-        last = not any(other.right for other in after)
-        part = table[table.panel == panel.name]
-        _draw_panel(ax, panel, part, styles, last=last, goes_on=goes_on)
-    for ax in axes[len(panels) :]:
-        ax.set_visible(False)
-    has_rates = any(panel.right for panel in panels) and bool((table.axis == "right").any())
-    legend(figure, axes, {"learning rate (right axis)": RATE} if has_rates else {}, curves)
-    head(figure, said)
-    return figure
 
 
 def subplots(
@@ -182,15 +160,17 @@ def subplots(
     return figure, axes
 
 
-def _draw_panel(
+def draw_panel(
     ax: Axes,
     panel: Panel,
     table: pd.DataFrame,
     styles: Mapping[str, Line],
     *,
-    last: bool,
-    goes_on: Set[tuple[str, str]],
+    last: bool = True,
+    goes_on: Set[tuple[str, str]] = frozenset(),
 ) -> None:
+    """Draw the points of one panel; the `last` of a row names the right axis. The ends of segments
+    are outlined, but for those, by curve and name, that another one `goes_on` from."""
     right = ax.twinx() if panel.right else None
     rates = table[table.axis == "right"]
     # Lines of different rates are told apart by their curves' markers, hollow and few.

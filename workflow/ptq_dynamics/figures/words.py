@@ -7,18 +7,7 @@ from string import ascii_lowercase
 from typing import Any
 
 from ptq_dynamics.figures.settings import Shown
-from ptq_dynamics.measure.names import (
-    ACCURACY,
-    DEGRADATION,
-    EIGENVALUES,
-    INCREASE,
-    LOSS,
-    OUTPUT_ERROR,
-    QUANTIZATION_ERROR,
-    SHARPNESS,
-    TRACE,
-    WEIGHT_ERROR,
-)
+from ptq_dynamics.measure import names
 
 
 @dataclass(frozen=True)
@@ -50,10 +39,10 @@ class Panel:
 # Title, {q} the quantizer, label of the vertical axis, and form of a metric's panel.
 Words = tuple[str, str, Mapping[str, Any]]
 FULL_PRECISION: dict[str, Words] = {
-    LOSS: ("Full-precision loss", "Loss (nats/token)", {}),
-    SHARPNESS: ("Sharpness", "Top Hessian eigenvalue (nats)", {}),
-    TRACE: ("Trace", "Hessian trace (nats)", {}),
-    EIGENVALUES: ("Leading eigenvalues", "Magnitude (nats)", {"thin": True, "log_y": True}),
+    names.LOSS: ("Full-precision loss", "Loss (nats/token)", {}),
+    names.SHARPNESS: ("Sharpness", "Top Hessian eigenvalue (nats)", {}),
+    names.TRACE: ("Trace", "Hessian trace (nats)", {}),
+    names.EIGENVALUES: ("Leading eigenvalues", "Magnitude (nats)", {"thin": True, "log_y": True}),
     # Its spikes are many times its level.
     "gradient_norm": (
         "Gradient norm",
@@ -61,15 +50,15 @@ FULL_PRECISION: dict[str, Words] = {
         {"thin": True, "spikes": True, "log_y": True},
     ),
     "weight_norm": ("Weight norm", "L2 norm of the weights", {"thin": True, "spikes": True}),
-    ACCURACY: ("Accuracy", "Accuracy (%)", {"percent_y": True}),
+    names.ACCURACY: ("Accuracy", "Accuracy (%)", {"percent_y": True}),
 }
 QUANTIZED: dict[str, Words] = {
-    LOSS: ("{q} loss", "Loss (nats/token)", {}),
-    QUANTIZATION_ERROR: ("{q} error", "Error (%)", {"percent_y": True}),
-    INCREASE: ("{q} loss increase", "Increase δ (nats/token)", {}),
-    WEIGHT_ERROR: ("{q} weight error", "Mean squared error", {}),
-    OUTPUT_ERROR: ("{q} output error", "Mean squared error", {}),
-    DEGRADATION: ("{q} accuracy degradation", "Degradation (%)", {"percent_y": True}),
+    names.LOSS: ("{q} loss", "Loss (nats/token)", {}),
+    names.QUANTIZATION_ERROR: ("{q} error", "Error (%)", {"percent_y": True}),
+    names.INCREASE: ("{q} loss increase", "Increase δ (nats/token)", {}),
+    names.WEIGHT_ERROR: ("{q} weight error", "Mean squared error", {}),
+    names.OUTPUT_ERROR: ("{q} output error", "Mean squared error", {}),
+    names.DEGRADATION: ("{q} accuracy degradation", "Degradation (%)", {"percent_y": True}),
 }
 METHODS = {
     "gptq": "GPTQ",
@@ -101,9 +90,9 @@ def call(quantizers: Iterable[Shown]) -> dict[str, str]:
     bits = {name: f"{quantizer.bits}-bit" for name, quantizer in shown.items()}
     methods = {name: METHODS.get(each.method, each.method) for name, each in shown.items()}
     both = {name: f"{bits[name]} {methods[name]}" for name in shown}
-    for names in (bits, both):
-        if len({*names.values()}) == len(names):
-            return names
+    for called in (bits, both):
+        if len({*called.values()}) == len(called):
+            return called
     return {name: name for name in shown}
 
 

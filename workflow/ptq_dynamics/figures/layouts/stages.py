@@ -11,19 +11,7 @@ from pydantic import Field
 from ptq_dynamics.base.fields import Once, Strict
 from ptq_dynamics.figures.layout import Measured
 from ptq_dynamics.figures.words import QUANTIZED, Panel
-from ptq_dynamics.measure.names import (
-    ACCURACY,
-    CHECKPOINT,
-    DEGRADATION,
-    MEAN,
-    STEP,
-    TASK,
-    TASK_METRICS,
-    TOKENS,
-    TRAJECTORY,
-    VALUE,
-    AlongStages,
-)
+from ptq_dynamics.measure import names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,7 +40,7 @@ class Stages(Measured):
     gives; of a degradation, what it is where the quantized model is right by chance alone."""
 
     layout: Literal["stages"]
-    metrics: Annotated[tuple[AlongStages, ...], Field(min_length=1), Once]
+    metrics: Annotated[tuple[names.AlongStages, ...], Field(min_length=1), Once]
     options: StagesOptions = StagesOptions()
 
     def draw(self, sheet: "Sheet") -> "Picture":
@@ -70,7 +58,7 @@ class Stages(Measured):
         for metric, quantizer, task in self._wanted(data):
             panel = data.panel(metric, quantizer, ALONG)
             if self.options.tasks == "each" and task is not None:
-                said = "mean over tasks" if task == MEAN else task
+                said = "mean over tasks" if task == names.MEAN else task
                 panel = Panel(said, ALONG, panel.y, percent_y=panel.percent_y)
             if not counted.get(task or "", True):
                 panel = replace(panel, title=f"{panel.title}, at chance")
@@ -96,12 +84,12 @@ class Stages(Measured):
     def _wanted(self, data: "Curves") -> Iterator[tuple[str, str | None, str | None]]:
         """Metric, quantizer and task of every panel."""
         for metric, quantizer in data.wanted():
-            if metric not in TASK_METRICS:
+            if metric not in names.TASK_METRICS:
                 yield metric, quantizer, None
                 continue
-            found = dict.fromkeys(data.read.rows(metric, quantizer)[TASK])
-            each = [str(task) for task in found if task != MEAN]
-            for task in [*(each if self.options.tasks == "each" else []), MEAN]:
+            found = dict.fromkeys(data.read.rows(metric, quantizer)[names.TASK])
+            each = [str(task) for task in found if task != names.MEAN]
+            for task in [*(each if self.options.tasks == "each" else []), names.MEAN]:
                 yield metric, quantizer, task
 
     def _points(
@@ -112,17 +100,17 @@ class Stages(Measured):
 
         table = data.read.select(metric, quantizer)
         if task is not None:
-            table = table[table[TASK] == task]
-        parts, start = [], 0.0
-        for label, names in data.curves.items():
-            found = [table[table.trajectory == name].sort_values([STEP, TOKENS]) for name in names]
+            table = table[table[names.TASK] == task]
+        parts, start, order = [], 0.0, [names.STEP, names.TOKENS]
+        for label, members in data.curves.items():
+            found = [table[table.trajectory == name].sort_values(order) for name in members]
             part = pd.concat([each.tail(1) for each in found] if self.options.ends else found)
             width = _width(part)
             x = start + width * (np.arange(len(part)) + 0.5) / len(part)
             start += width
             low, high = part.value - part.stderr, part.value + part.stderr
             place = {"curve": label, "segment": part.trajectory, "axis": "left"}
-            columns = {**place, "x": x, "y": part[VALUE], "low": low, "high": high}
+            columns = {**place, "x": x, "y": part[names.VALUE], "low": low, "high": high}
             parts.append(pd.DataFrame({**columns, "checkpoint": part.checkpoint_id, "task": task}))
         return pd.concat(parts)
 
@@ -134,10 +122,10 @@ def _by_chance(
     import pandas as pd
 
     level = points.assign(axis="level", low=np.nan, high=np.nan)
-    if metric == ACCURACY:
+    if metric == names.ACCURACY:
         return level.assign(y=chance)
-    key = [TRAJECTORY, CHECKPOINT, TASK]
-    before = data.read.select(ACCURACY, None).set_index(key)[VALUE]
+    key = [names.TRAJECTORY, names.CHECKPOINT, names.TASK]
+    before = data.read.select(names.ACCURACY, None).set_index(key)[names.VALUE]
     places = pd.MultiIndex.from_frame(points[["segment", "checkpoint", "task"]], names=key)
     accuracy = before.reindex(places).to_numpy(dtype=float)
     # Without anything wrong in full precision there is no degradation.
@@ -149,7 +137,7 @@ def _draw_panel(
     ax: "Axes", panel: Panel, table: "pd.DataFrame", styles: Mapping[str, "Line"]
 ) -> None:
     points, level = table[table.axis == "left"], table[table.axis == "level"]
-    degrades = panel.y == QUANTIZED[DEGRADATION][1]
+    degrades = panel.y == QUANTIZED[names.DEGRADATION][1]
     if degrades:
         ax.axhline(0, color="0.3", linewidth=0.5, zorder=1)
     ax.plot(points.x, points.y, color="0.6", linewidth=0.6, zorder=1)
