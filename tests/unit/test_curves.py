@@ -14,14 +14,6 @@ def drawn(folder, figures, **changes):
     return Drawn(folder, planned(folder, figures, **changes), coarse=True)
 
 
-def test_averages_alone_are_drawn(tmp_path):
-    layouts = ("over_tokens", "losses", "parametric", "dynamics")
-    curves = {"Five": ["lawa-5"], "Twenty": ["lawa-20"]}
-    found = drawn(tmp_path, {name: figure(name, curves, ["gptq-3bit"]) for name in layouts})
-    for name in layouts:
-        assert set(found.table(name).curve) == {"Five", "Twenty"}, name
-
-
 def test_every_line_ends_at_the_whole_way(tmp_path):
     def another(runs):
         runs["averages"]["short"] = {"start": "lawa-20", "end": "wsd-3e-3", "points": 5}
@@ -43,16 +35,6 @@ def test_a_trunk_ends_where_its_own_branch_begins(tmp_path):
     last = trunk.sort_values("x").y.iloc[-1]
     own = measured[measured.trajectory.isin(["constant-3e-3", "wsd-3e-3"])]
     assert last in set(own[own.metric == ERROR].value), last
-
-
-def test_names_that_look_like_numbers_or_nothing_keep_their_points(tmp_path):
-    def rename(runs):
-        for name, other in {"007": "constant-3e-3", "null": "constant-1e-3"}.items():
-            runs["runs"][name] = dict(runs["runs"][other])
-
-    figures = {"one": figure("pca", {"A": ["007"], "B": ["null"], "C": ["wsd-3e-3"]}, [])}
-    table = drawn(tmp_path, figures, runs=rename).table("one")
-    assert set(table.segment) == {"007", "null", "wsd-3e-3"}
 
 
 # Merged models, which have no step
@@ -106,20 +88,6 @@ def test_a_merged_model_moves_no_other_point(soups, layout):
     rest = shown[0][shown[0].curve != "Soup"]
     place = ["panel", "curve", "segment", "axis", "x", "y"]
     assert rest[place].reset_index(drop=True).equals(shown[1][place].reset_index(drop=True))
-
-
-def test_a_merged_model_without_tokens_is_drawn_against_its_loss_alone(tmp_path):
-    class Untold(Inputs):
-        def checkpoints(self, name):
-            found = super().checkpoints(name).items()
-            return {n: replace(c, tokens=None) if c.step is None else c for n, c in found}
-
-    figures = {"one": figure("parametric", WITH, ["gptq-3bit"])}
-    drawn = Drawn(tmp_path, planned(tmp_path, figures, runs=merged), coarse=True)
-    drawn.inputs = Untold(tmp_path, drawn.plan)
-    table = drawn.table("one")
-    assert set(table[table.curve == "Soup"].panel) == {"b"}
-    assert set(table[table.axis == "left"].panel) == {"a", "b"}
 
 
 def test_what_has_no_step_comes_after_what_has_one_by_tokens(tmp_path):

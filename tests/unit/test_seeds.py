@@ -89,29 +89,6 @@ def ends(built, name, seed):
     return weights(manifest, points[0]), weights(manifest, points[-1])
 
 
-def test_trajectories_have_the_seeds_of_their_sources(pair):
-    timeline = pair.plan.site.timeline
-    assert {name: timeline.seeds_of(name) for name in SEEDS} == SEEDS
-    assert timeline.seeds_of("trunk") == (100,)
-
-
-def test_every_path_and_every_series_names_the_seed(pair):
-    figures = pair.plan.figures
-    for job in jobs_of(pair.plan, SEEDS, ["rtn3"]):
-        if "corpus" not in job.stage:
-            assert "/seed-1/" in f"{job.folder}/" or "/seed-2/" in f"{job.folder}/", job.folder
-    series = {(each.trajectory, each.seed) for each in figures.collect().settings.series}
-    measured = {name: SEEDS[name] for name in [*MEASURED, "mean"]}
-    assert series == {(name, seed) for name, seeds in measured.items() for seed in seeds}
-    labels = figures.figure("of-seeds").inputs
-    for name in ("pair", "down"):
-        assert {f"run {name} seed {seed}" for seed in BOTH} <= labels.keys()
-    made = ["train/pair", "evaluate/pair", "quantize/pair", "average/line", "curvature/mean"]
-    for name in made:
-        folder = f"results/smoke/{name}"
-        assert {path.name for path in (pair.folder / folder).iterdir()} == {"seed-1", "seed-2"}
-
-
 def test_the_table_holds_the_measurements_of_all_seeds(pair):
     table = measurements.read(pair.manifest(pair.plan.figures.collect()).file(MEASUREMENTS))
     assert not table.duplicated(KEY).any()
