@@ -52,20 +52,13 @@ DRAWN = ("over_tokens", "losses", "parametric", "dynamics", "ends")
 
 @pytest.fixture(scope="module")
 def soups(tmp_path_factory):
-    """The same figures with and without a merged model."""
-    found = []
-    for curves in (WITH, DECAYS):
-        folder = tmp_path_factory.mktemp("soups")
-        figures = {
-            name: figure(name, curves, ["gptq-3bit"], **OPTIONS.get(name, {})) for name in DRAWN
-        }
-        found.append(Drawn(folder, planned(folder, figures, runs=merged), coarse=True))
-    return found
+    figures = {name: figure(name, WITH, ["gptq-3bit"], **OPTIONS.get(name, {})) for name in DRAWN}
+    return drawn(tmp_path_factory.mktemp("soups"), figures, runs=merged)
 
 
 @pytest.mark.parametrize("layout", DRAWN)
 def test_a_merged_model_is_drawn_at_the_end_of_its_ingredients(soups, layout):
-    found = soups[0]
+    found = soups
     table, measured = found.table(layout), found.measurements(layout)
     soup = measured[measured.trajectory == "soup"]
     assert len(soup) and soup.step.isna().all() and set(soup.checkpoint_id) == {"merged"}
@@ -79,15 +72,6 @@ def test_a_merged_model_is_drawn_at_the_end_of_its_ingredients(soups, layout):
         assert point.x in end and point.y in set().union(*values.values())
     if layout in ("parametric", "dynamics"):
         check(found.picture(layout), table, layout)
-
-
-@pytest.mark.parametrize("layout", DRAWN)
-def test_a_merged_model_moves_no_other_point(soups, layout):
-    """Also where runs of a curve end at their branches."""
-    shown = [found.table(layout) for found in soups]
-    rest = shown[0][shown[0].curve != "Soup"]
-    place = ["panel", "curve", "segment", "axis", "x", "y"]
-    assert rest[place].reset_index(drop=True).equals(shown[1][place].reset_index(drop=True))
 
 
 def test_what_has_no_step_comes_after_what_has_one_by_tokens(tmp_path):

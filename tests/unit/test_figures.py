@@ -82,17 +82,6 @@ def test_parametric_panels_show_where_all_curves_have_points(drawn):
             assert (seen.y >= left.get_ylim()[0]).all() and (seen.y <= left.get_ylim()[1]).all()
 
 
-def test_losses_of_quantized_models_stand_beside_those_in_full_precision(drawn):
-    table, measured = drawn.table("fig01"), drawn.measurements("fig01")
-    losses = measured[(measured.metric == "loss") & (measured.trajectory == "smollm3")]
-    shown = table[(table.panel == "a") & (table.axis == "left") & (table.segment == "smollm3")]
-    for quantizer, curve in (("fp", "Stable"), ("gptq-3bit", "Stable (3-bit)")):
-        theirs = losses[losses.quantizer == quantizer].sort_values("step")
-        mine = shown[shown.curve == curve].sort_values("x")
-        points = dict(zip(theirs.tokens, theirs.value, strict=True))
-        assert points.items() <= dict(zip(mine.x, mine.y, strict=True)).items(), quantizer
-
-
 def test_a_phase_goes_from_its_beginning_to_its_end(drawn):
     table, measured = drawn.table("fig02"), drawn.measurements("fig02")
     shown = table[table.panel != "a"]
@@ -320,24 +309,6 @@ def test_values_of_a_quantity_have_dashes_or_markers_of_their_own(quantity):
     found = lines(sorted(labels))
     assert len(labels) > 4
     assert len({(line.dash, line.marker) for line in found.values()}) == len(labels), found
-
-
-def test_sizes_of_one_family_go_from_dark_to_light():
-    found = lines(["A 7B", "A 1B", "A 500M", "Soup of A 7B"])
-    shades = [luminance(found[label].color) for label in ("A 500M", "A 1B", "A 7B")]
-    assert shades == sorted(shades) and min(np.diff(shades)) > 0.08
-    assert len({found[label].marker for label in found}) == 4
-    assert found["Soup of A 7B"].color == found["A 7B"].color
-    assert lines(["A 7B", "B 1B"])["A 7B"] in LINES
-
-
-def test_a_colour_of_ordered_values_means_one_value_of_one_quantity():
-    meanings = {}
-    for figure in PLAN.site.config.figures.values():
-        for label, line in lines(list(figure.curves)).items():
-            if " = " in label and ":" not in label:
-                meanings.setdefault(line.color, set()).add(re.sub(r"^.*, ", "", label))
-    assert len(meanings) > 12 and {len(found) for found in meanings.values()} == {1}, meanings
 
 
 @pytest.mark.parametrize("quantity", [*SEQUENTIAL, "σ"])
