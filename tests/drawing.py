@@ -1,12 +1,12 @@
 """Figures drawn from inputs that are made up, in the real formats, and what was drawn."""
 
+import json
 import shutil
-from contextlib import chdir
+from functools import partial
 from itertools import chain, product
 from pathlib import Path
 from zlib import crc32
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,14 +16,16 @@ from matplotlib.collections import PathCollection, PolyCollection
 from matplotlib.contour import ContourSet
 from matplotlib.figure import Figure as Picture
 from matplotlib.lines import AxLine, Line2D
-from ptq_dynamics.base.content import write_atomically
+from ptq_dynamics.base.content import canonical, write_atomically
 from ptq_dynamics.config import load
 from ptq_dynamics.curvature.settings import GRID, POINTS, SCORES
 from ptq_dynamics.engine import manifest
-from ptq_dynamics.engine.execute import execute
+from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures import panels
+from ptq_dynamics.figures.curves import Curves
+from ptq_dynamics.figures.figure import FigureSettings
 from ptq_dynamics.figures.layouts.landscapes import MARKS
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.measure.joining import join
@@ -41,7 +43,7 @@ from ptq_dynamics.train import trajectory
 from ptq_dynamics.train.schedules import learning_rate, phase
 from ptq_dynamics.train.trajectory import CURVE, Checkpoint
 from safetensors.numpy import save_file
-from support import ROOT, edit_yaml, log_of, plan, specification
+from support import ROOT, edit_yaml, plan
 
 BLOCKS = 24
 TRUNKS = {n: getattr(run, "trunk", None) for n, run in plan("smoke").site.config.runs.runs.items()}
@@ -263,7 +265,7 @@ class Inputs:
 
 
 class Drawn:
-    """Figures of a plan, each drawn once by its real job, or as a coarse picture to save time."""
+    """Figures of a plan, each drawn once by its layout, or without pictures to save time."""
 
     def __init__(self, folder: Path, plan: Plan, *, coarse: bool = False) -> None:
         self.folder, self.plan, self.coarse = folder, plan, coarse
@@ -274,20 +276,26 @@ class Drawn:
         """The job that draws a figure."""
         return self.plan.figures.figure(name)
 
+    def context(self, name: str) -> Context:
+        """What the figure's stage is given, with settings as they cross the job border."""
+        job = self.job(name)
+        self.inputs.write(job)
+        content = json.loads(canonical(job.settings.model_dump(mode="json")))
+        settings, out = FigureSettings.model_validate(content), self.folder / job.folder
+        out.mkdir(parents=True, exist_ok=True)
+        return Context(name, settings, self.manifests(name), out, out, Progress(name))
+
     def picture(self, name: str) -> Picture:
         """A figure as matplotlib holds it."""
         if name not in self._pictures:
-            job = self.job(name)
-            self.inputs.write(job)
-            with pytest.MonkeyPatch.context() as patch, chdir(self.folder):
-                seen: list[Picture] = []
-                patch.setattr(panels.plt, "close", seen.append)
+            context = self.context(name)
+            made = context.settings.figure.draw(panels.Sheet(Curves(context)))
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(panels.plt, "close", lambda figure: None)
                 if self.coarse:
-                    patch.setitem(panels.SETTINGS, "savefig.dpi", 40)
-                    patch.setattr(panels, "PICTURES", ("png",))
-                status = execute(specification(job))
-            assert status == 0, (self.folder / log_of(job)).read_text()[-2000:]
-            (self._pictures[name],) = seen
+                    patch.setattr(panels, "PICTURES", ())
+                panels.save(made, context)
+            self._pictures[name] = made.figure
         return self._pictures[name]
 
     def table(self, name: str) -> pd.DataFrame:
@@ -430,13 +438,6 @@ def _check_surface(ax: Axes, table: pd.DataFrame) -> None:
     assert [found.filled for found in drawn] == [True, False]
     lowest, *_, highest = drawn[0].levels
     assert lowest <= grid.min().min() + 1e-9 and grid.max().max() <= highest + 1e-9
-    empty = plt.figure().subplots()
-    for found in drawn:
-        draw = empty.contourf if found.filled else empty.contour
-        same = draw(grid.columns, grid.index, grid, found.levels)
-        for one, other in zip(found.get_paths(), same.get_paths(), strict=True):
-            assert np.array_equal(one.vertices, other.vertices)
-    plt.close(empty.figure)
     points = table[table.point != "grid"].set_index("point")
     names = {text: name for name, (_, text) in MARKS.items()}
     lines = {names[str(line.get_label())]: line for line in ax.get_lines()}

@@ -3,7 +3,7 @@
 import pytest
 from drawing import figure, planned
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config.figures import MOST_CURVES
+from ptq_dynamics.figures.layout import MOST_CURVES
 
 ERROR, LOSS = "quantization_error", "loss"
 RUNS = ["constant-3e-3", "rainbow-036"]
@@ -159,15 +159,8 @@ def test_a_figure_that_cannot_be_drawn_is_refused_in_one_line(tmp_path, case):
 def test_losses_of_quantized_models_need_no_other_metric(tmp_path):
     options = {"quantized_losses": True}
     found = figure("over_tokens", CURVES, ["gptq-3bit"], metrics=[LOSS], options=options)
-    assert planned(tmp_path, {"one": found}).figures.figure("one").settings.quantized_losses
-
-
-def test_phases_of_what_has_none_are_refused(tmp_path):
-    found = figure("over_tokens", CURVES, ["gptq-3bit"], options={"phases": True})
-    with pytest.raises(
-        Problem, match=r"figures\.yaml: one\.options\.phases: no trajectory of its "
-    ):
-        planned(tmp_path, {"one": found}).targets()
+    settings = planned(tmp_path, {"one": found}).figures.figure("one").settings
+    assert settings.figure.options.quantized_losses
 
 
 def test_quantizers_that_a_scale_takes_for_one_are_refused(tmp_path):

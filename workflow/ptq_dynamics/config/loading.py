@@ -13,7 +13,6 @@ from ptq_dynamics.config import miniatures, releases
 from ptq_dynamics.config.claims import Claims
 from ptq_dynamics.config.errors import problem
 from ptq_dynamics.config.families import Families
-from ptq_dynamics.config.figures import Figure
 from ptq_dynamics.config.grids import expand
 from ptq_dynamics.config.names import DISTINCT, FigureName, Named, QuantizerName, require
 from ptq_dynamics.config.quantizers import Quantizer
@@ -22,6 +21,7 @@ from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.config.tables import Tables
 from ptq_dynamics.config.tasks import Task
 from ptq_dynamics.config.trajectories import Runs
+from ptq_dynamics.figures.figure import Figure
 from ptq_dynamics.hub.lock import read as read_lock
 
 Quantizers = Annotated[dict[QuantizerName, Quantizer], DISTINCT]

@@ -5,9 +5,10 @@ from functools import cache
 
 from ptq_dynamics.claims.names import DISTANCE
 from ptq_dynamics.claims.settings import CLAIMS, Branched, Claim, ClaimsSettings, Inequality, Term
-from ptq_dynamics.config import Calibrated, Figure, Landscapes, claims, require
+from ptq_dynamics.config import Calibrated, Figure, claims, require
 from ptq_dynamics.engine.paths import Paths
 from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.figures.layouts.landscapes import Landscapes
 from ptq_dynamics.figures.settings import ShownRun
 from ptq_dynamics.graph.figures import Figures
 from ptq_dynamics.graph.geometry import Geometry

@@ -2,29 +2,22 @@
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache, cached_property
 from itertools import chain, product
-from typing import TypedDict, get_args
+from typing import get_args
 
-from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import Branch, Calibrated, Figure, PublicRun, figures
+from ptq_dynamics.config import Branch, Calibrated, Figure, PublicRun
 from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.figures.figure import FigureSettings
+from ptq_dynamics.figures.layouts.landscapes import Landscapes
 from ptq_dynamics.figures.settings import (
     ALIKE,
     PICTURES,
     TABLE,
     UNITS,
-    Ages,
-    DynamicsSettings,
-    FigureSettings,
-    LossesSettings,
-    OverTokensSettings,
-    ParametricSettings,
     Shown,
     ShownRun,
-    StagesSettings,
-    WindowsSettings,
     in_group,
     rounded,
     short,
@@ -42,7 +35,6 @@ from ptq_dynamics.measure.names import (
     Evaluated,
 )
 from ptq_dynamics.measure.settings import CollectSettings, Series
-from ptq_dynamics.train.averages import Tails
 
 EVALUATED = frozenset(get_args(Evaluated))
 # Of a group of curves that is named by the size of its model, in parameters.
@@ -75,47 +67,41 @@ class Figures:
         figure = self._site.config.figures[name]
         series, inputs = self.measured(figure)
         runs = list(self.runs(figure))
-        if isinstance(figure, figures.Landscapes):
-            # Of several seeds it shows the first.
+        if figure.of_one_seed:
             runs = [run for run in runs if run.seed == self._timeline.seeds_of(run.name)[0]]
-        asks = isinstance(figure, figures.OverTokens) and figure.options.phases
-        if asks and not self._site.left_out[name] and all(run.trunk is None for run in runs):
-            raise Problem(
-                f"config/figures.yaml: {name}.options.phases: no trajectory of its curves branches "
-                "off a run; leave it out"
-            )
         inputs |= {run.label: self._trajectories.manifests(run.name, run.seed) for run in runs}
-        match figure:
-            case figures.Landscapes():
-                previous = self._timeline.steps(figure.landscape.previous)
-                for each, quantizer in product(figure.trajectories, figure.quantizers):
-                    job = self._geometry.landscape(each, self.used(quantizer), previous)
-                    inputs[f"landscape {each} {quantizer}"] = [job.manifest]
-            case figures.Pca():
-                inputs["components"] = [self.components(name).manifest]
-        shown = Shared(
+        inputs |= figure.inputs(name, self)
+        models = self._trajectories.runs(figure.trajectories)
+        # Of these, what is drawn depends on nothing that the settings do not say themselves.
+        wordless = {"title": name, "caption": name, "headline": False, "draws": {}}
+        settings = FigureSettings(
+            figure=figure.model_copy(update=wordless),
             curves=tuple((self._label(*each), each[1]) for each in figure.curves.items()),
             quantizers=tuple(self.shown(figure, each) for each in figure.quantizers),
-            metrics=figure.metrics,
             series=tuple(series),
             runs=tuple(runs),
+            ages=figure.ages(self._timeline),
             scale=self._site.config.scale.description,
             left_out=self._site.left_out[name],
-            uncertain=tuple(dict.fromkeys(self._uncertain(figure))),
-            uncertain_rates=tuple(dict.fromkeys(self._uncertain_rates(figure))),
+            uncertain=tuple(dict.fromkeys(self._uncertain(models))),
+            uncertain_rates=tuple(dict.fromkeys(self._uncertain_rates(models))),
         )
         files = tuple(f"{name}.{kind}" for kind in (*PICTURES, TABLE))
-        stage = f"figures.layouts.{figure.layout}"
-        settings = _settings(figure, shown, self._ages(figure))
-        return self._site.add(Job(stage, name, self._site.pictures, inputs, settings, name, files))
+        job = Job("figures.draw", name, self._site.pictures, inputs, settings, name, files)
+        return self._site.add(job)
 
     @cache
     def components(self, name: str) -> Job:
         """Principal components of the weights along a figure's trajectories."""
         figure = self._site.config.figures[name]
-        count = figure.components if isinstance(figure, figures.Pca) else 2
         seeds = {each: self.seeds(figure, each) for each in figure.trajectories}
+        count = getattr(figure, "components", 2)
         return self._geometry.components(name, tuple(seeds.items()), count)
+
+    def landscape(self, figure: Landscapes, trajectory: str, quantizer: str) -> Job:
+        """The loss around the end of a trajectory that a figure shows."""
+        previous = self._timeline.steps(figure.landscape.previous)
+        return self._geometry.landscape(trajectory, self.used(quantizer), previous)
 
     def _label(self, label: str, members: tuple[str, ...]) -> str:
         """A curve's label; before the rate and the weight decay of the paper's run, those used at
@@ -141,17 +127,6 @@ class Figures:
             return label
         return re.sub(numbers, lambda at: f"{used[at[0]]} {ALIKE} {at[0]}", label)
 
-    def _ages(self, figure: Figure) -> Ages:
-        """Trajectory, checkpoint id and mean age in tokens of all means at the end of a run."""
-        found = []
-        for name in figure.trajectories:
-            average = self._timeline.trajectory(name)
-            if isinstance(average, Tails):
-                model = average.model_shape(self._timeline)
-                ages = average.ages(self._timeline)
-                found += [(name, n, age * model.batch * model.context) for n, age in ages.items()]
-        return tuple(found)
-
     def seeds(self, figure: Figure, trajectory: str) -> tuple[int, ...]:
         """The seeds that a figure shows of a trajectory."""
         return self._timeline.seeds_shown(trajectory, figure.headline)
@@ -176,17 +151,15 @@ class Figures:
             for seed in self.seeds(figure, name):
                 yield ShownRun(f"run {name} seed {seed}", name, seed, trunk, at, small)
 
-    def _uncertain(self, figure: Figure) -> Iterator[str]:
-        """What is uncertain of the public models of a figure, with their names."""
-        for name in self._trajectories.runs(figure.trajectories):
-            trajectory = self._timeline.trajectory(name)
+    def _uncertain(self, runs: Iterable[str]) -> Iterator[str]:
+        """What is uncertain of public models, with their names."""
+        for trajectory in map(self._timeline.trajectory, runs):
             if unknown := trajectory.uncertain(self._timeline):
                 yield f"{trajectory.trained_by(self._timeline)}: {unknown}"
 
-    def _uncertain_rates(self, figure: Figure) -> Iterator[str]:
-        """Public models of a figure whose learning rate is uncertain."""
-        for name in self._trajectories.runs(figure.trajectories):
-            trajectory = self._timeline.trajectory(name)
+    def _uncertain_rates(self, runs: Iterable[str]) -> Iterator[str]:
+        """Names of those whose learning rate is uncertain."""
+        for trajectory in map(self._timeline.trajectory, runs):
             if trajectory.has_uncertain_rate(self._timeline):
                 yield trajectory.trained_by(self._timeline)
 
@@ -235,39 +208,3 @@ class Figures:
         """The chosen figures; all figures bring the table of all measurements."""
         jobs = [self.figure(name) for name in self.chosen]
         return [*jobs, self.collect()] if self._site.config.choice.figures == "all" else jobs
-
-
-class Shared(TypedDict):
-    """What all layouts are told (see `FigureSettings`)."""
-
-    curves: tuple[tuple[str, tuple[str, ...]], ...]
-    quantizers: tuple[Shown, ...]
-    metrics: tuple[str, ...]
-    series: tuple[Series, ...]
-    runs: tuple[ShownRun, ...]
-    scale: str
-    left_out: tuple[str, ...]
-    uncertain: tuple[str, ...]
-    uncertain_rates: tuple[str, ...]
-
-
-def _settings(figure: Figure, shown: Shared, ages: Ages) -> FigureSettings:
-    match figure:
-        case figures.OverTokens():
-            asked = figure.options
-            return OverTokensSettings(
-                **shown, quantized_losses=asked.quantized_losses, phases=asked.phases
-            )
-        case figures.Dynamics():
-            options = figure.options
-            return DynamicsSettings(**shown, lineage=options.lineage, log=options.log)
-        case figures.Losses():
-            return LossesSettings(**shown, against=figure.options.against)
-        case figures.Stages():
-            return StagesSettings(**shown, ends=figure.options.ends, tasks=figure.options.tasks)
-        case figures.Windows():
-            return WindowsSettings(**shown, ages=ages)
-        case figures.Parametric():
-            losses_of = figure.options.losses_of or figure.quantizers
-            return ParametricSettings(**shown, losses_of=losses_of)
-    return FigureSettings(**shown)

@@ -6,7 +6,7 @@ from itertools import chain, product
 from pathlib import Path
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import Query
+from ptq_dynamics.config import Figure
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph.corpora import Corpora
 from ptq_dynamics.graph.site import Site
@@ -122,7 +122,7 @@ class Measuring:
         """The quantizer that this scale takes where a figure names one."""
         return self._site.config.scale.quantizers.get(quantizer, quantizer)
 
-    def draws(self, query: Query, quantizer: str) -> tuple[str, ...]:
+    def draws(self, query: Figure, quantizer: str) -> tuple[str, ...]:
         """The quantizers that this scale takes where a figure names one: with each draw of the
         calibration set that both have."""
         further = query.draws.get(quantizer, ())[: self._site.config.scale.calibration.draws - 1]

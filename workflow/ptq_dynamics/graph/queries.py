@@ -7,7 +7,8 @@ from itertools import chain
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.names import DISTANCE
 from ptq_dynamics.claims.settings import At
-from ptq_dynamics.config import Figure, claims, figures, require
+from ptq_dynamics.config import Figure, claims, require
+from ptq_dynamics.figures.layouts.landscapes import Landscapes
 from ptq_dynamics.graph.figures import EVALUATED
 from ptq_dynamics.measure.names import FULL_PRECISION, LAYER_METRICS, LOSS, PROBES, TASK_METRICS
 
@@ -139,7 +140,7 @@ def check(
 def measures(figure: Figure, metric: str) -> bool:
     """Whether the results that a figure is drawn from hold a metric."""
     if metric == DISTANCE:
-        return isinstance(figure, figures.Landscapes)
+        return isinstance(figure, Landscapes)
     losses, answers = EVALUATED - {*LAYER_METRICS}, frozenset(TASK_METRICS)
     alike = [losses, answers, *map(frozenset, PROBES.values())]
     groups = [group for group in alike if metric in group] or [frozenset({metric})]

@@ -19,6 +19,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import manifest, processes
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.engine.manifest import Manifest
+from ptq_dynamics.engine.paths import MANIFEST
 
 # Hidden, so that its tens of thousands of files are no part of the manifest.
 FOLDER = ".venv-"
