@@ -9,8 +9,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.claims.settings import Claim, TableKind
 from ptq_dynamics.config import miniatures, releases
-from ptq_dynamics.config.claims import Claims
 from ptq_dynamics.config.errors import problem
 from ptq_dynamics.config.families import Families
 from ptq_dynamics.config.figures import Figure
@@ -20,7 +20,6 @@ from ptq_dynamics.config.quantizers import Quantizer
 from ptq_dynamics.config.queries import Backends, Choice, Sweep
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.config.site import Site
-from ptq_dynamics.config.tables import Tables
 from ptq_dynamics.config.tasks import Task
 from ptq_dynamics.config.trajectories import Runs
 from ptq_dynamics.hub.lock import read as read_lock
@@ -39,8 +38,8 @@ class Config(Strict):
     figures: Figures
     tasks: Named[Task]
     backends: Backends
-    claims: Claims = {}
-    tables: Tables = {}
+    claims: Named[Claim] = {}
+    tables: Named[TableKind] = {}
 
 
 # Written in C where PyYAML was built so: every start of Snakemake reads all files.
@@ -55,8 +54,8 @@ TYPES: dict[str, Any] = {
     "figures": Figures,
     "tasks": Named[Task],
     "backends": Backends,
-    "claims": Claims,
-    "tables": Tables,
+    "claims": Named[Claim],
+    "tables": Named[TableKind],
     "sweep": Sweep,
     "site": Site,
 }

@@ -60,7 +60,7 @@ class Plan:
         self.backends = Backends(site, self.quantization, self.losses)
         self.figures = Figures(site, self.trajectories, self.losses, self.tasks, self.geometry)
         drawn, made = self.figures, self.trajectories
-        self.claims = Claims(site, made, self.losses, self.geometry, drawn, written)
+        self.claims = Claims(site, drawn, written)
         self.tables = Tables(site, drawn, self.claims, written)
         self.paper = Paper(site, made, drawn, self.claims, self.tables, written)
         self.keeping = Keeping(site, self.figures.targets)

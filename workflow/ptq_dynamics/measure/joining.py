@@ -63,6 +63,13 @@ def block_losses(series: Series, inputs: Inputs) -> dict[str, np.ndarray]:
     return losses
 
 
+def measured(series: Series, inputs: Inputs) -> Sequence[Manifest]:
+    """The manifests of what was measured of a series, one a shard."""
+    kinds = ["losses", *(f"{COUNTED} {task}" for task in tasks(series, inputs))]
+    found = (inputs.get(series.label(kind), ()) for kind in kinds)
+    return next((manifests for manifests in found if manifests), ())
+
+
 def _rows(series: Series, inputs: Inputs) -> Iterator[dict[str, Any]]:
     evaluations = inputs.get(series.label("losses"), ())
     losses, layers = block_losses(series, inputs), _layer_errors(series, inputs)
