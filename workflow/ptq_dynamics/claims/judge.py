@@ -8,7 +8,7 @@ from typing import Any
 
 from ptq_dynamics.claims.estimates import Estimate, mean, over_draws
 from ptq_dynamics.claims.readings import Readings
-from ptq_dynamics.claims.settings import CLAIMS, Asked, ClaimsSettings, NamedClaim, Read
+from ptq_dynamics.claims.settings import CLAIMS, Claim, ClaimsSettings, Inequality
 from ptq_dynamics.claims.terms import Deviations, NotMeasured, Terms, deviations
 from ptq_dynamics.claims.verdicts import Verdict, of_claim, of_inequality, over_seeds
 from ptq_dynamics.engine.context import Context
@@ -23,10 +23,10 @@ def run(context: Context[ClaimsSettings]) -> Mapping[str, Any]:
     """Write claims.json; facts: how many claims have each verdict."""
     settings = context.settings
     readings = Readings(settings.series, settings.runs, context.inputs)
-    every = [one for claim in settings.claims for one in claim.inequalities]
+    every = [one for claim in settings.claims.values() for one in claim.inequalities]
     seeds = sorted({seed for one in every for seed in one.seeds})
-    between = deviations((term for one in every for term in _terms(one)), seeds, readings)
-    claims = [judged(claim, readings, between) for claim in settings.claims]
+    between = deviations((term for one in every for term in one.terms), seeds, readings)
+    claims = [judged(*each, readings, between) for each in settings.claims.items()]
     content = {
         "scale": settings.scale,
         "deviation_between_calibration_sets": [
@@ -40,12 +40,12 @@ def run(context: Context[ClaimsSettings]) -> Mapping[str, Any]:
     return {"verdicts": dict(sorted(Counter(each["verdict"] for each in claims).items()))}
 
 
-def judged(claim: NamedClaim, readings: Readings, between: Deviations) -> dict[str, Any]:
+def judged(name: str, claim: Claim, readings: Readings, between: Deviations) -> dict[str, Any]:
     """A claim with its verdict, and those of its inequalities with all numbers."""
     found = [_inequality(each, readings, between) for each in claim.inequalities]
     verdicts = Counter(each["verdict"] for each in found)
     return {
-        "name": claim.name,
+        "name": name,
         "number": claim.number,
         "says": claim.says,
         "verdict": of_claim(Verdict(each["verdict"]) for each in found),
@@ -55,7 +55,7 @@ def judged(claim: NamedClaim, readings: Readings, between: Deviations) -> dict[s
     }
 
 
-def _inequality(one: Asked, readings: Readings, between: Deviations) -> dict[str, Any]:
+def _inequality(one: Inequality, readings: Readings, between: Deviations) -> dict[str, Any]:
     left, right = (one.published and one.published[0]) or (None, None)
     said: dict[str, Any] = {
         "says": one.says,
@@ -76,13 +76,12 @@ def _inequality(one: Asked, readings: Readings, between: Deviations) -> dict[str
         return said | {"verdict": Verdict.NOT_MEASURED, "why": str(missing)}
 
 
-def _measured(one: Asked, readings: Readings, between: Deviations) -> dict[str, Any]:
+def _measured(one: Inequality, readings: Readings, between: Deviations) -> dict[str, Any]:
     """The numbers of an inequality; raises `NotMeasured` where there are none."""
     if one.unmeasured is not None:
         raise NotMeasured(one.unmeasured)
-    terms = _terms(one)
-    draws = max((len(term.draws) for term in terms), default=0)
-    alone = [(term.metric, term.draws[0]) for term in terms if len(term.draws) == 1]
+    draws = max((len(term.draws) for term in one.terms), default=0)
+    alone = [(term.metric, term.draws[0]) for term in one.terms if len(term.draws) == 1]
     unknown = one.calibrated and any(key not in between for key in alone)
     every = [(seed, draw) for seed in one.seeds for draw in range(max(draws, 1))]
     by_seed = list[list[Estimate]]()
@@ -121,7 +120,7 @@ def _measured(one: Asked, readings: Readings, between: Deviations) -> dict[str, 
     }
 
 
-def sides(one: Asked, terms: Terms) -> tuple[Estimate, Estimate, Estimate]:
+def sides(one: Inequality, terms: Terms) -> tuple[Estimate, Estimate, Estimate]:
     """Left, right, and the effect in the claimed direction."""
     if one.left is None or one.right is None:
         raise NotMeasured("it names no measurement")
@@ -130,10 +129,6 @@ def sides(one: Asked, terms: Terms) -> tuple[Estimate, Estimate, Estimate]:
     slack = math.copysign(one.tolerance, right.value) * (-1 if above else 1)
     effect = left - right * (one.times * (1 + slack))
     return left, right, effect if above else effect * -1.0
-
-
-def _terms(one: Asked) -> list[Read]:
-    return [term for term in one.terms if isinstance(term, Read)]
 
 
 def _ratio(one: float, other: float) -> float | None:

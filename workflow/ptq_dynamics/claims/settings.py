@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from ptq_dynamics.base.fields import Once, Strict
 from ptq_dynamics.figures.settings import Shown, ShownRun
+from ptq_dynamics.measure.names import Metric
 from ptq_dynamics.measure.settings import Series
 
 CLAIMS = "claims.json"
@@ -21,20 +22,7 @@ DISTANCE_FACT = "distance_quantized"
 # What stands for a name of `each`, or for neighbours in `along`.
 PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
-ClaimMetric = Literal[
-    "loss",
-    "loss_increase",
-    "quantization_error",
-    "weight_mse",
-    "output_mse",
-    "accuracy",
-    "accuracy_degradation",
-    "sharpness",
-    "hessian_trace",
-    "gradient_norm",
-    "weight_norm",
-    "weight_distance",
-]
+ClaimMetric = Literal[Metric, "weight_distance"]
 
 
 def _several(value: Any) -> Any:
@@ -89,16 +77,20 @@ class Term(Strict):
     """A number that is read from one trajectory, or from several (`take`: their mean, largest or
     smallest), where the label of a curve stands for its trajectories: the inequality's metric under
     its quantizer, or one of its own (`fp`: full precision); `against`: the rank correlation with
-    another metric, over the checkpoints read; then `less` another term, and `per` another."""
+    another metric, over the checkpoints read; then `less` another term, and `per` another.
+
+    Planning puts trajectories in place of labels, and `draws` in place of the quantizer: those that
+    the scale takes of it (none: in full precision)."""
 
     of: Some
     at: Annotated[Place, BeforeValidator(_place, json_schema_input_type=str | float | Place)] = (
         Place()
     )
     take: Literal["mean", "largest", "smallest"] = "mean"
-    metric: ClaimMetric | None = None
+    metric: ClaimMetric | Literal[""] = ""
     quantizer: str | None = None
     against: ClaimMetric | None = None
+    draws: tuple[str, ...] = ()
     less: "Term | None" = None
     per: "Term | None" = None
 
@@ -109,11 +101,6 @@ class Term(Strict):
                 "against goes with at: end, or with a stretch, whose checkpoints it takes"
             )
         return self
-
-    @property
-    def others(self) -> tuple[str, ...]:
-        """Names of the trajectories that say where it is read."""
-        return self.at.loss_of or self.at.tokens_of
 
     @property
     def parts(self) -> "Iterator[Term]":
@@ -130,7 +117,9 @@ class Inequality(Strict):
     or for neighbours in `along` in place of `{one}` and `{next}`. It reads what the claim's figure
     shows, or another one's, or `also` a second one's. `published`: both sides in the paper, for
     each of these. `unmeasured`: why nothing here can be measured for it; `unmeasured_in_small`: why
-    not where miniatures stand for public models."""
+    not where miniatures stand for public models.
+
+    Planning makes single ones of it, with their seeds, and whether a quantizer is calibrated."""
 
     says: str
     figure: str | None = None
@@ -148,26 +137,22 @@ class Inequality(Strict):
     published: tuple[tuple[Finite, Finite] | None, ...] = ()
     unmeasured: str | None = None
     unmeasured_in_small: str | None = None
+    seeds: tuple[int, ...] = ()
+    calibrated: bool = False
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
-        sides = [side is not None for side in (self.left, self.right)]
-        if self.unmeasured is None and not all(sides):
+        if self.unmeasured is None and (self.left is None or self.right is None):
             raise ValueError("has no left or no right; state both, or unmeasured with the reason")
-        if self.unmeasured is not None and any(sides):
-            raise ValueError("has unmeasured and a left or right; leave one out")
         if (self.times != 1 or self.tolerance) and self.because is None:
             raise ValueError("has times or tolerance without because; say why")
-        if self.each and self.along:
-            raise ValueError("has each and along; take one")
-        if len(self.along) == 1:
-            raise ValueError("along has one trajectory, which has no neighbour; name two or more")
-        count = len(self._ways)
-        if self.published and len(self.published) != count:
+        if len(self.published) not in (0, count := len(self._ways)):
             raise ValueError(
                 f"published has {len(self.published)} pairs for {count} inequalities; give each "
                 "its own (null: none)"
             )
+        if len(self.along) == 1:
+            raise ValueError("along has one trajectory, which has no neighbour; name two or more")
         if self.each or self.along:
             list(self.single())
         return self
@@ -206,47 +191,20 @@ class Inequality(Strict):
 
 class Claim(Strict):
     """What the paper says of a figure, with its `number` in the list of claims, if it is in that,
-    and the inequalities that have to hold for it."""
+    and the inequalities that have to hold for it; planning finds the public models whose miniatures
+    it is about."""
 
     number: Annotated[int, Field(ge=1)] | None = None
     says: str
     figure: str
     inequalities: Annotated[tuple[Inequality, ...], Field(min_length=1)]
-
-
-class Read(Term):
-    """A term as its job reads it: of the trajectories that the scale has, under its quantizer's
-    `draws` (none: in full precision)."""
-
-    metric: ClaimMetric
-    draws: tuple[str, ...]
-    less: "Read | None" = None
-    per: "Read | None" = None
-
-
-class Asked(Inequality):
-    """A single inequality as its job reads it, at some seeds; whether its quantizers look at a
-    calibration set; `unmeasured` says why it cannot be measured, whatever the reason."""
-
-    figure: str
-    left: Read | None = None
-    right: Read | Finite | None = None
-    seeds: tuple[int, ...] = ()
-    calibrated: bool = False
-
-
-class NamedClaim(Claim):
-    """A claim as its job reads it; `miniatures`: the public models that miniatures stand for."""
-
-    name: str
-    inequalities: tuple[Asked, ...]
-    miniatures: tuple[str, ...]
+    miniatures: tuple[str, ...] = ()
 
 
 class ClaimsSettings(Strict):
     """All claims, the series and runs that they read, and the scale's name."""
 
-    claims: tuple[NamedClaim, ...]
+    claims: dict[str, Claim]
     series: tuple[Series, ...]
     runs: tuple[ShownRun, ...]
     scale: str

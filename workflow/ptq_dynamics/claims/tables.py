@@ -12,11 +12,11 @@ from ptq_dynamics.claims.settings import (
     ClaimMetric,
     Filled,
     Place,
-    Read,
     Row,
     RunsTable,
     TablesSettings,
     TasksTable,
+    Term,
 )
 from ptq_dynamics.claims.terms import Deviations, NotMeasured, Terms
 from ptq_dynamics.claims.verdicts import over_seeds, relation
@@ -76,14 +76,14 @@ def of_runs(filled: Filled, table: RunsTable, readings: Readings, between: Devia
         for place, _, quantizer, metric, percent in asked:
             draws = row.draws.get(quantizer, ())
             unknown = (place == BEFORE and not row.starts) or (percent and not draws)
-            term = Read(of=(row.name,), at=places[place], metric=metric, draws=draws)
+            term = Term(of=(row.name,), at=places[place], metric=metric, draws=draws)
             cells.append(None if unknown else _value(term, row, readings, between))
         rows.append(cells)
     heads = ["Curve", "Trajectory", "Tokens", *(head for _, head, *_ in asked)]
     return Table(table.title, heads, rows)
 
 
-def _value(term: Read, row: Row, readings: Readings, between: Deviations) -> Number | None:
+def _value(term: Term, row: Row, readings: Readings, between: Deviations) -> Number | None:
     """The mean over seeds and draws, with the larger of the paired error and the seeds' spread."""
     effects = []
     for seed in row.seeds:

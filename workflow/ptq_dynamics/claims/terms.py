@@ -17,7 +17,7 @@ from ptq_dynamics.claims.estimates import (
     selection,
 )
 from ptq_dynamics.claims.readings import Point, Readings
-from ptq_dynamics.claims.settings import Place, Read
+from ptq_dynamics.claims.settings import Place, Term
 from ptq_dynamics.measure.names import LOSS, QUANTIZED
 from ptq_dynamics.train.settings import TRAINING
 
@@ -31,7 +31,7 @@ class NotMeasured(Exception):
     """Why a term has no value, in words."""
 
 
-def deviations(terms: Iterable[Read], seeds: Iterable[int], readings: Readings) -> Deviations:
+def deviations(terms: Iterable[Term], seeds: Iterable[int], readings: Readings) -> Deviations:
     """The standard deviation between the calibration sets of a quantizer, wherever some terms read
     it with several: pooled over the last checkpoints of their trajectories at all seeds. Who has
     one set alone takes this as the error of that."""
@@ -64,16 +64,16 @@ class Terms:
         self._readings, self._seed, self._draw = readings, seed, draw
         self._every, self._between_sets = every or ((seed, draw),), between_sets
 
-    def value(self, term: Read | float) -> Estimate:
+    def value(self, term: Term | float) -> Estimate:
         """The value of a term; raises `NotMeasured` where a measurement is missing."""
-        if not isinstance(term, Read):
+        if not isinstance(term, Term):
             return Estimate(float(term))
         found = self._correlation(term) if term.against else self._taken(term)
         if term.less is not None:
             found = found - self.value(term.less)
         return found if term.per is None else found / self.value(term.per)
 
-    def _quantizer(self, term: Read) -> str | None:
+    def _quantizer(self, term: Term) -> str | None:
         return term.draws[min(self._draw, len(term.draws) - 1)] if term.draws else None
 
     def _points(self, name: str, metric: str, quantizer: str | None) -> list[Point]:
@@ -83,7 +83,7 @@ class Terms:
             raise NotMeasured(f"{metric} of {name}{where} is not measured")
         return found
 
-    def _measured(self, name: str, term: Read) -> list[Point]:
+    def _measured(self, name: str, term: Term) -> list[Point]:
         """The points of a term's metric, where it has one calibration set alone with the error of
         that, as far as it is known."""
         quantizer = self._quantizer(term)
@@ -97,7 +97,7 @@ class Terms:
             for each in points
         ]
 
-    def _read(self, term: Read) -> list[Estimate]:
+    def _read(self, term: Term) -> list[Estimate]:
         """The values that a term is the mean of, or the most extreme."""
         found = list[Estimate]()
         for name in term.of:
@@ -109,7 +109,7 @@ class Terms:
             found += [_window(values, source)] if term.metric in TRAINING else values
         return found
 
-    def _taken(self, term: Read) -> Estimate:
+    def _taken(self, term: Term) -> Estimate:
         """The mean; or the value here of what is most extreme in the mean over all seeds and draws,
         so that what is taken is the same for all of them, with the error of having taken it."""
         own = self._read(term)
@@ -128,7 +128,7 @@ class Terms:
         source = f"having taken the {term.take} of {term.metric}, {term.of}, {term.at}"
         return own[place] + selection(len(own), max(own[place].stderr, spread), source)
 
-    def _at(self, name: str, term: Read) -> Estimate:
+    def _at(self, name: str, term: Term) -> Estimate:
         if term.at.loss_of:
             return self._at_loss(name, term)
         points = self._measured(name, term)
@@ -153,7 +153,7 @@ class Terms:
     def _between(
         self,
         name: str,
-        term: Read,
+        term: Term,
         both: Sequence[tuple[Estimate, Estimate]],
         level: Estimate,
         by: str,
@@ -162,7 +162,7 @@ class Terms:
         xs, ys = [x for x, _ in both], [y for _, y in both]
         return at_level(xs, ys, level, f"{where}, seed {self._seed}")
 
-    def _shortest(self, term: Read) -> float:
+    def _shortest(self, term: Term) -> float:
         """The tokens at which the first of the trajectories ends at whose tokens it is read."""
         quantizer = self._quantizer(term)
         return min(self._points(n, term.metric, quantizer)[-1].tokens for n in term.at.tokens_of)
@@ -185,7 +185,7 @@ class Terms:
             raise NotMeasured(f"{name} is not measured at its checkpoint {wanted}")
         return found[wanted]
 
-    def _at_loss(self, name: str, term: Read) -> Estimate:
+    def _at_loss(self, name: str, term: Term) -> Estimate:
         """Read where the loss in full precision was that with which the worst of some trajectories
         ends, for the last time, along the run and its trunk before."""
         ends = [self._points(each, LOSS, None)[-1].value for each in term.at.loss_of]
@@ -200,7 +200,7 @@ class Terms:
             raise NotMeasured(f"{name} never has a loss of {level.value:.4g}")
         return found
 
-    def _lineage(self, name: str, term: Read) -> list[Point]:
+    def _lineage(self, name: str, term: Term) -> list[Point]:
         """The points of a run, after those of its trunk before it branches off."""
         own, run = self._measured(name, term), self._readings.branch(name)
         if run is None or run.trunk is None:
@@ -211,7 +211,7 @@ class Terms:
         first = min((point.step for point in own if point.step is not None), default=run.at or 0)
         return [each for each in before if each.step is not None and each.step < first] + own
 
-    def _stretch(self, name: str, term: Read) -> list[Point]:
+    def _stretch(self, name: str, term: Term) -> list[Point]:
         """The points of a trajectory from one share of its tokens to another."""
         points = self._measured(name, term)
         start, end = points[0].tokens, points[-1].tokens
@@ -224,7 +224,7 @@ class Terms:
             raise NotMeasured(f"{name} is not measured there")
         return found
 
-    def _correlation(self, term: Read) -> Estimate:
+    def _correlation(self, term: Term) -> Estimate:
         """Spearman's ρ of two metrics; runs that branch off one trunk, and it, are one group."""
         groups, seen = dict[str, list[tuple[float, float]]](), set[tuple[str, str]]()
         quantizer, other = self._quantizer(term), str(term.against)
