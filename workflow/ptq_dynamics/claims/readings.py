@@ -101,7 +101,7 @@ class Readings:
             values = {
                 id_: of_parts(each, f"text of {len(each)} blocks") for id_, each in blocks.items()
             }
-        checkpoints = Trajectory(joining.measured(series, self._inputs)).checkpoints
+        checkpoints = Trajectory(joining.manifests_of(series, self._inputs)).checkpoints
         return [
             Point(each.id, each.step, math.nan if each.tokens is None else each.tokens, value)
             for each in checkpoints

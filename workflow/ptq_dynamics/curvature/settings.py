@@ -2,19 +2,17 @@
 
 from dataclasses import dataclass
 
+from ptq_dynamics.base.fields import Strict
+
 # Files of results: scores of checkpoints; losses on a grid of a plane and at its three checkpoints.
 SCORES = "scores.csv"
 GRID, POINTS = "grid.csv", "points.csv"
 
 
-@dataclass(frozen=True)
-class CurvatureSettings:
+class CurvatureSettings(Strict):
     """The Hessian of the loss on the first `sequences` blocks of `context` tokens of the probe
-    split, `batch` at once, at some checkpoints.
-
-    Iterations end at the relative residual `tolerance` or after `max_iterations` products;
-    `keep_graph` holds the gradient's graph between products.
-    """
+    split, `batch` at once, at some checkpoints; iterations end at the relative residual `tolerance`
+    or after `max_iterations` products; `keep_graph` holds the gradient's graph between products."""
 
     checkpoints: tuple[str, ...]
     context: int
@@ -26,14 +24,12 @@ class CurvatureSettings:
     seed: int
 
 
-@dataclass(frozen=True)
 class SharpnessSettings(CurvatureSettings):
     """Top eigenvalue, and the trace from `trace_samples` Rademacher vectors."""
 
     trace_samples: int
 
 
-@dataclass(frozen=True)
 class SpectrumSettings(CurvatureSettings):
     """The `eigenvalues` eigenvalues of largest magnitude."""
 
@@ -55,8 +51,7 @@ class LandscapeSettings:
     margin: float
 
 
-@dataclass(frozen=True)
-class Path:
+class Path(Strict):
     """Some checkpoints of one trajectory at one seed; `label` is that of its input."""
 
     label: str
@@ -65,8 +60,7 @@ class Path:
     checkpoints: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class ComponentsSettings:
+class ComponentsSettings(Strict):
     """The first `components` principal components of the checkpoints of all paths together."""
 
     paths: tuple[Path, ...]

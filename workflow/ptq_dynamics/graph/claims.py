@@ -57,7 +57,7 @@ class Claims:
         measured = [one for one in every if one.unmeasured is None]
         about = dict.fromkeys(name for one in measured for name in _shown(one))
         figures = [config.figures[name] for name in about]
-        series = (self._figures.measured(each, layers=False)[0] for each in figures)
+        series = (self._figures.measured(each)[0] for each in figures)
         settings = ClaimsSettings(
             claims=claims,
             series=tuple(dict.fromkeys(chain.from_iterable(series))),

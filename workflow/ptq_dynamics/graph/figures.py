@@ -204,7 +204,9 @@ class Figures:
             if trajectory.has_uncertain_rate(self._timeline):
                 yield trajectory.trained_by(self._timeline)
 
-    def measured(self, query: Figure, *, layers: bool) -> tuple[list[Series], dict[str, list[str]]]:
+    def measured(
+        self, query: Figure, *, layers: bool = False
+    ) -> tuple[list[Series], dict[str, list[str]]]:
         """The series of a figure, and the raw results they are joined from, by label."""
         names, metrics = query.trajectories, {*query.metrics}
         evaluated, asked = bool(metrics & EVALUATED), not metrics.isdisjoint(TASK_METRICS)

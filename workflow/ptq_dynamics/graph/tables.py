@@ -46,7 +46,7 @@ class Tables:
         for name, table in self._site.config.tables.items():
             rows, columns = dict[str, Row](), dict[str, Shown]()
             for query in () if isinstance(table, ClaimsTable) else self._queries(name, table):
-                read, labelled = self._figures.measured(query, layers=False)
+                read, labelled = self._figures.measured(query)
                 series, inputs = series | dict.fromkeys(read), inputs | labelled
                 runs |= dict.fromkeys(self._figures.runs(query))
                 self._add(query, {run.name for run in runs if run.trunk is not None}, rows, columns)

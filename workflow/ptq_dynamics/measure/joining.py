@@ -63,7 +63,7 @@ def block_losses(series: Series, inputs: Inputs) -> dict[str, np.ndarray]:
     return losses
 
 
-def measured(series: Series, inputs: Inputs) -> Sequence[Manifest]:
+def manifests_of(series: Series, inputs: Inputs) -> Sequence[Manifest]:
     """The manifests of what was measured of a series, one a shard."""
     kinds = ["losses", *(f"{COUNTED} {task}" for task in tasks(series, inputs))]
     found = (inputs.get(series.label(kind), ()) for kind in kinds)
