@@ -115,7 +115,8 @@ def top_eigenvalue(
     Stops when |Hv - value v| <= tolerance |value|: some eigenvalue then lies that close.
     PyHessian's rule (relative change of the quotient below 1e-3) bounds nothing. Neither shows that
     it is the largest: a start nearly orthogonal to the dominant eigenvector can settle on the next
-    one, which `lanczos.top_spectrum` avoids. Eigenvalues of equal magnitude and opposite sign never converge.
+    one, which `lanczos.top_spectrum` avoids. Eigenvalues of equal magnitude and opposite sign never
+    converge.
     """
     v = start
     for iteration in count(1):
