@@ -14,7 +14,6 @@ from ptq_dynamics.engine.execute import execute
 from ptq_dynamics.engine.verified import Verifier
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.graph.due import Due
-from ptq_dynamics.paper import sources
 from ptq_dynamics.paper.settings import PAPER
 
 
@@ -31,10 +30,8 @@ def make(plan: Plan) -> bool:
         scale = plan.site.config.choice.scale
         drawn = [each for each in others if each.name in plan.site.config.figures]
         first = (drawn or others)[0]
-        places = sources.places(plan.site.root, first.name) if drawn else []
-        shown = f', which {places[0]} shows by #fig("{first.name}")' if places else ""
         raise Problem(
-            f"{len(others)} results are not fresh, {first.manifest} for one{shown}; "
+            f"{len(others)} results are not fresh, {first.manifest} for one; "
             f"make figures SCALE={scale} makes them"
         )
     if harm := due.note():

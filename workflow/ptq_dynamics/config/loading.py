@@ -9,8 +9,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.claims.settings import Claim, TableKind
 from ptq_dynamics.config import miniatures, releases
-from ptq_dynamics.config.claims import Claims
 from ptq_dynamics.config.errors import problem
 from ptq_dynamics.config.families import Families
 from ptq_dynamics.config.grids import expand
@@ -18,7 +18,6 @@ from ptq_dynamics.config.names import DISTINCT, FigureName, Named, QuantizerName
 from ptq_dynamics.config.quantizers import Quantizer
 from ptq_dynamics.config.queries import Backends, Choice, Sweep
 from ptq_dynamics.config.scale import Scale
-from ptq_dynamics.config.tables import Tables
 from ptq_dynamics.config.tasks import Task
 from ptq_dynamics.config.trajectories import Runs
 from ptq_dynamics.figures.figure import Figure
@@ -38,8 +37,8 @@ class Config(Strict):
     figures: Figures
     tasks: Named[Task]
     backends: Backends
-    claims: Claims = {}
-    tables: Tables = {}
+    claims: Named[Claim] = {}
+    tables: Named[TableKind] = {}
 
 
 # Written in C where PyYAML was built so: every start of Snakemake reads all files.
@@ -53,8 +52,8 @@ TYPES: dict[str, Any] = {
     "quantizers": Quantizers,
     "tasks": Named[Task],
     "figures": Figures,
-    "claims": Claims,
-    "tables": Tables,
+    "claims": Named[Claim],
+    "tables": Named[TableKind],
     "backends": Backends,
     "sweep": Sweep,
 }

@@ -55,7 +55,7 @@ class Plan:
         self.geometry = Geometry(site, self.corpora, self.trajectories, self.measuring)
         self.figures = Figures(site, self.trajectories, self.measuring, self.geometry)
         drawn, made = self.figures, self.trajectories
-        self.claims = Claims(site, made, self.measuring, self.geometry, drawn, written)
+        self.claims = Claims(site, drawn, written)
         self.tables = Tables(site, drawn, self.claims, written)
         self.paper = Paper(site, made, drawn, self.claims, self.tables, written)
 

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from itertools import chain, product
 
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.claims.settings import RunsTable
 from ptq_dynamics.config import (
     Config,
     DatasetsCorpus,
@@ -17,7 +18,6 @@ from ptq_dynamics.config import (
     Whole,
     require,
 )
-from ptq_dynamics.config.tables import RunsTable
 from ptq_dynamics.graph.shown import check_figures
 from ptq_dynamics.train.timeline import Timeline, Trajectory
 
