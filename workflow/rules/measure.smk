@@ -1,48 +1,72 @@
-# Losses of full-precision and quantized checkpoints, and the table of all measurements.
+# Losses, layer errors and answers of full-precision and quantized checkpoints.
 
 
-EVALUATE = Paths.at(plan.site.places("evaluate"))
-evaluate_job = lambda w: plan.losses.evaluate(
-    w.trajectory, w.method, w.shard, int(w.seed)
-)
+rule quantize:
+    input:
+        spec=spec("quantize"),
+        corpus=inputs("quantize"),
+    output:
+        manifest("quantize"),
+    resources:
+        devices=1,
+    shell:
+        RUN_ON_DEVICE
 
 
 rule evaluate:
     input:
-        lambda w: needs(evaluate_job(w)),
+        spec=spec("evaluate"),
+        corpus=inputs("evaluate"),
     output:
-        update(EVALUATE.published),
-    log:
-        EVALUATE.log,
-    conda:
-        "../../envs/main.yaml"
-    threads: plan.resources.threads("evaluate")
+        manifest("evaluate"),
     resources:
-        **asks(evaluate_job),
-        devices=plan.resources.devices("evaluate"),
-    params:
-        job=lambda w: handover.file(evaluate_job(w)),
-        spread=lambda w: plan.resources.spreading(evaluate_job(w)),
+        devices=1,
     shell:
-        RUN_SPREAD
+        RUN_ON_DEVICE
 
 
-COLLECT = plan.figures.collect()
+rule accuracy:
+    input:
+        spec=spec("accuracy"),
+        corpus=inputs("accuracy"),
+    output:
+        manifest("accuracy"),
+    resources:
+        devices=1,
+    shell:
+        RUN_ON_DEVICE
+
+
+rule make_task:
+    input:
+        spec=spec("make_task"),
+        text=inputs("make_task"),
+    output:
+        manifest("make_task"),
+    resources:
+        **asked("make_task"),
+    shell:
+        RUN
+
+
+rule fetch_task:
+    input:
+        spec=spec("fetch_task"),
+    output:
+        manifest("fetch_task"),
+    resources:
+        **asked("fetch_task"),
+    shell:
+        RUN
 
 
 rule collect:
     input:
-        lambda w: needs(COLLECT),
+        spec=spec("collect"),
+        measurements=inputs("collect"),
     output:
-        update(COLLECT.outputs),
-        update(COLLECT.paths.published),
-    log:
-        COLLECT.paths.log,
-    conda:
-        "../../envs/main.yaml"
+        manifest("collect"),
     resources:
-        **asks(lambda w: COLLECT),
-    params:
-        job=lambda w: handover.file(COLLECT),
+        **asked("collect"),
     shell:
         RUN

@@ -9,14 +9,13 @@ from typing import Generic, NoReturn, TextIO, TypeVar
 
 from ptq_dynamics.engine import signals
 from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.engine.team import Team
 
-BEGINS = "begins at "  # and a time: the first line of a log
+S = TypeVar("S", covariant=True)
 
 
 @dataclass
 class Progress:
-    """Plain progress lines, on the terminal and in the job's log, at most one every few seconds."""
+    """Plain lines of progress, on the terminal and in the job's log."""
 
     name: str
     log: TextIO | None = None
@@ -26,33 +25,23 @@ class Progress:
     def say(self, text: str) -> None:
         """Print one line now."""
         self._last = time.monotonic()
-        self._write(text, sys.stderr, self.log)
-
-    def note(self, text: str) -> None:
-        """Write one line to the log alone."""
-        self._write(text, self.log)
-
-    def _write(self, text: str, *streams: TextIO | None) -> None:
-        for stream in filter(None, streams):
+        for stream in filter(None, (sys.stderr, self.log)):
             # In one piece: jobs that run side by side share the stream.
             stream.write(f"{self.name}: {text}\n")
             stream.flush()
 
     def maybe(self, text: str) -> None:
-        """Print one line unless another was printed a moment ago."""
+        """Print one line unless another was printed in the last few seconds."""
         if time.monotonic() - self._last >= self.interval:
             self.say(text)
-
-
-S = TypeVar("S", covariant=True)
 
 
 @dataclass
 class Context(Generic[S]):
     """One job as its stage sees it.
 
-    `settings` is the frozen dataclass that the stage's `run` names: `context: Context[Settings]`;
-    `inputs` maps a label to the manifests under it; `out` is an empty folder (or, for a stage with
+    `settings` has the type that the stage's `run` names: `context: Context[Settings]`; `inputs`
+    maps a label to the manifests under it; `out` is an empty folder (or, for a stage with
     `RESUMABLE = True`, what an interrupted try left there) whose files become the result; `scratch`
     is for state that survives an interruption and is deleted afterwards; `earlier` is the folder of
     the job's last result, if there is one: what is provably the same may be linked from there;
@@ -82,27 +71,3 @@ class Context(Generic[S]):
         """The only manifest under `label`."""
         (manifest,) = self.inputs[label]
         return manifest
-
-
-def called(meeting: Path) -> Path:
-    """The file by which those that meet at another learn that they are called back."""
-    return meeting.with_name("called-back")
-
-
-@dataclass(frozen=True)
-class Seat:
-    """One process of a team, by its number from 0 on, and a file, not there yet, by which all find
-    each other."""
-
-    rank: int
-    team: Team
-    meeting: Path
-
-    @property
-    def leads(self) -> bool:
-        """Whether it is the one that writes."""
-        return self.rank == 0
-
-    def called_back(self) -> bool:
-        """Whether the job of all was called back."""
-        return called(self.meeting).exists()

@@ -36,7 +36,7 @@ class Backends:
             Job(
                 "quantize.comparison",
                 trajectory,
-                self._site.place("backends"),
+                self._site.place("comparison"),
                 inputs,
                 ComparisonSettings(groups, tuple(series)),
             )

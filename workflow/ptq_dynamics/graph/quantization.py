@@ -51,7 +51,7 @@ class Quantization:
             "quantize", trajectory=trajectory, seed=seed, quantizer=quantizer, shard=shard
         )
         name = f"{trajectory} seed {seed} {quantizer}"
-        return self._site.add(Job(kind.stage, name, folder, inputs, settings, modules=kind.scripts))
+        return self._site.add(Job(kind.stage, name, folder, inputs, settings))
 
     def weights(self, trajectory: str, quantizer: str, shard: str, seed: int) -> list[str]:
         """Manifests of the checkpoints of one shard, quantized or in full precision."""

@@ -47,7 +47,7 @@ class Tasks:
             Job(
                 "measure.tasks.make",
                 task,
-                self._site.place("made", made=task, corpus=corpus),
+                self._site.place("make_task", made=task, corpus=corpus),
                 {
                     "functions": [self._corpora.functions(corpus).manifest],
                     "corpus": [self._corpora.corpus(corpus).manifest],
@@ -76,7 +76,7 @@ class Tasks:
             revision=kind.revision,
             metric=kind.metric,
         )
-        folder = self._site.place("fetched", fetched=task)
+        folder = self._site.place("fetch_task", fetched=task)
         return self._site.add(Job("measure.tasks.fetch", task, folder, {}, settings))
 
     @cache

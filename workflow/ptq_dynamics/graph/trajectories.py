@@ -86,11 +86,6 @@ class Trajectories:
                 site.place("train", run=name, seed=settings.seed),
                 inputs,
                 settings,
-                modules=(
-                    f"train.architectures.{model.module}",
-                    f"train.objectives.{objective.module}",
-                    f"train.optimizers.{optimizer.module}",
-                ),
             )
         )
 

@@ -77,11 +77,3 @@ class TrainSettings:
     state_steps: tuple[int, ...]
     log_every: int
 
-
-@dataclass(frozen=True)
-class DropSettings:
-    """Which checkpoints of a trajectory stay when the others' weights are dropped, by id; and the
-    manifest that says so, which goes when dropped weights come back."""
-
-    kept: tuple[str, ...]
-    manifest: str
