@@ -25,9 +25,7 @@ def run(arguments: argparse.Namespace) -> bool:
     meant = [job for job in jobs if job.paths.manifest.resolve().is_relative_to(place)]
     if not meant:
         raise Problem(f"{place} is no manifest of a result of this scale, nor a folder of any")
-    lines = accept(
-        (job for job in meant if freshness.stale(job.specified(), job.paths)), arguments.reason
-    )
+    lines = accept((job for job in meant if freshness.stale(job.spec, job.paths)), arguments.reason)
     for line in lines:
         print(line)
     print(f"{len(lines)} results were accepted: {arguments.reason}")

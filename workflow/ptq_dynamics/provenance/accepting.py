@@ -24,7 +24,7 @@ def accept(jobs: Iterable[Job], reason: str) -> list[str]:
     """
     changes, lines = [], []
     for job in jobs:
-        known, now = record.read(job.paths.record), job.specified()
+        known, now = record.read(job.paths.record), job.spec
         other = [
             key
             for key in sorted({*known.job, *now} - MAY_DIFFER)

@@ -18,7 +18,7 @@ from ptq_dynamics.engine import record, signals
 from ptq_dynamics.engine.lease import held
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.engine.paths import ABSENT
-from ptq_dynamics.engine.publish import OUT, prepare, publish
+from ptq_dynamics.engine.publish import OUT, publish
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.provenance.archive import HARMS, RELEASE
@@ -90,8 +90,7 @@ def _take(job: Job, root: Path) -> None:
         for name in gone:
             # What lies there is of another result, and counts as absent.
             (own.folder / name).unlink(missing_ok=True)
-        prepare(work, own, account.text())
-        publish(work, paths, lease.require)
+        publish(work, paths, account, lease.require)
         if gone:
             write_atomically(paths.part(ABSENT), own.note(gone))
         shutil.rmtree(work, ignore_errors=True)

@@ -14,8 +14,8 @@ from ptq_dynamics.graph import FROM_NETWORK
 from ptq_dynamics.provenance.archive import DERIVED, REFERENCE, Archive, Result
 from ptq_dynamics.provenance.released import found_in
 
-# Jobs that do not run again: they delete, download, or show records, which may be newer.
-ONCE = ("train.drop", "report.page", *FROM_NETWORK)
+# Jobs that do not run again: they download, or show records, which may be newer.
+ONCE = ("report.page", *FROM_NETWORK)
 
 
 @dataclass

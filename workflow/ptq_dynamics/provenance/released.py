@@ -1,5 +1,5 @@
-"""What the repository keeps of a scale: an archive of all that is measured, with records of all that
-it comes from; beside it tables, claims, paper and pictures with their records; and SHA256SUMS.
+"""What the repository keeps of a scale: an archive of all that is measured, with the records of all
+that it comes from; tables, claims, paper and pictures with their records; and SHA256SUMS.
 
 Who takes a release over (see `adopting`) draws every figure from it. Weights and texts stay out, as
 if they had been dropped to save space: they are made again where something new asks for them.

@@ -57,7 +57,7 @@ def find(plan: Plan, targets: Iterable[Job], *, deep: bool = False) -> list[Find
 def _of(job: Job, inputs: list[Finding], deep: bool) -> Finding:
     """The state of one result whose inputs have these states."""
     about = label({"stage": job.stage, "name": job.name}), job.manifest, job.stage
-    reasons = freshness.stale(job.specified(), job.paths, deep=deep)
+    reasons = freshness.stale(job.spec, job.paths, deep=deep)
     waits = [f"its input {each.job} is {each.state}" for each in inputs if each.state != "fresh"]
     if reasons == [freshness.MISSING]:
         return Finding(*about, "missing", ("it has not been built",))
