@@ -11,8 +11,6 @@ from ptq_dynamics.graph.captions import PAGE
 from ptq_dynamics.provenance import audit, costs, released
 from ptq_dynamics.provenance.archive import Archive
 
-SHOWN = 20  # notes
-
 
 def options(parser: argparse.ArgumentParser) -> None:
     """What can be asked."""
@@ -34,10 +32,8 @@ def run(arguments: argparse.Namespace) -> bool:
             "files are known and not here"
         )
         wrong += [*found.wrong, *_rerun(archive, arguments)]
-        for note in found.notes[:SHOWN]:
+        for note in found.notes:
             print(f"note: {note}")
-        if len(found.notes) > SHOWN:
-            print(f"note: and {len(found.notes) - SHOWN} more")
     for name in (scale, released.SWEEPS):
         if (sums := released.folders(name)[0] / released.SUMS).is_file():
             print(f"what is released was compared with {sums}")

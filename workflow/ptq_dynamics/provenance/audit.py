@@ -39,11 +39,11 @@ def audit(archive: Archive, others: Collection[Path] = ()) -> Audit:
         if result.in_place:
             found.results += 1
             found.wrong += _of_result(result, archive, listed, found)
-            found.notes += _notes(result)
         else:
             found.wrong.append(
                 f"{result.place} is the record of {result.path}, which lies elsewhere"
             )
+    found.notes += _notes(archive.results.values())
     found.wrong += archive.damaged
     # What belongs to a record that cannot be read is not told a second time.
     unread = [line.split(" ", 1)[0] for line in archive.damaged]
@@ -92,12 +92,13 @@ def _of_result(result: Result, archive: Archive, listed: set[Path], found: Audit
             yield f"{result.path} was made from another {path} than the one there"
 
 
-def _notes(result: Result) -> Iterator[str]:
-    for each in result.record.accepted:
-        yield f"{result.path} was accepted, not made again: {each.reason}"
-    git = result.record.git
-    if git is None or git.dirty:
-        yield f"{result.path} was made by code that is in no commit"
+def _notes(results: Collection[Result]) -> Iterator[str]:
+    for each in results:
+        for accepted in each.record.accepted:
+            yield f"{each.path} was accepted, not made again: {accepted.reason}"
+    dirty = [each for each in results if each.record.git is None or each.record.git.dirty]
+    if dirty:
+        yield f"{len(dirty)} results were made by code of no commit, {dirty[0].path} for one"
 
 
 def strangers(scales: Collection[str]) -> Iterator[str]:

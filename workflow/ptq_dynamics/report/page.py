@@ -2,14 +2,13 @@
 
 import base64
 import csv
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
 from ptq_dynamics.claims.formats import ERROR, Cell, Number, Table
-from ptq_dynamics.claims.settings import CLAIMS
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.figures.settings import TABLE
@@ -17,8 +16,7 @@ from ptq_dynamics.paper import costs
 from ptq_dynamics.provenance.archive import Archive, Result
 from ptq_dynamics.report.planning import PAGE, Article, PageSettings
 
-HEADS = ("Inequality", "Asked", "Verdict", "Figure", "Quantizer", "Seeds", "Published: left, right")
-HEADS += ("Left", "Right", "Effect", "Smallest effect seen", "Why, or not in the error")
+CLAIMS = "claims"  # the table of them
 
 
 def run(context: Context[PageSettings]) -> Mapping[str, Any]:
@@ -30,18 +28,15 @@ def run(context: Context[PageSettings]) -> Mapping[str, Any]:
     archive = Archive([])
     tops = [archive.maker(str(m.path), m.digest()) for g in context.inputs.values() for m in g]
     results, missing = archive.follow(filter(None, tops))
-    judged = json.loads(context.input("claims").file(CLAIMS).read_text(encoding="utf-8"))
+    tables = {name: _table(context.input("tables"), name, title) for name, title in settings.tables}
+    claims = _claims(tables.pop(CLAIMS)) if CLAIMS in tables else ()
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     text = environment.from_string(settings.template).render(
         description=settings.description,
         made=_made(list(results.values()), missing),
         figures=[_figure(context.input(f"figure {each.name}"), each) for each in settings.figures],
-        claims=[{**each, "table": _inequalities(each)} for each in judged["claims"]],
-        tables=[
-            _table(context.input("tables"), name, title)
-            for name, title in settings.tables
-            if name != "claims"
-        ],
+        claims=list(claims),
+        tables=list(tables.values()),
         cost=costs.table(each.record for each in results.values()),
         held={"jobs": {path: _job(each) for path, each in results.items()}},
     )
@@ -92,31 +87,15 @@ def _made(results: Sequence[Result], missing: Sequence[str]) -> str:
     )
 
 
-def _inequalities(claim: Mapping[str, Any]) -> Table:
-    rows = [_inequality(each) for each in claim["inequalities"]]
-    return Table(f"Inequalities of {claim['name']}", HEADS, rows)
-
-
-def _inequality(one: Mapping[str, Any]) -> list[Cell]:
-    pair, smallest = one["published"], one.get("smallest_effect")
-    within = f", within {100 * one['tolerance']:g} %" if one["tolerance"] else ""
-    because = f" ({one['because']})" if one["because"] else ""
-    sides = [
-        Number(one[key]["value"], one[key]["stderr"]) for key in ("left", "right") if key in one
-    ]
-    return [
-        one["says"],
-        f"left {one['is']} {one['times']:g} × right{within}{because}",
-        one["verdict"],
-        one["figure"],
-        one["quantizer"] or "",
-        len(one["seeds"]) if "seeds" in one else None,
-        "" if pair is None else f"{pair['left']:g}, {pair['right']:g}",
-        *([Number(each["value"], each["stderr"]) for each in sides] or [None, None]),
-        Number(one["effect"], one["error"]) if "effect" in one else None,
-        None if smallest is None else Number(smallest),
-        ", ".join([*([one["why"]] if "why" in one else []), *one.get("not_in_the_error", [])]),
-    ]
+def _claims(shown: Table) -> Iterator[dict[str, Any]]:
+    """Every claim with the rows of its inequalities, by the table of claims: number, words and
+    verdict of a claim stand in its first row alone."""
+    starts = [at for at, row in enumerate(shown.rows) if row[1]]
+    for start, end in pairwise([*starts, len(shown.rows)]):
+        number, says, verdict = shown.rows[start][:3]
+        rows = [row[3:] for row in shown.rows[start:end]]
+        inequalities = Table(f"Inequalities: {says}", shown.heads[3:], rows)
+        yield {"number": number, "says": says, "verdict": verdict, "table": inequalities}
 
 
 def _table(tables: Manifest, name: str, title: str) -> Table:

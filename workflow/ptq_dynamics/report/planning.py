@@ -36,7 +36,6 @@ def page(plan: Plan) -> Job:
     """The page; raises `Problem` where claims or tables name what the figures have not."""
     site, chosen = plan.site, plan.figures.chosen
     inputs = {f"figure {name}": [plan.figures.figure(name).manifest] for name in chosen}
-    inputs["claims"] = [plan.claims.judge().manifest]
     inputs["tables"] = [plan.tables.write().manifest]
     figures = {name: site.config.figures[name] for name in chosen}
     settings = PageSettings(
