@@ -37,6 +37,7 @@ except Problem as problem:
 # A job compares its specification and inputs with the record of its result before it does more.
 RUN = "python -m ptq_dynamics.engine.run {input.spec}"
 RUN_ON_DEVICE = f"{RUN} --devices {{resources.devices}}"
+RUN_SPREAD = f"{RUN_ON_DEVICE} --device-map {{resources.device_map}}"
 
 
 def job(kind):
@@ -87,13 +88,25 @@ def manifest(kind):
 
 
 def asked(kind, **more):
-    """Resources of a rule's jobs, which grow with every attempt."""
-    names = plan.resources.ask(kind)
-    requests = {
-        name: lambda w, attempt, name=name: plan.resources.ask(kind, attempt)[name]
-        for name in names
-    }
-    return {**requests, **more}
+    """Resources of a rule's jobs; they grow with every attempt, and with the size of the model."""
+
+    def request(name):
+        return lambda wildcards, attempt: plan.resources.ask(
+            kind, attempt, trajectory_of(wildcards)
+        ).get(name, 0)
+
+    return {**{name: request(name) for name in plan.resources.ask(kind)}, **more}
+
+
+def trajectory_of(wildcards):
+    """The trajectory that a job is about, if it is about one."""
+    names = ("trajectory", "run", "public", "average")
+    return next((wildcards[name] for name in names if name in wildcards.keys()), None)
+
+
+def spread(wildcards):
+    """How a model that fits on no device is spread, in the words of accelerate."""
+    return plan.resources.device_map(trajectory_of(wildcards))
 
 
 def any_of(*names):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import chosen
-from ptq_dynamics.config import SCALES
+from ptq_dynamics.config import scales
 from ptq_dynamics.graph.captions import PAGE
 from ptq_dynamics.provenance import audit, costs, released
 from ptq_dynamics.provenance.archive import Archive
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> bool:
             raise Problem(
                 f"nothing is built at scale {scale}; make figures SCALE={scale} builds it"
             )
-    wrong += audit.strangers(SCALES)
+    wrong += audit.strangers(scales())
     for line in wrong:
         print(f"wrong: {line}")
     print(f"{len(wrong)} things are wrong" if wrong else "all is well")

@@ -37,7 +37,7 @@ Row = tuple[str, str]
 def main() -> None:
     """Print one row a measurement."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scale", choices=config.SCALES, default="laptop")
+    parser.add_argument("--scale", choices=config.scales(), default="laptop")
     scale = parser.parse_args().scale
     if not os.environ.keys() >= ALLOCATOR.keys():
         command = [sys.executable, "-m", "ptq_dynamics.cli.bench", "--scale", scale]

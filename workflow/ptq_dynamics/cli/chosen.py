@@ -12,7 +12,7 @@ CHOICES = ("scale", "figures", "more_seeds")
 
 def add_scale(parser: argparse.ArgumentParser) -> None:
     """Let a verb choose a scale."""
-    parser.add_argument("--scale", choices=config.SCALES, help="default: of config.yaml")
+    parser.add_argument("--scale", choices=config.scales(), help="default: of config.yaml")
 
 
 def add_choices(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ from ptq_dynamics.cli import chosen
 
 def options(parser: argparse.ArgumentParser) -> None:
     """What can be asked."""
-    chosen.add_scale(parser)
+    chosen.add_choices(parser)
 
 
 def run(arguments: argparse.Namespace) -> bool:

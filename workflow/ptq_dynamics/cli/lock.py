@@ -3,7 +3,7 @@
 import argparse
 
 from ptq_dynamics.cli import chosen
-from ptq_dynamics.graph.outlook import to_lock
+from ptq_dynamics.config.releases import to_lock
 from ptq_dynamics.hub.lock import LOCK, lock
 
 

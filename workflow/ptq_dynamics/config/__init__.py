@@ -4,7 +4,6 @@ Configuration holds what is built. Everything here is checked before any job sta
 the file, the key, the value and what is allowed.
 """
 
-from ptq_dynamics.base.fields import SCALES
 from ptq_dynamics.config.averages import Lawa, Line, Tails
 from ptq_dynamics.config.branches import Branch
 from ptq_dynamics.config.corpora import (
@@ -17,20 +16,17 @@ from ptq_dynamics.config.corpora import (
 )
 from ptq_dynamics.config.figures import Figure, Landscapes, Losses, Onset, Pca, Windows
 from ptq_dynamics.config.kinds import Point, Trajectory, require, tokenized
-from ptq_dynamics.config.loading import Config, load, load_sweep, read_yaml
+from ptq_dynamics.config.loading import Config, load, load_sweep, read_yaml, scales
 from ptq_dynamics.config.models import ModelShape
 from ptq_dynamics.config.public import Public, PublicRun
 from ptq_dynamics.config.quantizers import Calibrated
 from ptq_dynamics.config.queries import Query, Sweep
-from ptq_dynamics.config.reference import reference
 from ptq_dynamics.config.runs import Run, Whole
-from ptq_dynamics.config.schemas import schemas
 from ptq_dynamics.config.stages import Stage
 from ptq_dynamics.config.tasks import HarnessTask, MadeTask
 from ptq_dynamics.config.trajectories import Runs
 
 __all__ = [
-    "SCALES",
     "Branch",
     "Calibrated",
     "Config",
@@ -65,8 +61,7 @@ __all__ = [
     "load",
     "load_sweep",
     "read_yaml",
-    "reference",
     "require",
-    "schemas",
+    "scales",
     "tokenized",
 ]

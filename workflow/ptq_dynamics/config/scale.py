@@ -10,7 +10,7 @@ from ptq_dynamics.base.fields import Count, Factor, Once, Rate, Seed, Share, Str
 from ptq_dynamics.config.corpora import Corpus, Derived, WholeCorpus
 from ptq_dynamics.config.models import AnyModel, ModelShape
 from ptq_dynamics.config.names import Named
-from ptq_dynamics.config.resources import Assumptions
+from ptq_dynamics.config.resources import Requests
 from ptq_dynamics.config.tasks import Tasks
 
 
@@ -55,24 +55,13 @@ class Amount(Strict):
     whole blocks; one of them."""
 
     split: ClassVar[str]
+    least: ClassVar[int] = 1  # blocks that there must be
     blocks: Count | None = None
     tokens: Count | None = None
 
-    @property
-    def least(self) -> int:
-        """Blocks that there must be."""
-        return 1
-
-    @property
-    def sets(self) -> int:
-        """How many times it is taken, one after the other."""
-        return 1
-
     @model_validator(mode="after")
     def _one(self) -> "Amount":
-        kinds = [
-            name for name in ("blocks", "tokens", "documents") if name in type(self).model_fields
-        ]
+        kinds = [key for key in ("blocks", "tokens", "documents") if key in type(self).model_fields]
         if sum(getattr(self, name) is not None for name in kinds) != 1:
             raise ValueError(f"takes {' or '.join(kinds)}, and one of them")
         return self
@@ -86,12 +75,8 @@ class Evaluation(Amount):
     """Validation text, and how many blocks go at once."""
 
     split = "validation"
+    least = 2  # one alone has no standard error
     batch: Count
-
-    @property
-    def least(self) -> int:
-        """Two: one alone has no standard error."""
-        return 2
 
 
 class CalibrationSet(Amount):
@@ -103,16 +88,6 @@ class CalibrationSet(Amount):
     documents: Count | None = None
     batch: Count
     draws: Count = 1
-
-    @property
-    def least(self) -> int:
-        """One block, unless it is of documents."""
-        return 0 if self.documents else 1
-
-    @property
-    def sets(self) -> int:
-        """One for every draw."""
-        return self.draws
 
 
 class Curvature(Amount):
@@ -192,8 +167,7 @@ class Scale(Strict):
     `release_seeds` are those that `make release` builds headline figures with, beside the first.
 
     Of machines alone: `threads` of a job that computes; how many of them compute on one GPU at
-    once, where no scheduler does (`jobs_per_device`); and whether each of several GPUs that train
-    one run has all weights or its part (`sharding: full`)."""
+    once, where no scheduler does (`jobs_per_device`); and what jobs ask of a cluster."""
 
     description: str
     release_seeds: Annotated[tuple[Seed, ...], Once] = ()
@@ -215,10 +189,9 @@ class Scale(Strict):
     keep: Keep = Keep()
     shard: Count | None
     threads: Count
-    sharding: Literal["none", "full"] = "none"
     jobs_per_device: Count = 1
     warm: bool
-    resources: Assumptions
+    resources: Requests
 
     @model_validator(mode="after")
     def _micro_batches_divide(self) -> "Scale":
@@ -229,18 +202,6 @@ class Scale(Strict):
                     f"models.{name}.micro_batch {model.micro_batch} does not divide regime.batch "
                     f"{batch}"
                 )
-        return self
-
-    @model_validator(mode="after")
-    def _tasks_have_a_size(self) -> "Scale":
-        whole = self.resources.tasks.whole
-        if self.tasks is not None and self.tasks.documents is None:
-            for name in self.tasks.names:
-                if name not in whole:
-                    raise ValueError(
-                        f"tasks takes all documents of {name!r}, and resources.tasks.whole does "
-                        "not say how many sequences those are; name it there"
-                    )
         return self
 
     def trained(self, model: str) -> TrainedShape:

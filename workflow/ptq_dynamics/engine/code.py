@@ -190,9 +190,7 @@ class Program:
             raise Problem(f"{node.module} has no {node.name}; write it in {path}")
         return module.defined[node.name]
 
-    def _parts(
-        self, statement: ast.stmt
-    ) -> tuple[str, list[tuple[str, ...]], dict[str, Import]]:
+    def _parts(self, statement: ast.stmt) -> tuple[str, list[tuple[str, ...]], dict[str, Import]]:
         """A statement's text, the dotted names in it, and the names that it imports itself."""
         known = self._texts.get(id(statement))
         if known is None:
@@ -287,11 +285,12 @@ def roots(stage: str, settings: Any) -> list[Node]:
         elif isinstance(value, list | tuple):
             waiting += value
         elif isinstance(value, BaseModel) or is_dataclass(value):
-            kind = type(value)
+            kind: Any = type(value)
             found.add(Node(kind.__module__, kind.__qualname__))
             found |= {Node(f"{PACKAGE}.{each}", WHOLE) for each in getattr(kind, "scripts", ())}
-            names = kind.model_fields if isinstance(value, BaseModel) else fields(value)
-            waiting += [getattr(value, getattr(name, "name", name)) for name in names]
+            is_model = isinstance(value, BaseModel)
+            names = list(kind.model_fields) if is_model else [each.name for each in fields(kind)]
+            waiting += [getattr(value, name) for name in names]
     return sorted(found)
 
 

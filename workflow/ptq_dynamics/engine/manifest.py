@@ -143,9 +143,7 @@ def read(path: Path, restore: Callable[[Manifest], None] | None = None) -> Manif
     except FileNotFoundError:
         raise Problem(f"{path} is missing; build it with snakemake {path}") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Problem(
-            f"{found} is no manifest ({error}); remove {found} and build again"
-        ) from None
+        raise Problem(f"{found} is no manifest ({error}); remove {found} and build again") from None
 
 
 def describe(folder: Path, path: Path, facts: Mapping[str, Any]) -> Manifest:

@@ -27,10 +27,10 @@ def take_over(paths: Paths, identity: str, token: str) -> Path:
     """The work folder of the owner of a lease with this token: what earlier owners left of the same
     work, under a name by which they do not find it."""
     work = paths.work(identity, token)
-    *older, newest = [None, *paths.left(identity)]
-    for each in filter(None, older):
-        shutil.rmtree(each, ignore_errors=True)
-    if newest is not None:
+    left = paths.left(identity)
+    for older in left[:-1]:
+        shutil.rmtree(older, ignore_errors=True)
+    for newest in left[-1:]:
         os.replace(newest, work)
     return work
 

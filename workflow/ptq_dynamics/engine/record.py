@@ -92,9 +92,7 @@ class Record:
 
 def identity(job: Mapping[str, Any], digests: Mapping[str, str]) -> str:
     """Hex digest of a specification, and of the manifests that the job reads by their paths."""
-    inputs = {
-        label: [digests[path] for path in paths] for label, paths in job["inputs"].items()
-    }
+    inputs = {label: [digests[path] for path in paths] for label, paths in job["inputs"].items()}
     return hashlib.sha256(canonical([job, inputs]).encode()).hexdigest()
 
 

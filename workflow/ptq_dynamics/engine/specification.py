@@ -68,7 +68,8 @@ class Job:
     @cached_property
     def spec(self) -> dict[str, Any]:
         """The specification, as plain data."""
-        settings = _adapter(type(self.settings)).dump_python(self.settings, mode="json")
+        kind: Any = type(self.settings)
+        settings = _adapter(kind).dump_python(self.settings, mode="json")
         return {
             "stage": self.stage,
             "name": self.name,
@@ -120,7 +121,7 @@ def settle(job: Job, *, deep: bool = False) -> bool:
         os.utime(paths.spec, ns=(before, before))
     restore_manifest(paths)
     before = _time(paths.manifest)
-    latest = max(_time(Path(path)) for path in (*job.needs, paths.spec))
+    latest = max(map(_time, (*map(Path, job.needs), paths.spec)))
     if latest > before:
         os.utime(paths.manifest, ns=(latest, latest))
     return True

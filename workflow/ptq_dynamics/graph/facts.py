@@ -16,7 +16,6 @@ ASIDE = {
     "warm",
     "keep",
     "shard",
-    "sharding",
     "log_every",
 }
 

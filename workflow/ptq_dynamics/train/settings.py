@@ -76,4 +76,3 @@ class TrainSettings:
     checkpoint_steps: tuple[int, ...]
     state_steps: tuple[int, ...]
     log_every: int
-
