@@ -1,6 +1,7 @@
 """`ptq-dynamics adopt`: results of another checkout or of a release, taken over as they are."""
 
 import argparse
+from pathlib import Path
 
 from ptq_dynamics.cli import chosen
 from ptq_dynamics.provenance.adopting import adopt, unpacked
@@ -11,16 +12,15 @@ from ptq_dynamics.provenance.state import find
 def options(parser: argparse.ArgumentParser) -> None:
     """What can be asked."""
     parser.add_argument(
-        "place", help="a checkout, a folder with a release, an archive, or its https address"
+        "place", type=Path, help="a checkout, a folder with a release, or its archive"
     )
-    parser.add_argument("--sha256", help="of the archive")
     chosen.add_choices(parser)
 
 
 def run(arguments: argparse.Namespace) -> bool:
     """Take over what is up to date there; whether nothing is left to do but to draw figures."""
     plan = chosen.plan(arguments)
-    with unpacked(arguments.place, arguments.sha256) as folder:
+    with unpacked(arguments.place) as folder:
         found = adopt(plan, folder)
     for each in found.left:
         print(f"{each.state:7}  {each.job}  {each.why}")
@@ -35,7 +35,4 @@ def run(arguments: argparse.Namespace) -> bool:
         print(f"make figures SCALE={scale} makes those, and then what is drawn from them")
     elif rest:
         print(f"make figures SCALE={scale} draws {len(rest)} figures and tables from them")
-    if found.seeds:
-        seeds = " ".join(map(str, found.seeds))
-        print(f'adopt again with --more-seeds "{seeds}" to take over what is there of these seeds')
     return not lacking

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import chosen
-from ptq_dynamics.config import scales
 from ptq_dynamics.graph.captions import PAGE
 from ptq_dynamics.provenance import audit, costs, released
 from ptq_dynamics.provenance.archive import Archive
@@ -34,15 +33,12 @@ def run(arguments: argparse.Namespace) -> bool:
         wrong += [*found.wrong, *_rerun(archive, arguments)]
         for note in found.notes:
             print(f"note: {note}")
-    for name in (scale, released.SWEEPS):
-        if (sums := released.folders(name)[0] / released.SUMS).is_file():
-            print(f"what is released was compared with {sums}")
-            wrong += released.wrong(name)
-        elif name == scale and not archive.every:
-            raise Problem(
-                f"nothing is built at scale {scale}; make figures SCALE={scale} builds it"
-            )
-    wrong += audit.strangers(scales())
+    sums = released.folders(scale)[0] / released.SUMS
+    if sums.is_file():
+        print(f"what is released was compared with {sums}")
+        wrong += released.wrong(scale)
+    elif not archive.every:
+        raise Problem(f"nothing is built at scale {scale}; make figures SCALE={scale} builds it")
     for line in wrong:
         print(f"wrong: {line}")
     print(f"{len(wrong)} things are wrong" if wrong else "all is well")

@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> bool:
     if arguments.json:
         steps = [
             {"manifest": path, "reads": chain.inputs(each), **asdict(each.record)}
-            for path, each in reversed(chain.results.items())
+            for path, each in reversed([*chain.results.items()])
         ]
         content = {"top": chain.top.path, "is_genuine": chain.is_genuine, "steps": steps}
         print(json.dumps({**content, "missing": chain.missing}, indent=1, ensure_ascii=False))

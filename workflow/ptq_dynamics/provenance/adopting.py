@@ -3,11 +3,9 @@ here."""
 
 import contextlib
 import os
-import re
 import shutil
 import tarfile
 import tempfile
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,13 +25,12 @@ from ptq_dynamics.provenance.state import Finding, find
 
 @dataclass(frozen=True)
 class Adopted:
-    """How many results were taken over, and how many were up to date here before; those of the
-    other place that would be made otherwise here; seeds that only the other place has."""
+    """How many results were taken over, how many were up to date here before, and those of the
+    other place that would be made otherwise here."""
 
     taken: int
     had: int
     left: list[Finding]
-    seeds: list[int]
 
 
 def adopt(plan: Plan, source: Path) -> Adopted:
@@ -50,15 +47,7 @@ def adopt(plan: Plan, source: Path) -> Adopted:
     for each in new:
         _take(plan.site.made[each.manifest], root)
     left = [each for each in there if each.state == "stale" and each.manifest not in here]
-    return Adopted(len(new), len(here), left, _further_seeds(plan, root))
-
-
-def _further_seeds(plan: Plan, root: Path) -> list[int]:
-    """The seeds of which there are results in another checkout, and none in a plan."""
-    there = {path.name for path in (root / plan.site.results).glob("*/*/seed-*")}
-    planned = {part for job in plan.site.needed(plan.last()) for part in Path(job.folder).parts}
-    numbers = (name.removeprefix("seed-") for name in there - planned)
-    return sorted(int(number) for number in numbers if re.fullmatch(r"0|[1-9]\d{0,8}", number))
+    return Adopted(len(new), len(here), left)
 
 
 def _root(source: Path, results: Path) -> Path:
@@ -112,39 +101,17 @@ def _brought(name: str, own: Manifest, known: Manifest, out: Path) -> bool:
 
 
 @contextlib.contextmanager
-def unpacked(place: str, digest: str | None) -> Iterator[Path]:
-    """The folder that a place is: itself, or what an archive holds: that of a release in a folder,
-    or one, local or at an HTTPS address, whose sha256 has to be the one given.
-
-    Raises `Problem` where it is none of these, out of reach, or another one.
-    """
-    folder, release = Path(place), Path(place, RELEASE)
-    if folder.is_dir() and not release.is_file():
-        yield folder
+def unpacked(place: Path) -> Iterator[Path]:
+    """The folder of a checkout that a place is, or that an archive holds: this file, or that of a
+    release in this folder. `Problem` where it is neither."""
+    archive = place / RELEASE if place.is_dir() else place
+    if place.is_dir() and not archive.is_file():
+        yield place
         return
-    if not folder.is_dir() and digest is None:
-        raise Problem(f"{place} is no folder; of an archive, also give --sha256")
     with (
-        tempfile.TemporaryDirectory(prefix="ptq-dynamics-adopt-", dir=".") as name,
-        signals.removing(name),
+        tempfile.TemporaryDirectory(prefix="ptq-dynamics-adopt-", dir=".") as tree,
+        signals.removing(tree),
     ):
-        archive = release if release.is_file() else folder
-        if place.startswith("https://"):
-            archive = Path(name, "archive")
-            try:
-                with (
-                    urllib.request.urlopen(place, timeout=60) as answer,
-                    archive.open("wb") as file,
-                ):
-                    shutil.copyfileobj(answer, file)
-            except (OSError, ValueError) as error:
-                raise Problem(f"{place} is out of reach ({error})") from None
-        elif not archive.is_file():
-            raise Problem(f"{place} is neither a folder, nor a file, nor an address with https")
-        if digest is not None and (found := sha256(archive)) != digest.lower():
-            raise Problem(f"{place} has sha256 {found}, not the one that is given")
-        tree = Path(name, "tree")
-        tree.mkdir()
         try:
             with tarfile.open(archive) as packed:
                 packed.extractall(tree, filter="data")
@@ -152,5 +119,5 @@ def unpacked(place: str, digest: str | None) -> Iterator[Path]:
             reason = str(error).partition("\n")[0]
             raise Problem(f"{place} is not an archive that tar reads ({reason})") from None
         # A checkout may lie in one folder of its archive.
-        entries = list(tree.iterdir())
-        yield tree if Path(tree, "results").is_dir() or len(entries) != 1 else entries[0]
+        entries = list(Path(tree).iterdir())
+        yield Path(tree) if Path(tree, "results").is_dir() else entries[0]

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine.paths import ABSENT, PARTS, RECORD, beside, is_passing
+from ptq_dynamics.engine.paths import ABSENT, PARTS, RECORD, beside
 from ptq_dynamics.engine.restore import again
 from ptq_dynamics.graph import FROM_NETWORK
-from ptq_dynamics.provenance.archive import DERIVED, REFERENCE, Archive, Result
+from ptq_dynamics.provenance.archive import DERIVED, Archive, Result
 from ptq_dynamics.provenance.released import found_in
 
 # Jobs that do not run again: they download, or show records, which may be newer.
@@ -99,17 +99,6 @@ def _notes(results: Collection[Result]) -> Iterator[str]:
     dirty = [each for each in results if each.record.git is None or each.record.git.dirty]
     if dirty:
         yield f"{len(dirty)} results were made by code of no commit, {dirty[0].path} for one"
-
-
-def strangers(scales: Collection[str]) -> Iterator[str]:
-    """What lies below results and figures, and among what is released there, beside scales."""
-    for top in (Path("results"), Path("figures")):
-        # Sweeps are of no scale.
-        for folder, known in ((top, {REFERENCE, "sweep"}), (top / REFERENCE, {"sweeps"})):
-            for path in sorted(folder.glob("*")):
-                is_known = path.is_dir() and path.name in {*scales, *known}
-                if not is_known and not is_passing(Path(path.name)):
-                    yield f"{path} belongs to no scale; remove it"
 
 
 def derived(archive: Archive) -> list[Result]:

@@ -11,7 +11,6 @@ import pandas as pd
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import freshness, manifest
-from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.engine.paths import RECORD
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.measurements import KEY, mean_and_error
@@ -57,10 +56,6 @@ class Build:
         except (OSError, ValueError, KeyError, TypeError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise Problem(f"{self.path} is no table of measurements ({reason})") from None
-        if frame.empty:
-            raise Problem(f"{self.path} has no measurements")
-        if not frame.index.is_unique:
-            raise Problem(f"{self.path} has a measurement twice; it was not made by a build")
         return frame
 
     @cached_property
@@ -78,21 +73,15 @@ class Build:
         """Contribution of every block to a metric, by checkpoint; none without raw results."""
         labels = self._joined.record.job["inputs"] if self._joined else {}
         try:
+            # In this folder, whatever that is called now.
             inputs = {
-                key: [self._input(path) for path in group]
+                key: [manifest.read(self.path.parent / _place(path)) for path in group]
                 for key, group in labels.items()
                 if f" {series.trajectory} seed {series.seed} " in key
             }
             return contributions(metric, series, inputs)
         except (Problem, KeyError):
             return {}
-
-    def _input(self, path: str) -> Manifest:
-        """What the table was joined from, in this folder, whatever that is called now."""
-        found = manifest.read(self.path.parent / _place(path))
-        if self._joined is None or self._joined.record.inputs[path] != found.digest():
-            raise Problem(f"{found.path} is not what {self.path} was joined from")
-        return found
 
 
 def compare(one: Build, other: Build) -> pd.DataFrame:

@@ -21,22 +21,16 @@ from ptq_dynamics.engine.checkout import ROOT
 from ptq_dynamics.engine.record import Record
 from ptq_dynamics.provenance.archive import DERIVED, Archive, Result
 
-# The version that the validator of the profile reads.
-VERSION = "1.1"
-CONTEXT = "https://w3id.org/ro/terms/workflow-run/context"
-PROFILES = (
-    "https://w3id.org/ro/wfrun/process/0.5",
-    "https://w3id.org/ro/wfrun/workflow/0.5",
-    "https://w3id.org/ro/wfrun/provenance/0.5",
-    "https://w3id.org/workflowhub/workflow-ro-crate/1.0",
-)
+RUN_CRATE = "https://w3id.org/ro/wfrun"
+PROFILES = (f"{RUN_CRATE}/process/0.5", f"{RUN_CRATE}/workflow/0.5", f"{RUN_CRATE}/provenance/0.5")
+PROFILES += ("https://w3id.org/workflowhub/workflow-ro-crate/1.0",)
 BIOSCHEMAS = "https://bioschemas.org/profiles/ComputationalWorkflow/1.0-RELEASE"
 ENGINE = "https://snakemake.github.io"
 SPDX = "https://spdx.org/licenses"
 DONE = {"actionStatus": "http://schema.org/CompletedActionStatus"}
 CONFIGURATION = ("config/**/*.yaml", "envs/*.*")
-BESIDE = ("LICENSE", "NOTICE", "CITATION.cff", "pyproject.toml", "workflow/Snakefile")
-BESIDE += ("workflow/rules/*.smk", "ARTIFACT.md", "docs/**/*.md")
+BESIDE = ("LICENSE", "NOTICE", "*.cff", "*.toml", "workflow/Snakefile", "workflow/rules/*.smk")
+DOCUMENTS = ("ARTIFACT.md", "docs/**/*.md")
 # What people look at: what can be derived from raw results, and the page over it.
 ENDS = (*DERIVED, "report.")
 
@@ -45,8 +39,9 @@ class Crate:
     """A crate while it is filled: entities by their identifiers, files by their paths here."""
 
     def __init__(self) -> None:
-        self.crate = ROCrate(version=VERSION)
-        self.crate.metadata.extra_contexts.append(CONTEXT)
+        # The version that the validator of the profile reads.
+        self.crate = ROCrate(version="1.1")
+        self.crate.metadata.extra_contexts.append("https://w3id.org/ro/terms/workflow-run/context")
         self._links = defaultdict[tuple[str, str], dict[str, None]](dict)
 
     def add(self, name: str, kind: str, /, **properties: Any) -> Entity:
@@ -111,8 +106,7 @@ def write(scale: str, place: Path) -> int:
     agent = crate.add("#maker", "Organization", name=maker, url=about["url"])
     crate.crate.name = f"{about['title']}: results of scale {scale}"
     crate.crate.description = (
-        f"{len(results)} results of scale {scale} with the jobs that made them: figures and "
-        "tables, and of all else manifests (files with their digests) and records"
+        f"Figures and tables, and manifests and records of {len(results)} jobs"
     )
     crate.crate.license = crate.add(licence, "CreativeWork", name=about["license"], url=licence)
     crate.crate.publisher = root["author"] = agent
@@ -127,41 +121,30 @@ def write(scale: str, place: Path) -> int:
     crate.link(root, "conformsTo", *profiles)
     described = crate.crate.metadata.properties()
     described["conformsTo"] = [described["conformsTo"], {"@id": PROFILES[-1]}]
+    kinds = ["File", "SoftwareSourceCode", "ComputationalWorkflow", "HowTo"]
+    language = crate.add(f"{ENGINE}/#", "ComputerLanguage", name="Snakemake", url=ENGINE)
+    profile = crate.add(BIOSCHEMAS, "CreativeWork", name="Bioschemas workflow profile")
+    named = {key: about[key] for key in ("version", "url")} | {"name": about["title"]}
     workflow = crate.crate.mainEntity = crate.file(
         Path("Snakefile"),
-        **{"@type": ["File", "SoftwareSourceCode", "ComputationalWorkflow", "HowTo"]},
-        name=about["title"],
-        version=about["version"],
-        url=about["url"],
-        programmingLanguage=crate.add(
-            f"{ENGINE}/#language", "ComputerLanguage", name="Snakemake", url=ENGINE
-        ),
-        conformsTo=crate.add(BIOSCHEMAS, "CreativeWork", name="Bioschemas workflow profile"),
+        **{"@type": kinds, "programmingLanguage": language, "conformsTo": profile, **named},
     )
     crate.file(Path("README.md"), about=root)
-    crate.files(*BESIDE)
+    crate.files(*BESIDE, *DOCUMENTS)
     configuration = crate.files(*CONFIGURATION)
-    makers = {each.path: each.stage for each in results}
-    controls = [_control(crate, workflow, each, makers, agent) for each in results]
+    controls = [_control(crate, workflow, each, agent) for each in results]
     drawn = [file for each in results for file in _ends(crate, each)]
     given = crate.parameter("#configuration", "File", *configuration)
     crate.link(workflow, "input", given)
     crate.link(workflow, "output", crate.parameter("#figures-and-tables", "File", *drawn))
-    said = f"{len(results)} jobs, of which a later build may have made some again"
-    build = crate.add(
-        "#run", "CreateAction", name="build", description=said, instrument=workflow, **ran
-    )
+    about = {"name": "build", "description": "from the first job to the last", **ran}
+    build = crate.add("#run", "CreateAction", instrument=workflow, **about)
     crate.link(build, "object", *configuration)
     crate.link(build, "result", *drawn)
-    engine = crate.add(
-        ENGINE,
-        "SoftwareApplication",
-        name="Snakemake",
-        url=ENGINE,
-        softwareVersion=version("snakemake"),
-    )
+    about = {"name": "Snakemake", "url": ENGINE, "softwareVersion": version("snakemake")}
+    engine = crate.add(ENGINE, "SoftwareApplication", **about)
     organized = crate.add(
-        "#engine-run", "OrganizeAction", name="run of Snakemake", instrument=engine, **ran
+        "#engine-run", "OrganizeAction", name="Snakemake", instrument=engine, **ran
     )
     crate.link(organized, "result", build)
     crate.link(organized, "object", *controls)
@@ -172,9 +155,7 @@ def write(scale: str, place: Path) -> int:
     return len(results)
 
 
-def _control(
-    crate: Crate, workflow: Entity, result: Result, makers: dict[str, str], agent: Entity
-) -> Entity:
+def _control(crate: Crate, workflow: Entity, result: Result, agent: Entity) -> Entity:
     """The action of a result's job, and that of the step of the workflow, which asked for it."""
     account, own = result.record, f"#tool/{result.stage}"
     about = {"name": result.stage, "url": workflow["url"], "softwareVersion": workflow["version"]}
@@ -189,33 +170,15 @@ def _control(
     settings = crate.add(name, "PropertyValue", name=f"settings of {result.label}", value=text)
     crate.link(tool, "input", crate.parameter(f"{own}/settings", "Text", settings))
     read = [crate.file(Path(path)) for path in account.inputs]
-    for path, file in zip(account.inputs, read, strict=True):
-        name = f"{own}/from/{makers[path]}"
-        taken = crate.parameter(name, "File", file)
-        connection = crate.add(
-            f"{name}/connection",
-            "ParameterConnection",
-            sourceParameter=crate.parameter(f"#tool/{makers[path]}/result", "File"),
-            targetParameter=taken,
-        )
-        crate.link(tool, "input", taken)
-        crate.link(step, "connection", connection)
+    if read:
+        crate.link(tool, "input", crate.parameter(f"{own}/inputs", "File", *read))
     accepted = "".join(f"; accepted: {each.reason}" for each in account.accepted)
-    started, ended = _times(account)
-    action = crate.add(
-        f"#run/{result.path}",
-        "CreateAction",
-        name=result.label,
-        description=f"made {result.path}{accepted}",
-        instrument=tool,
-        agent=agent,
-        startTime=started,
-        endTime=ended,
-        object=[settings, *read],
-        result=[made, *_ends(crate, result)],
-        environment=_environment(crate, account),
-        **DONE,
-    )
+    times = dict(zip(("startTime", "endTime"), _times(account), strict=True))
+    action = crate.add(f"#run/{result.path}", "CreateAction", name=result.label, **times, **DONE)
+    action["description"] = f"made {result.path}{accepted}"
+    action["instrument"], action["agent"] = tool, agent
+    action["object"], action["result"] = [settings, *read], [made, *_ends(crate, result)]
+    action["environment"] = _environment(crate, account)
     crate.file(result.place, about=action)
     name = f"step of {result.label}"
     about = {"name": name, "instrument": step, "object": action, **DONE}
@@ -240,10 +203,7 @@ def _environment(crate: Crate, account: Record) -> list[Entity]:
     known = {
         **account.packages,
         "Python": account.machine.python,
-        "machine": account.machine.processor,
-        "device": account.device.name or account.device.kind,
-        "threads": account.threads,
-        "processes": account.processes,
+        "machine": account.device.name or account.machine.processor,
         "commit": account.git and account.git.commit,
     }
     return [

@@ -32,8 +32,6 @@ from ptq_dynamics.train.trajectory import CURVE
 # What figures and tables are made of.
 MEASURED = {LOSSES, OUTCOMES, VALUES, LAYERS, CURVE, SCORES, POINTS, GRID}
 SUMS = "SHA256SUMS"
-# What sweeps measured, which is of no scale, and kept beside those.
-SWEEPS = "sweeps"
 # Beside what the repository has, and made of it.
 LEFT_OUT = ("crate.zip", SUMS)
 LINE = re.compile(r"([0-9a-f]{64})  (.+)")
@@ -72,13 +70,11 @@ def release(plan: Plan) -> tuple[Path, int]:
     raw = [job for job in jobs if not job.stage.startswith(DERIVED)]
     pack(raw, results / RELEASE)
     write_sums(plan.site.config.choice.scale)
-    if folders(SWEEPS)[0].is_dir():
-        write_sums(SWEEPS)
     return results / RELEASE, len(raw)
 
 
 def write_sums(scale: str) -> None:
-    """Write the list of digests of what is released of a scale, or of sweeps."""
+    """Write the list of digests of what is released of a scale."""
     released = folders(scale)
     lines = [f"{sha256(path)}  {path}\n" for path in _files(released)]
     write_atomically(released[0] / SUMS, "".join(lines))
