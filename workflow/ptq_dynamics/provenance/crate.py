@@ -21,9 +21,10 @@ from ptq_dynamics.engine.checkout import ROOT
 from ptq_dynamics.engine.record import Record
 from ptq_dynamics.provenance.archive import DERIVED, Archive, Result
 
-RUN_CRATE = "https://w3id.org/ro/wfrun"
-PROFILES = (f"{RUN_CRATE}/process/0.5", f"{RUN_CRATE}/workflow/0.5", f"{RUN_CRATE}/provenance/0.5")
-PROFILES += ("https://w3id.org/workflowhub/workflow-ro-crate/1.0",)
+PROFILES = (
+    *(f"https://w3id.org/ro/wfrun/{each}/0.5" for each in ("process", "workflow", "provenance")),
+    "https://w3id.org/workflowhub/workflow-ro-crate/1.0",
+)
 BIOSCHEMAS = "https://bioschemas.org/profiles/ComputationalWorkflow/1.0-RELEASE"
 ENGINE = "https://snakemake.github.io"
 SPDX = "https://spdx.org/licenses"
@@ -105,9 +106,7 @@ def write(scale: str, place: Path) -> int:
     maker = about["authors"][0]["name"]
     agent = crate.add("#maker", "Organization", name=maker, url=about["url"])
     crate.crate.name = f"{about['title']}: results of scale {scale}"
-    crate.crate.description = (
-        f"Figures and tables, and manifests and records of {len(results)} jobs"
-    )
+    crate.crate.description = f"Figures, tables, manifests and records of {len(results)} jobs"
     crate.crate.license = crate.add(licence, "CreativeWork", name=about["license"], url=licence)
     crate.crate.publisher = root["author"] = agent
     times = [_times(each.record) for each in results]
