@@ -15,12 +15,10 @@ from ptq_dynamics.config.errors import problem
 from ptq_dynamics.config.families import Families
 from ptq_dynamics.config.figures import Figure
 from ptq_dynamics.config.grids import expand
-from ptq_dynamics.config.kinds import require
-from ptq_dynamics.config.names import DISTINCT, FigureName, Named, QuantizerName
+from ptq_dynamics.config.names import DISTINCT, FigureName, Named, QuantizerName, require
 from ptq_dynamics.config.quantizers import Quantizer
 from ptq_dynamics.config.queries import Backends, Choice, Sweep
 from ptq_dynamics.config.scale import Scale
-from ptq_dynamics.config.site import Site
 from ptq_dynamics.config.tables import Tables
 from ptq_dynamics.config.tasks import Task
 from ptq_dynamics.config.trajectories import Runs
@@ -59,7 +57,6 @@ TYPES: dict[str, Any] = {
     "tables": Tables,
     "backends": Backends,
     "sweep": Sweep,
-    "site": Site,
 }
 # Files that a configuration of one's own, for figures alone, need not have.
 OPTIONAL = ("claims", "tables")
@@ -100,12 +97,6 @@ def load(choice: dict[str, Any], folder: Path) -> Config:
 def load_sweep(path: Path) -> Sweep:
     """Read and check what a sweep is made of; raises `Problem` as `load` does."""
     found: Sweep = _read(path, "sweep")
-    return found
-
-
-def load_site(path: Path) -> Site:
-    """Read and check how jobs are sent to a cluster; raises `Problem` as `load` does."""
-    found: Site = _read(path, "site")
     return found
 
 

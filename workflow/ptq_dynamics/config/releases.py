@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config.corpora import DatasetsCorpus
 from ptq_dynamics.config.families import (
     FILE,
     AnyStretch,
@@ -19,12 +18,13 @@ from ptq_dynamics.config.families import (
     Pretraining,
     Release,
 )
-from ptq_dynamics.config.models import ModelShape
 from ptq_dynamics.config.public import Public, PublicRun, Released
 from ptq_dynamics.config.scale import Scale
+from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus
 from ptq_dynamics.hub.lock import TOKENIZER_KEY, Entry, Lock, Wanted, code_key
 from ptq_dynamics.train import schedules
-from ptq_dynamics.train.fetch_settings import Code
+from ptq_dynamics.train.architectures import Architecture
+from ptq_dynamics.train.fetch import TrustedCode
 from ptq_dynamics.train.schedules import Schedule
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def settle(
             f"{file}: has neither miniatures, which small scales train in place of public models, "
             "nor corpora.main of source datasets, of which those have their text; give it one"
         )
-    models, corpora = dict[str, ModelShape](), dict[str, DatasetsCorpus]()
+    models, corpora = dict[str, Architecture](), dict[str, DatasetsCorpus]()
     for name, family in families.families.items():
         if name in scale.models or name in scale.corpora:
             raise Problem(
@@ -85,7 +85,7 @@ def _public(families: Families, name: str, run: AnyStretch, family: Family, lock
     locked, code = lock.of(repository), None
     if family.code is not None:
         entry = locked.get(code_key(family.code))
-        code = Code(commit=family.code, files=entry.files if entry else None)
+        code = TrustedCode(commit=family.code, files=entry.files if entry else None)
     known = getattr(run, "uncertain", None), family.uncertain
     common: dict[str, Any] = {
         "family": family.label,

@@ -1,29 +1,18 @@
 """Types of config/scales/SCALE.yaml: the numbers of one scale."""
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from ptq_dynamics.base.fields import Count, Factor, Once, Rate, Seed, Share, Strict
-from ptq_dynamics.config.corpora import Corpus, Derived, WholeCorpus
-from ptq_dynamics.config.models import AnyModel, ModelShape
 from ptq_dynamics.config.names import Named
 from ptq_dynamics.config.resources import Requests
 from ptq_dynamics.config.tasks import Tasks
-
-
-@dataclass(frozen=True)
-class TrainedShape:
-    """A model with the text of a phase: `batch` and `micro_batch` in sequences of `context`
-    tokens."""
-
-    model: ModelShape
-    corpus: str
-    context: int
-    micro_batch: int | None
-    batch: int
+from ptq_dynamics.corpus.corpus import AnyCorpus
+from ptq_dynamics.corpus.sources import Derived, WholeCorpus
+from ptq_dynamics.train.architectures import AnyArchitecture
+from ptq_dynamics.train.timeline import TrainedShape
 
 
 class Regime(Strict):
@@ -173,10 +162,10 @@ class Scale(Strict):
     release_seeds: Annotated[tuple[Seed, ...], Once] = ()
     budget: Count
     regime: Regime
-    models: Named[AnyModel]
+    models: Named[AnyArchitecture]
     precision: Literal["float32", "bfloat16"]
     compile: bool
-    corpora: Named[Corpus]
+    corpora: Named[AnyCorpus]
     log_every: Count
     measure: Measuring
     evaluation: Evaluation
@@ -219,7 +208,7 @@ class Scale(Strict):
     def whole(self, corpus: str) -> WholeCorpus:
         """The corpus whose tokenizer and held-out splits one has."""
         found = self.corpora[self.held_by(corpus)]
-        assert not isinstance(found, Derived)
+        assert isinstance(found, WholeCorpus)
         return found
 
     @property

@@ -26,15 +26,14 @@ from ptq_dynamics.graph.resources import Resources
 from ptq_dynamics.graph.site import Site
 from ptq_dynamics.graph.tables import Tables
 from ptq_dynamics.graph.tasks import Tasks
-from ptq_dynamics.graph.timeline import Timeline
 from ptq_dynamics.graph.trajectories import Trajectories
+from ptq_dynamics.train.timeline import Timeline
 
 __all__ = ["Plan"]
 
 # Stages that download.
 FROM_NETWORK = (
     "train.fetch",
-    "corpus.datasets",
     "measure.tasks.fetch",
     "quantize.environment",
 )
@@ -124,7 +123,11 @@ class Plan:
     def downloads(self) -> list[Job]:
         """The jobs of a build of the chosen figures that need a network."""
         jobs = self.site.needed(self.last())
-        return [job for job in jobs if job.stage in FROM_NETWORK]
+        return [
+            job
+            for job in jobs
+            if job.stage in FROM_NETWORK or getattr(job.settings, "from_network", False)
+        ]
 
     def last(self) -> list[Job]:
         """The jobs that a build of the chosen figures is for."""

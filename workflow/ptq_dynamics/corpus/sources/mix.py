@@ -4,51 +4,62 @@ It has the tokenizer and the held-out splits of that corpus, byte for byte, so t
 measured of a run on it reads the very text that its trunk is measured on; only train is its own.
 """
 
-import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import Distribution, PackagePath
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-from tokenizers import Tokenizer
 
+from ptq_dynamics.base.fields import Count
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import docstrings, splits
-from ptq_dynamics.corpus.embedded import encode
+from ptq_dynamics.corpus.bpe import encode
 from ptq_dynamics.corpus.packages import (
     Selection,
     distinct_documents,
     installed_files,
     python_files,
     text_of,
+    versions,
 )
-from ptq_dynamics.corpus.settings import MixSettings, Text
+from ptq_dynamics.corpus.sources import Derived, Packages
 from ptq_dynamics.engine.context import Context
 
+Text = Literal["code", "tests", "descriptions"]
 METADATA = "METADATA"
 
 
-def run(context: Context[MixSettings]) -> Mapping[str, Any]:
-    """Write train's token file, and copy all else of the corpus that it is a mix of; facts: sizes
-    and digests."""
-    settings, whole = context.settings, context.input("corpus")
-    splits.copy_held_out(whole, context.out)
-    documents = collect(settings.text, settings.packages, settings.shortest_document)
-    characters = sum(map(len, documents))
-    context.progress.say(f"{len(documents):,} documents, {characters:,} characters")
-    tokenizer = Tokenizer.from_file(str(context.out / "tokenizer/tokenizer.json"))
-    dtype = np.dtype(whole.facts[splits.DTYPE])
-    encoded = encode(tokenizer, documents, dtype, end=True)
-    count = splits.write(context.out, "train", encoded, settings.train, whole=True)
-    return {
-        "documents": len(documents),
-        "characters": characters,
-        "tokens": {**whole.facts["tokens"], "train": count},
-        splits.DTYPE: dtype.name,
-        "packages": {name: importlib.metadata.version(name) for name in settings.packages},
-        "digest": splits.digest(context.out),
-    }
+class MixCorpus(Derived):
+    """Text of installed packages: source files that are no tests, or are, without docstrings; or
+    long descriptions and licences."""
+
+    source: Literal["mix"]
+    text: Text
+    packages: Packages
+    shortest_document: Count
+
+    def write(self, context: Context[Any]) -> Mapping[str, Any]:
+        """Write train's token file, and copy all else of the corpus that it is a mix of."""
+        from tokenizers import Tokenizer
+
+        whole = context.input("corpus")
+        splits.copy_held_out(whole, context.out)
+        documents = collect(self.text, self.packages, self.shortest_document)
+        characters = sum(map(len, documents))
+        context.progress.say(f"{len(documents):,} documents, {characters:,} characters")
+        tokenizer = Tokenizer.from_file(str(context.out / "tokenizer/tokenizer.json"))
+        dtype = np.dtype(whole.facts[splits.DTYPE])
+        encoded = encode(tokenizer, documents, dtype, end=True)
+        count = splits.write(context.out, "train", encoded, self.train, whole=True)
+        return {
+            "documents": len(documents),
+            "characters": characters,
+            "tokens": {**whole.facts["tokens"], "train": count},
+            splits.DTYPE: dtype.name,
+            "packages": versions(self.packages),
+            "digest": splits.digest(context.out),
+        }
 
 
 def collect(text: Text, packages: Sequence[str], shortest: int) -> list[str]:
