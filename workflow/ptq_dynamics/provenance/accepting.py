@@ -3,20 +3,10 @@
 import datetime
 from collections.abc import Iterable
 from dataclasses import replace
-<<<<<<< HEAD
 
 from ptq_dynamics.base.content import canonical, write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import freshness, record
-=======
-from pathlib import Path
-
-from ptq_dynamics.base.content import canonical, write_atomically
-from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine import fingerprint, manifest, record
-from ptq_dynamics.engine.codes import Table, held
-from ptq_dynamics.engine.fingerprint.code import DEFINITIONS
->>>>>>> engine
 from ptq_dynamics.engine.record import Acceptance
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.provenance.archive import label
@@ -46,7 +36,6 @@ def accept(jobs: Iterable[Job], reason: str) -> list[str]:
                 f"{label(now)} has another {', '.join(other)} than its result, which cannot be "
                 "accepted; build it again"
             )
-<<<<<<< HEAD
         if differs := tuple(freshness.differences(known.job, now)):
             when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
             mine = Acceptance(reason, when, differs, known.identity)
@@ -55,24 +44,3 @@ def accept(jobs: Iterable[Job], reason: str) -> list[str]:
     for job, renewed in changes:
         write_atomically(job.paths.record, renewed.text())
     return lines
-=======
-        for path, digest in known.inputs.items():
-            if manifest.read(Path(path)).digest() != digest:
-                raise Problem(
-                    f"{label(now)} was made from another {path} than the one there; build it again"
-                )
-        places = fingerprint.places(job.stage, job.modules)
-        differs = [
-            *differences(known.job, now, places, {**table, **held(known.job), **job.table()})
-        ]
-        if differs:
-            when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-            mine = Acceptance(reason, when, tuple(differs), known.made_with)
-            accepted = (*known.accepted, mine)
-            renewed = replace(known, job=now, accepted=accepted)
-            changes.append((job, renewed))
-            told.append(f"{label(now)}: {'; '.join(differs)}")
-    for job, account in changes:
-        write_atomically(job.paths.record, account.text())
-    return told
->>>>>>> engine

@@ -4,12 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-<<<<<<< HEAD
 from ptq_dynamics.engine import freshness, record
-=======
-from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine import codes, fingerprint, manifest, record
->>>>>>> engine
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.provenance.archive import label
@@ -59,7 +54,6 @@ def find(plan: Plan, targets: Iterable[Job], *, deep: bool = False) -> list[Find
     return [*found.values()]
 
 
-<<<<<<< HEAD
 def _of(job: Job, inputs: list[Finding], deep: bool) -> Finding:
     """The state of one result whose inputs have these states."""
     about = label({"stage": job.stage, "name": job.name}), job.manifest, job.stage
@@ -73,52 +67,3 @@ def _of(job: Job, inputs: list[Finding], deep: bool) -> Finding:
         return Finding(*about, "stale", (*reasons, *dict.fromkeys(waits)))
     accepted = record.read(job.paths.record).accepted
     return Finding(*about, "fresh", tuple(f"accepted: {each.reason}" for each in accepted))
-=======
-    def of(self, job: Job) -> Finding:
-        """The state of one job's result."""
-        if not self._due.is_due(job):
-            reason = self._due.accepted(job)
-            why = f"accepted: {reason}" if reason else ""
-            return Finding(label(job.specified()), job.manifest, "fresh", why)
-        state, why = self._why(job)
-        return Finding(label(job.specified()), job.manifest, state, why)
-
-    def _why(self, job: Job) -> tuple[State, str]:
-        if job.manifest not in self._told:
-            self._told[job.manifest] = self._find(job)
-        return self._told[job.manifest]
-
-    def _find(self, job: Job) -> tuple[State, str]:
-        if not job.paths.manifest.exists() and not job.paths.record.exists():
-            return "missing", "it has not been made"
-        try:
-            account = record.read(job.paths.record)
-            result = manifest.read(job.paths.manifest)
-        except Problem as problem:
-            return "damaged", str(problem)
-        if account.output != {job.manifest: result.digest()}:
-            return "damaged", f"{job.manifest} is not the one that its record names"
-        if harm := self._verifier.harm(result):
-            return "damaged", harm
-        return "stale", told(list(self._reasons(job, account)))
-
-    @cached_property
-    def _table(self) -> codes.Table:
-        return codes.known(codes.table_of(self._site.results))
-
-    def _reasons(self, job: Job, account: record.Record) -> Iterator[str]:
-        now = job.specified()
-        places = fingerprint.places(job.stage, job.modules)
-        yield from differences(
-            account.job, now, places, {**self._table, **codes.held(account.job), **job.table()}
-        )
-        for path in job.needs:
-            maker = self._site.made[path]
-            if self._due.is_due(maker):
-                yield f"its input {label(maker.specified())} is {self._why(maker)[0]}"
-            elif (
-                path in account.inputs
-                and account.inputs[path] != manifest.read(maker.paths.manifest).digest()
-            ):
-                yield f"its input {label(maker.specified())} is not the one it was made from"
->>>>>>> engine
