@@ -1,5 +1,6 @@
-"""`ptq-dynamics regime`: a scale's runs beside the paper's."""
+"""`ptq-dynamics dev regime`: a scale's runs beside the paper's."""
 
+import argparse
 import math
 from collections.abc import Iterator
 from dataclasses import fields
@@ -8,8 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from ptq_dynamics import config
-from ptq_dynamics.cli.chosen import load
+from ptq_dynamics.cli import chosen
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.graph.regime import (
     Dimensionless,
@@ -25,9 +25,14 @@ from ptq_dynamics.measure.names import MEASUREMENTS
 NUMBERS = fields(Dimensionless)
 
 
-def show(resolved: config.Config) -> None:
+def options(parser: argparse.ArgumentParser) -> None:
+    """What can be asked."""
+    chosen.add_scale(parser)
+
+
+def run(arguments: argparse.Namespace) -> bool:
     """Print the numbers without dimension of every run, and the losses at their ends."""
-    here, paper = Plan(resolved), Plan(load({"scale": "paper"}))
+    here, paper = chosen.plan(arguments), Plan(chosen.load({"scale": "paper"}))
     theirs = dict(regimes(paper.site, paper.trajectories))
     titles = [field.name.replace("_per_", "\nper ").replace("_", " ") for field in NUMBERS]
     table = Table("run", "peak rate", "tokens", *titles, box=None, padding=(0, 1, 0, 0))
@@ -50,7 +55,8 @@ def show(resolved: config.Config) -> None:
     console = Console(width=156)
     console.print(table)
     console.print(
-        f"{resolved.scale.description}, in brackets paper scale where it differs; !: not alike. "
+        f"{here.site.config.scale.description}, in brackets paper scale where it differs; !: not "
+        "alike. "
         "e folds: sum of the shares that weight decay takes of the weights; timescale, warmup, "
         "cooldown, batch: shares of the run."
     )
@@ -60,8 +66,9 @@ def show(resolved: config.Config) -> None:
     console.print(f"final loss in full precision (peak rate over the best) by {source}:")
     for group in best_rates(here.site, here.trajectories, losses):
         console.print("; ".join([_over_the_best(group), *_beside_published(group, groups)]))
-    for name, reason in resolved.scale.regime.left_out.items():
+    for name, reason in here.site.config.scale.regime.left_out.items():
         console.print(f"left out: {name} ({reason})", markup=False)
+    return True
 
 
 def _over_the_best(group: Rates) -> str:
