@@ -2,7 +2,6 @@
 
 import shutil
 from contextlib import chdir
-from functools import partial
 from itertools import chain, product
 from pathlib import Path
 from zlib import crc32
@@ -30,11 +29,10 @@ from ptq_dynamics.graph import Plan
 from ptq_dynamics.measure.joining import join
 from ptq_dynamics.measure.measurements import read_csv
 from ptq_dynamics.measure.names import (
-    BESIDE,
-    COUNTED,
     FULL_PRECISION,
     LAYERS,
     LOSSES,
+    MEASURED,
     OUTCOMES,
     VALUES,
 )
@@ -96,11 +94,8 @@ class Inputs:
         """All inputs of a figure, of claims or of tables that are not there yet."""
         for series in job.settings.series:
             shards = self.timeline.shards(series.trajectory).values()
-            kinds = {"losses": self.losses, "layers": self.layers}
+            kinds = {MEASURED: self.measured}
             kinds |= {"sharpness": self.sharpness, "spectrum": self.spectrum}
-            tasks = self.plan.site.config.scale.tasks
-            for task, kind in product(tasks.names if tasks else (), (COUNTED, BESIDE)):
-                kinds[f"{kind} {task}"] = partial(self.outcomes, task)
             for kind, make in kinds.items():
                 paths = job.inputs.get(series.label(kind), [])
                 for path, points in zip(paths, shards, strict=bool(paths)):
@@ -161,7 +156,22 @@ class Inputs:
         at = getattr(self.timeline.trajectory(name), "at", None)
         return None if at is None else self.timeline.steps(at)
 
-    def losses(self, folder: Path, series: Series, ids: list[str]) -> dict:
+    def measured(self, folder: Path, series: Series, ids: list[str]) -> dict:
+        """Losses, errors of layers where it is quantized, and answers where tasks are asked."""
+        self.losses(folder, series, ids)
+        if series.quantizer != FULL_PRECISION:
+            self.layers(folder, series, ids)
+        of = (series.trajectory, series.quantizer)
+        job = self.plan.measuring.measure(*of, folder.name, series.seed)
+        tasks = [each.task for each in job.settings.tasks]
+        if tasks:
+            found = {task: self.outcomes(task, series, ids) for task in tasks}
+            flat = {f"{t}/{name}": each for t, of in found.items() for name, each in of.items()}
+            save_file(flat, folder / OUTCOMES)
+        facts = {task: {"documents": BLOCKS, "chance": 0.25} for task in tasks}
+        return {**self.facts(series, ids), "tasks": facts}
+
+    def losses(self, folder: Path, series: Series, ids: list[str]) -> None:
         """Losses that fall along the run, and rise a little under a quantizer."""
         blocks = random("blocks").normal(0, 0.3, BLOCKS)
         own = random(series.trajectory, series.seed)
@@ -174,9 +184,8 @@ class Inputs:
                 values = values * (1.01 + noise.uniform(0, 0.02) + noise.normal(0, 0.005, BLOCKS))
             losses[name] = values.astype(np.float32)
         save_file(losses, folder / LOSSES)
-        return self.facts(series, ids)
 
-    def layers(self, folder: Path, series: Series, ids: list[str]) -> dict:
+    def layers(self, folder: Path, series: Series, ids: list[str]) -> None:
         """Errors of two layers."""
         rows = [
             {"checkpoint_id": name, "layer": layer, "weight_mse": a, "output_mse": b}
@@ -185,9 +194,8 @@ class Inputs:
             for a, b in [random(series, name, layer).uniform(0.001, 0.002, 2)]
         ]
         pd.DataFrame(rows).to_csv(folder / LAYERS, index=False)
-        return self.facts(series, ids)
 
-    def outcomes(self, task: str, folder: Path, series: Series, ids: list[str]) -> dict:
+    def outcomes(self, task: str, series: Series, ids: list[str]) -> dict[str, np.ndarray]:
         """Questions of a task, half of them answered, fewer under a quantizer."""
         hard, found = random(task).uniform(0, 1, BLOCKS), {}
         for name in ids:
@@ -195,8 +203,7 @@ class Inputs:
             quantized = series.quantizer != FULL_PRECISION
             skill -= quantized * random(task, series, name).uniform(0, 0.1)
             found[name] = (hard < skill).astype(np.float32)
-        save_file(found, folder / OUTCOMES)
-        return {**self.facts(series, ids), "task": task, "documents": BLOCKS, "chance": 0.25}
+        return found
 
     def sharpness(self, folder: Path, series: Series, ids: list[str]) -> dict:
         """Sharpness and trace of every checkpoint."""

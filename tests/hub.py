@@ -36,7 +36,8 @@ class Hub:
     nothing; one in `held` answers only after `release`, one in `missing` with an error, and one in
     `answers`, or api/models/OWNER/NAME there, first with these statuses and headers. A repository
     in `gated` is for those who have the token there. Large files are sent from `elsewhere`, if that
-    is set, another hub's URL. A hub that is `rangeless` sends files whole or not at all."""
+    is set, another hub's URL. A hub that is `rangeless` sends files whole or not at all; one
+    that is `sizeless` lists neither sizes nor digests."""
 
     root: Path
     commit: str
@@ -50,6 +51,7 @@ class Hub:
     gated: dict[str, str] = field(default_factory=dict)
     elsewhere: str = ""
     rangeless: bool = False
+    sizeless: bool = False
     asked: Counter[str] = field(default_factory=Counter)
     requests: list[Asked] = field(default_factory=list)
     release: threading.Event = field(default_factory=threading.Event)
@@ -143,7 +145,7 @@ class _Handler(BaseHTTPRequestHandler):
             paths = [folder / path for path in sent["paths"]]
             self._send(200, [_entry(path, folder) for path in paths if path.exists()])
         else:
-            full = "blobs" in urlsplit(self.path).query
+            full = "blobs" in urlsplit(self.path).query and not self.hub.sizeless
             siblings = [_sibling(path, folder, full) for path in folder.rglob("*.*")]
             self._send(200, {"id": name, "sha": self.hub.commit, "siblings": siblings})
 

@@ -3,13 +3,11 @@
 import hashlib
 import json
 
-import httpx
 import pytest
 from hub import reach, serve
 from huggingface_hub import constants
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine.context import Progress
-from ptq_dynamics.hub import client, lock
+from ptq_dynamics.hub import lock
 from ptq_dynamics.hub.files import HubFile, of_checkpoint
 from support import ROOT, python
 
@@ -36,7 +34,6 @@ def hub(tmp_path, monkeypatch):
         for file, text in FILES.items():
             if name == NAME or not file.endswith(".safetensors"):
                 (folder / file).write_text(text)
-    monkeypatch.setattr(client, "WAITS", (0.01,))
     with serve(tmp_path / "hub", COMMIT) as found:
         found.branches |= {"main", "step-1", "stage1/step-2"}
         reach(found, tmp_path / "cache", monkeypatch)
@@ -44,7 +41,7 @@ def hub(tmp_path, monkeypatch):
 
 
 def test_sizes_and_digests_are_those_of_the_files(hub):
-    entry = lock.resolve(lock.Wanted(NAME, "stage1/step-2"), Progress("test"))
+    entry = lock.resolve(lock.Wanted(NAME, "stage1/step-2"))
     assert entry.commit == COMMIT
     assert [file.name for file in entry.files] == TAKEN
     for file in entry.files:
@@ -64,7 +61,7 @@ def test_sizes_and_digests_are_those_of_the_files(hub):
 
 
 def test_pickles_are_locked_where_there_is_nothing_else(hub):
-    files = lock.resolve(lock.Wanted(OTHER, "main"), Progress("test")).files
+    files = lock.resolve(lock.Wanted(OTHER, "main")).files
     assert [file.name for file in files] == ["config.json", "pytorch_model.bin", "tokenizer.json"]
 
 
@@ -87,7 +84,7 @@ def test_what_is_locked_is_read_back_and_locking_again_changes_nothing(hub, tmp_
     first = path.read_bytes()
     found = lock.read(path)
     entry = found.entry(NAME, "step-1")
-    assert entry == lock.resolve(lock.Wanted(NAME, "step-1"), Progress("test"))
+    assert entry == lock.resolve(lock.Wanted(NAME, "step-1"))
     lock.write(path, found.entries)
     assert path.read_bytes() == first
     capsys.readouterr()
@@ -135,16 +132,6 @@ def test_what_moved_is_said_and_what_fails_stays_while_the_others_go_on(hub, tmp
     assert "people/nobody" not in after.entries
 
 
-def test_what_is_not_wanted_stays(hub, tmp_path):
-    path = tmp_path / "lock.json"
-    lock.lock(WANTED, path)
-    before = path.read_bytes()
-    hub.commit = LATER
-    lock.lock([lock.Wanted(OTHER, "main")], path)
-    assert lock.read(path).entry(NAME, "main").commit == COMMIT
-    assert path.read_bytes() != before
-
-
 def test_code_is_locked_beside_checkpoints_of_its_commit(hub, tmp_path):
     (hub.root / NAME / "code.py").write_text("CODE = True\n")
     for name in ("not code.py", "code.txt", "tests.pyc"):
@@ -175,59 +162,46 @@ def test_a_tokenizer_stays_where_it_was_taken_from_as_long_as_its_files_do(hub, 
     assert line == f"{NAME}@main has no tokenizer; say reads_as of its family"
 
 
-def test_a_commit_without_code_is_one_line(hub, tmp_path):
-    (hub.root / OTHER / "code.py").unlink()
-    wanted = lock.Wanted(OTHER, COMMIT, part="code")
-    (line,) = lock.lock([wanted], tmp_path / "lock.json").failed
-    assert line == f"{OTHER}@{COMMIT} has no Python modules; correct code of its family"
-
-
-@pytest.mark.parametrize("gone", ["config.json", "pytorch_model.bin"])
-def test_a_revision_without_a_checkpoint_fails(hub, tmp_path, gone):
+@pytest.mark.parametrize(
+    ("gone", "part", "words"),
+    [
+        ("code.py", "code", "has no Python modules; correct code of its family"),
+        ("config.json", "checkpoint", "is no checkpoint: it lacks config.json or weights; leave"),
+        ("pytorch_model.bin", "checkpoint", "is no checkpoint: it lacks config.json or weights"),
+    ],
+)
+def test_a_revision_that_lacks_what_is_wanted_fails(hub, tmp_path, gone, part, words):
     (hub.root / OTHER / gone).unlink()
-    (line,) = lock.lock([lock.Wanted(OTHER, "main")], tmp_path / "lock.json").failed
-    assert line == f"{OTHER}@main is no checkpoint: it lacks config.json or weights; leave it out"
-
-
-def test_a_busy_hub_is_asked_again(hub):
-    hub.answers[f"api/models/{NAME}"] = [(503, {})]
-    assert lock.resolve(lock.Wanted(NAME, "main"), Progress("test")).commit == COMMIT
-    hub.answers[f"api/models/{NAME}"] = [(503, {}), (429, {"Retry-After": "0"})]
-    with pytest.raises(Problem, match="the list of files is out of reach after 2 tries"):
-        lock.resolve(lock.Wanted(NAME, "main"), Progress("test"))
+    (line,) = lock.lock([lock.Wanted(OTHER, "main", part=part)], tmp_path / "lock.json").failed
+    assert line.startswith(f"{OTHER}@main {words}")
 
 
 def test_without_a_network_every_revision_is_one_line(hub, tmp_path, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     outcome = lock.lock(WANTED, tmp_path / "lock.json")
     assert outcome.resolved == 0 and len(outcome.failed) == 3
-    assert all("the hub cannot be asked" in line for line in outcome.failed)
     assert all("HF_HUB_OFFLINE" in line and "\n" not in line for line in outcome.failed)
 
 
-def test_a_hub_out_of_reach_is_not_asked_for_all(hub, tmp_path, monkeypatch):
-    asked = []
+@pytest.mark.parametrize("proxy", ["http://127.0.0.1:1", "nonsense"])
+def test_a_bad_proxy_is_one_line(hub, tmp_path, proxy):
+    code = "from pathlib import Path; from ptq_dynamics.hub import lock; "
+    code += f"print(*lock.lock([lock.Wanted({NAME!r}, 'main')], Path('l.json')).failed, sep='%')"
+    variables = {"HTTP_PROXY": proxy, "NO_PROXY": "", "HF_ENDPOINT": "http://hub.invalid"}
+    done = python(["-c", code], tmp_path, {**variables, "HF_HUB_OFFLINE": "0"})
+    assert done.stdout.startswith(f"{NAME}@main: the list of files cannot be had ("), done.stderr
+    assert done.stdout.count("\n") == 1 and "%" not in done.stdout
 
-    def resolve(wanted, progress):
-        asked.append(wanted.revision)
-        raise Problem("out of reach") from httpx.ConnectError("no route")
 
-    monkeypatch.setattr(lock, "resolve", resolve)
-    monkeypatch.setattr(lock, "TOGETHER", 1)
-    outcome = lock.lock(
-        [lock.Wanted(NAME, f"step-{number:02d}") for number in range(50)], tmp_path / "lock.json"
-    )
-    assert outcome.resolved == 0
-    assert asked == ["step-00"]
-    assert outcome.failed == (
-        "49 more were not asked for, since the hub is out of reach",
-        "out of reach",
-    )
+def test_a_mirror_that_lists_no_sizes_is_one_line(hub, tmp_path):
+    hub.sizeless = True
+    (line,) = lock.lock([lock.Wanted(NAME, "main")], tmp_path / "lock.json").failed
+    assert line.startswith(f"{NAME}@main: the hub lists ") and "HF_ENDPOINT" in line
 
 
 def test_a_name_that_no_repository_has_is_one_line(hub, tmp_path):
     (line,) = lock.lock([lock.Wanted("a/b/c", "main")], tmp_path / "lock.json").failed
-    assert line.startswith("a/b/c@main: the hub cannot be asked") and "\n" not in line
+    assert line.startswith("a/b/c@main: the list of files cannot be had") and "\n" not in line
 
 
 # Reading

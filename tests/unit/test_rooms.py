@@ -47,9 +47,7 @@ MAY_USE = {
         *("config", "graph", "hub", "measure", "claims", "paper", "provenance", "report"),
         # To measure their speeds.
         *("models", "corpus", "train", "quantize"),
-        "cluster",
     },
-    "cluster": {*ENGINE, "config"},
 }
 # What rooms of stages may use of the engine, so that it never shapes a result.
 OF_THE_ENGINE = {"context", "manifest", "processes"}

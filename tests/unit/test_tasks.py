@@ -4,7 +4,7 @@ import hashlib
 import json
 import shutil
 from collections import Counter
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -12,13 +12,16 @@ import yaml
 from lm_eval.tasks.mathqa import utils as mathqa
 from lm_eval.tasks.pubmedqa import preprocess_pubmedqa
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import HarnessTask, MadeTask
 from ptq_dynamics.corpus import functions
 from ptq_dynamics.corpus.packages import installed_files, python_files
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.context import Context, Progress
-from ptq_dynamics.measure.tasks import fetch, loading, make, questions
-from ptq_dynamics.measure.tasks.settings import HarnessSettings, MadeSettings
+from ptq_dynamics.measure import questions
+from ptq_dynamics.measure.answers import load as load_task
+from ptq_dynamics.measure.tasks import harness
+from ptq_dynamics.measure.tasks import made as making
+from ptq_dynamics.measure.tasks.harness import HarnessSettings, HarnessTask
+from ptq_dynamics.measure.tasks.made import MadeSettings, MadeTask
 from support import ROOT, edit_yaml, plan, tiny_config
 from tokenizers import Tokenizer
 
@@ -47,7 +50,8 @@ def encode(corpus):
 
 def settings(kind, **changes):
     plain = {"documents": 12, "pool": 6, "shots": 1, "context": 256}
-    return MadeSettings(task=f"a-{kind}", kind=kind, **{**plain, **changes})
+    task = MadeTask(source="made", kind=kind)
+    return MadeSettings(name=f"a-{kind}", task=task, **{**plain, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +59,7 @@ def made(documents, encode):
     found = {}
     for kind in KINDS:
         try:
-            found[kind] = make.make(settings(kind), documents, encode)
+            found[kind] = making.make(settings(kind), documents, encode)
         except Problem as problem:
             found[kind] = str(problem)
     return found
@@ -124,18 +128,11 @@ def test_places_are_balanced_and_every_document_is_asked_about_once(made, held_o
     assert not {digest(each.document) for each in train} & {*asked}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_shots_and_test_have_no_text_in_common(made, documents, kind):
-    by_digest = {digest(each.document): each for each in documents}
-    test, shots = ({i.document for i in part} for part in made[kind])
-    assert test <= {*by_digest} and not test & shots
-
-
 def test_nothing_is_asked_twice(made, documents, encode):
     """Docstrings of several functions may ask the same, in the test as in its shots."""
     copies = [replace(each, document=f"{each.document}\n\nAgain.") for each in documents]
     for kind in ("ending", "word", "type"):
-        (test, shots), several = made[kind], make.make(settings(kind), documents + copies, encode)
+        (test, shots), several = made[kind], making.make(settings(kind), documents + copies, encode)
         assert len(test) + len(shots) == 18
         for found in ((test, shots), several):
             asked = [(each.text, each.choices[each.answer]) for part in found for each in part]
@@ -148,28 +145,13 @@ def test_nothing_held_out_says_what_was_learned(held_out):
     assert learned and not learned & {(each.signature, each.summary) for each in asked}
 
 
-@pytest.mark.parametrize(
-    ("text", "first"),
-    [
-        ("Draw the graph. And more.", "Draw the graph."),
-        ("Draw the graph.\n\nMore.", "Draw the graph."),
-        (".. deprecated:: 2. Use another one.", None),
-        ("e(x) ... y. More", None),
-        ("Alt. text", None),
-        ("Draw it\nover lines. More.", None),
-    ],
-)
-def test_a_summary_is_a_sentence(text, first):
-    assert functions.summary(text) == first
-
-
 def test_questions_are_the_same_whatever_the_order_of_documents(made, documents, encode):
-    again = make.make(settings("word"), documents[::-1], encode)
+    again = making.make(settings("word"), documents[::-1], encode)
     assert again == made["word"]
 
 
 def test_a_job_writes_the_same_bytes_again_and_no_path(workspace, held_out):
-    job = workspace.plan.tasks.made("word", "main")
+    job = workspace.plan.measuring.made("word", "main")
     first = workspace.make(job)
     before = {name: first.file(name).read_bytes() for name in first.files}
     again = workspace.build(job)
@@ -192,13 +174,6 @@ def test_prompts_with_shots_fit(made, encode, kind):
     assert max(longest) <= 256 // 2
 
 
-def test_too_few_documents_are_said_in_one_line(documents, encode):
-    with pytest.raises(
-        Problem, match=r"task a-word has \d+ documents with \d+ tokens for each question"
-    ):
-        make.make(settings("word", documents=9999), documents, encode)
-
-
 @pytest.mark.parametrize(
     ("context", "shots", "left", "mend"),
     [
@@ -216,13 +191,13 @@ def test_a_context_too_short_for_the_shots_is_said_in_one_line(
         match=rf"task a-ending: a context of {context} tokens with {shots} shots leaves {left} for "
         rf"each question and shot, in which 0 documents fit of the 12 asked for; .*{mend}",
     ) as error:
-        make.make(few, documents, encode)
+        making.make(few, documents, encode)
     assert "\n" not in str(error.value)
 
 
 def test_the_harness_takes_a_made_task(workspace, held_out):
-    result = workspace.make(workspace.plan.tasks.made("word", "main"))
-    ((part, task),) = loading.load(result)
+    result = workspace.make(workspace.plan.measuring.made("word", "main"))
+    ((part, task),) = load_task(result)
     lines = [json.loads(line) for line in result.file("test.jsonl").read_text().splitlines()]
     assert part.metric == "acc" and len(task.eval_docs) == len(lines)
     for line, document in zip(lines, task.eval_docs, strict=True):
@@ -314,8 +289,8 @@ def test_any_task_of_the_harness_is_taken(tmp_path, scale, whole):
     found = plan(scale, config)
     shard, *_ = found.site.timeline.shards("smollm3")
     job = found.tasks.accuracy("smollm3", "fp", "grammar", shard)
-    assert job.inputs["task"] == [found.tasks.fetched("grammar").manifest]
-    assert found.tasks.fetched("grammar").settings.name == "blimp"
+    assert job.inputs["task"] == [found.measuring.fetched("grammar").manifest]
+    assert found.measuring.fetched("grammar").settings.name == "blimp"
 
 
 def test_the_papers_tasks_are_those_of_the_harness():
@@ -323,8 +298,8 @@ def test_the_papers_tasks_are_those_of_the_harness():
     scale = found.site.config.scale.tasks
     assert len(scale.names) == 12 and scale.shots == 5 and not scale.shots_of
     assert scale.documents is None
-    jobs = [found.tasks.fetched(name) for name in scale.names]
-    assert {job.stage for job in jobs} == {"measure.tasks.fetch"}
+    jobs = [found.measuring.fetched(name) for name in scale.names]
+    assert {job.stage for job in jobs} == {"measure.tasks.harness"}
     text = (ROOT / "NOTICE").read_text()
     assert all(name in text for name in ("allenai/ai2_arc", "bigbio/pubmed_qa", "cais/mmlu"))
 
@@ -334,12 +309,12 @@ def test_the_papers_tasks_are_those_of_the_harness():
 
 def fetched(folder, **changes):
     """The result of fetching a task, as its stage gives it."""
-    plain = {"task": "mine", "name": "pubmedqa", "repository": None, "files": {}}
-    chosen = HarnessSettings(**{**plain, "revision": None, "metric": None, **changes})
+    plain = {"source": "harness", "task": "pubmedqa", "revision": None}
+    chosen = HarnessSettings(name="mine", task=HarnessTask(**{**plain, **changes}))
     out = folder / "out"
     out.mkdir(parents=True)
     context = Context("mine", chosen, {}, out, folder / "scratch", Progress("mine"))
-    facts = fetch.run(context)
+    facts = harness.run(context)
     return manifest.describe(out, out / "manifest.json", facts)
 
 
@@ -372,7 +347,7 @@ def pubmed(tmp_path):
 def test_pubmedqa_from_parquet_is_what_the_harness_makes_of_it(tmp_path, pubmed):
     folder, parts = pubmed
     files = plan("paper").site.config.tasks["pubmedqa"].files
-    ((part, task),) = loading.load(fetched(tmp_path, repository=str(folder), files=files))
+    ((part, task),) = load_task(fetched(tmp_path, repository=str(folder), files=files))
     assert (part.name, part.metric) == ("pubmedqa", "acc")
     assert set(part.splits) == {*parts}
     assert len(task.eval_docs) == len(parts["test"])
@@ -415,8 +390,8 @@ def test_mathqa_from_another_repository_is_what_the_harness_makes_of_its_own(tmp
     for split, rows in parts.items():
         (folder / files[split]).parent.mkdir(parents=True, exist_ok=True)
         pd.DataFrame(rows).to_parquet(folder / files[split])
-    result = fetched(tmp_path, name="mathqa", repository=str(folder), files=files)
-    ((part, task),) = loading.load(result)
+    result = fetched(tmp_path, task="mathqa", repository=str(folder), files=files)
+    ((part, task),) = load_task(result)
     assert (part.name, part.metric) == ("mathqa", "acc")
     assert set(part.splits) == {*parts}
     assert [dict(each) for each in task.fewshot_docs()] == parts["train"]
@@ -436,13 +411,13 @@ def test_nothing_is_fetched_that_is_pinned_to_no_commit(tmp_path):
 @pytest.mark.slow
 def test_an_unknown_task_of_the_harness_is_named_with_those_like_it(tmp_path):
     with pytest.raises(Problem, match=r"mine.task names no task .*'arc_eazy'.*arc_easy"):
-        fetched(tmp_path, name="arc_eazy", revision="0" * 40)
+        fetched(tmp_path, task="arc_eazy", revision="0" * 40)
 
 
 @pytest.mark.slow
 def test_data_out_of_reach_are_said_in_one_line(tmp_path):
     with pytest.raises(Problem, match="mine: its data set is out of reach") as error:
-        fetched(tmp_path, name="arc_easy", revision="0" * 40)
+        fetched(tmp_path, task="arc_easy", revision="0" * 40)
     assert "\n" not in str(error.value)
 
 
@@ -462,11 +437,6 @@ def test_what_its_data_lack_is_named(tmp_path, pubmed):
         )
 
 
-def test_a_local_folder_has_no_revision():
-    with pytest.raises(ValueError, match="is a local folder, which has no revision"):
-        HarnessTask(source="harness", task="a", repository="./data", revision="0" * 40)
-
-
 @pytest.mark.slow
 def test_a_task_that_has_models_write_is_refused(tmp_path):
     rows = pd.DataFrame({"question": ["1 + 1?"], "answer": ["It is 2. #### 2"]})
@@ -475,13 +445,4 @@ def test_a_task_that_has_models_write_is_refused(tmp_path):
         rows.to_parquet(tmp_path / f"data/{split}.parquet")
     files = {split: f"{split}.parquet" for split in ("train", "test")}
     with pytest.raises(Problem, match="has models write"):
-        fetched(tmp_path, name="gsm8k", repository=str(tmp_path / "data"), files=files)
-
-
-@pytest.mark.slow
-def test_facts_say_what_a_part_is(tmp_path, pubmed):
-    folder, _ = pubmed
-    files = plan("paper").site.config.tasks["pubmedqa"].files
-    found = fetched(tmp_path, repository=str(folder), files=files)
-    said = json.loads(found.file("task.json").read_text())
-    assert said == {"task": "mine", "parts": [asdict(loading.load(found)[0][0])]}
+        fetched(tmp_path, task="gsm8k", repository=str(tmp_path / "data"), files=files)

@@ -1,48 +1,30 @@
 # Tools with environments of their own, and how they compare.
 
 
-ENVIRONMENT = Paths.at("envs/{tool}")
-environment_job = lambda w: plan.quantization.environment(w.tool)
-
-
 rule environment:
     input:
-        lambda w: needs(environment_job(w)),
+        spec=spec("environment"),
     output:
-        update(ENVIRONMENT.published),
-    log:
-        ENVIRONMENT.log,
-    conda:
-        "../../envs/main.yaml"
+        manifest("environment"),
     resources:
-        **asks(environment_job),
-    params:
-        job=lambda w: handover.file(environment_job(w)),
+        **asked("environment"),
     shell:
         RUN
 
 
-COMPARISON = plan.backends.comparison()
-
-
 rule comparison:
     input:
-        lambda w: needs(COMPARISON),
+        spec=spec("comparison"),
+        measurements=inputs("comparison"),
     output:
-        update(COMPARISON.paths.published),
-    log:
-        COMPARISON.paths.log,
-    conda:
-        "../../envs/main.yaml"
+        manifest("comparison"),
     resources:
-        **asks(lambda w: COMPARISON),
-    params:
-        job=lambda w: handover.file(COMPARISON),
+        **asked("comparison"),
     shell:
         RUN
 
 
 rule backends:
     input:
-        COMPARISON.outputs,
+        manifest("comparison"),
     localrule: True

@@ -1,29 +1,15 @@
-# Figures, and a target of its own for each: snakemake fig04
-
-
-FIGURE = Paths.at(plan.site.pictures, "{figure}")
-figure_job = lambda w: plan.figures.figure(w.figure)
+# Figures, each with a target of its own (snakemake fig04), claims, tables, the paper and the page.
 
 
 rule figure:
     input:
-        lambda w: needs(figure_job(w)),
+        spec=spec("figure"),
+        measurements=inputs("figure"),
     output:
-        update(f"{plan.site.pictures}/{{figure}}.pdf"),
-        shown_figure("png", "picture"),
-        shown_figure("csv", "table"),
-        update(FIGURE.published),
-    log:
-        FIGURE.log,
+        manifest("figure"),
     priority: 20
-    conda:
-        "../../envs/main.yaml"
     resources:
-        **asks(figure_job),
-    params:
-        job=lambda w: handover.file(figure_job(w)),
-        # For the caption in Snakemake's own report.
-        caption=lambda w: caption(plan, w.figure),
+        **asked("figure"),
     shell:
         RUN
 
@@ -34,5 +20,72 @@ for name in plan.site.config.figures:
         name:
             name
         input:
-            plan.figures.figure(name).outputs,
+            manifest("figure").format(figure=name),
         localrule: True
+
+
+rule claims:
+    input:
+        manifest("judge"),
+    localrule: True
+
+
+rule tables:
+    input:
+        manifest("tabulate"),
+    localrule: True
+
+
+rule paper:
+    input:
+        manifest("typeset"),
+    localrule: True
+
+
+rule judge:
+    input:
+        spec=spec("judge"),
+        measurements=inputs("judge"),
+    output:
+        manifest("judge"),
+    resources:
+        **asked("judge"),
+    shell:
+        RUN
+
+
+rule tabulate:
+    input:
+        spec=spec("tabulate"),
+        measurements=inputs("tabulate"),
+        claims=inputs("tabulate", "claims"),
+    output:
+        manifest("tabulate"),
+    resources:
+        **asked("tabulate"),
+    shell:
+        RUN
+
+
+rule typeset:
+    input:
+        spec=spec("typeset"),
+        figures=inputs("typeset"),
+    output:
+        manifest("typeset"),
+    resources:
+        **asked("typeset"),
+    shell:
+        RUN
+
+
+rule report:
+    input:
+        spec=spec("report"),
+        figures=inputs("report"),
+    output:
+        manifest("report"),
+    resources:
+        **asked("report"),
+    shell:
+        RUN

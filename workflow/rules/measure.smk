@@ -1,48 +1,52 @@
-# Losses of full-precision and quantized checkpoints, and the table of all measurements.
+# Losses, layer errors and answers of checkpoints, quantized or not, and the table of it all.
 
 
-EVALUATE = Paths.at(plan.site.places("evaluate"))
-evaluate_job = lambda w: plan.losses.evaluate(
-    w.trajectory, w.method, w.shard, int(w.seed)
-)
-
-
-rule evaluate:
+rule measure:
     input:
-        lambda w: needs(evaluate_job(w)),
+        spec=spec("measure"),
+        corpus=inputs("measure", "corpus"),
+        checkpoints=inputs("measure", "trajectory"),
+        tasks=inputs("measure", "task", "environment"),
     output:
-        update(EVALUATE.published),
-    log:
-        EVALUATE.log,
-    conda:
-        "../../envs/main.yaml"
-    threads: plan.resources.threads("evaluate")
+        manifest("measure"),
+    threads: plan.resources.threads("measure")
     resources:
-        **asks(evaluate_job),
-        devices=plan.resources.devices("evaluate"),
-    params:
-        job=lambda w: handover.file(evaluate_job(w)),
-        spread=lambda w: plan.resources.spreading(evaluate_job(w)),
+        **asked("measure", device_map=spread),
     shell:
         RUN_SPREAD
 
 
-COLLECT = plan.figures.collect()
+rule make_task:
+    input:
+        spec=spec("make_task"),
+        functions=inputs("make_task", "functions"),
+        corpus=inputs("make_task", "corpus"),
+    output:
+        manifest("make_task"),
+    resources:
+        **asked("make_task"),
+    shell:
+        RUN
+
+
+rule fetch_task:
+    input:
+        spec=spec("fetch_task"),
+    output:
+        manifest("fetch_task"),
+    resources:
+        **asked("fetch_task"),
+    shell:
+        RUN
 
 
 rule collect:
     input:
-        lambda w: needs(COLLECT),
+        spec=spec("collect"),
+        measurements=inputs("collect"),
     output:
-        update(COLLECT.outputs),
-        update(COLLECT.paths.published),
-    log:
-        COLLECT.paths.log,
-    conda:
-        "../../envs/main.yaml"
+        manifest("collect"),
     resources:
-        **asks(lambda w: COLLECT),
-    params:
-        job=lambda w: handover.file(COLLECT),
+        **asked("collect"),
     shell:
         RUN

@@ -1,135 +1,64 @@
-# Trajectories: corpora, the runs trained on them, public models, averages of checkpoints, and what is
-# not kept of them.
-
-
-CORPUS = Paths.at(plan.site.places("corpus"))
-corpus_job = lambda w: plan.corpora.corpus(w.corpus)
+# Trajectories: corpora, the runs trained on them, public models, and averages of checkpoints.
 
 
 rule corpus:
     input:
-        lambda w: needs(corpus_job(w)),
+        spec=spec("corpus"),
+        text=inputs("corpus", "corpus", "functions"),
     output:
-        update(CORPUS.published),
-    log:
-        CORPUS.log,
-    conda:
-        "../../envs/main.yaml"
-    threads: plan.resources.threads("corpus", CORES)
+        manifest("corpus"),
+    threads: workflow.cores or 1
     resources:
-        **asks(corpus_job),
-    params:
-        job=lambda w: handover.file(corpus_job(w)),
+        **asked("corpus"),
     shell:
         RUN
-
-
-FUNCTIONS = Paths.at(plan.site.places("functions"))
-functions_job = lambda w: plan.corpora.functions(w.corpus)
 
 
 rule functions:
     input:
-        lambda w: needs(functions_job(w)),
+        spec=spec("functions"),
+        corpus=inputs("functions", "corpus"),
     output:
-        update(FUNCTIONS.published),
-    log:
-        FUNCTIONS.log,
-    conda:
-        "../../envs/main.yaml"
-    threads: plan.resources.threads("corpus", CORES)
+        manifest("functions"),
     resources:
-        **asks(functions_job),
-    params:
-        job=lambda w: handover.file(functions_job(w)),
+        **asked("functions"),
     shell:
         RUN
-
-
-TRAIN = Paths.at(plan.site.places("train"))
-train_job = lambda w: plan.trajectories.train(w.run, int(w.seed))
 
 
 rule train:
     input:
-        lambda w: needs(train_job(w)),
+        spec=spec("train"),
+        corpus=inputs("train", "corpus"),
+        before=inputs("train", "trunk", "after"),
     output:
-        update(TRAIN.published),
-    log:
-        TRAIN.log,
-    priority: 10
-    conda:
-        "../../envs/main.yaml"
+        manifest("train"),
     threads: plan.resources.threads("train")
     resources:
-        **asks(train_job),
-        devices=plan.resources.devices("train"),
-    params:
-        job=lambda w: handover.file(train_job(w)),
-        together=plan.resources.training,
+        **asked("train"),
     shell:
-        RUN_TOGETHER
-
-
-FETCH = Paths.at(plan.site.places("fetch"))
-fetch_job = lambda w: plan.trajectories.fetch(w.public, w.shard)
+        RUN_ON_DEVICE
 
 
 rule fetch:
     input:
-        lambda w: needs(fetch_job(w)),
+        spec=spec("fetch"),
     output:
-        update(FETCH.published),
-    log:
-        FETCH.log,
-    conda:
-        "../../envs/main.yaml"
+        manifest("fetch"),
     resources:
-        **asks(fetch_job),
-    params:
-        job=lambda w: handover.file(fetch_job(w)),
+        **asked("fetch"),
     shell:
         RUN
-
-
-AVERAGE = Paths.at(plan.site.places("average"))
-average_job = lambda w: plan.trajectories.average(w.average, w.shard, int(w.seed))
 
 
 rule average:
     input:
-        lambda w: needs(average_job(w)),
+        spec=spec("average"),
+        checkpoints=inputs("average"),
     output:
-        update(AVERAGE.published),
-    log:
-        AVERAGE.log,
-    conda:
-        "../../envs/main.yaml"
+        manifest("average"),
     threads: plan.resources.threads("average")
     resources:
-        **asks(average_job),
-    params:
-        job=lambda w: handover.file(average_job(w)),
-    shell:
-        RUN
-
-
-DROP = Paths.at(plan.site.places("drop"))
-drop_job = lambda w: plan.keeping.drop(w.result)
-
-
-rule drop:
-    input:
-        lambda w: needs(drop_job(w)),
-    output:
-        update(DROP.published),
-    log:
-        DROP.log,
-    conda:
-        "../../envs/main.yaml"
-    resources:
-        **asks(drop_job),
-    params:
-        job=lambda w: handover.file(drop_job(w)),
+        **asked("average"),
     shell:
         RUN

@@ -4,7 +4,7 @@ import difflib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 from pydantic import (
     AfterValidator,
@@ -20,9 +20,6 @@ from ptq_dynamics.base.shares import Factor as Factor
 from ptq_dynamics.base.shares import Share as Share
 
 Values = TypeVar("Values", bound=Sequence[Any])
-
-ScaleName = Literal["smoke", "laptop", "gpu", "paper"]
-SCALES: tuple[str, ...] = get_args(ScaleName)
 
 
 class Strict(BaseModel):

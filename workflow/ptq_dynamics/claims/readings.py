@@ -103,16 +103,14 @@ class Readings:
         if rows.empty:
             return {}
         counted = joining.tasks(series, self._inputs)
-        labels = [series.label(f"{joining.COUNTED} {task}") for task, own in counted.items() if own]
-        manifests = [manifest for label in labels for manifest in self._inputs[label]]
-        last = Trajectory(manifests).checkpoints[-1].id
+        last = Trajectory(joining.manifests_of(series, self._inputs)).checkpoints[-1].id
         rows = rows[rows.checkpoint_id == last].set_index("task")
         return {
             task: (float(rows.value[task]), float(rows.stderr[task])) for task in (*counted, MEAN)
         }
 
     def _evaluated(self, series: Series, metric: Paired) -> list[Point]:
-        manifests = self._inputs.get(series.label("losses"), ())
+        manifests = joining.manifests_of(series, self._inputs)
         if not manifests:
             return []
         if metric in QUANTIZED and series.quantizer == FULL_PRECISION:
@@ -133,10 +131,8 @@ class Readings:
         outcomes = {task: joining.outcomes(series, task, self._inputs) for task in counted}
         fp = joining.in_full_precision(series)
         before = {task: joining.outcomes(fp, task, self._inputs) for task in counted}
-        labels = [series.label(f"{joining.COUNTED} {task}") for task in counted]
-        manifests = [manifest for label in labels for manifest in self._inputs[label]]
         found = []
-        for checkpoint in Trajectory(manifests).checkpoints:
+        for checkpoint in Trajectory(joining.manifests_of(series, self._inputs)).checkpoints:
             pairs = {task: (before[task][checkpoint.id], outcomes[task][checkpoint.id])
                      for task in counted}  # fmt: skip
             value = _accuracy(pairs) if metric == ACCURACY else _degradation(pairs)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import SCALES
+from ptq_dynamics.config import scales
 from ptq_dynamics.engine import repository
 from ptq_dynamics.graph import FROM_NETWORK, Plan
 from ptq_dynamics.graph.captions import PAGE, page
@@ -50,7 +50,7 @@ def show(plan: Plan, asked: Asked) -> bool:
         if not kept.sums.is_file() or asked != Asked():
             raise Problem(why)
         print(why)
-        return _told([*_released(kept), *_released(sweeps), *strangers(SCALES)], asked)
+        return _told([*_released(kept), *_released(sweeps), *strangers(scales())], asked)
     pictures = Path(plan.site.pictures)
     text = page(plan.site.config.figures, pictures)
     pages = {pictures / PAGE: text} if pictures.is_dir() else {}
@@ -60,7 +60,7 @@ def show(plan: Plan, asked: Asked) -> bool:
     absent = f"; {found.absent:,} files are known and not here" if found.absent else ""
     print(f"{found.results:,} results with {found.files:,} files were hashed{absent}")
     derived = [r for r in archive.results.values() if r.record.job["stage"].startswith(DERIVED)]
-    wrong = [*found.wrong, *strangers(SCALES), *_released(kept), *_released(sweeps)]
+    wrong = [*found.wrong, *strangers(scales()), *_released(kept), *_released(sweeps)]
     wrong += _again(derived, ("table or figure was derived", "tables and figures were derived"))
     if asked.rerun:
         jobs = ("job of a random sample was run", "jobs of a random sample were run")

@@ -18,16 +18,14 @@ from rich.table import Table
 from ptq_dynamics import config, models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import splits
-from ptq_dynamics.corpus.embedded import save_tokenizer, train_tokenizer
+from ptq_dynamics.corpus.bpe import save_tokenizer, train_tokenizer
 from ptq_dynamics.corpus.tokens import TrainingData
 from ptq_dynamics.engine import checkout, manifest
 from ptq_dynamics.engine.quiet import QUIET
-from ptq_dynamics.engine.settings import decode, encode
 from ptq_dynamics.engine.warm.launch import ALLOCATOR
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.measure import loss
-from ptq_dynamics.quantize import gptq
-from ptq_dynamics.quantize.method import Calibration
+from ptq_dynamics.quantize.calibration import Calibration
 from ptq_dynamics.train.train import Trainer
 
 SECONDS = 5.0  # per measurement
@@ -37,7 +35,7 @@ Row = tuple[str, str]
 def main() -> None:
     """Print one row a measurement."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scale", choices=config.SCALES, default="laptop")
+    parser.add_argument("--scale", choices=config.scales(), default="laptop")
     scale = parser.parse_args().scale
     if not os.environ.keys() >= ALLOCATOR.keys():
         command = [sys.executable, "-m", "ptq_dynamics.cli.bench", "--scale", scale]
@@ -79,18 +77,13 @@ def _compute(plan: Plan, folder: Path) -> Iterator[Row]:
     batch = plan.site.config.scale.evaluation.batch
     passes, seconds = _repeat(lambda: loss.block_losses(model, blocks, batch))
     yield "evaluation", f"{passes * blocks.numel() / seconds:,.0f} tokens/s"
-    quantization = plan.quantization.quantize("wsd-3e-3", "gptq-4bit", _last(plan))
-    settings = decode(gptq.run, encode(quantization.settings)).quantizer
+    quantizer = plan.measuring.kind("gptq-4bit", "wsd-3e-3")
     sizes = plan.site.config.scale.calibration
     count = sizes.documents or sizes.count(context)
     calibration = Calibration(blocks[:count], sizes.batch)
-    gptq.quantize(folder / "model", calibration, settings)
-    count, seconds = _repeat(lambda: gptq.quantize(folder / "model", calibration, settings))
+    quantizer.quantize(folder / "model", calibration)
+    count, seconds = _repeat(lambda: quantizer.quantize(folder / "model", calibration))
     yield "GPTQ", f"{seconds / count:.2f} s/checkpoint"
-
-
-def _last(plan: Plan) -> str:
-    return list(plan.site.timeline.shards("wsd-3e-3"))[-1]
 
 
 def _repeat(action: Callable[[], object]) -> tuple[int, float]:

@@ -19,7 +19,7 @@ def beyond(plan: Plan) -> Iterable[Job]:
         plan.tables.write,
         lambda: plan.typeset(Path("config")),
         Report(plan).page,
-        plan.backends.comparison,
+        plan.measuring.comparison,
     ):
         with contextlib.suppress(Problem):
             last.append(make())

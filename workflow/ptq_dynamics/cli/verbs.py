@@ -11,9 +11,10 @@ from ptq_dynamics import config
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import captions, status
 from ptq_dynamics.cli.chosen import load
+from ptq_dynamics.config.described import keys, schema
+from ptq_dynamics.config.releases import to_lock
 from ptq_dynamics.engine import checkout
 from ptq_dynamics.graph import Plan
-from ptq_dynamics.graph.outlook import to_lock
 from ptq_dynamics.hub.lock import LOCK, lock
 
 
@@ -38,10 +39,18 @@ def _parser() -> argparse.ArgumentParser:
     def add(name: str, does: str, *, scaled: bool = True) -> argparse.ArgumentParser:
         verb = verbs.add_parser(name, help=does, description=does, allow_abbrev=False)
         if scaled:
-            verb.add_argument("--scale", choices=config.SCALES, help="default: of config.yaml")
+            verb.add_argument("--scale", help="a file under config/scales; default: of config.yaml")
         return verb
 
-    add("config", "print the resolved configuration of a scale")
+    verb = add("config", "print the resolved configuration of a scale, or what its files may have")
+    verb.add_argument("--schema", metavar="FILE", help="print the JSON schema of a file: runs, ...")
+    verb.add_argument(
+        "--help-keys",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help="print all keys of files, or of one",
+    )
     verb = add("status", "say which results are not fresh, and why; exit status 1 if any")
     verb.add_argument("--figures", help="default: those of config.yaml")
     verb.add_argument("--more-seeds", help="default: those of config.yaml")
@@ -71,17 +80,6 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--more-seeds", help="default: those of config.yaml")
     add("readme", "write what came out, as it is released, into the README")
     add("cost", "write the table of what a build cost, from its records")
-    verb = add("plan", "say what a build takes: jobs, time, room on the disk and downloads")
-    verb.add_argument("--figures", help="default: those of config.yaml")
-    verb.add_argument("--more-seeds", help="default: those of config.yaml")
-    verb.add_argument("--gpus", type=_count, metavar="N", help="default: those of one machine")
-    verb.add_argument(
-        "--cores",
-        type=_count,
-        metavar="N",
-        help="default: this machine's, or, on a scale with a device, as many as jobs ask for",
-    )
-    verb.add_argument("--json", action="store_true", help="all of it, as JSON")
     verb = add("trace", "say what a file was made from, down to text and public checkpoints")
     verb.add_argument(
         "path",
@@ -127,18 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--agent", help="who ran the jobs; default: the project's maintainers")
     verb.add_argument("--verify", action="store_true", help="compare the crate with what is here")
     add("lock", "lock the revisions of public models to commits of the hub", scaled=False)
-    add(
-        "schema",
-        "write the schemas of the files under config/, and docs/configuration.md",
-        scaled=False,
-    )
     return parser
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
-    return int(text)
 
 
 def _run(arguments: argparse.Namespace) -> bool:
@@ -147,6 +134,10 @@ def _run(arguments: argparse.Namespace) -> bool:
         {"deep": "true"} if getattr(arguments, "deep", False) else {}
     )
     match arguments.verb:
+        case "config" if arguments.schema is not None:
+            print(schema(arguments.schema))
+        case "config" if arguments.help_keys is not None:
+            print(keys(arguments.help_keys or None))
         case "config":
             _print_config(load(choice))
         case "status" if arguments.watch or arguments.every is not None:
@@ -178,17 +169,10 @@ def _run(arguments: argparse.Namespace) -> bool:
             from ptq_dynamics.cli import costs
 
             costs.show(Plan(load(choice)))
-        case "plan":
-            from ptq_dynamics.cli import outlook
-
-            asked_of = outlook.Asked(arguments.gpus, arguments.cores, arguments.json)
-            outlook.show(Plan(load(choice)), asked_of)
         case "trace" | "audit" | "compare" | "adopt" | "accept" | "crate" | "release":
             return _check(arguments, choice)
         case "lock":
             return _lock()
-        case "schema":
-            _write_schemas()
     return True
 
 
@@ -238,15 +222,6 @@ def _check(arguments: argparse.Namespace, choice: dict[str, str | None]) -> bool
         case "compare":
             return comparison.show(arguments.one, arguments.other, as_json=arguments.json)
     return True
-
-
-def _write_schemas() -> None:
-    folder, page = Path("config/schemas"), Path("docs/configuration.md")
-    written = {folder / name: text for name, text in config.schemas().items()}
-    for path, text in {**written, page: config.reference()}.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        print(path)
 
 
 def _print_config(resolved: config.Config) -> None:

@@ -38,56 +38,42 @@ def expand(content: Any, sections: tuple[str, ...], file: str) -> Expanded:
     content = dict(content)
     grids: dict[tuple[str, str], str] = {}
     for section in sections:
-        if isinstance(entries := content.get(section), dict):
-            content[section], made = _expand_section(entries, f"{file}: {section}")
-            grids |= {(section, name): grid for name, grid in made.items()}
+        if not isinstance(entries := content.get(section), dict):
+            continue
+        found = content[section] = dict[Any, Any]()
+        for written, entry in entries.items():
+            is_grid = isinstance(entry, dict) and KEY in entry
+            place = f"{file}: {section}.{written}"
+            for name, one in (
+                _combinations(written, entry, place) if is_grid else [(written, entry)]
+            ):
+                if name in found:
+                    other = grids.get((section, name), name)
+                    raise Problem(f"{place} makes {name!r}, which {other} makes as well")
+                found[name] = one
+                if is_grid:
+                    grids[section, name] = written
     return Expanded(content, grids)
 
 
-def _expand_section(entries: dict[Any, Any], place: str) -> tuple[dict[Any, Any], dict[str, str]]:
-    found: dict[Any, Any] = {}
-    grids: dict[str, str] = {}
-    for written, entry in entries.items():
-        grid = isinstance(entry, dict) and KEY in entry
-        if not grid and (open_ := PLACEHOLDER.search(str(written))):
-            raise Problem(
-                f"{place}.{written}.{KEY}: is required and missing; the name has {open_[0]}"
-            )
-        for name, one in _combinations(written, entry, place) if grid else [(written, entry)]:
-            if name in found:
-                other = grids.get(name, name)
-                raise Problem(f"{place}.{written} makes {name!r}, which {other} makes as well")
-            found[name] = one
-            if grid:
-                grids[name] = written
-    return found, grids
-
-
 def _combinations(name: Any, entry: dict[str, Any], place: str) -> Iterator[tuple[str, Any]]:
-    place = f"{place}.{name}"
-    lists = _lists(entry[KEY], f"{place}.{KEY}")
-    missing = [key for key in lists if f"{{{key}}}" not in str(name)]
-    if missing:
+    lists = entry[KEY]
+    if not isinstance(lists, dict) or not all(
+        isinstance(values, list)
+        and values
+        and all(isinstance(value, str | int | float) for value in values)
+        for values in lists.values()
+    ):
+        raise Problem(
+            f"{place}.{KEY} is {lists!r}: must be a mapping of placeholders to lists of numbers or "
+            "texts"
+        )
+    if missing := [key for key in lists if f"{{{key}}}" not in str(name)]:
         raise Problem(f"{place}.{KEY}.{missing[0]} is not in the name; put {{{missing[0]}}} there")
     rest = {key: value for key, value in entry.items() if key != KEY}
     for values in product(*lists.values()):
         chosen = dict(zip(lists, values, strict=True))
-        filled = {key: _fill(value, chosen, f"{place}.{key}") for key, value in rest.items()}
-        yield str(_fill(f"{name}", chosen, place)), filled
-
-
-def _lists(over: Any, place: str) -> dict[str, list[Any]]:
-    if not isinstance(over, dict) or not over:
-        raise Problem(f"{place} is {over!r}: must be a mapping of placeholders to lists of values")
-    for key, values in over.items():
-        if not re.fullmatch(r"\w+", str(key)):
-            raise Problem(f"{place}.{key} is no placeholder: it has letters, digits and '_'")
-        if not isinstance(values, list) or not values:
-            raise Problem(f"{place}.{key} is {values!r}: must be a list of values")
-        for index, value in enumerate(values):
-            if isinstance(value, bool) or not isinstance(value, str | int | float):
-                raise Problem(f"{place}.{key}.{index} is {value!r}: must be a number or text")
-    return {str(key): values for key, values in over.items()}
+        yield str(_fill(str(name), chosen, place)), _fill(rest, chosen, place)
 
 
 def _fill(value: Any, chosen: Mapping[str, Any], place: str) -> Any:
@@ -97,8 +83,7 @@ def _fill(value: Any, chosen: Mapping[str, Any], place: str) -> Any:
         case list():
             return [_fill(one, chosen, f"{place}.{index}") for index, one in enumerate(value)]
         case str():
-            unknown = [key for key in PLACEHOLDER.findall(value) if key not in chosen]
-            if unknown:
+            if unknown := [key for key in PLACEHOLDER.findall(value) if key not in chosen]:
                 raise Problem(
                     f"{place} has {{{unknown[0]}}}, which is not in {KEY} ({', '.join(chosen)})"
                 )

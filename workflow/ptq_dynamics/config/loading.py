@@ -15,11 +15,10 @@ from ptq_dynamics.config.errors import problem
 from ptq_dynamics.config.families import Families
 from ptq_dynamics.config.figures import Figure
 from ptq_dynamics.config.grids import expand
-from ptq_dynamics.config.names import DISTINCT, FigureName, Named, QuantizerName
+from ptq_dynamics.config.names import DISTINCT, FigureName, Named, QuantizerName, require
 from ptq_dynamics.config.quantizers import Quantizer
 from ptq_dynamics.config.queries import Backends, Choice, Sweep
 from ptq_dynamics.config.scale import Scale
-from ptq_dynamics.config.site import Site
 from ptq_dynamics.config.tables import Tables
 from ptq_dynamics.config.tasks import Task
 from ptq_dynamics.config.trajectories import Runs
@@ -45,27 +44,29 @@ class Config(Strict):
 
 # Written in C where PyYAML was built so: every start of Snakemake reads all files.
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-# What the files hold, by name without suffix; every file under scales/ is a scale.
+# The type of every file, by name without suffix; every file under scales/ is a scale.
 TYPES: dict[str, Any] = {
     "config": Choice,
     "scale": Scale,
     "runs": Runs,
     "families": Families,
     "quantizers": Quantizers,
-    "figures": Figures,
     "tasks": Named[Task],
-    "backends": Backends,
+    "figures": Figures,
     "claims": Claims,
     "tables": Tables,
+    "backends": Backends,
     "sweep": Sweep,
-    "site": Site,
 }
-# What is not read from a file of its own name.
-APART = ("config", "scale", "families", "sweep", "site")
-# What a configuration of one's own, for figures alone, need not have.
+# Files that a configuration of one's own, for figures alone, need not have.
 OPTIONAL = ("claims", "tables")
 # Where entries may be grids.
 SECTIONS = {"runs": ("runs", "averages"), "families": ("runs", "averages")}
+
+
+def scales(folder: Path = Path("config")) -> list[str]:
+    """Names of the scales: those of the files under `folder`/scales."""
+    return sorted(path.stem for path in folder.glob("scales/*.yaml"))
 
 
 def load(choice: dict[str, Any], folder: Path) -> Config:
@@ -74,38 +75,28 @@ def load(choice: dict[str, Any], folder: Path) -> Config:
     Raises `Problem` naming file, key, value and what is allowed.
     """
     chosen: Choice = _check(choice, "config", folder / "config.yaml", {})
-    scale = folder / "scales" / f"{chosen.scale}.yaml"
-    parts = {"scale": _read(scale, "scale")}
-    for name in [name for name in TYPES if name not in APART]:
+    require(f"{folder / 'config.yaml'}: scale", "scale", [chosen.scale], scales(folder))
+    file = folder / "scales" / f"{chosen.scale}.yaml"
+    parts = {"scale": _read(file, "scale")}
+    for name in [name for name in TYPES if name in Config.model_fields and name != "scale"]:
         path = folder / f"{name}.yaml"
         parts[name] = {} if name in OPTIONAL and not path.exists() else _read(path, name)
-    parts |= _with_families(folder / "families.yaml", parts["scale"], str(scale), parts["runs"])
-    return Config(choice=chosen, **parts)
-
-
-def _with_families(path: Path, scale: Scale, file: str, runs: Runs) -> dict[str, Any]:
-    """The scale of a file and the runs, with those of public families."""
+    path = folder / "families.yaml"
     content, grids = expand(read_yaml(path), SECTIONS["families"], str(path))
     families: Families = _check(content, "families", path, grids)
-    if scale.miniatures is None:
+    families.check()
+    if parts["scale"].miniatures is None:
         lock = read_lock(path.with_suffix(".lock.json"))
-        scale, real, unknown = releases.settle(families, scale, file, lock)
-        runs = runs.with_families({}, real, unknown, families.averages, grids)
-        return {"scale": scale, "runs": runs}
-    scale, small, unknown = miniatures.settle(families, scale, file)
-    runs = runs.with_families(small, {}, unknown, families.averages, grids)
-    return {"scale": scale, "runs": runs}
+        parts["scale"], *made = releases.settle(families, parts["scale"], str(file), lock)
+    else:
+        parts["scale"], *made = miniatures.settle(families, parts["scale"], str(file))
+    parts["runs"] = parts["runs"].with_families(*made, families.averages, grids)
+    return Config(choice=chosen, **parts)
 
 
 def load_sweep(path: Path) -> Sweep:
     """Read and check what a sweep is made of; raises `Problem` as `load` does."""
     found: Sweep = _read(path, "sweep")
-    return found
-
-
-def load_site(path: Path) -> Site:
-    """Read and check how jobs are sent to a cluster; raises `Problem` as `load` does."""
-    found: Site = _read(path, "site")
     return found
 
 
@@ -121,14 +112,12 @@ def read_yaml(path: Path) -> Any:
             f"{path} is missing; run this in the checkout, or restore it with git checkout {path}"
         ) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        reason = " ".join(str(error).split())
-        raise Problem(f"{path} is no YAML: {reason}") from None
+        raise Problem(f"{path} is no YAML: {' '.join(str(error).split())}") from None
 
 
 def _refuse_repeated_keys(root: yaml.Node | None, path: Path) -> None:
-    # Of two, YAML takes the last one in silence.
-    waiting: list[tuple[yaml.Node | None, str]] = [(root, "")]
-    seen: set[int] = set()
+    # Of two, YAML takes the last one in silence. A node may stand in several places.
+    waiting, seen = [(root, "")], set[int]()
     while waiting:
         node, place = waiting.pop()
         if id(node) in seen:
@@ -137,16 +126,15 @@ def _refuse_repeated_keys(root: yaml.Node | None, path: Path) -> None:
         if isinstance(node, yaml.SequenceNode):
             waiting += [(item, f"{place}{index}.") for index, item in enumerate(node.value)]
         elif isinstance(node, yaml.MappingNode):
-            own: set[str] = set()
+            own = set[Any]()
             for key, value in node.value:
-                named = f"{place}{key.value}"
-                if not isinstance(key, yaml.ScalarNode):
-                    continue
-                if key.value in own:
+                if isinstance(key, yaml.ScalarNode) and key.value in own:
                     line = key.start_mark.line + 1
-                    raise Problem(f"{path}: {named} is there twice, again in line {line}; keep one")
-                own.add(key.value)
-                waiting.append((value, f"{named}."))
+                    raise Problem(
+                        f"{path}: {place}{key.value} is there twice, again in line {line}; keep one"
+                    )
+                own.add(str(key.value))
+                waiting.append((value, f"{place}{key.value}."))
 
 
 def _read(path: Path, name: str) -> Any:

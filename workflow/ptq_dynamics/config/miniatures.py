@@ -5,7 +5,6 @@ peak rate by the ratio of the widths; what cannot be kept, as tokens per paramet
 (`ptq-dynamics regime`).
 """
 
-from collections.abc import Mapping
 from fractions import Fraction
 from math import ceil
 from typing import Any, TypeVar
@@ -15,19 +14,7 @@ from pydantic import ValidationError
 from ptq_dynamics.base.fields import Count, Rate
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.errors import problem
-from ptq_dynamics.config.families import (
-    FILE,
-    Families,
-    Later,
-    Phase,
-    Pretraining,
-    Release,
-    check_length,
-    first_of,
-    model,
-    real_model,
-    trunk_of,
-)
+from ptq_dynamics.config.families import FILE, Families, Later, Phase, Pretraining, Release
 from ptq_dynamics.config.names import require
 from ptq_dynamics.config.runs import Branch, Run, Whole
 from ptq_dynamics.config.scale import Miniatures, Scale
@@ -104,230 +91,185 @@ class MiniaturePhase(Branch):
 
 def settle(
     families: Families, scale: Scale, file: str
-) -> tuple[Scale, dict[str, Run], dict[str, str]]:
-    """The scale of a file with the families' models; their runs and phases in small, by name; and
-    why there are none of others.
+) -> tuple[Scale, dict[str, Run], dict[str, Any], dict[str, str]]:
+    """The scale of a file with the families' models; their runs and phases in small, by name; no
+    public models; and why there are no miniatures of others.
 
-    Raises `Problem` when the families do not fit together or to the scale.
+    Raises `Problem` when the families do not fit to the scale.
     """
-    require(
-        f"{file}: miniatures.exponents",
-        "family",
-        _small(scale).exponents,
-        families.families,
-    )
-    if "main" not in scale.models:
-        raise Problem(
-            f"{file}: models has no main, whose context and corpus the miniatures of families "
-            "have; name one main, or leave miniatures out"
-        )
-    models = {_named(name): _small_model(families, name, scale) for name in families.families}
+    assert scale.miniatures is not None
+    exponents = scale.miniatures.exponents
+    require(f"{file}: miniatures.exponents", "family", exponents, families.families)
+    require(f"{file}: models, of which miniatures take the text,", "model", ["main"], scale.models)
+    made = _Made(families, scale, scale.miniatures)
     found, unknown = dict[str, Run](), dict[str, str]()
     for name, run in families.runs.items():
-        place = f"{FILE}: runs.{name}"
         match run:
-            case Pretraining():
-                found[name] = _run(families, scale, models, run, place)
-            case Phase():
-                found[name] = _phase(families, scale, trunk_of(families, name, run), run, place)
-            case Later() if _small(scale).stage is None:
-                unknown[name] = NO_STAGE
-            case Later():
-                first = first_of(families, name, run)
-                found[name] = _stage(families, scale, models, first, run, place)
             case Release():
                 unknown[name] = NO_MINIATURE
-    return scale.model_copy(update={"models": {**scale.models, **models}}), found, unknown
-
-
-def _named(family: str) -> str:
-    """The model of a family among those of the scale, none of which is called so."""
-    return f"miniature of {family}"
-
-
-def _small_model(families: Families, name: str, scale: Scale) -> Architecture:
-    """A family's miniature model, which reads what the scale's main model does."""
-    small, family = _small(scale), families.families[name]
-    main = scale.models["main"]
-    place = f"{FILE}: families.{name}.miniature"
-    reading = {"context": main.context, "corpus": main.corpus}
-    real_model(families, name, **reading)
-    require(place, "key of its model", family.miniature, family.model)
-    written = {**family.model, **family.miniature, **reading}
-    found = model(written, name, "miniature")
-    grown = {
-        "layers": ceil(found.layers * small.deepen),
-        "width": found.width * small.widen,
-        "feedforward": found.feedforward * small.widen,
-    }
-    try:
-        return model({**written, **grown}, name, "miniature")
-    except Problem as problem:
-        raise Problem(
-            f"{problem} (after miniatures.widen {small.widen} and deepen {small.deepen} of "
-            f"{scale.description})"
-        ) from None
-
-
-def _run(
-    families: Families,
-    scale: Scale,
-    models: Mapping[str, Architecture],
-    run: Pretraining,
-    place: str,
-) -> Miniature:
-    small, family = _small(scale), families.families[run.family]
-    way = _Way(families, scale, run)
-    steps = way.steps(run.tokens, 1)
-    ratio = _ratio(families, scale, models, run.family)
-    peak = run.peak_lr or family.peak_lr
-    shortened = run.tokens / family.tokens_per_step / steps
-    optimizer = family.miniature_optimizer or family.optimizer or families.defaults.optimizer
-    share = max(Fraction(family.warmup * family.tokens_per_step / run.tokens), small.warmup)
-    fields: dict[str, Any] = {
-        "family": family.label,
-        "model": _named(run.family),
-        "schedule": run.schedule,
-        "peak_lr": peak,
-        "used_lr": peak * ratio,
-        "floor": run.floor,
-        "length": _share(steps, scale, f"{place}.tokens"),
-        "horizon": _share(way.steps(run.horizon, 1), scale, f"{place}.horizon")
-        if run.horizon
-        else None,
-        "warmup": _share(share * steps, scale, f"{FILE}: families.{run.family}.warmup"),
-        "batch": way.batch,
-        "state_at": [_share(steps, scale, place)] if way.phases else [],
-        "checkpoint_every": _share(ceil(steps / (2 * small.measured)), scale, place),
-        "optimizer": optimizer.scaled(ratio, small.e_folds * shortened / ratio).lasting(way.share),
-        "points": small.measured,
-        "unknown": family.uncertain,
-        "uncertain_rate": family.other_peak_lr is not None,
-    }
-    return _checked(Miniature, fields, place)
-
-
-def _ratio(
-    families: Families, scale: Scale, models: Mapping[str, Architecture], family: str
-) -> float:
-    """What a miniature's rate is of the family's."""
-    small, mine = _small(scale), models[_named(family)]
-    theirs = real_model(families, family, context=mine.context)
-    power = small.exponents.get(family, small.rate_exponent)
-    found: float = (theirs.width / mine.width) ** power
-    return found
-
-
-def _phase(
-    families: Families, scale: Scale, trunk: Pretraining, phase: Phase, place: str
-) -> MiniaturePhase:
-    small, way = _small(scale), _Way(families, scale, trunk)
-    steady = way.steps(phase.steady, phase.batch) if phase.steady else 0
-    cooldown = max(way.steps(phase.tokens, phase.batch) - steady, small.least_cooldown)
-    fields: dict[str, Any] = {
-        "trunk": phase.trunk,
-        "at": _share(way.steps(trunk.tokens, 1), scale, f"{FILE}: runs.{phase.trunk}.tokens"),
-        "steady": _share(steady, scale, f"{place}.steady") if steady else None,
-        "cooldown": _share(cooldown, scale, f"{place}.tokens"),
-        "shape": phase.shape,
-        "floor": phase.floor,
-        "corpus": phase.corpus,
-        "batch": way.batch * phase.batch if phase.batch > 1 else None,
-        "checkpoint_every": _share(ceil(cooldown / small.measured_cooldown), scale, place),
-        "points": small.measured,
-        "cooldown_points": small.measured_cooldown,
-    }
-    return _checked(MiniaturePhase, fields, place)
-
-
-def _stage(
-    families: Families,
-    scale: Scale,
-    models: Mapping[str, Architecture],
-    first: Pretraining,
-    later: Later,
-    place: str,
-) -> Stage:
-    small, family = _small(scale), families.families[first.family]
-    check_length(place, later, family)
-    assert small.stage is not None
-    model, steps = models[_named(first.family)], max(1, round(small.stage * scale.budget))
-    ratio = _ratio(families, scale, models, first.family)
-    optimizer = later.optimizer or family.optimizer or families.defaults.optimizer
-    decays = optimizer.per_step(1.0, 1.0) > 0
-    if decays and later.tokens is None:
-        raise Problem(
-            f"{place}.tokens is missing, and its optimizer has weight decay, which goes by them; "
-            "name one of both"
-        )
-    shortened = (later.tokens or 0) / family.tokens_per_step / steps
-    fields: dict[str, Any] = {
-        "after": later.after,
-        "name": later.stage,
-        "objective": later.objective,
-        "length": _share(steps, scale, f"{place}, miniatures.stage"),
-        "warmup": _share(Fraction(later.warmup) * steps, scale, f"{place}.warmup"),
-        "used_lr": later.peak_lr * ratio,
-        "floor": later.floor,
-        "batch": max(1, _Way(families, scale, first).batch // later.longer),
-        "context": model.context * later.longer,
-        "rotary_base": later.rotary_base,
-        "corpus": later.corpus,
-        "optimizer": optimizer.scaled(ratio, small.e_folds * shortened / ratio if decays else 1.0),
-        "points": small.measured_stage,
-        "unknown": later.uncertain,
-    }
-    return _checked(Stage, fields, place)
+            case Later() if scale.miniatures.stage is None:
+                unknown[name] = NO_STAGE
+            case _:
+                found[name] = made.run(name)
+    models = {f"miniature of {name}": model for name, model in made.models.items()}
+    scale = scale.model_copy(update={"models": {**scale.models, **models}})
+    return scale, found, {}, unknown
 
 
 AnyMiniature = TypeVar("AnyMiniature", Miniature, MiniaturePhase, Stage)
 
 
-def _checked(kind: type[AnyMiniature], fields: dict[str, Any], place: str) -> AnyMiniature:
-    try:
-        return kind(**fields)
-    except ValidationError as error:
-        raise problem(error, fields, f"{place}, in small", {}) from None
+class _Made:
+    """What a scale makes of families: models by family, and runs."""
+
+    def __init__(self, families: Families, scale: Scale, small: Miniatures) -> None:
+        self._families, self._scale, self._small = families, scale, small
+        self.models = {name: self._model(name) for name in families.families}
+
+    def run(self, name: str) -> Run:
+        """A run of a family in small."""
+        match self._families.runs[name]:
+            case Pretraining() as run:
+                return _checked(Miniature, self._pretraining(name, run), name)
+            case Phase() as phase:
+                return _checked(MiniaturePhase, self._phase(phase), name)
+            case Later() as later:
+                return _checked(Stage, self._stage(name, later), name)
+        raise ValueError(name)
+
+    def _model(self, name: str) -> Architecture:
+        """A family's miniature model, which reads what the scale's main model does."""
+        small, family, main = self._small, self._families.families[name], self._scale.models["main"]
+        place = f"{FILE}: families.{name}.miniature"
+        require(place, "key of its model", family.miniature, family.model)
+        reading: dict[str, Any] = {"context": main.context, "corpus": main.corpus}
+        changed = {**family.miniature, **reading}
+        found = self._families.model(name, "miniature", **changed)
+        changed["layers"] = ceil(found.layers * small.deepen)
+        changed["width"] = found.width * small.widen
+        changed["feedforward"] = found.feedforward * small.widen
+        return self._families.model(name, "miniature", **changed)
+
+    def _pretraining(self, name: str, run: Pretraining) -> dict[str, Any]:
+        small, family, way = self._small, self._families.families[run.family], self._way(name)
+        steps, ratio = way.steps(run.tokens), self._ratio(run.family)
+        peak = run.peak_lr or family.peak_lr
+        shortened = run.tokens / family.tokens_per_step / steps
+        optimizer = family.miniature_optimizer or family.optimizer
+        optimizer = optimizer or self._families.defaults.optimizer
+        optimizer = optimizer.scaled(ratio, small.e_folds * shortened / ratio)
+        warmup = max(Fraction(family.warmup * family.tokens_per_step / run.tokens), small.warmup)
+        return {
+            "family": family.label,
+            "model": f"miniature of {run.family}",
+            "schedule": run.schedule,
+            "peak_lr": peak,
+            "used_lr": peak * ratio,
+            "floor": run.floor,
+            "length": self._share(steps),
+            "horizon": self._share(way.steps(run.horizon)) if run.horizon else None,
+            "warmup": self._share(warmup * steps),
+            "batch": way.batch,
+            "state_at": [self._share(steps)] if way.phases else [],
+            "checkpoint_every": self._share(ceil(steps / (2 * small.measured))),
+            "optimizer": optimizer.lasting(self._share(way.longest)),
+            "points": small.measured,
+            "unknown": family.uncertain,
+            "uncertain_rate": family.other_peak_lr is not None,
+        }
+
+    def _phase(self, phase: Phase) -> dict[str, Any]:
+        small, trunk, way = self._small, self._families.first(phase.trunk), self._way(phase.trunk)
+        steady = way.steps(phase.steady, phase.batch) if phase.steady else 0
+        cooldown = max(way.steps(phase.tokens, phase.batch) - steady, small.least_cooldown)
+        return {
+            "trunk": phase.trunk,
+            "at": self._share(way.steps(trunk.tokens)),
+            "steady": self._share(steady) if steady else None,
+            "cooldown": self._share(cooldown),
+            "shape": phase.shape,
+            "floor": phase.floor,
+            "corpus": phase.corpus,
+            "batch": way.batch * phase.batch if phase.batch > 1 else None,
+            "checkpoint_every": self._share(ceil(cooldown / small.measured_cooldown)),
+            "points": small.measured,
+            "cooldown_points": small.measured_cooldown,
+        }
+
+    def _stage(self, name: str, later: Later) -> dict[str, Any]:
+        small, first = self._small, self._families.first(name)
+        family, model = self._families.families[first.family], self.models[first.family]
+        steps, ratio = round((small.stage or 0) * self._scale.budget), self._ratio(first.family)
+        optimizer = later.optimizer or family.optimizer or self._families.defaults.optimizer
+        decays = optimizer.per_step(1.0, 1.0) > 0
+        if decays and later.tokens is None:
+            raise Problem(
+                f"{FILE}: runs.{name}.tokens is missing, and its optimizer has weight decay, which "
+                "goes by them; name one of both"
+            )
+        shortened = (later.tokens or 0) / family.tokens_per_step / max(1, steps)
+        decay = small.e_folds * shortened / ratio if decays else 1.0
+        way = self._way(next(n for n, run in self._families.runs.items() if run is first))
+        return {
+            "after": later.after,
+            "name": later.stage,
+            "objective": later.objective,
+            "length": self._share(steps),
+            "warmup": self._share(Fraction(later.warmup) * max(1, steps)),
+            "used_lr": later.peak_lr * ratio,
+            "floor": later.floor,
+            "batch": max(1, way.batch // later.longer),
+            "context": model.context * later.longer,
+            "rotary_base": later.rotary_base,
+            "corpus": later.corpus,
+            "optimizer": optimizer.scaled(ratio, decay),
+            "points": small.measured_stage,
+            "unknown": later.uncertain,
+        }
+
+    def _ratio(self, family: str) -> float:
+        """What a miniature's rate is of the family's."""
+        mine = self.models[family]
+        theirs = self._families.model(family, context=mine.context)
+        power = self._small.exponents.get(family, self._small.rate_exponent)
+        found: float = (theirs.width / mine.width) ** power
+        return found
+
+    def _way(self, name: str) -> "_Way":
+        return _Way(self._families, self._scale, self._small, name)
+
+    def _share(self, steps: Fraction | int) -> Fraction:
+        """So many steps, one at least, as a share of the scale's budget; above 1 where they do not
+        fit, which the types of runs refuse."""
+        return Fraction(max(1, round(steps)), self._scale.budget)
 
 
 class _Way:
     """A run of a family with its longest phase, which a scale's steps stand for."""
 
-    def __init__(self, families: Families, scale: Scale, run: Pretraining) -> None:
-        named = {id(each): name for name, each in families.runs.items()}
+    def __init__(self, families: Families, scale: Scale, small: Miniatures, name: str) -> None:
         every = (each for each in families.runs.values() if isinstance(each, Phase))
-        self.phases = [each for each in every if each.trunk == named[id(run)]]
-        self._tokens = run.tokens + max((phase.tokens for phase in self.phases), default=0)
-        self._steps = _small(scale).length * scale.budget
-        self._most = max((phase.batch for phase in self.phases), default=1)
-        self.batch = max(1, scale.regime.batch // self._most)
-        self._run, self._scale = run, scale
-        self._place = f"{FILE}: runs.{named[id(run)]} with its longest phase"
+        self.phases = [each for each in every if each.trunk == name]
+        self._run = families.first(name)
+        longest = max((phase.tokens for phase in self.phases), default=0)
+        self._tokens = Fraction(self._run.tokens + longest)
+        most = max((phase.batch for phase in self.phases), default=1)
+        self.batch = max(1, scale.regime.batch // most)
+        self._steps = small.length * scale.budget * most
+
+    def steps(self, tokens: float, batch: int = 1) -> int:
+        """Steps that so many tokens of the family are here, with so many times its batch."""
+        return max(1, round(Fraction(tokens) / self._tokens * self._steps / batch))
 
     @property
-    def share(self) -> Fraction:
-        """All of it, as a share of the scale's budget."""
-        longest = max((self.steps(phase.tokens, phase.batch) for phase in self.phases), default=0)
-        return _share(self.steps(self._run.tokens, 1) + longest, self._scale, self._place)
-
-    def steps(self, tokens: float, batch: int) -> int:
-        """Steps that so many tokens of the family are here, with so many times its batch."""
-        share = Fraction(tokens) / Fraction(self._tokens)
-        return max(1, round(share * self._steps * self._most / batch))
+    def longest(self) -> int:
+        """Steps of all of it."""
+        phases = (self.steps(phase.tokens, phase.batch) for phase in self.phases)
+        return self.steps(self._run.tokens) + max(phases, default=0)
 
 
-def _small(scale: Scale) -> Miniatures:
-    assert scale.miniatures is not None
-    return scale.miniatures
-
-
-def _share(steps: Fraction | int, scale: Scale, place: str) -> Fraction:
-    """So many steps, one at least, as a share of the scale's budget; `Problem` where they are more,
-    which names the `place` of what takes them."""
-    taken = max(1, round(steps))
-    if taken > scale.budget:
-        raise Problem(
-            f"{place} takes {taken} steps in small, and {scale.description} has a budget of "
-            f"{scale.budget}; lower it, or miniatures.length of the scale"
-        )
-    return Fraction(taken, scale.budget)
+def _checked(kind: type[AnyMiniature], fields: dict[str, Any], name: str) -> AnyMiniature:
+    try:
+        return kind(**fields)
+    except ValidationError as error:
+        raise problem(error, fields, f"{FILE}: runs.{name}, in small", {}) from None

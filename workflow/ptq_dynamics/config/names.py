@@ -6,7 +6,8 @@ one pattern and keep clear of what these mean already.
 
 import difflib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -25,31 +26,32 @@ T = TypeVar("T")
 
 
 def _pattern(name: str) -> str:
-    if not re.fullmatch(PATTERN, name) or len(name) > LONGEST:
+    if not re.fullmatch(PATTERN, name) or len(name) > LONGEST or re.fullmatch(SEEDS, name):
         raise ValueError(
             f"a name has letters, digits, '.', '-' and '_', at most {LONGEST}, begins with a "
-            "letter or digit, and has no '..'"
+            "letter or digit, has no '..', and is not that of a folder of a seed"
         )
-    if re.fullmatch(SEEDS, name):
-        raise ValueError("this is the name of a folder for one seed; choose another name")
     return name
 
 
-def _free(reserved: Callable[[], Iterable[str]], meaning: str) -> AfterValidator:
-    def check(name: str) -> str:
-        if name in reserved():
-            raise ValueError(f"{name!r} is reserved: it is {meaning}; choose another name")
-        return name
-
-    return AfterValidator(check)
-
-
-def rule_names() -> set[str]:
+@cache
+def rule_names() -> frozenset[str]:
     """Names of the rules of Snakemake, and the words that choose all figures."""
     paths = [path for pattern in ("Snakefile", "rules/*.smk") for path in WORKFLOW.glob(pattern)]
-    texts = [path.read_text(encoding="utf-8") for path in paths]
-    named = {name for text in texts for name in re.findall(r"^rule (\w+):", text, flags=re.M)}
-    return named | {"figures", "all"}
+    text = "\n".join(path.read_text(encoding="utf-8") for path in paths)
+    return frozenset({*re.findall(r"^rule (\w+):", text, flags=re.M), "figures", "all"})
+
+
+def _no_rule(name: str) -> str:
+    if name in rule_names():
+        raise ValueError(f"{name!r} is a rule of Snakemake or a word for all figures; rename it")
+    return name
+
+
+def _quantized(name: str) -> str:
+    if name == FULL_PRECISION:
+        raise ValueError(f"{name!r} is full precision; choose another name")
+    return name
 
 
 def _distinct(named: dict[str, Any]) -> dict[str, Any]:
@@ -67,8 +69,8 @@ Name = Annotated[
     AfterValidator(_pattern),
     WithJsonSchema({"type": "string", "pattern": f"^{PATTERN}$", "maxLength": LONGEST}),
 ]
-QuantizerName = Annotated[Name, _free(lambda: [FULL_PRECISION], "full precision")]
-FigureName = Annotated[Name, _free(rule_names, "a rule of Snakemake or a word for all figures")]
+QuantizerName = Annotated[Name, AfterValidator(_quantized)]
+FigureName = Annotated[Name, AfterValidator(_no_rule)]
 DISTINCT = AfterValidator(_distinct)
 Named = Annotated[dict[Name, T], DISTINCT]
 

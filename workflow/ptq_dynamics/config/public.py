@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 from ptq_dynamics.hub.lock import Entry
 from ptq_dynamics.train import schedules
-from ptq_dynamics.train.fetch_settings import Code
+from ptq_dynamics.train.fetch import TrustedCode
 from ptq_dynamics.train.optimizers import AnyOptimizer
 from ptq_dynamics.train.schedules import Schedule
 from ptq_dynamics.train.timeline import Point, Timeline, TrainedShape, Trajectory
@@ -25,8 +25,8 @@ class Released(NamedTuple):
 
 
 class Public(Trajectory):
-    """What was released of a public model: `revisions` of a repository, by name, at no step of a
-    run, as the mean of several."""
+    """What was released of a public model: `revisions` of a repository, by name; of one phase,
+    `called` so in tables, with the `schedule` of its learning rate where that is known."""
 
     stage: ClassVar[str] = "train.fetch"
 
@@ -35,19 +35,23 @@ class Public(Trajectory):
     model: str
     convert: bool
     format: str | None
-    code: Code | None
+    code: TrustedCode | None
     dtype: Dtype
     device_map: DeviceMap
     unknown: str | None
     uncertain_rate: bool
+    called: str = "released"
+    schedule: Schedule | None = None
 
     def rate(self, step: int | None) -> float | None:
-        """The learning rate of the update after `step` updates, where it has one."""
-        return None
+        """The learning rate of the update after `step` updates, where both are known."""
+        if self.schedule is None or step is None:
+            return None
+        return schedules.learning_rate(self.schedule, step)
 
     def phase(self, step: int | None) -> str:
         """The phase of a run that a revision belongs to."""
-        return "released"
+        return self.called
 
     def run(self, name: str, timeline: Timeline) -> str:
         """Itself."""
@@ -100,32 +104,14 @@ class PublicRun(Public):
         """Those of them that are named, if any are."""
         return [point for point in measured if not self.averaged or point.id in self.averaged]
 
-    def learning_rate(self, step: int) -> float:
-        """That of the update after `step` updates."""
-        return schedules.learning_rate(self.earlier if step < self.first else self.schedule, step)
-
     def rate(self, step: int | None) -> float | None:
         """The learning rate of the update after `step` updates."""
         return None if step is None else self.learning_rate(step)
 
+    def learning_rate(self, step: int) -> float:
+        """That of the update after `step` updates."""
+        return schedules.learning_rate(self.earlier if step < self.first else self.schedule, step)
+
     def phase(self, step: int | None) -> str:
         """The phase that a revision belongs to."""
-        return super().phase(step) if step is None else schedules.phase(self.schedule, step)
-
-
-class PublicStage(Public):
-    """A stage after pre-training, `called` so in tables; with a `schedule` where its length is
-    known."""
-
-    called: str
-    schedule: schedules.Stage | None
-
-    def rate(self, step: int | None) -> float | None:
-        """The learning rate of the update after `step` updates, where both are known."""
-        if self.schedule is None or step is None:
-            return None
-        return schedules.learning_rate(self.schedule, step)
-
-    def phase(self, step: int | None) -> str:
-        """What it is called."""
-        return self.called
+        return self.called if step is None else schedules.phase(self.schedule, step)

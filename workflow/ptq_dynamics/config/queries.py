@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from ptq_dynamics.base.fields import Once, ScaleName, Seed, Strict
-from ptq_dynamics.config.names import Named
+from ptq_dynamics.base.fields import Once, Seed, Strict
+from ptq_dynamics.config.names import Name, Named
 from ptq_dynamics.measure.names import QUANTIZED, Metric
 
 
@@ -28,7 +28,7 @@ class Choice(Strict):
     what headline figures show; the figures; and whether to look for damage at all bytes of
     results."""
 
-    scale: ScaleName
+    scale: Name
     seed: Seed
     more_seeds: Annotated[tuple[Seed, ...], BeforeValidator(_numbers), Once] = ()
     figures: Annotated[
@@ -88,7 +88,7 @@ class Sweep(Strict):
     """What `make sweep` trains: candidates for settings of a scale, each with what it changes in
     the scale's file, compared by the last losses of `runs`, and by whether `trunk` still learns."""
 
-    scale: ScaleName
+    scale: Name
     seed: Seed
     runs: Annotated[tuple[str, ...], Field(min_length=2), Once]
     trunk: str | None = None

@@ -4,43 +4,42 @@ Steps, tokens and learning rates of a checkpoint follow from its revision's name
 schedule, in real steps.
 """
 
-import re
-from collections.abc import Mapping
-from typing import TypedDict
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config.corpora import DatasetsCorpus
 from ptq_dynamics.config.families import (
     FILE,
+    AnyStretch,
     Families,
     Family,
     Later,
     Phase,
     Pretraining,
     Release,
-    check_length,
-    first_of,
-    real_model,
-    trunk_of,
 )
-from ptq_dynamics.config.public import DeviceMap, Dtype, Public, PublicRun, PublicStage, Released
+from ptq_dynamics.config.public import Public, PublicRun, Released
 from ptq_dynamics.config.scale import Scale
-from ptq_dynamics.hub.lock import TOKENIZER_KEY, Entry, Lock, code_key
+from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus
+from ptq_dynamics.hub.lock import TOKENIZER_KEY, Entry, Lock, Wanted, code_key
 from ptq_dynamics.train import schedules
 from ptq_dynamics.train.architectures import Architecture
-from ptq_dynamics.train.fetch_settings import Code
+from ptq_dynamics.train.fetch import TrustedCode
 from ptq_dynamics.train.schedules import Schedule
+
+if TYPE_CHECKING:
+    from ptq_dynamics.config.loading import Config
 
 UNKNOWN = f"{FILE} names no revisions of it"
 
 
 def settle(
     families: Families, scale: Scale, file: str, lock: Lock
-) -> tuple[Scale, dict[str, Public], dict[str, str]]:
-    """The scale of a file with the families' models, each with a corpus of its tokenizer; their
-    public runs by name; and why there are none of others.
+) -> tuple[Scale, dict[str, Any], dict[str, Public], dict[str, str]]:
+    """The scale of a file with the families' models, each with a corpus of its tokenizer; no runs
+    to train; the public models by name; and why there are none of others.
 
-    Raises `Problem` when the families do not fit together.
+    Raises `Problem` when the families do not fit to the scale.
     """
     main = scale.corpora["main"]
     if not isinstance(main, DatasetsCorpus):
@@ -55,213 +54,164 @@ def settle(
                 f"{FILE}: families.{name} has the name of a model or corpus of "
                 f"{scale.description}; rename it"
             )
-        if family.repository is not None:
-            context = scale.models["main"].context
-            corpus = family.reads_as or name
-            models[name] = real_model(families, name, context=context, corpus=corpus)
-        if family.repository is not None and family.tokenized is not None:
+        if family.repository is None:
+            continue
+        context = scale.models["main"].context
+        models[name] = families.model(name, context=context, corpus=family.reads_as or name)
+        if family.has_tokenizer:
             tokenizer = lock.of(family.repository).get(TOKENIZER_KEY)
-            corpora[name] = main.model_copy(
-                update={
-                    "tokenizer": family.repository,
-                    "tokenizer_revision": tokenizer.commit if tokenizer else None,
-                    "vocabulary": family.vocabulary,
-                    "train": 0,
-                }
-            )
+            changed = {
+                "tokenizer": family.repository,
+                "tokenizer_revision": tokenizer.commit if tokenizer else None,
+                "vocabulary": family.vocabulary,
+                "train": 0,
+            }
+            corpora[name] = main.model_copy(update=changed)
     found, unknown = dict[str, Public](), dict[str, str]()
     for name, run in families.runs.items():
-        own = run.release_of if isinstance(run, Release) else first_of(families, name, run).family
-        family = families.families[own]
+        family = families.families[families.family_of(name)]
         if family.unreadable is not None:
             unknown[name] = family.unreadable
-            continue
-        if family.repository is None or not run.revisions:
+        elif family.repository is None or not run.revisions:
             unknown[name] = UNKNOWN
-            continue
-        locked = lock.of(family.repository)
-        match run:
-            case Release():
-                found[name] = _release(own, family, lock, run)
-            case Later():
-                found[name] = _stage(families, family, locked, name, own, run)
-            case _:
-                found[name] = _run(families, name, family, locked, run)
-    every = {"models": {**scale.models, **models}, "corpora": {**scale.corpora, **corpora}}
-    return scale.model_copy(update=every), found, unknown
-
-
-def _release(name: str, family: Family, lock: Lock, run: Release) -> Public:
-    repository = run.repository or family.repository
-    assert repository is not None
-    locked = lock.of(repository)
-    ends = {each: Released(None, None, locked.get(each)) for each in run.revisions}
-    common = _common(name, family, locked)
-    return Public(revisions=ends, **common | {"repository": repository})
-
-
-def _stage(
-    families: Families,
-    family: Family,
-    locked: Mapping[str, Entry],
-    called: str,
-    name: str,
-    run: Later,
-) -> PublicStage:
-    """What was released of a stage; only where the lengths of all that comes before are known, and
-    its own, does it have steps."""
-    place = f"{FILE}: runs.{called}"
-    check_length(place, run, family)
-    before, each = _tokens_before(families, run), family.tokens_per_step
-    schedule, first = None, 0
-    if before is not None and run.tokens is not None:
-        first, steps = round(before / each), round(run.tokens / each)
-        peak, warmup = run.peak_lr, round(run.warmup * steps)
-        schedule = schedules.Stage("stage", peak, warmup, run.floor * peak, first, steps, run.stage)
-    revisions = dict[str, Released]()
-    for revision in run.revisions:
-        found = re.search(family.step_in, revision)
-        step = tokens = None
-        if schedule is not None and found is not None and (found[1] or "").isdecimal():
-            done = int(found[1]) * family.steps_each
-            step, tokens = first + done, round((before or 0) + done * each)
-            if step > first + round((run.tokens or 0) / each):
-                raise Problem(
-                    f"{place}.revisions has {revision!r}, step {step:,}, beyond the end of its "
-                    f"{run.tokens:g} tokens; correct one"
-                )
-            if any(step <= (other.step or 0) for other in list(revisions.values())[-1:]):
-                raise Problem(
-                    f"{place}.revisions has {revision!r} after one of the same or a later step; "
-                    "sort them"
-                )
-        revisions[revision] = Released(step, tokens, locked.get(revision))
-    common = _common(name, family, locked)
-    unknown = "; ".join(filter(None, (run.uncertain, family.uncertain))) or None
-    return PublicStage(
-        **common | {"unknown": unknown}, revisions=revisions, called=run.stage, schedule=schedule
-    )
-
-
-def _tokens_before(families: Families, run: Later) -> float | None:
-    """Tokens up to where a stage begins, if those of all before are known."""
-    found = families.runs[run.after]
-    match found:
-        case Pretraining():
-            return found.tokens
-        case Phase():
-            return found.tokens + trunk_of(families, run.after, found).tokens
-        case Later():
-            before = _tokens_before(families, found)
-            return None if before is None or found.tokens is None else before + found.tokens
-    return None
-
-
-def _run(
-    families: Families,
-    name: str,
-    family: Family,
-    locked: Mapping[str, Entry],
-    run: Pretraining | Phase,
-) -> PublicRun:
-    place, trunk = f"{FILE}: runs.{name}", first_of(families, name, run)
-    before = round(trunk.tokens / family.tokens_per_step)
-    revisions = dict[str, Released]()
-    for revision in run.revisions:
-        found = re.search(family.step_in, revision)
-        if found is None or found[1] is None:
-            raise Problem(
-                f"{place}.revisions has {revision!r}, in which step_in of the family finds no step"
-            )
-        if not found[1].isdecimal():
-            raise Problem(
-                f"{place}.revisions has {revision!r}, in which step_in of the family finds "
-                f"{found[1]!r}, which is no step"
-            )
-        step = int(found[1]) * family.steps_each
-        if isinstance(run, Phase):
-            step += before if run.restarts else 0
-            if step < before:
-                raise Problem(
-                    f"{place}.revisions has {revision!r}, step {step:,}, before the end of its "
-                    f"trunk at {before:,}; move it there, or say restarts"
-                )
-            tokens = trunk.tokens + (step - before) * family.tokens_per_step * run.batch
         else:
-            tokens = step * family.tokens_per_step
-        if any(step <= (other.step or 0) for other in list(revisions.values())[-1:]):
-            raise Problem(
-                f"{place}.revisions has {revision!r} after one of the same or a later step; sort "
-                "them"
-            )
-        revisions[revision] = Released(step, round(tokens), locked.get(revision))
-    if not any(each.step for each in revisions.values()):
-        raise Problem(f"{place}.revisions has none of a step after the first; name one")
+            found[name] = _public(families, name, run, family, lock)
+    every = {"models": {**scale.models, **models}, "corpora": {**scale.corpora, **corpora}}
+    return scale.model_copy(update=every), {}, found, unknown
+
+
+def _public(families: Families, name: str, run: AnyStretch, family: Family, lock: Lock) -> Public:
+    repository = getattr(run, "repository", None) or family.repository or ""
+    locked, code = lock.of(repository), None
+    if family.code is not None:
+        entry = locked.get(code_key(family.code))
+        code = TrustedCode(commit=family.code, files=entry.files if entry else None)
+    known = getattr(run, "uncertain", None), family.uncertain
+    common: dict[str, Any] = {
+        "family": family.label,
+        "repository": repository,
+        "model": families.family_of(name),
+        "convert": family.convert,
+        "format": family.format,
+        "code": code,
+        "dtype": family.dtype,
+        "device_map": family.device_map,
+        "unknown": "; ".join(filter(None, known)) or None,
+        "uncertain_rate": family.other_peak_lr is not None,
+    }
+    # Of a stage, only where the lengths of all that comes before are known, and its own.
+    before = (
+        None if isinstance(run, Release) or run.tokens is None else families.tokens_before(name)
+    )
+    if before is None or isinstance(run, Release):
+        called = run.stage if isinstance(run, Later) else "released"
+        nothing = {each: Released(None, None, locked.get(each)) for each in run.revisions}
+        return Public(**common, revisions=nothing, called=called)
+    common["revisions"] = dict(_revisions(f"{FILE}: runs.{name}", run, family, locked, before))
+    if isinstance(run, Later):
+        return Public(**common, called=run.stage, schedule=_stage(family, run, before))
+    trunk = families.first(name)
     return PublicRun(
-        **_common(trunk.family, family, locked),
-        revisions=revisions,
-        trunk=run.trunk if isinstance(run, Phase) else None,
+        **common,
+        trunk=getattr(run, "trunk", None),
         schedule=_schedule(family, trunk, run),
         earlier=_schedule(family, trunk, trunk),
-        first=before if isinstance(run, Phase) else 0,
-        batch=family.tokens_per_step * (run.batch if isinstance(run, Phase) else 1),
+        first=round(before / family.tokens_per_step),
+        batch=family.tokens_per_step * getattr(run, "batch", 1),
         optimizer=family.optimizer or families.defaults.optimizer,
         averaged=run.averaged,
     )
 
 
-class _Common(TypedDict):
-    """What all that is released of a family has alike."""
+def _revisions(
+    place: str,
+    run: Pretraining | Phase | Later,
+    family: Family,
+    locked: Mapping[str, Entry],
+    before: float,
+) -> Iterator[tuple[str, Released]]:
+    """Step and tokens of every revision of what begins after so many tokens."""
+    each, last = family.tokens_per_step * getattr(run, "batch", 1), -1
+    first = round(before / family.tokens_per_step)
+    offset = first if isinstance(run, Later) or getattr(run, "restarts", False) else 0
+    for name in run.revisions:
+        found = family.step_in.search(name)
+        if found is None or not (found[1] or "").isdecimal():
+            if not isinstance(run, Later):
+                raise Problem(
+                    f"{place}.revisions has {name!r}, in which step_in of the family finds no step"
+                )
+            yield name, Released(None, None, locked.get(name))
+            continue
+        step = int(found[1]) * family.steps_each + offset
+        if step < first:
+            raise Problem(
+                f"{place}.revisions has {name!r}, step {step:,}, before the end of its trunk at "
+                f"{first:,}; move it there, or say restarts"
+            )
+        if isinstance(run, Later) and step > first + round((run.tokens or 0) / each):
+            raise Problem(
+                f"{place}.revisions has {name!r}, step {step:,}, beyond the end of its "
+                f"{run.tokens:g} tokens; correct one"
+            )
+        if step <= last:
+            raise Problem(
+                f"{place}.revisions has {name!r} after one of the same or a later step; sort them"
+            )
+        last = step
+        yield name, Released(step, round(before + (step - first) * each), locked.get(name))
 
-    family: str
-    repository: str
-    model: str
-    convert: bool
-    format: str | None
-    code: Code | None
-    dtype: Dtype
-    device_map: DeviceMap
-    unknown: str | None
-    uncertain_rate: bool
 
-
-def _common(name: str, family: Family, locked: Mapping[str, Entry]) -> _Common:
-    assert family.repository is not None
-    return _Common(
-        family=family.label,
-        repository=family.repository,
-        model=name,
-        convert=family.convert,
-        format=family.format,
-        code=_code(family, locked),
-        dtype=family.dtype,
-        device_map=family.device_map,
-        unknown=family.uncertain,
-        uncertain_rate=family.other_peak_lr is not None,
+def _stage(family: Family, run: Later, before: float) -> Schedule:
+    """The learning rate of a stage, by real steps."""
+    steps, peak = round((run.tokens or 0) / family.tokens_per_step), run.peak_lr
+    return schedules.Stage(
+        kind="stage",
+        peak=peak,
+        warmup=round(run.warmup * steps),
+        floor=run.floor * peak,
+        start=round(before / family.tokens_per_step),
+        length=steps,
+        name=run.stage,
     )
 
 
-def _code(family: Family, locked: Mapping[str, Entry]) -> Code | None:
-    if family.code is None:
-        return None
-    entry = locked.get(code_key(family.code))
-    return Code(family.code, entry.files if entry else None)
-
-
 def _schedule(family: Family, trunk: Pretraining, run: Pretraining | Phase) -> Schedule:
-    """The learning rate by real steps."""
-    peak, warmup = trunk.peak_lr or family.peak_lr, family.warmup
-    steps = round(trunk.tokens / family.tokens_per_step)
-    whole: Schedule = schedules.Constant("constant", peak, warmup)
+    """The learning rate of a run, by real steps."""
+    each = family.tokens_per_step
+    begin: dict[str, Any] = {"peak": trunk.peak_lr or family.peak_lr, "warmup": family.warmup}
+    peak = begin["peak"]
+    whole: Schedule = schedules.Constant(kind="constant", **begin)
     if trunk.schedule == "cosine":
-        stop = round((trunk.horizon or trunk.tokens) / family.tokens_per_step)
-        whole = schedules.Cosine("cosine", peak, warmup, trunk.floor * peak, stop)
+        stop = round((trunk.horizon or trunk.tokens) / each)
+        whole = schedules.Cosine(kind="cosine", **begin, floor=trunk.floor * peak, stop=stop)
     if isinstance(run, Pretraining):
         return whole
-    each = family.tokens_per_step * run.batch
-    start = steps + round(run.steady / each)
-    length, floor = round((run.tokens - run.steady) / each), run.floor * peak
+    steps = round(trunk.tokens / each)
+    each *= run.batch
+    cooling: dict[str, Any] = {
+        "floor": run.floor * peak,
+        "start": steps + round(run.steady / each),
+        "length": round((run.tokens - run.steady) / each),
+        "shape": run.shape,
+    }
     if trunk.schedule == "constant":
-        return schedules.Wsd("wsd", peak, warmup, floor, start, length, run.shape)
+        return schedules.Wsd(kind="wsd", **begin, **cooling)
     rate = schedules.learning_rate(whole, steps)
-    return schedules.Anneal("anneal", peak, warmup, rate, floor, start, length, run.shape)
+    return schedules.Anneal(kind="anneal", **begin, **cooling, rate=rate)
+
+
+def to_lock(config: "Config") -> Iterator[Wanted]:
+    """What a scale with the hub takes from it: checkpoints, their code where it is trusted, and
+    tokenizers, as of the last revisions."""
+    last = dict[str, tuple[int, str]]()
+    for public in config.runs.public.values():
+        for name, released in public.revisions.items():
+            yield Wanted(public.repository, name)
+            place = (released.step or 0, name)
+            last[public.repository] = max(last.get(public.repository, place), place)
+        if public.code is not None:
+            yield Wanted(public.repository, public.code.commit, "code")
+    for corpus in config.scale.corpora.values():
+        if isinstance(corpus, DatasetsCorpus) and corpus.tokenizer in last:
+            yield Wanted(corpus.tokenizer, last[corpus.tokenizer][1], "tokenizer")

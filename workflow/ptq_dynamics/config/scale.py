@@ -6,10 +6,11 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from ptq_dynamics.base.fields import Count, Factor, Once, Rate, Seed, Share, Strict
-from ptq_dynamics.config.corpora import Corpus, Derived, WholeCorpus
 from ptq_dynamics.config.names import Named
-from ptq_dynamics.config.resources import Assumptions
+from ptq_dynamics.config.resources import Requests
 from ptq_dynamics.config.tasks import Tasks
+from ptq_dynamics.corpus.corpus import AnyCorpus
+from ptq_dynamics.corpus.sources import Derived, WholeCorpus
 from ptq_dynamics.train.architectures import AnyArchitecture
 from ptq_dynamics.train.timeline import TrainedShape
 
@@ -43,24 +44,13 @@ class Amount(Strict):
     whole blocks; one of them."""
 
     split: ClassVar[str]
+    least: ClassVar[int] = 1  # blocks that there must be
     blocks: Count | None = None
     tokens: Count | None = None
 
-    @property
-    def least(self) -> int:
-        """Blocks that there must be."""
-        return 1
-
-    @property
-    def sets(self) -> int:
-        """How many times it is taken, one after the other."""
-        return 1
-
     @model_validator(mode="after")
     def _one(self) -> "Amount":
-        kinds = [
-            name for name in ("blocks", "tokens", "documents") if name in type(self).model_fields
-        ]
+        kinds = [key for key in ("blocks", "tokens", "documents") if key in type(self).model_fields]
         if sum(getattr(self, name) is not None for name in kinds) != 1:
             raise ValueError(f"takes {' or '.join(kinds)}, and one of them")
         return self
@@ -74,12 +64,8 @@ class Evaluation(Amount):
     """Validation text, and how many blocks go at once."""
 
     split = "validation"
+    least = 2  # one alone has no standard error
     batch: Count
-
-    @property
-    def least(self) -> int:
-        """Two: one alone has no standard error."""
-        return 2
 
 
 class CalibrationSet(Amount):
@@ -91,16 +77,6 @@ class CalibrationSet(Amount):
     documents: Count | None = None
     batch: Count
     draws: Count = 1
-
-    @property
-    def least(self) -> int:
-        """One block, unless it is of documents."""
-        return 0 if self.documents else 1
-
-    @property
-    def sets(self) -> int:
-        """One for every draw."""
-        return self.draws
 
 
 class Curvature(Amount):
@@ -179,8 +155,8 @@ class Scale(Strict):
     which quantizer of config/quantizers.yaml this scale takes where a figure names another;
     `release_seeds` are those that `make release` builds headline figures with, beside the first.
 
-    Of machines alone: `threads` of a job that computes; and how many of them compute on one GPU at
-    once, where no scheduler does (`jobs_per_device`)."""
+    Of machines alone: `threads` of a job that computes; how many of them compute on one GPU at
+    once, where no scheduler does (`jobs_per_device`); and what jobs ask of a cluster."""
 
     description: str
     release_seeds: Annotated[tuple[Seed, ...], Once] = ()
@@ -189,7 +165,7 @@ class Scale(Strict):
     models: Named[AnyArchitecture]
     precision: Literal["float32", "bfloat16"]
     compile: bool
-    corpora: Named[Corpus]
+    corpora: Named[AnyCorpus]
     log_every: Count
     measure: Measuring
     evaluation: Evaluation
@@ -204,7 +180,7 @@ class Scale(Strict):
     threads: Count
     jobs_per_device: Count = 1
     warm: bool
-    resources: Assumptions
+    resources: Requests
 
     @model_validator(mode="after")
     def _micro_batches_divide(self) -> "Scale":
@@ -215,18 +191,6 @@ class Scale(Strict):
                     f"models.{name}.micro_batch {model.micro_batch} does not divide regime.batch "
                     f"{batch}"
                 )
-        return self
-
-    @model_validator(mode="after")
-    def _tasks_have_a_size(self) -> "Scale":
-        whole = self.resources.tasks.whole
-        if self.tasks is not None and self.tasks.documents is None:
-            for name in self.tasks.names:
-                if name not in whole:
-                    raise ValueError(
-                        f"tasks takes all documents of {name!r}, and resources.tasks.whole does "
-                        "not say how many sequences those are; name it there"
-                    )
         return self
 
     def trained(self, model: str) -> TrainedShape:
@@ -244,7 +208,7 @@ class Scale(Strict):
     def whole(self, corpus: str) -> WholeCorpus:
         """The corpus whose tokenizer and held-out splits one has."""
         found = self.corpora[self.held_by(corpus)]
-        assert not isinstance(found, Derived)
+        assert isinstance(found, WholeCorpus)
         return found
 
     @property

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+from ptq_dynamics.quantize.calibration import CalibrationSettings
+from ptq_dynamics.quantize.quantizers import AnyQuantizer
+
 # Files of results: scores of checkpoints; losses on a grid of a plane and at its three checkpoints.
 SCORES = "scores.csv"
 GRID, POINTS = "grid.csv", "points.csv"
@@ -42,7 +45,8 @@ class SpectrumSettings(CurvatureSettings):
 
 @dataclass(frozen=True)
 class LandscapeSettings:
-    """The plane of the checkpoints `final` and `previous` and of the quantized final one, on a grid
+    """The plane of the checkpoints `final` and `previous` and of the final one under a `quantizer`
+    with its `calibration` set, on a grid
     of side × side points that reaches `margin` of a side beyond them; the loss is that of the
     first `blocks` validation blocks of `context` tokens, `batch` at once."""
 
@@ -53,6 +57,8 @@ class LandscapeSettings:
     batch: int
     side: int
     margin: float
+    quantizer: AnyQuantizer
+    calibration: CalibrationSettings
 
 
 @dataclass(frozen=True)

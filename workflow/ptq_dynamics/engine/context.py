@@ -10,12 +10,12 @@ from typing import Generic, NoReturn, TextIO, TypeVar
 from ptq_dynamics.engine import signals
 from ptq_dynamics.engine.manifest import Manifest
 
-BEGINS = "begins at "  # and a time: the first line of a log
+S = TypeVar("S", covariant=True)
 
 
 @dataclass
 class Progress:
-    """Plain progress lines, on the terminal and in the job's log, at most one every few seconds."""
+    """Plain lines of progress, on the terminal and in the job's log."""
 
     name: str
     log: TextIO | None = None
@@ -25,33 +25,23 @@ class Progress:
     def say(self, text: str) -> None:
         """Print one line now."""
         self._last = time.monotonic()
-        self._write(text, sys.stderr, self.log)
-
-    def note(self, text: str) -> None:
-        """Write one line to the log alone."""
-        self._write(text, self.log)
-
-    def _write(self, text: str, *streams: TextIO | None) -> None:
-        for stream in filter(None, streams):
+        for stream in filter(None, (sys.stderr, self.log)):
             # In one piece: jobs that run side by side share the stream.
             stream.write(f"{self.name}: {text}\n")
             stream.flush()
 
     def maybe(self, text: str) -> None:
-        """Print one line unless another was printed a moment ago."""
+        """Print one line unless another was printed in the last few seconds."""
         if time.monotonic() - self._last >= self.interval:
             self.say(text)
-
-
-S = TypeVar("S", covariant=True)
 
 
 @dataclass
 class Context(Generic[S]):
     """One job as its stage sees it.
 
-    `settings` is the frozen dataclass that the stage's `run` names: `context: Context[Settings]`;
-    `inputs` maps a label to the manifests under it; `out` is an empty folder (or, for a stage with
+    `settings` has the type that the stage's `run` names: `context: Context[Settings]`; `inputs`
+    maps a label to the manifests under it; `out` is an empty folder (or, for a stage with
     `RESUMABLE = True`, what an interrupted try left there) whose files become the result; `scratch`
     is for state that survives an interruption and is deleted afterwards; `earlier` is the folder of
     the job's last result, if there is one: what is provably the same may be linked from there;

@@ -1,22 +1,22 @@
-"""The lease on a job's folder: of several processes of one job, one works and the others wait.
+"""The lease on a result: of several processes of one job, one works and the others wait.
 
 It is a file with the owner's process, machine and a token, which the owner touches every few
-seconds. A lease whose owner is gone, or has not touched it for `SECONDS`, goes to who waits for it;
-so it also serves where processes run on several machines that share a file system.
+seconds. A lease whose owner has not touched it for `SECONDS` goes to a process that waits for it,
+so it also serves machines that share a file system.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import LeaseCompromise, SoftFileLease, Timeout
+from filelock import SoftFileLease, Timeout
 
 from ptq_dynamics.base.problem import Problem
 
 SECONDS = 60.0  # without a sign of its owner, after which a lease is free
 BEAT = 5.0  # seconds between signs
-POLL = 0.2  # seconds between looks of who waits
+POLL = 0.2  # seconds between looks of a process that waits
 
 
 @dataclass
@@ -29,10 +29,9 @@ class Lease:
 
     def require(self) -> None:
         """Raise `Problem` unless the lease is still that of this process."""
-        try:
+        owned = False
+        with suppress(OSError):
             owned = self.token in self.path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            owned = False
         if not owned:
             raise Problem(
                 f"another process has taken over {self.path.parent}, or it was deleted, while this "
@@ -42,17 +41,13 @@ class Lease:
 
 @contextmanager
 def held(path: Path, say: Callable[[str], None], lost: Callable[[], None]) -> Iterator[Lease]:
-    """Hold the lease `path`; says in one line for whom it waits, and calls `lost`, in another
-    thread, should the lease be lost."""
-
-    def compromised(_: LeaseCompromise) -> None:
-        lost()
-
+    """Hold the lease `path`; says in one line which process it waits for, and calls `lost`, in
+    another thread, should the lease be lost."""
     lease = SoftFileLease(
         path,
         lease_duration=SECONDS,
         heartbeat_interval=BEAT,
-        on_compromise=compromised,
+        on_compromise=lambda _: lost(),
         poll_interval=POLL,
     )
     waited = False
@@ -64,20 +59,19 @@ def held(path: Path, say: Callable[[str], None], lost: Callable[[], None]) -> It
         lease.acquire()
     try:
         yield Lease(path, str(lease.token), waited)
+    except Exception:
+        # A process that lost its lease finds nothing where it was; that is the error to report.
+        with suppress(OSError):
+            Lease(path, str(lease.token), waited).require()
+        raise
     finally:
         lease.release()
 
 
-def owner_of(path: Path) -> dict[str, str]:
-    """What a lease says of its owner, as `pid` and `host`; empty where nobody has it."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return {}
-    return dict(line.split("=", 1) for line in lines if "=" in line)
-
-
 def _owner(path: Path) -> str:
-    """The process that has a lease."""
-    known = owner_of(path)
+    """The process that has a lease, in words."""
+    lines: list[str] = []
+    with suppress(OSError):
+        lines = path.read_text(encoding="utf-8").splitlines()
+    known = dict(line.split("=", 1) for line in lines if "=" in line)
     return f"process {known.get('pid', '?')} on {known.get('host', '?')}"

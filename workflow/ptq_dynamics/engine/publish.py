@@ -4,41 +4,30 @@ What is to be published stands in the work folder before the first file moves, s
 killed in between leaves the rest to the next one, which computes nothing again.
 
 Each owner of the lease gives the work folder a name of its own, and all that happens to a result is
-a move out of that folder or into it. So who lost the lease without knowing, as a process on a node
+a move out of that folder or into it. So a process that lost the lease without knowing, as on a node
 that the network lost, can do nothing any more: its folder is gone.
 """
 
-import contextlib
 import os
 import shutil
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine import manifest
-from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.engine.paths import MANIFEST, RECORD, Paths
+from ptq_dynamics.engine import record
+from ptq_dynamics.engine.paths import ABSENT, RECORD, Paths
+from ptq_dynamics.engine.record import Record
 
-OUT = "out"  # below a work folder: what becomes the result
-
-
-def mend_times(inputs: Iterable[str]) -> None:
-    """Give inputs from the future the time that it is: after a clock was set back, Snakemake takes
-    outputs that are older than their inputs for wrong."""
-    for path in inputs:
-        with contextlib.suppress(OSError):
-            if os.stat(path).st_mtime > time.time():
-                os.utime(path)
+OUT, SCRATCH = "out", "scratch"  # below a work folder: what becomes the result, and states
+OTHERS = 3  # work folders of other specifications that stay: an edit may be undone
 
 
-def take_over(paths: Paths, identity: str, token: str, former: str | None = None) -> Path:
+def take_over(paths: Paths, identity: str, token: str) -> Path:
     """The work folder of the owner of a lease with this token: what earlier owners left of the same
-    work, under a name by which they do not find it; `former` is the identity of that as they may
-    have taken it."""
+    work, under a name by which they do not find it."""
     work = paths.work(identity, token)
-    left = [*(paths.left(former) if former else ()), *paths.left(identity)]
+    left = paths.left(identity)
     for older in left[:-1]:
         shutil.rmtree(older, ignore_errors=True)
     for newest in left[-1:]:
@@ -46,68 +35,62 @@ def take_over(paths: Paths, identity: str, token: str, former: str | None = None
     return work
 
 
-def prepare(work: Path, result: Manifest, account: str) -> None:
-    """Write down that `work`/out is finished, with its manifest and record."""
-    write_atomically(work / RECORD, account)
-    write_atomically(work / MANIFEST, result.text())
-
-
 def is_prepared(work: Path, paths: Paths) -> bool:
     """Whether an earlier process finished what is in the work folder, and all of it is there or
     has moved to its place."""
     try:
-        files = manifest.read(work / MANIFEST).files
+        files = record.content(work / RECORD)["files"]
     except Problem:
         return False
+    found = [
+        [place / name for place in (work / OUT, paths.folder) if (place / name).exists()]
+        for name in files
+    ]
+    sizes = [entry["size"] for entry in files.values()]
     return all(
-        any(_size(folder / name) == entry["size"] for folder in (work / OUT, paths.folder))
-        for name, entry in files.items()
+        any(path.stat().st_size == size for path in each)
+        for each, size in zip(found, sizes, strict=True)
     )
 
 
-def is_worth_keeping(work: Path, resumable: bool) -> bool:
-    """Whether a job could go on from what an earlier process left in a work folder: from state, if
-    its stage is `resumable`, or with publishing."""
-    scratch = work / "scratch"
-    has_state = resumable and scratch.is_dir() and any(scratch.iterdir())
-    return has_state or (work / MANIFEST).exists()
-
-
-def _size(path: Path) -> int | None:
-    return path.stat().st_size if path.exists() else None
-
-
-def publish(work: Path, paths: Paths, require: Callable[[], None]) -> None:
-    """Move the files of a prepared result to their place, after removing those of an earlier one.
+def publish(work: Path, paths: Paths, made: Record, require: Callable[[], None]) -> None:
+    """Move the files of a finished result to their place, after removing those of an earlier one.
 
     `require` raises when the folder is no longer this process's.
     """
     require()
-    result = manifest.read(work / MANIFEST)
-    names = sorted({file.split("/")[0] for file in result.files})
+    names = sorted({file.split("/")[0] for file in made.files})
     waiting = [name for name in names if (work / OUT / name).exists()]
     old = work / "old"
     shutil.rmtree(old, ignore_errors=True)
     old.mkdir()
-    # What they list is about to go. Snakemake puts back a manifest that a job has left out.
-    for path in (paths.record, paths.manifest):
+    # What they list is about to go.
+    for path in (paths.record, paths.manifest, paths.part(ABSENT)):
         if path.exists():
-            _move(path, old / path.name)
-    manifest.forget_dropped(paths.manifest)
-    if paths.owns_folder:
+            os.replace(path, old / path.name)
+    if paths.stem is None:
         for entry in paths.folder.iterdir():
             moved = entry.name in names and entry.name not in waiting
-            if not moved and not entry.name.startswith("."):
-                _move(entry, old / entry.name)
+            if not moved and not entry.name.startswith(".") and entry != paths.spec:
+                os.replace(entry, old / entry.name)
     for name in waiting:
-        _move(work / OUT / name, paths.folder / name)
+        os.replace(work / OUT / name, paths.folder / name)
     require()
-    for source, target in ((work / RECORD, paths.record), (work / MANIFEST, paths.manifest)):
-        # The ones in the work folder stay until all is done.
-        copy = work / f"{source.name}.copy"
-        write_atomically(copy, source.read_text(encoding="utf-8"))
-        _move(copy, target)
+    # The record in the work folder stays until all is done.
+    copy = work / "copy"
+    for text, target in ((made.text(), paths.record), (_manifest(made, paths), paths.manifest)):
+        write_atomically(copy, text)
+        os.replace(copy, target)
 
 
-def _move(source: Path, target: Path) -> None:
-    os.replace(source, target)
+def _manifest(made: Record, paths: Paths) -> str:
+    return made.manifest(paths.manifest).text()
+
+
+def make_room(paths: Paths, work: Path) -> None:
+    """Remove work folders of other specifications, but for the last few that hold states."""
+    others = [folder for folder in paths.works() if folder != work]
+    useful = [folder for folder in others if any((folder / SCRATCH).glob("*"))]
+    useful.sort(key=lambda folder: (folder / SCRATCH).stat().st_mtime)
+    for folder in {*others} - {*useful[-OTHERS:]}:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,94 +1,68 @@
-"""Run one job: `python -m ptq_dynamics.engine.run --job FILE`.
+"""Run one job: `python -m ptq_dynamics.engine.run FILE`.
 
-FILE is the job's specification, or holds it, as the record of a result does. The job runs in the
-process that has the big libraries ready where there is one, else in this one. Hundreds of jobs
-start here, so what only the job itself needs is imported when it runs.
+FILE is the job's specification, or the record of a result. The job runs in the process that has the
+large libraries ready where there is one, else in this one. Hundreds of jobs start here, so what
+only the job itself needs is imported when it runs.
 """
 
 import argparse
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import signals
-from ptq_dynamics.engine.quiet import QUIET
-from ptq_dynamics.engine.variables import DEVICE_MAP, GPUS
+
+# Libraries' own progress bars and hints would bury the lines of jobs; tokenizers' threads do not
+# survive a fork; llm-compressor warns on import that there is no GPU.
+QUIET = {
+    "TQDM_DISABLE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "TRANSFORMERS_VERBOSITY": "error",
+    "LLM_COMPRESSOR_LOG_LEVEL": "ERROR",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job given on the command line; exit status 0 when its result is published."""
     parser = argparse.ArgumentParser(prog="python -m ptq_dynamics.engine.run", description=__doc__)
-    parser.add_argument("--job", required=True, type=Path, help="a specification or a record")
-    parser.add_argument("--if-stale", action="store_true", help="unless its result is current")
-    parser.add_argument("--counted", action="store_true", help="leave it to others to say its end")
+    parser.add_argument("file", type=Path, help="a specification or a record")
     parser.add_argument("--devices", type=int, default=0, help="GPUs to compute on, if any")
-    parser.add_argument("--restore", action="store_true", help="only make dropped files again")
-    parser.add_argument(
-        "--compare", action="store_true", help="make the result again, and only compare it"
-    )
-    parser.add_argument("--gpus", help="at most so many of those visible train together")
     parser.add_argument("--device-map", help="how to spread a model that fits on no device")
+    parser.add_argument("--restore", action="store_true", help="only make dropped files again")
+    parser.add_argument("--compare", action="store_true", help="make the result again and compare")
     chosen = parser.parse_args(arguments)
-    file: Path = chosen.job
-    # Here, where a signal is answered already (`signals.leave_at_once`).
+    try:
+        found = json.loads(chosen.file.read_text(encoding="utf-8"))
+        spec: dict[str, Any] = found.get("job", found)
+        label = f"{spec['stage']} {spec['name']}"
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        sys.stderr.write(f"error: {chosen.file} is no job ({error}); run snakemake again\n")
+        return 1
+    os.environ.update(QUIET)
+    # A variable that the user has set comes first.
+    if chosen.devices:
+        os.environ.setdefault("PTQ_DYNAMICS_GPUS", str(chosen.devices))
+    if chosen.device_map:
+        os.environ.setdefault("PTQ_DYNAMICS_DEVICE_MAP", chosen.device_map)
+    how = {"restoring": chosen.restore, "comparing": chosen.compare, "devices": chosen.devices}
     from ptq_dynamics.engine.warm.client import delegate
 
     try:
-        job, again = _specification(file)
-    except (OSError, ValueError, KeyError, AttributeError, Problem) as error:
-        sys.stderr.write(f"error: {file} is no job: {_explain(error)}\n")
-        return 1
-    os.environ.update(QUIET)
-    told = {GPUS: chosen.gpus, DEVICE_MAP: chosen.device_map}
-    for name, value in told.items():
-        # Who runs the job has the last word.
-        if value is not None:
-            os.environ.setdefault(name, value)
-    label = f"{job['stage']} {job['name']}"
-    how: dict[str, Any] = {
-        "restoring": chosen.restore,
-        "if_stale": chosen.if_stale and not again,
-        "counted": chosen.counted,
-        "devices": chosen.devices,
-    }
-    try:
         # The warm process's child has its time first.
         with signals.ending(label, 2 * signals.GRACE):
-            status = None
-            if not chosen.compare:
-                status = delegate(job, **how)
+            status = None if chosen.compare else delegate(spec, **how)
         if status is not None:
             return status
         with signals.ending(label):
             from ptq_dynamics.engine.execute import execute
 
-            return execute(job, comparing=chosen.compare, **how)
+            return execute(spec, **how)
     except KeyboardInterrupt:
         signals.complain(label)
         return 1
-
-
-def _specification(file: Path) -> tuple[Mapping[str, Any], bool]:
-    """The job in a file, and whether that says to run it even where its result is current."""
-    content = json.loads(file.read_text(encoding="utf-8"))
-    if "version" in content:
-        from ptq_dynamics.engine import record
-
-        return record.read(file).job, False
-    job = content.get("job", content)
-    if "stage" not in job:
-        raise KeyError("stage")
-    return job, content.get("again", False)
-
-
-def _explain(error: Exception) -> str:
-    if isinstance(error, FileNotFoundError):
-        return "it is missing; Snakemake writes it when it starts a build, so run snakemake again"
-    return f"it is neither a specification nor a record ({error})"
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ state and ends with the status `AGAIN`; what cannot goes on.
 """
 
 import contextlib
+import logging
 import os
 import shutil
 import signal
@@ -75,6 +76,27 @@ def leave_at_once(line: str) -> None:
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, leave)
+
+
+def hand_over() -> None:
+    """From now on a signal of this process, Snakemake, ends its jobs too, wherever it came from."""
+    for number in SIGNALS:
+        signal.signal(number, _end_jobs)
+
+
+def _end_jobs(number: int, frame: FrameType | None) -> None:
+    import psutil
+
+    for each in SIGNALS:
+        signal.signal(each, signal.SIG_IGN)
+    # Each job says in one line that it ends; Snakemake would add a paragraph.
+    logging.disable()
+    _say("the build is interrupted; run the same command again to go on")
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if "ptq_dynamics.engine.run" in process.cmdline():
+                process.terminate()
+    raise KeyboardInterrupt
 
 
 @contextlib.contextmanager

@@ -4,26 +4,25 @@ Pure functions of the configuration. A plan has one planner a room, each with th
 builds on; the rules ask them for a job by the wildcards of its output.
 """
 
-from itertools import chain
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Config, load
+from ptq_dynamics.engine.paths import Paths
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.graph.backends import Backends
 from ptq_dynamics.graph.checks import check
 from ptq_dynamics.graph.claims import Claims
 from ptq_dynamics.graph.corpora import Corpora
 from ptq_dynamics.graph.figures import Figures
 from ptq_dynamics.graph.geometry import Geometry
-from ptq_dynamics.graph.keeping import Keeping
 from ptq_dynamics.graph.leaving_out import leave_out
-from ptq_dynamics.graph.losses import Losses
+from ptq_dynamics.graph.measuring import Measuring
 from ptq_dynamics.graph.paper import Paper, Side
-from ptq_dynamics.graph.quantization import Quantization
 from ptq_dynamics.graph.resources import Resources
 from ptq_dynamics.graph.site import Site
 from ptq_dynamics.graph.tables import Tables
-from ptq_dynamics.graph.tasks import Tasks
 from ptq_dynamics.graph.trajectories import Trajectories
 from ptq_dynamics.train.timeline import Timeline
 
@@ -32,8 +31,7 @@ __all__ = ["Plan"]
 # Stages that download.
 FROM_NETWORK = (
     "train.fetch",
-    "corpus.datasets",
-    "measure.tasks.fetch",
+    "measure.tasks.harness",
     "quantize.environment",
 )
 
@@ -53,17 +51,20 @@ class Plan:
         self.resources = Resources(config)
         self.corpora = Corpora(site)
         self.trajectories = Trajectories(site, self.corpora)
-        self.quantization = Quantization(site, self.corpora, self.trajectories)
-        self.losses = Losses(site, self.corpora, self.trajectories, self.quantization)
-        self.tasks = Tasks(site, self.corpora, self.trajectories, self.quantization)
-        self.geometry = Geometry(site, self.corpora, self.trajectories, self.quantization)
-        self.backends = Backends(site, self.quantization, self.losses)
-        self.figures = Figures(site, self.trajectories, self.losses, self.tasks, self.geometry)
+        self.measuring = Measuring(site, self.corpora, self.trajectories)
+        self.geometry = Geometry(site, self.corpora, self.trajectories, self.measuring)
+        self.figures = Figures(site, self.trajectories, self.measuring, self.geometry)
         drawn, made = self.figures, self.trajectories
-        self.claims = Claims(site, made, self.losses, self.geometry, drawn, written)
+        self.claims = Claims(site, made, self.measuring, self.geometry, drawn, written)
         self.tables = Tables(site, drawn, self.claims, written)
         self.paper = Paper(site, made, drawn, self.claims, self.tables, written)
-        self.keeping = Keeping(site, self.figures.targets)
+
+        self.makers: dict[str, Callable[[], Any]] = {
+            "judge": self.claims.judge,
+            "tabulate": self.tables.write,
+            "comparison": self.measuring.comparison,
+            "environment": self.measuring.comparison,
+        }
 
     def typeset(self, folder: Path) -> Job:
         """The paper, beside the published runs as scale paper of this configuration has them."""
@@ -75,15 +76,53 @@ class Plan:
 
         return self.paper.typeset(published)
 
+    def pattern(self, kind: str) -> str:
+        """Path of the manifests of a kind of job, with wildcards."""
+        found = {
+            "figure": Paths.at(self.site.pictures, "{figure}"),
+            "collect": self.figures.collect().paths,
+            "judge": self.claims.paths,
+            "tabulate": self.tables.paths,
+            "typeset": self.paper.paths,
+            "report": Paths.at(self.site.results, "index"),
+            "environment": Paths.at("envs/{tool}"),
+        }
+        return str((found.get(kind) or Paths.at(self.site.places(kind))).manifest)
+
+    def job(self, kind: str, **wildcards: str) -> Job:
+        """The job of a kind with these wildcards; `Problem` where there is none."""
+        path = self.pattern(kind).format(**wildcards)
+        if path not in self.site.made:
+            for make in (self.makers.get(kind), self._plan_all):
+                if make is not None and path not in self.site.made:
+                    make()
+        if path not in self.site.made:
+            raise Problem(f"{path} is no result that a figure, claim or table of this scale needs")
+        return self.site.made[path]
+
+    def _plan_all(self) -> None:
+        for name in self.site.config.figures:
+            self.figures.figure(name)
+        self.claims.judge()
+        self.tables.write()
+
+    def settle(self, job: Job) -> None:
+        """Have the times of files say which results are up to date, for a job and all it needs."""
+        self.site.settle(job, deep=self.site.config.choice.deep)
+
     def targets(self) -> list[str]:
-        """The files that a build of the chosen figures is for."""
-        return list(chain.from_iterable(job.outputs for job in self.last()))
+        """The manifests that a build of the chosen figures is for."""
+        return [job.manifest for job in self.last()]
 
     def downloads(self) -> list[Job]:
         """The jobs of a build of the chosen figures that need a network."""
         jobs = self.site.needed(self.last())
-        return [job for job in jobs if job.stage in FROM_NETWORK]
+        return [
+            job
+            for job in jobs
+            if job.stage in FROM_NETWORK or getattr(job.settings, "from_network", False)
+        ]
 
     def last(self) -> list[Job]:
         """The jobs that a build of the chosen figures is for."""
-        return [*self.figures.targets(), *self.keeping.drops()]
+        return list(self.figures.targets())

@@ -11,7 +11,7 @@ from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.settings import ShownRun
 from ptq_dynamics.graph.figures import Figures
 from ptq_dynamics.graph.geometry import Geometry
-from ptq_dynamics.graph.losses import Losses
+from ptq_dynamics.graph.measuring import Measuring
 from ptq_dynamics.graph.queries import (
     by_loss,
     check,
@@ -24,7 +24,7 @@ from ptq_dynamics.graph.queries import (
 )
 from ptq_dynamics.graph.site import Site
 from ptq_dynamics.graph.trajectories import Trajectories
-from ptq_dynamics.measure.names import FULL_PRECISION, LAYER_METRICS
+from ptq_dynamics.measure.names import FULL_PRECISION
 from ptq_dynamics.measure.settings import Series
 from ptq_dynamics.train.settings import TRAINING
 
@@ -41,12 +41,12 @@ class Claims:
         self,
         site: Site,
         trajectories: Trajectories,
-        losses: Losses,
+        measuring: Measuring,
         geometry: Geometry,
         drawn: Figures,
         written: dict[str, Figure],
     ) -> None:
-        self._site, self._trajectories, self._losses = site, trajectories, losses
+        self._site, self._trajectories, self._measuring = site, trajectories, measuring
         self._geometry, self._figures, self._written = geometry, drawn, written
         self.paths = Paths.at(site.results, STEM)
         self.files = [f"{site.results}/{CLAIMS}"]
@@ -135,8 +135,7 @@ class Claims:
         self, query: Figure, inequality: claims.Inequality, one: claims.Single, needed: "Needed"
     ) -> tuple[int, ...]:
         """Add what an inequality reads to what the job needs; its seeds."""
-        layers = not {*LAYER_METRICS}.isdisjoint(query.metrics)
-        series, inputs = self._figures.measured(query, layers=layers)
+        series, inputs = self._figures.measured(query)
         needed.add(series, inputs)
         asked = metrics(inequality, one)
         for run in self._figures.runs(query):
@@ -151,7 +150,7 @@ class Claims:
             for name, quantizer in ((n, q) for n in names for q in query.quantizers):
                 used = self._figures.used(quantizer)
                 job = self._geometry.landscape(name, used, back)
-                one_series = self._losses.series(name, used)
+                one_series = self._measuring.series(name, used)
                 needed.add([one_series], {f"landscape {name} {used}": [job.manifest]})
             # Of several seeds it shows the first.
             return (self._site.timeline.seeds_of(names[0])[0],)

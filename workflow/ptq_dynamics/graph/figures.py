@@ -8,7 +8,7 @@ from itertools import chain, product
 from typing import TypedDict, get_args
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import Branch, Calibrated, Figure, PublicRun, Query, figures
+from ptq_dynamics.config import Branch, Calibrated, Figure, PublicRun, figures
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.settings import (
     ALIKE,
@@ -31,13 +31,11 @@ from ptq_dynamics.figures.settings import (
 )
 from ptq_dynamics.graph.completing import lacking
 from ptq_dynamics.graph.geometry import Geometry
-from ptq_dynamics.graph.losses import Losses
+from ptq_dynamics.graph.measuring import Measuring
 from ptq_dynamics.graph.site import Site
-from ptq_dynamics.graph.tasks import Tasks
 from ptq_dynamics.graph.trajectories import Trajectories
 from ptq_dynamics.measure.names import (
     FULL_PRECISION,
-    LAYER_METRICS,
     MEASUREMENTS,
     PROBES,
     TASK_METRICS,
@@ -58,13 +56,12 @@ class Figures:
         self,
         site: Site,
         trajectories: Trajectories,
-        losses: Losses,
-        tasks: Tasks,
+        measuring: Measuring,
         geometry: Geometry,
     ) -> None:
         self._site, self._timeline = site, site.timeline
-        self._trajectories, self._losses = trajectories, losses
-        self._tasks, self._geometry = tasks, geometry
+        self._trajectories, self._measuring, self._geometry = trajectories, measuring, geometry
+        self.used, self.draws = measuring.used, measuring.draws
 
     @cached_property
     def chosen(self) -> list[str]:
@@ -76,9 +73,7 @@ class Figures:
     def figure(self, name: str) -> Job:
         """One figure."""
         figure = self._site.config.figures[name]
-        series, inputs = self.measured(
-            figure, layers=not {*LAYER_METRICS}.isdisjoint(figure.metrics)
-        )
+        series, inputs = self.measured(figure)
         runs = list(self.runs(figure))
         if isinstance(figure, figures.Landscapes):
             # Of several seeds it shows the first.
@@ -146,10 +141,6 @@ class Figures:
             return label
         return re.sub(numbers, lambda at: f"{used[at[0]]} {ALIKE} {at[0]}", label)
 
-    def used(self, quantizer: str) -> str:
-        """The quantizer that this scale takes where a figure names one."""
-        return self._site.config.scale.quantizers.get(quantizer, quantizer)
-
     def _ages(self, figure: Figure) -> Ages:
         """Trajectory, checkpoint id and mean age in tokens of all means at the end of a run."""
         found = []
@@ -160,12 +151,6 @@ class Figures:
                 ages = average.ages(self._timeline)
                 found += [(name, n, age * model.batch * model.context) for n, age in ages.items()]
         return tuple(found)
-
-    def draws(self, query: Query, quantizer: str) -> tuple[str, ...]:
-        """The quantizers that this scale takes where a figure names one: with each draw of the
-        calibration set that both have."""
-        further = query.draws.get(quantizer, ())[: self._site.config.scale.calibration.draws - 1]
-        return tuple(map(self.used, (quantizer, *further)))
 
     def seeds(self, figure: Figure, trajectory: str) -> tuple[int, ...]:
         """The seeds that a figure shows of a trajectory."""
@@ -205,26 +190,23 @@ class Figures:
             if trajectory.has_uncertain_rate(self._timeline):
                 yield trajectory.trained_by(self._timeline)
 
-    def measured(self, query: Figure, *, layers: bool) -> tuple[list[Series], dict[str, list[str]]]:
+    def measured(self, query: Figure) -> tuple[list[Series], dict[str, list[str]]]:
         """The series of a figure, and the raw results they are joined from, by label."""
-        names, metrics = query.trajectories, {*query.metrics}
-        evaluated, asked = bool(metrics & EVALUATED), not metrics.isdisjoint(TASK_METRICS)
-        probes = [probe for probe, measured in PROBES.items() if not metrics.isdisjoint(measured)]
-        drawn = chain.from_iterable(self.draws(query, each) for each in query.quantizers)
-        quantizers = (FULL_PRECISION, *(drawn if evaluated or asked else ()))
-        if not evaluated and not asked and not probes:
-            return [], {}
+        metrics = {*query.metrics}
+        evaluated = not metrics.isdisjoint((*EVALUATED, *TASK_METRICS))
+        probes = [probe for probe, given in PROBES.items() if not metrics.isdisjoint(given)]
+        quantizers = [FULL_PRECISION] if evaluated or probes else []
+        if evaluated:
+            drawn = (self.draws(query, each) for each in query.quantizers)
+            quantizers += chain.from_iterable(drawn)
         found: list[Series] = []
         inputs: dict[str, list[str]] = {}
-        for name, quantizer in product(names, quantizers):
+        for name, quantizer in product(query.trajectories, quantizers):
             for seed in self.seeds(query, name):
-                series = self._losses.series(name, quantizer, seed)
+                series = self._measuring.series(name, quantizer, seed)
                 found.append(series)
                 if evaluated:
-                    inputs |= self._losses.losses(series)
-                    inputs |= self._losses.layers(series) if layers else {}
-                if asked:
-                    inputs |= self._tasks.accuracies(series)
+                    inputs |= self._measuring.inputs(series)
                 if quantizer == FULL_PRECISION:
                     for probe in probes:
                         inputs |= self._geometry.probed(series, probe)
@@ -240,7 +222,7 @@ class Figures:
         for table in config.tables.values():
             queries += lacking(self._site, table)
         for query in queries:
-            found, needed = self.measured(query, layers=True)
+            found, needed = self.measured(query)
             series |= dict.fromkeys(found)
             inputs |= needed
         settings = CollectSettings(tuple(series))

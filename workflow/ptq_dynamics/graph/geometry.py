@@ -12,7 +12,7 @@ from ptq_dynamics.curvature.settings import (
 )
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph.corpora import Corpora
-from ptq_dynamics.graph.quantization import Quantization
+from ptq_dynamics.graph.measuring import Measuring
 from ptq_dynamics.graph.site import Site
 from ptq_dynamics.graph.trajectories import Trajectories
 from ptq_dynamics.measure.settings import Series
@@ -22,11 +22,11 @@ class Geometry:
     """Curvature, landscapes and principal components."""
 
     def __init__(
-        self, site: Site, corpora: Corpora, trajectories: Trajectories, quantization: Quantization
+        self, site: Site, corpora: Corpora, trajectories: Trajectories, measuring: Measuring
     ) -> None:
         self._site, self._timeline = site, site.timeline
         self._corpora, self._trajectories = corpora, trajectories
-        self._quantization = quantization
+        self._measuring = measuring
 
     @cache
     def curvature(
@@ -76,10 +76,9 @@ class Geometry:
     ) -> Job:
         """Loss in the plane of a trajectory's last checkpoint, its quantization and the checkpoint
         `previous` steps before."""
-        last_shard = list(self._timeline.shards(trajectory))[-1]
         final = self._timeline.measured(trajectory)[-1]
         seed = self._site.seed(trajectory, seed)
-        quantized = self._quantization.quantize(trajectory, quantizer, last_shard, seed)
+        kind = self._measuring.kind(quantizer, trajectory)
         grid, context = self._site.config.scale.landscape, self._context(trajectory)
         return self._site.add(
             Job(
@@ -95,7 +94,7 @@ class Geometry:
                 {
                     "corpus": [self._corpora.of(trajectory).manifest],
                     "trajectory": self._trajectories.manifests(trajectory, seed),
-                    "quantized": [quantized.manifest],
+                    **self._measuring.tools(kind),
                 },
                 LandscapeSettings(
                     final=final.id,
@@ -105,6 +104,8 @@ class Geometry:
                     batch=self._site.config.scale.evaluation.batch,
                     side=grid.side,
                     margin=grid.margin,
+                    quantizer=kind,
+                    calibration=self._measuring.calibration(trajectory, kind),
                 ),
             )
         )

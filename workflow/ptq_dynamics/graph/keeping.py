@@ -1,79 +1,60 @@
-"""The jobs that drop weights when nothing reads them any more, as `keep` of a scale says."""
+"""What a scale does not keep (`keep` in its file): weights that nothing reads any more.
 
-from collections.abc import Callable, Iterable
-from functools import cached_property
+After a build, the files go of every result whose readers are up to date; manifest and record stay.
+A job that needs dropped weights later makes them again.
+"""
 
-from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine.paths import Paths
+from collections.abc import Iterable, Mapping
+
+from ptq_dynamics.engine import freshness
+from ptq_dynamics.engine.manifest import read
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph.site import Site
-from ptq_dynamics.train.settings import DropSettings
 
 # Rooms whose jobs read facts and small files of a result, not its weights.
-LIGHT = ("figures", "measure.collect", "claims", "paper")
+LIGHT = ("figures", "measure.collect", "claims", "paper", "report")
 
 
-class Keeping:
-    """What is dropped after its last reader among the jobs that some targets need."""
+def drop(site: Site, targets: Iterable[Job]) -> list[str]:
+    """Drop weights that no job among the targets and all they need reads any more; the folders of
+    the results concerned."""
+    found = list[str]()
+    for folder, readers in _readers(site, targets).items():
+        job = next(each for each in site.made.values() if each.folder == folder)
+        # What reads a dropped reader's weights again reads this one again.
+        if job.paths.manifest.exists() and not any(_is_stale(reader) for reader in readers):
+            result = read(job.paths.manifest)
+            kept = _kept(site, folder)
+            names = {name for name in result.files if _is_weight(name, kept)} - result.dropped()
+            if names:
+                result.drop(names)
+                found.append(folder)
+    return found
 
-    def __init__(self, site: Site, targets: Callable[[], Iterable[Job]]) -> None:
-        self._site, self._targets = site, targets
 
-    def drops(self) -> list[Job]:
-        """A job for every result whose weights do not all stay."""
-        keep = self._site.config.scale.keep
-        if keep.train == keep.fetch == keep.average == keep.quantize == "all":
-            return []
-        return [self.drop(result) for result in self._readers]
+def _readers(site: Site, targets: Iterable[Job]) -> Mapping[str, list[Job]]:
+    """The jobs that read weights of a result, by its folder, for all that is not kept whole."""
+    readers = dict[str, list[Job]]()
+    for job in site.needed(targets):
+        if not job.stage.startswith(LIGHT):
+            for folder in {site.made[path].folder for path in job.needs}:
+                kind = folder.removeprefix(f"{site.results}/").partition("/")[0]
+                if getattr(site.config.scale.keep, kind, "all") != "all":
+                    readers.setdefault(folder, []).append(job)
+    return readers
 
-    def drop(self, result: str) -> Job:
-        """The job that drops weights of the result in this folder below the scale's results."""
-        site, job = self._site, self._site.made.get(self._manifest(result))
-        folder = site.place("drop", result=result)
-        if job is None or result not in self._readers:
-            raise Problem(
-                f"{folder} drops nothing: no figure that was chosen has such a "
-                "result, or keep of the scale leaves it whole"
-            )
-        kind, name, _ = result.split("/", 2)
-        stays = getattr(site.config.scale.keep, kind) == "measured"
-        kept = tuple(point.id for point in site.timeline.measured(name)) if stays else ()
-        inputs = {"result": [job.manifest], "readers": sorted(self._all_readers(result))}
-        settings = DropSettings(kept=kept, manifest=str(Paths.at(folder).manifest))
-        return site.add(Job("train.drop", result, folder, inputs, settings))
 
-    def _all_readers(self, result: str) -> set[str]:
-        """Manifests of what reads a result; where that is dropped too, also of what reads that,
-        since making it again reads this one again."""
-        found = set(self._readers.get(result, []))
-        for reader in list(found):
-            found |= self._all_readers(self._result(reader))
-        return found
+def _is_stale(job: Job) -> bool:
+    return bool(freshness.stale(job.spec, job.paths))
 
-    @cached_property
-    def _readers(self) -> dict[str, list[str]]:
-        """Manifests of the jobs that read weights of a result, by its folder below the scale's
-        results, for all that is not kept whole."""
-        readers = dict[str, list[str]]()
-        for job in self._site.needed(self._targets()):
-            if job.stage.startswith(LIGHT):
-                continue
-            for needed in job.needs:
-                result = self._result(needed)
-                if self._drops(result.partition("/")[0]):
-                    readers.setdefault(result, []).append(job.manifest)
-        return readers
 
-    def _result(self, manifest: str) -> str:
-        """Folder of a result below the scale's results, which names it."""
-        return manifest.removeprefix(f"{self._site.results}/").rpartition("/")[0]
+def _kept(site: Site, folder: str) -> set[str]:
+    """Ids of the checkpoints that stay."""
+    kind, name, _ = folder.removeprefix(f"{site.results}/").split("/", 2)
+    stays = getattr(site.config.scale.keep, kind) == "measured"
+    return {point.id for point in site.timeline.measured(name)} if stays else set()
 
-    def _drops(self, kind: str) -> bool:
-        keep = self._site.config.scale.keep
-        # All averaged and all quantized checkpoints are measured ones.
-        dropping = {"train": keep.train != "all", "average": keep.average == "none"}
-        dropping |= {"quantize": keep.quantize == "none", "fetch": keep.fetch == "none"}
-        return dropping.get(kind, False)
 
-    def _manifest(self, result: str) -> str:
-        return str(Paths.at(f"{self._site.results}/{result}").manifest)
+def _is_weight(name: str, kept: set[str]) -> bool:
+    """Whether a file is a checkpoint's weights, or the state of a run, and does not stay."""
+    return name.endswith(".safetensors") and name.split("/")[0] not in kept

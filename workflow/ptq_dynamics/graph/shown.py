@@ -4,17 +4,9 @@ from collections.abc import Mapping
 from itertools import chain
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import (
-    Figure,
-    Landscapes,
-    Losses,
-    MadeTask,
-    Onset,
-    Pca,
-    Windows,
-)
-from ptq_dynamics.config.quantizers import Kind
+from ptq_dynamics.config import Figure, Landscapes, Losses, Onset, Pca, Windows
 from ptq_dynamics.measure.names import TASK_METRICS
+from ptq_dynamics.quantize.methods import Quantizer
 from ptq_dynamics.train.averages import Tails
 from ptq_dynamics.train.averages.line import Line
 from ptq_dynamics.train.settings import TRAINING
@@ -65,7 +57,7 @@ def _check_draws(timeline: Timeline, place: str, names: list[str]) -> None:
     _check_alike(place, kinds, f" at {timeline.scale.description} (quantizers of the scale)")
 
 
-def _check_alike(place: str, kinds: Mapping[str, Kind], where: str) -> None:
+def _check_alike(place: str, kinds: Mapping[str, Quantizer], where: str) -> None:
     first, *others = kinds
     seen = {kinds[first].calibration_draw: first}
     for name in others:
@@ -83,7 +75,7 @@ def _check_alike(place: str, kinds: Mapping[str, Kind], where: str) -> None:
             )
 
 
-def _beside_draw(kind: Kind) -> dict[str, object]:
+def _beside_draw(kind: Quantizer) -> dict[str, object]:
     return kind.model_dump(exclude={"draw"})
 
 
@@ -107,7 +99,7 @@ def _check_tasks(timeline: Timeline, place: str, figure: Figure) -> None:
             f"{place}.metrics has {asked[0]}, but {file} has no tasks; add them there, or show "
             "another metric"
         )
-    if not any(isinstance(timeline.config.tasks[name], MadeTask) for name in tasks.names):
+    if not any(timeline.config.tasks[name].made for name in tasks.names):
         return
     for name in figure.trajectories:
         read = timeline.trajectory(name).model_shape(timeline).context

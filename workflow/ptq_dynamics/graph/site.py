@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ptq_dynamics.config import Config
-from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.engine.specification import Job, settle
 from ptq_dynamics.graph.places import PLACES
 from ptq_dynamics.train.timeline import Timeline
 
@@ -20,6 +20,8 @@ class Site:
     left_out: Mapping[str, tuple[str, ...]]
     timeline: Timeline = field(init=False)
     made: dict[str, Job] = field(default_factory=dict)
+    settled: set[str] = field(default_factory=set)
+    stale: list[Job] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "timeline", Timeline(self.config))
@@ -48,6 +50,15 @@ class Site:
         """The same job, so that it is found by the path of its manifest from now on."""
         self.made[job.manifest] = job
         return job
+
+    def settle(self, job: Job, *, deep: bool = False) -> None:
+        """Have the times of files say which results are up to date, for a job and all it needs."""
+        if job.manifest not in self.settled:
+            self.settled.add(job.manifest)
+            for path in job.needs:
+                self.settle(self.made[path], deep=deep)
+            if not settle(job, deep=deep):
+                self.stale.append(job)
 
     def needed(self, targets: Iterable[Job]) -> Iterator[Job]:
         """Some jobs and all that they need, each once."""

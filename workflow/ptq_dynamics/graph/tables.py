@@ -63,7 +63,7 @@ class Tables:
         columns = dict[str, tuple[Shown, dict[str, tuple[str, ...]]]]()
         chosen = [self._query(figure, table) for figure in self._chosen(table)]
         for query in (*chosen, *lacking(self._site, table)):
-            needed.add(*self._figures.measured(query, layers=False))
+            needed.add(*self._figures.measured(query))
             for run in self._figures.runs(query):
                 if run.trunk is not None and run.at is not None:
                     needed.branches[run.name] = Branched(run.name, run.trunk, run.at)

@@ -7,7 +7,7 @@ from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph.corpora import Corpora
 from ptq_dynamics.graph.site import Site
 from ptq_dynamics.train import schedules
-from ptq_dynamics.train.fetch_settings import FetchSettings, Revision
+from ptq_dynamics.train.fetch import FetchSettings, Revision
 from ptq_dynamics.train.objectives.language import Language
 from ptq_dynamics.train.settings import TrainSettings
 

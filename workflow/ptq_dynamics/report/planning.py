@@ -1,7 +1,10 @@
 """The job that makes the page of what a build of the chosen figures has."""
 
 from functools import cache
+from pathlib import Path
+from typing import Any
 
+from ptq_dynamics.config import load
 from ptq_dynamics.engine.paths import Paths
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph import Plan
@@ -48,3 +51,11 @@ class Report:
         return site.add(
             Job("report.page", STEM, site.results, inputs, settings, stem=STEM, files=(PAGE,))
         )
+
+
+def planned(choice: dict[str, Any], folder: Path, root: Path) -> Plan:
+    """The plan of a configuration, with its paper and its page."""
+    plan = Plan(load(choice, folder), root)
+    plan.makers["typeset"] = lambda: plan.typeset(folder)
+    plan.makers["report"] = Report(plan).page
+    return plan

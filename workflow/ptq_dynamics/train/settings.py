@@ -67,11 +67,3 @@ class AverageSettings(Strict):
 
     phase: Literal["average", "interpolation"]
     means: tuple[Mean, ...]
-
-
-class DropSettings(Strict):
-    """Which checkpoints of a trajectory stay when the others' weights are dropped, by id; and the
-    manifest that says so, which goes when dropped weights come back."""
-
-    kept: tuple[str, ...]
-    manifest: str

@@ -22,10 +22,9 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ptq_dynamics.engine import fingerprint, repository, signals
+from ptq_dynamics.engine import code, repository, signals
 from ptq_dynamics.engine.execute import execute
-from ptq_dynamics.engine.fingerprint.versions import wheel
-from ptq_dynamics.engine.quiet import QUIET
+from ptq_dynamics.engine.run import QUIET
 
 
 def serve(address: Path, libraries: Collection[str]) -> None:
@@ -49,10 +48,8 @@ def serve(address: Path, libraries: Collection[str]) -> None:
     if not prime(libraries, _is_wanted):
         _remove(address)
         return
-    fingerprint.remember()
+    code.program().parse()
     repository.holds_code()
-    for library in libraries:
-        wheel(library)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     listener.settimeout(0.5)

@@ -1,0 +1,335 @@
+"""Digests of the code that a job's result depends on.
+
+A stage reaches, by name, from its `run` and from the classes of its settings, functions, classes
+and constants of the package. Each counts as a whole, wherever its name occurs; so more counts than
+has to. Comments, docstrings, annotations of functions, texts of errors and lines of progress are
+left out, and so is the engine, which shapes no result. What this cannot see (names made at run
+time, effects of an import) tests/unit/test_rooms.py keeps out of the package.
+"""
+
+import ast
+import hashlib
+import importlib
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel
+
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.engine.checkout import PACKAGE, SOURCES
+
+ENGINE = f"{PACKAGE}.engine"
+WHOLE = "*"  # all that a module defines
+DIGITS = 12
+LEFT_OUT = {"ctx", "kind", "type_comment", "type_ignores", "type_params"}
+PROGRESS = {"say", "maybe", "note"}
+
+Import = tuple[str, tuple[str, ...]]  # a module, and names within it
+
+
+class Node(NamedTuple):
+    """A definition by its module and name, or a whole module."""
+
+    module: str
+    name: str
+
+
+@dataclass
+class Module:
+    """What the top level of a module binds, and what else it does."""
+
+    tree: ast.Module
+    defined: dict[str, list[ast.stmt]] = field(default_factory=dict)
+    imports: dict[str, Import] = field(default_factory=dict)
+    effects: list[ast.stmt] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for statement in self.tree.body:
+            match statement:
+                case ast.Import() | ast.ImportFrom():
+                    self.imports |= dict(imported(statement))
+                case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                    self.defined.setdefault(name, []).append(statement)
+                case ast.Assign(targets=targets):
+                    self._bind(targets, statement)
+                case ast.AnnAssign(target=target):
+                    self._bind([target], statement)
+                case ast.Expr(value=ast.Constant()):
+                    pass
+                case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):
+                    pass
+                case _:
+                    self.effects.append(statement)
+
+    def _bind(self, targets: Iterable[ast.expr], statement: ast.stmt) -> None:
+        names = [n.id for each in targets for n in ast.walk(each) if isinstance(n, ast.Name)]
+        for name in names:
+            self.defined.setdefault(name, []).append(statement)
+
+
+def imported(statement: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Import]]:
+    """Names that an import binds, and what they stand for."""
+    for alias in statement.names:
+        if isinstance(statement, ast.ImportFrom):
+            yield alias.asname or alias.name, (statement.module or "", (alias.name,))
+        elif alias.asname:
+            yield alias.asname, (alias.name, ())
+        else:
+            top = alias.name.split(".")[0]
+            yield top, (top, ())
+
+
+class Code(NamedTuple):
+    """Digests of what a job reaches, by module below the package, and the libraries it imports."""
+
+    modules: Mapping[str, str]
+    libraries: frozenset[str]
+
+
+class Program:
+    """The sources of a package below `root`, as they stand on disk when they are first read."""
+
+    def __init__(self, root: Path = SOURCES, package: str = PACKAGE) -> None:
+        self._root, self._package = root, package
+        self._modules = dict[str, Module]()
+        self._texts = dict[int, tuple[str, list[tuple[str, ...]], dict[str, Import]]]()
+
+    @cached_property
+    def files(self) -> Mapping[str, Path]:
+        """The file of every module, by name."""
+        found = {}
+        for path in sorted((self._root / self._package).rglob("*.py")):
+            *folders, stem = path.relative_to(self._root).with_suffix("").parts
+            found[".".join(folders if stem == "__init__" else [*folders, stem])] = path
+        return found
+
+    def parse(self) -> None:
+        """Parse all sources now, for the processes that are forked off this one."""
+        for name in self.files:
+            if not name.startswith(ENGINE):
+                module = self._module(name)
+                for statements in (*module.defined.values(), module.effects):
+                    for statement in statements:
+                        self._parts(statement)
+
+    def code(self, roots: Iterable[Node]) -> Code:
+        """The code that some definitions reach."""
+        nodes, libraries = self._reach(roots)
+        texts = dict[str, set[str]]()
+        for module, name in nodes:
+            own = texts.setdefault(module.removeprefix(f"{self._package}."), set())
+            statements = self._module(module).effects[:]
+            statements += self._statements(Node(module, name))
+            own |= {self._parts(statement)[0] for statement in statements}
+        digests = {module: _digest(sorted(texts[module])) for module in sorted(texts)}
+        return Code(digests, frozenset(libraries))
+
+    def _reach(self, roots: Iterable[Node]) -> tuple[set[Node], set[str]]:
+        nodes, libraries, waiting = set[Node](), set[str](), list(roots)
+        while waiting:
+            node = waiting.pop()
+            if node in nodes:
+                continue
+            nodes.add(node)
+            module = self._module(node.module)
+            for statement in (*self._statements(node), *module.effects):
+                _, chains, local = self._parts(statement)
+                for base, *names in chains:
+                    if base in local or base in module.imports:
+                        source, within = local.get(base) or module.imports[base]
+                        found = self._follow(source, (*within, *names))
+                    elif base in module.defined:
+                        found = Node(node.module, base)
+                    else:
+                        continue
+                    if isinstance(found, Node):
+                        waiting.append(found)
+                    elif found is not None:
+                        libraries.add(found)
+        return nodes, libraries
+
+    def _follow(self, source: str, names: tuple[str, ...]) -> Node | str | None:
+        """The definition, or the library, that names within a module stand for; None for the
+        engine's."""
+        while names and f"{source}.{names[0]}" in self.files:
+            source, names = f"{source}.{names[0]}", names[1:]
+        if source.split(".")[0] != self._package:
+            return source.split(".")[0]
+        if source == ENGINE or source.startswith(f"{ENGINE}."):
+            return None
+        if source not in self.files or not names:
+            return Node(source, WHOLE) if source in self.files else None
+        module = self._module(source)
+        if names[0] in module.defined:
+            return Node(source, names[0])
+        if names[0] in module.imports:
+            further, within = module.imports[names[0]]
+            return self._follow(further, (*within, *names[1:]))
+        return Node(source, WHOLE)
+
+    def _module(self, name: str) -> Module:
+        if name not in self._modules:
+            try:
+                tree = ast.parse(self.files[name].read_text(encoding="utf-8"))
+            except KeyError:
+                path = f"workflow/{name.replace('.', '/')}.py"
+                raise Problem(f"there is no module {name}; write {path}") from None
+            self._modules[name] = Module(tree)
+        return self._modules[name]
+
+    def _statements(self, node: Node) -> list[ast.stmt]:
+        module = self._module(node.module)
+        if node.name == WHOLE:
+            return [each for found in module.defined.values() for each in found]
+        if node.name not in module.defined:
+            path = self.files[node.module]
+            raise Problem(f"{node.module} has no {node.name}; write it in {path}")
+        return module.defined[node.name]
+
+    def _parts(self, statement: ast.stmt) -> tuple[str, list[tuple[str, ...]], dict[str, Import]]:
+        """A statement's text, the dotted names in it, and the names that it imports itself."""
+        known = self._texts.get(id(statement))
+        if known is None:
+            left = _Stripped().visit(statement)
+            chains, local, waiting = set[tuple[str, ...]](), dict[str, Import](), [left]
+            while waiting:
+                node = waiting.pop()
+                if found := _chain(node):
+                    chains.add(found)
+                elif isinstance(node, ast.Import | ast.ImportFrom):
+                    local |= dict(imported(node))
+                else:
+                    waiting += ast.iter_child_nodes(node)
+            text = _digest([_text(left)])
+            known = self._texts[id(statement)] = (text, sorted(chains), local)
+        return known
+
+
+class _Stripped(ast.NodeTransformer):
+    """Leaves out what changes no result."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        """Without docstring and annotations."""
+        for each in ast.walk(node):
+            if isinstance(each, ast.arg):
+                each.annotation = None
+            elif isinstance(each, ast.AnnAssign):
+                each.annotation = ast.Constant(None)
+        node.returns = None
+        return self.generic_visit(node)
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        """No docstring, and no line of progress."""
+        call = node.value
+        if isinstance(call, ast.Constant):
+            return None
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+            names = _chain(call.func) or ()
+            if call.func.attr in PROGRESS and any("progress" in name for name in names[:-1]):
+                return None
+        return self.generic_visit(node)
+
+    def visit_Raise(self, node: ast.Raise) -> ast.AST:
+        """The kind of error alone."""
+        if isinstance(node.exc, ast.Call):
+            node.exc = node.exc.func
+        return self.generic_visit(node)
+
+    def visit_Assert(self, node: ast.Assert) -> ast.AST:
+        """Without its message."""
+        node.msg = None
+        return self.generic_visit(node)
+
+
+def _chain(node: ast.AST) -> tuple[str, ...] | None:
+    """A dotted name, `a.b.c`; None for all else."""
+    names = list[str]()
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    return (node.id, *reversed(names)) if isinstance(node, ast.Name) else None
+
+
+def _text(node: Any) -> str:
+    """A syntax tree as text that is the same on all versions of Python; empty parts are left
+    out, since versions differ in them."""
+    if isinstance(node, ast.AST):
+        parts = [
+            f"{name}={text}"
+            for name, value in ast.iter_fields(node)
+            if name not in LEFT_OUT and (text := _text(value))
+        ]
+        return f"{type(node).__name__}({','.join(parts)})"
+    if isinstance(node, list):
+        return "[" + ",".join(map(_text, node)) + "]" if node else ""
+    return "" if node is None else f"{type(node).__name__}:{node!r}"
+
+
+def _digest(parts: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:DIGITS]
+
+
+def roots(stage: str, settings: Any) -> list[Node]:
+    """A stage's `run`, the classes of all that its settings are made of, and the scripts that
+    these run in other environments."""
+    found = {Node(f"{PACKAGE}.{stage}", "run")}
+    waiting = [settings]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, Mapping):
+            waiting += value.values()
+        elif isinstance(value, list | tuple):
+            waiting += value
+        elif isinstance(value, BaseModel) or is_dataclass(value):
+            kind: Any = type(value)
+            found.add(Node(kind.__module__, kind.__qualname__))
+            found |= {Node(f"{PACKAGE}.{each}", WHOLE) for each in getattr(kind, "scripts", ())}
+            is_model = isinstance(value, BaseModel)
+            names = list(kind.model_fields) if is_model else [each.name for each in fields(kind)]
+            waiting += [getattr(value, name) for name in names]
+    return sorted(found)
+
+
+def state() -> tuple[tuple[str, int, int], ...]:
+    """Path, time and size of every source as they are now."""
+    found = []
+    for folder, _, files in os.walk(SOURCES / PACKAGE):
+        for file in files:
+            if file.endswith(".py"):
+                status = os.stat(path := os.path.join(folder, file))
+                found.append((path, status.st_mtime_ns, status.st_size))
+    return tuple(sorted(found))
+
+
+_programs = dict[tuple[tuple[str, int, int], ...], Program]()
+
+
+def program() -> Program:
+    """The sources as they are now; what was parsed of the same sources before is kept."""
+    now = state()
+    if now not in _programs:
+        _programs.clear()
+        _programs[now] = Program()
+    return _programs[now]
+
+
+@cache
+def planned(found: tuple[Node, ...]) -> Code:
+    """The code that some definitions reach, by the sources when this process first asked."""
+    return _first().code(found)
+
+
+@cache
+def _first() -> Program:
+    return program()
+
+
+def load(modules: Iterable[str]) -> None:
+    """Import the modules that a job runs, so that later edits do not reach it."""
+    for name in modules:
+        if not name.endswith("_worker"):
+            importlib.import_module(f"{PACKAGE}.{name}")
