@@ -69,7 +69,7 @@ class Tails(OfOne):
     def _tails(self, timeline: Timeline) -> dict[str, dict[int, float]]:
         end = timeline.measured(self.trajectory)[-1].step or 0
         known = [step for step in self.ids(timeline) if step <= end]
-        return dict(self.tails(timeline, sorted(known)))
+        return dict(self.tails(timeline, sorted(known))) if known else {}
 
     def means(self, timeline: Timeline) -> list[Mean]:
         """One a tail."""
