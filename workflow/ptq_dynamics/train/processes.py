@@ -36,8 +36,6 @@ PATIENCE = timedelta(days=30)
 LAST_WORDS = 1.0
 # The launcher takes these.
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-# Exactly so many processes; or one for each visible GPU, but at most so many.
-PROCESSES, GPUS = "PTQ_DYNAMICS_PROCESSES", "PTQ_DYNAMICS_GPUS"
 CALLED = "called-back"  # in the scratch folder, once the job was called back
 
 
