@@ -12,14 +12,14 @@ from ptq_dynamics.base.fields import Context, Count, Once, Rate, Seed, Share
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.names import require
 from ptq_dynamics.train.optimizers import AnyOptimizer
-from ptq_dynamics.train.timeline import Point, Timeline, TrainedShape, Trajectory
+from ptq_dynamics.train.timeline import PlannedTrajectory, Point, Timeline, TrainedShape
 from ptq_dynamics.train.trajectory import step_id
 
 Seeds = Annotated[tuple[Seed, ...], Field(min_length=1), Once]
 CooldownShape = Literal["linear", "1-sqrt"]
 
 
-class Run(Trajectory):
+class Run(PlannedTrajectory):
     """What is trained here."""
 
     stage: ClassVar[str] = "train.train"

@@ -12,7 +12,7 @@ from ptq_dynamics.config.public import Public
 from ptq_dynamics.config.runs import Branch, Run, Whole
 from ptq_dynamics.train.averages import AnyAverage
 from ptq_dynamics.train.optimizers import AnyOptimizer
-from ptq_dynamics.train.timeline import Trajectory
+from ptq_dynamics.train.timeline import PlannedTrajectory
 
 
 def _kind_of_run(data: Any) -> str:
@@ -71,7 +71,7 @@ class Runs(Strict):
         return self._unknown
 
     @property
-    def trajectories(self) -> dict[str, Trajectory]:
+    def trajectories(self) -> dict[str, PlannedTrajectory]:
         """All trajectories by name."""
         return {**self.runs, **self._public, **self.averages}
 

@@ -8,7 +8,7 @@ from ptq_dynamics.config import Figure, Landscapes, Losses, Onset, Pca, Windows
 from ptq_dynamics.measure.names import TASK_METRICS
 from ptq_dynamics.quantize.methods import Quantizer
 from ptq_dynamics.train.averages import Tails
-from ptq_dynamics.train.averages.line import Line
+from ptq_dynamics.train.averages.line import Interpolation
 from ptq_dynamics.train.settings import TRAINING
 from ptq_dynamics.train.timeline import Timeline
 
@@ -126,7 +126,7 @@ def _check_landscape(timeline: Timeline, place: str, figure: Landscapes) -> None
 
 def _check_lines(timeline: Timeline, place: str, figure: Losses) -> None:
     averages = timeline.config.runs.averages
-    lines = [name for name, found in averages.items() if isinstance(found, Line)]
+    lines = [name for name, found in averages.items() if isinstance(found, Interpolation)]
     for name in figure.trajectories:
         if name not in lines:
             raise Problem(

@@ -15,10 +15,10 @@ from pydantic import Discriminator, Tag
 from ptq_dynamics.base.components import found
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.train.settings import AverageSettings, Mean, Member
-from ptq_dynamics.train.timeline import Point, Timeline, Trajectory
+from ptq_dynamics.train.timeline import PlannedTrajectory, Point, Timeline
 
 
-class Average(Trajectory):
+class Average(PlannedTrajectory):
     """Means of checkpoints."""
 
     stage: ClassVar[str] = "train.average"
