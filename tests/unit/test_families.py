@@ -15,7 +15,7 @@ from ptq_dynamics.graph import Plan
 from ptq_dynamics.graph.outlook import look_ahead, to_lock
 from ptq_dynamics.graph.regime import regimes
 from ptq_dynamics.hub.lock import LOCK, Wanted
-from ptq_dynamics.train.average_settings import LastSettings
+from ptq_dynamics.train.averages import OfOne
 from ptq_dynamics.train.schedules import learning_rate
 from support import ROOT, edit_yaml, plan
 
@@ -388,10 +388,11 @@ def test_averages_take_what_their_authors_took():
         """What is in the last mean of an average, by trajectory."""
         (*_, last) = made.trajectories.makers(name)
         kind = made.site.config.runs.averages[name]
-        if isinstance(last.settings, LastSettings):
-            return [(kind.trajectory, each) for each in last.settings.windows[-1]]
+        inside = last.settings.means[-1].members
+        if isinstance(kind, OfOne):
+            return [(kind.trajectory, each.checkpoint) for each in inside]
         found, weights = [], set()
-        for each, source in zip(last.settings.ingredients, kind.sources().values(), strict=True):
+        for each, source in zip(inside, kind.sources().values(), strict=True):
             is_mean = source in made.site.config.runs.averages
             within = members(source) if is_mean else [(source, each.checkpoint)]
             weights.add(each.weight / len(within))

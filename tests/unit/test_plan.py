@@ -15,11 +15,11 @@ from ptq_dynamics.config import SCALES, Branch, Tails, Whole
 from ptq_dynamics.config.quantizers import Quantizer
 from ptq_dynamics.graph.regime import regimes
 from ptq_dynamics.quantize import lock_file
-from ptq_dynamics.train.architectures.settings import GptNeoX
-from ptq_dynamics.train.optimizers.kinds import Kind
-from ptq_dynamics.train.optimizers.settings import Adam
+from ptq_dynamics.train.architectures.gpt_neox import GptNeoX
+from ptq_dynamics.train.optimizers import Optimizer
+from ptq_dynamics.train.optimizers.adamw import AdamW
 from ptq_dynamics.train.schedules import Constant, Wsd
-from ptq_dynamics.train.settings import ModelSettings, OptimizerSettings
+from ptq_dynamics.train.trajectory import step_id
 from pydantic import TypeAdapter
 from support import PROBES, ROOT, edit_yaml, figure, jobs_of, plan, tiny_config
 
@@ -91,19 +91,24 @@ def test_lawa_averages_the_last_checkpoints_every_500_steps():
         assert needed <= checkpoints, sorted(needed - checkpoints)[:3]
         # One job at every shard, which holds the averages at its checkpoints.
         jobs = at("paper").trajectories.makers(f"lawa-{window}")
-        made = [(job.settings.every, job.settings.window) for job in jobs]
-        assert set(made) == {(500, window)}
-        assert [name for job in jobs for name in job.settings.checkpoints] == list(steps)
+        means = [mean for job in jobs for mean in job.settings.means]
+        assert [mean.id for mean in means] == list(steps)
+        for mean in means:
+            assert [m.checkpoint for m in mean.members] == [
+                step_id(mean.step - 500 * back) for back in reversed(range(window))
+            ]
 
 
 def test_the_model_and_its_training_are_the_papers():
     settings = train("constant-3e-3")
-    shape = GptNeoX(layers=12, width=768, heads=12, feedforward=3072, rotary_fraction=0.25)
-    assert settings.model == ModelSettings("gpt_neox", shape, context=2048, vocabulary=50304)
+    model = settings.model
+    assert isinstance(model, GptNeoX) and settings.vocabulary == 50304
+    size = (model.layers, model.width, model.heads, model.feedforward, model.rotary_fraction)
+    assert size == (12, 768, 12, 3072, 0.25) and model.context == 2048
     assert settings.context == settings.model.context
     assert settings.batch * settings.context == 524_288
-    chosen = Adam(betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
-    assert settings.optimizer == OptimizerSettings("adamw", chosen)
+    chosen = {"kind": "adamw", "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
+    assert settings.optimizer == AdamW(**chosen)
     assert settings.clip == 1.0
     assert (settings.seed, settings.precision) == (100, "bfloat16")
     tokens = settings.last * 524_288
@@ -282,31 +287,6 @@ def test_a_job_depends_on_its_own_slice_of_the_configuration():
     assert one.settings.quantizer != two.settings.quantizer
 
 
-def test_another_kind_of_optimizer_or_average_trains_no_run_again():
-    """The code of a run has its own optimizer's module, and nothing that lists all kinds."""
-    seen = set()
-    for name in at("smoke").site.config.runs.runs:
-        job = at("smoke").trajectories.train(name)
-        module, code = job.settings.optimizer.module, json.loads(job.spec())["definitions"]
-        seen.add(module)
-        architecture = job.settings.model.architecture
-        assert job.modules == (
-            f"train.architectures.{architecture}",
-            f"train.objectives.{job.settings.objective.module}",
-            f"train.optimizers.{module}",
-        )
-        assert len(code["set_rate"].split()) == len(code["config"].split()) == 1
-        others = {"AdamW", "IndependentAdamW", "AdamC", "AdEMAMix", "LawaSettings"}
-        others |= {"Language", "Answers", "Preferences"}
-        if job.settings.objective.module == "language":
-            others |= {"Answered", "Pairs", "Dialogues"}
-        # So are the settings named, and of one the optimizer.
-        others -= {"AdEMAMix"} if module == "ademamix" else set()
-        others -= {"Preferences"} if job.settings.objective.module == "preferences" else set()
-        assert not others & set(code), name
-    assert seen == {"adamw", "adamc", "adamw_independent", "ademamix"}
-
-
 def test_what_a_job_needs_is_made_by_a_job_that_the_plan_knows():
     found = at("smoke")
     made = {job.manifest for job in jobs("smoke")}
@@ -464,13 +444,11 @@ def test_the_family_of_what_is_made_from_a_run_is_the_runs(tmp_path):
 
 
 def test_an_optimizer_without_weight_decay_has_labels_and_a_regime(monkeypatch):
-    class Plain(Kind):
-        module = "plain"
-
-        def settings(self, steps):
+    class Plain(Optimizer):
+        def make(self, model, budget):
             return None
 
-    monkeypatch.setattr(Whole, "papers_optimizer", lambda *_: Plain())
+    monkeypatch.setattr(Whole, "papers_optimizer", lambda *_: Plain(kind="plain"))
     made = plan("laptop")
     label = made.figures._label("LR = 3e-3, λ = 1e-1", ("constant-3e-3",))
     assert label == "LR = 2.4e-2 ≙ 3e-3, λ = 1e-1"

@@ -14,7 +14,6 @@ from ptq_dynamics.cli.sweep import check, loaded, miniatures, prepare, regime
 from ptq_dynamics.config import SCALES, load, load_sweep
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.graph.regime import Dimensionless, best_rates, regimes
-from ptq_dynamics.train.architectures import architecture
 from support import ROOT, edit_yaml, plan, python
 
 SWEEPS = sorted((ROOT / "config/sweeps").glob("*.yaml"))
@@ -59,9 +58,9 @@ def test_the_papers_numbers_are_those_of_its_recipes():
 @pytest.mark.parametrize("scale", SCALES)
 def test_parameters_are_those_of_the_model(scale):
     made = plan(scale)
-    settings = made.trajectories.train("constant-3e-3").settings.model
+    settings = made.trajectories.train("constant-3e-3").settings
     with torch.device("meta"):
-        model = architecture.create(settings, 0)
+        model = settings.model.create(settings.vocabulary, 0)
     main = made.site.config.scale.models["main"]
     count = sum(each.numel() for each in model.parameters())
     assert main.parameters(settings.vocabulary) == count

@@ -9,7 +9,7 @@ from ptq_dynamics.train import schedules
 from ptq_dynamics.train.fetch import TrustedCode
 from ptq_dynamics.train.optimizers import AnyOptimizer
 from ptq_dynamics.train.schedules import Schedule
-from ptq_dynamics.train.timeline import Point, Timeline, TrainedShape, Trajectory
+from ptq_dynamics.train.timeline import PlannedTrajectory, Point, Timeline, TrainedShape
 
 Dtype = Literal["bfloat16", "float32"]
 # How accelerate spreads a model over devices, in its own words.
@@ -24,7 +24,7 @@ class Released(NamedTuple):
     entry: Entry | None
 
 
-class Public(Trajectory):
+class Public(PlannedTrajectory):
     """What was released of a public model: `revisions` of a repository, by name; of one phase,
     `called` so in tables, with the `schedule` of its learning rate where that is known."""
 

@@ -165,7 +165,7 @@ def _revisions(
 def _stage(family: Family, run: Later, before: float) -> Schedule:
     """The learning rate of a stage, by real steps."""
     steps, peak = round((run.tokens or 0) / family.tokens_per_step), run.peak_lr
-    return schedules.Stage(
+    return schedules.StageSchedule(
         kind="stage",
         peak=peak,
         warmup=round(run.warmup * steps),

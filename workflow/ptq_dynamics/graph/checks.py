@@ -19,7 +19,7 @@ from ptq_dynamics.config import (
     require,
 )
 from ptq_dynamics.graph.shown import check_figures
-from ptq_dynamics.train.timeline import Timeline, Trajectory
+from ptq_dynamics.train.timeline import PlannedTrajectory, Timeline
 
 # One step with more would be closer to changing the sign of weights than to decay.
 LARGEST_DECAY = 0.5
@@ -32,7 +32,7 @@ def check(timeline: Timeline) -> None:
     _check_corpora(config)
     _check_tasks(config)
     runs, regime = config.runs, config.scale.regime
-    every: list[tuple[str, str, Trajectory]]
+    every: list[tuple[str, str, PlannedTrajectory]]
     every = [("runs", name, run) for name, run in runs.runs.items()]
     every += [("averages", name, average) for name, average in runs.averages.items()]
     for section, name, trajectory in every:

@@ -18,7 +18,7 @@ from ptq_dynamics.train.schedules import (
     Anneal,
     Constant,
     Schedule,
-    Stage,
+    StageSchedule,
     Wsd,
     learning_rate,
 )
@@ -178,7 +178,7 @@ def _dimensionless(
             decaying = 0
         case Wsd() | Anneal():
             decaying = schedule.length
-        case Stage():
+        case StageSchedule():
             decaying = schedule.length - schedule.warmup
         case _:
             decaying = steps - schedule.warmup

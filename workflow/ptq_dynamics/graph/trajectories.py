@@ -113,7 +113,9 @@ class Trajectories:
             case Stage():
                 peak, warmup = run.used_lr, run.warmup_steps(timeline)
                 length, floor = last - first, run.floor * run.used_lr
-                return schedules.Stage("stage", peak, warmup, floor, first, length, run.name)
+                return schedules.StageSchedule(
+                    "stage", peak, warmup, floor, first, length, run.name
+                )
             case Branch():
                 start = run.cooldown_start(timeline)
                 if whole.schedule == "constant":
