@@ -74,10 +74,3 @@ def test_an_environment_that_was_not_installed_to_its_end_is_made_anew(install):
     (folder / "stray").touch()
     assert install(FIRST) == 0
     assert interpreter().exists() and not (folder / "stray").exists()
-
-
-def test_an_environment_that_is_gone_is_named(install):
-    assert install(FIRST) == 0
-    interpreter().unlink()
-    with pytest.raises(Problem, match="is missing; remove"):
-        interpreter()

@@ -61,15 +61,6 @@ def test_standard_errors_are_those_of_a_bootstrap_over_blocks(name, seed):
     assert error == pytest.approx(bootstrap(statistic, *samples), rel=0.06)
 
 
-def test_the_paired_error_is_far_below_that_of_independent_blocks():
-    full, quantized = losses(3)
-    _, paired = measurements.increase(full, quantized)
-    apart = math.hypot(
-        measurements.mean_and_error(full)[1], measurements.mean_and_error(quantized)[1]
-    )
-    assert paired < apart / 5
-
-
 rows = st.lists(
     st.fixed_dictionaries(
         {
@@ -224,26 +215,6 @@ def read_inputs(workspace, job):
     return {label: [workspace.read(path) for path in paths] for label, paths in job.inputs.items()}
 
 
-def test_the_schema_of_a_trajectorys_measurements(table, measured):
-    assert tuple(table.columns) == COLUMNS
-    kinds = {column: table[column].dtype for column in COLUMNS}
-    for column in ("bits", "group_size", "seed", "step", "tokens"):
-        assert kinds[column] == "Int64", column
-    assert kinds["lr"] == kinds["value"] == kinds["stderr"] == np.float64
-    assert kinds["checkpoint_id"] == kinds["checkpoint"] == kinds["task"] == "string"
-    assert not table.duplicated(KEY).any()
-    assert set(table.trajectory) == {"trunk"} and set(table.family) == {"controlled"}
-    assert set(table.seed) == {100}
-    assert table.task.isna().all()
-    full, rounded = measured["fp"], measured["rtn3"]
-    assert set(full.metric) == {"loss", "sharpness", "sharpness_iterations", "hessian_trace"}
-    assert full.bits.isna().all() and full.group_size.isna().all()
-    errors = {"loss_increase", "quantization_error", "weight_mse", "output_mse"}
-    assert set(rounded.metric) == {"loss"} | errors
-    assert set(rounded.bits) == {3} and set(rounded.group_size) == {16}
-    assert set(rounded.method) == {"rtn"} and set(full.method) == {"fp"}
-
-
 def test_measured_values_are_those_of_the_losses(workspace, measured, trunk):
     plan = workspace.plan
     kept = {
@@ -272,16 +243,6 @@ def test_measured_values_are_those_of_the_losses(workspace, measured, trunk):
             assert row.seed == 100
         full = measured["fp"].set_index(["metric", "checkpoint_id"]).loc[("loss", point.id)]
         assert full.value == pytest.approx(before.mean(), rel=1e-12)
-
-
-def test_a_quantized_row_names_the_quantized_checkpoint(measured, rtn, trunk):
-    table, full = measured["rtn3"], measured["fp"]
-    for point in Trajectory([rtn]).checkpoints:
-        named = set(table[table.checkpoint_id == point.id].checkpoint)
-        assert named == {Trajectory([rtn]).digest(point)}
-        before = set(full[full.checkpoint_id == point.id].checkpoint)
-        assert before == {Trajectory([trunk]).digest(point)}
-        assert named != before
 
 
 def test_readers_join_the_rows_of_the_table(workspace, collect, table):

@@ -1,8 +1,7 @@
 """GPTQ backends side by side: the same checkpoints, the same settings."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, combinations
-from pathlib import Path
+from itertools import combinations
 from typing import Any
 
 import pandas as pd
@@ -39,19 +38,18 @@ DIFFERENCES = """\
 
 
 def run(context: Context[ComparisonSettings]) -> Mapping[str, Any]:
-    """Write, per layer and pair of backends, the share of equal integer codes; per layer and
-    backend, the relative output error; per model, the losses; and a table of their means."""
+    """Write, per layer and pair of backends, the share of equal integer codes; per model, losses
+    and the relative output error of its layers; and a table of their means."""
     groups = context.settings.groups
     codes = pd.DataFrame([row for group in groups for row in _codes(context, group)])
     models = pd.concat([_models(context, group) for group in groups], ignore_index=True)
-    _layers(context, groups).to_csv(context.out / LAYERS, index=False)
     codes.to_csv(context.out / CODES, index=False)
     models.to_csv(context.out / MODELS, index=False)
     means = models.groupby(QUANTIZER, sort=False)[[LOSS, OUTPUT_RELATIVE]].mean()
     text = (
         f"GPTQ backends on {models.step.nunique()} checkpoints of {context.name}\n\n"
-        f"{_markdown(means)}\n\nShare of equal integer codes over layers, and how many layers "
-        f"differ how:\n\n{_markdown(_agreement(codes))}\n\n{DIFFERENCES}"
+        f"```\n{means.to_string()}\n```\n\nShare of equal integer codes over layers, and how many layers "
+        f"differ how:\n\n```\n{_agreement(codes).to_string()}\n```\n\n{DIFFERENCES}"
     )
     (context.out / TABLE).write_text(text)
     context.progress.say("\n" + text)
@@ -68,7 +66,7 @@ def _agreement(codes: pd.DataFrame) -> pd.DataFrame:
 
 def _codes(context: Context[ComparisonSettings], group: Sequence[str]) -> Iterator[dict[str, Any]]:
     for first, second in combinations(group, 2):
-        left, right = (_quantized(context, name) for name in (first, second))
+        left, right = (Trajectory(context.inputs[f"quantized {name}"]) for name in (first, second))
         for checkpoint in left.checkpoints:
             ours, theirs = (
                 packed.grids(quantized.folder(checkpoint)) for quantized in (left, right)
@@ -97,35 +95,13 @@ def _kind(largest: int, moved: bool) -> str:
     return {0: "none", 1: "one step"}.get(largest, "more steps")
 
 
-def _layers(context: Context[ComparisonSettings], groups: Sequence[Sequence[str]]) -> pd.DataFrame:
-    quantizers = dict.fromkeys(chain.from_iterable(groups))
-    tables = [(q, context.input(f"quantized {q}").file(LAYERS)) for q in quantizers]
-    return pd.concat([_read(path).assign(quantizer=q) for q, path in tables])
-
-
 def _models(context: Context[ComparisonSettings], group: Sequence[str]) -> pd.DataFrame:
     table, parts = join(context.settings.series, context.inputs), []
     for quantizer in group:
         measured = table[table.quantizer == quantizer]
         wide = measured.pivot(index=CHECKPOINT, columns=METRIC, values=VALUE)
-        layers = _read(context.input(f"quantized {quantizer}").file(LAYERS))
+        layers = read_csv(context.input(f"quantized {quantizer}").file(LAYERS), TEXT)
         means = layers.groupby(CHECKPOINT)[[STEP, OUTPUT_RELATIVE]].mean()
         joined = means.join(wide[[LOSS, QUANTIZATION_ERROR]], how="inner")
         parts.append(joined.reset_index().assign(quantizer=quantizer))
     return pd.concat(parts, ignore_index=True)
-
-
-def _read(path: Path) -> pd.DataFrame:
-    return read_csv(path, TEXT)
-
-
-def _quantized(context: Context[ComparisonSettings], quantizer: str) -> Trajectory:
-    return Trajectory(context.inputs[f"quantized {quantizer}"])
-
-
-def _markdown(table: pd.DataFrame) -> str:
-    flat = table.reset_index()
-    lines = [list(flat.columns), ["---"] * len(flat.columns)]
-    for row in flat.itertuples(index=False):
-        lines.append([f"{value:.6g}" if isinstance(value, float) else str(value) for value in row])
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -1,7 +1,9 @@
-"""Calibration sets: the text that activations are taken from."""
+"""What a quantizer is given, a calibration set, and what it gives: weights and their files."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ptq_dynamics.base.fields import Strict
@@ -66,3 +68,14 @@ class Calibration:
         rows = [row.numpy() for batch in self.batches() for row in batch]
         masks = [row * 0 + 1 for row in rows]
         return Dataset.from_dict({"input_ids": rows, "attention_mask": masks})
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """One quantized checkpoint: the dequantized weights by layer, to be compared with the original
+    ones; `save` writes the checkpoint folder `target` of the quantized checkpoint `source`;
+    `raised_damping` by layer, where a tool raised it."""
+
+    weights: "Mapping[str, Tensor]"
+    save: Callable[[Path, Path], None]
+    raised_damping: Mapping[str, float] = field(default_factory=dict)

@@ -8,7 +8,6 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,6 +26,7 @@ from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.models.packed import COMPRESSED, CONFIG, GPTQ, SCALING, Grid
+from ptq_dynamics.quantize.calibration import Quantized
 from ptq_dynamics.train.weights import Weights
 
 L = TypeVar("L")
@@ -48,17 +48,6 @@ class OnDemand(Mapping[str, Tensor]):
 
     def __len__(self) -> int:
         return len(self._layers)
-
-
-@dataclass(frozen=True)
-class Quantized:
-    """One quantized checkpoint: the dequantized weights by layer, to be compared with the original
-    ones; `save` writes the checkpoint folder `target` of the quantized checkpoint `source`;
-    `raised_damping` by layer, where a tool raised it."""
-
-    weights: Mapping[str, Tensor]
-    save: Callable[[Path, Path], None]
-    raised_damping: Mapping[str, float] = field(default_factory=dict)
 
 
 def original(folder: Path, model: nn.Module) -> Mapping[str, Tensor]:

@@ -1,8 +1,8 @@
 """GPTQ by a library in an environment of its own: this side of foreign/worker.py."""
 
 import json
+import os
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -14,14 +14,13 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import processes
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.quantize import environment
+from ptq_dynamics.quantize.calibration import Calibration, Quantized
 from ptq_dynamics.quantize.methods import Calibrated, Grouped
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from ptq_dynamics.models.packed import Grid
-    from ptq_dynamics.quantize.calibration import Calibration
-    from ptq_dynamics.quantize.storage import Quantized
 
 SCRIPT = Path(__file__).parent / "foreign/worker.py"
 
@@ -44,14 +43,14 @@ class ForeignGptq(Calibrated, Grouped):
         return self.bits
 
     def each(
-        self, folders: Sequence[Path], calibration: "Calibration", context: Context[Any]
-    ) -> Iterator["Quantized"]:
+        self, folders: Sequence[Path], calibration: Calibration, context: Context[Any]
+    ) -> Iterator[Quantized]:
         """All by one process, so that the library is imported once."""
         targets = [context.scratch / f"by-tool-{number}" for number in range(len(folders))]
         self._run(folders, targets, calibration, context)
         return map(self._read, targets, folders)
 
-    def quantize(self, folder: Path, calibration: "Calibration") -> "Quantized":
+    def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
         """Checkpoints are quantized by `each`, which knows the environment."""
         raise NotImplementedError
 
@@ -75,7 +74,7 @@ class ForeignGptq(Calibrated, Grouped):
         self,
         folders: Sequence[Path],
         targets: Sequence[Path],
-        calibration: "Calibration",
+        calibration: Calibration,
         context: Context[Any],
     ) -> None:
         import numpy as np
@@ -88,28 +87,14 @@ class ForeignGptq(Calibrated, Grouped):
         content = self.request(folders, targets, tokens, calibration.together)
         request.write_text(json.dumps(content))
         interpreter = environment.python(context.input("environment")).absolute()
-        # GPTQModel leaves logs where it runs.
-        process = processes.start(
-            [str(interpreter), str(SCRIPT), str(request.resolve())],
-            folder=context.scratch,
-            stderr=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-        )
-        assert process.stderr is not None
-        complaint = ""
-        try:
-            for line in process.stderr:
-                if context.progress.log is not None:
-                    context.progress.log.write(line)
-                if line.startswith("error: "):
-                    complaint = line.removeprefix("error: ").strip()
-            process.wait()
-        finally:
-            processes.end(process)
-        if process.returncode:
-            raise Problem(complaint or f"{self.tool} ended with {process.returncode}; see the log")
+        done = processes.run([str(interpreter), str(SCRIPT), str(request.resolve())], os.environ)
+        if context.progress.log is not None:
+            context.progress.log.write(done.stderr)
+        if done.returncode:
+            last = (done.stderr.splitlines() or [f"it ended with {done.returncode}"])[-1]
+            raise Problem(f"{self.tool}: {last.removeprefix('error: ')}")
 
-    def _read(self, target: Path, folder: Path) -> "Quantized":
+    def _read(self, target: Path, folder: Path) -> Quantized:
         """One checkpoint, as the script left it; `Problem` where the tool gave up on GPTQ."""
         from dataclasses import replace
 

@@ -7,7 +7,6 @@ generator is behind it.
 
 import hashlib
 import json
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -143,33 +142,13 @@ def make(
         (shots, settings.pool, "pool"),
     ):
         if len(found) < wanted:
-            raise Problem(_lack(settings, documents, room, encode, f"{len(found):,} {key}", wanted))
+            raise Problem(
+                f"task {settings.name} has {len(found):,} {key} with {max(room, 0)} tokens for "
+                f"each question and shot, and {wanted:,} are asked for; in the scale's file under "
+                f"config/scales, lower tasks.{key} or shots, raise tasks.context where the model "
+                "reads more, or name more packages in tasks.others"
+            )
     return test, shots
-
-
-def _lack(
-    settings: MadeSettings,
-    documents: "Sequence[Documented]",
-    room: int,
-    encode: Encode,
-    found: str,
-    wanted: int,
-) -> str:
-    """Why fewer than asked for were found: for want of room, or of documents."""
-    place = "in the scale's file under config/scales"
-    test, shots = _parts(settings, documents, sys.maxsize, encode)
-    if len(test) == settings.documents and len(shots) == settings.pool:
-        fewer = "lower tasks.shots or the task's in tasks.shots_of, or " if settings.shots else ""
-        return (
-            f"task {settings.name}: a context of {settings.context:,} tokens with {settings.shots} "
-            f"shots leaves {max(room, 0)} for each question and shot, in which {found} fit of the "
-            f"{wanted:,} asked for; {place}, {fewer}raise tasks.context where the model reads more"
-        )
-    return (
-        f"task {settings.name} has {found} with {room} tokens for each question, and {wanted:,} "
-        f"are asked for; {place}, lower tasks.documents or tasks.pool, or name more packages in "
-        "tasks.others"
-    )
 
 
 def _parts(

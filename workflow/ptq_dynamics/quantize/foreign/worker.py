@@ -16,7 +16,6 @@ import json
 import os
 import sys
 import time
-from collections.abc import Collection
 from pathlib import Path
 from types import SimpleNamespace as Settings
 from typing import Any, TextIO
@@ -33,8 +32,6 @@ os.environ.pop("DEBUG", None)
 import numpy as np
 import torch
 from safetensors.numpy import save_file
-
-WORD = 32  # bits of a packed word: both widths of a layer must be multiples to be stored
 
 
 class JobError(Exception):
@@ -113,10 +110,6 @@ class GPTQModelTool:
             trust_remote_code=False,
             dtype=torch.float32,
         )
-        groups = wrapped.simple_layer_modules(wrapped.model.config, None)
-        names = {name for group in groups for name in group}
-        for blocks in wrapped.extract_layers_node():
-            check_widths(wrapped.model, blocks, names)
         log = wrapped.quantize(
             calibration=calibration,
             calibration_concat_size=None,
@@ -183,8 +176,6 @@ class AutoGPTQTool:
             source, config=config, torch_dtype=torch.float32, trust_remote_code=False
         )
         described = GPTQ_CAUSAL_LM_MODEL_MAP[config.model_type]
-        names = {name for group in described.inside_layer_modules for name in group}
-        check_widths(model, described.layers_block_name, names)
         wrapped = described(model.eval().to(self.device), quantized=False, quantize_config=asked)
         wrapped.quantize(
             calibration,
@@ -220,24 +211,6 @@ def read_config(source: Path) -> Any:
     if rope.get("rope_type", "default") != "default":
         entries["rope_scaling"] = rope
     return CONFIG_MAPPING[entries.pop("model_type")](**entries)
-
-
-def check_widths(model: Any, blocks: str, names: Collection[str]) -> None:
-    """Refuse layers, `names` in every block, that packed words do not fit."""
-    for path, module in model.get_submodule(blocks).named_modules():
-        if path.partition(".")[2] in names:
-            for width in module.weight.shape:
-                if width % WORD:
-                    raise JobError(f"{blocks}.{path}: width {width} is no multiple of {WORD}")
-
-
-def check_calibration(tokens: np.ndarray, config: dict[str, Any]) -> None:
-    """Refuse tokens that the model's configuration has no position or embedding for."""
-    context = config.get("max_position_embeddings")
-    if context is not None and tokens.shape[1] > context:
-        raise JobError(f"calibration: {tokens.shape[1]} tokens a sequence, the model has {context}")
-    if not -1 <= tokens.min() <= tokens.max() < config.get("vocab_size", sys.maxsize):
-        raise JobError(f"calibration: token {tokens.max()} outside the vocabulary")
 
 
 def unpack(words: np.ndarray, bits: int) -> np.ndarray:
@@ -280,7 +253,6 @@ def run(request: dict[str, Any], stderr: TextIO) -> None:
         start = time.monotonic()
         entries = read_json(source / "config.json")
         tool.check(source, entries["model_type"])
-        check_calibration(tokens, entries)
         model, report = tool.quantize(source, calibration)
         tensors = {
             f"{path}.{part}": value
@@ -309,6 +281,8 @@ def main() -> int:
     sink = os.open(os.devnull, os.O_WRONLY)
     os.dup2(sink, 1)
     os.dup2(sink, 2)
+    # GPTQModel leaves logs where it runs.
+    os.chdir(Path(sys.argv[1]).parent)
     try:
         run(read_json(Path(sys.argv[1])), stderr)
     except Exception as error:

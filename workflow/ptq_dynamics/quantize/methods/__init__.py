@@ -3,14 +3,11 @@
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from ptq_dynamics.base.fields import Count, Strict
 from ptq_dynamics.engine.context import Context
-
-if TYPE_CHECKING:
-    from ptq_dynamics.quantize.calibration import Calibration
-    from ptq_dynamics.quantize.storage import Quantized
+from ptq_dynamics.quantize.calibration import Calibration, Quantized
 
 
 class Quantizer(Strict):
@@ -23,12 +20,12 @@ class Quantizer(Strict):
     bits: int
 
     @abstractmethod
-    def quantize(self, folder: Path, calibration: "Calibration") -> "Quantized":
+    def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
         """The checkpoint in a folder, quantized; the quantizer is resolved."""
 
     def each(
-        self, folders: Sequence[Path], calibration: "Calibration", context: Context[Any]
-    ) -> Iterator["Quantized"]:
+        self, folders: Sequence[Path], calibration: Calibration, context: Context[Any]
+    ) -> Iterator[Quantized]:
         """Several checkpoints, one after the other, for a job."""
         return (self.quantize(folder, calibration) for folder in folders)
 

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr
 
+from ptq_dynamics.quantize.calibration import Calibration, Quantized
 from ptq_dynamics.quantize.methods import Calibrated, Grouped
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from ptq_dynamics.models.packed import Grid
-    from ptq_dynamics.quantize.calibration import Calibration
-    from ptq_dynamics.quantize.storage import Quantized
 
 # Layers that take up scales, and those before which they come, by model_type; llm-compressor knows
 # those of other architectures. Nothing takes up scales of what comes after Apertus' xIELU.
@@ -68,7 +67,7 @@ class Awq(Calibrated, Grouped):
             return None
         return f"{model.architecture} has no weights in norms before its layers to take up scales"
 
-    def quantize(self, folder: Path, calibration: "Calibration") -> "Quantized":
+    def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
         """One checkpoint."""
         import torch
 
@@ -90,7 +89,7 @@ class Awq(Calibrated, Grouped):
         grids = {name: layer.grid for name, layer in layers.items()}
         return on_grids(grids, changed, scaling, OnDemand(layers, Smoothed.weight))
 
-    def smooth(self, model: Any, calibration: "Calibration") -> dict[str, Smoothed]:
+    def smooth(self, model: Any, calibration: Calibration) -> dict[str, Smoothed]:
         """Turn a model into llm-compressor's AWQ model, in place; its quantized layers by name."""
         from compressed_tensors.utils import patch_attr
         from llmcompressor.modifiers.quantization import QuantizationModifier

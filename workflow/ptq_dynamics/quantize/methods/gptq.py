@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING, Literal
 
 from ptq_dynamics.base.fields import Count, Rate
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.quantize.calibration import Calibration, Quantized
 from ptq_dynamics.quantize.methods import Calibrated, Grouped
 
 if TYPE_CHECKING:
     from torch import nn
 
     from ptq_dynamics.models.packed import Grid
-    from ptq_dynamics.quantize.calibration import Calibration
-    from ptq_dynamics.quantize.storage import Quantized
 
 
 class Gptq(Calibrated, Grouped):
@@ -30,7 +29,7 @@ class Gptq(Calibrated, Grouped):
         """Its bits."""
         return self.bits
 
-    def quantize(self, folder: Path, calibration: "Calibration") -> "Quantized":
+    def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
         """One checkpoint."""
         import torch
         from llmcompressor.modifiers.gptq import GPTQModifier

@@ -5,15 +5,12 @@ Activations are rounded while the model runs, so what is saved is bitsandbytes' 
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from ptq_dynamics.quantize.calibration import Calibration, Quantized
 from ptq_dynamics.quantize.methods import Quantizer
-
-if TYPE_CHECKING:
-    from ptq_dynamics.quantize.calibration import Calibration
-    from ptq_dynamics.quantize.storage import Quantized
 
 
 class Int8(Quantizer):
@@ -24,13 +21,13 @@ class Int8(Quantizer):
     bits: Literal[8]
     threshold: Annotated[float, Field(ge=0)]
 
-    def quantize(self, folder: Path, calibration: "Calibration") -> "Quantized":
+    def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
         """One checkpoint; the calibration set is not read."""
         from bitsandbytes.functional import int8_vectorwise_dequant
         from transformers import BitsAndBytesConfig
 
         from ptq_dynamics import models
-        from ptq_dynamics.quantize.storage import OnDemand, Quantized, outside_blocks
+        from ptq_dynamics.quantize.storage import OnDemand, outside_blocks
 
         options = BitsAndBytesConfig(
             load_in_8bit=True,

@@ -2,13 +2,10 @@
 data-free."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from ptq_dynamics.quantize.calibration import Calibration, Quantized
 from ptq_dynamics.quantize.methods import Quantizer
-
-if TYPE_CHECKING:
-    from ptq_dynamics.quantize.calibration import Calibration
-    from ptq_dynamics.quantize.storage import Quantized
 
 
 class Nf4(Quantizer):
@@ -20,7 +17,7 @@ class Nf4(Quantizer):
     block_size: Literal[32, 64, 128, 256, 512, 1024, 2048, 4096]
     double_quantization: bool
 
-    def quantize(self, folder: Path, calibration: "Calibration") -> "Quantized":
+    def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
         """One checkpoint; the calibration set is not read. It is saved in bitsandbytes' format,
         which transformers loads, whatever the block size."""
         import torch
@@ -30,7 +27,6 @@ class Nf4(Quantizer):
         from ptq_dynamics import models
         from ptq_dynamics.quantize.storage import (
             OnDemand,
-            Quantized,
             original,
             outside_blocks,
             replace,

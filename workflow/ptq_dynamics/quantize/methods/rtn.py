@@ -1,13 +1,10 @@
 """Round-to-nearest: the data-free baseline, on the same symmetric grid as GPTQ."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from ptq_dynamics.quantize.calibration import Calibration, Quantized
 from ptq_dynamics.quantize.methods import Grouped
-
-if TYPE_CHECKING:
-    from ptq_dynamics.quantize.calibration import Calibration
-    from ptq_dynamics.quantize.storage import Quantized
 
 
 class Rtn(Grouped):
@@ -16,7 +13,7 @@ class Rtn(Grouped):
     method: Literal["rtn"]
     bits: Literal[2, 3, 4, 5, 6, 7, 8]
 
-    def quantize(self, folder: Path, calibration: "Calibration") -> "Quantized":
+    def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
         """One checkpoint; the calibration set is not read."""
         from ptq_dynamics import models
         from ptq_dynamics.models.packed import Grid
