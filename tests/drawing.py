@@ -7,6 +7,7 @@ from itertools import chain, product
 from pathlib import Path
 from zlib import crc32
 
+import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
@@ -45,6 +46,7 @@ from ptq_dynamics.train.trajectory import CURVE, Checkpoint
 from safetensors.numpy import save_file
 from support import ROOT, edit_yaml, plan
 
+mpl.rcParams["figure.max_open_warning"] = 0  # Tests look at all figures of a plan.
 BLOCKS = 24
 TRUNKS = {n: getattr(run, "trunk", None) for n, run in plan("smoke").site.config.runs.runs.items()}
 # What every layout draws, besides its curves and quantizers.

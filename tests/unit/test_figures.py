@@ -269,29 +269,6 @@ def test_no_two_styles_are_alike_in_greyscale():
     assert max(luminance(color) for color, *_ in styles) < 0.55, "too light on white"
 
 
-@pytest.mark.parametrize(
-    "curves",
-    [
-        ("Stable", "Decay"),
-        ("Stable A", "Stable B"),
-        ("A", "Soup of A", "Base of A"),
-        ("LR = 3e-4", "LR = 1e-3", "C", "D", "E"),
-    ],
-)
-def test_what_is_quantized_looks_like_nothing_else(curves):
-    for called in (["3-bit"], ["4-bit GPTQ", "4-bit AWQ"]):
-        quantized = [f"{curve} ({name})" for name in called for curve in curves]
-        found = lines([*curves, *quantized])
-        assert len({(line.color, line.dash, line.marker) for line in found.values()}) == len(found)
-        for curve in curves:
-            hues = [hue(found[f"{curve} ({name})"].color) for name in called]
-            assert hues == pytest.approx([hue(found[curve].color)] * len(called), abs=0.02), curve
-
-
-def hue(color):
-    return matplotlib.colors.rgb_to_hsv(matplotlib.colors.to_rgb(color))[0]
-
-
 def test_a_colour_that_means_something_is_not_taken_by_what_means_something_else():
     taken = {line.color: role for role, line in ROLES.items()}
     for name, figure in PLAN.site.config.figures.items():
@@ -300,15 +277,6 @@ def test_a_colour_that_means_something_is_not_taken_by_what_means_something_else
             wrong = line.color in taken and role not in ROLES
             of_another = label.startswith(("Soup of ", "Base of ")) or ":" in label
             assert not wrong or of_another, (name, label, taken.get(line.color))
-
-
-@pytest.mark.parametrize("quantity", ["LR", "L"])
-def test_values_of_a_quantity_have_dashes_or_markers_of_their_own(quantity):
-    used = [figure.curves for figure in PLAN.site.config.figures.values()]
-    labels = {label for curves in used for label in curves if label.startswith(f"{quantity} = ")}
-    found = lines(sorted(labels))
-    assert len(labels) > 4
-    assert len({(line.dash, line.marker) for line in found.values()}) == len(labels), found
 
 
 @pytest.mark.parametrize("quantity", [*SEQUENTIAL, "σ"])

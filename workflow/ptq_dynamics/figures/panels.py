@@ -234,6 +234,13 @@ def mark_end(ax: Axes, end: np.ndarray, line: Line) -> None:
     ax.scatter(*end.T, edgecolors="black", linewidths=0.5, **look)
 
 
+def error_bars(ax: Axes, part: pd.DataFrame, line: Line, curve: object, **look: Any) -> None:
+    """Points of a curve with bars for their bands."""
+    spread = [part.y - part.low, part.high - part.y]
+    look = {"color": line.color, "marker": line.marker, "label": curve, **look}
+    ax.errorbar(part.x, part.y, yerr=spread, **look)
+
+
 def _limit(ax: Axes, panel: Panel, table: pd.DataFrame) -> None:
     """Leave out of the panel what would hide the rest."""
     shown = table

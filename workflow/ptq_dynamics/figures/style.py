@@ -260,5 +260,4 @@ SETTINGS = {
     "lines.markersize": 2.2,
     "legend.frameon": False,
     "pdf.fonttype": 42,
-    "svg.hashsalt": "ptq-dynamics",
 }

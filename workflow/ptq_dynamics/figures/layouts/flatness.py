@@ -35,7 +35,13 @@ class Flatness(Measured):
         import pandas as pd
 
         from ptq_dynamics.figures.around import head, legend
-        from ptq_dynamics.figures.panels import HEIGHTS, Picture, plain_log_ticks, subplots
+        from ptq_dynamics.figures.panels import (
+            HEIGHTS,
+            Picture,
+            error_bars,
+            plain_log_ticks,
+            subplots,
+        )
         from ptq_dynamics.figures.resolution import resolve
         from ptq_dynamics.figures.style import lines
 
@@ -57,18 +63,8 @@ class Flatness(Measured):
             facts |= {name: found} if found else {}
             for (curve, _, _), part in table.groupby(["curve", "segment", SEED], sort=False):
                 line = styles[str(curve)]
-                spread = [part.y - part.low, part.high - part.y]
-                ax.errorbar(
-                    part.x,
-                    part.y,
-                    yerr=spread,
-                    linestyle=line.dash,
-                    linewidth=0.5,
-                    color=line.color,
-                    marker=line.marker,
-                    elinewidth=0.5,
-                    label=curve,
-                )
+                look = {"linestyle": line.dash, "linewidth": 0.5, "elinewidth": 0.5}
+                error_bars(ax, part, line, curve, **look)
             ax.set_xscale("log")
             plain_log_ticks(ax.xaxis)
             if shown.percent_y:

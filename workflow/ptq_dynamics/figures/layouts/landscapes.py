@@ -56,10 +56,9 @@ class Landscapes(Layout):
         """Its trajectories have the earlier checkpoint."""
         previous = timeline.steps(self.landscape.previous)
         for name in self.trajectories:
-            steps = [point.step for point in timeline.checkpoints(name) if point.step is not None]
-            final = timeline.measured(name)[-1].step
-            if final is None or final - previous not in steps:
-                away = {(final or 0) - step for step in steps} - {0}
+            final = timeline.measured(name)[-1].step or 0
+            away = {final - (point.step or 0) for point in timeline.checkpoints(name)} - {0}
+            if previous not in away:
                 near = sorted(away, key=lambda steps: abs(steps - previous))
                 raise Problem(
                     f"{place}.landscape.previous is {previous} steps, but {name} has no checkpoint "

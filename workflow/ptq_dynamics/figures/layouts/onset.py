@@ -41,8 +41,7 @@ class Onset(Measured):
         """Draw the figure. Facts: for every quantizer, what `described` gives; and what these say,
         in a sentence."""
         data, error = sheet.data, self.metrics[0]
-        said, found = list[str](), list[str]()
-        facts: dict[str, Any] = {}
+        told, facts = list[tuple[str, str]](), dict[str, Any]()
         for quantizer in data.quantizers:
             points = data.points(error, quantizer)
             sheet.add(data.over_tokens(error, quantizer), points, data.learning_rates())
@@ -53,11 +52,10 @@ class Onset(Measured):
             shares = described(loss.x.to_numpy(), rate.x.to_numpy(), loss.y.to_numpy())
             if shares is not None:
                 facts[quantizer] = shares
-                said.append(_told(data.called[quantizer], shares))
-                found.append(_better(data.called[quantizer], shares))
-        if found:
-            facts[FINDING] = f"On a straight line, {'; '.join(found)}."
-        picture = sheet.publish(columns=1 + len(AXES), said=said)
+                told.append(_told(data.called[quantizer], shares))
+        if told:
+            facts[FINDING] = f"On a straight line, {'; '.join(finding for _, finding in told)}."
+        picture = sheet.publish(columns=1 + len(AXES), said=[above for above, _ in told])
         return picture._replace(facts=picture.facts | facts)
 
 
@@ -92,22 +90,17 @@ def _squared(table: np.ndarray) -> np.ndarray:
     return np.square(np.divide(products, norms, out=np.zeros(2), where=norms > 0))
 
 
-def _better(called: str, shares: Mapping[str, Any]) -> str:
+def _told(called: str, shares: Mapping[str, Any]) -> tuple[str, str]:
+    """What `described` gives, in the words above the figure and in those of its finding."""
     better, other = sorted(AXES, key=lambda axis: -shares[axis][0])
-    return (
-        f"{CALLED[better]} describes the {called} error better than {CALLED[other]} "
-        f"(r² {shares[better][0]:.2f} against {shares[other][0]:.2f}, in "
-        f"{100 * shares['certain']:.0f} % of resamples)"
-    )
-
-
-def _told(called: str, shares: Mapping[str, Any]) -> str:
-    words = []
+    certain = f"in {100 * shares['certain']:.0f} % of resamples"
+    each = []
     for axis in AXES:
         value, low, high = shares[axis]
-        words.append(f"{CALLED[axis]} {value:.2f} [{low:.2f}, {high:.2f}]")
-    better = max(AXES, key=lambda axis: shares[axis][0])
+        each.append(f"{CALLED[axis]} {value:.2f} [{low:.2f}, {high:.2f}]")
     return (
-        f"of the variance of the {called} error, {' and '.join(words)} (r², squared correlation); "
-        f"{CALLED[better]} describes it better in {100 * shares['certain']:.0f} % of resamples"
+        f"of the variance of the {called} error, {' and '.join(each)} (r², squared correlation); "
+        f"{CALLED[better]} describes it better {certain}",
+        f"{CALLED[better]} describes the {called} error better than {CALLED[other]} "
+        f"(r² {shares[better][0]:.2f} against {shares[other][0]:.2f}, {certain})",
     )

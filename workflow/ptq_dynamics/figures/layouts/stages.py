@@ -136,6 +136,8 @@ def _by_chance(
 def _draw_panel(
     ax: "Axes", panel: Panel, table: "pd.DataFrame", styles: Mapping[str, "Line"]
 ) -> None:
+    from ptq_dynamics.figures.panels import error_bars
+
     points, level = table[table.axis == "left"], table[table.axis == "level"]
     degrades = panel.y == QUANTIZED[names.DEGRADATION][1]
     if degrades:
@@ -145,17 +147,8 @@ def _draw_panel(
     end = 0.0
     for stage, part in points.groupby("curve", sort=False):
         line = styles[str(stage)]
-        ax.errorbar(
-            part.x,
-            part.y,
-            yerr=[part.y - part.low, part.high - part.y],
-            linestyle="none",
-            elinewidth=0.6,
-            color=line.color,
-            marker=line.marker,
-            markersize=line.area**0.5,
-            label=stage,
-        )
+        look = {"linestyle": "none", "elinewidth": 0.6, "markersize": line.area**0.5}
+        error_bars(ax, part, line, stage, **look)
         end += _width(part)
         ax.axvline(end, color="0.85", linewidth=0.4, zorder=0)
     ax.grid(False, axis="x")
