@@ -168,7 +168,10 @@ class _Handler(BaseHTTPRequestHandler):
             if self._answers_first(name):
                 return
         if self.hub.elsewhere and path.suffix in LARGE:
-            self._send(302, {}, {"Location": self.hub.elsewhere + self.path})
+            content = path.read_bytes()
+            linked = {"X-Linked-Etag": f'"{hashlib.sha256(content).hexdigest()}"'}
+            linked |= {"X-Linked-Size": str(len(content)), "X-Repo-Commit": self.hub.commit}
+            self._send(302, {}, {"Location": self.hub.elsewhere + self.path, **linked})
             return
         content = path.read_bytes()
         first, last = 0, len(content)

@@ -183,7 +183,7 @@ def test_a_checkpoint_that_is_not_whole_is_refused(hub, tmp_path, gone, capsys):
 
 def test_a_broken_connection_and_a_busy_hub_are_tried_again(hub, saved, tmp_path):
     hub.dropped[TWO] = {1, 2}
-    hub.answers[ONE] = [(503, {})]
+    hub.answers[ONE] = [(429, {"Retry-After": "0"})]
     found = build(tmp_path, job(revision())).folder / "step-100"
     assert not differing(artifacts(saved), artifacts(found))
     assert hub.asked[TWO] == 3 and hub.asked[ONE] == 2
