@@ -122,7 +122,7 @@ def test_a_chain_is_that_of_the_records_and_tells_what_has_none(made):
     assert run["inputs"] == [0] and run["identity"] == account.identity
     assert (run["digest"], run["started"]) == (top.digest(), account.started)
     assert content["machines"][run["machine"]]["processor"] == account.machine.processor
-    assert text["inputs"] == [] and text["stage"] == "corpus.embedded"
+    assert text["inputs"] == [] and text["stage"] == "corpus.corpus"
     Path(corpus).with_name("record.json").unlink()
     assert list(chain.follow([top]).missing) == [corpus]
     unknown = chain.content(chain.follow([top]))["jobs"][-1]
