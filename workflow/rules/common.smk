@@ -56,8 +56,11 @@ try:
 except Problem as problem:
     raise WorkflowError(str(problem)) from None
 
-# On a cluster there is no number of cores that all jobs share.
-CORES = workflow.resource_settings.cores or plan.site.config.scale.threads
+# On a cluster there is no number of cores that all jobs share: neither where the build is started,
+# with whichever profile, nor in a job, where Snakemake plans again.
+IS_REMOTE = workflow.remote_exec or workflow.resource_settings.nodes is not None
+THREADS = plan.site.config.scale.threads
+CORES = THREADS if IS_REMOTE else workflow.resource_settings.cores or THREADS
 
 # Jobs run this code too: in the environment that Snakemake runs in, activated or not, or in the one
 # that it makes for them, which leaves PYTHONPATH out.
