@@ -628,7 +628,7 @@ def test_downloads_are_all_that_needs_a_network():
     stages = {job.stage for job in made.downloads()}
     assert stages == {
         "train.fetch",
-        "corpus.datasets",
+        "corpus.corpus",
         "measure.tasks.fetch",
         "quantize.environment",
     }
@@ -650,7 +650,7 @@ def test_public_models_have_corpora_of_their_own_tokenizers():
     assert {made.corpora.of(name).name for name in olmo} == {"olmo2-7b"}
     jobs = list(made.site.needed(made.last()))
     found = look_ahead(made.site, jobs)
-    texts = [job for job in jobs if job.stage == "corpus.datasets"]
+    texts = [job for job in jobs if job.stage == "corpus.corpus"]
     assert found.tokenizers == len({job.settings.tokenizer for job in texts}) == len(texts)
     assert found.text_bytes > 4 * 99_000_000_000
 

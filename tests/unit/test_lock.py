@@ -83,7 +83,7 @@ def test_what_is_locked_is_read_back_and_locking_again_changes_nothing(hub, tmp_
     assert outcome == lock.Outcome(3, (), ())
     first = path.read_bytes()
     found = lock.read(path)
-    entry = found.entry(NAME, "step-1")
+    entry = found.of(NAME)["step-1"]
     assert entry == lock.resolve(lock.Wanted(NAME, "step-1"))
     lock.write(path, found.entries)
     assert path.read_bytes() == first
@@ -125,10 +125,10 @@ def test_what_moved_is_said_and_what_fails_stays_while_the_others_go_on(hub, tmp
     said = capsys.readouterr().err.splitlines()
     assert sorted(said) == sorted(f"lock: {line}" for line in (moved, *outcome.failed))
     after = lock.read(path)
-    assert after.entry(NAME, "main").commit == LATER == after.entry(NAME, "stage1/step-2").commit
-    assert after.entry(NAME, "main").files != before.entry(NAME, "main").files
+    assert after.of(NAME)["main"].commit == LATER == after.of(NAME)["stage1/step-2"].commit
+    assert after.of(NAME)["main"].files != before.of(NAME)["main"].files
     for kept in ((NAME, "step-1"), (OTHER, "main")):
-        assert after.entry(*kept) == before.entry(*kept)
+        assert after.of(kept[0])[kept[1]] == before.of(kept[0])[kept[1]]
     assert "people/nobody" not in after.entries
 
 
@@ -140,23 +140,23 @@ def test_code_is_locked_beside_checkpoints_of_its_commit(hub, tmp_path):
     outcome = lock.lock([wanted, lock.Wanted(NAME, COMMIT)], path)
     assert (outcome.resolved, outcome.failed) == (2, ())
     found = lock.read(path)
-    assert [file.name for file in found.entry(NAME, COMMIT).files] == TAKEN
-    (code,) = found.entry(NAME, wanted.key).files
+    assert [file.name for file in found.of(NAME)[COMMIT].files] == TAKEN
+    (code,) = found.of(NAME)[wanted.key].files
     assert code.name == "code.py" and code.matches(hub.root / NAME / "code.py")
 
 
 def test_a_tokenizer_stays_where_it_was_taken_from_as_long_as_its_files_do(hub, tmp_path):
     path, wanted = tmp_path / "lock.json", lock.Wanted(NAME, "main", part="tokenizer")
     lock.lock([wanted], path)
-    first = lock.read(path).entry(NAME, wanted.key)
+    first = lock.read(path).of(NAME)[wanted.key]
     assert first.commit == COMMIT and [file.name for file in first.files] == ["tokenizer.json"]
     (hub.root / NAME / "model.safetensors").write_text("other weights")
     hub.commit = LATER
     assert lock.lock([wanted], path) == lock.Outcome(1, (), ())
-    assert lock.read(path).entry(NAME, wanted.key) == first
+    assert lock.read(path).of(NAME)[wanted.key] == first
     (hub.root / NAME / "tokenizer.json").write_text("{}")
     assert len(lock.lock([wanted], path).moved) == 1
-    assert lock.read(path).entry(NAME, wanted.key).commit == LATER
+    assert lock.read(path).of(NAME)[wanted.key].commit == LATER
     (hub.root / NAME / "tokenizer.json").unlink()
     (line,) = lock.lock([wanted], path).failed
     assert line == f"{NAME}@main has no tokenizer; say reads_as of its family"
@@ -205,15 +205,6 @@ def test_a_name_that_no_repository_has_is_one_line(hub, tmp_path):
 
 
 # Reading
-
-
-def test_a_revision_that_is_not_locked_is_one_line(tmp_path):
-    for found in (lock.read(tmp_path / "lock.json"), lock.read(ROOT / lock.LOCK)):
-        with pytest.raises(Problem) as raised:
-            found.entry("people/nobody", "main")
-        assert str(raised.value) == (
-            f"people/nobody@main is not in {found.path}; run ptq-dynamics lock"
-        )
 
 
 SOUND = {"name": "config.json", "size": 1, "digest": "git-sha1:" + LATER}

@@ -350,7 +350,7 @@ def edited(folder, file, content, path, value):
 
 # Keys of families that only a scale with the hub reads, another value of each, and the stages that
 # it changes of that family; all others follow from these by their inputs.
-FETCH, CORPUS = "train.fetch", "corpus.datasets"
+FETCH, CORPUS = "train.fetch", "corpus.corpus"
 AT_THE_HUB = [
     ("families.amber.repository", "people/amber", {FETCH, CORPUS}),
     ("families.amber.steps_each", 763, {FETCH}),

@@ -130,7 +130,7 @@ def test_records_of_built_jobs_are_measured(workspace, tmp_path):
     copy_results(workspace.folder, tmp_path, [each.folder for each in built])
     found = measure(made.site.config, tmp_path)
     assert {stage: each.records for stage, each in found.items()} == {
-        "corpus.embedded": 1,
+        "corpus.corpus": 1,
         "quantize.rtn": 1,
         "train.train": 2,
     }

@@ -19,7 +19,7 @@ MAY_USE = {
     "models": BASE,
     "engine": BASE,
     "hub": ENGINE,
-    "corpus": ENGINE,
+    "corpus": {*ENGINE, "hub"},
     "train": {*ENGINE, "models", "hub", "corpus"},
     "measure": {*ENGINE, "models", "corpus", "train"},
     "quantize": {*ENGINE, "models", "corpus", "train", "measure"},
@@ -27,7 +27,7 @@ MAY_USE = {
     "figures": {*ENGINE, "train", "measure", "curvature"},
     "claims": {*ENGINE, "train", "measure", "figures"},
     "paper": {*ENGINE, "measure", "figures", "claims"},
-    "config": {*BASE, "hub", "train", "quantize", "measure", "figures", "claims"},
+    "config": {*BASE, "hub", "corpus", "train", "quantize", "measure", "figures", "claims"},
     "graph": {
         *ENGINE,
         "config",

@@ -519,9 +519,7 @@ def full_disk(workspace, trunk, tmp_path_factory):
     return {part.split()[0]: part for part in parts}
 
 
-@pytest.mark.parametrize(
-    "stage", ["corpus.embedded", "train.train", "train.average", "quantize.rtn"]
-)
+@pytest.mark.parametrize("stage", ["corpus.corpus", "train.train", "train.average", "quantize.rtn"])
 def test_a_full_disk_is_one_clear_line_and_no_half_result(full_disk, stage):
     said, _, result = full_disk[stage].partition("result ")
     status, seen = json.loads(result.splitlines()[0])

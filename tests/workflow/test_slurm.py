@@ -26,7 +26,7 @@ PATIENCE = 1200  # seconds
 # So that nobody waits for a queue that is on this machine.
 QUICK = (
     *("--slurm-init-seconds-before-status-checks", "2", "--seconds-between-status-checks", "2"),
-    *("--slurm-no-account", "--latency-wait", "5"),
+    *("--slurm-no-account", "--latency-wait", "5", "--slurm-status-command", "squeue"),
 )
 
 

@@ -52,13 +52,6 @@ class Lock:
         """What revisions of a repository are locked to."""
         return self.entries.get(repository, {})
 
-    def entry(self, repository: str, revision: str) -> Entry:
-        """What a revision is locked to; `Problem` when it is not."""
-        try:
-            return self.entries[repository][revision]
-        except KeyError:
-            raise Problem(f"{repository}@{revision} is not in {self.path}; {RELOCK}") from None
-
 
 @dataclass(frozen=True, order=True)
 class Wanted:
