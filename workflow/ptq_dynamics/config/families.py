@@ -110,14 +110,6 @@ class Pretraining(Stretch):
     floor: Floor = 0.0
     peak_lr: Rate | None = None
 
-    @model_validator(mode="after")
-    def _has_a_schedule(self) -> Self:
-        if self.schedule == "constant" and (self.horizon or self.floor):
-            raise ValueError("horizon and floor go with schedule cosine")
-        if self.horizon is not None and self.horizon < self.tokens:
-            raise ValueError(f"horizon {self.horizon:g} comes before the end at {self.tokens:g}")
-        return self
-
 
 class Phase(Stretch):
     """What goes on from the end of a run over so many `tokens`: `steady` ones at its rate, then

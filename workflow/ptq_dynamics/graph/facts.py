@@ -9,15 +9,7 @@ from ptq_dynamics.graph.site import Site
 from ptq_dynamics.paper.numbers import powers, whole
 
 # Of a scale, what only says how jobs are run.
-ASIDE = {
-    "resources",
-    "threads",
-    "jobs_per_device",
-    "warm",
-    "keep",
-    "shard",
-    "log_every",
-}
+ASIDE = {"resources", "threads", "jobs_per_device", "warm", "keep", "shard", "log_every"}
 
 
 def numbers(site: Site) -> Iterator[tuple[str, str]]:

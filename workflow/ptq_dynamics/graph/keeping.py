@@ -18,19 +18,21 @@ class Keeping:
 
     def __init__(self, site: Site, targets: Callable[[], Iterable[Job]]) -> None:
         self._site, self._targets = site, targets
+        keep = site.config.scale.keep
+        # All fetched, averaged and quantized checkpoints are measured ones.
+        of = {"train": keep.train != "all"}
+        of |= {kind: getattr(keep, kind) == "none" for kind in ("fetch", "average", "quantize")}
+        self._dropped = {kind for kind, drops in of.items() if drops}
 
     def drops(self) -> list[Job]:
         """A job for every result whose weights do not all stay."""
-        keep = self._site.config.scale.keep
-        if keep.train == keep.fetch == keep.average == keep.quantize == "all":
-            return []
-        return [self.drop(result) for result in self._readers]
+        return [self.drop(result) for result in self._readers] if self._dropped else []
 
     def drop(self, result: str) -> Job:
         """The job that drops weights of the result in this folder below the scale's results."""
-        site, job = self._site, self._site.made.get(self._manifest(result))
+        site, manifest = self._site, str(Paths.at(f"{self._site.results}/{result}").manifest)
         folder = site.place("drop", result=result)
-        if job is None or result not in self._readers:
+        if result not in self._readers:
             raise Problem(
                 f"{folder} drops nothing: no figure that was chosen has such a "
                 "result, or keep of the scale leaves it whole"
@@ -38,8 +40,8 @@ class Keeping:
         kind, name, _ = result.split("/", 2)
         stays = getattr(site.config.scale.keep, kind) == "measured"
         kept = tuple(point.id for point in site.timeline.measured(name)) if stays else ()
-        inputs = {"result": [job.manifest], "readers": sorted(self._all_readers(result))}
-        settings = DropSettings(kept, str(Paths.at(folder).manifest))
+        inputs = {"result": [manifest], "readers": sorted(self._all_readers(result))}
+        settings = DropSettings(kept=kept, manifest=str(Paths.at(folder).manifest))
         return site.add(Job("train.drop", result, folder, inputs, settings))
 
     def _all_readers(self, result: str) -> set[str]:
@@ -58,22 +60,11 @@ class Keeping:
         for job in self._site.needed(self._targets()):
             if job.stage.startswith(LIGHT):
                 continue
-            for needed in job.needs:
-                result = self._result(needed)
-                if self._drops(result.partition("/")[0]):
+            for result in map(self._result, job.needs):
+                if result.partition("/")[0] in self._dropped:
                     readers.setdefault(result, []).append(job.manifest)
         return readers
 
     def _result(self, manifest: str) -> str:
         """Folder of a result below the scale's results, which names it."""
         return manifest.removeprefix(f"{self._site.results}/").rpartition("/")[0]
-
-    def _drops(self, kind: str) -> bool:
-        keep = self._site.config.scale.keep
-        # All averaged and all quantized checkpoints are measured ones.
-        dropping = {"train": keep.train != "all", "average": keep.average == "none"}
-        dropping |= {"quantize": keep.quantize == "none", "fetch": keep.fetch == "none"}
-        return dropping.get(kind, False)
-
-    def _manifest(self, result: str) -> str:
-        return str(Paths.at(f"{self._site.results}/{result}").manifest)
