@@ -235,7 +235,8 @@ def _print_config(resolved: config.Config) -> None:
 
 def _lock() -> bool:
     """Lock what a scale with the hub fetches; whether all could be resolved."""
-    found = lock(to_lock(load({"scale": "paper"})))
+    paper = load({"scale": "paper"})
+    found = lock(to_lock(paper.runs.public.values(), paper.scale))
     print(f"{found.resolved} revisions are locked in {LOCK}")
     for line in (*found.moved, *(f"error: {failed}" for failed in found.failed)):
         print(line)

@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 from math import ceil
 
 from ptq_dynamics.cluster.asked import Task, arrays
-from ptq_dynamics.config.site import Site
+from ptq_dynamics.config.site import ClusterSite as Site
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from ptq_dynamics.cluster.ledger import Ledger, Outcome, Place
 from ptq_dynamics.cluster.queue import Queued
 from ptq_dynamics.cluster.submission import Refused, submit
 from ptq_dynamics.config.loading import load_site
-from ptq_dynamics.config.site import Site
+from ptq_dynamics.config.site import ClusterSite as Site
 from ptq_dynamics.engine import signals
 
 FOLDER = Path(".snakemake/ptq-dynamics-slurm")

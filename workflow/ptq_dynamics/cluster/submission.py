@@ -12,7 +12,7 @@ from snakemake_executor_plugin_slurm.submit_string import get_submit_command
 from snakemake_executor_plugin_slurm.utils import set_gres_string
 
 from ptq_dynamics.cluster.asked import Array, Asked
-from ptq_dynamics.config.site import Site
+from ptq_dynamics.config.site import ClusterSite as Site
 
 # What sbatch says where the controller is away for a while, or takes no more jobs for now.
 LATER = (

@@ -83,7 +83,7 @@ class Family(Strict):
         return self
 
 
-class Stretch(Strict):
+class FamilyRun(Strict):
     """What all that a family trained has alike."""
 
     revisions: Revisions = ()
@@ -97,7 +97,7 @@ class Stretch(Strict):
         return self
 
 
-class Pretraining(Stretch):
+class Pretraining(FamilyRun):
     """A run of a family from fresh weights over so many `tokens`, at the family's peak rate unless
     it has one of its own. A cosine ends at its `horizon`, beyond the run where it is cut short, at
     the share `floor` of the peak. Averages of its last checkpoints take the last of its revisions,
@@ -111,7 +111,7 @@ class Pretraining(Stretch):
     peak_lr: Rate | None = None
 
 
-class Phase(Stretch):
+class Phase(FamilyRun):
     """What goes on from the end of a run over so many `tokens`: `steady` ones at its rate, then
     down to the share `floor` of the trunk's peak; on other text, with a `batch` so many times as
     large, where that is said. The steps of its revisions go on from the trunk's, or it `restarts`;
@@ -166,7 +166,7 @@ def _kind(data: Any) -> str:
     return next((kind for key, kind in KEYS.items() if key in data), "pretraining")
 
 
-AnyStretch = Annotated[
+AnyFamilyRun = Annotated[
     Annotated[Pretraining, Tag("pretraining")]
     | Annotated[Phase, Tag("phase")]
     | Annotated[Later, Tag("later")]
@@ -182,7 +182,7 @@ class Families(Strict):
 
     defaults: FamilyDefaults
     families: Named[Family]
-    runs: Named[AnyStretch]
+    runs: Named[AnyFamilyRun]
     averages: Named[Average]
 
     def check(self) -> None:

@@ -20,7 +20,7 @@ from ptq_dynamics.config.names import DISTINCT, FigureName, Named, QuantizerName
 from ptq_dynamics.config.quantizers import Quantizer
 from ptq_dynamics.config.queries import Backends, Choice, Sweep
 from ptq_dynamics.config.scale import Scale
-from ptq_dynamics.config.site import Site
+from ptq_dynamics.config.site import ClusterSite
 from ptq_dynamics.config.tables import Tables
 from ptq_dynamics.config.tasks import Task
 from ptq_dynamics.config.trajectories import Runs
@@ -57,7 +57,7 @@ TYPES: dict[str, Any] = {
     "tables": Tables,
     "backends": Backends,
     "sweep": Sweep,
-    "site": Site,
+    "site": ClusterSite,
 }
 # Files that a configuration of one's own, for figures alone, need not have.
 OPTIONAL = ("claims", "tables")
@@ -101,9 +101,9 @@ def load_sweep(path: Path) -> Sweep:
     return found
 
 
-def load_site(path: Path) -> Site:
+def load_site(path: Path) -> ClusterSite:
     """Read and check how jobs are sent to a cluster; raises `Problem` as `load` does."""
-    found: Site = _read(path, "site")
+    found: ClusterSite = _read(path, "site")
     return found
 
 

@@ -11,7 +11,7 @@ Positive = Annotated[int, Field(gt=0)]
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.,:&|\[\]*=+@/-]+$")]
 
 
-class Site(Strict):
+class ClusterSite(Strict):
     """How jobs are sent to a cluster. What is null is left to the cluster's defaults.
 
     `longest_minutes` is the longest time limit to ask for; jobs that are expected to be short run
