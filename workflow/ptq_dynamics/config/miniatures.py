@@ -152,8 +152,9 @@ class _Made:
         """A family's miniature model, which reads what the scale's main model does."""
         small, family, main = self._small, self._families.families[name], self._scale.models["main"]
         place = f"{FILE}: families.{name}.miniature"
-        require(place, "key of its model", family.miniature, family.model)
         reading: dict[str, Any] = {"context": main.context, "corpus": main.corpus}
+        self._families.model(name, **reading)
+        require(place, "key of its model", family.miniature, family.model)
         changed = {**family.miniature, **reading}
         found = self._families.model(name, "miniature", **changed)
         changed["layers"] = ceil(found.layers * small.deepen)
