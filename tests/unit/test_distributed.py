@@ -23,10 +23,8 @@ from ptq_dynamics.engine import ranks, record
 from ptq_dynamics.engine.context import Context, Progress, Seat
 from ptq_dynamics.engine.current import is_current
 from ptq_dynamics.engine.restore import restore
-from ptq_dynamics.engine.run import main
 from ptq_dynamics.engine.team import Team
 from ptq_dynamics.engine.variables import GPUS, PROCESSES, SHARDING
-from ptq_dynamics.graph.resources import Resources
 from ptq_dynamics.provenance.accepting import accept
 from ptq_dynamics.train import train
 from ptq_dynamics.train.optimizers.state import state_tensors
@@ -154,20 +152,6 @@ def test_what_makes_no_sense_is_a_problem(monkeypatch, name, value, words):
     monkeypatch.setenv(name, value)
     with pytest.raises(Problem, match=words):
         ranks.team(train)
-
-
-def test_a_job_is_told_what_its_scale_says(workspace, tmp_path, monkeypatch):
-    config = workspace.plan.site.config
-    assert workspace.plan.resources.training == ""
-    resources = config.scale.resources.model_copy(update={"gpus": 8})
-    scale = config.scale.model_copy(update={"resources": resources, "sharding": "full"})
-    told = Resources(config.model_copy(update={"scale": scale})).training.split()
-    broken = {**specification(workspace.plan.corpora.corpus("main")), "engine": 0}
-    # Who runs it has the last word.
-    monkeypatch.setattr(os, "environ", {**os.environ, SHARDING: "none"})
-    with chdir(tmp_path):
-        assert main(["--job", job_file(tmp_path, broken), *told]) == 1
-    assert (os.environ[GPUS], os.environ[SHARDING]) == ("8", "none")
 
 
 def test_no_specification_knows_of_it(workspace, together):
