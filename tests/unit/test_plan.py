@@ -10,7 +10,6 @@ import pytest
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Branch, Tails, scales
 from ptq_dynamics.engine.settings import encode
-from ptq_dynamics.quantize import lock_file
 from ptq_dynamics.train.schedules import Constant, Wsd
 from support import ROOT, edit_yaml, figure, plan, tiny_config
 
@@ -171,15 +170,6 @@ def test_measured_points_are_checkpoints_and_hold_both_ends(scale):
         assert [point for part in timeline.shards(name).values() for point in part] == measured
 
 
-@pytest.mark.parametrize("name", ["decay-lambda-0", "cosine-020-3e-3", "cosine-190-3e-3"])
-def test_short_runs_are_measured_as_closely_as_they_need(name):
-    timeline = at("laptop").site.timeline
-    measure, steps = timeline.scale.measure, [point.step for point in timeline.measured(name)]
-    widest = max(after - before for before, after in pairwise(steps))
-    assert widest <= timeline.steps(measure.trunk_every), steps
-    assert len(steps) > measure.trunk_least, steps
-
-
 @pytest.mark.parametrize("every", ["1.5/190", "2/190", "5/190", "9/190"])
 def test_checkpoints_of_any_spacing_are_measured_as_often(tmp_path, every):
     """Where the spacing does not divide the distance of measurements, the nearest are taken."""
@@ -195,11 +185,6 @@ def test_checkpoints_of_any_spacing_are_measured_as_often(tmp_path, every):
     widest = run.measured_every(timeline) + run.spacing(timeline)
     gaps = [after - before for before, after in pairwise(steps)]
     assert max(gaps) <= widest, steps
-
-
-def test_what_stays_whole_cannot_be_dropped():
-    with pytest.raises(Problem, match=r"drop/train/wsd-3e-3/seed-100 drops nothing"):
-        at("smoke").keeping.drop("train/wsd-3e-3/seed-100")
 
 
 def test_a_shard_is_a_checkpoint_at_scale_paper_and_a_trajectory_at_laptop():
@@ -231,14 +216,6 @@ def test_jobs_are_distinct_and_hold_no_absolute_path(scale):
     for job in found[::20]:
         told = str(encode(job.settings))
         assert str(ROOT) not in told and not re.search(r"'/(home|root|tmp|usr|work)", told)
-
-
-def test_a_job_depends_on_its_own_slice_of_the_configuration():
-    base, other = plan("smoke"), plan("smoke", seed=7)
-    runs = [encode(made.trajectories.train("constant-3e-3").settings) for made in (base, other)]
-    assert {key for key in runs[0] if runs[0][key] != runs[1][key]} == {"seed"}
-    corpora = [encode(made.corpora.corpus("main").settings) for made in (base, other)]
-    assert corpora[0] == corpora[1]
 
 
 def test_the_table_has_every_series_of_every_figure_and_their_raw_results():
@@ -296,17 +273,6 @@ def test_a_scale_takes_its_own_quantizer_where_a_figure_names_one(tmp_path):
 def test_a_scale_takes_known_quantizers_for_known_ones(tmp_path, quantizers):
     with pytest.raises(Problem, match=r"smoke\.yaml: quantizers names no known .*'gptq-5bit'"):
         taking(tmp_path, **quantizers)
-
-
-LOCK = "# A comment.\n# pip-env: A=1\ntorch==2.11  # why\n\nnumpy @ https://x/y#sha256=0\n"
-
-
-def test_a_comment_in_a_lock_file_installs_nothing_again():
-    same = LOCK.replace("A comment", "Another").replace("# why", "# because")
-    assert same != LOCK and lock_file.digest(same) == lock_file.digest(LOCK)
-    assert lock_file.options(LOCK) == {"A": "1"}
-    for old, new in (("A=1", "A=2"), ("2.11", "2.12"), ("sha256=0", "sha256=1")):
-        assert lock_file.digest(LOCK.replace(old, new)) != lock_file.digest(LOCK)
 
 
 def test_an_unknown_shard_is_a_problem():

@@ -8,7 +8,6 @@ import argparse
 import csv
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -22,7 +21,6 @@ from ptq_dynamics import config
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import checkout
 from ptq_dynamics.engine.checkout import ROOT
-from ptq_dynamics.engine.paths import MANIFEST
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.graph.regime import regimes
 from ptq_dynamics.measure import measurements
@@ -64,8 +62,9 @@ def main() -> int:
             check(folder / name, sweep, file)
         rows = list[dict[str, Any]]()
         for name in sweep.candidates:
-            take_corpora(folder / name)
-            if status := build(folder / name):
+            snakemake = str(Path(sys.executable).with_name("snakemake"))
+            command = [snakemake, "--workflow-profile", str(PROFILE), "--", "figures"]
+            if status := subprocess.call(command, cwd=folder / name):
                 return status
             rows.append({"candidate": name, **summary(folder / name, sweep)})
             with table.open("w", encoding="utf-8", newline="") as written:
@@ -77,17 +76,6 @@ def main() -> int:
         return 1
     print(table.read_text(encoding="utf-8"))
     return 0
-
-
-def build(folder: Path) -> int:
-    """Run the workflow of a candidate to its end; a signal ends it first, and then this process."""
-    snakemake = str(Path(sys.executable).with_name("snakemake"))
-    command = [snakemake, "--workflow-profile", str(PROFILE), "--", "figures"]
-    # In a session of its own, so that it hears each signal once.
-    with subprocess.Popen(command, cwd=folder, start_new_session=True) as process:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda number, _: process.send_signal(number))
-        return process.wait()
 
 
 def check(folder: Path, sweep: config.Sweep, file: Path) -> None:
@@ -120,14 +108,6 @@ def prepare(folder: Path, sweep: config.Sweep, changes: Mapping[str, Any]) -> No
         (folder / file).write_text(text, encoding="utf-8")
     snakefile = SNAKEFILE.format(root=os.path.relpath(ROOT, folder), choice=choice(sweep))
     (folder / "Snakefile").write_text(snakefile, encoding="utf-8")
-
-
-def take_corpora(folder: Path) -> None:
-    """Copy the corpora of another candidate; records say whether they are this one's too."""
-    for corpora in sorted(FOLDER.glob("*/*/results/*/corpus")):
-        target = folder / corpora.relative_to(corpora.parents[2])
-        if not target.exists() and all((each / MANIFEST).exists() for each in corpora.iterdir()):
-            shutil.copytree(corpora, target)
 
 
 def merged(content: Any, changes: Any) -> Any:

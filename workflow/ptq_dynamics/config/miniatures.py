@@ -7,7 +7,7 @@ peak rate by the ratio of the widths; what cannot be kept, as tokens per paramet
 
 from fractions import Fraction
 from math import ceil
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -127,9 +127,6 @@ def settle(
     return scale, found, {}, unknown
 
 
-AnyMiniature = TypeVar("AnyMiniature", Miniature, MiniaturePhase, Stage)
-
-
 class _Made:
     """What a scale makes of families: models by family, and runs."""
 
@@ -139,14 +136,18 @@ class _Made:
 
     def run(self, name: str) -> Run:
         """A run of a family in small."""
+        kind: type[Run]
         match self._families.runs[name]:
             case Pretraining() as run:
-                return _checked(Miniature, self._pretraining(name, run), name)
+                kind, fields = Miniature, self._pretraining(name, run)
             case Phase() as phase:
-                return _checked(MiniaturePhase, self._phase(phase), name)
+                kind, fields = MiniaturePhase, self._phase(phase)
             case Later() as later:
-                return _checked(Stage, self._stage(name, later), name)
-        raise ValueError(name)
+                kind, fields = Stage, self._stage(name, later)
+        try:
+            return kind(**fields)
+        except ValidationError as error:
+            raise problem(error, fields, f"{FILE}: runs.{name}, in small", {}) from None
 
     def _model(self, name: str) -> ModelShape:
         """A family's miniature model, which reads what the scale's main model does."""
@@ -278,10 +279,3 @@ class _Way:
         """Steps of all of it."""
         phases = (self.steps(phase.tokens, phase.batch) for phase in self.phases)
         return self.steps(self._run.tokens) + max(phases, default=0)
-
-
-def _checked(kind: type[AnyMiniature], fields: dict[str, Any], name: str) -> AnyMiniature:
-    try:
-        return kind(**fields)
-    except ValidationError as error:
-        raise problem(error, fields, f"{FILE}: runs.{name}, in small", {}) from None
