@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from functools import partial
 from itertools import chain, product
 from pathlib import Path
 from zlib import crc32

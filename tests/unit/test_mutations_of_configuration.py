@@ -50,14 +50,13 @@ SECTIONS = {
     "keep": ["train.drop"],
     "shard": [ANYTHING],
     "threads": [],
-    "sharding": [],
     "jobs_per_device": [],
     "warm": [],
     "resources": [],
     "release_seeds": [],
 }
 # Keys that no result depends on; scale smoke takes one draw of a quantizer.
-IDLE = {"title", "caption", "threads", "jobs_per_device", "sharding", "warm", "draws", "resources"}
+IDLE = {"title", "caption", "threads", "jobs_per_device", "warm", "draws", "resources"}
 # What only a scale with the hub asks of a family.
 OF_THE_HUB = {"repository", "step_in", "steps_each", "convert", "dtype", "vocabulary", "revisions"}
 OF_THE_HUB |= {"restarts", "unreadable", "format", "code", "reads_as", "release_of"}

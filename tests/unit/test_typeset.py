@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import SCALES
+from ptq_dynamics.config import scales
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.paper import judged, measured, sources, tabulated
 from ptq_dynamics.paper.diagnostics import explained
@@ -303,7 +303,7 @@ def test_what_the_paper_needs_is_all_that_it_shows():
     }
 
 
-@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("scale", scales(ROOT / "config"))
 def test_numbers_that_the_text_cites_of_the_configuration_are_there_at_every_scale(scale):
     told = plan(scale).typeset(ROOT / "config").settings
     numbers, texts = dict(told.numbers), [path.read_text() for path in ROOT.glob("paper/**/*.typ")]

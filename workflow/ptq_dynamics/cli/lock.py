@@ -13,7 +13,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> bool:
     """Lock what a scale with the hub fetches; whether all could be resolved."""
-    found = lock(to_lock(chosen.load({"scale": "paper"})))
+    paper = chosen.load({"scale": "paper"})
+    found = lock(to_lock(paper.runs.public.values(), paper.scale))
     print(f"{found.resolved} revisions are locked in {LOCK}")
     for line in (*found.moved, *(f"error: {failed}" for failed in found.failed)):
         print(line)

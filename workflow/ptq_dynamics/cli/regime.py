@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ptq_dynamics.cli import chosen
+from ptq_dynamics.figures.settings import rounded
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.graph.regime import (
     Dimensionless,
@@ -17,12 +18,12 @@ from ptq_dynamics.graph.regime import (
     best_rates,
     peak_rate,
     regimes,
-    rounded_tokens,
+    tokens_of,
 )
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.names import MEASUREMENTS
 
-NUMBERS = fields(Dimensionless)
+NUMBERS = [field.name for field in fields(Dimensionless)]
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -34,23 +35,18 @@ def run(arguments: argparse.Namespace) -> bool:
     """Print the numbers without dimension of every run, and the losses at their ends."""
     here, paper = chosen.plan(arguments), Plan(chosen.load({"scale": "paper"}))
     theirs = dict(regimes(paper.site, paper.trajectories))
-    titles = [field.name.replace("_per_", "\nper ").replace("_", " ") for field in NUMBERS]
+    titles = [name.replace("_per_", "\nper ").replace("_", " ") for name in NUMBERS]
     table = Table("run", "peak rate", "tokens", *titles, box=None, padding=(0, 1, 0, 0))
     for name, mine in regimes(here.site, here.trajectories):
         other = theirs.get(name)
+        sides = [here, paper] if other else [here]
+        rates = [_number(peak_rate(each.site, each.trajectories, name)) for each in sides]
+        tokens = [rounded(tokens_of(each.site, name)) for each in sides]
+        cells = [_beside(rates), _beside(tokens)]
         unlike = mine.unlike(other)
-        rates = [
-            peak_rate(each.site, each.trajectories, name)
-            for each in (here, paper)[: 1 + bool(other)]
-        ]
-        tokens = [rounded_tokens(each.site, name) for each in (here, paper)[: 1 + bool(other)]]
-        cells = [
-            _beside(rates[0], rates[1] if other else None),
-            f"{tokens[0]} ({tokens[1]})" if other else tokens[0],
-        ]
-        for field in NUMBERS:
-            numbers = getattr(mine, field.name), getattr(other, field.name, None)
-            cells.append(_beside(*numbers, marked=field.name in unlike))
+        for key in NUMBERS:
+            both = [_number(getattr(each, key)) for each in (mine, other) if each]
+            cells.append(f"{_beside(both)}{' !' * (key in unlike)}")
         table.add_row(name, *cells)
     console = Console(width=156)
     console.print(table)
@@ -99,10 +95,9 @@ def _final_losses(results: str) -> tuple[dict[str, float], str]:
     return {name: by_step[max(by_step)] for name, by_step in losses.items()}, str(path)
 
 
-def _beside(mine: float | None, theirs: float | None, marked: bool = False) -> str:
-    texts = [
-        "-" if n is None or math.isnan(n) else f"{n:.3g}" if n >= 1 else f"{n:.2g}"
-        for n in (mine, theirs)
-    ]
-    told = texts[0] if texts[0] == texts[1] else f"{texts[0]} ({texts[1]})"
-    return f"{told}{' !' if marked else ''}"
+def _beside(texts: list[str]) -> str:
+    return texts[0] if texts[0] == texts[-1] else f"{texts[0]} ({texts[1]})"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None or math.isnan(value) else f"{value:.{3 if value >= 1 else 2}g}"

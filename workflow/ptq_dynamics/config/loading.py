@@ -41,8 +41,6 @@ class Config(Strict):
     tables: Named[TableKind] = {}
 
 
-# Written in C where PyYAML was built so: every start of Snakemake reads all files.
-LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # The type of every file, by name without suffix; every file under scales/ is a scale.
 TYPES: dict[str, Any] = {
     "config": Choice,
@@ -99,41 +97,33 @@ def load_sweep(path: Path) -> Sweep:
     return found
 
 
+# Written in C where PyYAML was built so: every start of Snakemake reads all files.
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(LOADER):
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        # Of a key that is there twice, YAML takes the last one in silence.
+        seen = set[Any]()
+        for key, _ in node.value:
+            if key.value in seen:
+                line = key.start_mark.line + 1
+                raise ValueError(f"{key.value} is there twice, again in line {line}; keep one")
+            seen.add(key.value if isinstance(key, yaml.ScalarNode) else id(key))
+        found: dict[Any, Any] = super().construct_mapping(node, deep)
+        return found
+
+
 def read_yaml(path: Path) -> Any:
     """Content of a YAML file; `Problem` when it is missing, no YAML, or has a key twice."""
     try:
-        loader = LOADER(path.read_text(encoding="utf-8"))
-        node = loader.get_single_node()
-        _refuse_repeated_keys(node, path)
-        return None if node is None else loader.construct_document(node)
+        return yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except FileNotFoundError:
         raise Problem(
             f"{path} is missing; run this in the checkout, or restore it with git checkout {path}"
         ) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError, TypeError) as error:
         raise Problem(f"{path} is no YAML: {' '.join(str(error).split())}") from None
-
-
-def _refuse_repeated_keys(root: yaml.Node | None, path: Path) -> None:
-    # Of two, YAML takes the last one in silence. A node may stand in several places.
-    waiting, seen = [(root, "")], set[int]()
-    while waiting:
-        node, place = waiting.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if isinstance(node, yaml.SequenceNode):
-            waiting += [(item, f"{place}{index}.") for index, item in enumerate(node.value)]
-        elif isinstance(node, yaml.MappingNode):
-            own = set[Any]()
-            for key, value in node.value:
-                if isinstance(key, yaml.ScalarNode) and key.value in own:
-                    line = key.start_mark.line + 1
-                    raise Problem(
-                        f"{path}: {place}{key.value} is there twice, again in line {line}; keep one"
-                    )
-                own.add(str(key.value))
-                waiting.append((value, f"{place}{key.value}."))
 
 
 def _read(path: Path, name: str) -> Any:

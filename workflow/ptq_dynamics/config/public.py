@@ -16,7 +16,7 @@ Dtype = Literal["bfloat16", "float32"]
 DeviceMap = Literal["auto", "balanced", "balanced_low_0", "sequential"]
 
 
-class Released(NamedTuple):
+class ReleasedRevision(NamedTuple):
     """Step and tokens of a revision, where it has them, and what it is locked to, if it is."""
 
     step: int | None
@@ -31,7 +31,7 @@ class Public(PlannedTrajectory):
     stage: ClassVar[str] = "train.fetch"
 
     repository: str
-    revisions: dict[str, Released]
+    revisions: dict[str, ReleasedRevision]
     model: str
     convert: bool
     format: str | None

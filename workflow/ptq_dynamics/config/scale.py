@@ -106,7 +106,7 @@ class Curvature(Amount):
         return self
 
 
-class Grid(Amount):
+class LandscapeGrid(Amount):
     """A regular, square grid of side × side points that reaches `margin` of its side beyond the
     three checkpoints; the loss is that of some validation text."""
 
@@ -171,7 +171,7 @@ class Scale(Strict):
     evaluation: Evaluation
     calibration: CalibrationSet
     curvature: Curvature
-    landscape: Grid
+    landscape: LandscapeGrid
     tasks: Tasks | None = None
     miniatures: Miniatures | None = None
     quantizers: dict[str, str] = {}

@@ -40,10 +40,10 @@ def check(timeline: Timeline) -> None:
             for label, source in trajectory.sources().items():
                 require(f"{place}.{label}", "trajectory", [source], timeline.names)
             _check_circle(timeline, place, name)
-    for section, name, trajectory in every:
-        with _place(runs, section, name) as place:
             if isinstance(trajectory, Whole):
                 require(f"{place}.model", "model", [trajectory.model], timeline.scale.models)
+    for section, name, trajectory in every:
+        with _place(runs, section, name) as place:
             if isinstance(trajectory, Whole | Stage) and name not in regime.left_out:
                 _check_weight_decay(timeline, place, trajectory)
             trajectory.check(place, timeline)

@@ -48,8 +48,8 @@ def run(context: Context[ComparisonSettings]) -> Mapping[str, Any]:
     means = models.groupby(QUANTIZER, sort=False)[[LOSS, OUTPUT_RELATIVE]].mean()
     text = (
         f"GPTQ backends on {models.step.nunique()} checkpoints of {context.name}\n\n"
-        f"```\n{means.to_string()}\n```\n\nShare of equal integer codes over layers, and how many layers "
-        f"differ how:\n\n```\n{_agreement(codes).to_string()}\n```\n\n{DIFFERENCES}"
+        f"```\n{means.to_string()}\n```\n\nShare of equal integer codes over layers, and how many "
+        f"layers differ how:\n\n```\n{_agreement(codes).to_string()}\n```\n\n{DIFFERENCES}"
     )
     (context.out / TABLE).write_text(text)
     context.progress.say("\n" + text)
