@@ -1,0 +1,86 @@
+"""The page that is browsed: whatever names and labels hold, they come out as they are."""
+
+import json
+from html.parser import HTMLParser
+
+import pytest
+from jinja2 import Environment, StrictUndefined
+from ptq_dynamics.claims.formats import Number, Table
+from ptq_dynamics.engine import manifest
+from ptq_dynamics.report.page import _claims, _table
+from ptq_dynamics.report.planning import TEMPLATE
+
+ODD = "</script><b a='1'>&amp; \"ü\" \u2028"
+
+
+class Read(HTMLParser):
+    """The text of all cells and scripts, and what tags there are."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.cells, self.tags, self.values, self.held = [], [], [], {}
+        self.script = None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.script = dict(attrs).get("id") if tag == "script" else None
+        if tag in ("th", "td", "caption"):
+            self.cells.append("")
+            self.values.append(dict(attrs).get("data-value"))
+
+    def handle_data(self, data):
+        if self.script is not None:
+            self.held[self.script] = json.loads(data)
+            self.script = None
+        elif self.cells:
+            self.cells[-1] += data.strip("\n")
+
+
+def rendered(**changes):
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    nothing = {"figures": [], "claims": [], "tables": [], "held": {}}
+    cost = Table("t", ["k"], [])
+    words = {"description": "", "made": "", **nothing, "cost": cost, **changes}
+    return environment.from_string(TEMPLATE.read_text()).render(**words)
+
+
+def test_cells_come_out_as_they_are_and_numbers_as_exact_as_they_are():
+    shown = Table(ODD, [ODD, "n"], [[ODD, Number(1 / 3, 0.1)], ["all", 12345], [None, "x"]])
+    found = Read(rendered(tables=[shown]))
+    cells = [ODD, ODD, "n", ODD, "0.33 ± 0.10", "all", "12,345", "", "x"]
+    assert found.cells[: len(cells) - 1] == cells[:-1]
+    assert found.values[4] == repr(1 / 3) and found.values[6] == "12345"
+    assert "b" not in found.tags
+
+
+def test_no_text_ends_the_data_of_scripts():
+    points = {"heads": ["segment", ODD], "rows": [["a", ODD]]}
+    about = {"name": "fig04", "title": ODD, "caption": ODD, "manifest": "m", "picture": ""}
+    found = Read(rendered(figures=[{**about, "points": points}], held={"jobs": {ODD: [1, None]}}))
+    assert found.held["points-fig04"] == {**points, "manifest": "m", "title": ODD}
+    assert found.held["held"] == {"jobs": {ODD: [1, None]}}
+    assert "b" not in found.tags
+
+
+@pytest.fixture
+def tables(tmp_path):
+    (tmp_path / "t.csv").write_text("Curve,Loss,Loss (error),Tokens\na,3.5,0.25,512\nb,,,x\n")
+    (tmp_path / "claims.csv").write_text(
+        "No.,Claim,Verdict,Inequality,Left,Left (error)\n"
+        "1,First,open,one,1.5,0.5\n,,,two,2.5,\n,Second,shown,three,,\n"
+    )
+    return manifest.describe(tmp_path, tmp_path / "manifest.json", {})
+
+
+def test_errors_stand_with_their_values(tables):
+    found = _table(tables, "t", "t")
+    assert found.heads == ["Curve", "Loss", "Tokens"]
+    assert found.rows == [["a", Number(3.5, 0.25), "512"], ["b", None, "x"]]
+
+
+def test_claims_have_the_rows_of_their_inequalities(tables):
+    first, second = _claims(_table(tables, "claims", "Claims"))
+    assert (first["number"], first["says"], first["verdict"]) == ("1", "First", "open")
+    assert [row[0] for row in first["table"].rows] == ["one", "two"]
+    assert (second["number"], second["table"].rows) == ("", [["three", None]])
