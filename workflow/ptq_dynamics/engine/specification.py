@@ -113,7 +113,7 @@ def settle(job: Job, *, deep: bool = False) -> bool:
             paths.manifest.unlink(missing_ok=True)
         return False
     restore_manifest(paths)
-    latest = max(_time(Path(path)) for path in (*job.needs, paths.spec))
+    latest = max(_time(path) for path in (*map(Path, job.needs), paths.spec))
     if latest > _time(paths.manifest):
         os.utime(paths.manifest, ns=(latest, latest))
     return True
