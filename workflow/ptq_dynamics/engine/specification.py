@@ -1,12 +1,11 @@
 """Jobs, and the specification of each: all that its result depends on, beside its inputs' bytes.
 
-Planning writes a specification beside its result; it is an ordinary input of the job's rule. It is
-written only where it differs, with a time later than the result's, so that Snakemake runs the job.
+Planning writes a specification beside its result where it differs; it is an ordinary input of the
+job's rule. The manifest of a result that is out of date goes, so that Snakemake runs the job.
 """
 
 import json
 import os
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -97,32 +96,25 @@ def settle(job: Job, *, deep: bool = False) -> bool:
     are; whether it is.
 
     An up-to-date result gets its manifest back where that is missing, with a time after those of
-    its inputs; so adopted and copied results, undone edits and a lost .snakemake run nothing. The
-    specification of any other is newer than its manifest from now on. With `deep`, the bytes of
-    all files are compared; a damaged result loses its record.
+    its inputs; so adopted and copied results, undone edits and a lost .snakemake run nothing. Any
+    other loses it: of a specification that is newer alone, Snakemake knows the content from the
+    last run, and takes it for the same where a file of the result is gone. With `deep`, the bytes
+    of all files are compared; a damaged result loses its record.
     """
-    paths, text = job.paths, job.text
+    paths, before = job.paths, _time(job.paths.manifest)
     reasons = freshness.stale(job.spec, paths, deep=deep)
-    before = _time(paths.manifest)
-    with suppress(FileNotFoundError):
-        same = paths.spec.read_text(encoding="utf-8") == text
-        if reasons and same and _time(paths.spec) > before:
-            return False
     paths.folder.mkdir(parents=True, exist_ok=True)
+    _write_if_other(paths.spec, job.text)
     if reasons:
         if deep and paths.record.exists() and reasons[0].startswith(freshness.DAMAGED):
             paths.record.unlink()
-        write_atomically(paths.spec, text)
-        now = time.time_ns()
-        os.utime(paths.spec, ns=(now, max(now, before + 1)))
+        # Unless another build has published it meanwhile.
+        if _time(paths.manifest) == before:
+            paths.manifest.unlink(missing_ok=True)
         return False
-    if not paths.spec.exists() or paths.spec.read_text(encoding="utf-8") != text:
-        write_atomically(paths.spec, text)
-        os.utime(paths.spec, ns=(before, before))
     restore_manifest(paths)
-    before = _time(paths.manifest)
-    latest = max(map(_time, (*map(Path, job.needs), paths.spec)))
-    if latest > before:
+    latest = max(_time(Path(path)) for path in (*job.needs, paths.spec))
+    if latest > _time(paths.manifest):
         os.utime(paths.manifest, ns=(latest, latest))
     return True
 
@@ -130,11 +122,14 @@ def settle(job: Job, *, deep: bool = False) -> bool:
 def restore_manifest(paths: Paths) -> None:
     """Write the manifest of a result again as its record has it, unless it stands there so."""
     found = content(paths.record)
-    text = Manifest(paths.manifest, found["files"], found["facts"]).text()
-    with suppress(OSError):
-        if paths.manifest.read_text(encoding="utf-8") == text:
+    _write_if_other(paths.manifest, Manifest(paths.manifest, found["files"], found["facts"]).text())
+
+
+def _write_if_other(path: Path, text: str) -> None:
+    with suppress(OSError, ValueError):
+        if path.read_text(encoding="utf-8") == text:
             return
-    write_atomically(paths.manifest, text)
+    write_atomically(path, text)
 
 
 def _time(path: Path) -> int:

@@ -1,0 +1,277 @@
+"""What planning makes of times: whatever happened to results, a build makes what differs, and no
+more. Snakemake is played by its rules: a job runs without its output, after a job that it reads of,
+and with newer inputs that have another content than when Snakemake ran it last."""
+
+import json
+import os
+import random
+import shutil
+import sys
+from contextlib import chdir
+from itertools import pairwise
+from pathlib import Path
+
+import ptq_dynamics
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from ptq_dynamics.engine import code, execute, freshness
+from ptq_dynamics.engine.specification import settle
+from support import visible
+from toy import NAMES, PACKAGE, Toy
+
+FACTORS = (2, 3)
+CHOICES = [{}, {"count": 7}, {"seed": 2}, {"title": "sum"}, {"count": 7, "title": "sum"}]
+
+
+class Site:
+    """A folder in which the toy's jobs are settled and run in this process."""
+
+    def __init__(self, toy: Toy, folder: Path) -> None:
+        self.toy, self.folder = toy, folder
+        self.choice, self.factor = dict[str, object](), 0
+        self.made = list[str]()
+        self.known = dict[str, dict[str, bytes]]()  # contents of inputs, as Snakemake notes them
+        self.edit(FACTORS[0])
+
+    def edit(self, factor: int) -> None:
+        """Another constant that the first job's code reaches."""
+        if factor != self.factor:
+            path.write_text(
+                path.read_text().replace(f"FACTOR = {self.factor or 2}\n", f"FACTOR = {factor}\n")
+            )
+            self.factor = factor
+        for cached in (code.planned, code._first):
+            cached.cache_clear()
+        for name in [each for each in sys.modules if each.startswith("ptq_dynamics.toy")]:
+            del sys.modules[name]
+
+    def jobs(self):
+        from ptq_dynamics.toy.graph import jobs
+
+        return jobs(**self.choice)
+
+    def settle(self, *, deep: bool = False) -> list[bool]:
+        with chdir(self.folder):
+            return [settle(job, deep=deep) for job in self.jobs()]
+
+    def build(self, stop: int = 3, *, deep: bool = False) -> set[str]:
+        """Build all, or as far as before job number `stop`; the jobs that computed."""
+        self.settle(deep=deep)
+        self.made.clear()
+        ran = set[str]()
+        with chdir(self.folder):
+            for job in self.jobs()[:stop]:
+                output, inputs = Path(job.manifest), [str(job.paths.spec), *job.needs]
+                known = self.known.get(job.manifest, {})
+                newer = output.exists() and any(
+                    os.stat(path).st_mtime_ns > output.stat().st_mtime_ns
+                    and known.get(path) != Path(path).read_bytes()
+                    for path in inputs
+                )
+                if not output.exists() or newer or ran.intersection(job.needs):
+                    output.unlink(missing_ok=True)
+                    assert execute.execute(json.loads(job.text)) == 0
+                    assert output.exists()
+                    ran.add(job.manifest)
+                    self.known[job.manifest] = {p: Path(p).read_bytes() for p in inputs}
+        return set(self.made)
+
+    def files(self) -> list[Path]:
+        """All files of results, records, manifests and specifications."""
+        return [self.folder / name for name in sorted(visible(self.folder))]
+
+    def content(self) -> dict[str, bytes]:
+        """What results hold, and what is said of them."""
+        return {n: data for n, data in visible(self.folder).items() if "record.json" not in n}
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory):
+    """The stages of the toy as modules of this process."""
+    made = Toy.at(tmp_path_factory.mktemp("toy"))
+    patch = pytest.MonkeyPatch()
+    inside = [*ptq_dynamics.__path__, str(made.folder / PACKAGE)]
+    patch.setattr(ptq_dynamics, "__path__", inside)
+    patch.setattr(code, "SOURCES", made.folder / "workflow")
+    patch.setattr(code.Program.__init__, "__defaults__", (made.folder / "workflow", "ptq_dynamics"))
+    yield made
+    patch.undo()
+    for cached in (code.planned, code._first):
+        cached.cache_clear()
+
+
+@pytest.fixture
+def site(toy, tmp_path_factory, monkeypatch):
+    """A folder without results."""
+    found = Site(toy, tmp_path_factory.mktemp("site"))
+    build = execute._build
+
+    def noted(spec, *others):
+        build(spec, *others)
+        found.made.append(spec["stage"].removeprefix("toy."))
+
+    monkeypatch.setattr(execute, "_build", noted)
+    yield found
+    found.edit(FACTORS[0])
+
+
+def anew(site: Site) -> None:
+    """Remove all results."""
+    shutil.rmtree(site.folder)
+    site.folder.mkdir()
+    site.choice = {}
+    site.known.clear()
+    site.edit(FACTORS[0])
+
+
+def picked(site: Site, number: int) -> Path | None:
+    """One of the files."""
+    found = site.files()
+    return found[number % len(found)] if found else None
+
+
+def turn_back(site: Site, number: int) -> None:
+    """All files get times in an order of their own, as a copy might have."""
+    moments = random.Random(number)
+    for path in site.files():
+        os.utime(path, (time := moments.randrange(10**9), time))
+
+
+def do(site: Site, action: str, number: int) -> None:
+    """One thing that happens between builds."""
+    path = picked(site, number)
+    if action == "choose":
+        site.choice = CHOICES[number % len(CHOICES)]
+    elif action == "edit":
+        site.edit(FACTORS[number % 2])
+    elif action == "settle":
+        site.settle()
+    elif action == "build a part":
+        site.build(number % 3)
+    elif action == "turn back":
+        turn_back(site, number)
+    elif path is None:
+        pass
+    elif action == "delete":
+        path.unlink()
+    elif action == "shorten":
+        path.write_bytes(path.read_bytes()[:-1])
+    elif action == "touch":
+        os.utime(path)
+    elif action == "delete manifest" and path.name.endswith("manifest.json"):
+        path.unlink()
+
+
+HARMLESS = ("settle", "turn back", "touch", "delete manifest")
+ALL = (*HARMLESS, "choose", "edit", "delete", "shorten", "build a part")
+actions = st.lists(st.tuples(st.sampled_from(ALL), st.integers(0, 99)), max_size=8)
+harmless = st.lists(st.tuples(st.sampled_from(HARMLESS), st.integers(0, 99)), max_size=6)
+QUICK = settings(
+    max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
+
+
+@QUICK
+@given(actions)
+def test_whatever_happened_a_build_ends_as_one_from_nothing(site, happened):
+    anew(site)
+    site.build()
+    for action, number in happened:
+        do(site, action, number)
+    site.build()
+    found, choice, factor = site.content(), site.choice, site.factor
+    assert site.build() == set() and site.settle() == [True] * 3
+    anew(site)
+    site.choice = choice
+    site.edit(factor)
+    site.build()
+    assert found == site.content()
+
+
+@QUICK
+@given(harmless)
+def test_what_changes_no_result_makes_none(site, happened):
+    anew(site)
+    site.build()
+    for action, number in happened:
+        do(site, action, number)
+    assert site.build() == set()
+
+
+def test_an_edit_makes_what_depends_on_it_and_an_undone_one_nothing(site):
+    assert site.build() == {*NAMES}
+    site.choice = {"title": "sum"}
+    assert site.build() == {"total"}
+    site.edit(3)
+    assert site.settle() == [False, True, True], "what follows is as its inputs are now"
+    site.edit(2)
+    assert site.settle() == [True] * 3
+    assert site.build() == set()
+    # Both are published with the same numbers, whose readers run no further than to see that.
+    site.choice = {"title": "sum", "pause": 1e-9}
+    assert site.build() == {"walk"}
+
+
+def test_the_manifest_of_a_result_that_is_up_to_date_is_written_again(site):
+    site.build()
+    before = site.content()
+    for path in site.folder.rglob("*manifest.json"):
+        path.unlink()
+    assert site.settle() == [True] * 3
+    assert before == site.content()
+
+
+def test_a_specification_is_written_only_where_it_differs(site):
+    site.build()
+    specs = sorted(site.folder.rglob("*spec.json"))
+    before = [path.stat() for path in specs]
+    site.settle()
+    assert [path.stat() for path in specs] == before
+    site.choice = {"title": "sum"}
+    site.settle()
+    changed = site.folder / "results/total.spec.json"
+    assert changed.stat() not in before
+    now = changed.stat()
+    site.settle()
+    assert changed.stat() == now, "planned twice, it is written once"
+
+
+def test_times_are_in_the_order_of_the_jobs(site):
+    site.build()
+    turn_back(site, 7)
+    site.settle()
+    with chdir(site.folder):
+        manifests = [Path(job.manifest).stat().st_mtime_ns for job in site.jobs()]
+        specs = [job.paths.spec.stat().st_mtime_ns for job in site.jobs()]
+    assert all(one <= other for one, other in pairwise(manifests))
+    assert all(spec <= own for spec, own in zip(specs, manifests, strict=True))
+
+
+def test_changed_bytes_are_found_where_they_are_looked_for(site):
+    site.build()
+    path = site.folder / "results/walk/sums.txt"
+    data = path.read_bytes()
+    path.write_bytes(data[::-1])
+    assert site.settle() == [True] * 3
+    assert site.settle(deep=True) == [True, False, False]
+    assert site.build() == {"walk"}
+    assert path.read_bytes() == data
+
+
+def test_why_a_result_is_outdated_is_said_with_the_root_cause_first(site):
+    site.build()
+    site.edit(3)
+    site.choice = {"count": 7}
+    with chdir(site.folder):
+        one, two, three = site.jobs()
+        assert freshness.stale(one.spec, one.paths) == ["toy.tools changed", "count 5 → 7"]
+        Path(one.manifest).write_text("{}")
+        (reason,) = freshness.stale(two.spec, two.paths)
+        assert reason == f"its input {one.manifest} is other"
+        (site.folder / "results/total.json").unlink()
+        assert freshness.stale(three.spec, three.paths) == [
+            "damaged: results/total.json is missing"
+        ]
+        three.paths.record.unlink()
+        assert freshness.stale(three.spec, three.paths) == [freshness.MISSING]
