@@ -14,29 +14,25 @@ PLUGINS := $(VENV)/slurm
 LOCKER := $(VENV)/uv
 # The code of this checkout, also where several share an environment.
 HERE = PYTHONPATH="workflow$(1)$${PYTHONPATH:+:$$PYTHONPATH}" $(VENV)/bin
-TELL = $(HERE)/ptq-dynamics
-SNAKEMAKE = $(HERE)/python -m ptq_dynamics.cli.snakemake
-BEGIN = $(if $(PROFILE),$(call HERE,:$(PLUGINS))/python -m ptq_dynamics.cli.snakemake \
-	--workflow-profile profiles/$(PROFILE),$(SNAKEMAKE))
+PTQ = $(HERE)/ptq-dynamics
+CHOICE = scale=$(SCALE) figures="$(FIGURES)" $(if $(SEEDS),more_seeds="$(SEEDS)") $(if $(DEEP),deep=true)
+BUILD = $(HERE)/python -m ptq_dynamics.cli.snakemake --config $(CHOICE)
+SEND = $(if $(PROFILE),$(call HERE,:$(PLUGINS))/python -m ptq_dynamics.cli.snakemake \
+	--workflow-profile profiles/$(PROFILE) --config $(CHOICE),$(BUILD))
 # On a full disk even compiled code is cut off, and then stays so.
 ROOM = df -Pk . | awk 'END {for (i = 2; i <= NF; i++) if ($$i ~ /^[0-9]+%$$/) exit $$(i - 1) < 51200}' || \
 	{ echo "error: less than 50 MB are left on the disk of this folder; free some space" >&2; exit 1; }
-STATUS = $(TELL) status --captions --scale $(SCALE) --figures "$(FIGURES)" \
+STATUS = $(PTQ) status --scale $(SCALE) --figures "$(FIGURES)" \
 	$(if $(SEEDS),--more-seeds "$(SEEDS)") $(if $(DEEP),--deep)
-# Snakemake's own report has a line for each result that was copied here, without Snakemake's notes.
-OWN_REPORT = $(SNAKEMAKE) --config scale=$(SCALE) figures="$(FIGURES)" $(if $(SEEDS),more_seeds="$(SEEDS)") \
-	--report results/$(SCALE)/snakemake-report.html -- figures claims tables \
-	> results/$(SCALE)/.snakemake-report.log 2>&1 || \
-	{ tail -n 20 results/$(SCALE)/.snakemake-report.log >&2; exit 1; } && \
-	echo "open results/$(SCALE)/index.html in a browser"
 # Named by what project and locks say, so that neither their times nor comments install anything.
 INSTALLED := $(VENV)/.installed-$(shell sed -e 's/^\#.*//' -e 's/ *[ ]\#.*//' -e '/^ *$$/d' \
 	pyproject.toml envs/main.txt envs/cuda.txt | cksum | cut -d ' ' -f 1)
 # Files of tests side by side; a file's tests share what they build.
-PYTEST := $(VENV)/bin/pytest -n $(WORKERS) --dist loadfile -rs --durations 60 --durations-min 10
+PYTEST := $(VENV)/bin/pytest -n $(WORKERS) --dist loadfile -rs --durations 40 --durations-min 5
+# What installs more than the environment: tools in environments of their own, and a cluster.
+MORE := tests/workflow/test_backends.py tests/workflow/test_slurm.py
 
-# A build starts hundreds of processes, and each would compile the package anew; nor is the
-# environment compiled when it is installed.
+# A build starts hundreds of processes, and each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 # Snakemake keeps a cache in the home directory, which may be read-only.
@@ -45,66 +41,57 @@ export XDG_CACHE_HOME ?= $(CURDIR)/.snakemake/cache
 export MPLCONFIGDIR ?= $(CURDIR)/.snakemake/cache/matplotlib
 endif
 
-.PHONY: help install figures claims paper report all prefetch test test-fast test-more test-slurm unit lint backends bench sweep chaos chaos-slurm staleness locks release clean
+.PHONY: help install figures claims paper report all prefetch test test-fast test-more test-slurm unit lint backends bench sweep chaos staleness locks release clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
-	@echo "  SCALE=smoke|laptop|gpu|paper (now $(SCALE)), FIGURES=\"fig04 fig06\" (now $(FIGURES)),"
+	@echo "  SCALE=$(shell echo $(SCALES) | tr ' ' '|') (now $(SCALE)), FIGURES=\"fig04 fig06\" (now $(FIGURES)),"
 	@echo "  SEEDS=\"102 103\" (further seeds of the headline figures),"
-	@echo "  PROFILE=slurm (on a cluster: profiles/slurm/site.yaml),"
+	@echo "  PROFILE=slurm (on a cluster: docs/cluster.md),"
 	@echo "  DEEP=1 (compare all bytes of results with their manifests)"
 
-install: $(INSTALLED)  ## install the locked environment; all others do so by themselves
+install: $(INSTALLED)  ## install the locked environment; all other targets do so by themselves
 
-figures: $(INSTALLED) $(if $(filter slurm,$(PROFILE)),$(PLUGINS))  ## build the figures: what is missing or out of date, nothing else
+figures: $(INSTALLED) $(if $(filter slurm,$(PROFILE)),$(PLUGINS))  ## build the figures: what is missing or outdated, nothing else
 	@$(ROOM)
-	@# The records say within a second or two whether anything is due; Snakemake takes longer, and
-	@# reports what is wrong.
-	@$(STATUS) --quiet 2>/dev/null || { \
-		$(BEGIN) --config scale=$(SCALE) figures="$(FIGURES)" \
-			$(if $(SEEDS),more_seeds="$(SEEDS)") $(if $(DEEP),deep=true) && \
-		$(STATUS); }
+	@# Records answer faster than Snakemake starts; Snakemake reports what is wrong.
+	@if state=$$($(STATUS) 2>/dev/null); then echo "$$state"; else $(SEND); fi
 
-claims: figures  ## verdicts on the paper's claims, and tables of numbers, over the figures
-	@$(TELL) claims --check --scale $(SCALE) --figures "$(FIGURES)"
-	@$(SNAKEMAKE) --config scale=$(SCALE) figures="$(FIGURES)" \
-		$(if $(SEEDS),more_seeds="$(SEEDS)") $(if $(DEEP),deep=true) -- claims tables
-	@$(TELL) cost --scale $(SCALE)
-	@$(TELL) claims --scale $(SCALE) --figures "$(FIGURES)"
+claims: figures  ## verdicts on the paper's claims, and tables of numbers
+	@$(BUILD) -- claims tables
+	@$(PTQ) dev cost --scale $(SCALE)
+	@$(PTQ) dev claims --scale $(SCALE) --figures "$(FIGURES)"
 
-paper: figures  ## figures, claims, tables and all numbers as one PDF: paper/SCALE/paper.pdf
-	@$(TELL) paper --scale $(SCALE) --figures "$(FIGURES)" $(if $(SEEDS),--more-seeds "$(SEEDS)")
+paper: figures  ## figures, claims and tables as one PDF: paper/SCALE/paper.pdf
+	@$(BUILD) -- paper
 
-all: $(if $(PROFILE),figures,$(INSTALLED))  ## figures, claims, tables, the paper and the page to browse
+report: claims  ## a page to browse: results/SCALE/index.html
+	@$(BUILD) -- report
+	@echo "open results/$(SCALE)/index.html in a browser"
+
+all: $(if $(PROFILE),figures,$(INSTALLED))  ## figures, claims, tables, the paper and the page
 	@$(ROOM)
-	@$(TELL) claims --check --scale $(SCALE) --figures "$(FIGURES)"
-	@# On one machine a single start of Snakemake; a cluster is sent the figures alone.
-	@$(SNAKEMAKE) --config scale=$(SCALE) figures="$(FIGURES)" \
-		$(if $(SEEDS),more_seeds="$(SEEDS)") $(if $(DEEP),deep=true) -- everything
-	@$(STATUS)
-	@$(TELL) cost --scale $(SCALE)
-	@$(TELL) claims --scale $(SCALE) --figures "$(FIGURES)"
-	@$(OWN_REPORT)
+	@$(BUILD) -- everything
+	@$(PTQ) dev cost --scale $(SCALE)
+	@$(PTQ) dev claims --scale $(SCALE) --figures "$(FIGURES)"
 
-report: claims  ## a page to browse, results/SCALE/index.html, and Snakemake's own report beside it
-	@$(SNAKEMAKE) --config scale=$(SCALE) figures="$(FIGURES)" \
-		$(if $(SEEDS),more_seeds="$(SEEDS)") $(if $(DEEP),deep=true) -- report
-	@$(OWN_REPORT)
+prefetch: $(INSTALLED)  ## download all that a build at SCALE takes from a network
+	@$(BUILD) -- prefetch
 
-# What installs more than the environment: tools in environments of their own, and a cluster.
-MORE := tests/workflow/test_backends.py tests/workflow/test_slurm.py
+backends: $(INSTALLED)  ## install GPTQModel and AutoGPTQ, and compare them with llm-compressor
+	@$(BUILD) -- backends
 
-test: test-fast  ## the fast tests, then those that build at scale smoke: a quarter of an hour
-	@$(PYTEST) --no-loadscope-reorder tests/workflow $(MORE:%=--ignore=%)
+test: test-fast  ## the fast tests, then those that build at scale smoke
+	@$(PYTEST) tests/workflow $(MORE:%=--ignore=%)
 
-test-more: $(INSTALLED)  ## slow unit tests, and those with other tools (it installs them) and on a SLURM cluster, if there is one
-	@$(PYTEST) --no-loadscope-reorder -m slow $(MORE) tests/unit
+test-more: $(INSTALLED)  ## slow unit tests, and those with other tools and, where there is one, a cluster
+	@$(PYTEST) -m slow $(MORE) tests/unit
 
-test-fast: $(INSTALLED)  ## style, types and the fast unit tests side by side, in about a minute
+test-fast: $(INSTALLED)  ## style, types and the fast unit tests, in about a minute
 	@$(MAKE) --no-print-directory -j2 lint unit
 
 test-slurm: $(INSTALLED) $(PLUGINS)  ## builds on a SLURM cluster that this machine is for a while (as root)
-	@tests/slurm.sh && SLURM_PATIENCE=1 $(VENV)/bin/pytest -rs tests/workflow/test_slurm.py
+	@tests/slurm.sh && $(VENV)/bin/pytest -rs tests/workflow/test_slurm.py
 
 unit: $(INSTALLED)
 	@$(PYTEST) tests/unit -m 'not slow'
@@ -114,27 +101,17 @@ lint: $(INSTALLED)
 	@$(VENV)/bin/snakefmt --check Snakefile workflow/Snakefile workflow/rules
 	@$(VENV)/bin/mypy
 
-prefetch: $(INSTALLED)  ## download all that a build at SCALE takes from a network
-	@$(SNAKEMAKE) --config scale=$(SCALE) figures="$(FIGURES)" -- prefetch
-
-backends: $(INSTALLED)  ## install GPTQModel and AutoGPTQ, and compare them with llm-compressor
-	@$(SNAKEMAKE) --config scale=$(SCALE) -- backends
-
-bench: $(INSTALLED)  ## measure training, quantization, evaluation, planning and overhead
-	@$(VENV)/bin/python -m ptq_dynamics.cli.bench --scale $(SCALE)
+bench: $(INSTALLED)  ## measure training, quantization, evaluation and planning
+	@$(HERE)/python -m ptq_dynamics.cli.bench --scale $(SCALE)
 
 sweep: $(INSTALLED)  ## train candidates for settings of a scale (SWEEP=regime|miniatures)
-	@$(VENV)/bin/python -m ptq_dynamics.cli.sweep $(SWEEP)
+	@$(HERE)/python -m ptq_dynamics.cli.sweep $(SWEEP)
 
-chaos: $(INSTALLED)  ## 30 random kills of builds, each followed by the same command (KILLS=30)
+chaos: $(INSTALLED)  ## random kills of builds, each followed by the same command (KILLS=30)
 	@CHAOS_KILLS=$(KILLS) $(VENV)/bin/pytest tests/workflow/test_chaos.py -s
 
-chaos-slurm: $(INSTALLED) $(PLUGINS)  ## random kills on a SLURM cluster that this machine is for a while (KILLS=30)
-	@tests/slurm.sh && SLURM_KILLS=$(KILLS) $(VENV)/bin/pytest tests/workflow/test_slurm.py -k kills -s
-
-staleness: $(INSTALLED)  ## some 600 edits made by rule, and what was missed or stale needlessly (EDITS_SEED=)
-	@EDITS=all $(VENV)/bin/pytest tests/workflow/test_whole_graph.py tests/workflow/test_claims.py \
-		tests/unit/test_mutations.py -k "an_edit or no_edit" -s
+staleness: $(INSTALLED)  ## edits drawn at random, and what was missed or outdated needlessly (EDITS_SEED=)
+	@EDITS=all $(VENV)/bin/pytest tests/workflow/test_staleness.py -s
 
 locks: $(LOCKER)  ## write envs/ anew: what pyproject.toml asks for, with digests of files
 	@PYTHONPATH=$(LOCKER) $(VENV)/bin/python envs/lock.py
@@ -144,16 +121,15 @@ $(PLUGINS) $(LOCKER): $(VENV)/%: envs/%.txt | $(VENV)/bin/python
 	@rm -rf $@.new && $(VENV)/bin/pip install -q --no-deps --require-hashes --target $@.new -r $<
 	@rm -rf $@ && mv $@.new $@ && touch $@
 
-# Those of the scale's file, unless others are given.
+# The seeds of the scale's file, unless others are given.
 RELEASE_SEEDS = $(or $(SEEDS),$(shell $(VENV)/bin/python -c "import yaml; \
 	print(*yaml.safe_load(open('config/scales/$(SCALE).yaml')).get('release_seeds') or ())"))
-release: $(INSTALLED)  ## from a clean commit: figures, claims and all that the repository keeps of SCALE, audited
+release: $(INSTALLED)  ## from a clean commit: all that the repository keeps of SCALE, audited
 	@git diff --quiet HEAD || { echo "error: the working tree has edits; commit them first" >&2; exit 1; }
 	@$(MAKE) --no-print-directory all SEEDS="$(RELEASE_SEEDS)"
-	@$(TELL) audit --scale $(SCALE)
-	@$(TELL) release --scale $(SCALE) $(if $(RELEASE_SEEDS),--more-seeds "$(RELEASE_SEEDS)")
-	@$(TELL) crate --scale $(SCALE) results/reference/$(SCALE)/crate.zip
-	@$(TELL) readme
+	@$(PTQ) audit --scale $(SCALE)
+	@$(PTQ) release --scale $(SCALE) $(if $(RELEASE_SEEDS),--more-seeds "$(RELEASE_SEEDS)")
+	@$(PTQ) dev readme
 
 clean:  ## remove everything built at SCALE
 	@test "$(filter $(SCALES),$(firstword $(SCALE)))" = "$(SCALE)" -a -n "$(SCALE)" || \

@@ -10,15 +10,14 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.curvature.hessian import LossHessian
 from ptq_dynamics.measure.loss import block_losses
-from ptq_dynamics.measure.names import LAYERS, VALUES
+from ptq_dynamics.measure.names import LAYERS
 from ptq_dynamics.models.packed import grids
 from ptq_dynamics.quantize import awq, gptq
 from ptq_dynamics.quantize.method import Calibration
-from ptq_dynamics.train.architectures import architecture
 from ptq_dynamics.train.trajectory import Trajectory
 from reference import compare
 from safetensors.torch import load_file
-from support import QUANTIZERS, Workspace, edit_yaml, figure, plan, tiny_config
+from support import QUANTIZERS, Workspace, edit_yaml, plan, tiny_config
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM
 
@@ -97,24 +96,20 @@ def corpus(built):
 @pytest.mark.parametrize("name", MODELS)
 def test_a_fresh_model_is_of_transformers_own_class_and_as_large_as_planned(built, name):
     shape = built.plan.site.config.scale.models[name]
-    settings = built.plan.trajectories.train(f"a-{name}").settings.model
-    model = architecture.create(settings, seed=3)
+    model = shape.create(300, seed=3)
     assert type(model).__name__ == f"{CLASSES[name]}ForCausalLM"
     assert model.config.num_key_value_heads == shape.key_value_heads
     assert {layer.in_features for layer in models.linear_layers(model).values()} == {*shape.widths}
     assert (model.lm_head.weight is model.get_input_embeddings().weight) == shape.tied
     assert sum(each.numel() for each in model.parameters()) == shape.parameters(300)
-    again, other = (architecture.create(settings, seed=seed) for seed in (3, 4))
+    again, other = (shape.create(300, seed) for seed in (3, 4))
     for key, value in model.state_dict().items():
         assert torch.equal(value, again.state_dict()[key]), key
     assert any(not torch.equal(v, other.state_dict()[k]) for k, v in model.state_dict().items())
 
 
 def test_each_has_what_tells_it_apart(built):
-    made = {}
-    for name in MODELS:
-        settings = built.plan.trajectories.train(f"a-{name}").settings.model
-        made[name] = architecture.create(settings, seed=0)
+    made = {name: built.plan.site.config.scale.models[name].create(300, 0) for name in MODELS}
     named = {name: [key for key, _ in model.named_parameters()] for name, model in made.items()}
     assert made["smollm3"].config.no_rope_layers == [1, 0]
     assert not any("norm" in key for key in named["olmo"])
@@ -188,22 +183,6 @@ def test_a_model_with_awqs_scales_is_the_same_but_for_rounding(last, corpus, tmp
         assert gap < 0.02, (key, gap)
 
 
-@pytest.mark.parametrize("name", ["olmo", "olmo2"])
-def test_awq_of_a_model_that_has_no_norm_to_scale_is_one_line(tmp_path, name):
-    config = config_of(tmp_path)
-    shown = figure(
-        "over_tokens", {"One": [f"a-{name}"]}, ["quantization_error"], quantizers=["awq4"]
-    )
-    edit_yaml(config / "figures.yaml", lambda found: found.update({"one": shown}))
-    with pytest.raises(Problem) as caught:
-        plan("smoke", config)
-    assert str(caught.value) == (
-        f"config/figures.yaml: one.quantizers has awq4, which cannot quantize a-{name}: {name} has "
-        "no weights in norms before its layers to take up scales; take another quantizer or other "
-        "trajectories"
-    )
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_the_hessian_is_the_derivative_of_gradients(last, corpus, name):
     """Of those at two points close by, in float64."""
@@ -229,14 +208,6 @@ def test_the_hessian_is_the_derivative_of_gradients(last, corpus, name):
     gap = (hessian(v) - expected).norm() / expected.norm()
     # Norms compute in float32 in some of them.
     assert gap < 0.02, gap
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_curvature_is_measured(built, trained, name):
-    found = built.make(built.plan.geometry.curvature(f"a-{name}", "sharpness"))
-    table = pd.read_csv(found.file(VALUES))
-    values = table[table.metric == "sharpness"].value
-    assert len(values) == 2 and values.abs().between(1e-3, 1e6).all(), values
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -267,11 +238,3 @@ def test_a_model_that_there_cannot_be_is_one_line(tmp_path, change, expected):
     assert f"models.llama{'.' if 'is' in expected or ':' in expected else ': '}{expected}" in str(
         caught.value
     )
-
-
-def test_models_of_other_architectures_are_not_averaged_together(tmp_path):
-    config = config_of(tmp_path)
-    line = {"start": "a-llama", "end": "a-olmo", "points": 3}
-    edit_yaml(config / "runs.yaml", lambda found: found["averages"].update({"line": line}))
-    with pytest.raises(Problem, match=r"averages\.line"):
-        plan("smoke", config)

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import Point
-from ptq_dynamics.config.averages import Last
-from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.measure.joining import join
+from ptq_dynamics.engine import manifest
+from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.train import trajectory
-from ptq_dynamics.train.average import _merge, weighted_mean
-from ptq_dynamics.train.average_settings import Ingredient, MergeSettings
+from ptq_dynamics.train.average import run, weighted_mean
+from ptq_dynamics.train.averages.last import Last
+from ptq_dynamics.train.settings import AverageSettings, Mean, Member
+from ptq_dynamics.train.timeline import Point
 from ptq_dynamics.train.trajectory import Checkpoint, Trajectory
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 from support import edit_yaml, plan, tiny_config
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -55,28 +54,6 @@ def test_weighted_mean_is_that_of_numpy_in_float64(shares, seed):
         assert mean[name].dtype == torch.float32
         worst = np.abs(mean[name].numpy() - expected.astype(np.float32)).max()
         assert worst <= np.spacing(np.abs(expected).max().astype(np.float32)), (name, worst)
-
-
-def test_the_mean_is_summed_in_float64():
-    large, small = {"x": torch.tensor([2.0**24])}, {"x": torch.tensor([1.0])}
-    mean = weighted_mean([large, small, small, small, small], [1.0] * 5)
-    assert mean["x"].item() == np.float32((2.0**24 + 4) / 5)
-
-
-def test_the_mean_has_the_dtype_of_its_members_and_leaves_them_alone():
-    found = states(1, 3, torch.bfloat16)
-    before = [{name: value.clone() for name, value in state.items()} for state in found]
-    mean = weighted_mean(found, [1.0, 1.0, 1.0])
-    assert {value.dtype for value in mean.values()} == {torch.bfloat16}
-    assert all(
-        torch.equal(a[n], b[n]) for a, b in zip(before, found, strict=True) for n in before[0]
-    )
-
-
-@pytest.mark.parametrize("shares", [[1.0, 1.0], [1.0, 1.0, 1.0, 1.0]])
-def test_members_and_weights_must_be_equally_many(shares):
-    with pytest.raises(ValueError, match="zip"):
-        weighted_mean(states(0, 3), shares)
 
 
 def tensors(manifest, name):
@@ -147,7 +124,7 @@ def test_exponential_averages_weigh_all_checkpoints_by_age(workspace, trunk):
         for name, value in tensors(found, point.id).items():
             worst = np.abs(value - mean[name]).max()
             assert worst <= np.spacing(np.abs(mean[name]).max()), (point.id, name, worst)
-        assert kind.model_copy(update={"every": Fraction(3, 190)}).tails(timeline) == []
+        assert kind.model_copy(update={"every": Fraction(3, 190)}).means(timeline) == []
         age = kind.ages(timeline)[point.id]
         assert age == pytest.approx(np.average(ages, weights=shares))
 
@@ -199,36 +176,26 @@ def test_a_merge_is_the_weighted_mean_of_last_checkpoints(workspace, trunk, bran
     assert timeline.trajectory("merge").run("merge", timeline) == "trunk"
 
 
-def test_a_merge_without_weights_is_a_uniform_mean(workspace, trunk, branch, average):
-    averages = workspace.plan.trajectories.average
-    merge = workspace.build(averages("merge"))
-    found = workspace.build(averages("merge-of-averages"))
-    (point,) = Trajectory([found]).checkpoints
-    members = [
-        tensors(made, Trajectory([made]).checkpoints[-1].id) for made in (average, branch, merge)
-    ]
-    assert equal(tensors(found, point.id), float64_mean_of(members))
+def merged(folder, *tokens):
+    """The merge of checkpoints after so many tokens, each of another trajectory."""
+    inputs, members = {}, []
+    for number, seen in enumerate(tokens):
+        home = folder / f"from-{number}"
+        (home / "end").mkdir(parents=True)
+        save_file({"a": np.ones(2, np.float32)}, home / "end/model.safetensors")
+        end = Checkpoint("end", None, seen, 0.1, "ingredient")
+        facts = trajectory.facts([end], parameters=2, seed=1)
+        inputs[str(number)] = [manifest.describe(home, home / "manifest.json", facts)]
+        members.append(Member(str(number), "end", 1.0))
+    settings = AverageSettings(phase="average", means=(Mean("merged", None, tuple(members)),))
+    found = run(Context("merge", settings, inputs, folder, folder, Progress("test")))
+    return Checkpoint(*found["checkpoints"][0].values())
 
 
-def merged(*tokens):
-    """What is merged of checkpoints after so many tokens, each of another trajectory."""
-    ends = [Checkpoint("end", None, seen, 0.1, "ingredient") for seen in tokens]
-    sources = {
-        str(number): Trajectory([Manifest(Path(str(number)), {}, trajectory.facts([end]))])
-        for number, end in enumerate(ends)
-    }
-    ingredients = tuple(Ingredient(label, "end", 1.0) for label in sources)
-    ((checkpoint, members),) = _merge(sources, MergeSettings("merge", ingredients))
-    assert [source for source, *_ in members] == list(sources.values())
-    return checkpoint
-
-
-@given(st.lists(st.integers(0, 10**13), min_size=2, max_size=5), st.data())
-def test_a_merge_lies_at_the_most_tokens_if_all_are_known(tokens, data):
-    assert merged(*tokens) == Checkpoint("merged", None, max(tokens), None, "average")
-    unknown = data.draw(st.integers(0, len(tokens) - 1))
-    tokens[unknown] = None
-    assert merged(*tokens).tokens is None
+@pytest.mark.parametrize("tokens", [(5, 9, 7), (5, None, 7)])
+def test_a_merge_lies_at_the_most_tokens_if_all_are_known(tmp_path, tokens):
+    most = None if None in tokens else max(tokens)
+    assert merged(tmp_path, *tokens) == Checkpoint("merged", None, most, None, "average")
 
 
 def test_the_last_measured_checkpoints_are_averaged_whatever_their_steps(workspace, branch):
@@ -254,29 +221,12 @@ def test_every_shard_has_its_own_windows_of_the_last_measured(last, count, size)
     found = kind.checkpoints(timeline)
     assert found == points[last - 1 :]
     parts = [found[start : start + size] for start in range(0, len(found), size)]
-    windows = [window for part in parts for window in kind.settings(part, timeline).windows]
+    means = [mean for part in parts for mean in kind.settings(part, timeline).means]
+    windows = [tuple(member.checkpoint for member in mean.members) for mean in means]
     assert windows == [
         tuple(point.id for point in points[end - last + 1 : end + 1])
         for end in range(last - 1, count)
     ]
-
-
-def test_a_merge_is_quantized_and_measured_like_any_other(workspace, average):
-    plan = workspace.plan
-    series = [plan.losses.series("merge", name) for name in ("fp", "rtn3")]
-    inputs = {}
-    for one in series:
-        inputs |= plan.losses.losses(one)
-    inputs |= plan.losses.layers(series[1])
-    makers = plan.site.made
-    read = {
-        label: [workspace.make(makers[path]) for path in paths] for label, paths in inputs.items()
-    }
-    table = join(series, read)
-    assert set(table.metric) >= {"loss", "quantization_error", "weight_mse"}
-    assert set(table.checkpoint_id) == {"merged"} and set(table.phase) == {"average"}
-    assert table.step.isna().all() and table.lr.isna().all() and table.tokens.notna().all()
-    assert np.isfinite(table.value.to_numpy(float)).all()
 
 
 REFUSED = {
@@ -292,27 +242,19 @@ REFUSED = {
     "merge": [
         ({"merge": {"trunk": 1, "trunks": 1}}, ["merge.merge.trunks names no", "'trunks'"]),
         ({"merge": ["trunk", "merge"]}, ["averages.merge is made from itself"]),
-        ({"merge": ["trunk", "merge-of-averages"]}, ["averages.merge is made from itself"]),
         ({"merge": ["trunk", "kumar-70m-constant"]}, ["trunk, kumar-70m-constant, whose models"]),
         ({"merge": []}, ["merge.merge", "at least 1 item"]),
-        ({"merge": {}}, ["merge.merge", "at least 1 item"]),
         ({"merge": ["trunk", "branch", "trunk"]}, ["has 'trunk' twice"]),
         ({"merge": {"trunk": 1, "branch": 0}}, ["merge.merge.branch is 0", "greater than 0"]),
-        ({"merge": {"trunk": 1, "branch": float("inf")}}, ["merge.merge.branch is inf", "finite"]),
-        ({"merge": "trunk"}, ["merge.merge is 'trunk'", "must be a mapping or must be a list"]),
         ({"last": 2}, ["averages.merge.last: unknown key"]),
     ],
     "last-of-branch": [
         ({"last": 4}, ["last is 4, but branch has 3 measured checkpoints"]),
-        ({"last": 1}, ["last-of-branch.last is 1", "greater than or equal to 2"]),
         ({"trajectory": "merge"}, ["last is 2, but merge has 1 measured"]),
-        ({"trajectory": "trunks"}, ["last-of-branch.trajectory", "'trunks'"]),
         ({"every": "2/190"}, ["averages.last-of-branch.every: unknown key"]),
     ],
     "lawa": [
         ({"trajectory": "lawa-of-lawa"}, ["averages.lawa is made from itself"]),
-        ({"trajectory": "lawa"}, ["averages.lawa is made from itself"]),
-        ({"trajectory": "lawas"}, ["averages.lawa.trajectory", "'lawas'"]),
     ],
     # A merge has no step, so nothing lies before it.
     "windows": [({"trajectory": "merge"}, ["for which merge has the checkpoints"])],
@@ -335,19 +277,6 @@ def test_averages_that_cannot_be_made_are_refused_in_one_line(tmp_path, name, ch
     assert "\n" not in message
     for word in ["config/runs.yaml: averages.", *words]:
         assert word in message, message
-
-
-def test_the_average_that_cannot_be_made_is_named_not_one_made_of_it(tmp_path):
-    config = tiny_config(tmp_path)
-    lawa = {"trajectory": "trunk", "every": "2/190", "window": 30}
-
-    def change(found):
-        others = {name: each for name, each in found["averages"].items() if name != "lawa"}
-        found["averages"] = {**others, "lawa": lawa}
-
-    edit_yaml(config / "runs.yaml", change)
-    with pytest.raises(Problem, match=r"averages\.lawa has no checkpoint of trunk with 29 others"):
-        plan("smoke", config)
 
 
 def test_an_average_is_a_checkpoint_like_any_other(average, trunk):

@@ -1,13 +1,11 @@
 """Branches with data of their own: a phase with another corpus, batch or context."""
 
-import shutil
 from itertools import chain
 
 import numpy as np
 import pytest
 import torch
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import read_yaml
 from ptq_dynamics.corpus.tokens import TrainingData
 from ptq_dynamics.engine.context import Progress
 from ptq_dynamics.train import train
@@ -15,7 +13,6 @@ from ptq_dynamics.train.train import Trainer
 from ptq_dynamics.train.trajectory import Trajectory
 from safetensors.torch import load_file
 from support import (
-    ROOT,
     RUNS,
     SCALE,
     Workspace,
@@ -115,16 +112,6 @@ def test_a_phase_trains_on_its_own_data_or_goes_on_with_its_trunks(here, built, 
     assert all(torch.equal(found[each], expected[each]) for each in found)
 
 
-def test_phases_with_other_data_end_elsewhere(here, built, branch):
-    """So that the tests here would find a phase that ignores what it has of its own."""
-    ends = [m.files["step-0000020/model.safetensors"]["sha256"] for m in (*built.values(), branch)]
-    assert len(set(ends)) == len(ends)
-    begins = {
-        m.files["step-0000012/model.safetensors"]["sha256"] for m in (*built.values(), branch)
-    }
-    assert len(begins) == 1
-
-
 @pytest.mark.parametrize("name", PHASES)
 def test_a_phase_counts_the_tokens_of_its_trunk_and_its_own(built, name):
     batch, context = BATCHES[name]
@@ -183,11 +170,9 @@ def corpus_of_job(here, name):
     ("changes", "words"),
     [
         ({"corpus": "foreign"}, ["phase-all.corpus is 'foreign'", "tokenizer", "'main'"]),
-        ({"corpus": "third"}, ["phase-all.corpus", "'third'", "foreign"]),
         ({"context": 17}, ["phase-all.context is 17", "16"]),
-        ({"batch": 0}, ["phase-all", "batch", "greater than 0"]),
     ],
-    ids=["tokenizer", "unknown", "context", "batch"],
+    ids=["tokenizer", "context"],
 )
 def test_phases_that_cannot_be_are_refused_in_one_line(tmp_path, changes, words):
     with pytest.raises(Problem) as caught:
@@ -196,30 +181,3 @@ def test_phases_that_cannot_be_are_refused_in_one_line(tmp_path, changes, words)
     assert "\n" not in message
     for word in ["config/runs.yaml", *words]:
         assert word in message, message
-
-
-def test_what_is_measured_of_a_phase_must_fit_into_its_corpus(tmp_path):
-    """At scale paper, where two corpora of public text have one public tokenizer."""
-    config = tmp_path / "config"
-    shutil.copytree(ROOT / "config", config)
-    scale = config / "scales/paper.yaml"
-    run = {"trunk": "constant-3e-3", "at": "36/190", "cooldown": "18/190", "corpus": "second"}
-    edit_yaml(config / "runs.yaml", lambda found: found["runs"].update(phase=run))
-    corpora = read_yaml(scale)["corpora"]
-    for validation in (corpora["main"]["validation"], 4096):
-        second = {**corpora["main"], "validation": validation}
-        edit_yaml(scale, lambda found, second=second: found["corpora"].update(second=second))
-        if validation > 4096:
-            inputs = plan("paper", config).trajectories.train("phase").inputs
-            assert inputs["corpus"] == ["results/paper/corpus/second/manifest.json"]
-    with pytest.raises(Problem, match=r"run 'phase'\), but corpora\.second\.validation has 4,096"):
-        plan("paper", config)
-
-
-def test_a_line_to_a_phase_with_another_corpus_is_one_between_alike_models(tmp_path):
-    """What counts is the tokenizer, not the name of the corpus."""
-    config = config_of(tmp_path)
-    line = {"start": "trunk", "end": "phase-corpus", "points": 3}
-    edit_yaml(config / "runs.yaml", lambda found: found["averages"].update(line=line))
-    timeline = plan("smoke", config).site.timeline
-    assert len(timeline.checkpoints("line")) == 3

@@ -56,20 +56,6 @@ def manifests(built, name, quantizer):
     return [built.read(path) for path in paths]
 
 
-def test_there_are_as_many_jobs_as_shards(whole, parts):
-    size = parts.plan.site.config.scale.shard
-    for name in TRAJECTORIES:
-        points = whole.plan.site.timeline.measured(name)
-        assert parts.plan.site.timeline.measured(name) == points
-        assert len(manifests(whole, name, "rtn3")) == 1
-        assert len(manifests(parts, name, "rtn3")) == -(-len(points) // size)
-    assert len(manifests(parts, "trunk", "rtn3")) == {1: 3, 2: 2}[size]
-    averages = [len(built.plan.trajectories.makers("lawa")) for built in (whole, parts)]
-    assert averages == [1, 2 // size]
-    trunks = [built.plan.trajectories.makers("trunk") for built in (whole, parts)]
-    assert trunks[0] == trunks[1]
-
-
 def test_the_measurements_are_equal_bytes(whole, parts):
     tables = [built.manifest(built.plan.figures.collect()) for built in (whole, parts)]
     one, other = (table.file(MEASUREMENTS).read_bytes() for table in tables)

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import manifest
-from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.joining import join
 from ptq_dynamics.measure.measurements import KEY
 from ptq_dynamics.measure.names import LOSSES
@@ -137,13 +136,3 @@ def test_measurements_are_those_of_the_same_weights_in_a_run(measured, workspace
         for name, step in (("main", 24), ("1e5", 12)):
             assert np.array_equal(found[name], run[trajectory.step_id(step)]), (quantizer, name)
         assert len({found[name].tobytes() for name in IDS}) == len(IDS)
-
-
-def test_the_table_is_written_and_read_back_exactly(measured, tmp_path):
-    table = join(SERIES.values(), measured)
-    measurements.write(table, tmp_path / "table.csv")
-    again = measurements.read(tmp_path / "table.csv")
-    measurements.write(again, tmp_path / "again.csv")
-    assert (tmp_path / "table.csv").read_bytes() == (tmp_path / "again.csv").read_bytes()
-    assert list(again.checkpoint_id) == list(table.checkpoint_id)
-    assert not again.checkpoint_id.isna().any()

@@ -90,12 +90,14 @@ def manifest(kind):
 def asked(kind, **more):
     """Resources of a rule's jobs; they grow with every attempt, and with the size of the model."""
 
-    def request(name):
+    def request(name, least=0):
         return lambda wildcards, attempt: plan.resources.ask(
             kind, attempt, trajectory_of(wildcards)
-        ).get(name, 0)
+        ).get(name, least)
 
-    return {**{name: request(name) for name in plan.resources.ask(kind)}, **more}
+    found = {name: request(name) for name in plan.resources.ask(kind)}
+    # On one machine the devices that a job leases, where there are any.
+    return {**found, "devices": request("gpu", 1), **more}
 
 
 def trajectory_of(wildcards):

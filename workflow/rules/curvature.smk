@@ -10,7 +10,7 @@ rule curvature:
         manifest("curvature"),
     threads: plan.resources.threads("curvature")
     resources:
-        **asked("curvature", devices=1),
+        **asked("curvature"),
     shell:
         RUN_ON_DEVICE
 
@@ -24,7 +24,7 @@ rule landscape:
         manifest("landscape"),
     threads: plan.resources.threads("landscape")
     resources:
-        **asked("landscape", devices=1),
+        **asked("landscape"),
     shell:
         RUN_ON_DEVICE
 

@@ -24,6 +24,24 @@ for name in plan.site.config.figures:
         localrule: True
 
 
+rule claims:
+    input:
+        manifest("judge"),
+    localrule: True
+
+
+rule tables:
+    input:
+        manifest("tabulate"),
+    localrule: True
+
+
+rule paper:
+    input:
+        manifest("typeset"),
+    localrule: True
+
+
 rule judge:
     input:
         spec=spec("judge"),

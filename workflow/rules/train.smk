@@ -35,7 +35,7 @@ rule train:
         manifest("train"),
     threads: plan.resources.threads("train")
     resources:
-        **asked("train", devices=1),
+        **asked("train"),
     shell:
         RUN_ON_DEVICE
 

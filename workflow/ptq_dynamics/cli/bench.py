@@ -59,7 +59,7 @@ def main() -> None:
 def _compute(plan: Plan, folder: Path) -> Iterator[Row]:
     """Training, evaluation and quantization of a fresh model on random tokens."""
     job = plan.trajectories.train(next(iter(plan.site.config.runs.runs))).settings
-    context, vocabulary = job.context, job.model.vocabulary
+    context, vocabulary = job.context, job.vocabulary
     generator = np.random.default_rng(0)
     stored = splits.dtype(vocabulary)
     stream = generator.integers(0, vocabulary, 400 * context + 1, dtype=stored)

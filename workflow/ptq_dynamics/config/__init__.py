@@ -4,8 +4,6 @@ Configuration holds what is built. Everything here is checked before any job sta
 the file, the key, the value and what is allowed.
 """
 
-from ptq_dynamics.config.averages import Lawa, Line, Tails
-from ptq_dynamics.config.branches import Branch
 from ptq_dynamics.config.corpora import (
     Corpus,
     DatasetsCorpus,
@@ -15,13 +13,12 @@ from ptq_dynamics.config.corpora import (
     MixCorpus,
 )
 from ptq_dynamics.config.figures import Figure, Landscapes, Losses, Onset, Pca, Windows
-from ptq_dynamics.config.kinds import Point, Trajectory, require, tokenized
 from ptq_dynamics.config.loading import Config, load, load_sweep, read_yaml, scales
-from ptq_dynamics.config.models import ModelShape
+from ptq_dynamics.config.names import require
 from ptq_dynamics.config.public import Public, PublicRun
 from ptq_dynamics.config.quantizers import Calibrated
 from ptq_dynamics.config.queries import Query, Sweep
-from ptq_dynamics.config.runs import Run, Whole
+from ptq_dynamics.config.runs import Branch, Run, Whole
 from ptq_dynamics.config.stages import Stage
 from ptq_dynamics.config.tasks import HarnessTask, MadeTask
 from ptq_dynamics.config.trajectories import Runs
@@ -38,15 +35,11 @@ __all__ = [
     "Figure",
     "HarnessTask",
     "Landscapes",
-    "Lawa",
-    "Line",
     "Losses",
     "MadeTask",
     "MixCorpus",
-    "ModelShape",
     "Onset",
     "Pca",
-    "Point",
     "Public",
     "PublicRun",
     "Query",
@@ -54,8 +47,6 @@ __all__ = [
     "Runs",
     "Stage",
     "Sweep",
-    "Tails",
-    "Trajectory",
     "Whole",
     "Windows",
     "load",
@@ -63,5 +54,4 @@ __all__ = [
     "read_yaml",
     "require",
     "scales",
-    "tokenized",
 ]

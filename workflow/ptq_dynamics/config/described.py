@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from ptq_dynamics.base.fields import MOST
-from ptq_dynamics.config.kinds import require
 from ptq_dynamics.config.loading import TYPES
+from ptq_dynamics.config.names import require
 
 BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 Schema = dict[str, Any]

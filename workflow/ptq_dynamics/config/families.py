@@ -10,14 +10,15 @@ from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError, mo
 
 from ptq_dynamics.base.fields import Count, Once, Rate, Strict
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config.averages import Average
 from ptq_dynamics.config.errors import problem
-from ptq_dynamics.config.kinds import Optimizer, require
-from ptq_dynamics.config.models import AnyModel, ModelShape
-from ptq_dynamics.config.names import Name, Named
+from ptq_dynamics.config.names import Name, Named, require
 from ptq_dynamics.config.public import DeviceMap, Dtype
 from ptq_dynamics.config.runs import CooldownShape
-from ptq_dynamics.train.objectives.kinds import Language, Objective
+from ptq_dynamics.train.architectures import AnyArchitecture, Architecture
+from ptq_dynamics.train.averages import AnyAverage
+from ptq_dynamics.train.objectives import AnyObjective
+from ptq_dynamics.train.objectives.language import Language
+from ptq_dynamics.train.optimizers import AnyOptimizer
 
 FILE = "config/families.yaml"
 # They become folders.
@@ -33,7 +34,7 @@ Tokens = Annotated[float, Field(ge=1, le=1e18)]
 class FamilyDefaults(Strict):
     """What families share unless they say otherwise."""
 
-    optimizer: Optimizer
+    optimizer: AnyOptimizer
 
 
 class Family(Strict):
@@ -66,9 +67,9 @@ class Family(Strict):
     other_peak_lr: Rate | None = None
     warmup: Count
     model: dict[str, Any]
-    optimizer: Optimizer | None = None
+    optimizer: AnyOptimizer | None = None
     miniature: dict[str, Any]
-    miniature_optimizer: Optimizer | None = None
+    miniature_optimizer: AnyOptimizer | None = None
     uncertain: str | None = None
 
     @property
@@ -144,7 +145,7 @@ class Later(Strict):
 
     after: str
     stage: Text
-    objective: Objective = Language(kind="language")
+    objective: AnyObjective = Language()
     tokens: Tokens | None = None
     peak_lr: Rate
     warmup: Floor = 0.0
@@ -152,7 +153,7 @@ class Later(Strict):
     longer: Annotated[int, Field(ge=1, le=256)] = 1
     rotary_base: Rate | None = None
     corpus: str | None = None
-    optimizer: Optimizer | None = None
+    optimizer: AnyOptimizer | None = None
     uncertain: str | None = None
     revisions: Revisions = ()
 
@@ -182,7 +183,7 @@ AnyStretch = Annotated[
     Discriminator(_kind),
 ]
 # Made once: every start of Snakemake checks all models.
-MODEL: TypeAdapter[ModelShape] = TypeAdapter(AnyModel)
+MODEL: TypeAdapter[Architecture] = TypeAdapter(AnyArchitecture)
 
 
 class Families(Strict):
@@ -191,7 +192,7 @@ class Families(Strict):
     defaults: FamilyDefaults
     families: Named[Family]
     runs: Named[AnyStretch]
-    averages: Named[Average]
+    averages: Named[AnyAverage]
 
     def check(self) -> None:
         """Raise `Problem` where families and runs do not fit together."""
@@ -213,7 +214,7 @@ class Families(Strict):
             if not isinstance(run, Release) and run.tokens is not None and run.tokens < each:
                 raise Problem(f"{place}.tokens is {run.tokens:g}, and must be {each:g}, a step's")
 
-    def model(self, name: str, key: str = "model", **changed: Any) -> ModelShape:
+    def model(self, name: str, key: str = "model", **changed: Any) -> Architecture:
         """A family's model, with what is `changed` of it for its `key`; `Problem` where it is
         none."""
         shape = {**self.families[name].model, **changed}

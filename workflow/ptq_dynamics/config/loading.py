@@ -15,8 +15,7 @@ from ptq_dynamics.config.errors import problem
 from ptq_dynamics.config.families import Families
 from ptq_dynamics.config.figures import Figure
 from ptq_dynamics.config.grids import expand
-from ptq_dynamics.config.kinds import require
-from ptq_dynamics.config.names import DISTINCT, FigureName, Named, QuantizerName
+from ptq_dynamics.config.names import DISTINCT, FigureName, Named, QuantizerName, require
 from ptq_dynamics.config.quantizers import Quantizer
 from ptq_dynamics.config.queries import Backends, Choice, Sweep
 from ptq_dynamics.config.scale import Scale

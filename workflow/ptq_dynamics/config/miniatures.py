@@ -13,14 +13,15 @@ from pydantic import ValidationError
 
 from ptq_dynamics.base.fields import Count, Rate
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config.branches import Branch
 from ptq_dynamics.config.errors import problem
 from ptq_dynamics.config.families import FILE, Families, Later, Phase, Pretraining, Release
-from ptq_dynamics.config.kinds import Optimizer, Point, Timeline, require
-from ptq_dynamics.config.models import ModelShape
-from ptq_dynamics.config.runs import Run, Whole
+from ptq_dynamics.config.names import require
+from ptq_dynamics.config.runs import Branch, Run, Whole
 from ptq_dynamics.config.scale import Miniatures, Scale
 from ptq_dynamics.config.stages import Stage
+from ptq_dynamics.train.architectures import Architecture
+from ptq_dynamics.train.optimizers import AnyOptimizer
+from ptq_dynamics.train.timeline import Point, Timeline
 
 NO_STAGE = "miniatures of the scale has no stage, the steps of what comes after pre-training"
 NO_MINIATURE = "no miniature stands for what authors made of several checkpoints"
@@ -51,7 +52,7 @@ class Miniature(Whole):
         """Its peak learning rate at this scale."""
         return self.used_lr
 
-    def optimizer_in(self, timeline: Timeline) -> Optimizer:
+    def optimizer_in(self, timeline: Timeline) -> AnyOptimizer:
         """Its own, which is this scale's already."""
         return self.papers_optimizer(timeline)
 
@@ -69,18 +70,6 @@ class MiniaturePhase(Branch):
 
     points: Count
     cooldown_points: Count
-
-    def stands_for(self, timeline: Timeline) -> str | None:
-        """The family of its trunk."""
-        return self.whole(timeline).stands_for(timeline)
-
-    def uncertain(self, timeline: Timeline) -> str | None:
-        """What is uncertain of its trunk's."""
-        return self.whole(timeline).uncertain(timeline)
-
-    def has_uncertain_rate(self, timeline: Timeline) -> bool:
-        """Whether its trunk's is."""
-        return self.whole(timeline).has_uncertain_rate(timeline)
 
     def measured_every(self, timeline: Timeline) -> int:
         """So that there are as many of its cooldown as the scale says."""
@@ -148,7 +137,7 @@ class _Made:
                 return _checked(Stage, self._stage(name, later), name)
         raise ValueError(name)
 
-    def _model(self, name: str) -> ModelShape:
+    def _model(self, name: str) -> Architecture:
         """A family's miniature model, which reads what the scale's main model does."""
         small, family, main = self._small, self._families.families[name], self._scale.models["main"]
         place = f"{FILE}: families.{name}.miniature"

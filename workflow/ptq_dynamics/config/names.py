@@ -4,13 +4,16 @@ They become folders, values of Snakemake's wildcards and targets on the command 
 one pattern and keep clear of what these mean already.
 """
 
+import difflib
 import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, WithJsonSchema
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.measure.names import FULL_PRECISION
 
 PATTERN = r"[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*"
@@ -70,3 +73,17 @@ QuantizerName = Annotated[Name, AfterValidator(_quantized)]
 FigureName = Annotated[Name, AfterValidator(_no_rule)]
 DISTINCT = AfterValidator(_distinct)
 Named = Annotated[dict[Name, T], DISTINCT]
+
+# Names of a kind that an error lists.
+MOST_KNOWN = 20
+
+
+def require(place: str, kind: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Raise `Problem` when a name is not one of those known."""
+    for name in names:
+        if name not in known:
+            near = [*known]
+            if len(near) > MOST_KNOWN:
+                near = difflib.get_close_matches(name, near, 3, 0)
+            said = "known" if len(near) == len([*known]) else "the nearest"
+            raise Problem(f"{place} names no known {kind}: {name!r} ({said}: {', '.join(near)})")

@@ -4,12 +4,12 @@ models that were."""
 from collections.abc import Mapping
 from typing import ClassVar, Literal, NamedTuple
 
-from ptq_dynamics.config.kinds import Optimizer, Point, Timeline, Trajectory
-from ptq_dynamics.config.scale import TrainedShape
 from ptq_dynamics.hub.lock import Entry
 from ptq_dynamics.train import schedules
 from ptq_dynamics.train.fetch_settings import Code
+from ptq_dynamics.train.optimizers import AnyOptimizer
 from ptq_dynamics.train.schedules import Schedule
+from ptq_dynamics.train.timeline import Point, Timeline, TrainedShape, Trajectory
 
 Dtype = Literal["bfloat16", "float32"]
 # How accelerate spreads a model over devices, in its own words.
@@ -97,7 +97,7 @@ class PublicRun(Public):
     earlier: Schedule
     first: int
     batch: float
-    optimizer: Optimizer
+    optimizer: AnyOptimizer
     averaged: tuple[str, ...] = ()
 
     def averaged_of(self, measured: list[Point]) -> list[Point]:

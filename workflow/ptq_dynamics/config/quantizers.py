@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field
 
 from ptq_dynamics.base.fields import Count, Rate, Strict
-from ptq_dynamics.config.models import ModelShape
 from ptq_dynamics.quantize import settings
+from ptq_dynamics.train.architectures import Architecture
 
 
 class Kind(Strict):
@@ -38,7 +38,7 @@ class Kind(Strict):
         """What is wrong with it for such a model, or None."""
         return None
 
-    def refuses(self, model: ModelShape) -> str | None:
+    def refuses(self, model: Architecture) -> str | None:
         """Why it cannot quantize such a model, or None."""
         return None
 
@@ -217,7 +217,7 @@ class Awq(Calibrated, Grouped):
             grid_points=self.grid_points,
         )
 
-    def refuses(self, model: ModelShape) -> str | None:
+    def refuses(self, model: Architecture) -> str | None:
         """Where the norm before a layer cannot take up the layer's scales."""
         if model.scaled_norms_first:
             return None

@@ -19,11 +19,11 @@ from ptq_dynamics.config.families import (
     Pretraining,
     Release,
 )
-from ptq_dynamics.config.models import ModelShape
 from ptq_dynamics.config.public import Public, PublicRun, Released
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.hub.lock import TOKENIZER_KEY, Entry, Lock, Wanted, code_key
 from ptq_dynamics.train import schedules
+from ptq_dynamics.train.architectures import Architecture
 from ptq_dynamics.train.fetch_settings import Code
 from ptq_dynamics.train.schedules import Schedule
 
@@ -47,7 +47,7 @@ def settle(
             f"{file}: has neither miniatures, which small scales train in place of public models, "
             "nor corpora.main of source datasets, of which those have their text; give it one"
         )
-    models, corpora = dict[str, ModelShape](), dict[str, DatasetsCorpus]()
+    models, corpora = dict[str, Architecture](), dict[str, DatasetsCorpus]()
     for name, family in families.families.items():
         if name in scale.models or name in scale.corpora:
             raise Problem(

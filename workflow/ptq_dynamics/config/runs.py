@@ -1,26 +1,31 @@
-"""Runs in config/runs.yaml, one class a kind (see `kinds`)."""
+"""Runs in config/runs.yaml: from fresh weights, and those that go on from another run's state."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from ptq_dynamics.base.fields import Count, Once, Rate, Seed, Share
+from ptq_dynamics.base.fields import Context, Count, Once, Rate, Seed, Share, Strict
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config.kinds import (
-    Optimizer,
-    Point,
-    Timeline,
-    Trajectory,
-)
-from ptq_dynamics.config.scale import TrainedShape
+from ptq_dynamics.config.names import require
+from ptq_dynamics.train.optimizers import AnyOptimizer
+from ptq_dynamics.train.timeline import Point, Timeline, TrainedShape, Trajectory
 from ptq_dynamics.train.trajectory import step_id
 
 Seeds = Annotated[tuple[Seed, ...], Field(min_length=1), Once]
 CooldownShape = Literal["linear", "1-sqrt"]
+
+
+class RunDefaults(Strict):
+    """What runs share unless they say otherwise; `clip` is the largest gradient norm."""
+
+    optimizer: AnyOptimizer
+    clip: Rate
+    warmup: Share
+    checkpoint_every: Share
 
 
 class Run(Trajectory):
@@ -35,21 +40,25 @@ class Run(Trajectory):
         """Itself."""
         return name
 
-    def sources(self) -> Mapping[str, str]:
-        """None: it begins with fresh weights."""
-        return {}
-
     def trained_by(self, timeline: Timeline) -> str:
         """Its family; without one, it is of the paper's controlled runs."""
         return self.family or self.whole(timeline).family or "controlled"
 
     def stands_for(self, timeline: Timeline) -> str | None:
         """The public model in whose place it is trained, if any."""
-        return None
+        return self.whole(timeline).stands_for(timeline)
+
+    def uncertain(self, timeline: Timeline) -> str | None:
+        """What is uncertain of that."""
+        return self.whole(timeline).uncertain(timeline)
+
+    def has_uncertain_rate(self, timeline: Timeline) -> bool:
+        """Whether that one's rate is."""
+        return self.whole(timeline).has_uncertain_rate(timeline)
 
     @abstractmethod
     def whole(self, timeline: Timeline) -> "Whole":
-        """The run from fresh weights that it is, or branches from."""
+        """The run from fresh weights that it is, or that it all began with."""
 
     @abstractmethod
     def ends(self, timeline: Timeline) -> tuple[int, int]:
@@ -74,7 +83,7 @@ class Run(Trajectory):
         return self.model_shape(timeline)
 
     @abstractmethod
-    def optimizer_in(self, timeline: Timeline) -> Optimizer:
+    def optimizer_in(self, timeline: Timeline) -> AnyOptimizer:
         """Its optimizer at this scale."""
 
     @abstractmethod
@@ -100,6 +109,20 @@ class Run(Trajectory):
         wanted = {steps[0], *nearest, last}
         return [point for point in self.checkpoints(timeline) if point.step in wanted]
 
+    def _check_text(
+        self, place: str, before: TrainedShape, name: str, timeline: Timeline
+    ) -> TrainedShape:
+        """Raise `Problem` when it is not trained on a known corpus with the tokenizer of the run
+        of this name that it goes on from."""
+        mine = self.trained(timeline)
+        require(f"{place}.corpus", "corpus", [mine.corpus], timeline.scale.corpora)
+        if timeline.tokenized(mine) != timeline.tokenized(before):
+            raise Problem(
+                f"{place}.corpus is {mine.corpus!r}, whose tokenizer is not that of "
+                f"{before.corpus!r}, which {name} is trained on; take a corpus with one tokenizer"
+            )
+        return mine
+
 
 class Whole(Run):
     """A run from fresh weights; `floor` is the final share of the peak learning rate; `cooldown`
@@ -117,34 +140,40 @@ class Whole(Run):
     batch: Count | None = None
     state_every: Share | None = None
     state_at: list[Share] = []
-    optimizer: Optimizer | None = None
+    optimizer: AnyOptimizer | None = None
 
     @model_validator(mode="after")
-    def _has_cooldown(self) -> "Whole":
+    def _fits(self) -> "Whole":
         if (self.cooldown is not None) != (self.schedule == "wsd"):
             raise ValueError("cooldown goes with schedule wsd, and wsd with a cooldown")
-        steady = self.length - (self.cooldown or 0)
-        if steady < (self.warmup or 0):
+        if self.length - (self.cooldown or 0) < (self.warmup or 0):
             raise ValueError(
                 f"warmup {self.warmup} and cooldown {self.cooldown} do not fit into length "
                 f"{self.length}"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _ends_before_its_horizon(self) -> "Whole":
         if self.horizon is not None and self.schedule != "cosine":
             raise ValueError("horizon goes with schedule cosine")
         if self.horizon is not None and self.horizon < self.length:
             raise ValueError(f"horizon {self.horizon} comes before the end at {self.length}")
-        return self
-
-    @model_validator(mode="after")
-    def _keeps_states_of_its_own(self) -> "Whole":
-        beyond = [str(share) for share in self.state_at if share > self.length]
-        if beyond:
+        if beyond := [str(share) for share in self.state_at if share > self.length]:
             raise ValueError(f"state_at has {beyond[0]}, beyond its length {self.length}")
         return self
+
+    def sources(self) -> Mapping[str, str]:
+        """None: it begins with fresh weights."""
+        return {}
+
+    def stands_for(self, timeline: Timeline) -> str | None:
+        """None: it is of the paper."""
+        return None
+
+    def uncertain(self, timeline: Timeline) -> str | None:
+        """Nothing."""
+        return None
+
+    def has_uncertain_rate(self, timeline: Timeline) -> bool:
+        """No."""
+        return False
 
     def whole(self, timeline: Timeline) -> "Whole":
         """Itself."""
@@ -152,14 +181,15 @@ class Whole(Run):
 
     def model_shape(self, timeline: Timeline) -> TrainedShape:
         """That of its model in the scale."""
-        shape = timeline.scale.trained(self.model)
+        shape: TrainedShape = timeline.scale.trained(self.model)
         return shape if self.batch is None else replace(shape, batch=self.batch)
 
-    def papers_optimizer(self, timeline: Timeline) -> Optimizer:
+    def papers_optimizer(self, timeline: Timeline) -> AnyOptimizer:
         """Its optimizer as the paper has it."""
-        return self.optimizer or timeline.defaults.optimizer
+        found: AnyOptimizer = self.optimizer or timeline.defaults.optimizer
+        return found
 
-    def optimizer_in(self, timeline: Timeline) -> Optimizer:
+    def optimizer_in(self, timeline: Timeline) -> AnyOptimizer:
         """Its optimizer at this scale."""
         regime = timeline.scale.regime
         return self.papers_optimizer(timeline).scaled(regime.peak_lr, regime.weight_decay)
@@ -183,7 +213,8 @@ class Whole(Run):
 
     def peak(self, timeline: Timeline) -> float:
         """Its peak learning rate at this scale."""
-        return self.peak_lr * timeline.scale.regime.peak_lr
+        factor: float = timeline.scale.regime.peak_lr
+        return self.peak_lr * factor
 
     def state_steps(self, timeline: Timeline) -> list[int]:
         """Steps at which it keeps its whole state for others to branch off."""
@@ -206,4 +237,115 @@ class Whole(Run):
             raise Problem(
                 f"{place}.warmup is {warmup} steps of the {steady} before the end or the cooldown; "
                 "lower warmup, or make the run longer"
+            )
+
+
+class Branch(Run):
+    """What goes on from another run's state: over `steady` steps at its constant rate, if any, then
+    a cooldown, from whatever rate the run has there; `floor` as a share of the peak.
+
+    A phase with a `corpus` or a `context` (tokens) of its own begins its data anew; without, it
+    goes on with the data of its trunk. `batch` in sequences.
+    """
+
+    trunk: str
+    at: Share
+    cooldown: Share
+    steady: Share | None = None
+    shape: CooldownShape = "linear"
+    corpus: str | None = None
+    batch: Count | None = None
+    context: Context | None = None
+
+    def sources(self) -> Mapping[str, str]:
+        """Its trunk."""
+        return {"trunk": self.trunk}
+
+    def whole(self, timeline: Timeline) -> Whole:
+        """Its trunk."""
+        trunk = timeline.trajectory(self.trunk)
+        assert isinstance(trunk, Whole)
+        return trunk
+
+    def model_shape(self, timeline: Timeline) -> TrainedShape:
+        """Its trunk's, with what the phase has of its own."""
+        own = {"corpus": self.corpus, "batch": self.batch, "context": self.context}
+        changes: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
+        return replace(self.whole(timeline).model_shape(timeline), **changes)
+
+    def data_first(self, timeline: Timeline) -> int:
+        """Where it begins, with data of its own; else, with another batch, so that it goes on after
+        what its trunk has seen."""
+        first, _ = self.ends(timeline)
+        if self.corpus is not None or self.context is not None:
+            return first
+        before, now = self.whole(timeline).model_shape(timeline), self.model_shape(timeline)
+        return first - -(-first * before.batch // now.batch)
+
+    def tokens_before(self, timeline: Timeline) -> int:
+        """Those of its trunk up to there."""
+        (first, _), shape = self.ends(timeline), self.whole(timeline).model_shape(timeline)
+        return first * shape.batch * shape.context
+
+    def optimizer_in(self, timeline: Timeline) -> AnyOptimizer:
+        """Its trunk's, whose state it goes on with."""
+        return self.whole(timeline).optimizer_in(timeline)
+
+    def seeds_in(self, timeline: Timeline) -> tuple[int, ...]:
+        """Its own, or its trunk's."""
+        return self.seeds or super().seeds_in(timeline)
+
+    def ends(self, timeline: Timeline) -> tuple[int, int]:
+        """From where it branches off to the end of its cooldown."""
+        start = self.cooldown_start(timeline)
+        return timeline.steps(self.at), start + timeline.steps(self.cooldown)
+
+    def cooldown_start(self, timeline: Timeline) -> int:
+        """Step at which its cooldown begins."""
+        return timeline.steps(self.at) + (timeline.steps(self.steady) if self.steady else 0)
+
+    def measured_every(self, timeline: Timeline) -> int:
+        """As the scale says for cooldowns."""
+        return timeline.steps(timeline.scale.measure.cooldown_every)
+
+    def check(self, place: str, timeline: Timeline) -> None:
+        """Its trunk has no cooldown of its own, its seeds, and a state where it branches off."""
+        runs = ((name, timeline.trajectory(name)) for name in timeline.names)
+        trunks = [n for n, run in runs if isinstance(run, Whole) and run.schedule != "wsd"]
+        if self.trunk not in trunks:
+            raise Problem(
+                f"{place}.trunk is {self.trunk!r}; it must be a run from fresh weights without a "
+                f"cooldown: {', '.join(trunks)}"
+            )
+        trunk = self.whole(timeline)
+        if self.steady and trunk.schedule != "constant":
+            raise Problem(
+                f"{place}.steady goes on at a constant rate, but its trunk {self.trunk} has a "
+                f"{trunk.schedule}; leave it out"
+            )
+        if self.at > trunk.length:
+            raise Problem(
+                f"{place}.at is {self.at}, after the end of its trunk {self.trunk} at "
+                f"{trunk.length}; branch earlier, or make the trunk longer"
+            )
+        step, kept = timeline.steps(self.at), trunk.state_steps(timeline)
+        if step not in kept:
+            near = sorted(kept, key=lambda other: abs(other - step))[:3]
+            raise Problem(
+                f"{place}.at is step {step}, where its trunk {self.trunk} keeps no state to branch "
+                f"from (the nearest: {near or 'none'}); change at, or state_every or state_at of "
+                "the trunk"
+            )
+        missing = sorted({*self.seeds_in(timeline)} - {*trunk.seeds_in(timeline)})
+        if missing:
+            raise Problem(
+                f"{place}.seeds has {missing[0]}, which its trunk {self.trunk} has not; add it "
+                "there, or leave seeds out to have those of the trunk"
+            )
+        model = trunk.model_shape(timeline)
+        shape = self._check_text(place, model, f"its trunk {self.trunk}", timeline)
+        if shape.context > model.context:
+            raise Problem(
+                f"{place}.context is {shape.context}, longer than its model's {model.context}; "
+                "lower it, or give the model more"
             )

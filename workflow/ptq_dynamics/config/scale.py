@@ -1,6 +1,5 @@
 """Types of config/scales/SCALE.yaml: the numbers of one scale."""
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, ClassVar, Literal
 
@@ -8,22 +7,11 @@ from pydantic import Field, model_validator
 
 from ptq_dynamics.base.fields import Count, Factor, Once, Rate, Seed, Share, Strict
 from ptq_dynamics.config.corpora import Corpus, Derived, WholeCorpus
-from ptq_dynamics.config.models import AnyModel, ModelShape
 from ptq_dynamics.config.names import Named
 from ptq_dynamics.config.resources import Requests
 from ptq_dynamics.config.tasks import Tasks
-
-
-@dataclass(frozen=True)
-class TrainedShape:
-    """A model with the text of a phase: `batch` and `micro_batch` in sequences of `context`
-    tokens."""
-
-    model: ModelShape
-    corpus: str
-    context: int
-    micro_batch: int | None
-    batch: int
+from ptq_dynamics.train.architectures import AnyArchitecture
+from ptq_dynamics.train.timeline import TrainedShape
 
 
 class Regime(Strict):
@@ -173,7 +161,7 @@ class Scale(Strict):
     release_seeds: Annotated[tuple[Seed, ...], Once] = ()
     budget: Count
     regime: Regime
-    models: Named[AnyModel]
+    models: Named[AnyArchitecture]
     precision: Literal["float32", "bfloat16"]
     compile: bool
     corpora: Named[Corpus]

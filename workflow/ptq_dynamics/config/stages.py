@@ -8,10 +8,10 @@ from dataclasses import replace
 from ptq_dynamics.base.fields import Context, Count, Rate, Share
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.corpora import DialoguesCorpus
-from ptq_dynamics.config.kinds import Optimizer, Point, Timeline, require_text
 from ptq_dynamics.config.runs import Run, Whole
-from ptq_dynamics.config.scale import TrainedShape
-from ptq_dynamics.train.objectives.kinds import Objective
+from ptq_dynamics.train.objectives import AnyObjective
+from ptq_dynamics.train.optimizers import AnyOptimizer
+from ptq_dynamics.train.timeline import Point, Timeline, TrainedShape
 from ptq_dynamics.train.trajectory import step_id
 
 
@@ -27,7 +27,7 @@ class Stage(Run):
 
     after: str
     name: str
-    objective: Objective
+    objective: AnyObjective
     length: Share
     warmup: Share
     used_lr: Rate
@@ -35,7 +35,7 @@ class Stage(Run):
     context: Context
     rotary_base: Rate | None = None
     corpus: str | None = None
-    optimizer: Optimizer
+    optimizer: AnyOptimizer
     points: Count
     unknown: str | None = None
 
@@ -53,22 +53,10 @@ class Stage(Run):
         """The run from fresh weights that it all began with."""
         return self.before(timeline).whole(timeline)
 
-    def stands_for(self, timeline: Timeline) -> str | None:
-        """The family of that."""
-        return self.whole(timeline).stands_for(timeline)
-
     def uncertain(self, timeline: Timeline) -> str | None:
         """What is uncertain of it, and of that."""
-        found = (self.unknown, self.whole(timeline).uncertain(timeline))
+        found = (self.unknown, super().uncertain(timeline))
         return "; ".join(filter(None, found)) or None
-
-    def has_uncertain_rate(self, timeline: Timeline) -> bool:
-        """Whether that one's is."""
-        return self.whole(timeline).has_uncertain_rate(timeline)
-
-    def model_shape(self, timeline: Timeline) -> TrainedShape:
-        """That of the run before."""
-        return self.before(timeline).model_shape(timeline)
 
     def trained(self, timeline: Timeline) -> TrainedShape:
         """With what is its own."""
@@ -84,10 +72,6 @@ class Stage(Run):
             context=self.context,
             micro_batch=None,
         )
-
-    def seeds_in(self, timeline: Timeline) -> tuple[int, ...]:
-        """Those of the run before."""
-        return self.before(timeline).seeds_in(timeline)
 
     def ends(self, timeline: Timeline) -> tuple[int, int]:
         """From the end of the run before, over its length."""
@@ -106,7 +90,7 @@ class Stage(Run):
         """Steps of its warmup."""
         return timeline.steps(self.warmup)
 
-    def optimizer_in(self, timeline: Timeline) -> Optimizer:
+    def optimizer_in(self, timeline: Timeline) -> AnyOptimizer:
         """Its own, which is this scale's already."""
         return self.optimizer
 
@@ -124,16 +108,12 @@ class Stage(Run):
         steps = sorted({*range(first + every, last, every), last})
         return [Point(step_id(step), step) for step in steps]
 
-    def measured(self, timeline: Timeline) -> list[Point]:
-        """All of them."""
-        return self.checkpoints(timeline)
-
     def check(self, place: str, timeline: Timeline) -> None:
         """It comes after a run, on text of that one's tokenizer, as its objective needs it."""
         if not isinstance(timeline.trajectory(self.after), Run):
             raise Problem(f"{place}.after is {self.after!r}, which is not trained; name a run")
-        shape, before = self.trained(timeline), self.model_shape(timeline)
-        require_text(place, shape, before, self.after, timeline)
+        before = self.model_shape(timeline)
+        shape = self._check_text(place, before, self.after, timeline)
         found = timeline.scale.corpora[shape.corpus]
         if self.objective.of_dialogues and not isinstance(found, DialoguesCorpus):
             raise Problem(

@@ -7,12 +7,11 @@ from pydantic import Discriminator, PrivateAttr, Tag
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config.averages import Average
-from ptq_dynamics.config.branches import Branch
-from ptq_dynamics.config.kinds import RunDefaults, Trajectory
 from ptq_dynamics.config.names import Named
 from ptq_dynamics.config.public import Public
-from ptq_dynamics.config.runs import Run, Whole
+from ptq_dynamics.config.runs import Branch, Run, RunDefaults, Whole
+from ptq_dynamics.train.averages import AnyAverage
+from ptq_dynamics.train.timeline import Trajectory
 
 
 def _kind_of_run(data: Any) -> str:
@@ -30,7 +29,7 @@ class Runs(Strict):
 
     defaults: RunDefaults
     runs: Named[AnyRun]
-    averages: Named[Average]
+    averages: Named[AnyAverage]
     # Public models, whose checkpoints are fetched; and those of which none are known.
     _public: Mapping[str, Public] = PrivateAttr(default_factory=dict)
     _unknown: Mapping[str, str] = PrivateAttr(default_factory=dict)
@@ -71,7 +70,7 @@ class Runs(Strict):
         runs: Mapping[str, "Run"],
         public: Mapping[str, Public],
         unknown: Mapping[str, str],
-        averages: Mapping[str, Average],
+        averages: Mapping[str, AnyAverage],
         grids: Mapping[tuple[str, str], str],
     ) -> "Runs":
         """With the runs and averages of families beside; raises `Problem` where two have one

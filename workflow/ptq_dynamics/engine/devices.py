@@ -6,18 +6,18 @@ Where a scheduler gives devices to each job, nothing is leased. It stands outsid
 no result depends on which device it was computed on.
 """
 
-import fcntl
 import os
 import re
-import shutil
 import stat
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
-from typing import IO
+
+from filelock import FileLock, Timeout
 
 from ptq_dynamics.base.problem import Problem
 
@@ -25,7 +25,7 @@ from ptq_dynamics.base.problem import Problem
 # job's lease. Libraries read it when they first use CUDA.
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 # What schedulers call the job that they run.
-SCHEDULED = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "_CONDOR_JOB_AD")
+SCHEDULED = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID")
 # The scheduler's job that a build runs in, whose devices its own jobs share.
 ALLOCATION = "PTQ_DYNAMICS_ALLOCATION"
 # How many jobs of a build compute on one device at once.
@@ -34,8 +34,7 @@ SHARED = "PTQ_DYNAMICS_JOBS_PER_DEVICE"
 LEASED = "PTQ_DYNAMICS_LEASED"
 POLL = 0.2  # seconds between looks of who waits
 PATIENCE = 1.0  # seconds of waiting without a word
-# Of `nvidia-smi -L`: a device, and below it its parts, where it is divided.
-DEVICE, PART = re.compile(r"^GPU \d+:"), re.compile(r"^\s+MIG .*UUID: (MIG-[^)]+)\)")
+DEVICE = re.compile(r"^GPU \d+:", flags=re.M)  # of `nvidia-smi -L`
 
 
 def allocation(environment: Mapping[str, str] = os.environ) -> str:
@@ -49,21 +48,14 @@ def visible() -> list[str]:
     chosen = os.environ.get(VISIBLE)
     if chosen is not None:
         names = [name.strip() for name in chosen.split(",")]
-        # As CUDA has it, what follows a number that is none does not count.
-        none = next((n for n, name in enumerate(names) if name in ("", "-1")), len(names))
-        return list(dict.fromkeys(names[:none]))
-    if shutil.which("nvidia-smi") is None:
-        return []
+        # CUDA ignores what follows a number that is none.
+        return list(dict.fromkeys(takewhile(lambda name: name not in ("", "-1"), names)))
     try:
-        listed = subprocess.run(
-            ["nvidia-smi", "-L"], capture_output=True, text=True, check=True, timeout=60
-        )
+        command = ["nvidia-smi", "-L"]
+        listed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     except (OSError, subprocess.SubprocessError):
         return []
-    lines = listed.stdout.splitlines()
-    # Of divided devices CUDA sees no more than one part, unless that is named.
-    parts = [found[1] for line in lines if (found := PART.match(line))]
-    return parts or [str(n) for n, _ in enumerate(filter(DEVICE.match, lines))]
+    return [str(number) for number, _ in enumerate(DEVICE.findall(listed.stdout))]
 
 
 @contextmanager
@@ -83,12 +75,14 @@ def leased(count: int, say: Callable[[str], None]) -> Iterator[list[str]]:
     folder, before = _folder(), os.environ.get(VISIBLE)
     shared = int(os.environ.get(SHARED, 1))
     slots = {
-        name: [_file(folder, f"{own}-{name}-{slot}") for slot in range(shared)] for name in names
+        name: [_lock(folder, f"{own}-{name}-{slot}") for slot in range(shared)] for name in names
     }
-    turn = _file(folder, f"{own}-turn-{'-'.join(sorted(names))}")
+    turn = _lock(folder, f"{own}-turn-{'-'.join(sorted(names))}")
     with ExitStack() as stack:
-        with turn:
+        try:
             found = _wait(turn, slots, min(count, len(names)), say, stack)
+        finally:
+            turn.release()
         os.environ |= {VISIBLE: ",".join(found), LEASED: ",".join(found)}
         try:
             yield found
@@ -99,8 +93,8 @@ def leased(count: int, say: Callable[[str], None]) -> Iterator[list[str]]:
 
 
 def _wait(
-    turn: "_File",
-    slots: Mapping[str, list["_File"]],
+    turn: FileLock,
+    slots: Mapping[str, list[FileLock]],
     count: int,
     say: Callable[[str], None],
     stack: ExitStack,
@@ -110,66 +104,42 @@ def _wait(
     Of those that wait for the same devices, one at a time looks: so who wants several gets them.
     """
     begun, told = time.monotonic(), False
-    while not (turn.lock() and (found := _take(slots, count))):
+    while not (_locked(turn) and (found := _take(slots, count))):
         if not told and time.monotonic() - begun > PATIENCE:
             what = f"{count} GPUs" if count > 1 else "a GPU"
             say(f"waits for {what}; other jobs compute on {', '.join(slots)}")
             told = True
         time.sleep(POLL)
-    for file in found.values():
-        stack.enter_context(file)
+    for lock in found.values():
+        stack.callback(lock.release)
     return list(found)
 
 
-def _take(slots: Mapping[str, list["_File"]], count: int) -> dict[str, "_File"]:
+def _take(slots: Mapping[str, list[FileLock]], count: int) -> dict[str, FileLock]:
     """Lock a slot of so many devices, those with the fewest jobs first; of none, where fewer are
-    free: who waits keeps none from others."""
-    found = dict[str, _File]()
+    free: a job that waits keeps none from others."""
+    found = dict[str, FileLock]()
     for slot in zip(*slots.values(), strict=True):
-        for name, file in zip(slots, slot, strict=True):
-            if len(found) < count and name not in found and file.lock():
-                found[name] = file
+        for name, lock in zip(slots, slot, strict=True):
+            if len(found) < count and name not in found and _locked(lock):
+                found[name] = lock
     if len(found) < count:
-        for file in found.values():
-            file.close()
+        for lock in found.values():
+            lock.release()
         return {}
     return {name: found[name] for name in slots if name in found}
 
 
-class _File:
-    """A file that can be locked, until it is closed or this process ends."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._open: IO[str] | None = None
-
-    def lock(self) -> bool:
-        """Whether it is locked by this process now."""
-        if self._open is None:
-            file = self._path.open("w")
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                file.close()
-                return False
-            self._open = file
-        return True
-
-    def close(self) -> None:
-        """Give the lock back."""
-        if self._open is not None:
-            self._open.close()
-            self._open = None
-
-    def __enter__(self) -> "_File":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+def _locked(lock: FileLock) -> bool:
+    """Whether this process has the lock now, which the kernel gives back with the process."""
+    if not lock.is_locked:
+        with suppress(Timeout):
+            lock.acquire(blocking=False)
+    return lock.is_locked
 
 
-def _file(folder: Path, name: str) -> _File:
-    return _File(folder / (re.sub(r"[^A-Za-z0-9._-]", "_", name.lstrip("-")) + ".lock"))
+def _lock(folder: Path, name: str) -> FileLock:
+    return FileLock(folder / (re.sub(r"[^A-Za-z0-9._-]", "_", name.lstrip("-")) + ".lock"))
 
 
 def _folder() -> Path:

@@ -42,8 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"error: {chosen.file} is no job ({error}); run snakemake again\n")
         return 1
     os.environ.update(QUIET)
+    # A variable that the user has set comes first.
+    if chosen.devices:
+        os.environ.setdefault("PTQ_DYNAMICS_GPUS", str(chosen.devices))
     if chosen.device_map:
-        # A variable that the user has set comes first.
         os.environ.setdefault("PTQ_DYNAMICS_DEVICE_MAP", chosen.device_map)
     how = {"restoring": chosen.restore, "comparing": chosen.compare, "devices": chosen.devices}
     from ptq_dynamics.engine.warm.client import delegate

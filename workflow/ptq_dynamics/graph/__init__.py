@@ -26,8 +26,8 @@ from ptq_dynamics.graph.resources import Resources
 from ptq_dynamics.graph.site import Site
 from ptq_dynamics.graph.tables import Tables
 from ptq_dynamics.graph.tasks import Tasks
-from ptq_dynamics.graph.timeline import Timeline
 from ptq_dynamics.graph.trajectories import Trajectories
+from ptq_dynamics.train.timeline import Timeline
 
 __all__ = ["Plan"]
 

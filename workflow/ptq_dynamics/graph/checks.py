@@ -15,13 +15,12 @@ from ptq_dynamics.config import (
     MixCorpus,
     Runs,
     Stage,
-    Trajectory,
     Whole,
     require,
 )
 from ptq_dynamics.config.tables import RunsTable
 from ptq_dynamics.graph.shown import check_figures
-from ptq_dynamics.graph.timeline import Timeline
+from ptq_dynamics.train.timeline import Timeline, Trajectory
 
 # One step with more would be closer to changing the sign of weights than to decay.
 LARGEST_DECAY = 0.5

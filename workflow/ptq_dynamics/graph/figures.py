@@ -8,7 +8,7 @@ from itertools import chain, product
 from typing import TypedDict, get_args
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import Branch, Calibrated, Figure, PublicRun, Query, Tails, figures
+from ptq_dynamics.config import Branch, Calibrated, Figure, PublicRun, Query, figures
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.settings import (
     ALIKE,
@@ -44,6 +44,7 @@ from ptq_dynamics.measure.names import (
     Evaluated,
 )
 from ptq_dynamics.measure.settings import CollectSettings, Series
+from ptq_dynamics.train.averages import Tails
 
 EVALUATED = frozenset(get_args(Evaluated))
 # Of a group of curves that is named by the size of its model, in parameters.

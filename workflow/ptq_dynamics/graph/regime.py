@@ -13,7 +13,6 @@ from dataclasses import dataclass, fields
 from ptq_dynamics.config import PublicRun, Run
 from ptq_dynamics.figures.settings import rounded
 from ptq_dynamics.graph.site import Site
-from ptq_dynamics.graph.timeline import Timeline
 from ptq_dynamics.graph.trajectories import Trajectories
 from ptq_dynamics.train.schedules import (
     Anneal,
@@ -23,6 +22,7 @@ from ptq_dynamics.train.schedules import (
     Wsd,
     learning_rate,
 )
+from ptq_dynamics.train.timeline import Timeline
 
 Rates = list[tuple[float, float, str]]
 # Numbers whose ratio is within these are alike.

@@ -5,7 +5,7 @@ from functools import cache
 from math import ceil
 
 from ptq_dynamics.config import Config
-from ptq_dynamics.graph.timeline import Timeline
+from ptq_dynamics.train.timeline import Timeline
 
 # Rules whose jobs compute with as many threads as the scale says; others take one.
 COMPUTING = frozenset({"train", "average", "measure", "curvature", "landscape", "components"})

@@ -7,19 +7,18 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import (
     Figure,
     Landscapes,
-    Line,
     Losses,
     MadeTask,
     Onset,
     Pca,
-    Tails,
     Windows,
-    tokenized,
 )
 from ptq_dynamics.config.quantizers import Kind
-from ptq_dynamics.graph.timeline import Timeline
 from ptq_dynamics.measure.names import TASK_METRICS
+from ptq_dynamics.train.averages import Tails
+from ptq_dynamics.train.averages.line import Line
 from ptq_dynamics.train.settings import TRAINING
+from ptq_dynamics.train.timeline import Timeline
 
 
 def check_figures(timeline: Timeline) -> None:
@@ -165,7 +164,7 @@ def _check_components(timeline: Timeline, place: str, figure: Pca) -> None:
     models: dict[tuple[object, ...], str] = {}
     for name in figure.trajectories:
         shape = timeline.trajectory(name).model_shape(timeline)
-        models.setdefault((shape.model.weights, tokenized(shape, timeline)), name)
+        models.setdefault((shape.model.weights, timeline.tokenized(shape)), name)
     if len(models) > 1:
         raise Problem(
             f"{place}.curves has trajectories of several models "

@@ -7,7 +7,7 @@ from pathlib import Path
 from ptq_dynamics.config import Config
 from ptq_dynamics.engine.specification import Job, settle
 from ptq_dynamics.graph.places import PLACES
-from ptq_dynamics.graph.timeline import Timeline
+from ptq_dynamics.train.timeline import Timeline
 
 
 @dataclass(frozen=True, eq=False)

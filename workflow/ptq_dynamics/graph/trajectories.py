@@ -1,23 +1,15 @@
 """The jobs that make trajectories: training runs, and averages of checkpoints."""
 
 from functools import cache
-from itertools import chain
 
-from ptq_dynamics.config import Branch, Point, Public, Run, Stage, Whole
+from ptq_dynamics.config import Branch, Public, Run, Stage, Whole
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph.corpora import Corpora
 from ptq_dynamics.graph.site import Site
 from ptq_dynamics.train import schedules
 from ptq_dynamics.train.fetch_settings import FetchSettings, Revision
-from ptq_dynamics.train.objectives.kinds import Language
-from ptq_dynamics.train.settings import (
-    ModelSettings,
-    ObjectiveSettings,
-    OptimizerSettings,
-    TrainSettings,
-)
-
-LANGUAGE = Language(kind="language")
+from ptq_dynamics.train.objectives.language import Language
+from ptq_dynamics.train.settings import TrainSettings
 
 
 class Trajectories:
@@ -50,25 +42,24 @@ class Trajectories:
         site, timeline, scale = self._site, self._timeline, self._site.config.scale
         run = site.config.runs.runs[name]
         trained = run.trained(timeline)
-        model, corpus = trained.model, scale.whole(trained.corpus)
-        optimizer = run.optimizer_in(timeline)
-        objective = run.objective if isinstance(run, Stage) else LANGUAGE
         longest = max(trained.context, run.model_shape(timeline).model.context)
         first, last = run.ends(timeline)
         inputs = {"corpus": [self._corpora.corpus(trained.corpus).manifest]}
         for label, source in run.sources().items():
             inputs[label] = [self.train(source, site.seed(name, seed)).manifest]
         settings = TrainSettings(
-            model=ModelSettings(model.module, model.settings(), longest, corpus.vocabulary),
+            model=trained.model.model_copy(update={"context": longest}),
+            vocabulary=scale.whole(trained.corpus).vocabulary,
             start=run.start(timeline) if isinstance(run, Stage) else None,
-            objective=ObjectiveSettings(objective.module, objective.settings()),
+            objective=run.objective if isinstance(run, Stage) else Language(),
             batch=trained.batch,
             micro_batch=trained.micro_batch,
             context=trained.context,
             precision=scale.precision,
             compile=scale.compile,
             seed=site.seed(name, seed),
-            optimizer=OptimizerSettings(optimizer.module, optimizer.settings(timeline.steps)),
+            optimizer=run.optimizer_in(timeline),
+            budget=scale.budget,
             clip=timeline.defaults.clip,
             schedule=self.schedule(run),
             first=first,
@@ -79,15 +70,8 @@ class Trajectories:
             state_steps=tuple(run.state_steps(timeline)) if isinstance(run, Whole) else (),
             log_every=scale.log_every,
         )
-        return self._site.add(
-            Job(
-                run.stage,
-                f"{name} seed {settings.seed}",
-                site.place("train", run=name, seed=settings.seed),
-                inputs,
-                settings,
-            )
-        )
+        folder = site.place("train", run=name, seed=settings.seed)
+        return site.add(Job(run.stage, f"{name} seed {settings.seed}", folder, inputs, settings))
 
     @cache
     def fetch(self, name: str, shard: str) -> Job:
@@ -159,13 +143,9 @@ class Trajectories:
 
     def checkpoints(self, name: str, shard: str) -> tuple[str, ...]:
         """Ids of the measured checkpoints of one shard of a trajectory."""
-        return _ids(self._timeline.shard(name, shard))
+        return tuple(point.id for point in self._timeline.shard(name, shard))
 
     def runs(self, names: list[str]) -> list[str]:
         """The runs and public models whose learning rates the trajectories follow, each once."""
         found = (self._timeline.trajectory(name).run(name, self._timeline) for name in names)
-        return list(dict.fromkeys(chain(found)))
-
-
-def _ids(points: list[Point]) -> tuple[str, ...]:
-    return tuple(point.id for point in points)
+        return list(dict.fromkeys(found))

@@ -2,14 +2,13 @@
 
 import datetime
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from ptq_dynamics.base.content import canonical, write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import fingerprint, manifest, record
 from ptq_dynamics.engine.codes import Table, held
-from ptq_dynamics.engine.current import outdated
 from ptq_dynamics.engine.fingerprint.code import DEFINITIONS
 from ptq_dynamics.engine.record import Acceptance
 from ptq_dynamics.engine.specification import Job
@@ -49,17 +48,11 @@ def accept(jobs: Iterable[Job], reason: str, table: Table) -> list[str]:
         differs = [
             *differences(known.job, now, places, {**table, **held(known.job), **job.table()})
         ]
-        processes = known.processes
-        before = processes.code if processes else None
-        if processes and (module := outdated(asdict(processes), now)):
-            differs.append(f"{module} changed")
-            code = fingerprint.extended(now, module)["definitions"][fingerprint.ALL]
-            processes = replace(processes, code=code)
         if differs:
             when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-            mine = Acceptance(reason, when, tuple(differs), known.made_with, before)
+            mine = Acceptance(reason, when, tuple(differs), known.made_with)
             accepted = (*known.accepted, mine)
-            renewed = replace(known, job=now, accepted=accepted, processes=processes)
+            renewed = replace(known, job=now, accepted=accepted)
             changes.append((job, renewed))
             told.append(f"{label(now)}: {'; '.join(differs)}")
     for job, account in changes:

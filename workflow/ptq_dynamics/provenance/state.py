@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import codes, fingerprint, manifest, record
-from ptq_dynamics.engine.current import outdated
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.engine.verified import Verifier
 from ptq_dynamics.graph.due import Due
@@ -84,8 +83,6 @@ class Explanation:
         yield from differences(
             account.job, now, places, {**self._table, **codes.held(account.job), **job.table()}
         )
-        if account.processes and (module := outdated(asdict(account.processes), now)):
-            yield f"{module} changed, with which it was made in several processes"
         for path in job.needs:
             maker = self._site.made[path]
             if self._due.is_due(maker):

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ class Step:
                 "started": account.started,
                 "seconds": account.seconds,
                 "threads": account.threads,
-                "processes": account.processes and asdict(account.processes),
+                "processes": account.processes,
                 "output": dict(account.output),
             }
             if account

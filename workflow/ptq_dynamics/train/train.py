@@ -13,10 +13,10 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
-from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -27,39 +27,42 @@ from ptq_dynamics import models
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context, Progress
-from ptq_dynamics.train import schedules, trajectory
-from ptq_dynamics.train.architectures import architecture
-from ptq_dynamics.train.objectives import objective
-from ptq_dynamics.train.objectives.objective import Data
-from ptq_dynamics.train.optimizers.state import load_state_tensors, state_tensors
-from ptq_dynamics.train.settings import TRAINING, TrainSettings, read
+from ptq_dynamics.train import processes, schedules, trajectory
+from ptq_dynamics.train.objectives import Batches
+from ptq_dynamics.train.processes import ALONE, Team
+from ptq_dynamics.train.settings import TRAINING, TrainSettings
 from ptq_dynamics.train.trajectory import CURVE, Checkpoint, Trajectory, step_id
 
 RESUMABLE = True
-# The module that does the same in several processes.
-RANKS = "train.ranks"
 COLUMNS = ("step", "tokens", "loss", "lr", *TRAINING)
 
 
 def run(context: Context[TrainSettings]) -> Mapping[str, Any]:
-    """Train from the last saved state, or the trunk's, or from nothing, to the run's last step."""
-    settings = context.settings
-    corpus = context.input("corpus")
-    data = objective.data(corpus, settings)
+    """Train from the last saved state, or the trunk's, or from nothing, to the run's last step, in
+    as many processes as are wanted."""
+    facts = processes.run(work, context, context.settings.batch)
+    return context.leave() if facts is None else facts
+
+
+def work(context: Context[TrainSettings], team: Team) -> Mapping[str, Any] | None:
+    """What each process does; None where it was called back, and its state is saved."""
+    settings, corpus = context.settings, context.input("corpus")
+    data = settings.objective.data(corpus, settings.context, settings.batch, settings.seed)
     start = None
     if settings.start is not None:
         before = Trajectory(context.inputs["after"])
         start = before.folder(*before.at([settings.start]))
-    trainer = Trainer(settings, context.out, corpus.subfolder("tokenizer"), start)
-    saved = latest_state(context.scratch, trainer)
+    trainer = Trainer(settings, context.out, corpus.subfolder("tokenizer"), start, team)
+    saved = team.agreed(latest_state(context.scratch, trainer))
     if saved is not None:
         trainer.load(saved)
-        context.progress.say(f"going on from step {trainer.step}")
+        if team.leads:
+            context.progress.say(f"going on from step {trainer.step}")
     elif "trunk" in context.inputs:
         trainer.load(context.input("trunk").file(state_name(settings.first)))
-    train(trainer, data, context.scratch, context.progress, context.called_back)
+    train(trainer, data, context.scratch, context.progress, lambda: team.called_back(context))
     if trainer.step < settings.last:
-        context.leave()
+        return None
     return trajectory.facts(
         [trainer.checkpoint(step) for step in settings.checkpoint_steps],
         parameters=sum(p.numel() for p in trainer.model.parameters()),
@@ -71,7 +74,7 @@ def run(context: Context[TrainSettings]) -> Mapping[str, Any]:
 
 def train(
     trainer: "Trainer",
-    data: Data,
+    data: Batches,
     scratch: Path,
     progress: Progress,
     called_back: Callable[[], bool] = lambda: False,
@@ -93,7 +96,7 @@ def train(
             )
         trainer.save_due(loss)
         ends = called_back()
-        if ends or pace.state_is_due():
+        if trainer.team.leads and (ends or pace.state_is_due()):
             with pace.saving():
                 trainer.require_finite(loss)
                 trainer.save(scratch / state_name(trainer.step))
@@ -107,28 +110,28 @@ class Trainer:
     """Model, optimizer and position of a run, and how they are saved."""
 
     def __init__(
-        self, settings: TrainSettings, out: Path, tokenizer: Path, start: Path | None = None
+        self,
+        settings: TrainSettings,
+        out: Path,
+        tokenizer: Path,
+        start: Path | None = None,
+        team: Team = ALONE,
     ) -> None:
-        self.settings, self.out, self._tokenizer = settings, out, tokenizer
+        self.settings, self.out, self._tokenizer, self.team = settings, out, tokenizer, team
         self.step = settings.first
         self.tokens_per_step = settings.batch * settings.context
         self._device = models.device()
-        self.model = architecture.create(settings.model, settings.seed).train()
+        self.model = settings.model.create(settings.vocabulary, settings.seed).train()
         if start is not None:
             self.model.load_state_dict(models.load(start, torch.float32).state_dict())
         models.place(self.model)
-        self._objective = objective.make(settings, start)
-        self._forward: nn.Module = self.model
+        self._loss = settings.objective.loss(start)
+        self._joined = team.joined(self.model)
+        self._forward: nn.Module = self._joined
         if settings.compile:
-            self._forward = torch.compile(self.model)  # type: ignore[assignment]
-        self._kind: Any = import_module(
-            f"ptq_dynamics.train.optimizers.{settings.optimizer.module}"
-        )
-        self._optimizer_settings = read(self._kind.Settings, settings.optimizer.settings)
-        self._optimizer = self._kind.make(self.model, self._optimizer_settings)
-        self._curve: Any = None
-        self._due_checkpoints = set(settings.checkpoint_steps)
-        self._due_states = set(settings.state_steps)
+            self._forward = torch.compile(self._joined)  # type: ignore[assignment]
+        self._optimizer = settings.optimizer.make(self.model, settings.budget)
+        self._curve: TextIO
 
     @property
     def rate(self) -> float:
@@ -136,24 +139,30 @@ class Trainer:
         return schedules.learning_rate(self.settings.schedule, self.step)
 
     def update(self, batch: Tensor) -> tuple[Tensor, Tensor]:
-        """One optimizer step on a batch as the objective has them; mean loss and gradient norm
-        before clipping, both 0-dimensional."""
+        """One optimizer step on a batch as the objective has them, of which this process computes
+        its share; mean loss of the whole and gradient norm before clipping, both 0-dimensional."""
         settings = self.settings
-        chosen, peak = self._optimizer_settings, settings.schedule.peak
-        self._kind.set_rate(self._optimizer, chosen, self.rate, peak)
-        parts = batch.split(settings.micro_batch or len(batch))
+        settings.optimizer.set_rate(self._optimizer, self.rate, settings.schedule.peak)
+        *others, last = self.team.shares(batch, settings.micro_batch)
         total = torch.zeros((), device=self._device)
-        for part in parts:
-            part = part.to(self._device, non_blocking=True)
-            with self._autocast():
-                loss = self._objective.loss(self._forward, part, batch)
-            loss.backward()
-            total += loss.detach()
+        with self.team.apart(self._joined):
+            for part, weight in others:
+                total += self._backward(part, weight, batch)
+        total = self.team.summed(total + self._backward(*last, batch))
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip)
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
         self.step += 1
         return total, norm
+
+    def _backward(self, part: Tensor, weight: int, whole: Tensor) -> Tensor:
+        """What a part adds to the mean loss."""
+        part = part.to(self._device, non_blocking=True)
+        with self._autocast():
+            loss = self._loss(self._forward, part, whole) * weight
+        # Gradients are averaged over processes, but parts add up.
+        (loss * self.team.count).backward()
+        return loss.detach()
 
     def _autocast(self) -> torch.autocast:
         mixed = self.settings.precision == "bfloat16"
@@ -167,11 +176,12 @@ class Trainer:
 
     def open_curve(self) -> None:
         """Go on with the curve of an interrupted run, without the rows after its saved state."""
-        path = self.out / CURVE
+        path = self.out / CURVE if self.team.leads else Path(os.devnull)
         rows = path.read_text().splitlines()[1:] if path.exists() else []
         kept = [row for row in rows if row.count(",") == len(COLUMNS) - 1]
         kept = [row for row in kept if int(row.split(",")[0]) <= self.step]
-        write_atomically(path, "".join(line + "\n" for line in [",".join(COLUMNS), *kept]))
+        if self.team.leads:
+            write_atomically(path, "".join(line + "\n" for line in [",".join(COLUMNS), *kept]))
         self._curve = path.open("a", encoding="utf-8")
 
     def log(self, loss: Tensor, gradient_norm: Tensor) -> None:
@@ -214,17 +224,17 @@ class Trainer:
         return self.settings.first_tokens + (step - self.settings.first) * self.tokens_per_step
 
     def save_due(self, loss: Tensor | None = None) -> None:
-        """Save what is due at this step."""
+        """Save what is due at this step; the process that leads does."""
+        if not self.team.leads:
+            return
         # Before the first update, what is there was found whole and shows how far the run has come.
-        if self.step in self._due_checkpoints and not self._is_kept(step_id(self.step), loss):
+        found = {path.name for path in self.out.iterdir()} if loss is None else set[str]()
+        if self.step in self.settings.checkpoint_steps and step_id(self.step) not in found:
             if loss is not None:
                 self.require_finite(loss)
             self._save_checkpoint()
-        if self.step in self._due_states and not self._is_kept(state_name(self.step), loss):
+        if self.step in self.settings.state_steps and state_name(self.step) not in found:
             self.save(self.out / state_name(self.step))
-
-    def _is_kept(self, name: str, loss: Tensor | None) -> bool:
-        return loss is None and (self.out / name).exists()
 
     def _save_checkpoint(self) -> None:
         folder = self.out / step_id(self.step)
@@ -238,8 +248,9 @@ class Trainer:
     def save(self, path: Path) -> None:
         """Write the whole state to one file, whole or not at all."""
         tensors = {f"model.{name}": value for name, value in self._weights().items()}
-        moments = state_tensors(self._optimizer)
-        tensors |= {f"optimizer.{name}": value for name, value in moments.items()}
+        for index, moments in self._optimizer.state_dict()["state"].items():
+            for name, value in moments.items():
+                tensors[f"optimizer.{index}.{name}"] = torch.as_tensor(value).contiguous()
         partial = path.with_name(f".partial-{path.name}")
         save_file(tensors, partial, metadata={"step": json.dumps(self.step)})
         with partial.open("rb+") as file:
@@ -254,19 +265,23 @@ class Trainer:
 
     def load(self, path: Path) -> None:
         """Take up the state that `save` wrote; `Problem` when the file is damaged."""
-        groups: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}}
+        weights, state = dict[str, Tensor](), dict[int, dict[str, Tensor]]()
         try:
             with safe_open(path, framework="pt", device=str(self._device)) as file:
                 self.step = json.loads(file.metadata()["step"])
                 for name in file.keys():  # noqa: SIM118 (no mapping)
                     group, _, rest = name.partition(".")
-                    groups[group][rest] = file.get_tensor(name)
+                    if group == "model":
+                        weights[rest] = file.get_tensor(name)
+                    else:
+                        index, _, moment = rest.partition(".")
+                        state.setdefault(int(index), {})[moment] = file.get_tensor(name)
         except (SafetensorError, OSError) as error:
             raise Problem(f"{path} is no readable training state ({error}); remove it") from error
-        if groups["model"].keys() != self._weights().keys():
+        if weights.keys() != self._weights().keys():
             raise Problem(f"{path} is the training state of another model; remove it")
-        self.model.load_state_dict(groups["model"], strict=False)
-        load_state_tensors(self._optimizer, groups["optimizer"])
+        self.model.load_state_dict(weights, strict=False)
+        self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": state})
 
 
 class Pace:
@@ -284,16 +299,13 @@ class Pace:
         """Whether enough time has passed since the last save."""
         return time.monotonic() - self._last >= max(5.0, 50 * self._cost)
 
-    def saving(self) -> "Pace":
-        """Context manager around a save, to learn its cost."""
-        return self
-
-    def __enter__(self) -> None:
+    @contextmanager
+    def saving(self) -> Iterator[None]:
+        """In this block the state is saved; what that takes is learned."""
+        begin = time.monotonic()
+        yield
         self._last = time.monotonic()
-
-    def __exit__(self, *_: object) -> None:
-        now = time.monotonic()
-        self._cost, self._last = now - self._last, now
+        self._cost = self._last - begin
 
 
 def state_name(step: int) -> str:
@@ -303,20 +315,20 @@ def state_name(step: int) -> str:
 
 def latest_state(scratch: Path, trainer: Trainer) -> Path | None:
     """The newest state of an interrupted run, if the checkpoints before it are all there."""
-    for path in reversed(list(_states(scratch))):
+    for path in reversed(_states(scratch)):
         step = int(path.stem.removeprefix("state-"))
-        due = [trainer.out / step_id(s) for s in trainer.settings.checkpoint_steps]
-        due += [trainer.out / state_name(s) for s in trainer.settings.state_steps]
-        if all(item.exists() for item in due if int(item.stem.split("-")[1]) <= step):
+        due = [trainer.out / step_id(s) for s in trainer.settings.checkpoint_steps if s <= step]
+        due += [trainer.out / state_name(s) for s in trainer.settings.state_steps if s <= step]
+        if all(item.exists() for item in due):
             return path
     return None
 
 
 def drop_older_states(scratch: Path) -> None:
     """Keep the newest state alone."""
-    for path in list(_states(scratch))[:-1]:
+    for path in _states(scratch)[:-1]:
         path.unlink()
 
 
-def _states(scratch: Path) -> Iterator[Path]:
-    return iter(sorted(scratch.glob("state-*.safetensors")))
+def _states(scratch: Path) -> list[Path]:
+    return sorted(scratch.glob("state-*.safetensors"))

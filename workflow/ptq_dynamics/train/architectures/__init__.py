@@ -1,5 +1,147 @@
-"""Architectures of models, one module each, which says what a fresh model of it is set to.
+"""Architectures, one module each: a class whose fields are a model's configuration, which makes a
+fresh model of transformers' own class and says how large it is.
 
-A module has as `Settings` a dataclass of `settings.py`, and a function `config` that makes of it
-the configuration of transformers' own class. What a checkpoint on disk is, it says itself.
+What a checkpoint on disk is, it says itself.
 """
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from pydantic import model_validator
+
+from ptq_dynamics.base.components import union
+from ptq_dynamics.base.fields import Context, Count, Rate, Strict
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+class Architecture(Strict):
+    """A model and the corpus it reads; `context` in tokens, `micro_batch`, of which a batch is
+    made, in sequences."""
+
+    # The class of its configuration in transformers.
+    own: ClassVar[str]
+    # Whether norms before attention and feedforward layer have weights, which could be scaled.
+    scaled_norms_first: ClassVar[bool] = True
+
+    architecture: str
+    layers: Count
+    width: Count
+    heads: Count
+    feedforward: Count
+    context: Context
+    micro_batch: Count | None = None
+    corpus: str = "main"
+
+    @abstractmethod
+    def options(self, vocabulary: int) -> dict[str, Any]:
+        """What transformers' own class is configured with."""
+
+    @abstractmethod
+    def parameters(self, vocabulary: int) -> int:
+        """How many weights and biases it has."""
+
+    def create(self, vocabulary: int, seed: int) -> "PreTrainedModel":
+        """A freshly initialised model in float32."""
+        import torch
+        import transformers
+
+        config = getattr(transformers, self.own)(**self.options(vocabulary))
+        torch.manual_seed(seed)
+        kind: Any = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+        model: PreTrainedModel = kind(config)
+        return model
+
+    @property
+    def head(self) -> int:
+        """Dimensions of a head."""
+        return self.width // self.heads
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Input widths of its quantized layers."""
+        return self.width, self.feedforward
+
+    @property
+    def rotated(self) -> int:
+        """Dimensions of a head that its rotary embedding turns."""
+        return self.head
+
+    @property
+    def weights(self) -> tuple[object, ...]:
+        """What two models with one tokenizer have alike whose weights can be averaged."""
+        return tuple(self.model_dump(exclude={"context", "micro_batch", "corpus"}).values())
+
+    @model_validator(mode="after")
+    def _divides(self) -> Self:
+        if self.width % self.heads:
+            raise ValueError(f"heads {self.heads} does not divide width {self.width}")
+        if self.rotated % 2:
+            raise ValueError(
+                f"{self.rotated} dimensions of a head are rotated, in pairs: width {self.width} "
+                f"over heads {self.heads} does not give an even number"
+            )
+        return self
+
+
+class LlamaLike(Architecture):
+    """After Llama: grouped-query attention with rotary embeddings, layers without biases; `tied`
+    when the output head is the embedding."""
+
+    # Linear layers between the width and the feedforward width.
+    feedforward_layers: ClassVar[int] = 3
+
+    key_value_heads: Count
+    tied: bool
+    rotary_base: Rate
+
+    def options(self, vocabulary: int) -> dict[str, Any]:
+        """The part that all of them have."""
+        return {
+            "vocab_size": vocabulary,
+            "hidden_size": self.width,
+            "num_hidden_layers": self.layers,
+            "num_attention_heads": self.heads,
+            "num_key_value_heads": self.key_value_heads,
+            "intermediate_size": self.feedforward,
+            "max_position_embeddings": self.context,
+            "rope_parameters": {"rope_type": "default", "rope_theta": self.rotary_base},
+            "tie_word_embeddings": self.tied,
+            "attention_dropout": 0.0,
+            "use_cache": False,
+            "bos_token_id": 0,
+            "eos_token_id": 0,
+            "pad_token_id": None,
+        }
+
+    @property
+    def vectors(self) -> int:
+        """Numbers of a layer beside its matrices: of norms, of its activation, and biases."""
+        return 2 * self.width
+
+    @property
+    def final_norm(self) -> int:
+        """Weights of the last norm."""
+        return self.width
+
+    def parameters(self, vocabulary: int) -> int:
+        """Those of layers, norms, embedding and head."""
+        attention = 2 * self.width * (self.width + self.key_value_heads * self.head)
+        feedforward = self.feedforward_layers * self.width * self.feedforward
+        embeddings = vocabulary * self.width * (1 if self.tied else 2)
+        return self.layers * (attention + feedforward + self.vectors) + self.final_norm + embeddings
+
+    @model_validator(mode="after")
+    def _shares_heads(self) -> Self:
+        if self.heads % self.key_value_heads:
+            raise ValueError(
+                f"key_value_heads {self.key_value_heads} does not divide heads {self.heads}"
+            )
+        return self
+
+
+if TYPE_CHECKING:
+    AnyArchitecture = Architecture
+else:
+    AnyArchitecture = union(__name__, Architecture, by="architecture")

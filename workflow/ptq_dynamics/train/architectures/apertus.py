@@ -1,13 +1,19 @@
 """Apertus (arXiv 2509.14233): norms on queries and keys, xIELU in a feedforward layer without
 gate."""
 
-from transformers import ApertusConfig
+from typing import ClassVar, Literal
 
-from ptq_dynamics.train.architectures.llama_like import Settings, options
-
-__all__ = ["Settings", "config"]
+from ptq_dynamics.train.architectures import LlamaLike
 
 
-def config(settings: Settings, vocabulary: int, context: int) -> ApertusConfig:
-    """Its configuration; `context` in tokens."""
-    return ApertusConfig(**options(settings, vocabulary, context))
+class Apertus(LlamaLike):
+    """Apertus."""
+
+    own: ClassVar[str] = "ApertusConfig"
+    feedforward_layers: ClassVar[int] = 2
+    architecture: Literal["apertus"]
+
+    @property
+    def vectors(self) -> int:
+        """Two of the width, those of a head's queries and keys, and both numbers of xIELU."""
+        return 2 * self.width + 2 * self.head + 2

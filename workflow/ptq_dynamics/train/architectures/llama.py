@@ -1,12 +1,12 @@
 """Llama (arXiv 2302.13971), as Amber has it."""
 
-from transformers import LlamaConfig
+from typing import ClassVar, Literal
 
-from ptq_dynamics.train.architectures.llama_like import Settings, options
-
-__all__ = ["Settings", "config"]
+from ptq_dynamics.train.architectures import LlamaLike
 
 
-def config(settings: Settings, vocabulary: int, context: int) -> LlamaConfig:
-    """Its configuration; `context` in tokens."""
-    return LlamaConfig(**options(settings, vocabulary, context))
+class Llama(LlamaLike):
+    """Llama."""
+
+    own: ClassVar[str] = "LlamaConfig"
+    architecture: Literal["llama"]

@@ -1,12 +1,23 @@
 """OLMo (arXiv 2402.00838): norms without weights."""
 
-from transformers import OlmoConfig
+from typing import ClassVar, Literal
 
-from ptq_dynamics.train.architectures.llama_like import Settings, options
-
-__all__ = ["Settings", "config"]
+from ptq_dynamics.train.architectures import LlamaLike
 
 
-def config(settings: Settings, vocabulary: int, context: int) -> OlmoConfig:
-    """Its configuration; `context` in tokens."""
-    return OlmoConfig(**options(settings, vocabulary, context))
+class Olmo(LlamaLike):
+    """OLMo 1."""
+
+    own: ClassVar[str] = "OlmoConfig"
+    scaled_norms_first: ClassVar[bool] = False
+    architecture: Literal["olmo"]
+
+    @property
+    def vectors(self) -> int:
+        """None."""
+        return 0
+
+    @property
+    def final_norm(self) -> int:
+        """None."""
+        return 0

@@ -1,13 +1,19 @@
 """OLMo 2 (arXiv 2501.00656): norms after attention and feedforward layer, and on queries and
 keys."""
 
-from transformers import Olmo2Config
+from typing import ClassVar, Literal
 
-from ptq_dynamics.train.architectures.llama_like import Settings, options
-
-__all__ = ["Settings", "config"]
+from ptq_dynamics.train.architectures import LlamaLike
 
 
-def config(settings: Settings, vocabulary: int, context: int) -> Olmo2Config:
-    """Its configuration; `context` in tokens."""
-    return Olmo2Config(**options(settings, vocabulary, context))
+class Olmo2(LlamaLike):
+    """OLMo 2."""
+
+    own: ClassVar[str] = "Olmo2Config"
+    scaled_norms_first: ClassVar[bool] = False
+    architecture: Literal["olmo2"]
+
+    @property
+    def vectors(self) -> int:
+        """Two of the width, and those of queries and keys."""
+        return 3 * self.width + self.key_value_heads * self.head

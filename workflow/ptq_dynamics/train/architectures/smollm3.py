@@ -1,16 +1,18 @@
 """SmolLM3: Llama's, but without rotary embedding in one layer of every few (NoPE)."""
 
-from transformers import SmolLM3Config
+from typing import Any, ClassVar, Literal
 
-from ptq_dynamics.train.architectures.llama_like import options
-from ptq_dynamics.train.architectures.settings import SmolLM3 as Settings
-
-__all__ = ["Settings", "config"]
+from ptq_dynamics.base.fields import Count
+from ptq_dynamics.train.architectures import LlamaLike
 
 
-def config(settings: Settings, vocabulary: int, context: int) -> SmolLM3Config:
-    """Its configuration; `context` in tokens."""
-    return SmolLM3Config(
-        **options(settings, vocabulary, context),
-        no_rope_layer_interval=settings.no_rotary_every,
-    )
+class SmolLM3(LlamaLike):
+    """SmolLM3; the last of `no_rotary_every` layers has no rotary embedding."""
+
+    own: ClassVar[str] = "SmolLM3Config"
+    architecture: Literal["smollm3"]
+    no_rotary_every: Count
+
+    def options(self, vocabulary: int) -> dict[str, Any]:
+        """With the layers without rotary embedding."""
+        return {**super().options(vocabulary), "no_rope_layer_interval": self.no_rotary_every}

@@ -1,30 +1,35 @@
 """The next token of plain text: pre-training, and stages that go on with it."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from torch import Tensor, nn
-
-from ptq_dynamics import models
-from ptq_dynamics.corpus.tokens import TrainingData
 from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.train.objectives.settings import Nothing as Settings
-from ptq_dynamics.train.settings import TrainSettings
+from ptq_dynamics.train.objectives import Batches, Objective
 
-__all__ = ["Objective", "Settings", "data"]
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
-
-def data(corpus: Manifest, settings: TrainSettings) -> TrainingData:
-    """Sequences of the text, int64 [batch, context + 1]."""
-    return TrainingData(corpus, settings.context, settings.batch, settings.seed)
+    from ptq_dynamics.train.objectives import Loss
 
 
-class Objective:
+class Language(Objective):
     """Mean cross-entropy of all tokens, nats."""
 
-    def __init__(self, _settings: Settings, _start: Path | None) -> None:
-        pass
+    of_dialogues: ClassVar[bool] = False
+    kind: Literal["language"] = "language"
 
-    def loss(self, forward: nn.Module, part: Tensor, whole: Tensor) -> Tensor:
-        """What a part of a batch, int64 [rows, context + 1], adds to the mean."""
-        losses = models.token_losses(forward, part[:, :-1], part[:, 1:])
-        return losses.sum() / whole[:, 1:].numel()
+    def data(self, corpus: Manifest, context: int, batch: int, seed: int) -> Batches:
+        """Sequences of the text, int64 [batch, context + 1]."""
+        from ptq_dynamics.corpus.tokens import TrainingData
+
+        return TrainingData(corpus, context, batch, seed)
+
+    def loss(self, start: Path | None) -> "Loss":
+        """Of parts of a batch, int64 [rows, context + 1]."""
+        from ptq_dynamics import models
+
+        def of(forward: "nn.Module", part: "Tensor", whole: "Tensor") -> "Tensor":
+            losses = models.token_losses(forward, part[:, :-1], part[:, 1:])
+            return losses.sum() / whole[:, 1:].numel()
+
+        return of

@@ -6,21 +6,66 @@ With r(y) = β (log π(y) − log π₀(y)), the model before frozen as π₀: A
 """
 
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-import torch
-from torch import Tensor, nn
-
-from ptq_dynamics import models
+from ptq_dynamics.base.fields import Rate
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.corpus import dialogues
-from ptq_dynamics.corpus.tokens import order
-from ptq_dynamics.jobs.manifest import Manifest
-from ptq_dynamics.trajectories.objectives.settings import Preferences as Settings
-from ptq_dynamics.trajectories.settings import TrainSettings
+from ptq_dynamics.engine.manifest import Manifest
+from ptq_dynamics.train.objectives import Batches, Objective
 
-__all__ = ["Objective", "Settings", "data"]
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from ptq_dynamics.train.objectives import Loss
+
+
+class Preferences(Objective):
+    """Mean loss of pairs, without unit, by APO-zero or APO-down, with its β."""
+
+    kind: Literal["preferences"]
+    anchor: Literal["zero", "down"]
+    beta: Rate
+
+    def data(self, corpus: Manifest, context: int, batch: int, seed: int) -> Batches:
+        """Pairs of dialogues; a batch has as many of them as it has sequences."""
+        return Pairs(corpus, context, batch, seed)
+
+    def loss(self, start: Path | None) -> "Loss":
+        """Of parts of a batch, int64 [pairs, 2, 2, length]."""
+        import torch
+
+        from ptq_dynamics import models
+
+        if start is None:
+            raise Problem(
+                "preferences are learned from a model that answers, and this run begins with fresh "
+                "weights; give it a stage to come after"
+            )
+        frozen = models.load(start, torch.float32).requires_grad_(False)
+
+        def of(forward: "nn.Module", part: "Tensor", whole: "Tensor") -> "Tensor":
+            rows = part.flatten(0, 1)
+            with torch.no_grad():
+                before = log_likelihoods(frozen, rows)
+            gains = self.beta * (log_likelihoods(forward, rows) - before)
+            right, wrong = gains.view(-1, 2).unbind(dim=1)
+            return self.apo(right, wrong).sum() / len(whole)
+
+        return of
+
+    def apo(self, right: "Tensor", wrong: "Tensor") -> "Tensor":
+        """Loss of pairs [n] from β times the gains in log-likelihood of both answers, [n] each."""
+        if self.anchor == "zero":
+            return 1 - right.sigmoid() + wrong.sigmoid()
+        return right.sigmoid() + 1 - (right - wrong).sigmoid()
+
+
+def log_likelihoods(model: "nn.Module", rows: "Tensor") -> "Tensor":
+    """Log-likelihood of the answers, float32 [rows], of int64 [rows, 2, length]."""
+    from ptq_dynamics import models
+
+    tokens, counted = rows[:, 0], rows[:, 1, 1:]
+    return -(models.token_losses(model, tokens[:, :-1], tokens[:, 1:]) * counted).sum(dim=1)
 
 
 class Pairs:
@@ -28,6 +73,10 @@ class Pairs:
     fit into the context, in an order that follows from the seed."""
 
     def __init__(self, corpus: Manifest, context: int, batch: int, seed: int) -> None:
+        import numpy as np
+
+        from ptq_dynamics.corpus import dialogues
+
         self._found = dialogues.Dialogues(corpus)
         self._length = min(context, self._found.longest) + 1
         self._fitting = np.flatnonzero(self._found.lengths <= self._length)
@@ -40,13 +89,19 @@ class Pairs:
                 "made of, or raise its context, in the scale's file under config/scales"
             )
 
-    def at(self, step: int) -> Tensor:
+    def at(self, step: int) -> "Tensor":
         """Batch of the update after `step` updates, int64 [batch, 2, 2, length]: right, wrong;
         tokens, and 1 for those of the answer, else 0. A longer wrong answer is cut."""
+        import torch
+
         first = step * self._batch
         return torch.stack([self._pair(first + row) for row in range(self._batch)])
 
-    def _pair(self, position: int) -> Tensor:
+    def _pair(self, position: int) -> "Tensor":
+        import torch
+
+        from ptq_dynamics.corpus.tokens import order
+
         epoch, index = divmod(position, len(self._fitting))
         if epoch != self._epoch:
             shuffled = self._fitting[order(self._seed, epoch, len(self._fitting))]
@@ -54,50 +109,13 @@ class Pairs:
         mine, other = int(self._order[index]), int(self._order[index - 1])
         return torch.stack([self._row(mine, mine), self._row(mine, other)])
 
-    def _row(self, question: int, answer: int) -> Tensor:
+    def _row(self, question: int, answer: int) -> "Tensor":
+        import numpy as np
+        import torch
+
         before, after = self._found.question(question), self._found.answer(answer)
         row = torch.zeros(2, self._length, dtype=torch.int64)
         tokens = np.concatenate([before, after]).astype(np.int64)[: self._length]
         row[0, : len(tokens)] = torch.from_numpy(tokens)
         row[1, len(before) : len(tokens)] = 1
         return row
-
-
-def data(corpus: Manifest, settings: TrainSettings) -> Pairs:
-    """Pairs of dialogues; a batch has as many of them as it has sequences."""
-    return Pairs(corpus, settings.context, settings.batch, settings.seed)
-
-
-class Objective:
-    """Mean loss of pairs; without unit."""
-
-    def __init__(self, settings: Settings, start: Path | None) -> None:
-        if start is None:
-            raise Problem(
-                "preferences are learned from a model that answers, and this run begins with fresh "
-                "weights; give it a stage to come after"
-            )
-        self._settings = settings
-        self._before = models.load(start, torch.float32).requires_grad_(False)
-
-    def loss(self, forward: nn.Module, part: Tensor, whole: Tensor) -> Tensor:
-        """What a part of a batch, int64 [pairs, 2, 2, length], adds to the mean."""
-        rows = part.flatten(0, 1)
-        with torch.no_grad():
-            before = log_likelihoods(self._before, rows)
-        gains = self._settings.beta * (log_likelihoods(forward, rows) - before)
-        right, wrong = gains.view(-1, 2).unbind(dim=1)
-        return apo(self._settings.anchor, right, wrong).sum() / len(whole)
-
-
-def log_likelihoods(model: nn.Module, rows: Tensor) -> Tensor:
-    """Log-likelihood of the answers, float32 [rows], of int64 [rows, 2, length]."""
-    tokens, counted = rows[:, 0], rows[:, 1, 1:]
-    return -(models.token_losses(model, tokens[:, :-1], tokens[:, 1:]) * counted).sum(dim=1)
-
-
-def apo(anchor: Literal["zero", "down"], right: Tensor, wrong: Tensor) -> Tensor:
-    """Loss of pairs [n] from β times the gains in log-likelihood of both answers, [n] each."""
-    if anchor == "zero":
-        return 1 - torch.sigmoid(right) + torch.sigmoid(wrong)
-    return torch.sigmoid(right) + 1 - torch.sigmoid(right - wrong)

@@ -1,0 +1,105 @@
+"""Optimizers, one module each: a class whose fields are its configuration, which makes an optimizer
+of torch and sets its rate.
+
+The paper's parameter groups (section 4): weight decay on matrices, none on biases and norms.
+"""
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from pydantic import Field
+
+from ptq_dynamics.base.components import union
+from ptq_dynamics.base.fields import Rate, Share, Strict
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+Forgetting = Annotated[float, Field(ge=0, lt=1)]
+
+
+class Optimizer(Strict):
+    """What every optimizer answers; here, one without weight decay."""
+
+    kind: str
+
+    @abstractmethod
+    def make(self, model: "nn.Module", budget: int) -> "torch.optim.Optimizer":
+        """The optimizer of a model, at rate 0; `budget` is the steps that shares are of."""
+
+    def decay(self, lr: float, peak: float) -> float:
+        """The weight decay that torch is set to at rate `lr`: it takes p·lr·decay from a weight p
+        in one step."""
+        return 0.0
+
+    def per_step(self, lr: float, peak: float) -> float:
+        """The share of a weight that one step at rate `lr` takes."""
+        return lr * self.decay(lr, peak)
+
+    def set_rate(self, optimizer: "torch.optim.Optimizer", lr: float, peak: float) -> None:
+        """Set the next update's learning rate, and the weight decay that goes with it."""
+        for group in optimizer.param_groups:
+            group["lr"] = lr
+            group["weight_decay"] = self.decay(lr, peak) if group["decays"] else 0.0
+
+    def scaled(self, peak_lr: float, weight_decay: float) -> Self:
+        """With the factors that a scale has on peak rates and weight decay."""
+        return self
+
+    def lasting(self, share: Share) -> Self:
+        """For a run, with what branches from it, over this share of the budget."""
+        return self
+
+    @property
+    def named_by(self) -> float | None:
+        """The number by which labels of curves name it, if there is one."""
+        return None
+
+
+class Decaying(Optimizer):
+    """One that takes p·lr·weight_decay from a weight p in a step."""
+
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+    def decay(self, lr: float, peak: float) -> float:
+        """As it is set."""
+        return self.weight_decay
+
+    def scaled(self, peak_lr: float, weight_decay: float) -> Self:
+        """With the factor on weight decay."""
+        return self.model_copy(update={"weight_decay": self.weight_decay * weight_decay})
+
+    @property
+    def named_by(self) -> float | None:
+        """Its weight decay."""
+        return self.weight_decay
+
+
+class Adam(Decaying):
+    """What the kinds of Adam share: decay rates of both moments, ε, and torch's implementation."""
+
+    betas: tuple[Forgetting, Forgetting]
+    eps: Rate
+
+    def make(self, model: "nn.Module", budget: int) -> "torch.optim.Optimizer":
+        """torch's own AdamW."""
+        import torch
+
+        groups = parameter_groups(model)
+        return torch.optim.AdamW(groups, lr=0.0, betas=self.betas, eps=self.eps, fused=True)
+
+
+def parameter_groups(model: "nn.Module") -> list[dict[str, Any]]:
+    """Two groups: parameters with two or more dimensions decay, vectors do not."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    return [
+        {"params": [p for p in parameters if p.ndim >= 2], "decays": True},
+        {"params": [p for p in parameters if p.ndim < 2], "decays": False},
+    ]
+
+
+if TYPE_CHECKING:
+    AnyOptimizer = Optimizer
+else:
+    AnyOptimizer = union(__name__, Optimizer, by="kind")

@@ -1,13 +1,15 @@
 """AdamC (arXiv 2506.02285): weight decay shrinks with the learning rate, p·lr·(lr/peak)·decay."""
 
-import torch
+from typing import Literal
 
-from ptq_dynamics.train.optimizers.adamw import Settings, make
-from ptq_dynamics.train.optimizers.groups import set_groups
-
-__all__ = ["Settings", "make", "set_rate"]
+from ptq_dynamics.train.optimizers import Adam
 
 
-def set_rate(optimizer: torch.optim.Optimizer, settings: Settings, lr: float, peak: float) -> None:
-    """Set the next update's learning rate, and the weight decay that goes with it."""
-    set_groups(optimizer, lr, settings.weight_decay * (lr / peak))
+class AdamC(Adam):
+    """AdamW with a decay that shrinks with the rate."""
+
+    kind: Literal["adamc"]
+
+    def decay(self, lr: float, peak: float) -> float:
+        """Less the lower the rate."""
+        return self.weight_decay * (lr / peak)

@@ -1,14 +1,20 @@
 """AdamW with a decay that does not scale with the peak rate (figure 19): p·(lr/peak)·decay."""
 
-import torch
+from typing import Literal, Self
 
-from ptq_dynamics.train.optimizers.adamw import Settings, make
-from ptq_dynamics.train.optimizers.groups import set_groups
-
-__all__ = ["Settings", "make", "set_rate"]
+from ptq_dynamics.train.optimizers import Adam
 
 
-def set_rate(optimizer: torch.optim.Optimizer, settings: Settings, lr: float, peak: float) -> None:
-    """Set the next update's learning rate, and the weight decay that goes with it: torch takes
-    p·lr·decay, so 1/peak of the setting stands for decay."""
-    set_groups(optimizer, lr, settings.weight_decay / peak)
+class IndependentAdamW(Adam):
+    """AdamW with a decay that is independent of the peak rate."""
+
+    kind: Literal["adamw-independent"]
+
+    def decay(self, lr: float, peak: float) -> float:
+        """torch takes p·lr·decay, so 1/peak of the setting stands for decay."""
+        return self.weight_decay / peak
+
+    def scaled(self, peak_lr: float, weight_decay: float) -> Self:
+        """With both factors, so that it takes as much as AdamW's."""
+        scaled = self.weight_decay * peak_lr * weight_decay
+        return self.model_copy(update={"weight_decay": scaled})

@@ -2,71 +2,97 @@
 fast one."""
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-import torch
-from torch import Tensor, nn
+from pydantic import Field, model_validator
 
-from ptq_dynamics.train.optimizers.groups import parameter_groups, set_groups
-from ptq_dynamics.train.optimizers.settings import AdEMAMix as Settings
+from ptq_dynamics.base.fields import Share
+from ptq_dynamics.train.optimizers import Adam, parameter_groups
 
-__all__ = ["AdEMAMix", "Settings", "make", "set_rate", "slow"]
-
-
-def make(model: nn.Module, settings: Settings) -> torch.optim.Optimizer:
-    """The optimizer of a model, at rate 0."""
-    return AdEMAMix(parameter_groups(model), settings)
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 
-def set_rate(optimizer: torch.optim.Optimizer, settings: Settings, lr: float, peak: float) -> None:
-    """Set the next update's learning rate, and the weight decay that goes with it."""
-    set_groups(optimizer, lr, settings.weight_decay)
+class AdEMAMix(Adam):
+    """AdamW with a slow mean of gradients beside the fast one, of decay rate `beta3` and weight
+    `alpha`. Both come up over `t_alpha_beta3`, a share of the budget, or else are there at once.
 
+    `beta3` stays as it is at every scale: `scaled` leaves it, so its memory of −1 / ln(beta3) steps
+    is shorter in a run of fewer steps only where another number is written there.
+    """
 
-# Not that of bitsandbytes: its state holds dictionaries and Python numbers, and counts of updates
-# come back in the data type of the weights, so that a resumed run would have other bits.
-class AdEMAMix(torch.optim.Optimizer):
-    """Algorithm 1 of the paper, in the data type of the weights."""
+    kind: Literal["ademamix"]
+    beta3: Annotated[float, Field(gt=0, lt=1)]
+    alpha: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    t_alpha_beta3: Share | None = None
 
-    def __init__(self, groups: list[dict[str, Any]], settings: Settings) -> None:
-        super().__init__(groups, {"lr": 0.0, "weight_decay": settings.weight_decay})
-        self._settings = settings
+    @model_validator(mode="after")
+    def _is_slow(self) -> Self:
+        if self.beta3 < self.betas[0]:
+            raise ValueError(
+                f"beta3 {self.beta3} forgets faster than the first of betas, {self.betas[0]}; "
+                "raise it"
+            )
+        return self
 
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """One update with the gradients that are there."""
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    self._update(parameter, group["lr"], group["weight_decay"])
+    def lasting(self, share: Share) -> Self:
+        """What comes up comes up over all of it."""
+        return (
+            self if self.t_alpha_beta3 is None else self.model_copy(update={"t_alpha_beta3": share})
+        )
 
-    def _update(self, parameter: nn.Parameter, lr: float, decay: float) -> None:
-        state, settings = self.state[parameter], self._settings
+    def slow(self, count: int, budget: int) -> tuple[float, float]:
+        """Weight and decay rate of the slow mean in an update, the first of which has the count 1:
+        the weight grows linearly from 0, the half-life from that of the fast mean."""
+        if self.t_alpha_beta3 is None:
+            return self.alpha, self.beta3
+        steps = max(1, round(self.t_alpha_beta3 * budget))
+        if count >= steps:
+            return self.alpha, self.beta3
+        share = count / steps
+        memory = (1 - share) * _memory(self.betas[0]) + share * _memory(self.beta3)
+        return share * self.alpha, math.exp(-1 / memory)
+
+    def make(self, model: "nn.Module", budget: int) -> "torch.optim.Optimizer":
+        """Algorithm 1 of the paper, in the data type of the weights."""
+        import torch
+
+        mix = self
+
+        # Not that of bitsandbytes: its state holds dictionaries and Python numbers, and counts of
+        # updates come back in the data type of the weights, so that a resumed run would differ.
+        class Algorithm(torch.optim.Optimizer):
+            @torch.no_grad()
+            def step(self, closure: Any = None) -> None:  # type: ignore[override]
+                for group in self.param_groups:
+                    for parameter in group["params"]:
+                        if parameter.grad is not None:
+                            state = self.state[parameter]
+                            mix._update(parameter, state, group, budget)
+
+        return Algorithm(parameter_groups(model), {"lr": 0.0, "weight_decay": self.weight_decay})
+
+    def _update(
+        self, parameter: "nn.Parameter", state: dict[str, Any], group: dict[str, Any], budget: int
+    ) -> None:
+        import torch
+
         if not state:
             state["step"] = torch.zeros((), dtype=torch.int64)
             state |= {name: torch.zeros_like(parameter) for name in ("fast", "slow", "second")}
         # On the CPU, where reading it waits for nothing; one that was loaded may lie elsewhere.
         state["step"] = state["step"].cpu() + 1
         count = int(state["step"])
-        alpha, beta3 = slow(settings, count)
-        (beta1, beta2), gradient = settings.betas, parameter.grad
+        alpha, beta3 = self.slow(count, budget)
+        (beta1, beta2), gradient, lr = self.betas, parameter.grad, group["lr"]
         assert gradient is not None
-        fast: Tensor = state["fast"].lerp_(gradient, 1 - beta1)
-        kept: Tensor = state["slow"].lerp_(gradient, 1 - beta3)
-        second: Tensor = state["second"].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        fast = state["fast"].lerp_(gradient, 1 - beta1)
+        kept = state["slow"].lerp_(gradient, 1 - beta3)
+        second = state["second"].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
         mean = (fast / (1 - beta1**count)).add_(kept, alpha=alpha)
-        spread = (second / (1 - beta2**count)).sqrt_().add_(settings.eps)
-        parameter.mul_(1 - lr * decay).addcdiv_(mean, spread, value=-lr)
-
-
-def slow(settings: Settings, count: int) -> tuple[float, float]:
-    """Weight and decay rate of the slow mean in an update, the first of which has the count 1: the
-    weight grows linearly from 0, the half-life from that of the fast mean."""
-    if settings.t_alpha_beta3 is None or count >= settings.t_alpha_beta3:
-        return settings.alpha, settings.beta3
-    share = count / settings.t_alpha_beta3
-    memory = (1 - share) * _memory(settings.betas[0]) + share * _memory(settings.beta3)
-    return share * settings.alpha, math.exp(-1 / memory)
+        spread = (second / (1 - beta2**count)).sqrt_().add_(self.eps)
+        parameter.mul_(1 - lr * group["weight_decay"]).addcdiv_(mean, spread, value=-lr)
 
 
 def _memory(beta: float) -> float:

@@ -1,0 +1,214 @@
+"""Several processes that train one run, one a device: the same run, but for the last bits.
+
+torch's elastic launcher starts them from the job's own process, or `torchrun` has started the job
+on every machine. The first process leads: it alone writes. A batch is shared out by rows, unevenly
+where it has to be, so a step has exactly its tokens. Each process has all weights; gradients are
+averaged (DDP). States are whole, so any number of processes goes on from them.
+"""
+
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.engine.context import Context, Progress
+
+T = TypeVar("T")
+Stage = Callable[[Context[Any], "Team"], Mapping[str, Any] | None]
+
+# Exactly so many processes; or one for each visible GPU, but at most so many.
+PROCESSES, GPUS = "PTQ_DYNAMICS_PROCESSES", "PTQ_DYNAMICS_GPUS"
+# Who waits for the leader may wait for weights that are made again, or written to a slow disk.
+PATIENCE = timedelta(days=30)
+# Seconds in which a process that lost the others waits for the one that says why.
+LAST_WORDS = 1.0
+# The launcher takes these.
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+# Exactly so many processes; or one for each visible GPU, but at most so many.
+PROCESSES, GPUS = "PTQ_DYNAMICS_PROCESSES", "PTQ_DYNAMICS_GPUS"
+CALLED = "called-back"  # in the scratch folder, once the job was called back
+
+
+@dataclass(frozen=True)
+class Team:
+    """The processes that train a run, as one of them sees them: its rank, how many there are, and
+    the file by which launched ones learn that the job was called back."""
+
+    rank: int = 0
+    count: int = 1
+    called: Path | None = None
+
+    @property
+    def leads(self) -> bool:
+        """Whether it is the one that writes."""
+        return self.rank == 0
+
+    def called_back(self, context: Context[Any]) -> bool:
+        """Whether all should save the run's state now, and end."""
+        return self.agreed(self.called.exists() if self.called else context.called_back())
+
+    def agreed(self, value: T) -> T:
+        """What the leader has."""
+        box = [value]
+        if self.count > 1:
+            distributed.broadcast_object_list(box)
+        return box[0]
+
+    def summed(self, value: Tensor) -> Tensor:
+        """The sum of a tensor over all processes."""
+        if self.count > 1:
+            distributed.all_reduce(value)
+        return value
+
+    def joined(self, model: nn.Module) -> nn.Module:
+        """The model that computes, whose gradients all processes share."""
+        if self.count == 1:
+            return model
+        return DistributedDataParallel(model, forward_sync_buffers=False)
+
+    def apart(self, model: nn.Module) -> AbstractContextManager[Any]:
+        """In this block gradients of a joined model stay with the process that computes them."""
+        return model.no_sync() if isinstance(model, DistributedDataParallel) else nullcontext()
+
+    def shares(self, batch: Tensor, most: int | None) -> list[tuple[Tensor, int]]:
+        """This process's part of a batch, in parts of at most `most` rows, each with the weight 1.
+
+        All processes have equally many parts, since in the last of them all exchange gradients; so
+        there may be a part that fills up, with the weight 0.
+        """
+        rows = -(-len(batch) // self.count)
+        mine = batch.tensor_split(self.count)[self.rank]
+        parts = [(part, 1) for part in mine.split(most or rows)]
+        return parts + [(batch[:1], 0)] * (-(-rows // (most or rows)) - len(parts))
+
+
+ALONE = Team()
+
+
+def wanted(batch: int) -> int:
+    """How many processes train a run with so many sequences a batch: PROCESSES, or as many of the
+    visible GPUs as GPUS says."""
+    exactly, at_most = _number(PROCESSES), _number(GPUS) or 1
+    visible = torch.cuda.device_count()
+    if exactly and 0 < visible < exactly:
+        raise Problem(
+            f"{PROCESSES}={exactly} asks for more than the {visible} GPUs that are visible"
+        )
+    count = exactly or max(1, min(at_most, visible))
+    if count > batch:
+        raise Problem(
+            f"a batch of {batch} sequences cannot be shared out to {count} processes; use at most "
+            f"{batch}"
+        )
+    return count
+
+
+def _number(name: str) -> int | None:
+    found = os.environ.get(name)
+    if found and not (found.isdecimal() and int(found)):
+        raise Problem(f"{name}={found} is no number of processes; set it to 1 or more")
+    return int(found) if found else None
+
+
+def run(stage: Stage, context: Context[Any], batch: int) -> Mapping[str, Any] | None:
+    """What a stage gives in as many processes as are wanted; None where it was called back."""
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        return _join(stage, context, None)
+    count = wanted(batch)
+    return stage(context, ALONE) if count == 1 else _launch(stage, context, count)
+
+
+def _launch(stage: Stage, context: Context[Any], count: int) -> Mapping[str, Any] | None:
+    from torch.distributed.elastic.multiprocessing import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    # What it says of processes that end, the job says in one line.
+    for name in ("torch.distributed", "torch.multiprocessing"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    config = LaunchConfig(1, 1, count, rdzv_backend="c10d", rdzv_endpoint="localhost:0")
+    config.run_id, config.max_restarts, config.local_addr = context.name, 0, "localhost"
+    log = None if context.progress.log is None else Path(context.progress.log.name)
+    given = replace(context, progress=Progress(context.progress.name))
+    try:
+        with _passing_on(context):
+            facts: Mapping[str, Any] | None = elastic_launch(config, _work)(stage, given, log)[0]
+    except SignalException:
+        raise KeyboardInterrupt from None
+    except ChildFailedError as error:
+        _, failure = error.get_first_failure()
+        if failure.exitcode < 0:
+            raise Problem(
+                f"process {failure.local_rank} of the job was killed (out of memory?); run the "
+                "same command again to go on"
+            ) from None
+        told: Any = failure.message
+        said = told["message"] if isinstance(told, dict) else told
+        kind, _, reason = said.partition(": ")
+        raise (Problem(reason) if kind == Problem.__name__ else RuntimeError(said)) from None
+    return facts
+
+
+@contextmanager
+def _passing_on(context: Context[Any]) -> Iterator[None]:
+    """In this block the processes learn from a file that the job was called back; afterwards
+    signals are the job's again."""
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    ended, file = Event(), context.scratch / CALLED
+
+    def watch() -> None:
+        while not ended.wait(0.1):
+            if context.called_back():
+                file.touch()
+
+    thread = Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        file.unlink(missing_ok=True)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _work(stage: Stage, context: Context[Any], log: Path | None) -> Mapping[str, Any] | None:
+    """What one of the launched processes does."""
+    torch.set_num_threads(max(1, torch.get_num_threads() // int(os.environ["WORLD_SIZE"])))
+    if log is not None and os.environ["RANK"] == "0":
+        context.progress.log = log.open("a", encoding="utf-8")
+    return _join(stage, context, context.scratch / CALLED)
+
+
+def _join(stage: Stage, context: Context[Any], called: Path | None) -> Mapping[str, Any] | None:
+    """Do a stage's work as one of the processes that torch's launcher has started."""
+    rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    if rank:
+        context.progress.interval = float("inf")
+    backends = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    distributed.init_process_group(backends, timeout=PATIENCE)
+    try:
+        facts = stage(context, Team(rank, count, called))
+    except Problem:
+        raise
+    except Exception:
+        time.sleep(LAST_WORDS)
+        raise
+    # Not after an exception, where it could wait for processes that are stuck.
+    distributed.destroy_process_group()
+    return facts and {**facts, "processes": count}
