@@ -243,7 +243,7 @@ def begun(toy, **choice):
 def test_an_interrupted_run_ends_in_one_line_and_goes_on(toy, number):
     process = begun(toy)
     process.send_signal(number)
-    said = process.communicate(timeout=20)[1]
+    said = process.communicate(timeout=60)[1]
     if number == signal.SIGUSR1:
         assert process.returncode == signals.AGAIN
         assert said == "toy.walk two: saved, and goes on from there when it is started again\n"
@@ -283,7 +283,10 @@ def test_a_signal_ends_a_job_that_swallows_it(toy):
     process = toy.begin("-c", DEAF, toy.specs["walk"])
     assert process.stderr.readline() == "deaf\n"
     process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=15)[1]
+    try:
+        said = process.communicate(timeout=60)[1]
+    finally:
+        process.kill()
     assert (process.returncode, said) == (1, f"{LINE}\n")
 
 
@@ -341,7 +344,7 @@ def test_a_job_of_the_warm_process_ends_in_one_line_whatever_ends_it(toy, warm):
         time.sleep(0.5)
         child = int(children.read_text().split()[0])
         os.kill(child if number == signal.SIGKILL else process.pid, number)
-        said = process.communicate(timeout=20)[1]
+        said = process.communicate(timeout=60)[1]
         assert process.returncode == status and one_error(said).startswith(words), said
     # Without it, the job goes on by itself.
     os.kill(server, signal.SIGKILL)
