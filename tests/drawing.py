@@ -1,13 +1,12 @@
 """Figures drawn from inputs that are made up, in the real formats, and what was drawn."""
 
+import json
 import shutil
-from contextlib import chdir
-from functools import partial
 from itertools import chain, product
 from pathlib import Path
 from zlib import crc32
 
-import matplotlib.pyplot as plt
+import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,24 +16,25 @@ from matplotlib.collections import PathCollection, PolyCollection
 from matplotlib.contour import ContourSet
 from matplotlib.figure import Figure as Picture
 from matplotlib.lines import AxLine, Line2D
-from ptq_dynamics.base.content import write_atomically
+from ptq_dynamics.base.content import canonical, write_atomically
 from ptq_dynamics.config import load
 from ptq_dynamics.curvature.settings import GRID, POINTS, SCORES
 from ptq_dynamics.engine import manifest
-from ptq_dynamics.engine.execute import execute
+from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures import panels
+from ptq_dynamics.figures.curves import Curves
+from ptq_dynamics.figures.figure import FigureSettings
 from ptq_dynamics.figures.layouts.landscapes import MARKS
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.measure.joining import join
 from ptq_dynamics.measure.measurements import read_csv
 from ptq_dynamics.measure.names import (
-    BESIDE,
-    COUNTED,
     FULL_PRECISION,
     LAYERS,
     LOSSES,
+    MEASURED,
     OUTCOMES,
     VALUES,
 )
@@ -43,8 +43,9 @@ from ptq_dynamics.train import trajectory
 from ptq_dynamics.train.schedules import learning_rate, phase
 from ptq_dynamics.train.trajectory import CURVE, Checkpoint
 from safetensors.numpy import save_file
-from support import ROOT, edit_yaml, log_of, plan, specification
+from support import ROOT, edit_yaml, plan
 
+mpl.rcParams["figure.max_open_warning"] = 0  # Tests look at all figures of a plan.
 BLOCKS = 24
 TRUNKS = {n: getattr(run, "trunk", None) for n, run in plan("smoke").site.config.runs.runs.items()}
 # What every layout draws, besides its curves and quantizers.
@@ -96,11 +97,8 @@ class Inputs:
         """All inputs of a figure, of claims or of tables that are not there yet."""
         for series in job.settings.series:
             shards = self.timeline.shards(series.trajectory).values()
-            kinds = {"losses": self.losses, "layers": self.layers}
+            kinds = {MEASURED: self.measured}
             kinds |= {"sharpness": self.sharpness, "spectrum": self.spectrum}
-            tasks = self.plan.site.config.scale.tasks
-            for task, kind in product(tasks.names if tasks else (), (COUNTED, BESIDE)):
-                kinds[f"{kind} {task}"] = partial(self.outcomes, task)
             for kind, make in kinds.items():
                 paths = job.inputs.get(series.label(kind), [])
                 for path, points in zip(paths, shards, strict=bool(paths)):
@@ -161,7 +159,22 @@ class Inputs:
         at = getattr(self.timeline.trajectory(name), "at", None)
         return None if at is None else self.timeline.steps(at)
 
-    def losses(self, folder: Path, series: Series, ids: list[str]) -> dict:
+    def measured(self, folder: Path, series: Series, ids: list[str]) -> dict:
+        """Losses, errors of layers where it is quantized, and answers where tasks are asked."""
+        self.losses(folder, series, ids)
+        if series.quantizer != FULL_PRECISION:
+            self.layers(folder, series, ids)
+        of = (series.trajectory, series.quantizer)
+        job = self.plan.measuring.measure(*of, folder.name, series.seed)
+        tasks = [each.task for each in job.settings.tasks]
+        if tasks:
+            found = {task: self.outcomes(task, series, ids) for task in tasks}
+            flat = {f"{t}/{name}": each for t, of in found.items() for name, each in of.items()}
+            save_file(flat, folder / OUTCOMES)
+        facts = {task: {"documents": BLOCKS, "chance": 0.25} for task in tasks}
+        return {**self.facts(series, ids), "tasks": facts}
+
+    def losses(self, folder: Path, series: Series, ids: list[str]) -> None:
         """Losses that fall along the run, and rise a little under a quantizer."""
         blocks = random("blocks").normal(0, 0.3, BLOCKS)
         own = random(series.trajectory, series.seed)
@@ -174,9 +187,8 @@ class Inputs:
                 values = values * (1.01 + noise.uniform(0, 0.02) + noise.normal(0, 0.005, BLOCKS))
             losses[name] = values.astype(np.float32)
         save_file(losses, folder / LOSSES)
-        return self.facts(series, ids)
 
-    def layers(self, folder: Path, series: Series, ids: list[str]) -> dict:
+    def layers(self, folder: Path, series: Series, ids: list[str]) -> None:
         """Errors of two layers."""
         rows = [
             {"checkpoint_id": name, "layer": layer, "weight_mse": a, "output_mse": b}
@@ -185,9 +197,8 @@ class Inputs:
             for a, b in [random(series, name, layer).uniform(0.001, 0.002, 2)]
         ]
         pd.DataFrame(rows).to_csv(folder / LAYERS, index=False)
-        return self.facts(series, ids)
 
-    def outcomes(self, task: str, folder: Path, series: Series, ids: list[str]) -> dict:
+    def outcomes(self, task: str, series: Series, ids: list[str]) -> dict[str, np.ndarray]:
         """Questions of a task, half of them answered, fewer under a quantizer."""
         hard, found = random(task).uniform(0, 1, BLOCKS), {}
         for name in ids:
@@ -195,8 +206,7 @@ class Inputs:
             quantized = series.quantizer != FULL_PRECISION
             skill -= quantized * random(task, series, name).uniform(0, 0.1)
             found[name] = (hard < skill).astype(np.float32)
-        save_file(found, folder / OUTCOMES)
-        return {**self.facts(series, ids), "task": task, "documents": BLOCKS, "chance": 0.25}
+        return found
 
     def sharpness(self, folder: Path, series: Series, ids: list[str]) -> dict:
         """Sharpness and trace of every checkpoint."""
@@ -256,7 +266,7 @@ class Inputs:
 
 
 class Drawn:
-    """Figures of a plan, each drawn once by its real job, or as a coarse picture to save time."""
+    """Figures of a plan, each drawn once by its layout, or without pictures to save time."""
 
     def __init__(self, folder: Path, plan: Plan, *, coarse: bool = False) -> None:
         self.folder, self.plan, self.coarse = folder, plan, coarse
@@ -267,20 +277,26 @@ class Drawn:
         """The job that draws a figure."""
         return self.plan.figures.figure(name)
 
+    def context(self, name: str) -> Context:
+        """What the figure's stage is given, with settings as they cross the job border."""
+        job = self.job(name)
+        self.inputs.write(job)
+        content = json.loads(canonical(job.settings.model_dump(mode="json")))
+        settings, out = FigureSettings.model_validate(content), self.folder / job.folder
+        out.mkdir(parents=True, exist_ok=True)
+        return Context(name, settings, self.manifests(name), out, out, Progress(name))
+
     def picture(self, name: str) -> Picture:
         """A figure as matplotlib holds it."""
         if name not in self._pictures:
-            job = self.job(name)
-            self.inputs.write(job)
-            with pytest.MonkeyPatch.context() as patch, chdir(self.folder):
-                seen: list[Picture] = []
-                patch.setattr(panels.plt, "close", seen.append)
+            context = self.context(name)
+            made = context.settings.figure.draw(panels.Sheet(Curves(context)))
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(panels.plt, "close", lambda figure: None)
                 if self.coarse:
-                    patch.setitem(panels.SETTINGS, "savefig.dpi", 40)
-                    patch.setattr(panels, "PICTURES", ("png",))
-                status = execute(specification(job))
-            assert status == 0, (self.folder / log_of(job)).read_text()[-2000:]
-            (self._pictures[name],) = seen
+                    patch.setattr(panels, "PICTURES", ())
+                panels.save(made, context)
+            self._pictures[name] = made.figure
         return self._pictures[name]
 
     def table(self, name: str) -> pd.DataFrame:
@@ -423,13 +439,6 @@ def _check_surface(ax: Axes, table: pd.DataFrame) -> None:
     assert [found.filled for found in drawn] == [True, False]
     lowest, *_, highest = drawn[0].levels
     assert lowest <= grid.min().min() + 1e-9 and grid.max().max() <= highest + 1e-9
-    empty = plt.figure().subplots()
-    for found in drawn:
-        draw = empty.contourf if found.filled else empty.contour
-        same = draw(grid.columns, grid.index, grid, found.levels)
-        for one, other in zip(found.get_paths(), same.get_paths(), strict=True):
-            assert np.array_equal(one.vertices, other.vertices)
-    plt.close(empty.figure)
     points = table[table.point != "grid"].set_index("point")
     names = {text: name for name, (_, text) in MARKS.items()}
     lines = {names[str(line.get_label())]: line for line in ax.get_lines()}

@@ -35,8 +35,8 @@ class Hub:
     counted from one, whose connection breaks half way; of a file in `stuck` half is sent and then
     nothing; one in `held` answers only after `release`, one in `missing` with an error, and one in
     `answers`, or api/models/OWNER/NAME there, first with these statuses and headers. A repository
-    in `gated` is for those who have the token there. Large files are sent from `elsewhere`, if that
-    is set, another hub's URL. A hub that is `rangeless` sends files whole or not at all."""
+    in `gated` is for those who have the token there. A hub that is `sizeless`
+    lists neither sizes nor digests."""
 
     root: Path
     commit: str
@@ -48,8 +48,7 @@ class Hub:
     missing: set[str] = field(default_factory=set)
     answers: dict[str, list[tuple[int, dict[str, str]]]] = field(default_factory=dict)
     gated: dict[str, str] = field(default_factory=dict)
-    elsewhere: str = ""
-    rangeless: bool = False
+    sizeless: bool = False
     asked: Counter[str] = field(default_factory=Counter)
     requests: list[Asked] = field(default_factory=list)
     release: threading.Event = field(default_factory=threading.Event)
@@ -143,7 +142,7 @@ class _Handler(BaseHTTPRequestHandler):
             paths = [folder / path for path in sent["paths"]]
             self._send(200, [_entry(path, folder) for path in paths if path.exists()])
         else:
-            full = "blobs" in urlsplit(self.path).query
+            full = "blobs" in urlsplit(self.path).query and not self.hub.sizeless
             siblings = [_sibling(path, folder, full) for path in folder.rglob("*.*")]
             self._send(200, {"id": name, "sha": self.hub.commit, "siblings": siblings})
 
@@ -165,12 +164,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.hub.requests.append(request)
             if self._answers_first(name):
                 return
-        if self.hub.elsewhere and path.suffix in LARGE:
-            self._send(302, {}, {"Location": self.hub.elsewhere + self.path})
-            return
         content = path.read_bytes()
         first, last = 0, len(content)
-        asked = None if self.hub.rangeless else self.headers.get("Range")
+        asked = self.headers.get("Range")
         if asked:
             start, _, end = asked.removeprefix("bytes=").partition("-")
             first, last = int(start), min(int(end or last - 1) + 1, last)

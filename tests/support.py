@@ -42,7 +42,7 @@ def peak():
 # What the tiny configuration has besides everything under config/: scale smoke with a smaller model
 # and other text, and runs of a few steps.
 SCALE: dict[str, Any] = yaml.safe_load((ROOT / "config/scales/smoke.yaml").read_text())
-SCALE |= {"description": "tiny scale", "budget": 190, "log_every": 2, "warm": False}
+SCALE |= {"description": "tiny scale", "budget": 190, "log_every": 2, "warm": False, "keep": {}}
 SCALE["models"]["main"] |= {"layers": 2, "width": 32, "heads": 2, "feedforward": 64}
 SCALE["models"]["main"] |= {"context": 16}
 SCALE["regime"] |= {"batch": 4}
@@ -143,10 +143,8 @@ def jobs_of(
             yield from plan.trajectories.makers(name, seed)
         for seed, shard in product(timeline.seeds_of(name), timeline.shards(name)):
             yield from (plan.geometry.curvature(name, probe, shard, seed) for probe in probes)
-            yield plan.losses.evaluate(name, FULL_PRECISION, shard, seed)
-            for quantizer in quantizers:
-                yield plan.quantization.quantize(name, quantizer, shard, seed)
-                yield plan.losses.evaluate(name, quantizer, shard, seed)
+            for quantizer in (FULL_PRECISION, *quantizers):
+                yield plan.measuring.measure(name, quantizer, shard, seed)
 
 
 @dataclass

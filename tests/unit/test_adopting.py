@@ -1,6 +1,5 @@
-"""What `ptq-dynamics adopt` says, and what it leaves behind."""
+"""What `ptq-dynamics adopt` takes for a checkout, and what it leaves behind."""
 
-import re
 import subprocess
 import sys
 import tarfile
@@ -9,17 +8,17 @@ from pathlib import Path
 
 import pytest
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.cli.taking_over import _next
 from ptq_dynamics.provenance.adopting import _root, unpacked
-from ptq_dynamics.provenance.releasing import RELEASE
+from ptq_dynamics.provenance.archive import RELEASE
 from support import ROOT
 
 WAIT = """
 import sys, time
+from pathlib import Path
 from ptq_dynamics.engine import signals
 from ptq_dynamics.provenance.adopting import unpacked
 signals.leave_at_once("error: interrupted")
-with unpacked(sys.argv[1], None):
+with unpacked(Path(sys.argv[1])):
     print("unpacked", flush=True)
     time.sleep(60)
 """
@@ -39,10 +38,11 @@ def checkout(tmp_path):
 
 
 def test_a_release_of_another_scale_is_not_taken_for_this_checkout(checkout):
-    with unpacked(str(checkout), None) as folder:
-        assert _root(folder, Path("results/smoke")) == folder.resolve()
-        with pytest.raises(Problem, match=r"has no results/laptop; .*--scale"):
-            _root(folder, Path("results/laptop"))
+    for place in (checkout, checkout / RELEASE):
+        with unpacked(place) as folder:
+            assert _root(folder, Path("results/smoke")) == folder.resolve()
+            with pytest.raises(Problem, match=r"has no results/laptop; .*--scale"):
+                _root(folder, Path("results/laptop"))
 
 
 @pytest.mark.parametrize("place", [".", "results", "results/laptop"])
@@ -69,10 +69,3 @@ def test_an_interrupted_one_leaves_nothing_behind(checkout):
         assert process.stderr.read() == "error: interrupted\n"
         assert process.wait(10) == 1
     assert not list(Path().glob("ptq-dynamics-adopt-*"))
-
-
-def test_what_is_lacking_is_made_before_anything_is_drawn():
-    assert re.search("draws 36 figures and tables", _next("make", 0, 36))
-    assert _next("make", 0, 0) == ""
-    said = _next("make figures SCALE=smoke", 900, 38)
-    assert "draws 3" not in said and "make figures SCALE=smoke makes those" in said

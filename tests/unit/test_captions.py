@@ -1,10 +1,8 @@
 """The page of titles and captions beside the figures, and the one that is committed."""
 
-import shutil
-
 from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.graph.captions import page, write_page
-from support import ROOT, edit_yaml, plan, python
+from ptq_dynamics.graph.captions import page
+from support import ROOT, plan
 
 REFERENCE = ROOT / "figures/reference/laptop"
 DRAWN = ("fig06", "pca")
@@ -41,27 +39,3 @@ def test_the_page_of_the_reference_is_up_to_date():
     assert text.count("\n![") == len(list(REFERENCE.glob("*.png"))), "a picture of no figure"
     written = (REFERENCE / "README.md").read_text()
     assert written == text, "run ptq-dynamics captions --folder figures/reference/laptop"
-
-
-def test_a_page_that_is_as_it_should_be_is_left_alone(tmp_path):
-    figures, folder = plan("laptop").site.config.figures, folder_of_figures(tmp_path / "figures")
-    write_page(figures, folder)
-    before = (folder / "README.md").stat()
-    write_page(figures, folder)
-    after = (folder / "README.md").stat()
-    assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
-
-
-def test_the_command_writes_the_page_anew_when_a_caption_is_edited(tmp_path):
-    shutil.copytree(ROOT / "config", tmp_path / "config")
-    arguments = ["-m", "ptq_dynamics.cli", "captions", "--scale", "smoke"]
-    done = python(arguments, tmp_path)
-    assert done.returncode == 1
-    assert done.stderr == "error: figures/smoke has no figures yet; make figures draws them\n"
-    path = folder_of_figures(tmp_path / "figures/smoke") / "README.md"
-    assert python(arguments, tmp_path).returncode == 0
-    before = path.read_text()
-    figures = tmp_path / "config/figures.yaml"
-    edit_yaml(figures, lambda found: found["pca"].update(caption="Quite other words."))
-    assert python(arguments, tmp_path).returncode == 0
-    assert "Quite other words." in path.read_text() != before

@@ -10,21 +10,18 @@ from hypothesis import strategies as st
 from ptq_dynamics.base.content import canonical
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import EmbeddedCorpus
-from ptq_dynamics.corpus import docstrings, embedded, splits, tokens
+from ptq_dynamics.corpus import bpe, docstrings, splits, tokens
 from ptq_dynamics.corpus.packages import installed_files, python_files
-from ptq_dynamics.corpus.settings import HELD_OUT, SPLITS
+from ptq_dynamics.corpus.sources import embedded
+from ptq_dynamics.corpus.splits import HELD_OUT, SPLITS
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.context import Context, Progress
-from ptq_dynamics.graph import corpora
 from support import (
     SCALE,
     artifacts,
     differing,
-    edit_yaml,
-    plan,
     python,
     specification,
-    tiny_config,
 )
 from transformers import AutoTokenizer
 
@@ -41,45 +38,6 @@ def documents():
 
 
 # The build
-
-
-def readers(found, run):
-    """Jobs of a plan that read the corpus of a run."""
-    yield found.trajectories.train(run)
-    yield found.quantization.quantize(run, "rtn3")
-    yield found.losses.evaluate(run, "fp")
-    yield found.geometry.curvature(run, "sharpness")
-
-
-def test_a_model_has_the_corpus_it_names(tmp_path):
-    config = tiny_config(tmp_path)
-    before = plan("smoke", config)
-    other = {**CONFIG, "vocabulary": 310}
-
-    def change(scale):
-        scale["corpora"]["other"] = other
-        scale["models"]["kumar-70m"]["corpus"] = "other"
-
-    edit_yaml(config / "scales/smoke.yaml", change)
-    after = plan("smoke", config)
-    job = after.corpora.corpus("other")
-    assert job.folder == "results/smoke/corpus/other"
-    assert job.settings.vocabulary == 310
-    scale, timeline = after.site.config.scale, after.site.timeline
-    runs = after.site.config.runs
-    models = {
-        name: run.whole(timeline).model
-        for name, run in runs.runs.items()
-        if runs.file(name) == "config/runs.yaml"
-    }
-    assert set(models.values()) == {"main", "kumar-70m", "kumar-160m"}
-    for name, model in models.items():
-        corpus = "other" if model == "kumar-70m" else "main"
-        for old, new in zip(readers(before, name), readers(after, name), strict=True):
-            assert new.inputs["corpus"] == [f"results/smoke/corpus/{corpus}/manifest.json"]
-            assert (old.spec() == new.spec()) == (corpus == "main"), new.name
-        shape = after.trajectories.train(name).settings.model
-        assert shape.vocabulary == scale.corpora[corpus].vocabulary
 
 
 @pytest.mark.slow
@@ -107,7 +65,7 @@ def test_splits_hold_what_was_asked_for(corpus):
 
 def test_no_document_is_in_two_splits(corpus, documents):
     wanted = {name: CONFIG[name] * CONFIG["characters_per_token"] for name in HELD_OUT}
-    dealt = embedded.deal(documents, wanted)
+    dealt = splits.deal(documents, wanted)
     assert sum(map(len, dealt.values())) == len(documents) == corpus.facts["documents"]
     for one, other in ((a, b) for a in dealt for b in dealt if a < b):
         assert not set(dealt[one]) & set(dealt[other]), (one, other)
@@ -118,12 +76,12 @@ def test_no_document_is_in_two_splits(corpus, documents):
         whole = "".join(dealt[name])
         assert whole.startswith(text.rstrip("\ufffd")), name
     train = tokenizer.decode(tokens.read(corpus, "train").tolist())
-    assert train.split(embedded.END)[:-1] == dealt["train"]
+    assert train.split(bpe.END)[:-1] == dealt["train"]
 
 
 def test_calibration_text_says_where_its_documents_end(corpus, documents, tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(corpus.subfolder("tokenizer"))
-    encoded = embedded.encode(tokenizer.backend_tokenizer, documents, np.dtype("<u2"), end=False)
+    encoded = bpe.encode(tokenizer.backend_tokenizer, documents, np.dtype("<u2"), end=False)
     splits.write(tmp_path, "calibration", encoded, 5000, whole=False)
     found = manifest.describe(tmp_path, tmp_path / "manifest.json", {"dtype": "uint16"})
     by_hand = [tokenizer.encode(text, add_special_tokens=False) for text in documents[:100]]
@@ -152,7 +110,7 @@ def test_documents_of_ten_tokens_are_too_short(tmp_path):
     st.tuples(*[st.integers(0, 100)] * 3),
 )
 def test_dealing_gives_every_document_to_one_split(texts, wanted):
-    dealt = embedded.deal(texts, dict(zip(HELD_OUT, wanted, strict=True)))
+    dealt = splits.deal(texts, dict(zip(HELD_OUT, wanted, strict=True)))
     given_out = [text for name in (*HELD_OUT, "train") for text in dealt[name]]
     assert given_out == texts
     for name, least in zip(HELD_OUT, wanted, strict=True):
@@ -194,31 +152,20 @@ def test_source_files_are_documents_where_asked_for():
 MODULE, DOCSTRING = "brief/__init__.py", '"""A docstring that is long enough."""\n'
 
 
-def test_an_installed_package_is_read(install):
-    install({MODULE: DOCSTRING})
-    assert embedded.collect(["brief"], False, 5) == ["A docstring that is long enough."]
-
-
-def test_an_altered_file_is_a_problem(install):
+def test_packages_that_no_corpus_can_be_made_of_are_one_line(install):
     folder = install({MODULE: DOCSTRING})
+    assert embedded.collect(["brief"], False, 5) == ["A docstring that is long enough."]
     (folder / MODULE).write_text('"""A docstring that was edited...."""\n')
     with pytest.raises(Problem, match=r"__init__\.py of brief was altered; reinstall brief"):
         installed_files("brief", python_files)
+    with pytest.raises(Problem, match=r"names 'no-such-package', which is not in"):
+        installed_files("no-such-package", python_files)
 
 
 def test_a_package_with_compiled_parts_is_a_problem(install):
     install({MODULE: DOCSTRING}, tag="cp311-cp311-manylinux_2_17_x86_64")
-    with pytest.raises(
-        Problem, match=r"packages of the corpus names 'brief', which is not a pure-Pyt"
-    ):
+    with pytest.raises(Problem, match=r"names 'brief', which is not a pure-Pyt"):
         installed_files("brief", python_files)
-
-
-def test_an_absent_package_is_a_problem():
-    with pytest.raises(
-        Problem, match=r"packages of the corpus names 'no-such-package', which is not in"
-    ):
-        installed_files("no-such-package", python_files)
 
 
 @pytest.mark.parametrize(
@@ -227,9 +174,9 @@ def test_an_absent_package_is_a_problem():
 )
 def test_too_little_text_is_a_problem_that_names_the_split(split, change, tmp_path):
     config = {**CONFIG, "packages": ["click"], **change}
-    settings = corpora.settings(EmbeddedCorpus(**config))
+    corpus = EmbeddedCorpus(**config)
     with pytest.raises(Problem) as caught:
-        embedded.run(Context("main", settings, {}, tmp_path, tmp_path, Progress("main")))
+        corpus.write(Context("main", corpus, {}, tmp_path, tmp_path, Progress("main")))
     message = str(caught.value)
     assert f"{split} tokens, {config[split]:,} are asked for" in message
     assert f"lower its {split} in the scale's file" in message

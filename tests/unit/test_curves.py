@@ -14,14 +14,6 @@ def drawn(folder, figures, **changes):
     return Drawn(folder, planned(folder, figures, **changes), coarse=True)
 
 
-def test_averages_alone_are_drawn(tmp_path):
-    layouts = ("over_tokens", "losses", "parametric", "dynamics")
-    curves = {"Five": ["lawa-5"], "Twenty": ["lawa-20"]}
-    found = drawn(tmp_path, {name: figure(name, curves, ["gptq-3bit"]) for name in layouts})
-    for name in layouts:
-        assert set(found.table(name).curve) == {"Five", "Twenty"}, name
-
-
 def test_every_line_ends_at_the_whole_way(tmp_path):
     def another(runs):
         runs["averages"]["short"] = {"start": "lawa-20", "end": "wsd-3e-3", "points": 5}
@@ -45,16 +37,6 @@ def test_a_trunk_ends_where_its_own_branch_begins(tmp_path):
     assert last in set(own[own.metric == ERROR].value), last
 
 
-def test_names_that_look_like_numbers_or_nothing_keep_their_points(tmp_path):
-    def rename(runs):
-        for name, other in {"007": "constant-3e-3", "null": "constant-1e-3"}.items():
-            runs["runs"][name] = dict(runs["runs"][other])
-
-    figures = {"one": figure("pca", {"A": ["007"], "B": ["null"], "C": ["wsd-3e-3"]}, [])}
-    table = drawn(tmp_path, figures, runs=rename).table("one")
-    assert set(table.segment) == {"007", "null", "wsd-3e-3"}
-
-
 # Merged models, which have no step
 
 
@@ -70,20 +52,13 @@ DRAWN = ("over_tokens", "losses", "parametric", "dynamics", "ends")
 
 @pytest.fixture(scope="module")
 def soups(tmp_path_factory):
-    """The same figures with and without a merged model."""
-    found = []
-    for curves in (WITH, DECAYS):
-        folder = tmp_path_factory.mktemp("soups")
-        figures = {
-            name: figure(name, curves, ["gptq-3bit"], **OPTIONS.get(name, {})) for name in DRAWN
-        }
-        found.append(Drawn(folder, planned(folder, figures, runs=merged), coarse=True))
-    return found
+    figures = {name: figure(name, WITH, ["gptq-3bit"], **OPTIONS.get(name, {})) for name in DRAWN}
+    return drawn(tmp_path_factory.mktemp("soups"), figures, runs=merged)
 
 
 @pytest.mark.parametrize("layout", DRAWN)
 def test_a_merged_model_is_drawn_at_the_end_of_its_ingredients(soups, layout):
-    found = soups[0]
+    found = soups
     table, measured = found.table(layout), found.measurements(layout)
     soup = measured[measured.trajectory == "soup"]
     assert len(soup) and soup.step.isna().all() and set(soup.checkpoint_id) == {"merged"}
@@ -97,29 +72,6 @@ def test_a_merged_model_is_drawn_at_the_end_of_its_ingredients(soups, layout):
         assert point.x in end and point.y in set().union(*values.values())
     if layout in ("parametric", "dynamics"):
         check(found.picture(layout), table, layout)
-
-
-@pytest.mark.parametrize("layout", DRAWN)
-def test_a_merged_model_moves_no_other_point(soups, layout):
-    """Also where runs of a curve end at their branches."""
-    shown = [found.table(layout) for found in soups]
-    rest = shown[0][shown[0].curve != "Soup"]
-    place = ["panel", "curve", "segment", "axis", "x", "y"]
-    assert rest[place].reset_index(drop=True).equals(shown[1][place].reset_index(drop=True))
-
-
-def test_a_merged_model_without_tokens_is_drawn_against_its_loss_alone(tmp_path):
-    class Untold(Inputs):
-        def checkpoints(self, name):
-            found = super().checkpoints(name).items()
-            return {n: replace(c, tokens=None) if c.step is None else c for n, c in found}
-
-    figures = {"one": figure("parametric", WITH, ["gptq-3bit"])}
-    drawn = Drawn(tmp_path, planned(tmp_path, figures, runs=merged), coarse=True)
-    drawn.inputs = Untold(tmp_path, drawn.plan)
-    table = drawn.table("one")
-    assert set(table[table.curve == "Soup"].panel) == {"b"}
-    assert set(table[table.axis == "left"].panel) == {"a", "b"}
 
 
 def test_what_has_no_step_comes_after_what_has_one_by_tokens(tmp_path):

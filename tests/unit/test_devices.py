@@ -1,7 +1,6 @@
 """Jobs on one machine with several GPUs get different ones, here by names that stand for none."""
 
 import os
-import re
 import signal
 import sys
 import tempfile
@@ -15,8 +14,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import devices
 from ptq_dynamics.engine.devices import ALLOCATION, LEASED, SHARED, VISIBLE, leased, visible
 from ptq_dynamics.engine.warm import client, launch
-from ptq_dynamics.graph.resources import COMPUTING
-from support import ROOT, Workspace, copy_results, job_file, log_of, plan, specification, wait_until
+from support import Workspace, copy_results, job_file, log_of, specification, wait_until
 
 HOLD = """
 import os, sys
@@ -193,20 +191,6 @@ def test_a_folder_of_another_user_is_not_taken(tmp_path):
     with pytest.raises(Problem, match="is not a folder of this user"), leased(1, print):
         pass
     assert not list((tmp_path / "elsewhere").iterdir())
-
-
-def test_rules_that_compute_on_a_device_ask_for_one():
-    """Those of the plan, in the text of the rules."""
-    resources = plan("smoke", ROOT / "config").resources
-    texts = [path.read_text() for path in (ROOT / "workflow/rules").glob("*.smk")]
-    parts = [part for text in texts for part in text.split("\nrule ")[1:]]
-    rules = dict(part.partition(":")[::2] for part in parts)
-    on_device = "RUN_(ON_DEVICE|TOGETHER|SPREAD)"
-    asking = {name for name, text in rules.items() if re.search(on_device, text)}
-    assert asking == COMPUTING - {"average", "components"}
-    for name in rules:
-        told = f'devices=plan.resources.devices("{name}")' in rules[name]
-        assert told == (name in asking) and (not told or resources.devices(name) == 1)
 
 
 # Jobs

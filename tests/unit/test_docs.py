@@ -2,17 +2,13 @@
 
 import json
 import re
-import subprocess
 import tomllib
 from contextlib import chdir
 
 import pytest
 import yaml
 from ptq_dynamics import __version__
-from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.claims.settings import CLAIMS
 from ptq_dynamics.cli import readme
-from ptq_dynamics.cli.claims import read
 from support import ROOT, plan
 
 PAGES = ["README.md", "ARTIFACT.md"]
@@ -48,38 +44,6 @@ def test_the_readme_says_what_is_released():
     assert readme.BEGIN + said + readme.END in text, "run ptq-dynamics readme --scale laptop"
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", "no JSON", '{"claims": []}'])
-def test_damaged_verdicts_are_told_in_one_line(tmp_path, text):
-    path = tmp_path / CLAIMS
-    path.write_text(text)
-    with pytest.raises(Problem, match=r"claims\.json is damaged"):
-        read(path)
-
-
-def test_the_readme_says_how_many_inequalities_rest_on_one_seed():
-    several, alone, open_ = {"seeds": [1, 2, 3]}, {"seeds": [1]}, {}
-    judged = {"claims": [{"inequalities": [alone, several]}, {"inequalities": [alone, open_]}]}
-    said = readme._seeds(judged)
-    assert said == "Of its 3 measured inequalities, 2 rest on 1 seed, 1 on 3 seeds."
-
-
-def test_the_readme_shows_no_picture_that_is_not_there_and_keeps_its_columns(tmp_path):
-    kept = tmp_path / "results/reference/laptop"
-    kept.mkdir(parents=True)
-    said = {"number": 1, "says": "|ρ| < 1", "verdict": "reproduced", "about": [], "counts": {}}
-    (kept / CLAIMS).write_text(json.dumps({"scale": "laptop scale", "claims": [said]}))
-    pictures = tmp_path / "figures/reference/laptop"
-    pictures.mkdir(parents=True)
-    found = plan("laptop")
-    with chdir(tmp_path):
-        for name in readme.SHOWN:
-            with pytest.raises(Problem, match=f"{name}.png is missing"):
-                readme.block(found)
-            (pictures / f"{name}.png").touch()
-        line = readme.block(found).splitlines()[-1]
-    assert line == "| 1 | ∣ρ∣ &lt; 1 | reproduced |  |"
-
-
 def test_verbs_that_pages_name_are_there():
     """And targets of the Makefile."""
     pages = "".join((ROOT / page).read_text() for page in PAGES)
@@ -111,10 +75,3 @@ def test_the_definitions_for_a_forge_run_what_there_is():
         assert "Not run so far" in text
         assert set(re.findall(r"\bmake ([a-z-]+)", said)) <= targets
         assert all((ROOT / name).exists() for name in re.findall(r"bash (\S+)", said))
-
-
-def test_all_is_made_by_one_start_of_snakemake_and_reported_by_another():
-    words = ["make", "-n", "all", "SCALE=smoke", "PROFILE="]
-    told = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    starts = re.findall(r"cli\.snakemake .*?-- ([a-z ]+)", told.replace("\\\n", ""))
-    assert [each.strip() for each in starts] == ["everything", "figures claims tables"]

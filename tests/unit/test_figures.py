@@ -1,9 +1,7 @@
 """Figures: the table is what is drawn, in words and lines that a reader can tell apart."""
 
-import json
 import re
 import zlib
-from contextlib import chdir
 from itertools import combinations
 from string import ascii_lowercase
 
@@ -11,14 +9,11 @@ import matplotlib.colors
 import numpy as np
 import pytest
 from drawing import Drawn, check, data_lines, split, spoken
-from ptq_dynamics.config.figures import MOST_CURVES
-from ptq_dynamics.engine.execute import execute
-from ptq_dynamics.figures import panels
+from ptq_dynamics.figures.layout import MOST_CURVES
 from ptq_dynamics.figures.layouts.stages import CHANCE
 from ptq_dynamics.figures.style import FIXED, LINES, OTHERS, ROLES, SEQUENTIAL, lines
-from ptq_dynamics.measure.names import TASK_METRICS
 from ptq_dynamics.train.schedules import learning_rate
-from support import artifacts, differing, plan, specification
+from support import plan
 
 # Every figure is drawn in full.
 pytestmark = pytest.mark.slow
@@ -28,6 +23,8 @@ LAYOUTS = {name: figure.layout for name, figure in PLAN.site.config.figures.item
 RATE = "learning rate (right axis)"
 CENTRAL = ("fig04", "fig06", "fig07")
 FIGURES = list(LAYOUTS)
+# Of a line between checkpoints, and of one average or eigenvalues, nothing is told.
+UNRESOLVED = ()
 LINED = [
     name for name, layout in LAYOUTS.items() if layout not in ("landscapes", "flatness", "stages")
 ]
@@ -47,15 +44,9 @@ def test_the_csv_is_exactly_what_is_drawn(drawn, name):
     check(drawn.picture(name), drawn.table(name), LAYOUTS[name])
 
 
-@pytest.mark.parametrize("name", CENTRAL)
-def test_every_point_of_the_central_figures_has_an_error(drawn, name):
-    table = drawn.table(name)
-    assert list(table.columns) == panels.COLUMNS
-    assert table[table.axis == "left"].low.notna().all()
-
-
 def test_points_are_the_measurements(drawn):
     table, measured = drawn.table("fig04"), drawn.measurements("fig04")
+    assert table[table.axis == "left"].low.notna().all()
     errors = measured[measured.metric == "quantization_error"]
     errors = errors[errors.trajectory == "rainbow-036"].sort_values("step")
     draws = errors.groupby("step").value
@@ -72,11 +63,10 @@ def test_points_are_the_measurements(drawn):
 
 def test_the_line_of_a_curve_goes_on_where_a_cooldown_takes_over(drawn):
     table = drawn.table("fig06")
-    errors = table[(table.panel == table.panel.iloc[0]) & (table.axis == "left")]
+    errors = table[(table.panel == "a") & (table.axis == "left")]
     for rate in ("3e-4", "1e-3", "3e-3", "1e-2"):
         trunk, cooldown = (errors[errors.segment == f"{k}-{rate}"] for k in ("constant", "wsd"))
-        assert trunk.x.max() == cooldown.x.min(), rate
-        assert not trunk.x.duplicated().any(), rate
+        assert trunk.x.max() == cooldown.x.min() and not trunk.x.duplicated().any(), rate
 
 
 def test_parametric_panels_show_where_all_curves_have_points(drawn):
@@ -90,17 +80,6 @@ def test_parametric_panels_show_where_all_curves_have_points(drawn):
         if letter in "bc":
             assert high == points.groupby("curve").x.quantile(0.25).max()
             assert (seen.y >= left.get_ylim()[0]).all() and (seen.y <= left.get_ylim()[1]).all()
-
-
-def test_losses_of_quantized_models_stand_beside_those_in_full_precision(drawn):
-    table, measured = drawn.table("fig01"), drawn.measurements("fig01")
-    losses = measured[(measured.metric == "loss") & (measured.trajectory == "smollm3")]
-    shown = table[(table.panel == "a") & (table.axis == "left") & (table.segment == "smollm3")]
-    for quantizer, curve in (("fp", "Stable"), ("gptq-3bit", "Stable (3-bit)")):
-        theirs = losses[losses.quantizer == quantizer].sort_values("step")
-        mine = shown[shown.curve == curve].sort_values("x")
-        points = dict(zip(theirs.tokens, theirs.value, strict=True))
-        assert points.items() <= dict(zip(mine.x, mine.y, strict=True)).items(), quantizer
 
 
 def test_a_phase_goes_from_its_beginning_to_its_end(drawn):
@@ -165,31 +144,6 @@ def test_every_axis_has_a_label_and_losses_have_their_unit(drawn, name):
     assert not rights or rights[-1].get_ylabel() == f"Learning rate{doubt}"
 
 
-@pytest.mark.parametrize("name", ["fig01", "fig02", "fig04", "fig10", "fig12"])
-def test_the_learning_rate_can_be_read_beside_every_line_of_it(drawn, name):
-    picture, table = drawn.picture(name), drawn.table(name)
-    picture.canvas.draw()
-    rated = set(table.panel[table.axis == "right"])
-    for letter, (_, right) in zip(ascii_lowercase, split(picture), strict=False):
-        assert (right is not None) == (letter in rated), letter
-        if right is not None:
-            ticks = [tick.label2 for tick in right.yaxis.get_major_ticks()]
-            assert len([tick for tick in ticks if tick.get_visible() and tick.get_text()]) > 1
-
-
-def test_losses_under_fewer_bits_lie_narrower_on_those_under_more(drawn):
-    left, _ = split(drawn.picture("fig01"))[0]
-    widths = {line.get_label(): line.get_linewidth() for line in data_lines(left)}
-    for curve in ("Stable", "Decay"):
-        order = [curve, f"{curve} (4-bit)", f"{curve} (3-bit)"]
-        found = [widths[label] for label in order]
-        assert found == sorted(found, reverse=True) and len(set(found)) == 3
-        assert [label for label in widths if label in order] == order, "drawn in this order"
-    (legend,) = drawn.picture("fig01").legends
-    labels = [text.get_text() for text in legend.get_texts()]
-    assert labels[:3:2] == ["Stable", "Stable (4-bit)"] and labels[4] == "Stable (3-bit)"
-
-
 @pytest.mark.parametrize("name", ["fig03", "fig17", "fig18"])
 def test_what_chance_gives_does_not_set_the_scale(drawn, name):
     table = drawn.table(name)
@@ -226,45 +180,20 @@ def test_the_legend_names_every_curve_once(drawn, name):
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_figure_states_its_scale(drawn, name):
-    query = PLAN.site.config.figures[name]
-    tool = "; GPTQ by llm-compressor" if query.quantizers else ""
-    calibrated = set(query.quantizers) - {"int8"}
+    query, words = PLAN.site.config.figures[name], spoken(drawn.picture(name))
+    settings = PLAN.figures.figure(name).settings
     number = 3 if query.draws else 1
-    sets = f", {number} calibration set{'s' * (number > 1)}" if calibrated else ""
-    gone = ", ".join(PLAN.site.left_out[name])
-    left_out = f"; left out: {gone}" if gone else ""
-    labels = [label for label, _ in PLAN.figures.figure(name).settings.curves]
-    alike = "; ≙ marks the paper's value" if "≙" in "".join(labels) else ""
-    asked = [metric in TASK_METRICS for metric in query.metrics]
-    by = {(): "the validation text ", (False,): "the validation text ", (True,): "the questions "}
-    both = "the validation text and the questions "
-    source = by.get((*dict.fromkeys(asked),), both) if number == 1 and calibrated else ""
-    resolves = "resolve" if source and any(asked) else "resolves"
-    others = "; other calibration sets are not in it" if source else ""
-    told = rf"(; {source}{resolves} differences of \([a-z]\) .*?{others})?"
-    if name == "fig20":
-        told += r"; the scatter along a run resolves differences of \(b\) .* \(c\) [\d.]+"
-    if LAYOUTS[name] == "landscapes":
-        told = rf"; {source}resolves differences at Q\(Θₖ\) of 0\.00\d+ nats{others}"
-    if LAYOUTS[name] == "onset":
-        told += r"(; of the variance of the [34]-bit error, .* in \d+ % of resamples){2}"
-    if LAYOUTS[name] == "pca":
-        told = "; places are exact, .*; hollow: start, .*; random walks .*"
-    job = PLAN.figures.figure(name)
-    small = list(dict.fromkeys(run.stands_for for run in job.settings.runs))
-    size = r"0\.17M parameters"
-    if small != [None]:
-        assert None not in small, name
-        names = ", ".join(rf"{re.escape(each)} \(0\.17M\)" for each in small)
-        names = rf"{names.removesuffix(chr(92) + ')')} parameters\)"
-        size = f"miniature{'s' * (len(small) > 1)} of {names}"
-    unknown = ", ".join(job.settings.uncertain)
-    uncertain = f"; uncertain of {re.escape(unknown)}" if unknown else ""
-    assert re.fullmatch(
-        rf"([34]-bit quantization; )?laptop scale: {size}, [\d.]+M tokens, 1 seed{sets}"
-        rf"{tool}{left_out}{uncertain}{alike}{told}",
-        spoken(drawn.picture(name)),
-    )
+    sets = f", {number} calibration set{'s' * (number > 1)}" * bool({*query.quantizers} - {"int8"})
+    sizes = {run.stands_for for run in settings.runs}
+    size = r"0\.17M parameters" if sizes == {None} else r"miniatures? of .*0\.17M.* parameters\)"
+    tool = "; GPTQ by llm-compressor" if query.quantizers else ""
+    assert re.search(rf"laptop scale: {size}, [\d.]+M tokens, 1 seed{sets}{tool}", words), words
+    gone = PLAN.site.left_out[name]
+    assert ("left out: " in words) == bool(gone) and all(each in words for each in gone)
+    assert ("uncertain of " in words) == bool(settings.uncertain)
+    assert ("≙ marks the paper's value" in words) == ("≙" in str(settings.curves))
+    resolving = {"pca": "places are exact", "flatness": "laptop"}.get(LAYOUTS[name], "differences")
+    assert resolving in words or name in UNRESOLVED, words
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -340,29 +269,6 @@ def test_no_two_styles_are_alike_in_greyscale():
     assert max(luminance(color) for color, *_ in styles) < 0.55, "too light on white"
 
 
-@pytest.mark.parametrize(
-    "curves",
-    [
-        ("Stable", "Decay"),
-        ("Stable A", "Stable B"),
-        ("A", "Soup of A", "Base of A"),
-        ("LR = 3e-4", "LR = 1e-3", "C", "D", "E"),
-    ],
-)
-def test_what_is_quantized_looks_like_nothing_else(curves):
-    for called in (["3-bit"], ["4-bit GPTQ", "4-bit AWQ"]):
-        quantized = [f"{curve} ({name})" for name in called for curve in curves]
-        found = lines([*curves, *quantized])
-        assert len({(line.color, line.dash, line.marker) for line in found.values()}) == len(found)
-        for curve in curves:
-            hues = [hue(found[f"{curve} ({name})"].color) for name in called]
-            assert hues == pytest.approx([hue(found[curve].color)] * len(called), abs=0.02), curve
-
-
-def hue(color):
-    return matplotlib.colors.rgb_to_hsv(matplotlib.colors.to_rgb(color))[0]
-
-
 def test_a_colour_that_means_something_is_not_taken_by_what_means_something_else():
     taken = {line.color: role for role, line in ROLES.items()}
     for name, figure in PLAN.site.config.figures.items():
@@ -371,57 +277,6 @@ def test_a_colour_that_means_something_is_not_taken_by_what_means_something_else
             wrong = line.color in taken and role not in ROLES
             of_another = label.startswith(("Soup of ", "Base of ")) or ":" in label
             assert not wrong or of_another, (name, label, taken.get(line.color))
-
-
-@pytest.mark.parametrize("quantity", ["LR", "L"])
-def test_values_of_a_quantity_have_dashes_or_markers_of_their_own(quantity):
-    used = [figure.curves for figure in PLAN.site.config.figures.values()]
-    labels = {label for curves in used for label in curves if label.startswith(f"{quantity} = ")}
-    found = lines(sorted(labels))
-    assert len(labels) > 4
-    assert len({(line.dash, line.marker) for line in found.values()}) == len(labels), found
-
-
-def test_values_of_a_quantity_in_one_figure_have_markers_of_their_own():
-    for name, figure in PLAN.site.config.figures.items():
-        for labels in (list(group) for group in grouped(figure.curves)):
-            found = lines(labels)
-            marks = [found[label].marker for label in labels if re.fullmatch(r"LR? = .*", label)]
-            assert len(set(marks)) == len(marks), name
-
-
-def grouped(curves):
-    """The names of the curves of every panel."""
-    groups = {}
-    for label in curves:
-        group, _, name = label.rpartition(": ")
-        groups.setdefault(group, []).append(name)
-    return groups.values()
-
-
-def test_a_star_is_a_soup_and_nothing_else():
-    for name, figure in PLAN.site.config.figures.items():
-        for labels in grouped(figure.curves):
-            for label, line in lines(labels).items():
-                assert (line.marker == "*") == label.startswith("Soup"), (name, label)
-
-
-def test_sizes_of_one_family_go_from_dark_to_light():
-    found = lines(["A 7B", "A 1B", "A 500M", "Soup of A 7B"])
-    shades = [luminance(found[label].color) for label in ("A 500M", "A 1B", "A 7B")]
-    assert shades == sorted(shades) and min(np.diff(shades)) > 0.08
-    assert len({found[label].marker for label in found}) == 4
-    assert found["Soup of A 7B"].color == found["A 7B"].color
-    assert lines(["A 7B", "B 1B"])["A 7B"] in LINES
-
-
-def test_a_colour_of_ordered_values_means_one_value_of_one_quantity():
-    meanings = {}
-    for figure in PLAN.site.config.figures.values():
-        for label, line in lines(list(figure.curves)).items():
-            if " = " in label and ":" not in label:
-                meanings.setdefault(line.color, set()).add(re.sub(r"^.*, ", "", label))
-    assert len(meanings) > 12 and {len(found) for found in meanings.values()} == {1}, meanings
 
 
 @pytest.mark.parametrize("quantity", [*SEQUENTIAL, "σ"])
@@ -460,38 +315,13 @@ def test_curves_can_be_told_apart_in_greyscale(drawn, name):
         assert not same
 
 
-@pytest.mark.parametrize("name", LINED)
-def test_the_learning_rate_is_dotted_in_the_colour_of_its_curve(drawn, name):
-    table = drawn.table(name)
-    for letter, (left, right) in zip(ascii_lowercase, split(drawn.picture(name)), strict=False):
-        if right is None:
-            continue
-        colors = {line.get_label(): line.get_color() for line in data_lines(left)}
-        part = table[(table.panel == letter) & (table.axis == "right")]
-        curves = [curve for (curve, _), _ in part.groupby(["curve", "segment"], sort=False)]
-        for line, curve in zip(right.get_lines(), curves, strict=True):
-            assert line.get_linestyle() == ":"
-            assert line.get_color() == colors.get(curve, line.get_color())
-
-
 # Files
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", CENTRAL)
-def test_equal_input_gives_equal_bytes_and_leaves_other_figures_alone(drawn, name):
-    for figure in CENTRAL:
-        drawn.picture(figure)
-    folder = drawn.folder / PLAN.site.pictures
-    before = artifacts(folder)
-    written = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
-    with chdir(drawn.folder):
-        assert execute(specification(drawn.job(name))) == 0
-    assert not differing(before, artifacts(folder))
-    kinds = ("pdf", "png", "csv", "manifest.json", "record.json")
-    touched = {path.name for path, when in written.items() if path.stat().st_mtime_ns != when}
-    assert touched == {f"{name}.{kind}" for kind in kinds} | {f".{name}.log"}
-    assert before[f"{name}.pdf"].startswith(b"%PDF-")
-    assert before[f"{name}.png"].startswith(b"\x89PNG")
-    listed = json.loads(before[f"{name}.manifest.json"])["files"]
-    assert set(listed) == {f"{name}.{kind}" for kind in ("pdf", "png", "csv")}
+def test_equal_input_gives_equal_bytes(drawn, name):
+    drawn.picture(name)
+    paths = [drawn.folder / PLAN.site.pictures / f"{name}.{kind}" for kind in ("pdf", "png", "csv")]
+    before = [path.read_bytes() for path in paths]
+    Drawn(drawn.folder, PLAN).picture(name)
+    assert [path.read_bytes() for path in paths] == before

@@ -1,4 +1,4 @@
-"""Curvature, landscape, components and lines of a real trajectory; the kinds of weight decay."""
+"""Curvature and landscape of a real trajectory, and correlations with it."""
 
 import numpy as np
 import pandas as pd
@@ -9,41 +9,20 @@ from hypothesis import strategies as st
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.curvature.hessian import LossHessian
-from ptq_dynamics.figures.layouts import flatness
-from ptq_dynamics.figures.layouts.flatness import partial, pooled, within
+from ptq_dynamics.figures import correlation
+from ptq_dynamics.figures.correlation import partial, pooled, within
 from ptq_dynamics.measure import loss as evaluate
 from ptq_dynamics.measure.names import VALUES
 from ptq_dynamics.models import dequantized
-from ptq_dynamics.train.optimizers import adamc, adamw, adamw_independent
 from ptq_dynamics.train.trajectory import Trajectory
-from safetensors.torch import load_file
 from scipy.sparse.linalg import LinearOperator, eigsh
 from scipy.stats import rankdata, spearmanr
-from support import edit_yaml, plan
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def lines(workspace, trunk, branch, average):
-    """A line of five points from the average's end to the branch's."""
-    line = {"start": "lawa", "end": "branch", "points": 5}
-    config = workspace.folder / "config"
-    edit_yaml(config / "runs.yaml", lambda found: found["averages"].update({"line": line}))
-    return workspace.build(plan("smoke", config).trajectories.average("line"))
-
-
 def last(manifest):
     return manifest.subfolder(Trajectory([manifest]).checkpoints[-1].id)
-
-
-def test_a_line_goes_from_one_end_to_the_other(lines, branch, average):
-    ends = [load_file(last(m) / "model.safetensors") for m in (average, branch)]
-    for index, checkpoint in enumerate(Trajectory([lines]).checkpoints):
-        found = load_file(lines.subfolder(checkpoint.id) / "model.safetensors")
-        for name, value in found.items():
-            expected = torch.lerp(ends[0][name].double(), ends[1][name].double(), index / 4).float()
-            assert torch.allclose(value, expected, rtol=0, atol=1e-7), (index, name)
 
 
 @pytest.fixture(scope="module")
@@ -114,33 +93,6 @@ def test_a_landscape_has_the_losses_of_its_checkpoints(workspace, corpus, branch
         assert built.facts[fact] == pytest.approx(float(squares) ** 0.5, rel=1e-5), fact
 
 
-@given(
-    st.sampled_from([adamw, adamw_independent, adamc]),
-    st.floats(1e-4, 1e-2),
-    st.floats(0.01, 1.0),
-    st.floats(0.0, 0.5),
-)
-def test_weight_decay_alone_moves_weights_without_a_gradient(kind, peak, share, decay):
-    model = torch.nn.Linear(3, 2)
-    before = model.weight.detach().double().clone()
-    bias = model.bias.detach().clone()
-    settings = kind.Settings(betas=(0.9, 0.95), eps=1e-8, weight_decay=decay)
-    optimizer = kind.make(model, settings)
-    lr = share * peak
-    kind.set_rate(optimizer, settings, lr, peak)
-    for parameter in model.parameters():
-        parameter.grad = torch.zeros_like(parameter)
-    optimizer.step()
-    factor = {
-        adamw: lr * decay,
-        adamw_independent: share * decay,
-        adamc: lr * decay * lr / peak,
-    }[kind]
-    expected = before * (1 - factor)
-    assert torch.allclose(model.weight.detach().double(), expected, rtol=1e-6, atol=1e-7), factor
-    assert torch.equal(model.bias.detach(), bias)
-
-
 def test_rank_correlation_of_known_orders():
     x = np.arange(1.0, 31.0)
     assert pooled([np.stack([x, x**3], axis=1)]).rho == pytest.approx(1.0)
@@ -155,7 +107,7 @@ def test_rank_correlation_of_known_orders():
 
 @given(st.lists(st.integers(-3, 3) | st.floats(allow_nan=False), min_size=1, max_size=40))
 def test_ranks_are_those_of_scipy(values):
-    assert (flatness._ranks(np.array(values, float)) == rankdata(values)).all(), values
+    assert (correlation._ranks(np.array(values, float)) == rankdata(values)).all(), values
 
 
 def test_runs_that_lie_apart_correlate_otherwise_than_within():

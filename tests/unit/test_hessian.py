@@ -1,16 +1,15 @@
 """Hessian estimators against the dense Hessian of a tiny model and against known matrices."""
 
-import copy
 import math
 
 import pytest
 import torch
-from ptq_dynamics.curvature.hessian import LossHessian, top_eigenvalue, trace
+from ptq_dynamics.curvature.hessian import LossHessian, gaussian, top_eigenvalue, trace
 from ptq_dynamics.curvature.lanczos import top_spectrum
 from ptq_dynamics.curvature.plane import flatten
 from torch import Tensor
 from torch.autograd.functional import hessian
-from torch.func import functional_call, grad, jvp
+from torch.func import functional_call
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 from transformers.models.gpt_neox import modeling_gpt_neox
 
@@ -102,8 +101,23 @@ def form(matvec):
     return lambda z: (z @ matvec(z)).double().reshape(1)
 
 
-def kwargs(seed=0, **more):
-    return {"generator": seeded(seed), "dtype": torch.float64, **more}
+def start(size, dtype=torch.float64):
+    """A random direction, and the generator that goes on from there."""
+    generator = seeded()
+    return gaussian(torch.empty(size, dtype=dtype), generator), generator
+
+
+def top(matvec, size, **limits):
+    return top_eigenvalue(matvec, start(size)[0], **limits)
+
+
+def spectrum_of(matvec, size, k, dtype=torch.float64, **limits):
+    first, generator = start(size, dtype)
+    return top_spectrum(matvec, first, k, generator=generator, **limits)
+
+
+def trace_of(form, size, samples):
+    return trace(form, torch.empty(size, dtype=torch.float64), samples, seeded())
 
 
 @pytest.mark.parametrize("keep_graph", [True, False])
@@ -111,7 +125,7 @@ def kwargs(seed=0, **more):
 def test_matvec_is_the_dense_hessian(model, probes, dense, batch_size, keep_graph):
     product = LossHessian(model, probes, batch_size, keep_graph=keep_graph)
     assert product.dim == dense.shape[0]
-    assert product.dtype == torch.float64
+    assert product.like.dtype == torch.float64
     for seed in range(3):
         v = torch.randn(product.dim, generator=seeded(seed), dtype=torch.float64)
         expected = dense @ v
@@ -119,27 +133,9 @@ def test_matvec_is_the_dense_hessian(model, probes, dense, batch_size, keep_grap
         assert error < 1e-9, f"relative error {error:.3g} at seed {seed}"
 
 
-def test_matvec_is_forward_over_reverse_differentiation(model, probes):
-    product = LossHessian(model, probes, 2)
-    theta = flatten(dict(model.named_parameters()))
-    v = torch.randn(product.dim, generator=seeded(), dtype=torch.float64)
-    expected = jvp(grad(lambda at: loss_of(model, probes, at)), (theta,), (v,))[1].detach()
-    error = ((product(v) - expected).norm() / expected.norm()).item()
-    assert error < 1e-9, f"relative error {error:.3g}"
-
-
 def test_loss_is_the_mean_over_tokens(model, probes):
     expected = loss_of(model, probes, flatten(dict(model.named_parameters()))).item()
     assert LossHessian(model, probes, 2).loss == pytest.approx(expected, rel=1e-12)
-
-
-def test_leaves_the_model_as_it_was(model, probes):
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    product = LossHessian(model, probes, N)
-    product(torch.ones(product.dim, dtype=torch.float64))
-    changed = [name for name, value in model.state_dict().items() if not value.equal(before[name])]
-    graded = [name for name, value in model.named_parameters() if value.grad is not None]
-    assert (changed, graded) == ([], [])
 
 
 def test_frozen_parameters_are_left_out(probes, dense):
@@ -158,13 +154,13 @@ def test_frozen_parameters_are_left_out(probes, dense):
 def test_model_curvature(model, probes, dense):
     product = LossHessian(model, probes, N)
     exact = eigenvalues(dense, 25)
-    top = top_eigenvalue(product, product.dim, **kwargs(tolerance=1e-6, max_iterations=500))
-    assert top.converged, f"residual {top.residual} after {top.iterations}"
-    assert top.value == pytest.approx(exact[0].item(), rel=1e-9)
-    spectrum = top_spectrum(product, product.dim, 25, **kwargs(tolerance=1e-6, max_iterations=300))
+    found = top(product, product.dim, tolerance=1e-6, max_iterations=500)
+    assert found.converged, f"residual {found.residual} after {found.iterations}"
+    assert found.value == pytest.approx(exact[0].item(), rel=1e-9)
+    spectrum = spectrum_of(product, product.dim, 25, tolerance=1e-6, max_iterations=300)
     assert spectrum.converged, f"residuals {spectrum.residuals} after {spectrum.iterations}"
     torch.testing.assert_close(spectrum.values, exact, rtol=1e-9, atol=0)
-    estimate = trace(form(product), product.dim, **kwargs(samples=256))
+    estimate = trace_of(form(product), product.dim, 256)
     error, bound = estimate.mean - dense.trace().item(), 4 * estimate.standard_error
     assert abs(error) < bound, f"trace is off by {error}, four standard errors are {bound}"
     assert bound < 0.1 * torch.linalg.eigvalsh(dense).abs().sum(), f"{bound} tests nothing"
@@ -172,65 +168,42 @@ def test_model_curvature(model, probes, dense):
 
 def test_single_precision_agrees(probes, dense):
     product = LossHessian(tiny().float(), probes, 2)
-    spectrum = top_spectrum(
-        product, product.dim, 5, tolerance=1e-3, max_iterations=300, generator=seeded()
-    )
-    assert product.dtype == torch.float32
+    limits = {"tolerance": 1e-3, "max_iterations": 300}
+    spectrum = spectrum_of(product, product.dim, 5, torch.float32, **limits)
+    assert product.like.dtype == torch.float32
     torch.testing.assert_close(spectrum.values, eigenvalues(dense, 5), rtol=1e-4, atol=0)
-
-
-@pytest.mark.parametrize("estimator", ["top_eigenvalue", "top_spectrum", "trace"])
-def test_generator_decides_everything(estimator):
-    matrix = symmetric(torch.linspace(-1, 5, 40))
-
-    def run(seed):
-        if estimator == "top_eigenvalue":
-            more = kwargs(seed, tolerance=0.1, max_iterations=50)
-            return top_eigenvalue(matrix.mv, 40, **more).vector
-        if estimator == "top_spectrum":
-            more = kwargs(seed, tolerance=1e-2, max_iterations=30)
-            return top_spectrum(matrix.mv, 40, 2, **more).residuals
-        return trace(form(matrix.mv), 40, **kwargs(seed, samples=4)).samples
-
-    assert run(7).equal(run(7))
-    assert not run(7).equal(run(8))
 
 
 def test_dominant_negative_eigenvalue_keeps_its_sign():
     matrix = symmetric([-5.0, 3.0, 2.0, 1.0, 0.5, 0.0])
-    top = top_eigenvalue(matrix.mv, 6, **kwargs(tolerance=1e-8, max_iterations=200))
-    assert top.converged
-    assert top.value == pytest.approx(-5, rel=1e-12)
-    error = (matrix @ top.vector - top.value * top.vector).norm().item() / 5
-    assert top.residual == pytest.approx(error, rel=1e-6)
-    spectrum = top_spectrum(matrix.mv, 6, 3, **kwargs(tolerance=1e-8, max_iterations=6))
+    found = top(matrix.mv, 6, tolerance=1e-8, max_iterations=200)
+    assert found.converged
+    assert found.value == pytest.approx(-5, rel=1e-12)
+    error = (matrix @ found.vector - found.value * found.vector).norm().item() / 5
+    assert found.residual == pytest.approx(error, rel=1e-6)
+    spectrum = spectrum_of(matrix.mv, 6, 3, tolerance=1e-8, max_iterations=6)
     expected = torch.tensor([-5.0, 3.0, 2.0], dtype=torch.float64)
     torch.testing.assert_close(spectrum.values, expected)
 
 
 def test_opposite_eigenvalues_do_not_pass_for_converged():
     matrix = symmetric([4.0, -4.0, 1.0])
-    top = top_eigenvalue(matrix.mv, 3, **kwargs(tolerance=1e-3, max_iterations=100))
-    assert (top.converged, top.iterations) == (False, 100), top
-    assert top.residual > 1e-3
-    spectrum = top_spectrum(matrix.mv, 3, 2, **kwargs(tolerance=1e-3, max_iterations=100))
+    found = top(matrix.mv, 3, tolerance=1e-3, max_iterations=100)
+    assert (found.converged, found.iterations) == (False, 100), found
+    assert found.residual > 1e-3
+    spectrum = spectrum_of(matrix.mv, 3, 2, tolerance=1e-3, max_iterations=100)
     assert sorted(spectrum.values.tolist()) == pytest.approx([-4, 4])
 
 
 def test_stops_at_the_tolerance_and_not_later():
     matrix = symmetric([10.0, 5.0, 2.0, 1.0])
     loose, tight = (
-        top_eigenvalue(matrix.mv, 4, **kwargs(tolerance=tolerance, max_iterations=100))
-        for tolerance in (1e-1, 1e-6)
+        top(matrix.mv, 4, tolerance=tolerance, max_iterations=100) for tolerance in (1e-1, 1e-6)
     )
     assert tight.residual <= 1e-6 < loose.residual <= 1e-1
-    cut = top_eigenvalue(
-        matrix.mv, 4, **kwargs(tolerance=1e-6, max_iterations=tight.iterations - 1)
-    )
+    cut = top(matrix.mv, 4, tolerance=1e-6, max_iterations=tight.iterations - 1)
     assert not cut.converged
     assert cut.iterations == tight.iterations - 1
-    with pytest.raises(ValueError, match="max_iterations"):
-        top_eigenvalue(matrix.mv, 4, **kwargs(tolerance=1e-6, max_iterations=0))
 
 
 def test_unlucky_start_traps_power_iteration_but_not_lanczos():
@@ -243,16 +216,16 @@ def test_unlucky_start_traps_power_iteration_but_not_lanczos():
     basis = torch.linalg.qr(noise).Q
     values = torch.cat([torch.tensor([10.0, 9.0]), torch.linspace(-1, 5, dim - 2)]).double()
     matrix = basis @ torch.diag(values) @ basis.T
-    trapped = top_eigenvalue(matrix.mv, dim, **kwargs(tolerance=1e-2, max_iterations=100))
+    trapped = top(matrix.mv, dim, tolerance=1e-2, max_iterations=100)
     assert trapped.converged
     assert trapped.value < 9.1, trapped.value
-    found = top_spectrum(matrix.mv, dim, 1, **kwargs(tolerance=1e-2, max_iterations=100))
+    found = spectrum_of(matrix.mv, dim, 1, tolerance=1e-2, max_iterations=100)
     assert found.values[0].item() == pytest.approx(10, rel=1e-2)
 
 
 def test_spectrum_residuals_are_true():
     matrix = symmetric(torch.linspace(0.1, 6, 80).square())
-    spectrum = top_spectrum(matrix.mv, 80, 6, **kwargs(tolerance=1e-12, max_iterations=18))
+    spectrum = spectrum_of(matrix.mv, 80, 6, tolerance=1e-12, max_iterations=18)
     exact = torch.linalg.eigvalsh(matrix)
     distance = (spectrum.values[:, None] - exact).abs().amin(dim=1) / spectrum.values.abs()
     assert (spectrum.converged, spectrum.iterations) == (False, 18)
@@ -267,37 +240,26 @@ def test_spectrum_residuals_are_true():
 )
 def test_spectrum_sees_repeated_eigenvalues(values):
     matrix = symmetric(values)
-    spectrum = top_spectrum(matrix.mv, 7, 5, **kwargs(tolerance=1e-9, max_iterations=50))
+    spectrum = spectrum_of(matrix.mv, 7, 5, tolerance=1e-9, max_iterations=50)
     expected = torch.tensor(values[:5], dtype=torch.float64)
     torch.testing.assert_close(spectrum.values, expected)
 
 
-@pytest.mark.parametrize(("k", "max_iterations"), [(0, 9), (5, 9), (3, 2)])
-def test_spectrum_rejects_more_than_there_is(k, max_iterations):
-    with pytest.raises(ValueError, match=f"k = {k}"):
-        top_spectrum(
-            torch.eye(4).mv, 4, k, tolerance=0.1, max_iterations=max_iterations, generator=seeded()
-        )
-
-
 def test_trace_of_a_diagonal_is_exact():
     diagonal = torch.arange(-3.0, 9.0)
-    estimate = trace(form(lambda v: diagonal * v), 12, samples=5, generator=seeded())
+    estimate = trace_of(form(lambda v: diagonal * v), 12, 5)
     assert (estimate.mean, estimate.standard_error) == (diagonal.sum().item(), 0.0)
 
 
 def test_trace_standard_error_is_honest():
     matrix = symmetric(torch.linspace(-2, 7, 30))
-    estimate = trace(form(matrix.mv), 30, **kwargs(samples=4000))
+    estimate = trace_of(form(matrix.mv), 30, 4000)
     # Var z'Az = 2 sum over i != j of A_ij^2 for Rademacher z.
     off = matrix - torch.diag(matrix.diagonal())
     expected = math.sqrt(2 * off.square().sum().item() / 4000)
     assert estimate.standard_error == pytest.approx(expected, rel=0.06)
     error = estimate.mean - matrix.trace().item()
     assert abs(error) < 4 * expected, f"{error} against standard error {expected}"
-    assert estimate.mean == pytest.approx(estimate.samples.mean().item(), rel=1e-12)
-    with pytest.raises(ValueError, match="at least 2"):
-        trace(form(matrix.mv), 30, **kwargs(samples=1))
 
 
 @pytest.mark.parametrize("keep_graph", [True, False])
@@ -316,18 +278,6 @@ def test_parts_of_the_form_are_those_of_the_text(model, probes, keep_graph):
 def test_trace_standard_error_has_both_samples():
     """Text that differs, with vectors that do not matter."""
     parts = torch.tensor([1.0, 2.0, 6.0, 7.0], dtype=torch.float64)
-    estimate = trace(lambda z: parts, 3, **kwargs(samples=8))
-    assert (estimate.mean, estimate.samples.shape) == (4.0, (8, 4))
+    estimate = trace_of(lambda z: parts, 3, 8)
+    assert estimate.mean == 4.0
     assert estimate.standard_error == pytest.approx(math.sqrt((9 + 4 + 4 + 9) / 3 / 4))
-
-
-def test_rejects_what_has_no_hessian(model, probes):
-    with pytest.raises(ValueError, match="sdpa"):
-        LossHessian(tiny("sdpa"), probes, N)
-    broken = copy.deepcopy(model)
-    with pytest.raises(ValueError, match="eval"):
-        LossHessian(broken.train(), probes, N)
-    with torch.no_grad():
-        broken.eval().get_output_embeddings().weight[0, 0] = math.nan
-    with pytest.raises(ValueError, match="nan"):
-        LossHessian(broken, probes, N)

@@ -2,24 +2,17 @@
 
 import pytest
 import torch
-from ptq_dynamics.curvature.lanczos import BASIS_BYTES, top_spectrum
+from ptq_dynamics.curvature.lanczos import BASIS_BYTES
 from support import measured
-from test_hessian import seeded, symmetric
+from test_hessian import spectrum_of, symmetric
 
 
 def spectrum(matrix, k, vectors, tolerance=1e-9, max_iterations=400):
     """Leading eigenvalues with a basis of so many vectors."""
     dim = len(matrix)
-    return top_spectrum(
-        matrix.mv,
-        dim,
-        k,
-        tolerance=tolerance,
-        max_iterations=max_iterations,
-        generator=seeded(),
-        dtype=matrix.dtype,
-        basis_bytes=vectors * dim * matrix.dtype.itemsize,
-    )
+    room = {"basis_bytes": vectors * dim * matrix.dtype.itemsize}
+    limits = {"tolerance": tolerance, "max_iterations": max_iterations}
+    return spectrum_of(matrix.mv, dim, k, **limits, **room)
 
 
 @pytest.mark.parametrize("k", [1, 5, 20])
@@ -75,7 +68,7 @@ from ptq_dynamics.curvature.lanczos import top_spectrum
 dim = 1 << 19
 diagonal = torch.randn(dim, generator=torch.Generator().manual_seed(0))
 find = lambda products: top_spectrum(
-    diagonal.mul, dim, 2, tolerance=0, max_iterations=products,
+    diagonal.mul, diagonal / diagonal.norm(), 2, tolerance=0, max_iterations=products,
     generator=torch.Generator().manual_seed(1), basis_bytes=4 * dim * 16)
 find(2)
 before = peak()

@@ -3,13 +3,11 @@
 import hashlib
 import json
 
-import httpx
 import pytest
 from hub import reach, serve
 from huggingface_hub import constants
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine.context import Progress
-from ptq_dynamics.hub import client, lock
+from ptq_dynamics.hub import lock
 from ptq_dynamics.hub.files import HubFile, of_checkpoint
 from support import ROOT, python
 
@@ -36,7 +34,6 @@ def hub(tmp_path, monkeypatch):
         for file, text in FILES.items():
             if name == NAME or not file.endswith(".safetensors"):
                 (folder / file).write_text(text)
-    monkeypatch.setattr(client, "WAITS", (0.01,))
     with serve(tmp_path / "hub", COMMIT) as found:
         found.branches |= {"main", "step-1", "stage1/step-2"}
         reach(found, tmp_path / "cache", monkeypatch)
@@ -44,7 +41,7 @@ def hub(tmp_path, monkeypatch):
 
 
 def test_sizes_and_digests_are_those_of_the_files(hub):
-    entry = lock.resolve(lock.Wanted(NAME, "stage1/step-2"), Progress("test"))
+    entry = lock.resolve(lock.Wanted(NAME, "stage1/step-2"))
     assert entry.commit == COMMIT
     assert [file.name for file in entry.files] == TAKEN
     for file in entry.files:
@@ -64,7 +61,7 @@ def test_sizes_and_digests_are_those_of_the_files(hub):
 
 
 def test_pickles_are_locked_where_there_is_nothing_else(hub):
-    files = lock.resolve(lock.Wanted(OTHER, "main"), Progress("test")).files
+    files = lock.resolve(lock.Wanted(OTHER, "main")).files
     assert [file.name for file in files] == ["config.json", "pytorch_model.bin", "tokenizer.json"]
 
 
@@ -86,8 +83,8 @@ def test_what_is_locked_is_read_back_and_locking_again_changes_nothing(hub, tmp_
     assert outcome == lock.Outcome(3, (), ())
     first = path.read_bytes()
     found = lock.read(path)
-    entry = found.entry(NAME, "step-1")
-    assert entry == lock.resolve(lock.Wanted(NAME, "step-1"), Progress("test"))
+    entry = found.of(NAME)["step-1"]
+    assert entry == lock.resolve(lock.Wanted(NAME, "step-1"))
     lock.write(path, found.entries)
     assert path.read_bytes() == first
     capsys.readouterr()
@@ -128,21 +125,11 @@ def test_what_moved_is_said_and_what_fails_stays_while_the_others_go_on(hub, tmp
     said = capsys.readouterr().err.splitlines()
     assert sorted(said) == sorted(f"lock: {line}" for line in (moved, *outcome.failed))
     after = lock.read(path)
-    assert after.entry(NAME, "main").commit == LATER == after.entry(NAME, "stage1/step-2").commit
-    assert after.entry(NAME, "main").files != before.entry(NAME, "main").files
+    assert after.of(NAME)["main"].commit == LATER == after.of(NAME)["stage1/step-2"].commit
+    assert after.of(NAME)["main"].files != before.of(NAME)["main"].files
     for kept in ((NAME, "step-1"), (OTHER, "main")):
-        assert after.entry(*kept) == before.entry(*kept)
+        assert after.of(kept[0])[kept[1]] == before.of(kept[0])[kept[1]]
     assert "people/nobody" not in after.entries
-
-
-def test_what_is_not_wanted_stays(hub, tmp_path):
-    path = tmp_path / "lock.json"
-    lock.lock(WANTED, path)
-    before = path.read_bytes()
-    hub.commit = LATER
-    lock.lock([lock.Wanted(OTHER, "main")], path)
-    assert lock.read(path).entry(NAME, "main").commit == COMMIT
-    assert path.read_bytes() != before
 
 
 def test_code_is_locked_beside_checkpoints_of_its_commit(hub, tmp_path):
@@ -153,93 +140,71 @@ def test_code_is_locked_beside_checkpoints_of_its_commit(hub, tmp_path):
     outcome = lock.lock([wanted, lock.Wanted(NAME, COMMIT)], path)
     assert (outcome.resolved, outcome.failed) == (2, ())
     found = lock.read(path)
-    assert [file.name for file in found.entry(NAME, COMMIT).files] == TAKEN
-    (code,) = found.entry(NAME, wanted.key).files
+    assert [file.name for file in found.of(NAME)[COMMIT].files] == TAKEN
+    (code,) = found.of(NAME)[wanted.key].files
     assert code.name == "code.py" and code.matches(hub.root / NAME / "code.py")
 
 
 def test_a_tokenizer_stays_where_it_was_taken_from_as_long_as_its_files_do(hub, tmp_path):
     path, wanted = tmp_path / "lock.json", lock.Wanted(NAME, "main", part="tokenizer")
     lock.lock([wanted], path)
-    first = lock.read(path).entry(NAME, wanted.key)
+    first = lock.read(path).of(NAME)[wanted.key]
     assert first.commit == COMMIT and [file.name for file in first.files] == ["tokenizer.json"]
     (hub.root / NAME / "model.safetensors").write_text("other weights")
     hub.commit = LATER
     assert lock.lock([wanted], path) == lock.Outcome(1, (), ())
-    assert lock.read(path).entry(NAME, wanted.key) == first
+    assert lock.read(path).of(NAME)[wanted.key] == first
     (hub.root / NAME / "tokenizer.json").write_text("{}")
     assert len(lock.lock([wanted], path).moved) == 1
-    assert lock.read(path).entry(NAME, wanted.key).commit == LATER
+    assert lock.read(path).of(NAME)[wanted.key].commit == LATER
     (hub.root / NAME / "tokenizer.json").unlink()
     (line,) = lock.lock([wanted], path).failed
     assert line == f"{NAME}@main has no tokenizer; say reads_as of its family"
 
 
-def test_a_commit_without_code_is_one_line(hub, tmp_path):
-    (hub.root / OTHER / "code.py").unlink()
-    wanted = lock.Wanted(OTHER, COMMIT, part="code")
-    (line,) = lock.lock([wanted], tmp_path / "lock.json").failed
-    assert line == f"{OTHER}@{COMMIT} has no Python modules; correct code of its family"
-
-
-@pytest.mark.parametrize("gone", ["config.json", "pytorch_model.bin"])
-def test_a_revision_without_a_checkpoint_fails(hub, tmp_path, gone):
+@pytest.mark.parametrize(
+    ("gone", "part", "words"),
+    [
+        ("code.py", "code", "has no Python modules; correct code of its family"),
+        ("config.json", "checkpoint", "is no checkpoint: it lacks config.json or weights; leave"),
+        ("pytorch_model.bin", "checkpoint", "is no checkpoint: it lacks config.json or weights"),
+    ],
+)
+def test_a_revision_that_lacks_what_is_wanted_fails(hub, tmp_path, gone, part, words):
     (hub.root / OTHER / gone).unlink()
-    (line,) = lock.lock([lock.Wanted(OTHER, "main")], tmp_path / "lock.json").failed
-    assert line == f"{OTHER}@main is no checkpoint: it lacks config.json or weights; leave it out"
-
-
-def test_a_busy_hub_is_asked_again(hub):
-    hub.answers[f"api/models/{NAME}"] = [(503, {})]
-    assert lock.resolve(lock.Wanted(NAME, "main"), Progress("test")).commit == COMMIT
-    hub.answers[f"api/models/{NAME}"] = [(503, {}), (429, {"Retry-After": "0"})]
-    with pytest.raises(Problem, match="the list of files is out of reach after 2 tries"):
-        lock.resolve(lock.Wanted(NAME, "main"), Progress("test"))
+    (line,) = lock.lock([lock.Wanted(OTHER, "main", part=part)], tmp_path / "lock.json").failed
+    assert line.startswith(f"{OTHER}@main {words}")
 
 
 def test_without_a_network_every_revision_is_one_line(hub, tmp_path, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     outcome = lock.lock(WANTED, tmp_path / "lock.json")
     assert outcome.resolved == 0 and len(outcome.failed) == 3
-    assert all("the hub cannot be asked" in line for line in outcome.failed)
     assert all("HF_HUB_OFFLINE" in line and "\n" not in line for line in outcome.failed)
 
 
-def test_a_hub_out_of_reach_is_not_asked_for_all(hub, tmp_path, monkeypatch):
-    asked = []
+@pytest.mark.parametrize("proxy", ["http://127.0.0.1:1", "nonsense"])
+def test_a_bad_proxy_is_one_line(hub, tmp_path, proxy):
+    code = "from pathlib import Path; from ptq_dynamics.hub import lock; "
+    code += f"print(*lock.lock([lock.Wanted({NAME!r}, 'main')], Path('l.json')).failed, sep='%')"
+    variables = {"HTTP_PROXY": proxy, "NO_PROXY": "", "HF_ENDPOINT": "http://hub.invalid"}
+    done = python(["-c", code], tmp_path, {**variables, "HF_HUB_OFFLINE": "0"})
+    assert done.stdout.startswith(f"{NAME}@main: the list of files cannot be had ("), done.stderr
+    assert done.stdout.count("\n") == 1 and "%" not in done.stdout
 
-    def resolve(wanted, progress):
-        asked.append(wanted.revision)
-        raise Problem("out of reach") from httpx.ConnectError("no route")
 
-    monkeypatch.setattr(lock, "resolve", resolve)
-    monkeypatch.setattr(lock, "TOGETHER", 1)
-    outcome = lock.lock(
-        [lock.Wanted(NAME, f"step-{number:02d}") for number in range(50)], tmp_path / "lock.json"
-    )
-    assert outcome.resolved == 0
-    assert asked == ["step-00"]
-    assert outcome.failed == (
-        "49 more were not asked for, since the hub is out of reach",
-        "out of reach",
-    )
+def test_a_mirror_that_lists_no_sizes_is_one_line(hub, tmp_path):
+    hub.sizeless = True
+    (line,) = lock.lock([lock.Wanted(NAME, "main")], tmp_path / "lock.json").failed
+    assert line.startswith(f"{NAME}@main: the hub lists ") and "HF_ENDPOINT" in line
 
 
 def test_a_name_that_no_repository_has_is_one_line(hub, tmp_path):
     (line,) = lock.lock([lock.Wanted("a/b/c", "main")], tmp_path / "lock.json").failed
-    assert line.startswith("a/b/c@main: the hub cannot be asked") and "\n" not in line
+    assert line.startswith("a/b/c@main: the list of files cannot be had") and "\n" not in line
 
 
 # Reading
-
-
-def test_a_revision_that_is_not_locked_is_one_line(tmp_path):
-    for found in (lock.read(tmp_path / "lock.json"), lock.read(ROOT / lock.LOCK)):
-        with pytest.raises(Problem) as raised:
-            found.entry("people/nobody", "main")
-        assert str(raised.value) == (
-            f"people/nobody@main is not in {found.path}; run ptq-dynamics lock"
-        )
 
 
 SOUND = {"name": "config.json", "size": 1, "digest": "git-sha1:" + LATER}

@@ -66,21 +66,6 @@ def test_what_is_not_on_the_index_has_digests_too():
             assert f"sha256:{builds[name]}" in entry
 
 
-@pytest.mark.parametrize(
-    ("asked", "expected"),
-    [
-        (None, False),
-        (["sympy", "cuda-toolkit[nvrtc]==13; sys_platform == 'nowhere'"], False),
-        (["triton==3; extra == 'more'"], False),
-        (["sympy", f"nvidia-nccl-cu13==2; sys_platform == '{sys.platform}'"], True),
-    ],
-)
-def test_libraries_for_a_gpu_come_where_torch_asks_for_them(asked, expected, monkeypatch):
-    module = installer()
-    monkeypatch.setattr(module, "requires", {"torch": asked}.get)
-    assert module.is_for_a_gpu() is expected
-
-
 def wheel(folder: Path, name: str, version: str, code: str = "") -> str:
     """Make the smallest of wheels; its digest."""
     folder.mkdir(exist_ok=True, parents=True)

@@ -12,7 +12,7 @@ from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.joining import in_full_precision, join
 from ptq_dynamics.measure.measurements import COLUMNS, KEY
-from ptq_dynamics.measure.names import LOSSES, MEASUREMENTS
+from ptq_dynamics.measure.names import LOSSES, MEASURED, MEASUREMENTS
 from ptq_dynamics.measure.settings import CollectSettings, Series
 from ptq_dynamics.train import trajectory
 from ptq_dynamics.train.trajectory import Checkpoint, Trajectory
@@ -59,22 +59,6 @@ def test_standard_errors_are_those_of_a_bootstrap_over_blocks(name, seed):
     value, error = function(*losses(seed))
     assert value == pytest.approx(statistic(*samples), rel=1e-12)
     assert error == pytest.approx(bootstrap(statistic, *samples), rel=0.06)
-
-
-def test_the_paired_error_is_far_below_that_of_independent_blocks():
-    full, quantized = losses(3)
-    _, paired = measurements.increase(full, quantized)
-    apart = math.hypot(
-        measurements.mean_and_error(full)[1], measurements.mean_and_error(quantized)[1]
-    )
-    assert paired < apart / 5
-
-
-def test_unchanged_losses_have_no_error():
-    full, _ = losses(4)
-    assert measurements.increase(full, full) == (0.0, 0.0)
-    value, error = measurements.relative_increase(full, full)
-    assert (value, error) == (0.0, pytest.approx(0.0, abs=1e-18))
 
 
 rows = st.lists(
@@ -157,7 +141,7 @@ def publish(folder, checkpoints, values):
         {name: np.array(pair, dtype=np.float32) for name, pair in values.items()}, folder / LOSSES
     )
     digests = {name: f"digest of {name}" for name in values}
-    facts = trajectory.facts(checkpoints, digests=digests)
+    facts = trajectory.facts(checkpoints, digests=digests, tasks={})
     return manifest.describe(folder, folder / "manifest.json", facts)
 
 
@@ -179,7 +163,7 @@ def test_no_two_measurements_have_one_key(tmp_path_factory, found, names, in_par
         losses = {name: (number + place, number + place + 0.5) for place, name in enumerate(names)}
         values[one] = losses
         parts = [[each] for each in checkpoints] if in_parts else [checkpoints]
-        inputs[one.label("losses")] = [
+        inputs[one.label(MEASURED)] = [
             publish(folder / f"{number}-{part}", some, {each.id: losses[each.id] for each in some})
             for part, some in enumerate(parts)
         ]
@@ -205,11 +189,11 @@ def test_no_two_measurements_have_one_key(tmp_path_factory, found, names, in_par
 def collect(workspace, trunk, rtn):
     """The job that joins what was measured of the trunk, as the planner of figures makes it."""
     plan = workspace.plan
-    series = [plan.losses.series("trunk", quantizer) for quantizer in ("fp", "rtn3")]
+    series = [plan.measuring.series("trunk", quantizer) for quantizer in ("fp", "rtn3")]
     inputs = {}
     for each in series:
-        workspace.build(plan.losses.evaluate("trunk", each.quantizer))
-        inputs |= plan.losses.losses(each) | plan.losses.layers(each)
+        workspace.build(plan.measuring.measure("trunk", each.quantizer))
+        inputs |= plan.measuring.inputs(each)
     inputs |= plan.geometry.probed(series[0], "sharpness")
     workspace.build(plan.geometry.curvature("trunk", "sharpness"))
     folder, stem = "results/smoke", "measurements"
@@ -231,31 +215,11 @@ def read_inputs(workspace, job):
     return {label: [workspace.read(path) for path in paths] for label, paths in job.inputs.items()}
 
 
-def test_the_schema_of_a_trajectorys_measurements(table, measured):
-    assert tuple(table.columns) == COLUMNS
-    kinds = {column: table[column].dtype for column in COLUMNS}
-    for column in ("bits", "group_size", "seed", "step", "tokens"):
-        assert kinds[column] == "Int64", column
-    assert kinds["lr"] == kinds["value"] == kinds["stderr"] == np.float64
-    assert kinds["checkpoint_id"] == kinds["checkpoint"] == kinds["task"] == "string"
-    assert not table.duplicated(KEY).any()
-    assert set(table.trajectory) == {"trunk"} and set(table.family) == {"controlled"}
-    assert set(table.seed) == {100}
-    assert table.task.isna().all()
-    full, rounded = measured["fp"], measured["rtn3"]
-    assert set(full.metric) == {"loss", "sharpness", "sharpness_iterations", "hessian_trace"}
-    assert full.bits.isna().all() and full.group_size.isna().all()
-    errors = {"loss_increase", "quantization_error", "weight_mse", "output_mse"}
-    assert set(rounded.metric) == {"loss"} | errors
-    assert set(rounded.bits) == {3} and set(rounded.group_size) == {16}
-    assert set(rounded.method) == {"rtn"} and set(full.method) == {"fp"}
-
-
 def test_measured_values_are_those_of_the_losses(workspace, measured, trunk):
     plan = workspace.plan
     kept = {
         quantizer: load_file(
-            workspace.manifest(plan.losses.evaluate("trunk", quantizer)).file(LOSSES)
+            workspace.manifest(plan.measuring.measure("trunk", quantizer)).file(LOSSES)
         )
         for quantizer in ("fp", "rtn3")
     }
@@ -281,16 +245,6 @@ def test_measured_values_are_those_of_the_losses(workspace, measured, trunk):
         assert full.value == pytest.approx(before.mean(), rel=1e-12)
 
 
-def test_a_quantized_row_names_the_quantized_checkpoint(measured, rtn, trunk):
-    table, full = measured["rtn3"], measured["fp"]
-    for point in Trajectory([rtn]).checkpoints:
-        named = set(table[table.checkpoint_id == point.id].checkpoint)
-        assert named == {Trajectory([rtn]).digest(point)}
-        before = set(full[full.checkpoint_id == point.id].checkpoint)
-        assert before == {Trajectory([trunk]).digest(point)}
-        assert named != before
-
-
 def test_readers_join_the_rows_of_the_table(workspace, collect, table):
     """Who draws a figure joins the raw results; the table has the same rows."""
     inputs = read_inputs(workspace, collect)
@@ -300,16 +254,6 @@ def test_readers_join_the_rows_of_the_table(workspace, collect, table):
         alone = join([series], inputs)
         of_it = table[table.quantizer == series.quantizer].reset_index(drop=True)
         pd.testing.assert_frame_equal(alone, of_it, check_exact=True, check_dtype=False)
-
-
-def test_what_a_reader_was_not_given_is_not_joined(workspace, collect):
-    """Without errors of layers and probes among the inputs, the losses alone are there."""
-    full, rounded = collect.settings.series
-    found = read_inputs(workspace, collect)
-    losses = {each.label("losses"): found[each.label("losses")] for each in (full, rounded)}
-    assert set(join([full], losses).metric) == {"loss"}
-    paired = {"loss", "loss_increase", "quantization_error"}
-    assert set(join([rounded], losses).metric) == paired
 
 
 def test_losses_in_full_precision_are_those_of_the_first_seed_by_step():

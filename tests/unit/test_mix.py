@@ -4,9 +4,10 @@ import json
 
 import pytest
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.corpus import docstrings, embedded, mix, splits, tokens
+from ptq_dynamics.corpus import bpe, docstrings, splits, tokens
 from ptq_dynamics.corpus.packages import installed_files, python_files
-from ptq_dynamics.corpus.settings import HELD_OUT
+from ptq_dynamics.corpus.sources import embedded, mix
+from ptq_dynamics.corpus.splits import HELD_OUT
 from ptq_dynamics.graph.regime import regimes
 from support import (
     ROOT,
@@ -48,7 +49,7 @@ def held_out():
     """The documents that the corpus holds out."""
     documents = embedded.collect(MAIN["packages"], False, MAIN["shortest_document"])
     wanted = {name: MAIN[name] * MAIN["characters_per_token"] for name in HELD_OUT}
-    dealt = embedded.deal(documents, wanted)
+    dealt = splits.deal(documents, wanted)
     return [text for name in HELD_OUT for text in dealt[name]]
 
 
@@ -66,10 +67,6 @@ def on_one_line(text):
 # The build
 
 
-def test_every_kind_of_text_has_a_mix_at_scale_smoke():
-    assert {each["text"] for each in MIXES.values()} == set(mix.TEXTS)
-
-
 @pytest.mark.parametrize("name", MIXES)
 def test_a_mix_has_the_bytes_of_its_corpus_but_for_the_text_to_train_on(corpus, built, name):
     own, theirs = artifacts(built[name].folder), artifacts(corpus.folder)
@@ -81,7 +78,7 @@ def test_a_mix_has_the_bytes_of_its_corpus_but_for_the_text_to_train_on(corpus, 
 def test_a_mix_trains_on_its_documents_and_says_how_many(corpus, built, name):
     about, facts = MIXES[name], built[name].facts
     documents = mix.collect(about["text"], about["packages"], about["shortest_document"])
-    assert text_of(built[name]).split(embedded.END) == [*documents, ""]
+    assert text_of(built[name]).split(bpe.END) == [*documents, ""]
     assert facts["documents"] == len(documents) > 1
     assert facts["characters"] == sum(map(len, documents))
     count = len(tokens.read(built[name], "train"))
@@ -103,16 +100,6 @@ def test_the_source_of_a_mix_has_held_out_documents(held_out):
     files = installed_files("click", python_files)
     text = on_one_line("".join(file.read_text() for file in files))
     assert len([each for each in held_out if on_one_line(each) in text]) > 5
-
-
-def test_the_order_of_packages_changes_nothing(here, built):
-    job, before = here.plan.corpora.corpus("descriptions"), artifacts(built["descriptions"].folder)
-    packages = job.settings.packages
-    here.build(job, packages=packages[::-1])
-    assert len(packages) > 2 and not differing(artifacts(built["descriptions"].folder), before)
-    here.build(job, packages=packages[1:])
-    assert differing(artifacts(built["descriptions"].folder), before) == ["manifest.json", TRAIN]
-    here.build(job)
 
 
 # What is read
@@ -170,13 +157,6 @@ def test_descriptions_are_what_stands_below_the_headers_and_licences(install):
 # Defects
 
 
-def test_an_altered_description_is_a_problem(install):
-    folder = install({})
-    (folder / DESCRIBED).write_text("Metadata-Version: 2.1\nName: brief\nVersion: 1.0\n\nMore.\n")
-    with pytest.raises(Problem, match=r"METADATA of brief was altered; reinstall brief"):
-        mix.collect("descriptions", ["brief"], 1)
-
-
 def test_a_package_without_such_text_is_a_problem(install):
     install({MODULE: "x = 1\n"})
     with pytest.raises(Problem, match=r"names 'brief', which has no tests; remove it from"):
@@ -190,13 +170,6 @@ def test_a_file_that_cannot_be_read_is_a_problem_that_names_it(install):
     (folder / MODULE).write_bytes(b"x = '\xe9'\n")
     with pytest.raises(Problem, match=r"brief/__init__\.py is not UTF-8; remove its package"):
         docstrings.taken_out(folder / MODULE)
-
-
-def test_too_little_text_is_a_problem(here, built, capfd):
-    assert here.attempt(here.plan.corpora.corpus("tests"), train=10_000_000) == 1
-    error = capfd.readouterr().err
-    assert "train tokens, 10,000,000 are asked for" in error
-    assert "lower its train in the scale's file" in error
 
 
 # The plan
@@ -223,7 +196,7 @@ def test_a_branch_goes_on_with_a_mix_of_the_corpus_of_its_trunk(tmp_path):
     assert job.inputs["corpus"] == [extra.manifest] == ["results/smoke/corpus/extra/manifest.json"]
     assert job.settings.model == found.trajectories.train("trunk").settings.model
     assert found.losses.evaluate("phase", "fp").inputs["corpus"] == [extra.manifest]
-    assert (extra.stage, extra.inputs) == ("corpus.mix", {"corpus": [whole.manifest]})
+    assert (extra.stage, extra.inputs) == ("corpus.corpus", {"corpus": [whole.manifest]})
     assert "click" in json.loads(extra.spec())["environment"]
     assert len(found.site.timeline.checkpoints("line")) == 3
     numbers = dict(regimes(found.site, found.trajectories))
@@ -244,7 +217,7 @@ def test_a_branch_goes_on_with_a_mix_of_the_corpus_of_its_trunk(tmp_path):
         ({"packages": []}, ["corpora.extra.packages is []", "at least 1 item"]),
         (
             {"validation": 5},
-            ["corpora.extra.validation: unknown key", "allowed: of, train, source, text"],
+            ["corpora.extra.validation: unknown key", "allowed: train, of, source, text"],
         ),
     ],
 )
@@ -255,11 +228,6 @@ def test_mixes_that_cannot_be_are_refused_in_one_line(tmp_path, changes, words):
     assert "\n" not in message
     for word in ["config/scales/smoke.yaml", *words]:
         assert word in message, message
-
-
-def test_a_corpus_of_public_text_has_no_mixes(tmp_path):
-    with pytest.raises(Problem, match=r"corpora\.extra\.of names no known embedded corpus: 'main'"):
-        plan("paper", with_mix(tmp_path, "paper"))
 
 
 def test_source_files_that_may_be_held_out_are_refused(tmp_path):
@@ -278,20 +246,6 @@ def test_source_files_that_may_be_held_out_are_refused(tmp_path):
         lambda scale: scale["corpora"]["extra"].update(text="descriptions"),
     )
     plan("smoke", config)
-
-
-def test_too_little_held_out_text_is_looked_for_where_it_is(tmp_path):
-    """In the corpus that the mix is of: the mix has no such key."""
-    config = with_mix(tmp_path)
-
-    def change(scale):
-        scale["corpora"]["main"]["validation"] = 16
-        for model in scale["models"].values():
-            model["corpus"] = "extra"
-
-    edit_yaml(config / "scales/smoke.yaml", change)
-    with pytest.raises(Problem, match=r"but corpora\.main\.validation has 16; lower the one or"):
-        plan("smoke", config)
 
 
 @pytest.mark.parametrize("scale", ["smoke", "laptop", "gpu"])

@@ -8,9 +8,14 @@ import torch
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.measure.loss import block_losses
-from ptq_dynamics.quantize import awq, gptq, int8, nf4, rtn
+from ptq_dynamics.quantize.calibration import Calibration
 from ptq_dynamics.quantize.layers import model_errors
-from ptq_dynamics.quantize.method import Calibration, original
+from ptq_dynamics.quantize.methods.awq import Awq
+from ptq_dynamics.quantize.methods.gptq import Gptq
+from ptq_dynamics.quantize.methods.int8 import Int8
+from ptq_dynamics.quantize.methods.nf4 import Nf4
+from ptq_dynamics.quantize.methods.rtn import Rtn
+from ptq_dynamics.quantize.storage import original
 from support import measured
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -76,17 +81,18 @@ def by_all(folder, calibration):
     return {name: results(name, folder, calibration) for name in METHODS}
 
 
+GRID = {"group_size": 16, "symmetric": True}
+BLOCKS = {"activation_order": "static", "damping": 0.01, "block_size": 128}
 METHODS = {
-    "gptq": (gptq, gptq.Gptq(3, 16, True, "static", 0.01, 128)),
-    "awq": (awq, awq.Awq(4, 16, True, "both", 5)),
-    "rtn": (rtn, rtn.Rtn(3, 16)),
-    "nf4": (nf4, nf4.Nf4(64, False)),
+    "gptq": Gptq(method="gptq", bits=3, **GRID, **BLOCKS),
+    "awq": Awq(method="awq", bits=4, **GRID, duo_scaling=True, grid_points=5),
+    "rtn": Rtn(method="rtn", bits=4, group_size=16),
+    "nf4": Nf4(method="nf4", bits=4, block_size=64, double_quantization=False),
 }
 
 
 def results(name, folder, calibration):
-    method, settings = METHODS[name]
-    found = method.quantize(folder, calibration, settings)
+    found = METHODS[name].quantize(folder, calibration)
     model = models.load(folder)
     batches = calibration.batches()
     errors = model_errors(model, original(folder, model), found.weights, batches)
@@ -102,8 +108,7 @@ def test_a_model_is_spread_and_gives_the_same_losses(folder, model, narrow):
 
 
 def test_a_packed_model_is_spread(folder, tmp_path, monkeypatch):
-    quantized = rtn.quantize(folder, None, rtn.Rtn(4, 16))
-    quantized.stored.save(folder, tmp_path / "packed")
+    METHODS["rtn"].quantize(folder, None).save(folder, tmp_path / "packed")
     whole = models.load(tmp_path / "packed")
     monkeypatch.setattr(models, "free", lambda: 60_000)
     monkeypatch.setattr(models, "room", lambda: {"cpu": 60_000})
@@ -128,12 +133,12 @@ def test_quantizers_do_the_same_to_a_model_that_is_spread(
 
 def test_what_cannot_be_spread_is_one_line(folder, calibration, tmp_path, monkeypatch):
     """Weights in bitsandbytes' formats are on one device or on several, and nowhere else."""
-    nf4.quantize(folder, calibration, nf4.Nf4(64, False)).stored.save(folder, tmp_path / "nf4")
+    METHODS["nf4"].quantize(folder, calibration).save(folder, tmp_path / "nf4")
     monkeypatch.setattr(models, "free", lambda: 50_000)
     monkeypatch.setattr(models, "room", lambda: {"cpu": 50_000})
     for make in (
         lambda: models.load(tmp_path / "nf4"),
-        lambda: int8.quantize(folder, calibration, int8.Int8(6.0)),
+        lambda: Int8(method="int8", bits=8, threshold=6.0).quantize(folder, calibration),
     ):
         with models.offloading(tmp_path), pytest.raises(Problem) as caught:
             make()
@@ -141,35 +146,21 @@ def test_what_cannot_be_spread_is_one_line(folder, calibration, tmp_path, monkey
         assert "fits on no device, and cannot be spread" in message and "\n" not in message
 
 
-def test_it_is_spread_as_accelerate_is_told(folder, tmp_path, narrow):
-    """One that accelerate does not know cannot be missed; the others differ on several devices."""
-    with models.offloading(tmp_path / "other", "no-such"), pytest.raises(Problem) as caught:
-        models.load(folder)
-    assert "cannot be spread" in str(caught.value) and "balanced_low_0" in str(caught.value)
-    with models.offloading(tmp_path / "other", "sequential"):
-        assert "disk" in models.load(folder).hf_device_map.values()
-
-
-def test_who_does_not_ask_for_it_gets_no_model_that_is_spread(folder, model, monkeypatch):
-    monkeypatch.setattr(models, "free", lambda: 50_000)
-    found = models.dequantized(folder)
-    assert all(torch.equal(found[name], value) for name, value in model.state_dict().items())
-
-
 MEASURED = """
 import torch
 from ptq_dynamics import models
-from ptq_dynamics.quantize import gptq
-from ptq_dynamics.quantize.method import Calibration
+from ptq_dynamics.quantize.calibration import Calibration
+from ptq_dynamics.quantize.methods.gptq import Gptq
 
 torch.set_num_threads(1)
 calibration = Calibration(torch.zeros(8, 16, dtype=torch.int64), 4)
-settings = gptq.Gptq(4, 64, True, "static", 0.01, 128)
-gptq.quantize(Path(sys.argv[1]), calibration, settings)
+grid = {"bits": 4, "group_size": 64, "symmetric": True, "activation_order": "static"}
+gptq = Gptq(method="gptq", **grid, damping=0.01, block_size=128)
+gptq.quantize(Path(sys.argv[1]), calibration)
 before = peak()
 models.free, models.room = lambda: 20_000_000, lambda: {"cpu": 20_000_000}
 with models.offloading(Path(sys.argv[3])):
-    gptq.quantize(Path(sys.argv[2]), calibration, settings)
+    gptq.quantize(Path(sys.argv[2]), calibration)
 print(peak() - before)
 """
 

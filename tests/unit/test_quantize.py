@@ -1,10 +1,6 @@
 """GPTQ against a float64 reference written here, rounding against llm-compressor, layer errors."""
 
 import copy
-import importlib
-import json
-import shutil
-from dataclasses import fields, replace
 
 import pandas as pd
 import pytest
@@ -14,31 +10,31 @@ from hypothesis import strategies as st
 from llmcompressor import oneshot, reset_session
 from llmcompressor.modifiers.quantization import QuantizationModifier
 from ptq_dynamics import models
-from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config.quantizers import AtMost, AutoGptq, Grouped, Rtn
 from ptq_dynamics.corpus import tokens
-from ptq_dynamics.engine.context import Context
-from ptq_dynamics.engine.settings import decode, encode
 from ptq_dynamics.measure.names import LAYERS
-from ptq_dynamics.quantize import gptq as gptq_stage
-from ptq_dynamics.quantize import rtn as rtn_stage
+from ptq_dynamics.quantize.calibration import Calibration, CalibrationSettings
 from ptq_dynamics.quantize.layers import (
-    check_groups,
     gram_matrices,
-    layer_errors,
     model_errors,
     round_to_nearest,
-    symmetric_scales,
 )
-from ptq_dynamics.quantize.method import Calibration, calibration_of
-from ptq_dynamics.quantize.settings import QuantizeSettings
+from ptq_dynamics.quantize.methods import AtMost
+from ptq_dynamics.quantize.methods.gptq import Gptq
+from ptq_dynamics.quantize.methods.rtn import Rtn
 from ptq_dynamics.train.trajectory import Trajectory
-from pydantic import ValidationError
 from reference import TIES, block_inputs, compare
 from safetensors.torch import load_file
-from support import ROOT, Workspace, artifacts, copy_results, differing, edit_yaml, plan
+from support import Workspace, artifacts, copy_results, differing
 
-SETTINGS = gptq_stage.Gptq(4, 16, True, "static", 0.05, 128)
+SETTINGS = Gptq(
+    method="gptq",
+    bits=4,
+    group_size=16,
+    symmetric=True,
+    activation_order="static",
+    damping=0.05,
+    block_size=128,
+)
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +53,12 @@ def original(folder):
 
 
 def quantized(folder, calibration, bits, group, **changes):
-    settings = replace(SETTINGS, bits=bits, group_size=group, **changes)
-    return gptq_stage.quantize(folder, calibration, settings).weights
+    settings = SETTINGS.model_copy(update={"bits": bits, "group_size": group, **changes})
+    return settings.quantize(folder, calibration).weights
+
+
+def rounded_to(bits, group):
+    return Rtn(method="rtn", bits=bits, group_size=group)
 
 
 @pytest.mark.parametrize(("bits", "group"), [(3, 16), (4, 16), (4, 8), (3, 32)])
@@ -78,21 +78,10 @@ def ragged(calibration):
 
 
 @pytest.mark.parametrize("draw", [1, 2, 3])
-def test_draws_are_the_sets_that_follow_each_other(corpus, tmp_path, draw):
-    settings = QuantizeSettings(("x",), 16, 8, False, 4, draw, SETTINGS)
-    context = Context("x", settings, {"corpus": [corpus]}, tmp_path, tmp_path, None)
+def test_draws_are_the_sets_that_follow_each_other(corpus, draw):
+    settings = CalibrationSettings(context=16, sequences=8, documents=False, batch=4, draw=draw)
     every = tokens.blocks(corpus, "calibration", 16)
-    assert torch.equal(calibration_of(context).tokens, every[8 * (draw - 1) : 8 * draw])
-
-
-def test_the_planner_hands_on_the_draw_and_a_scale_needs_the_text_for_all(tmp_path):
-    found = plan("laptop").quantization.quantize("wsd-3e-3", "gptq-3bit-draw-2")
-    assert found.settings.calibration_draw == 2
-    assert "draw" not in decode(gptq_stage.run, encode(found.settings)).quantizer.__dict__
-    config = shutil.copytree(ROOT / "config", tmp_path / "config")
-    edit_yaml(config / "scales/laptop.yaml", lambda s: s["calibration"].update(draws=5))
-    with pytest.raises(Problem, match=r"calibration asks for 20,480 tokens .* has 16,384"):
-        plan("laptop", config)
+    assert torch.equal(settings.read(corpus).tokens, every[8 * (draw - 1) : 8 * draw])
 
 
 def test_documents_go_one_by_one_and_without_filling(ragged, calibration):
@@ -112,14 +101,6 @@ def test_gptq_on_documents_gives_the_codes_of_the_reference(folder, ragged, cali
     assert max(with_blocks.values()) > 10 * TIES, "the calibration set changes nothing here"
 
 
-def test_gram_matrices_of_documents_are_means_over_their_tokens(folder, ragged):
-    model = models.load(folder)
-    found = gram_matrices(model, ragged.batches())
-    for name, x in block_inputs(model.double(), 0, ragged.batches()).items():
-        assert len(x) == sum(1 + row % 16 for row in range(32))
-        assert torch.allclose(found[name].double(), x.T @ x / len(x), rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize(
     ("change", "arguments"),
     [({"activation_order": None}, {"ordered": False}), ({"damping": 0.01}, {"damping": 0.01})],
@@ -133,35 +114,13 @@ def test_settings_of_gptq_mean_what_the_reference_means(folder, calibration, cha
     assert max(with_usual.values()) > 10 * TIES, "the setting changes nothing that is seen here"
 
 
-@pytest.mark.parametrize("bits", [3, 4])
-def test_gptq_has_less_output_error_than_rounding(folder, calibration, original, bits):
-    model = models.load(folder)
-    grams = gram_matrices(model, calibration.batches())
-    before = {name: layer.weight for name, layer in original.items()}
-    rounded = {}
-    for name, weight in before.items():
-        codes, scales = round_to_nearest(weight.detach(), bits, 16)
-        rounded[name] = codes * scales.repeat_interleave(16, dim=1)
-    by_gptq = layer_errors(before, quantized(folder, calibration, bits, 16), grams)
-    by_rounding = layer_errors(before, rounded, grams)
-    for name in before:
-        assert by_gptq[name].output_mse < by_rounding[name].output_mse, name
-        assert by_gptq[name].weight_mse >= by_rounding[name].weight_mse, name
-
-
-def test_gptq_leaves_the_checkpoint_as_it_is(folder, calibration):
-    before = artifacts(folder)
-    quantized(folder, calibration, 3, 16)
-    assert not differing(before, artifacts(folder))
-
-
 # Rounding
 
 
 @pytest.mark.parametrize(("bits", "group"), [(3, 16), (4, 32), (8, 8)])
 def test_rounding_is_that_of_llm_compressor(folder, bits, group):
     unused = Calibration(torch.zeros(1, 1), 1)
-    found = rtn_stage.quantize(folder, unused, rtn_stage.Rtn(bits, group))
+    found = rounded_to(bits, group).quantize(folder, unused)
     model = models.load(folder)
     names = list(models.linear_layers(model))
     weights = {"num_bits": bits, "type": "int", "symmetric": True, "strategy": "group"}
@@ -201,20 +160,6 @@ def test_rounding_goes_to_the_nearest_point_of_the_grid(seed, bits, group, power
     assert ((gap / step) <= 0.5 + 1e-4).all(), (gap / step).max()
 
 
-def test_a_group_of_zeros_stays_zero():
-    weight = torch.zeros(2, 8)
-    weight[0, :4] = 1.0
-    codes, scales = round_to_nearest(weight, 4, 4)
-    assert codes[1].tolist() == [0] * 8
-    assert torch.isfinite(scales).all()
-    assert symmetric_scales(weight, 4, 4)[0, 0] == 1 / 7.5
-
-
-def test_a_group_size_that_does_not_divide_a_width_is_a_problem(folder):
-    with pytest.raises(Problem, match=r"group_size 24 does not divide the 32 input columns of gpt"):
-        check_groups(models.load(folder), 24)
-
-
 # Jobs
 
 
@@ -223,7 +168,7 @@ def test_two_runs_of_a_job_give_equal_bytes(workspace, trunk, gptq, rtn, tmp_pat
     planned = workspace.plan
     sources = [planned.corpora.corpus("main").folder, planned.trajectories.train("trunk").folder]
     copy_results(workspace.folder, tmp_path, sources)
-    again = Workspace(tmp_path, planned).build(planned.quantization.quantize("trunk", name))
+    again = Workspace(tmp_path, planned).build(planned.measuring.measure("trunk", name))
     first = {"gptq3": gptq, "rtn3": rtn}[name]
     assert again.text() == first.text()
     assert not differing(artifacts(first.folder), artifacts(again.folder))
@@ -287,23 +232,6 @@ def test_gram_matrices_are_means_over_tokens_whatever_the_batch(folder, calibrat
 # Settings
 
 
-@pytest.mark.parametrize("name", sorted(plan("smoke").site.config.quantizers))
-def test_every_quantizer_of_the_configuration_reaches_its_stage(name):
-    """The stage reads what it names of the class in config/quantizers.py, and no other."""
-    planned = plan("smoke")
-    kind = planned.site.config.quantizers[name]
-    job = planned.quantization.quantize("wsd-3e-3", name)
-    stage = importlib.import_module(f"ptq_dynamics.{job.stage}")
-    settings = decode(stage.run, json.loads(job.spec())["settings"]).quantizer
-    read = {field.name for field in fields(settings)}
-    assert read <= set(type(kind).model_fields)
-    for field in read - {"group_size"}:
-        assert getattr(settings, field) == getattr(kind, field), field
-    if isinstance(kind, Grouped):
-        assert settings.group_size == 32
-    assert bool(job.modules) == ("environment" in job.inputs) == (kind.tool is not None)
-
-
 @pytest.mark.parametrize(
     ("given", "widths", "expected"),
     [(AtMost(at_most=128), (96, 384), 96), (AtMost(at_most=64), (96, 128), 32), (16, (96,), 16)],
@@ -315,26 +243,12 @@ def test_group_sizes_are_resolved_for_the_widths_of_a_model(given, widths, expec
     assert kind.columns == (given if isinstance(given, int) else None)
 
 
-def test_a_group_size_that_does_not_fit_is_told():
-    wrong = Rtn(method="rtn", bits=4, group_size=48).misfit((96, 64))
-    assert wrong is not None and "48, which does not divide the layer width 64" in wrong
-
-
-@pytest.mark.parametrize(
-    ("change", "key"), [({"symmetric": False}, "symmetric"), ({"mse": 2.0}, "mse")]
-)
-def test_autogptq_is_refused_what_it_has_not(change, key):
-    given = plan("smoke").site.config.quantizers["autogptq-4bit"].model_dump() | change
-    with pytest.raises(ValidationError, match=key):
-        AutoGptq.model_validate(given)
-
-
 def test_errors_do_not_depend_on_how_many_layers_are_measured_at_once(
     folder, calibration, original
 ):
     model, batches = models.load(folder), calibration.batches()
     weights = {name: layer.weight for name, layer in original.items()}
-    rounded = rtn_stage.quantize(folder, calibration, rtn_stage.Rtn(3, 16)).weights
+    rounded = rounded_to(3, 16).quantize(folder, calibration).weights
     sizes = [4 * layer.in_features**2 for layer in models.linear_layers(model).values()]
     found = [
         model_errors(model, weights, rounded, batches, memory)

@@ -54,79 +54,18 @@ REFUSED = {
         figure("over_tokens", CURVES, [], metrics=["sharpness"]),
         ["metrics.0", "'sharpness'"],
     ),
-    "metric twice": (
-        figure("losses", CURVES, [], metrics=[LOSS, LOSS]),
-        ["metrics", "has 'loss' twice"],
-    ),
-    "no metric": (figure("losses", CURVES, [], metrics=[]), ["metrics", "at least 1"]),
-    "quantizer twice": (
-        figure("over_tokens", CURVES, ["int8", "int8"]),
-        ["quantizers", "'int8' twice"],
-    ),
     "no quantizer": (figure("over_tokens", CURVES, []), ["quantizers", ERROR]),
-    "idle quantizer": (
-        figure("over_tokens", CURVES, ["int8"], metrics=[LOSS]),
-        ["metrics", "int8"],
-    ),
-    "no curves": (figure("losses", {}, [], metrics=[LOSS]), ["curves", "at least 1"]),
-    "empty curve": (
-        figure("losses", {"One": []}, [], metrics=[LOSS]),
-        ["curves.One", "at least 1"],
-    ),
     "too many curves": (
         figure("losses", {f"Curve {n}": RUNS[:1] for n in range(MOST_CURVES + 1)}, ["int8"]),
         ["curves", str(MOST_CURVES)],
-    ),
-    "landscape of two": (
-        figure("landscapes", {"One": RUNS[:2]}, ["int8"]),
-        ["curves.One", "at most 1"],
-    ),
-    "landscape unquantized": (figure("landscapes", CURVES, []), ["quantizers", "at least 1"]),
-    "landscape with metrics": (
-        figure("landscapes", CURVES, ["int8"], metrics=[LOSS]),
-        ["metrics", "at most 0"],
     ),
     "landscape beyond the start": (
         figure("landscapes", {"One": ["wsd-3e-3"]}, ["int8"], landscape={"previous": "100/190"}),
         ["landscape.previous", "wsd-3e-3", "nearest"],
     ),
-    "landscape between checkpoints": (
-        figure("landscapes", {"One": ["wsd-3e-3"]}, ["int8"], landscape={"previous": "1/1900"}),
-        ["landscape.previous is 2 steps", "wsd-3e-3"],
-    ),
     "option of another layout": (
         figure("losses", CURVES, [], metrics=[LOSS], options={"losses_of": ["int8"]}),
         ["options.losses_of", "allowed: against"],
-    ),
-    "quantized losses of nothing": (
-        figure("over_tokens", CURVES, [], metrics=[LOSS], options={"quantized_losses": True}),
-        ["options.quantized_losses", "metric loss and quantizers"],
-    ),
-    "a curve that is called as a quantized one": (
-        figure(
-            "over_tokens",
-            {**CURVES, "One (3-bit)": ["rainbow-036"]},
-            ["gptq-3bit"],
-            metrics=[LOSS],
-            options={"quantized_losses": True},
-        ),
-        ["curves", "'One (3-bit)'", "'One'"],
-    ),
-    "share of no line": (
-        figure("losses", CURVES, [], metrics=[LOSS], options={"against": "share"}),
-        ["options.against", "constant-3e-3", "lawa-to-decay"],
-    ),
-    "losses of no quantizer": (
-        figure("parametric", CURVES, ["int8"], options={"losses_of": ["nf4"]}),
-        ["losses_of", "'nf4'", "int8"],
-    ),
-    "parametric without losses": (
-        figure("parametric", CURVES, ["int8"], metrics=[ERROR]),
-        ["metrics", LOSS],
-    ),
-    "flatness without curvature": (
-        figure("flatness", CURVES, ["int8"], metrics=[ERROR]),
-        ["metrics", "sharpness"],
     ),
     "norm of an average": (
         figure("dynamics", {"One": ["lawa-20"]}, [], metrics=["weight_norm"]),
@@ -140,8 +79,6 @@ REFUSED = {
         figure("pca", CURVES, [], components=99),
         ["components is 99"],
     ),
-    "one component": (figure("pca", CURVES, [], components=1), ["components is 1", "2"]),
-    "components of losses": (figure("pca", CURVES, [], metrics=[LOSS]), ["metrics", "at most 0"]),
 }
 
 
@@ -154,20 +91,6 @@ def test_a_figure_that_cannot_be_drawn_is_refused_in_one_line(tmp_path, case):
     assert "config/figures.yaml: one" in message and "\n" not in message
     missing = [word for word in words if word not in message]
     assert not missing, f"{missing} not in: {message}"
-
-
-def test_losses_of_quantized_models_need_no_other_metric(tmp_path):
-    options = {"quantized_losses": True}
-    found = figure("over_tokens", CURVES, ["gptq-3bit"], metrics=[LOSS], options=options)
-    assert planned(tmp_path, {"one": found}).figures.figure("one").settings.quantized_losses
-
-
-def test_phases_of_what_has_none_are_refused(tmp_path):
-    found = figure("over_tokens", CURVES, ["gptq-3bit"], options={"phases": True})
-    with pytest.raises(
-        Problem, match=r"figures\.yaml: one\.options\.phases: no trajectory of its "
-    ):
-        planned(tmp_path, {"one": found}).targets()
 
 
 def test_quantizers_that_a_scale_takes_for_one_are_refused(tmp_path):

@@ -1,6 +1,8 @@
-"""The rooms of the package, and that none uses what lies above it."""
+"""The shape of the package: rooms in one order, no name twice, few lines."""
 
 import ast
+import subprocess
+from collections import defaultdict
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from importlib.util import resolve_name
@@ -10,53 +12,19 @@ import pytest
 from support import ROOT, python
 
 PACKAGE = ROOT / "workflow/ptq_dynamics"
-
-# What every room may use of the others; whatever is left out, it may not.
-BASE = {"base"}
-ENGINE = {*BASE, "engine"}
-MAY_USE = {
-    "base": set(),
-    "models": BASE,
-    "engine": BASE,
-    "hub": ENGINE,
-    "corpus": ENGINE,
-    "train": {*ENGINE, "models", "hub", "corpus"},
-    "measure": {*ENGINE, "models", "corpus", "train"},
-    "quantize": {*ENGINE, "models", "corpus", "train", "measure"},
-    "curvature": {*ENGINE, "models", "corpus", "train", "measure"},
-    "figures": {*ENGINE, "train", "measure", "curvature"},
-    "claims": {*ENGINE, "train", "measure", "figures"},
-    "paper": {*ENGINE, "measure", "figures", "claims"},
-    "config": {*BASE, "hub", "train", "quantize", "measure", "figures", "claims"},
-    "graph": {
-        *ENGINE,
-        "config",
-        *("hub", "corpus", "train", "measure", "quantize", "curvature", "figures", "claims"),
-        "paper",
-    },
-    "provenance": {
-        *ENGINE,
-        *("config", "graph", "train", "measure", "curvature", "figures", "claims", "paper"),
-    },
-    "report": {
-        *ENGINE,
-        *("config", "graph", "train", "figures", "claims", "paper", "provenance"),
-    },
-    "cli": {
-        *ENGINE,
-        *("config", "graph", "hub", "measure", "claims", "paper", "provenance", "report"),
-        # To measure their speeds.
-        *("models", "corpus", "train", "quantize"),
-        "cluster",
-    },
-    "cluster": {*ENGINE, "config"},
+# Each imports only from those before it.
+ROOMS = ["base", "models", "engine", "hub", "corpus", "train", "quantize", "measure", "curvature"]
+ROOMS += ["figures", "claims", "paper", "config", "graph", "provenance", "report", "cli"]
+# Lines at most, by what git lists.
+BUDGETS = {
+    "package and rules": (["workflow/*.py", "workflow/*.smk", "workflow/*Snakefile"], 18_000),
+    "tests": (["tests"], 15_000),
+    "docs": (["docs/*.md"], 900),
 }
-# What rooms of stages may use of the engine, so that it never shapes a result.
-OF_THE_ENGINE = {"context", "manifest", "processes"}
-STAGES = {"hub", "corpus", "train", "measure", "quantize", "curvature", "figures", "claims"}
-STAGES |= {"paper"}
-# What the paper tells is in part how its inputs were made.
-OF_RECORDS = {"record", "paths"}
+LONGEST_MODULE = 350
+# What functions and classes of a module may be decorated with: what keeps no list of them.
+PLAIN = {"dataclass", "cache", "lru_cache", "contextmanager", "total_ordering", "no_grad"}
+PLAIN |= {"inference_mode", "runtime_checkable"}
 
 
 def name_of(path: Path) -> str:
@@ -65,13 +33,17 @@ def name_of(path: Path) -> str:
 
 
 MODULES = {name_of(path): path for path in PACKAGE.rglob("*.py")}
+TREES = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
+
+
+def room(name: str) -> str:
+    return name.split(".")[1] if "." in name else ""
 
 
 def used(name: str) -> Iterator[str]:
     """Modules of the package that a module imports, anywhere in its text."""
-    path = MODULES[name]
-    parent = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_text())):
+    parent = name if MODULES[name].name == "__init__.py" else name.rpartition(".")[0]
+    for node in ast.walk(TREES[name]):
         match node:
             case ast.Import(names=names):
                 yield from (each.name for each in names if each.name in MODULES)
@@ -83,63 +55,36 @@ def used(name: str) -> Iterator[str]:
                     yield source
 
 
-def room(name: str) -> str:
-    return name.split(".")[1] if "." in name else ""
-
-
 USES = {name: set(used(name)) - {name} for name in MODULES}
 
 
-def arrows() -> Iterator[tuple[str, str]]:
-    for name, others in USES.items():
-        for other in others:
-            if room(name) != room(other) and room(other):
-                yield name, other
+def test_rooms_are_these_and_few():
+    top = {path.stem for path in PACKAGE.iterdir() if path.suffix in ("", ".py")}
+    assert top - {"__init__", "__pycache__"} == {*ROOMS}
+    assert len(ROOMS) <= 18
 
 
-def circle(graph: dict[str, set[str]]) -> str:
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        return " -> ".join(error.args[1])
-    return ""
-
-
-def test_every_room_is_known_and_there_are_few():
-    top = {path.stem for path in PACKAGE.iterdir()} - {"__init__", "__pycache__"}
-    assert top == set(MAY_USE)
-    assert len(top) <= 18
-    assert set().union(*MAY_USE.values()) <= top
-
-
-def test_what_rooms_may_use_has_no_circle():
-    assert not circle(MAY_USE)
-    assert circle({**MAY_USE, "base": {"graph"}}) != ""
-
-
-def test_no_room_uses_what_it_may_not():
-    found = list(arrows())
-    assert len(found) > 100
+def test_a_room_imports_only_from_rooms_before_it():
     upward = [
-        f"{name} uses {other}" for name, other in found if room(other) not in MAY_USE[room(name)]
-    ]
-    assert not upward
-
-
-def test_rooms_of_stages_use_little_of_the_engine():
-    more = [
         f"{name} uses {other}"
-        for name, other in arrows()
-        if room(name) in STAGES
-        and room(other) == "engine"
-        and other.split(".")[2]
-        not in OF_THE_ENGINE | (OF_RECORDS if room(name) == "paper" else set())
+        for name, others in sorted(USES.items())
+        for other in sorted(others)
+        if room(name) != room(other)
+        and room(other)
+        and (not {room(name), room(other)} <= {*ROOMS} or _place(other) > _place(name))
     ]
-    assert not more
+    assert not upward, "\n".join(upward)
+
+
+def _place(name: str) -> int:
+    return ROOMS.index(room(name))
 
 
 def test_no_module_imports_itself_through_others():
-    assert not circle(USES)
+    try:
+        TopologicalSorter(USES).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
 
 
 @pytest.mark.parametrize("module", ["ptq_dynamics.graph", "ptq_dynamics.cli.verbs"])
@@ -147,3 +92,81 @@ def test_what_every_start_imports_is_light(module):
     heavy = "{'torch', 'transformers', 'matplotlib', 'pandas', 'scipy', 'datasets'}"
     done = python(["-c", f"import sys, {module}; print(sorted({heavy} & set(sys.modules)))"], ROOT)
     assert done.stdout == "[]\n", done.stderr
+
+
+def test_each_class_name_is_there_once():
+    places = defaultdict(list)
+    for name, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(name)
+    twice = {name: found for name, found in places.items() if len(found) > 1}
+    assert not twice, f"{len(twice)} names: {twice}"
+
+
+def test_no_module_is_long():
+    lengths = {name: len(path.read_text().splitlines()) for name, path in MODULES.items()}
+    assert not {name: count for name, count in lengths.items() if count > LONGEST_MODULE}
+
+
+@pytest.mark.parametrize("what", BUDGETS)
+def test_there_are_few_lines(what):
+    patterns, most = BUDGETS[what]
+    listed = ["git", "ls-files", "-co", "--exclude-standard", "--", *patterns]
+    names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    paths = [ROOT / name for name in names.splitlines() if (ROOT / name).exists()]
+    if what == "tests":
+        paths = [path for path in paths if path.suffix == ".py"]
+    count = sum(len(path.read_text().splitlines()) for path in paths)
+    print(f"{what}: {count:,} lines of {most:,}")
+    assert count <= most, f"{count:,} lines of {what}, and {most:,} at most"
+
+
+def effects(tree: ast.Module) -> Iterator[str]:
+    """What a module does when it is imported, beside binding names, which the code digest does not
+    see; and decorators, which may register."""
+    for node in tree.body:
+        match node:
+            case (
+                ast.FunctionDef(decorator_list=decorators) | ast.ClassDef(decorator_list=decorators)
+            ):
+                for each in decorators:
+                    called = each.func if isinstance(each, ast.Call) else each
+                    if ast.unparse(called).rpartition(".")[2] not in PLAIN:
+                        yield f"line {node.lineno}: @{ast.unparse(each)}"
+            case ast.Import() | ast.ImportFrom() | ast.Assign() | ast.AnnAssign() | ast.Pass():
+                pass
+            # A docstring; what logs is none of a result.
+            case ast.Expr(value) if isinstance(value, ast.Constant) or "getLogger" in ast.unparse(
+                value
+            ):
+                pass
+            # TYPE_CHECKING, or the program that a module is.
+            case ast.If(test=ast.Name() | ast.Compare(left=ast.Name(id="__name__"))):
+                pass
+            case _:
+                yield f"line {node.lineno}: {ast.unparse(node)[:60]}"
+
+
+def test_importing_a_module_of_stages_binds_names_and_does_nothing_else():
+    """But for programs that run in environments of their own."""
+    last = ROOMS.index("paper")
+    shaping = [name for name in TREES if room(name) in ROOMS[: last + 1] and room(name) != "engine"]
+    shaping = [name for name in shaping if ".foreign." not in name]
+    found = [f"{name}, {each}" for name in shaping for each in effects(TREES[name])]
+    assert not found, "\n".join(found)
+
+
+def test_no_name_of_a_module_is_bound_twice():
+    """Else their order would count, which the code digest does not see."""
+    for name, tree in TREES.items():
+        kinds = ast.FunctionDef | ast.ClassDef
+        bound = [node.name for node in tree.body if isinstance(node, kinds)]
+        bound += [
+            target.id
+            for node in tree.body
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        ]
+        assert len(bound) == len({*bound}), name

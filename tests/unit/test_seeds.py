@@ -2,21 +2,17 @@
 
 import numpy as np
 import pytest
-from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.measurements import KEY
-from ptq_dynamics.measure.names import LOSSES, MEASUREMENTS
+from ptq_dynamics.measure.names import MEASUREMENTS
 from ptq_dynamics.train.trajectory import Trajectory
 from safetensors.numpy import load_file
 from support import (
     TRUNK,
     Workspace,
-    artifacts,
     copy_results,
-    differing,
     edit_yaml,
     figure,
-    jobs_of,
     plan,
     tiny_config,
 )
@@ -32,21 +28,17 @@ RUNS["down-2"] = {**RUNS["down"], "seeds": [2]}
 AVERAGES = {
     "mean": {"trajectory": "pair", "every": "2/190", "window": 2},
     "line": {"start": "mean", "end": "down", "points": 3},
-    "line-2": {"start": "mean", "end": "down-2", "points": 3},
-    "soup": {"merge": ["mean", "down"]},
-    "soup-2": {"merge": ["pair", "mean", "down-2"]},
 }
 # The seeds that each follows from its sources.
-SEEDS = {"pair": BOTH, "down": BOTH, "down-2": (2,), "mean": BOTH, "line": BOTH, "line-2": (2,)}
-SEEDS |= {"soup": BOTH, "soup-2": (2,)}
+SEEDS = {"pair": BOTH, "down": BOTH, "down-2": (2,), "mean": BOTH, "line": BOTH}
 MEASURED = ["pair", "down", "down-2", "line"]
 METRICS = ["loss", "quantization_error"]
 
 
-def planned(folder, seeds, **changes):
-    """A plan of the runs above with these seeds, and with changes to single entries."""
+def planned(folder):
+    """A plan of the runs above at both seeds."""
     config = tiny_config(folder)
-    runs = {**RUNS, "pair": {**RUNS["pair"], "seeds": list(seeds)}}
+    runs = {**RUNS, "pair": {**RUNS["pair"], "seeds": list(BOTH)}}
     figures = {
         "of-seeds": figure("losses", {"all": MEASURED}, METRICS, quantizers=["rtn3"]),
         "probed": figure("dynamics", {"one": ["mean"]}, ["sharpness"]),
@@ -55,9 +47,6 @@ def planned(folder, seeds, **changes):
     def add(content):
         content["runs"].update(runs)
         content["averages"].update(AVERAGES)
-        for section in ("runs", "averages"):
-            for name in content[section].keys() & changes.keys():
-                content[section][name] = changes[name]
 
     edit_yaml(config / "runs.yaml", add)
     edit_yaml(config / "figures.yaml", lambda f: f.update(figures))
@@ -69,7 +58,7 @@ def pair(workspace, corpus, tmp_path_factory):
     """The runs at both seeds, with all that is measured of them."""
     folder = tmp_path_factory.mktemp("seeds")
     copy_results(workspace.folder, folder, [workspace.plan.corpora.corpus("main").folder])
-    built = Workspace(folder, planned(folder, BOTH))
+    built = Workspace(folder, planned(folder))
     built.make(built.plan.figures.collect())
     return built
 
@@ -87,29 +76,6 @@ def ends(built, name, seed):
     (manifest,) = map(built.manifest, built.plan.trajectories.makers(name, seed))
     points = Trajectory([manifest]).checkpoints
     return weights(manifest, points[0]), weights(manifest, points[-1])
-
-
-def test_trajectories_have_the_seeds_of_their_sources(pair):
-    timeline = pair.plan.site.timeline
-    assert {name: timeline.seeds_of(name) for name in SEEDS} == SEEDS
-    assert timeline.seeds_of("trunk") == (100,)
-
-
-def test_every_path_and_every_series_names_the_seed(pair):
-    figures = pair.plan.figures
-    for job in jobs_of(pair.plan, SEEDS, ["rtn3"]):
-        if "corpus" not in job.stage:
-            assert "/seed-1/" in f"{job.folder}/" or "/seed-2/" in f"{job.folder}/", job.folder
-    series = {(each.trajectory, each.seed) for each in figures.collect().settings.series}
-    measured = {name: SEEDS[name] for name in [*MEASURED, "mean"]}
-    assert series == {(name, seed) for name, seeds in measured.items() for seed in seeds}
-    labels = figures.figure("of-seeds").inputs
-    for name in ("pair", "down"):
-        assert {f"run {name} seed {seed}" for seed in BOTH} <= labels.keys()
-    made = ["train/pair", "evaluate/pair", "quantize/pair", "average/line", "curvature/mean"]
-    for name in made:
-        folder = f"results/smoke/{name}"
-        assert {path.name for path in (pair.folder / folder).iterdir()} == {"seed-1", "seed-2"}
 
 
 def test_the_table_holds_the_measurements_of_all_seeds(pair):
@@ -145,60 +111,3 @@ def test_what_is_made_of_a_run_is_made_at_its_seed(pair, seed):
     assert equal(ends(pair, "down", seed)[0], weights(trunk, Trajectory([trunk]).checkpoints[1]))
     assert equal(ends(pair, "line", seed)[0], ends(pair, "mean", seed)[1])
     assert equal(ends(pair, "line", seed)[1], ends(pair, "down", seed)[1])
-
-
-def test_a_seed_alone_is_what_it_is_beside_others(pair, tmp_path):
-    """The same specifications and bytes; so a seed that is added trains and measures itself."""
-    alone = Workspace(tmp_path, planned(tmp_path, [2]))
-    copy_results(pair.folder, tmp_path, [alone.plan.corpora.corpus("main").folder])
-    before = {job.manifest: job.spec() for job in jobs_of(pair.plan, SEEDS, ["rtn3"])}
-    jobs = list(jobs_of(alone.plan, SEEDS, ["rtn3"]))
-    assert len(jobs) > 20
-    for job in jobs:
-        assert job.spec() == before[job.manifest], job.folder
-    evaluation = alone.plan.losses.evaluate("line", "rtn3", "all", 2)
-    alone.make(evaluation)
-    for place in ("train/pair", "train/down", "average/line", "quantize/line", "evaluate/line"):
-        folder = f"results/smoke/{place}/seed-2"
-        found, expected = artifacts(tmp_path / folder), artifacts(pair.folder / folder)
-        expected = {name: data for name, data in expected.items() if not name.startswith("fp/")}
-        assert found
-        assert not differing(found, expected), place
-    one, two = (pair.manifest(pair.plan.losses.evaluate("line", "rtn3", "all", s)) for s in BOTH)
-    assert one.file(LOSSES).read_bytes() != two.file(LOSSES).read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("seeds", "changes", "words"),
-    [
-        (BOTH, {"down-2": {**RUNS["down"], "seeds": [2, 3]}}, ["down-2.seeds has 3", "trunk pair"]),
-        (
-            (1,),
-            {"down-2": RUNS["down"], "line-2": {**AVERAGES["line"], "end": "trunk"}},
-            ["averages.line-2 goes from mean to trunk", "no seed alike"],
-        ),
-        (
-            (2,),
-            {"soup-2": {"merge": ["down-2", "trunk"]}},
-            ["averages.soup-2 merges down-2, trunk, which have no seed alike"],
-        ),
-        ((1, 1), {}, ["runs.pair.seeds", "has 1 twice"]),
-        ((), {}, ["runs.pair.seeds", "at least 1"]),
-        ((1, -1), {}, ["runs.pair.seeds.1", "greater than or equal to 0"]),
-    ],
-    ids=[
-        "not-of-the-trunk",
-        "no-seed-alike",
-        "no-seed-alike-to-merge",
-        "twice",
-        "none",
-        "negative",
-    ],
-)
-def test_seeds_that_cannot_be_are_refused_in_one_line(tmp_path, seeds, changes, words):
-    with pytest.raises(Problem) as caught:
-        planned(tmp_path, seeds, **changes)
-    message = str(caught.value)
-    assert "\n" not in message
-    for word in ["config/runs.yaml", *words]:
-        assert word in message, message

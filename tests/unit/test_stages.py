@@ -137,7 +137,7 @@ def test_what_is_released_is_nine_parts_of_the_mean_of_preferences_and_one_of_mi
 
 
 def test_the_rate_of_a_stage_warms_up_and_falls_along_half_a_cosine():
-    stage = schedules.Stage("stage", 2.0, 4, 0.5, 100, 14, "SFT")
+    stage = schedules.StageSchedule("stage", 2.0, 4, 0.5, 100, 14, "SFT")
     rates = [schedules.learning_rate(stage, step) for step in range(100, 115)]
     assert rates[:5] == [0.5, 1.0, 1.5, 2.0, 2.0]
     expected = [0.5 + 1.5 * (1 + math.cos(math.pi * done / 10)) / 2 for done in range(11)]

@@ -4,21 +4,22 @@ import hashlib
 import json
 import shutil
 from collections import Counter
-from dataclasses import asdict, replace
 
 import pandas as pd
 import pytest
 import yaml
-from lm_eval.tasks.mathqa import utils as mathqa
 from lm_eval.tasks.pubmedqa import preprocess_pubmedqa
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import HarnessTask, MadeTask
 from ptq_dynamics.corpus import functions
 from ptq_dynamics.corpus.packages import installed_files, python_files
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.context import Context, Progress
-from ptq_dynamics.measure.tasks import fetch, loading, make, questions
-from ptq_dynamics.measure.tasks.settings import HarnessSettings, MadeSettings
+from ptq_dynamics.measure import questions
+from ptq_dynamics.measure.answers import load as load_task
+from ptq_dynamics.measure.tasks import harness
+from ptq_dynamics.measure.tasks import made as making
+from ptq_dynamics.measure.tasks.harness import HarnessSettings, HarnessTask
+from ptq_dynamics.measure.tasks.made import MadeSettings, MadeTask
 from support import ROOT, edit_yaml, plan, tiny_config
 from tokenizers import Tokenizer
 
@@ -47,7 +48,8 @@ def encode(corpus):
 
 def settings(kind, **changes):
     plain = {"documents": 12, "pool": 6, "shots": 1, "context": 256}
-    return MadeSettings(task=f"a-{kind}", kind=kind, **{**plain, **changes})
+    task = MadeTask(source="made", kind=kind)
+    return MadeSettings(name=f"a-{kind}", task=task, **{**plain, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +57,7 @@ def made(documents, encode):
     found = {}
     for kind in KINDS:
         try:
-            found[kind] = make.make(settings(kind), documents, encode)
+            found[kind] = making.make(settings(kind), documents, encode)
         except Problem as problem:
             found[kind] = str(problem)
     return found
@@ -124,52 +126,19 @@ def test_places_are_balanced_and_every_document_is_asked_about_once(made, held_o
     assert not {digest(each.document) for each in train} & {*asked}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_shots_and_test_have_no_text_in_common(made, documents, kind):
-    by_digest = {digest(each.document): each for each in documents}
-    test, shots = ({i.document for i in part} for part in made[kind])
-    assert test <= {*by_digest} and not test & shots
-
-
-def test_nothing_is_asked_twice(made, documents, encode):
-    """Docstrings of several functions may ask the same, in the test as in its shots."""
-    copies = [replace(each, document=f"{each.document}\n\nAgain.") for each in documents]
-    for kind in ("ending", "word", "type"):
-        (test, shots), several = made[kind], make.make(settings(kind), documents + copies, encode)
-        assert len(test) + len(shots) == 18
-        for found in ((test, shots), several):
-            asked = [(each.text, each.choices[each.answer]) for part in found for each in part]
-            assert len({*asked}) == len(asked), kind
-
-
 def test_nothing_held_out_says_what_was_learned(held_out):
     train, asked = (functions.load(held_out, n) for n in (functions.TRAIN, functions.HELD_OUT))
     learned = {(each.signature, each.summary) for each in train}
     assert learned and not learned & {(each.signature, each.summary) for each in asked}
 
 
-@pytest.mark.parametrize(
-    ("text", "first"),
-    [
-        ("Draw the graph. And more.", "Draw the graph."),
-        ("Draw the graph.\n\nMore.", "Draw the graph."),
-        (".. deprecated:: 2. Use another one.", None),
-        ("e(x) ... y. More", None),
-        ("Alt. text", None),
-        ("Draw it\nover lines. More.", None),
-    ],
-)
-def test_a_summary_is_a_sentence(text, first):
-    assert functions.summary(text) == first
-
-
 def test_questions_are_the_same_whatever_the_order_of_documents(made, documents, encode):
-    again = make.make(settings("word"), documents[::-1], encode)
+    again = making.make(settings("word"), documents[::-1], encode)
     assert again == made["word"]
 
 
 def test_a_job_writes_the_same_bytes_again_and_no_path(workspace, held_out):
-    job = workspace.plan.tasks.made("word", "main")
+    job = workspace.plan.measuring.made("word", "main")
     first = workspace.make(job)
     before = {name: first.file(name).read_bytes() for name in first.files}
     again = workspace.build(job)
@@ -181,48 +150,16 @@ def test_a_job_writes_the_same_bytes_again_and_no_path(workspace, held_out):
     }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_prompts_with_shots_fit(made, encode, kind):
-    test, shots = made[kind]
-    between = questions.KINDS[kind].between
-    longest = [
-        max(len(encode(f"{item.text}{between}{choice}\n\n")) for choice in item.choices)
-        for item in (*test, *shots)
-    ]
-    assert max(longest) <= 256 // 2
-
-
-def test_too_few_documents_are_said_in_one_line(documents, encode):
-    with pytest.raises(
-        Problem, match=r"task a-word has \d+ documents with \d+ tokens for each question"
-    ):
-        make.make(settings("word", documents=9999), documents, encode)
-
-
-@pytest.mark.parametrize(
-    ("context", "shots", "left", "mend"),
-    [
-        (30, 5, 4, r"lower tasks\.shots or the task's in tasks\.shots_of, or raise tasks\.context"),
-        (4, 5, 0, r"lower tasks\.shots or the task's in tasks\.shots_of"),
-        (5, 0, 4, r"config/scales, raise tasks\.context where the model reads more"),
-    ],
-)
-def test_a_context_too_short_for_the_shots_is_said_in_one_line(
-    documents, encode, context, shots, left, mend
-):
-    few = settings("ending", context=context, shots=shots)
-    with pytest.raises(
-        Problem,
-        match=rf"task a-ending: a context of {context} tokens with {shots} shots leaves {left} for "
-        rf"each question and shot, in which 0 documents fit of the 12 asked for; .*{mend}",
-    ) as error:
-        make.make(few, documents, encode)
+@pytest.mark.parametrize("changes", [{"documents": 9999}, {"context": 30, "shots": 5}])
+def test_too_few_documents_are_said_in_one_line(documents, encode, changes):
+    with pytest.raises(Problem, match=r"task a-ending has \d+ documents with \d+ tokens") as error:
+        making.make(settings("ending", **changes), documents, encode)
     assert "\n" not in str(error.value)
 
 
 def test_the_harness_takes_a_made_task(workspace, held_out):
-    result = workspace.make(workspace.plan.tasks.made("word", "main"))
-    ((part, task),) = loading.load(result)
+    result = workspace.make(workspace.plan.measuring.made("word", "main"))
+    ((part, task),) = load_task(result)
     lines = [json.loads(line) for line in result.file("test.jsonl").read_text().splitlines()]
     assert part.metric == "acc" and len(task.eval_docs) == len(lines)
     for line, document in zip(lines, task.eval_docs, strict=True):
@@ -264,19 +201,9 @@ def test_prompts_of_released_models_are_longer_than_blocks():
     """5 examples of MMLU's longest subjects take more than the blocks that losses are measured on;
     what is trained here reads no more than in training."""
     found = plan("paper")
-    shape = found.site.timeline.trajectory("smollm3").model_shape(found.site.timeline)
-    for name in ("smollm3", "smollm3-sft", "smollm3-apo-soup-released"):
-        (shard, *_) = found.site.timeline.shards(name)
-        job = found.tasks.accuracy(name, "fp", "mmlu", shard)
-        assert job.settings.context == 4096 > shape.context
-    (shard, *_) = found.site.timeline.shards("constant-3e-3")
-    own = found.tasks.accuracy("constant-3e-3", "fp", "mmlu", shard).settings
-    assert own.context == found.site.config.scale.models["main"].context
-
-
-def test_every_kind_of_question_is_a_task():
-    found = plan("laptop").site.config.tasks.values()
-    assert {each.kind for each in found if isinstance(each, MadeTask)} == {*KINDS}
+    (shard, *_) = found.site.timeline.shards("smollm3")
+    settings = found.measuring.measure("smollm3", "fp", shard).settings
+    assert {each.context for each in settings.tasks} == {4096} and settings.context < 4096
 
 
 def test_tasks_at_chance_are_those_that_are_measured_so():
@@ -313,20 +240,9 @@ def test_any_task_of_the_harness_is_taken(tmp_path, scale, whole):
     edit_yaml(config / f"scales/{scale}.yaml", named)
     found = plan(scale, config)
     shard, *_ = found.site.timeline.shards("smollm3")
-    job = found.tasks.accuracy("smollm3", "fp", "grammar", shard)
-    assert job.inputs["task"] == [found.tasks.fetched("grammar").manifest]
-    assert found.tasks.fetched("grammar").settings.name == "blimp"
-
-
-def test_the_papers_tasks_are_those_of_the_harness():
-    found = plan("paper")
-    scale = found.site.config.scale.tasks
-    assert len(scale.names) == 12 and scale.shots == 5 and not scale.shots_of
-    assert scale.documents is None
-    jobs = [found.tasks.fetched(name) for name in scale.names]
-    assert {job.stage for job in jobs} == {"measure.tasks.fetch"}
-    text = (ROOT / "NOTICE").read_text()
-    assert all(name in text for name in ("allenai/ai2_arc", "bigbio/pubmed_qa", "cais/mmlu"))
+    job = found.measuring.measure("smollm3", "fp", shard)
+    assert job.inputs["task grammar"] == [found.measuring.fetched("grammar").manifest]
+    assert found.measuring.fetched("grammar").settings.task.task == "blimp"
 
 
 # Tasks of the harness
@@ -334,12 +250,12 @@ def test_the_papers_tasks_are_those_of_the_harness():
 
 def fetched(folder, **changes):
     """The result of fetching a task, as its stage gives it."""
-    plain = {"task": "mine", "name": "pubmedqa", "repository": None, "files": {}}
-    chosen = HarnessSettings(**{**plain, "revision": None, "metric": None, **changes})
+    plain = {"source": "harness", "task": "pubmedqa", "revision": None}
+    chosen = HarnessSettings(name="mine", task=HarnessTask(**{**plain, **changes}))
     out = folder / "out"
     out.mkdir(parents=True)
     context = Context("mine", chosen, {}, out, folder / "scratch", Progress("mine"))
-    facts = fetch.run(context)
+    facts = harness.run(context)
     return manifest.describe(out, out / "manifest.json", facts)
 
 
@@ -372,7 +288,7 @@ def pubmed(tmp_path):
 def test_pubmedqa_from_parquet_is_what_the_harness_makes_of_it(tmp_path, pubmed):
     folder, parts = pubmed
     files = plan("paper").site.config.tasks["pubmedqa"].files
-    ((part, task),) = loading.load(fetched(tmp_path, repository=str(folder), files=files))
+    ((part, task),) = load_task(fetched(tmp_path, repository=str(folder), files=files))
     assert (part.name, part.metric) == ("pubmedqa", "acc")
     assert set(part.splits) == {*parts}
     assert len(task.eval_docs) == len(parts["test"])
@@ -383,51 +299,6 @@ def test_pubmedqa_from_parquet_is_what_the_harness_makes_of_it(tmp_path, pubmed)
     assert [dict(each) for each in task.fewshot_docs()] == parts["train"]
 
 
-# As allenai/math_qa has them: options are one text, whose letters are right answers.
-ANSWERS = [
-    ["38", "27.675", "30", "data inadequate", "none of these"],
-    ["rs . 400", "rs . 300", "rs . 500", "rs . 350", "rs . 250"],
-    ["x ^ 2", "3 / 4", "5 : 7", "12 %", "- 1"],
-]
-PROBLEMS = [
-    {
-        "Problem": f"what is the value of {n} + {n} ?",
-        "Rationale": f"explanation : it is twice {n} .",
-        "options": " , ".join(
-            f"{letter} ) {answer}"
-            for letter, answer in zip("abcde", ANSWERS[n % len(ANSWERS)], strict=True)
-        ),
-        "correct": "abcde"[n % 5],
-        "annotated_formula": f"add({n}, {n})",
-        "linear_formula": f"add(n{n},n{n})|",
-        "category": "general",
-    }
-    for n in range(12)
-]
-
-
-@pytest.mark.slow
-def test_mathqa_from_another_repository_is_what_the_harness_makes_of_its_own(tmp_path):
-    """The harness names a mirror, whose rows are those of the authors' repository."""
-    folder = tmp_path / "math_qa"
-    files = plan("paper").site.config.tasks["mathqa"].files
-    parts = {"train": PROBLEMS[:4], "validation": PROBLEMS[4:6], "test": PROBLEMS[6:]}
-    for split, rows in parts.items():
-        (folder / files[split]).parent.mkdir(parents=True, exist_ok=True)
-        pd.DataFrame(rows).to_parquet(folder / files[split])
-    result = fetched(tmp_path, name="mathqa", repository=str(folder), files=files)
-    ((part, task),) = loading.load(result)
-    assert (part.name, part.metric) == ("mathqa", "acc")
-    assert set(part.splits) == {*parts}
-    assert [dict(each) for each in task.fewshot_docs()] == parts["train"]
-    for document, row in zip(task.eval_docs, parts["test"], strict=True):
-        assert dict(document) == row
-        assert task.doc_to_text(document) == f"Question: {row['Problem']}\nAnswer:"
-        assert task.doc_to_target(document) == "abcde".index(row["correct"])
-        answers = ANSWERS[PROBLEMS.index(row) % len(ANSWERS)]
-        assert task.doc_to_choice(document) == mathqa.doc_to_choice(row) == answers
-
-
 def test_nothing_is_fetched_that_is_pinned_to_no_commit(tmp_path):
     with pytest.raises(Problem, match=r"config/tasks.yaml: mine.revision is null, .* set it"):
         fetched(tmp_path)
@@ -436,35 +307,14 @@ def test_nothing_is_fetched_that_is_pinned_to_no_commit(tmp_path):
 @pytest.mark.slow
 def test_an_unknown_task_of_the_harness_is_named_with_those_like_it(tmp_path):
     with pytest.raises(Problem, match=r"mine.task names no task .*'arc_eazy'.*arc_easy"):
-        fetched(tmp_path, name="arc_eazy", revision="0" * 40)
+        fetched(tmp_path, task="arc_eazy", revision="0" * 40)
 
 
 @pytest.mark.slow
 def test_data_out_of_reach_are_said_in_one_line(tmp_path):
     with pytest.raises(Problem, match="mine: its data set is out of reach") as error:
-        fetched(tmp_path, name="arc_easy", revision="0" * 40)
+        fetched(tmp_path, task="arc_easy", revision="0" * 40)
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.slow
-def test_what_its_data_lack_is_named(tmp_path, pubmed):
-    folder, _ = pubmed
-    files = dict(plan("paper").site.config.tasks["pubmedqa"].files)
-    test = files.pop("test")
-    with pytest.raises(Problem, match="mine: its data set has no 'test', which the task reads"):
-        fetched(tmp_path / "a", repository=str(folder), files=files)
-    with pytest.raises(Problem, match=r"mine\.metric is acc_norm, and pubmedqa has acc; leave it"):
-        fetched(
-            tmp_path / "b",
-            repository=str(folder),
-            files={**files, "test": test},
-            metric="acc_norm",
-        )
-
-
-def test_a_local_folder_has_no_revision():
-    with pytest.raises(ValueError, match="is a local folder, which has no revision"):
-        HarnessTask(source="harness", task="a", repository="./data", revision="0" * 40)
 
 
 @pytest.mark.slow
@@ -475,13 +325,4 @@ def test_a_task_that_has_models_write_is_refused(tmp_path):
         rows.to_parquet(tmp_path / f"data/{split}.parquet")
     files = {split: f"{split}.parquet" for split in ("train", "test")}
     with pytest.raises(Problem, match="has models write"):
-        fetched(tmp_path, name="gsm8k", repository=str(tmp_path / "data"), files=files)
-
-
-@pytest.mark.slow
-def test_facts_say_what_a_part_is(tmp_path, pubmed):
-    folder, _ = pubmed
-    files = plan("paper").site.config.tasks["pubmedqa"].files
-    found = fetched(tmp_path, repository=str(folder), files=files)
-    said = json.loads(found.file("task.json").read_text())
-    assert said == {"task": "mine", "parts": [asdict(loading.load(found)[0][0])]}
+        fetched(tmp_path, task="gsm8k", repository=str(tmp_path / "data"), files=files)

@@ -32,10 +32,6 @@ def test_an_effect_is_seen_from_two_errors_on(value, verdict):
     assert SEEN == 2
 
 
-def test_an_error_that_is_none_is_no_measurement():
-    assert of_inequality(Effect(1.0, math.nan, None)) is M
-
-
 @pytest.mark.parametrize("value", [1.0, 0.0, -1.0])
 def test_where_no_error_is_known_nothing_is_concluded(value):
     unknown = Effect(value, 0.0, None)
@@ -44,12 +40,6 @@ def test_where_no_error_is_known_nothing_is_concluded(value):
     # Seeds give one, even where they agree.
     assert of_inequality(Effect(value, 0.0, 0.0)) is {1.0: R, 0.0: I, -1.0: N}[value]
     assert of_inequality(Effect(value, 0.0, 0.6)) is I
-
-
-def test_the_larger_of_both_errors_counts():
-    assert of_inequality(Effect(1.0, 0.1, None)) is R
-    assert of_inequality(Effect(1.0, 0.1, 0.6)) is I
-    assert of_inequality(Effect(1.0, 0.6, 0.1)) is I
 
 
 @given(EFFECTS, ERRORS)
@@ -91,11 +81,6 @@ def test_seeds_give_their_mean_the_error_that_they_share_and_their_spread():
     assert alone.spread is None and alone.error == pytest.approx(0.5)
 
 
-def test_what_seeds_do_not_share_shrinks_with_their_number():
-    each = [independent(1.0, 0.6, f"draws of seed {seed}") for seed in range(4)]
-    assert over_seeds(each).stderr == pytest.approx(0.3)
-
-
 @pytest.mark.parametrize(
     ("verdicts", "verdict"),
     [
@@ -109,13 +94,3 @@ def test_what_seeds_do_not_share_shrinks_with_their_number():
 )
 def test_a_claim_needs_all_its_inequalities(verdicts, verdict):
     assert of_claim(verdicts) is verdict
-
-
-@given(st.lists(VERDICTS, min_size=1), st.data())
-def test_a_claim_gains_by_no_inequality_that_holds_less(verdicts, data):
-    place = data.draw(st.integers(0, len(verdicts) - 1))
-    worse = [*verdicts]
-    worse[place] = data.draw(st.sampled_from([N, I, M]))
-    assert of_claim(worse) is not R
-    if N in verdicts and worse[place] is N:
-        assert of_claim(worse) is N

@@ -12,7 +12,7 @@ from pathlib import Path
 from subprocess import CompletedProcess, run
 from typing import Any
 
-from ptq_dynamics.config import SCALES
+from ptq_dynamics.config import scales
 from ptq_dynamics.graph import Plan
 from support import ROOT, job_file, plan
 
@@ -29,7 +29,7 @@ SNAKEMAKE = str(Path(sys.executable).with_name("snakemake"))
 DESCRIBED = ("README.md", "CITATION.cff", "LICENSE", "NOTICE")
 PARTS = ("Snakefile", "pyproject.toml", "config", "paper", "profiles", "workflow", *DESCRIBED)
 # Of these folders, what is built.
-BUILT = {"workflow": ["__pycache__"], "paper": [*SCALES]}
+BUILT = {"workflow": ["__pycache__"], "paper": scales(ROOT / "config")}
 
 Edits = Mapping[str, bytes | None]
 

@@ -12,21 +12,22 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-import yaml
 from ptq_dynamics import models
-from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import load
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.engine import manifest
-from ptq_dynamics.engine.execute import execute
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.models import packed
-from ptq_dynamics.quantize import environment, gptq, rtn
+from ptq_dynamics.quantize import environment
+from ptq_dynamics.quantize.calibration import Calibration
 from ptq_dynamics.quantize.layers import gram_matrices, layer_errors
-from ptq_dynamics.quantize.method import Calibration, original
-from ptq_dynamics.quantize.worker import SCRIPTS
+from ptq_dynamics.quantize.methods.autogptq import AutoGptq
+from ptq_dynamics.quantize.methods.gptq import Gptq
+from ptq_dynamics.quantize.methods.gptqmodel import GptqModel
+from ptq_dynamics.quantize.methods.rtn import Rtn
+from ptq_dynamics.quantize.storage import original
+from ptq_dynamics.quantize.worker import SCRIPT
 from safetensors.torch import load_file
-from tracer import Traces
 from transformers import AutoConfig, AutoModelForCausalLM
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,18 +37,11 @@ STATIC = [f"{tool}-{bits}bit-static" for tool in ("gptqmodel", "autogptq") for b
 
 
 @pytest.fixture(scope="module")
-def traces(tmp_path_factory: pytest.TempPathFactory) -> Traces:
-    return Traces(tmp_path_factory.mktemp("traced") / "traces")
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory, traces: Traces) -> Path:
-    """A folder in which both environments were installed and all backends compared; traced."""
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which both environments were installed and all backends compared."""
     folder = tmp_path_factory.mktemp("backends")
     command = [str(Path(sys.executable).with_name("snakemake")), "-s", str(ROOT / "Snakefile")]
-    rounding = [
-        PLAN.quantization.quantize(TRAJECTORY, f"rtn-{bits}bit").manifest for bits in (3, 4)
-    ]
+    rounding = [PLAN.measuring.measure(TRAJECTORY, f"rtn-{bits}bit").manifest for bits in (3, 4)]
     done = subprocess.run(
         [
             *command,
@@ -60,32 +54,16 @@ def built(tmp_path_factory: pytest.TempPathFactory, traces: Traces) -> Path:
             "backends",
             *rounding,
         ],
-        env=os.environ | traces.environment(ROOT / "workflow"),
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
-    traces.collect()
     return folder
 
 
-@pytest.mark.usefixtures("built")
-def test_every_function_that_jobs_and_workers_enter_is_in_their_fingerprints(traces: Traces):
-    missed, _ = traces.missed(ROOT / "workflow")
-    assert not missed
-    modules = {module for entries in traces.entered.values() for module, _, _ in entries}
-    workers = {f"ptq_dynamics.quantize.foreign.{tool}_worker" for tool in ("gptqmodel", "autogptq")}
-    assert {*workers, "ptq_dynamics.quantize.foreign.worker_protocol"} <= modules
-
-
 def quantized(built: Path, quantizer: str) -> manifest.Manifest:
-    return manifest.read(built / PLAN.quantization.quantize(TRAJECTORY, quantizer).manifest)
-
-
-def test_nothing_is_left_beside_results_and_environments(built: Path):
-    visible = {path.name for path in built.iterdir() if not path.name.startswith(".")}
-    assert visible == {"results", "envs"}, visible
+    return manifest.read(built / PLAN.measuring.measure(TRAJECTORY, quantizer).manifest)
 
 
 def test_the_backends_agree_on_the_integer_codes(built: Path):
@@ -176,30 +154,25 @@ def by_tool(built: Path, tmp_path: Path, tool: str, folder: Path, calibration: C
     """What a tool's script makes of a checkpoint, with 4 bits and groups of 32 columns; and what
     llm-compressor does."""
     order = "static" if tool == "gptqmodel" else None
-    ours = gptq.quantize(folder, calibration, gptq.Gptq(4, 32, True, order, 0.05, 128)).weights
+    grid = {"bits": 4, "group_size": 32, "symmetric": True, "damping": 0.05}
+    llm = Gptq(method="gptq", **grid, activation_order=order, block_size=128)
+    ours = llm.quantize(folder, calibration).weights
     np.save(tmp_path / "calibration.npy", calibration.tokens.numpy())
     (tmp_path / "result").mkdir()
-    request = {
-        "checkpoints": [{"source": str(folder), "target": str(tmp_path / "result")}],
-        "calibration": str(tmp_path / "calibration.npy"),
-        "device": "cpu",
-        "settings": {
-            "bits": 4,
-            "group_size": 32,
-            "symmetric": True,
-            "activation_order": order is not None,
-            "static_groups": True,
-            "damping": 0.05,
-            "damping_increment": 0.01,
-            "true_sequential": True,
-            "mse": 0.0,
-            "batch_size": calibration.together,
-        },
-    }
+    kind = {"gptqmodel": GptqModel, "autogptq": AutoGptq}[tool](
+        method=tool,
+        **grid,
+        activation_order=order is not None,
+        static_groups=True,
+        damping_increment=0.01,
+        true_sequential=True,
+        mse=0,
+    )
+    files = [folder], [tmp_path / "result"], tmp_path / "calibration.npy"
+    request = kind.request(*files, calibration.together)
     (tmp_path / "request.json").write_text(json.dumps(request))
     interpreter = environment.python(manifest.read(built / f"envs/{tool}/manifest.json"))
-    command = [interpreter, SCRIPTS / f"{tool}_worker.py", tmp_path / "request.json"]
-    # GPTQModel leaves logs where it runs.
+    command = [interpreter, SCRIPT, tmp_path / "request.json"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     theirs = load_file(tmp_path / "result" / "weights.safetensors")
@@ -254,76 +227,8 @@ def test_gptqmodel_quantizes_every_familys_class(built: Path, tmp_path: Path, fa
         gap = (ours[layer] - theirs[layer]).abs().max()
         assert gap < 1e-3 * ours[layer].abs().max(), (layer, gap)
     before = original(folder, model)
-    rounded = rtn.quantize(folder, calibration, rtn.Rtn(4, 32)).weights
+    rounded = Rtn(method="rtn", bits=4, group_size=32).quantize(folder, calibration).weights
     grams = gram_matrices(model, calibration.batches())
     errors, others = (layer_errors(before, each, grams) for each in (theirs, rounded))
     worse = [name for name in errors if errors[name].output_mse >= others[name].output_mse]
     assert not worse, [(name, errors[name], others[name]) for name in worse]
-
-
-def test_a_second_run_does_nothing(built: Path):
-    command = [str(Path(sys.executable).with_name("snakemake")), "-s", str(ROOT / "Snakefile")]
-    done = subprocess.run(
-        [
-            *command,
-            "--directory",
-            str(built),
-            "--config",
-            "scale=smoke",
-            "seed=101",
-            "-n",
-            "--",
-            "backends",
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "Nothing to be done" in done.stdout + done.stderr, done.stdout[-2000:]
-
-
-def test_an_environment_that_cannot_be_installed_says_so(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    lock = tmp_path / "broken.txt"
-    lock.write_text("ptq-dynamics-has-no-such-package==1.0\n")
-    monkeypatch.chdir(tmp_path)
-    plan = Plan(load({"scale": "smoke", "seed": 1, "figures": "all"}, ROOT / "config"), ROOT)
-    job = json.loads(plan.quantization.environment("gptqmodel").spec())
-    job["settings"]["lock"] = str(lock)
-    assert execute(job) == 1
-    errors = [line for line in capfd.readouterr().err.splitlines() if line.startswith("error: ")]
-    assert len(errors) == 1 and "gptqmodel" in errors[0] and "broken.txt" in errors[0], errors
-    assert not Path(plan.quantization.environment("gptqmodel").manifest).exists()
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "expected"),
-    [
-        (
-            "gptqmodel-4bit",
-            {"method": "gptqmodle"},
-            "method is 'gptqmodle': must be one of 'gptq',",
-        ),
-        ("gptqmodel-4bit", {"bits": 5}, "bits is 5: must be 2, 3, 4 or 8"),
-        ("gptqmodel-4bit", {"group_size": 24}, "group_size is 24, which does not divide the layer"),
-        ("autogptq-4bit", {"symmetric": False}, "symmetric is False: must be True"),
-    ],
-)
-def test_settings_that_no_backend_has_are_refused(
-    tmp_path: Path, name: str, change: dict, expected: str
-):
-    config = tmp_path / "config"
-    shutil.copytree(ROOT / "config", config)
-
-    def load_changed(change: dict) -> Plan:
-        path = config / "quantizers.yaml"
-        content = yaml.safe_load((ROOT / "config/quantizers.yaml").read_text())
-        content[name] |= change
-        path.write_text(yaml.safe_dump(content))
-        return Plan(load({"scale": "smoke", "seed": 1, "figures": "all"}, config), ROOT)
-
-    load_changed({})
-    with pytest.raises(Problem) as caught:
-        load_changed(change)
-    assert f"quantizers.yaml: {name}.{expected}" in str(caught.value)

@@ -83,7 +83,7 @@ def test_the_linter_has_nothing_to_say(importing):
 def test_the_code_beside_the_snakefile_runs(tmp_path):
     """Whichever checkout the environment was installed from: here a copy with a job of its own."""
     other = Project.copy(tmp_path / "other")
-    embedded = other.folder / "workflow/ptq_dynamics/corpus/embedded.py"
+    embedded = other.folder / "workflow/ptq_dynamics/corpus/sources/embedded.py"
     embedded.write_text(embedded.read_text() + "\n\nassert True\n")
     done = run(
         [SNAKEMAKE, "-c1", "--config", "scale=smoke", "--", f"{CORPUS}/manifest.json"],
@@ -109,7 +109,7 @@ def test_the_code_beside_the_snakefile_runs(tmp_path):
 CODE = """
 import json
 from ptq_dynamics.engine import fingerprint
-print(json.dumps(fingerprint.planned("corpus.embedded", (), ()).definitions))
+print(json.dumps(fingerprint.planned("corpus.corpus", (), ()).definitions))
 """
 
 

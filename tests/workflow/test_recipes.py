@@ -324,38 +324,24 @@ AnyModel = Annotated[
         {
             f"{PACKAGE}/figures/layouts/against_steps.py": '''"""Metrics, bare."""
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
-from ptq_dynamics.figures.curves import Curves
-from ptq_dynamics.figures.panels import publish
-from ptq_dynamics.figures.settings import FigureSettings
-from ptq_dynamics.figures.words import letters
-from ptq_dynamics.engine.context import Context
+from ptq_dynamics.figures.layout import Evaluations, Measured
 
 
-def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
-    """Stage: draw the figure."""
-    curves = Curves(context)
-    panels, parts = [], []
-    for letter, (metric, quantizer) in zip(letters(), curves.wanted(), strict=False):
-        panels.append(curves.panel(letter, metric, quantizer, "Tokens"))
-        parts.append(curves.points(letter, metric, quantizer))
-    return publish(context, panels, parts, curves.labels)
-''',
-            f"{PACKAGE}/config/figures.py": (
-                "Figure = Annotated[\n    ",
-                '''class AgainstSteps(Measured):
+class AgainstSteps(Measured):
     """Every metric against tokens, bare."""
 
     layout: Literal["against_steps"]
     metrics: Evaluations
 
-
-Figure = Annotated[
-    AgainstSteps
-    | ''',
-            ),
+    def draw(self, sheet: Any) -> Any:
+        """Draw the figure."""
+        for metric, quantizer in sheet.data.wanted():
+            panel = sheet.data.panel(metric, quantizer, "Tokens")
+            sheet.add(panel, sheet.data.points(metric, quantizer))
+        return sheet.publish()
+''',
             "config/figures.yaml": figure("new-layout", "against_steps", BRANCH, "metrics: [loss]"),
         },
         frozenset({"figure:new-layout"}),

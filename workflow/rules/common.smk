@@ -34,6 +34,10 @@ try:
 except Problem as problem:
     raise WorkflowError(str(problem)) from None
 
+# All wait for a corpus, so it takes all cores; a cluster has no number of cores that jobs share.
+IS_REMOTE = workflow.remote_exec or workflow.resource_settings.nodes is not None
+CORES = None if IS_REMOTE else workflow.resource_settings.cores
+
 # A job compares its specification and inputs with the record of its result before it does more.
 RUN = "python -m ptq_dynamics.engine.run {input.spec}"
 RUN_ON_DEVICE = f"{RUN} --devices {{resources.devices}}"

@@ -1,46 +1,26 @@
-# Losses, layer errors and answers of full-precision and quantized checkpoints.
+# Losses, layer errors and answers of checkpoints, quantized or not, and the table of it all.
 
 
-rule quantize:
+rule measure:
     input:
-        spec=spec("quantize"),
-        corpus=inputs("quantize"),
+        spec=spec("measure"),
+        corpus=inputs("measure", "corpus"),
+        checkpoints=inputs("measure", "trajectory"),
+        tasks=inputs("measure", "task", "environment"),
     output:
-        manifest("quantize"),
+        manifest("measure"),
+    threads: plan.resources.threads("measure")
     resources:
-        devices=1,
+        **asked("measure", device_map=spread),
     shell:
-        RUN_ON_DEVICE
-
-
-rule evaluate:
-    input:
-        spec=spec("evaluate"),
-        corpus=inputs("evaluate"),
-    output:
-        manifest("evaluate"),
-    resources:
-        devices=1,
-    shell:
-        RUN_ON_DEVICE
-
-
-rule accuracy:
-    input:
-        spec=spec("accuracy"),
-        corpus=inputs("accuracy"),
-    output:
-        manifest("accuracy"),
-    resources:
-        devices=1,
-    shell:
-        RUN_ON_DEVICE
+        RUN_SPREAD
 
 
 rule make_task:
     input:
         spec=spec("make_task"),
-        text=inputs("make_task"),
+        functions=inputs("make_task", "functions"),
+        corpus=inputs("make_task", "corpus"),
     output:
         manifest("make_task"),
     resources:

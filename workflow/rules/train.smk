@@ -7,7 +7,7 @@ rule corpus:
         text=inputs("corpus", "corpus", "functions"),
     output:
         manifest("corpus"),
-    threads: workflow.cores or 1
+    threads: CORES or plan.resources.threads("corpus")
     resources:
         **asked("corpus"),
     shell:

@@ -6,7 +6,6 @@ Modules import torch and other large libraries inside functions, since planning 
 
 import pkgutil
 from functools import reduce
-from importlib import import_module
 from operator import or_
 from typing import Annotated, Any, TypeVar
 
@@ -18,10 +17,10 @@ C = TypeVar("C", bound=BaseModel)
 def found(package: str, base: type[C]) -> tuple[type[C], ...]:
     """The concrete classes below `base` that the modules of a package define, in order of their
     modules' names."""
-    folder = import_module(package)
+    folder = pkgutil.resolve_name(package)
     kinds = dict[type[C], None]()
     for module in sorted(each.name for each in pkgutil.iter_modules(folder.__path__)):
-        content = vars(import_module(f"{package}.{module}"))
+        content = vars(pkgutil.resolve_name(f"{package}.{module}"))
         for each in content.values():
             own = isinstance(each, type) and each.__module__ == f"{package}.{module}"
             if own and issubclass(each, base) and each is not base and not _is_abstract(each):

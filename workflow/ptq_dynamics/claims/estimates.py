@@ -12,25 +12,21 @@ from functools import reduce
 from statistics import NormalDist
 
 import numpy as np
+import pandas as pd
 
 
 @dataclass(frozen=True)
 class Estimate:
     """A value, and by source what each of its parts, all independent, adds to it at one standard
-    deviation, float64 [parts]."""
+    deviation, float64 [parts]; without sources it is exact."""
 
     value: float
     errors: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
-    def variance(self) -> float:
-        """That of all sources together."""
-        return float(sum((parts**2).sum() for parts in self.errors.values()))
-
-    @property
     def stderr(self) -> float:
-        """The standard error."""
-        return math.sqrt(self.variance)
+        """The standard error, of all sources together."""
+        return math.sqrt(float(sum((parts**2).sum() for parts in self.errors.values())))
 
     def __add__(self, other: "Estimate | float") -> "Estimate":
         if not isinstance(other, Estimate):
@@ -52,11 +48,6 @@ class Estimate:
             return Estimate(math.nan)
         ratio = self.value / other.value
         return _combined(ratio, ((self, 1 / other.value), (other, -ratio / other.value)))
-
-
-def exact(value: float) -> Estimate:
-    """A value without error."""
-    return Estimate(float(value))
 
 
 def independent(value: float, stderr: float, source: str) -> Estimate:
@@ -98,6 +89,70 @@ def over_draws(estimates: Sequence[Estimate], source: str) -> Estimate:
         return together
     spread = float(np.std([each.value for each in estimates], ddof=1))
     return together + independent(0.0, spread / math.sqrt(len(estimates)), source)
+
+
+def at_level(
+    xs: Sequence[Estimate], ys: Sequence[Estimate], level: Estimate, source: str
+) -> Estimate | None:
+    """The ordinate of a curve through points in their order, where its abscissa has a level, for
+    the last time where it has it more than once; None where it never has.
+
+    Between two points the curve is straight. How far it may bend away from the line there is an
+    error of its own, under the name `source`: that of a parabola through one more neighbour, the
+    more bent of both, but no more than these points differ. The abscissa's errors, and the level's,
+    count with the slope.
+    """
+    for place in reversed(range(len(xs) - 1)):
+        before, after = xs[place], xs[place + 1]
+        low, high = sorted((before.value, after.value))
+        if not low <= level.value <= high:
+            continue
+        if low == high:
+            return ys[place + 1]
+        share = (level - before) / (after - before)
+        value = ys[place] + (ys[place + 1] - ys[place]) * share
+        points = [(x.value, y.value) for x, y in zip(xs, ys, strict=True)]
+        return value + independent(0.0, _bend(points, place, level.value), source)
+    return None
+
+
+def _bend(points: Sequence[tuple[float, float]], place: int, level: float) -> float:
+    """How far a parabola through one more neighbour lies from the straight line at a level; where
+    two abscissae almost coincide it says nothing, so no more than all of these ordinates differ. A
+    neighbour where the run has diverged tells nothing."""
+    near = [y for _, y in points[max(place - 1, 0) : place + 3] if math.isfinite(y)]
+    away = abs((level - points[place][0]) * (level - points[place + 1][0]))
+    bends = [0.0]
+    for first in (place - 1, place):
+        three = points[max(first, 0) : first + 3]
+        if first < 0 or len({x for x, _ in three}) < 3:
+            continue
+        # The second divided difference.
+        (a, u), (b, v), (c, w) = three
+        bend = abs(((w - v) / (c - b) - (v - u) / (b - a)) / (c - a))
+        bends += [bend] if math.isfinite(bend) else []
+    return min(away * max(bends), max(near) - min(near))
+
+
+def correlation(groups: Sequence[np.ndarray], source: str) -> Estimate:
+    """Spearman's ρ of two columns over the points of all groups, [n, 2] each, and its standard
+    error by leaving out one group at a time (the jackknife): points of one run are not independent
+    of each other. NaN where it is not defined, or of fewer than three groups."""
+    if len(groups) < 3:
+        return Estimate(math.nan)
+    left = [[*groups[:place], *groups[place + 1 :]] for place in range(len(groups))]
+    without = np.array([spearman(np.concatenate(each)) for each in left])
+    n = len(groups)
+    error = math.sqrt((n - 1) / n * float(((without - without.mean()) ** 2).sum()))
+    return independent(spearman(np.concatenate(groups)), error, source)
+
+
+def spearman(points: np.ndarray) -> float:
+    """Spearman's ρ of the columns of points [n, 2]: Pearson's of the ranks; NaN where one column
+    has one value alone."""
+    one, other = (ranks - ranks.mean() for ranks in pd.DataFrame(points).rank().to_numpy().T)
+    scale = math.sqrt(float((one**2).sum() * (other**2).sum()))
+    return float((one * other).sum()) / scale if scale else math.nan
 
 
 def _combined(value: float, terms: Iterable[tuple[Estimate, float]]) -> Estimate:

@@ -64,23 +64,19 @@ def with_error(value: float, error: float | None) -> str:
 
 def as_csv(table: Table) -> str:
     """Comma-separated, values and errors in columns of their own, as exact as they are."""
-    numeric = [_is_numeric(table, place) for place in range(len(table.heads))]
+    heads = list[str]()
+    columns = list[list[str]]()
+    for head, cells in zip(table.heads, _columns(table), strict=True):
+        heads.append(head)
+        if any(isinstance(cell, Number) for cell in cells):
+            heads.append(ERROR.format(head))
+            numbers = [cell if isinstance(cell, Number) else Number(math.nan) for cell in cells]
+            columns.append([_exact(each.value, each.percent) for each in numbers])
+            columns.append([_exact(each.error, each.percent) for each in numbers])
+        else:
+            columns.append(["" if cell is None else str(cell) for cell in cells])
     written = io.StringIO()
-    writer = csv.writer(written, lineterminator="\n")
-    heads = zip(table.heads, numeric, strict=True)
-    writer.writerow(
-        [name for head, has in heads for name in ((head, ERROR.format(head)) if has else (head,))]
-    )
-    for row in table.rows:
-        cells = list[object]()
-        for cell, has in zip(row, numeric, strict=True):
-            match cell:
-                case Number(value=value, error=error, percent=percent):
-                    scale = 100 if percent else 1
-                    cells += [_exact(value * scale), "" if error is None else _exact(error * scale)]
-                case _:
-                    cells += ["" if cell is None else cell, *([""] if has else [])]
-        writer.writerow(cells)
+    csv.writer(written, lineterminator="\n").writerows([heads, *zip(*columns, strict=True)])
     return written.getvalue()
 
 
@@ -93,42 +89,37 @@ def as_markdown(table: Table) -> str:
 
 def as_latex(table: Table) -> str:
     """A tabular with the rules of booktabs, after its title in a comment."""
-    columns = "".join("r" if _is_numeric(table, at) else "l" for at in range(len(table.heads)))
-    head, *rows = (
-        " & ".join(map(escaped, line)) + r" \\" for line in [table.heads, *_texts(table)]
-    )
-    body = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *rows]
-    return "\n".join([f"% {table.title}", *body, r"\bottomrule", r"\end{tabular}", ""])
+    numeric = (any(isinstance(cell, Number) for cell in cells) for cells in _columns(table))
+    columns = "".join("r" if each else "l" for each in numeric)
+    lines = [" & ".join(map(escaped, line)) + r" \\" for line in [table.heads, *_texts(table)]]
+    lines[1:1] = [r"\midrule"]
+    lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", *lines, r"\bottomrule"]
+    return "\n".join([f"% {table.title}", *lines, r"\end{tabular}", ""])
 
 
 def escaped(text: str) -> str:
     """Text as LaTeX takes it; powers of ten as such."""
     plain = "".join(ESCAPED.get(sign, sign) for sign in text)
-    signs = {"-": "-", "+": "", "": ""}
     return SCIENTIFIC.sub(
-        lambda at: rf"${at[1]}\cdot 10^{{{signs[at[2]]}{at[3]}}}$",
+        lambda at: rf"${at[1]}\cdot 10^{{{at[2].replace('+', '')}{at[3]}}}$",
         re.sub(r"\(([^()]*)\)e(-?\d+)", r"(\1) $\\cdot 10^{\2}$", plain),
     )
 
 
-FORMATS: dict[str, Callable[[Table], str]] = {
-    "csv": as_csv,
-    "md": as_markdown,
-    "tex": as_latex,
-}
+FORMATS: dict[str, Callable[[Table], str]] = {"csv": as_csv, "md": as_markdown, "tex": as_latex}
 
 
-def _is_numeric(table: Table, place: int) -> bool:
-    return any(isinstance(row[place], Number) for row in table.rows)
+def _columns(table: Table) -> list[tuple[Cell, ...]]:
+    return list(zip(*table.rows, strict=True)) or [()] * len(table.heads)
 
 
 def _texts(table: Table) -> list[list[str]]:
-    return [["" if cell is None else _one_line(str(cell)) for cell in row] for row in table.rows]
+    """The cells of every row, in one line each."""
+    rows = [["" if cell is None else str(cell) for cell in row] for row in table.rows]
+    return [[" ".join(cell.split()) for cell in row] for row in rows]
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _exact(value: float) -> str:
-    return repr(float(value)) if math.isfinite(value) else ""
+def _exact(value: float | None, percent: bool) -> str:
+    if value is None or not math.isfinite(value):
+        return ""
+    return repr(float(value * (100 if percent else 1)))

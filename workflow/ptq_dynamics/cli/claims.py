@@ -1,32 +1,41 @@
-"""`ptq-dynamics claims`: the verdicts on what the paper says."""
+"""`ptq-dynamics dev claims`: the verdicts on what the paper says."""
 
+import argparse
 import json
 from pathlib import Path
 from typing import Any
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.settings import CLAIMS
-from ptq_dynamics.graph import Plan
+from ptq_dynamics.cli import chosen
 
 
-def check(plan: Plan) -> None:
-    """Raise `Problem` where claims or tables name what the figures have not."""
-    plan.claims.judge()
-    plan.tables.write()
+def options(parser: argparse.ArgumentParser) -> None:
+    """What can be asked."""
+    chosen.add_choices(parser)
 
 
-def show(plan: Plan) -> None:
+def run(arguments: argparse.Namespace) -> bool:
     """Print a line for every claim: its verdict, and how many of its inequalities have which."""
-    path = Path(plan.site.results) / CLAIMS
+    site = chosen.plan(arguments).site
+    path = Path(site.results) / CLAIMS
     if not path.exists():
-        scale = plan.site.config.choice.scale
+        scale = site.config.choice.scale
         raise Problem(f"{path} is missing; make claims SCALE={scale} judges the claims")
     for claim in read(path)["claims"]:
-        print(_line(claim))
+        number = "" if claim["number"] is None else claim["number"]
+        about = f" [{', '.join(claim['about'])}]" if claim["about"] else ""
+        print(f"{number:>2}  {claim['verdict']:14}  {claim['name']:22} {counted(claim)}{about}")
+    return True
+
+
+def counted(claim: dict[str, Any]) -> str:
+    """How many inequalities of a claim have which verdict, in words."""
+    return ", ".join(f"{count} {verdict}" for verdict, count in claim["counts"].items())
 
 
 def read(path: Path) -> dict[str, Any]:
-    """What a claims.json says; raises `Problem` where it is none."""
+    """The content of a claims.json; raises `Problem` where the file holds something else."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
@@ -34,10 +43,3 @@ def read(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict) or not {"scale", "claims"} <= content.keys():
         raise Problem(f"{path} is damaged; make claims writes it anew")
     return content
-
-
-def _line(claim: dict[str, Any]) -> str:
-    number = "" if claim["number"] is None else claim["number"]
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in claim["counts"].items())
-    about = f" [{', '.join(claim['about'])}]" if claim["about"] else ""
-    return f"{number:>2}  {claim['verdict']:14}  {claim['name']:22} {counts}{about}"

@@ -1,5 +1,6 @@
-"""`ptq-dynamics regime`: a scale's runs beside the paper's."""
+"""`ptq-dynamics dev regime`: a scale's runs beside the paper's."""
 
+import argparse
 import math
 from collections.abc import Iterator
 from dataclasses import fields
@@ -8,8 +9,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from ptq_dynamics import config
-from ptq_dynamics.cli.chosen import load
+from ptq_dynamics.cli import chosen
+from ptq_dynamics.figures.settings import rounded
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.graph.regime import (
     Dimensionless,
@@ -17,40 +18,41 @@ from ptq_dynamics.graph.regime import (
     best_rates,
     peak_rate,
     regimes,
-    rounded_tokens,
+    tokens_of,
 )
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.names import MEASUREMENTS
 
-NUMBERS = fields(Dimensionless)
+NUMBERS = [field.name for field in fields(Dimensionless)]
 
 
-def show(resolved: config.Config) -> None:
+def options(parser: argparse.ArgumentParser) -> None:
+    """What can be asked."""
+    chosen.add_scale(parser)
+
+
+def run(arguments: argparse.Namespace) -> bool:
     """Print the numbers without dimension of every run, and the losses at their ends."""
-    here, paper = Plan(resolved), Plan(load({"scale": "paper"}))
+    here, paper = chosen.plan(arguments), Plan(chosen.load({"scale": "paper"}))
     theirs = dict(regimes(paper.site, paper.trajectories))
-    titles = [field.name.replace("_per_", "\nper ").replace("_", " ") for field in NUMBERS]
+    titles = [name.replace("_per_", "\nper ").replace("_", " ") for name in NUMBERS]
     table = Table("run", "peak rate", "tokens", *titles, box=None, padding=(0, 1, 0, 0))
     for name, mine in regimes(here.site, here.trajectories):
         other = theirs.get(name)
+        sides = [here, paper] if other else [here]
+        rates = [_number(peak_rate(each.site, each.trajectories, name)) for each in sides]
+        tokens = [rounded(tokens_of(each.site, name)) for each in sides]
+        cells = [_beside(rates), _beside(tokens)]
         unlike = mine.unlike(other)
-        rates = [
-            peak_rate(each.site, each.trajectories, name)
-            for each in (here, paper)[: 1 + bool(other)]
-        ]
-        tokens = [rounded_tokens(each.site, name) for each in (here, paper)[: 1 + bool(other)]]
-        cells = [
-            _beside(rates[0], rates[1] if other else None),
-            f"{tokens[0]} ({tokens[1]})" if other else tokens[0],
-        ]
-        for field in NUMBERS:
-            numbers = getattr(mine, field.name), getattr(other, field.name, None)
-            cells.append(_beside(*numbers, marked=field.name in unlike))
+        for key in NUMBERS:
+            both = [_number(getattr(each, key)) for each in (mine, other) if each]
+            cells.append(f"{_beside(both)}{' !' * (key in unlike)}")
         table.add_row(name, *cells)
     console = Console(width=156)
     console.print(table)
     console.print(
-        f"{resolved.scale.description}, in brackets paper scale where it differs; !: not alike. "
+        f"{here.site.config.scale.description}, in brackets paper scale where it differs; !: not "
+        "alike. "
         "e folds: sum of the shares that weight decay takes of the weights; timescale, warmup, "
         "cooldown, batch: shares of the run."
     )
@@ -60,8 +62,9 @@ def show(resolved: config.Config) -> None:
     console.print(f"final loss in full precision (peak rate over the best) by {source}:")
     for group in best_rates(here.site, here.trajectories, losses):
         console.print("; ".join([_over_the_best(group), *_beside_published(group, groups)]))
-    for name, reason in resolved.scale.regime.left_out.items():
+    for name, reason in here.site.config.scale.regime.left_out.items():
         console.print(f"left out: {name} ({reason})", markup=False)
+    return True
 
 
 def _over_the_best(group: Rates) -> str:
@@ -92,10 +95,9 @@ def _final_losses(results: str) -> tuple[dict[str, float], str]:
     return {name: by_step[max(by_step)] for name, by_step in losses.items()}, str(path)
 
 
-def _beside(mine: float | None, theirs: float | None, marked: bool = False) -> str:
-    texts = [
-        "-" if n is None or math.isnan(n) else f"{n:.3g}" if n >= 1 else f"{n:.2g}"
-        for n in (mine, theirs)
-    ]
-    told = texts[0] if texts[0] == texts[1] else f"{texts[0]} ({texts[1]})"
-    return f"{told}{' !' if marked else ''}"
+def _beside(texts: list[str]) -> str:
+    return texts[0] if texts[0] == texts[-1] else f"{texts[0]} ({texts[1]})"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None or math.isnan(value) else f"{value:.{3 if value >= 1 else 2}g}"

@@ -8,7 +8,6 @@ import argparse
 import csv
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -17,19 +16,16 @@ from statistics import mean
 from typing import Any
 
 import yaml
-from rich.console import Console
 
 from ptq_dynamics import config
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import checkout
 from ptq_dynamics.engine.checkout import ROOT
-from ptq_dynamics.engine.paths import MANIFEST
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.graph.regime import regimes
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.names import MEASUREMENTS
 
-SWEEPS = Path("config/sweeps")
 FOLDER = Path("results/sweep")
 # An importing workflow does not take it by itself.
 PROFILE = ROOT / "profiles/default"
@@ -40,6 +36,13 @@ module dynamics:
 
 use rule * from dynamics
 """
+# A figure each, since in one they might be too many to be told apart.
+FIGURE = {
+    "title": "Loss of a candidate",
+    "caption": "In full precision.",
+    "layout": "dynamics",
+    "metrics": ["loss"],
+}
 
 
 def main() -> int:
@@ -52,82 +55,59 @@ def main() -> int:
     table = arguments.table or FOLDER / f"{arguments.name}.csv"
     try:
         checkout.check(Path())
-        file = SWEEPS / f"{arguments.name}.yaml"
+        file = Path(f"config/sweeps/{arguments.name}.yaml")
         sweep = config.load_sweep(file)
         for name, changes in sweep.candidates.items():
             prepare(folder / name, sweep, changes)
             check(folder / name, sweep, file)
         rows = list[dict[str, Any]]()
         for name in sweep.candidates:
-            take_corpora(folder / name)
-            status = build(folder / name)
-            if status:
+            snakemake = str(Path(sys.executable).with_name("snakemake"))
+            command = [snakemake, "--workflow-profile", str(PROFILE), "--", "figures"]
+            if status := subprocess.call(command, cwd=folder / name):
                 return status
             rows.append({"candidate": name, **summary(folder / name, sweep)})
-            write(table, rows)
+            with table.open("w", encoding="utf-8", newline="") as written:
+                writer = csv.DictWriter(written, list(rows[0]), lineterminator="\n")
+                writer.writeheader()
+                writer.writerows(rows)
     except Problem as problem:
-        Console(stderr=True, soft_wrap=True).print(f"error: {problem}", markup=False)
+        print(f"error: {problem}", file=sys.stderr)
         return 1
     print(table.read_text(encoding="utf-8"))
     return 0
 
 
-def build(folder: Path) -> int:
-    """Run the workflow of a candidate to its end; a signal ends it first, and then this process."""
-    snakemake = str(Path(sys.executable).with_name("snakemake"))
-    command = [snakemake, "--workflow-profile", str(PROFILE), "--", "figures"]
-    # In a session of its own, so that it hears each signal once.
-    with subprocess.Popen(command, cwd=folder, start_new_session=True) as process:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda number, _: process.send_signal(number))
-        return process.wait()
-
-
 def check(folder: Path, sweep: config.Sweep, file: Path) -> None:
     """Raise `Problem` where a candidate cannot be planned or lacks a run of the sweep in `file`."""
     found = loaded(folder, sweep)
-    left_out = found.scale.regime.left_out
-    runs = [name for name in found.runs.runs if name not in left_out]
+    runs = [name for name in found.runs.runs if name not in found.scale.regime.left_out]
     place = f"{file}: runs and trunk, for candidate {folder.name},"
     config.require(place, "run", compared(sweep), runs)
     Plan(found)
 
 
+def choice(sweep: config.Sweep) -> dict[str, Any]:
+    """What is built of every candidate."""
+    return {"scale": sweep.scale, "seed": sweep.seed, "figures": "all"}
+
+
 def loaded(folder: Path, sweep: config.Sweep) -> config.Config:
     """The configuration of a candidate."""
-    choice = {"scale": sweep.scale, "seed": sweep.seed, "figures": "all"}
-    return config.load(choice, folder / "config")
+    return config.load(choice(sweep), folder / "config")
 
 
 def prepare(folder: Path, sweep: config.Sweep, changes: Mapping[str, Any]) -> None:
     """Write the workflow of a candidate."""
-    written = folder / "config"
-    shutil.copytree("config", written, dirs_exist_ok=True)
-    scale = Path(f"scales/{sweep.scale}.yaml")
-    _dump(written / scale, merged(config.read_yaml("config" / scale), changes))
-    # A figure each, since in one they might be too many to be told apart.
-    figures = {
-        name: {
-            "title": "Loss of a candidate",
-            "caption": "In full precision.",
-            "layout": "dynamics",
-            "curves": {name: [name]},
-            "metrics": ["loss"],
-        }
-        for name in compared(sweep)
-    }
-    _dump(written / "figures.yaml", figures)
-    choice = {"scale": sweep.scale, "seed": sweep.seed, "figures": "all"}
-    root = os.path.relpath(ROOT, folder)
-    (folder / "Snakefile").write_text(SNAKEFILE.format(root=root, choice=choice), encoding="utf-8")
-
-
-def take_corpora(folder: Path) -> None:
-    """Copy the corpora of another candidate; records say whether they are this one's too."""
-    for corpora in sorted(FOLDER.glob("*/*/results/*/corpus")):
-        target = folder / corpora.relative_to(corpora.parents[2])
-        if not target.exists() and all((each / MANIFEST).exists() for each in corpora.iterdir()):
-            shutil.copytree(corpora, target)
+    shutil.copytree("config", folder / "config", dirs_exist_ok=True)
+    scale = Path(f"config/scales/{sweep.scale}.yaml")
+    figures = {name: {**FIGURE, "curves": {name: [name]}} for name in compared(sweep)}
+    files = {scale: merged(config.read_yaml(scale), changes), Path("config/figures.yaml"): figures}
+    for file, content in files.items():
+        text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+        (folder / file).write_text(text, encoding="utf-8")
+    snakefile = SNAKEFILE.format(root=os.path.relpath(ROOT, folder), choice=choice(sweep))
+    (folder / "Snakefile").write_text(snakefile, encoding="utf-8")
 
 
 def merged(content: Any, changes: Any) -> Any:
@@ -143,16 +123,16 @@ def compared(sweep: config.Sweep) -> list[str]:
 
 
 def summary(folder: Path, sweep: config.Sweep) -> dict[str, Any]:
-    """What a candidate is, and its losses."""
+    """What a candidate is, and its losses; of its trunk, mean losses of its third and its last
+    quarter."""
     plan = Plan(loaded(folder, sweep))
     table = measurements.read(folder / plan.site.results / MEASUREMENTS)
     losses = measurements.full_precision_losses(table[table.seed == sweep.seed])
     last = {name: losses[name][max(losses[name])] for name in sweep.runs}
-    return {
-        **(miniatures(plan) if sweep.trunk is None else regime(plan, sweep.trunk)),
-        **{f"loss_{name}": f"{loss:.4f}" for name, loss in last.items()},
-        **(halves(losses[sweep.trunk]) if sweep.trunk else {"mean": f"{mean(last.values()):.4f}"}),
-    }
+    ends = {f"loss_{name}": f"{loss:.4f}" for name, loss in last.items()}
+    if sweep.trunk is None:
+        return {**miniatures(plan), **ends, "mean": f"{mean(last.values()):.4f}"}
+    return {**regime(plan, sweep.trunk), **ends, **halves(losses[sweep.trunk])}
 
 
 def miniatures(plan: Plan) -> dict[str, Any]:
@@ -189,18 +169,6 @@ def halves(stable: Mapping[int, float]) -> dict[str, Any]:
         "stable_third_quarter": f"{mean(third):.4f}",
         "stable_last_quarter": f"{mean(last):.4f}",
     }
-
-
-def write(path: Path, rows: list[dict[str, Any]]) -> None:
-    """The table of all candidates so far."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-
-
-def _dump(path: Path, content: Any) -> None:
-    path.write_text(yaml.safe_dump(content, sort_keys=False, allow_unicode=True), encoding="utf-8")
 
 
 if __name__ == "__main__":

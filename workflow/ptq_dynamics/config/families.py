@@ -84,7 +84,7 @@ class Family(Strict):
         return self
 
 
-class Stretch(Strict):
+class FamilyRun(Strict):
     """What all that a family trained has alike."""
 
     revisions: Revisions = ()
@@ -98,7 +98,7 @@ class Stretch(Strict):
         return self
 
 
-class Pretraining(Stretch):
+class Pretraining(FamilyRun):
     """A run of a family from fresh weights over so many `tokens`, at the family's peak rate unless
     it has one of its own. A cosine ends at its `horizon`, beyond the run where it is cut short, at
     the share `floor` of the peak. Averages of its last checkpoints take the last of its revisions,
@@ -111,16 +111,8 @@ class Pretraining(Stretch):
     floor: Floor = 0.0
     peak_lr: Rate | None = None
 
-    @model_validator(mode="after")
-    def _has_a_schedule(self) -> Self:
-        if self.schedule == "constant" and (self.horizon or self.floor):
-            raise ValueError("horizon and floor go with schedule cosine")
-        if self.horizon is not None and self.horizon < self.tokens:
-            raise ValueError(f"horizon {self.horizon:g} comes before the end at {self.tokens:g}")
-        return self
 
-
-class Phase(Stretch):
+class Phase(FamilyRun):
     """What goes on from the end of a run over so many `tokens`: `steady` ones at its rate, then
     down to the share `floor` of the trunk's peak; on other text, with a `batch` so many times as
     large, where that is said. The steps of its revisions go on from the trunk's, or it `restarts`;
@@ -175,7 +167,7 @@ def _kind(data: Any) -> str:
     return next((kind for key, kind in KEYS.items() if key in data), "pretraining")
 
 
-AnyStretch = Annotated[
+AnyFamilyRun = Annotated[
     Annotated[Pretraining, Tag("pretraining")]
     | Annotated[Phase, Tag("phase")]
     | Annotated[Later, Tag("later")]
@@ -191,7 +183,7 @@ class Families(Strict):
 
     defaults: FamilyDefaults
     families: Named[Family]
-    runs: Named[AnyStretch]
+    runs: Named[AnyFamilyRun]
     averages: Named[AnyAverage]
 
     def check(self) -> None:

@@ -9,20 +9,18 @@ from pydantic import TypeAdapter, ValidationError
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.claims.settings import Claim, TableKind
 from ptq_dynamics.config import miniatures, releases
-from ptq_dynamics.config.claims import Claims
 from ptq_dynamics.config.errors import problem
 from ptq_dynamics.config.families import Families
-from ptq_dynamics.config.figures import Figure
 from ptq_dynamics.config.grids import expand
 from ptq_dynamics.config.names import DISTINCT, FigureName, Named, QuantizerName, require
 from ptq_dynamics.config.quantizers import Quantizer
 from ptq_dynamics.config.queries import Backends, Choice, Sweep
 from ptq_dynamics.config.scale import Scale
-from ptq_dynamics.config.site import Site
-from ptq_dynamics.config.tables import Tables
 from ptq_dynamics.config.tasks import Task
 from ptq_dynamics.config.trajectories import Runs
+from ptq_dynamics.figures.figure import Figure
 from ptq_dynamics.hub.lock import read as read_lock
 
 Quantizers = Annotated[dict[QuantizerName, Quantizer], DISTINCT]
@@ -39,12 +37,10 @@ class Config(Strict):
     figures: Figures
     tasks: Named[Task]
     backends: Backends
-    claims: Claims = {}
-    tables: Tables = {}
+    claims: Named[Claim] = {}
+    tables: Named[TableKind] = {}
 
 
-# Written in C where PyYAML was built so: every start of Snakemake reads all files.
-LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # The type of every file, by name without suffix; every file under scales/ is a scale.
 TYPES: dict[str, Any] = {
     "config": Choice,
@@ -54,11 +50,10 @@ TYPES: dict[str, Any] = {
     "quantizers": Quantizers,
     "tasks": Named[Task],
     "figures": Figures,
-    "claims": Claims,
-    "tables": Tables,
+    "claims": Named[Claim],
+    "tables": Named[TableKind],
     "backends": Backends,
     "sweep": Sweep,
-    "site": Site,
 }
 # Files that a configuration of one's own, for figures alone, need not have.
 OPTIONAL = ("claims", "tables")
@@ -102,47 +97,33 @@ def load_sweep(path: Path) -> Sweep:
     return found
 
 
-def load_site(path: Path) -> Site:
-    """Read and check how jobs are sent to a cluster; raises `Problem` as `load` does."""
-    found: Site = _read(path, "site")
-    return found
+# Written in C where PyYAML was built so: every start of Snakemake reads all files.
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(LOADER):
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        # Of a key that is there twice, YAML takes the last one in silence.
+        seen = set[Any]()
+        for key, _ in node.value:
+            if key.value in seen:
+                line = key.start_mark.line + 1
+                raise ValueError(f"{key.value} is there twice, again in line {line}; keep one")
+            seen.add(key.value if isinstance(key, yaml.ScalarNode) else id(key))
+        found: dict[Any, Any] = super().construct_mapping(node, deep)
+        return found
 
 
 def read_yaml(path: Path) -> Any:
     """Content of a YAML file; `Problem` when it is missing, no YAML, or has a key twice."""
     try:
-        loader = LOADER(path.read_text(encoding="utf-8"))
-        node = loader.get_single_node()
-        _refuse_repeated_keys(node, path)
-        return None if node is None else loader.construct_document(node)
+        return yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except FileNotFoundError:
         raise Problem(
             f"{path} is missing; run this in the checkout, or restore it with git checkout {path}"
         ) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError, TypeError) as error:
         raise Problem(f"{path} is no YAML: {' '.join(str(error).split())}") from None
-
-
-def _refuse_repeated_keys(root: yaml.Node | None, path: Path) -> None:
-    # Of two, YAML takes the last one in silence. A node may stand in several places.
-    waiting, seen = [(root, "")], set[int]()
-    while waiting:
-        node, place = waiting.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if isinstance(node, yaml.SequenceNode):
-            waiting += [(item, f"{place}{index}.") for index, item in enumerate(node.value)]
-        elif isinstance(node, yaml.MappingNode):
-            own = set[Any]()
-            for key, value in node.value:
-                if isinstance(key, yaml.ScalarNode) and key.value in own:
-                    line = key.start_mark.line + 1
-                    raise Problem(
-                        f"{path}: {place}{key.value} is there twice, again in line {line}; keep one"
-                    )
-                own.add(str(key.value))
-                waiting.append((value, f"{place}{key.value}."))
 
 
 def _read(path: Path, name: str) -> Any:

@@ -7,7 +7,7 @@ peak rate by the ratio of the widths; what cannot be kept, as tokens per paramet
 
 from fractions import Fraction
 from math import ceil
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -116,9 +116,6 @@ def settle(
     return scale, found, {}, unknown
 
 
-AnyMiniature = TypeVar("AnyMiniature", Miniature, MiniaturePhase, Stage)
-
-
 class _Made:
     """What a scale makes of families: models by family, and runs."""
 
@@ -128,21 +125,26 @@ class _Made:
 
     def run(self, name: str) -> Run:
         """A run of a family in small."""
+        kind: type[Run]
         match self._families.runs[name]:
             case Pretraining() as run:
-                return _checked(Miniature, self._pretraining(name, run), name)
+                kind, fields = Miniature, self._pretraining(name, run)
             case Phase() as phase:
-                return _checked(MiniaturePhase, self._phase(phase), name)
+                kind, fields = MiniaturePhase, self._phase(phase)
             case Later() as later:
-                return _checked(Stage, self._stage(name, later), name)
-        raise ValueError(name)
+                kind, fields = Stage, self._stage(name, later)
+        try:
+            return kind(**fields)
+        except ValidationError as error:
+            raise problem(error, fields, f"{FILE}: runs.{name}, in small", {}) from None
 
     def _model(self, name: str) -> Architecture:
         """A family's miniature model, which reads what the scale's main model does."""
         small, family, main = self._small, self._families.families[name], self._scale.models["main"]
         place = f"{FILE}: families.{name}.miniature"
-        require(place, "key of its model", family.miniature, family.model)
         reading: dict[str, Any] = {"context": main.context, "corpus": main.corpus}
+        self._families.model(name, **reading)
+        require(place, "key of its model", family.miniature, family.model)
         changed = {**family.miniature, **reading}
         found = self._families.model(name, "miniature", **changed)
         changed["layers"] = ceil(found.layers * small.deepen)
@@ -266,10 +268,3 @@ class _Way:
         """Steps of all of it."""
         phases = (self.steps(phase.tokens, phase.batch) for phase in self.phases)
         return self.steps(self._run.tokens) + max(phases, default=0)
-
-
-def _checked(kind: type[AnyMiniature], fields: dict[str, Any], name: str) -> AnyMiniature:
-    try:
-        return kind(**fields)
-    except ValidationError as error:
-        raise problem(error, fields, f"{FILE}: runs.{name}, in small", {}) from None

@@ -6,17 +6,17 @@ from typing import ClassVar, Literal, NamedTuple
 
 from ptq_dynamics.hub.lock import Entry
 from ptq_dynamics.train import schedules
-from ptq_dynamics.train.fetch_settings import Code
+from ptq_dynamics.train.fetch import TrustedCode
 from ptq_dynamics.train.optimizers import AnyOptimizer
 from ptq_dynamics.train.schedules import Schedule
-from ptq_dynamics.train.timeline import Point, Timeline, TrainedShape, Trajectory
+from ptq_dynamics.train.timeline import PlannedTrajectory, Point, Timeline, TrainedShape
 
 Dtype = Literal["bfloat16", "float32"]
 # How accelerate spreads a model over devices, in its own words.
 DeviceMap = Literal["auto", "balanced", "balanced_low_0", "sequential"]
 
 
-class Released(NamedTuple):
+class ReleasedRevision(NamedTuple):
     """Step and tokens of a revision, where it has them, and what it is locked to, if it is."""
 
     step: int | None
@@ -24,18 +24,18 @@ class Released(NamedTuple):
     entry: Entry | None
 
 
-class Public(Trajectory):
+class Public(PlannedTrajectory):
     """What was released of a public model: `revisions` of a repository, by name; of one phase,
     `called` so in tables, with the `schedule` of its learning rate where that is known."""
 
     stage: ClassVar[str] = "train.fetch"
 
     repository: str
-    revisions: dict[str, Released]
+    revisions: dict[str, ReleasedRevision]
     model: str
     convert: bool
     format: str | None
-    code: Code | None
+    code: TrustedCode | None
     dtype: Dtype
     device_map: DeviceMap
     unknown: str | None

@@ -1,14 +1,11 @@
-"""What is asked of the trajectories: the types of config.yaml, backends.yaml and sweep.yaml, and
-the query that figures are made of."""
+"""What is asked of the workflow: the types of config.yaml, backends.yaml and sweep.yaml."""
 
-from itertools import chain
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from ptq_dynamics.base.fields import Once, Seed, Strict
 from ptq_dynamics.config.names import Name, Named
-from ptq_dynamics.measure.names import QUANTIZED, Metric
 
 
 def _words(value: Any) -> Any:
@@ -41,47 +38,6 @@ class Choice(Strict):
         if self.seed in self.more_seeds:
             raise ValueError(f"more_seeds has {self.seed}, which is seed already; name it once")
         return self
-
-
-class Query(Strict):
-    """Curves × quantizers × metrics: the trajectories of every curve, by the curve's label; the
-    quantizers they are measured under, beside full precision, and further `draws` of them, which
-    differ in the calibration set; and what is measured."""
-
-    curves: Annotated[
-        dict[
-            Annotated[str, Field(min_length=1)],
-            Annotated[tuple[str, ...], Field(min_length=1), Once],
-        ],
-        Field(min_length=1),
-    ]
-    quantizers: Annotated[tuple[str, ...], Once] = ()
-    draws: dict[str, Annotated[tuple[str, ...], Once]] = {}
-    metrics: Annotated[tuple[Metric, ...], Once] = ()
-
-    @model_validator(mode="after")
-    def _has_quantizers(self) -> Self:
-        quantized = [metric for metric in self.metrics if metric in QUANTIZED]
-        if quantized and not self.quantizers:
-            raise ValueError(
-                f"metrics has {quantized[0]}, which needs a quantizer; name one in quantizers"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _draws_of_its_quantizers(self) -> Self:
-        unknown = [name for name in self.draws if name not in self.quantizers]
-        if unknown:
-            raise ValueError(
-                f"draws has {unknown[0]!r}, which is none of its quantizers "
-                f"({', '.join(self.quantizers) or 'none'}); name it there"
-            )
-        return self
-
-    @property
-    def trajectories(self) -> list[str]:
-        """Names of the trajectories, each once."""
-        return list(dict.fromkeys(chain.from_iterable(self.curves.values())))
 
 
 class Sweep(Strict):

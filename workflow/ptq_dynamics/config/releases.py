@@ -4,14 +4,13 @@ Steps, tokens and learning rates of a checkpoint follow from its revision's name
 schedule, in real steps.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config.corpora import DatasetsCorpus
 from ptq_dynamics.config.families import (
     FILE,
-    AnyStretch,
+    AnyFamilyRun,
     Families,
     Family,
     Later,
@@ -19,16 +18,14 @@ from ptq_dynamics.config.families import (
     Pretraining,
     Release,
 )
-from ptq_dynamics.config.public import Public, PublicRun, Released
+from ptq_dynamics.config.public import Public, PublicRun, ReleasedRevision
 from ptq_dynamics.config.scale import Scale
+from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus
 from ptq_dynamics.hub.lock import TOKENIZER_KEY, Entry, Lock, Wanted, code_key
 from ptq_dynamics.train import schedules
 from ptq_dynamics.train.architectures import Architecture
-from ptq_dynamics.train.fetch_settings import Code
+from ptq_dynamics.train.fetch import TrustedCode
 from ptq_dynamics.train.schedules import Schedule
-
-if TYPE_CHECKING:
-    from ptq_dynamics.config.loading import Config
 
 UNKNOWN = f"{FILE} names no revisions of it"
 
@@ -80,12 +77,12 @@ def settle(
     return scale.model_copy(update=every), {}, found, unknown
 
 
-def _public(families: Families, name: str, run: AnyStretch, family: Family, lock: Lock) -> Public:
+def _public(families: Families, name: str, run: AnyFamilyRun, family: Family, lock: Lock) -> Public:
     repository = getattr(run, "repository", None) or family.repository or ""
     locked, code = lock.of(repository), None
     if family.code is not None:
         entry = locked.get(code_key(family.code))
-        code = Code(commit=family.code, files=entry.files if entry else None)
+        code = TrustedCode(commit=family.code, files=entry.files if entry else None)
     known = getattr(run, "uncertain", None), family.uncertain
     common: dict[str, Any] = {
         "family": family.label,
@@ -105,7 +102,7 @@ def _public(families: Families, name: str, run: AnyStretch, family: Family, lock
     )
     if before is None or isinstance(run, Release):
         called = run.stage if isinstance(run, Later) else "released"
-        nothing = {each: Released(None, None, locked.get(each)) for each in run.revisions}
+        nothing = {each: ReleasedRevision(None, None, locked.get(each)) for each in run.revisions}
         return Public(**common, revisions=nothing, called=called)
     common["revisions"] = dict(_revisions(f"{FILE}: runs.{name}", run, family, locked, before))
     if isinstance(run, Later):
@@ -129,7 +126,7 @@ def _revisions(
     family: Family,
     locked: Mapping[str, Entry],
     before: float,
-) -> Iterator[tuple[str, Released]]:
+) -> Iterator[tuple[str, ReleasedRevision]]:
     """Step and tokens of every revision of what begins after so many tokens."""
     each, last = family.tokens_per_step * getattr(run, "batch", 1), -1
     first = round(before / family.tokens_per_step)
@@ -141,7 +138,7 @@ def _revisions(
                 raise Problem(
                     f"{place}.revisions has {name!r}, in which step_in of the family finds no step"
                 )
-            yield name, Released(None, None, locked.get(name))
+            yield name, ReleasedRevision(None, None, locked.get(name))
             continue
         step = int(found[1]) * family.steps_each + offset
         if step < first:
@@ -159,13 +156,13 @@ def _revisions(
                 f"{place}.revisions has {name!r} after one of the same or a later step; sort them"
             )
         last = step
-        yield name, Released(step, round(before + (step - first) * each), locked.get(name))
+        yield name, ReleasedRevision(step, round(before + (step - first) * each), locked.get(name))
 
 
 def _stage(family: Family, run: Later, before: float) -> Schedule:
     """The learning rate of a stage, by real steps."""
     steps, peak = round((run.tokens or 0) / family.tokens_per_step), run.peak_lr
-    return schedules.Stage(
+    return schedules.StageSchedule(
         kind="stage",
         peak=peak,
         warmup=round(run.warmup * steps),
@@ -201,17 +198,17 @@ def _schedule(family: Family, trunk: Pretraining, run: Pretraining | Phase) -> S
     return schedules.Anneal(kind="anneal", **begin, **cooling, rate=rate)
 
 
-def to_lock(config: "Config") -> Iterator[Wanted]:
+def to_lock(publics: Iterable[Public], scale: Scale) -> Iterator[Wanted]:
     """What a scale with the hub takes from it: checkpoints, their code where it is trusted, and
     tokenizers, as of the last revisions."""
     last = dict[str, tuple[int, str]]()
-    for public in config.runs.public.values():
+    for public in publics:
         for name, released in public.revisions.items():
             yield Wanted(public.repository, name)
             place = (released.step or 0, name)
             last[public.repository] = max(last.get(public.repository, place), place)
         if public.code is not None:
             yield Wanted(public.repository, public.code.commit, "code")
-    for corpus in config.scale.corpora.values():
+    for corpus in scale.corpora.values():
         if isinstance(corpus, DatasetsCorpus) and corpus.tokenizer in last:
             yield Wanted(corpus.tokenizer, last[corpus.tokenizer][1], "tokenizer")

@@ -8,27 +8,18 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from ptq_dynamics.base.fields import Context, Count, Once, Rate, Seed, Share, Strict
+from ptq_dynamics.base.fields import Context, Count, Once, Rate, Seed, Share
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.names import require
 from ptq_dynamics.train.optimizers import AnyOptimizer
-from ptq_dynamics.train.timeline import Point, Timeline, TrainedShape, Trajectory
+from ptq_dynamics.train.timeline import PlannedTrajectory, Point, Timeline, TrainedShape
 from ptq_dynamics.train.trajectory import step_id
 
 Seeds = Annotated[tuple[Seed, ...], Field(min_length=1), Once]
 CooldownShape = Literal["linear", "1-sqrt"]
 
 
-class RunDefaults(Strict):
-    """What runs share unless they say otherwise; `clip` is the largest gradient norm."""
-
-    optimizer: AnyOptimizer
-    clip: Rate
-    warmup: Share
-    checkpoint_every: Share
-
-
-class Run(Trajectory):
+class Run(PlannedTrajectory):
     """What is trained here."""
 
     stage: ClassVar[str] = "train.train"

@@ -6,10 +6,11 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from ptq_dynamics.base.fields import Count, Factor, Once, Rate, Seed, Share, Strict
-from ptq_dynamics.config.corpora import Corpus, Derived, WholeCorpus
 from ptq_dynamics.config.names import Named
 from ptq_dynamics.config.resources import Requests
 from ptq_dynamics.config.tasks import Tasks
+from ptq_dynamics.corpus.corpus import AnyCorpus
+from ptq_dynamics.corpus.sources import Derived, WholeCorpus
 from ptq_dynamics.train.architectures import AnyArchitecture
 from ptq_dynamics.train.timeline import TrainedShape
 
@@ -105,7 +106,7 @@ class Curvature(Amount):
         return self
 
 
-class Grid(Amount):
+class LandscapeGrid(Amount):
     """A regular, square grid of side × side points that reaches `margin` of its side beyond the
     three checkpoints; the loss is that of some validation text."""
 
@@ -164,13 +165,13 @@ class Scale(Strict):
     models: Named[AnyArchitecture]
     precision: Literal["float32", "bfloat16"]
     compile: bool
-    corpora: Named[Corpus]
+    corpora: Named[AnyCorpus]
     log_every: Count
     measure: Measuring
     evaluation: Evaluation
     calibration: CalibrationSet
     curvature: Curvature
-    landscape: Grid
+    landscape: LandscapeGrid
     tasks: Tasks | None = None
     miniatures: Miniatures | None = None
     quantizers: dict[str, str] = {}
@@ -207,7 +208,7 @@ class Scale(Strict):
     def whole(self, corpus: str) -> WholeCorpus:
         """The corpus whose tokenizer and held-out splits one has."""
         found = self.corpora[self.held_by(corpus)]
-        assert not isinstance(found, Derived)
+        assert isinstance(found, WholeCorpus)
         return found
 
     @property

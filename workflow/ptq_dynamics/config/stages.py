@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from ptq_dynamics.base.fields import Context, Count, Rate, Share
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config.corpora import DialoguesCorpus
 from ptq_dynamics.config.runs import Run, Whole
+from ptq_dynamics.corpus.sources.dialogues import DialoguesCorpus
 from ptq_dynamics.train.objectives import AnyObjective
 from ptq_dynamics.train.optimizers import AnyOptimizer
 from ptq_dynamics.train.timeline import Point, Timeline, TrainedShape

@@ -5,13 +5,14 @@ from typing import Annotated, Any
 
 from pydantic import Discriminator, PrivateAttr, Tag
 
-from ptq_dynamics.base.fields import Strict
+from ptq_dynamics.base.fields import Rate, Share, Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.names import Named
 from ptq_dynamics.config.public import Public
-from ptq_dynamics.config.runs import Branch, Run, RunDefaults, Whole
+from ptq_dynamics.config.runs import Branch, Run, Whole
 from ptq_dynamics.train.averages import AnyAverage
-from ptq_dynamics.train.timeline import Trajectory
+from ptq_dynamics.train.optimizers import AnyOptimizer
+from ptq_dynamics.train.timeline import PlannedTrajectory
 
 
 def _kind_of_run(data: Any) -> str:
@@ -22,6 +23,15 @@ def _kind_of_run(data: Any) -> str:
 AnyRun = Annotated[
     Annotated[Whole, Tag("whole")] | Annotated[Branch, Tag("branch")], Discriminator(_kind_of_run)
 ]
+
+
+class RunDefaults(Strict):
+    """What runs share unless they say otherwise; `clip` is the largest gradient norm."""
+
+    optimizer: AnyOptimizer
+    clip: Rate
+    warmup: Share
+    checkpoint_every: Share
 
 
 class Runs(Strict):
@@ -61,7 +71,7 @@ class Runs(Strict):
         return self._unknown
 
     @property
-    def trajectories(self) -> dict[str, Trajectory]:
+    def trajectories(self) -> dict[str, PlannedTrajectory]:
         """All trajectories by name."""
         return {**self.runs, **self._public, **self.averages}
 

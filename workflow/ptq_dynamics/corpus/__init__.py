@@ -1,0 +1,1 @@
+"""Text as tokens: where it comes from, its splits, and reading them."""

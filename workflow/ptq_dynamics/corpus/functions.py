@@ -14,7 +14,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from ptq_dynamics.corpus import docstrings, embedded
+from ptq_dynamics.base.fields import Strict
+from ptq_dynamics.corpus import docstrings
 from ptq_dynamics.corpus.packages import (
     in_order,
     installed_files,
@@ -22,7 +23,8 @@ from ptq_dynamics.corpus.packages import (
     read_all,
     text_of,
 )
-from ptq_dynamics.corpus.settings import FunctionsSettings, Split
+from ptq_dynamics.corpus.sources.embedded import EmbeddedCorpus
+from ptq_dynamics.corpus.splits import Split, deal
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.engine.manifest import Manifest
 
@@ -33,6 +35,13 @@ ASKED: tuple[Split, ...] = ("validation", "probe")
 
 # A sentence says something with so many words; a directive of reStructuredText begins with dots.
 WORD, FEWEST_WORDS = re.compile(r"[A-Za-z]{2,}"), 3
+
+
+class FunctionsSettings(Strict):
+    """An embedded corpus, and `others`, packages that nothing is trained on."""
+
+    corpus: EmbeddedCorpus
+    others: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -48,14 +57,14 @@ class Documented:
 def run(context: Context[FunctionsSettings]) -> Mapping[str, Any]:
     """Write the documented functions of train, and all held-out docstrings, each once, a JSON
     object a line, ordered by the docstrings' sha256."""
-    settings, shortest = context.settings, context.settings.shortest_document
-    known = _read(settings.packages, shortest, source_code=settings.source_code)
-    dealt = embedded.deal(in_order(known), settings.characters)
+    corpus, shortest = context.settings.corpus, context.settings.corpus.shortest_document
+    known = _read(corpus.packages, shortest, source_code=corpus.source_code)
+    dealt = deal(in_order(known), corpus.held_out)
     train = [known[text] for text in dealt["train"] if known[text].summary is not None]
     # Where source files are trained on, they have all docstrings in them.
-    splits = () if settings.source_code else ASKED
+    splits = () if corpus.source_code else ASKED
     asked = [known[text] for split in splits for text in dealt[split]]
-    others = _read(settings.others, shortest, source_code=False)
+    others = _read(context.settings.others, shortest, source_code=False)
     asked += [others[text] for text in in_order(others.keys() - known.keys())]
     # Another version of a docstring may say the same of the same function.
     learned = {(each.signature, each.summary) for each in train}

@@ -50,6 +50,11 @@ def installed_files(package: str, select: Selection) -> list[Path]:
     return paths
 
 
+def versions(packages: Iterable[str]) -> dict[str, str]:
+    """The installed versions of distributions."""
+    return {name: importlib.metadata.version(name) for name in packages}
+
+
 def python_files(distribution: Distribution) -> list[PackagePath]:
     """Its source files."""
     return [file for file in distribution.files or [] if file.suffix == ".py"]

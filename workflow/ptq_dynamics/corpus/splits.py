@@ -2,17 +2,24 @@
 
 import hashlib
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from ptq_dynamics.base.content import sha256
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.corpus.settings import SPLITS, Split
 from ptq_dynamics.engine.manifest import Manifest
 
+Split = Literal["train", "validation", "calibration", "probe"]
+HELD_OUT: tuple[Split, ...] = ("validation", "calibration", "probe")
+SPLITS: tuple[Split, ...] = ("train", *HELD_OUT)
+
 DTYPE = "dtype"  # fact of a corpus: name of the dtype of its token files
+# Where the whole documents of the calibration split end, in tokens from its beginning: uint64 [n].
+ENDS = "calibration.ends.bin"
+ENDS_DTYPE = np.dtype("<u8")
 
 
 def dtype(vocabulary: int) -> np.dtype:
@@ -21,20 +28,28 @@ def dtype(vocabulary: int) -> np.dtype:
     return np.dtype("<u2" if vocabulary <= 1 << 16 else "<u4")
 
 
-# Where the whole documents of the calibration split end, in tokens from its beginning: uint64 [n].
-ENDS = "calibration.ends.bin"
-ENDS_DTYPE = np.dtype("<u8")
-
-
 def file_name(split: Split) -> str:
     """File of a split's tokens."""
     return f"{split}.bin"
 
 
+def deal(documents: Sequence[str], characters: Mapping[Split, float]) -> dict[Split, list[str]]:
+    """Whole documents to each held-out split in turn until it has its characters, the rest to
+    train."""
+    dealt: dict[Split, list[str]] = {name: [] for name in SPLITS}
+    counts = dict.fromkeys(SPLITS, 0)
+    for text in documents:
+        short = (name for name in HELD_OUT if counts[name] < characters[name])
+        name: Split = next(short, "train")
+        dealt[name].append(text)
+        counts[name] += len(text)
+    return dealt
+
+
 def write(
     folder: Path, split: Split, documents: Iterable[np.ndarray], tokens: int, *, whole: bool
 ) -> int:
-    """Append documents (unsigned, [n] each, of one dtype) to a split's file until it has `tokens`
+    """Write documents (unsigned, [n] each, of one dtype) to a split's file until it has `tokens`
     tokens; with `whole`, write all of them. Returns the number of tokens written. Of calibration
     text, it also writes where documents end.
 
@@ -63,7 +78,7 @@ def copy_held_out(whole: Manifest, folder: Path) -> None:
 
 
 def require(split: Split, written: int, tokens: int) -> None:
-    """Raise `Problem` when a split has fewer tokens than asked for."""
+    """Raise `Problem` when a split has fewer tokens than requested."""
     if written < tokens:
         raise Problem(
             f"the corpus has {written:,} {split} tokens, {tokens:,} are asked for: add text to "

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.corpus.settings import Split
-from ptq_dynamics.corpus.splits import DTYPE, ENDS, ENDS_DTYPE, file_name
+from ptq_dynamics.corpus.splits import DTYPE, ENDS, ENDS_DTYPE, Split, file_name
 from ptq_dynamics.engine.manifest import Manifest
 
 FILLING = -1

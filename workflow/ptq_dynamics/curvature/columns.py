@@ -1,8 +1,5 @@
-"""Saved checkpoints as the rows of a matrix that is read in blocks of columns.
-
-All checkpoints of a figure together outgrow memory (at scale paper 267 of 0.65 GB); a block of
-columns of them does not.
-"""
+"""Saved checkpoints as the rows of a matrix that is read in blocks of columns: all of a figure
+together outgrow memory (at scale paper 267 of 0.65 GB)."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack

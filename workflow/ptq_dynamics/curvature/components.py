@@ -1,15 +1,14 @@
 """Principal components of the weights along trajectories."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
-from torch import Tensor
 
 from ptq_dynamics.curvature.columns import Columns
 from ptq_dynamics.curvature.plane import pca
 from ptq_dynamics.curvature.settings import SCORES, ComponentsSettings
-from ptq_dynamics.engine.context import Context, Progress
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.names import SEED, STEP, TOKENS, TRAJECTORY
 from ptq_dynamics.train.trajectory import Trajectory
 
@@ -27,16 +26,9 @@ def run(context: Context[ComponentsSettings]) -> Mapping[str, Any]:
             whose = {TRAJECTORY: path.trajectory, SEED: path.seed}
             rows.append({**whose, STEP: checkpoint.step, TOKENS: checkpoint.tokens})
         context.progress.maybe(f"{len(rows)} checkpoints found")
-    blocks = _told(Columns(folders), context.progress)
-    scores, explained = pca(blocks, context.settings.components)
+    scores, explained = pca(Columns(folders).blocks(BLOCK), context.settings.components)
     table = pd.DataFrame(rows)
     for number in range(scores.shape[1]):
         table[f"pc{number + 1}"] = scores[:, number].tolist()
     table.to_csv(context.out / SCORES, index=False)
     return {"explained": explained.tolist()}
-
-
-def _told(columns: Columns, progress: Progress) -> Iterator[Tensor]:
-    for number, block in enumerate(columns.blocks(BLOCK)):
-        progress.maybe(f"{number * BLOCK:,} of {columns.size:,} parameters")
-        yield block

@@ -8,6 +8,7 @@ iteration, Hutchinson), after PyHessian (Yao et al. 2020, arXiv 1912.07145).
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 
 import torch
 from torch import Tensor
@@ -21,13 +22,9 @@ Form = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Eigenpair:
-    """Dominant eigenpair found by power iteration.
-
-    value: eigenvalue of largest magnitude, with its sign (nats per squared parameter unit).
-    vector: [P], unit norm, whose Rayleigh quotient `value` is.
-    iterations: Hessian-vector products used. residual: |Hv - value v| / |value|.
-    converged: whether the residual reached the tolerance.
-    """
+    """The eigenvalue of largest magnitude, with its sign (nats per squared parameter unit), and a
+    vector [P] of unit norm whose Rayleigh quotient it is; `iterations`: Hessian-vector products;
+    `residual`: |Hv - value v| / |value|; `converged`: whether that reached the tolerance."""
 
     value: float
     vector: Tensor
@@ -38,12 +35,10 @@ class Eigenpair:
 
 @dataclass(frozen=True)
 class Trace:
-    """Hutchinson estimate of a trace: mean and standard error of samples ([s, b] float64: vectors,
-    parts of the text)."""
+    """Hutchinson's estimate of a trace, and its standard error."""
 
     mean: float
     standard_error: float
-    samples: Tensor
 
 
 class LossHessian:
@@ -53,28 +48,23 @@ class LossHessian:
     probes: [n, context] int64; n (context - 1) predictions. batch_size: probes per micro-batch.
     keep_graph: hold the gradient's graph of every micro-batch between products, which spares their
     forward and backward passes; memory grows with n. Without it memory is one micro-batch's.
-    `dim` is P, the number of trainable parameters, in the order of `plane.flatten` (sorted names),
-    so that eigenvectors and loss planes share coordinates. `loss` is the mean (nats per token).
-    ValueError: training mode, another attention, or a loss that is not finite (divergence).
+    Vectors are `like` a tensor [P], P the number of trainable parameters, in the order of
+    `plane.flatten` (sorted names), so that eigenvectors and loss planes share coordinates.
+    `loss` is the mean (nats per token). ValueError: a loss that is not finite (divergence).
     """
 
     def __init__(
         self, model: PreTrainedModel, probes: Tensor, batch_size: int, *, keep_graph: bool = True
     ) -> None:
-        if model.training:
-            raise ValueError("the Hessian needs model.eval(): dropout would redraw the loss")
-        attention = model.config._attn_implementation
-        if attention != "eager":
-            raise ValueError(f"attention {attention!r} has no double backward; load with 'eager'")
         self._model = model
         self._batches = torch.split(probes, batch_size)
         self._tokens = probes.shape[0] * (probes.shape[1] - 1)
         named = sorted(model.named_parameters())
         self._parameters = [parameter for _, parameter in named if parameter.requires_grad]
         self._sizes = [parameter.numel() for parameter in self._parameters]
+        first = self._parameters[0]
         self.dim = sum(self._sizes)
-        self.dtype = self._parameters[0].dtype
-        self.device = self._parameters[0].device
+        self.like = torch.empty((), dtype=first.dtype, device=first.device).expand(self.dim)
         with torch.no_grad():
             self.loss = sum(self._batch_loss(batch).item() for batch in self._batches)
         if not math.isfinite(self.loss):
@@ -105,7 +95,7 @@ class LossHessian:
             yield torch.cat([part.reshape(-1) for part in products])
 
     def _batch_loss(self, batch: Tensor) -> Tensor:
-        batch = batch.to(self.device)
+        batch = batch.to(self.like.device)
         logits = self._model(input_ids=batch[:, :-1], use_cache=False).logits
         total = functional.cross_entropy(
             logits.flatten(0, 1), batch[:, 1:].flatten(), reduction="sum"
@@ -118,65 +108,39 @@ class LossHessian:
 
 
 def top_eigenvalue(
-    matvec: Matvec,
-    dim: int,
-    *,
-    tolerance: float,
-    max_iterations: int,
-    generator: torch.Generator,
-    start: Tensor | None = None,
-    dtype: torch.dtype = torch.float32,
-    device: torch.device | str = "cpu",
+    matvec: Matvec, start: Tensor, *, tolerance: float, max_iterations: int
 ) -> Eigenpair:
-    """Sharpness: eigenvalue of largest magnitude by power iteration, from a Gaussian start or from
-    the unit vector `start` ([dim]).
+    """Sharpness: the eigenvalue of largest magnitude by power iteration from a unit vector [P].
 
-    Stops when |Hv - value v| <= tolerance |value|: some eigenvalue then lies that close to the
-    result. PyHessian's rule (relative change of the quotient below 1e-3) bounds nothing. Neither
-    rule shows that the eigenvalue is the largest: a start nearly orthogonal to the dominant
-    eigenvector can settle on the next one; `lanczos.top_spectrum` gives a start that is not.
-    A negative value means that the most negative curvature outweighs the most positive. Eigenvalues
-    of equal magnitude and opposite sign never converge, and `converged` says so.
-    generator: on the CPU: every device sees the same start. dtype, device: those of `matvec`.
-    ValueError: max_iterations < 1.
+    Stops when |Hv - value v| <= tolerance |value|: some eigenvalue then lies that close.
+    PyHessian's rule (relative change of the quotient below 1e-3) bounds nothing. Neither shows that
+    it is the largest: a start nearly orthogonal to the dominant eigenvector can settle on the next
+    one, which `lanczos.top_spectrum` avoids. Eigenvalues of equal magnitude and opposite sign never
+    converge.
     """
-    v = gaussian(dim, generator, dtype, device) if start is None else start
-    for iteration in range(1, max_iterations + 1):
+    v = start
+    for iteration in count(1):
         product = matvec(v)
         value = dot(v, product)
         error = torch.linalg.vector_norm(product - value * v).item()
         residual = error / abs(value) if value else math.inf
-        if residual <= tolerance or iteration == max_iterations:
-            return Eigenpair(value, v, iteration, residual, residual <= tolerance)
+        if residual <= tolerance or iteration >= max_iterations:
+            break
         v = product / torch.linalg.vector_norm(product)
-    raise ValueError(f"max_iterations must be positive, not {max_iterations}")
+    return Eigenpair(value, v, iteration, residual, residual <= tolerance)
 
 
-def trace(
-    form: Form,
-    dim: int,
-    *,
-    samples: int,
-    generator: torch.Generator,
-    dtype: torch.dtype = torch.float32,
-    device: torch.device | str = "cpu",
-) -> Trace:
-    """Trace by Hutchinson's estimator, the mean of z'Hz over Rademacher vectors z.
-
-    samples: vectors, at least 2 (else ValueError: one sample has no standard error). The standard
-    error is that of both samples: of the vectors, and of the parts of the text.
-    generator, dtype, device: as for `top_eigenvalue`. Source: Hutchinson (1990); PyHessian.
-    """
-    if samples < 2:
-        raise ValueError(f"a standard error needs at least 2 samples, not {samples}")
+def trace(form: Form, like: Tensor, samples: int, generator: torch.Generator) -> Trace:
+    """Trace by Hutchinson's estimator, the mean of z'Hz over at least two Rademacher vectors z that
+    are `like` a tensor [P], with the error of both samples: of the vectors, and of the parts of the
+    text. Source: Hutchinson (1990); PyHessian."""
     draws = []
     for _ in range(samples):
-        bits = torch.randint(0, 2, (dim,), generator=generator, dtype=torch.int8)
-        z = (2 * bits - 1).to(device, dtype)
-        draws.append(form(z))
+        bits = torch.randint(0, 2, like.shape, generator=generator, dtype=torch.int8)
+        draws.append(form((2 * bits - 1).to(like)))
     values = torch.stack(draws)
     error = math.hypot(standard_error(values.mean(dim=1)), standard_error(values.mean(dim=0)))
-    return Trace(values.mean().item(), error, values)
+    return Trace(values.mean().item(), error)
 
 
 def standard_error(values: Tensor) -> float:
@@ -184,11 +148,10 @@ def standard_error(values: Tensor) -> float:
     return values.std().item() / math.sqrt(len(values)) if len(values) > 1 else 0.0
 
 
-def gaussian(
-    dim: int, generator: torch.Generator, dtype: torch.dtype, device: torch.device | str
-) -> Tensor:
-    """A random direction: [dim], unit norm, drawn on the CPU in float32."""
-    draw = torch.randn(dim, generator=generator, dtype=torch.float32).to(device, dtype)
+def gaussian(like: Tensor, generator: torch.Generator) -> Tensor:
+    """A random direction of unit norm, `like` a tensor [P]; drawn on the CPU in float32, so that
+    every device sees the same."""
+    draw = torch.randn(like.shape, generator=generator, dtype=torch.float32).to(like)
     return functional.normalize(draw, dim=0)
 
 

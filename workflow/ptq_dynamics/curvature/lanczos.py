@@ -21,14 +21,9 @@ _BLOCK = 1 << 16
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Leading eigenvalues found by Lanczos.
-
-    values: [k] float64, signed, by falling magnitude.
-    residuals: [k] float64, |Hv - value v| / |value|.
-    iterations: Hessian-vector products used.
-    converged: whether every residual reached the tolerance.
-    top: [P], unit norm, the Ritz vector of the first value.
-    """
+    """Leading eigenvalues, signed, by falling magnitude, and |Hv - value v| / |value| of each, both
+    float64 [k]; `iterations`: Hessian-vector products; `converged`: whether every residual reached
+    the tolerance; `top`: the Ritz vector of the first value, [P], unit norm."""
 
     values: Tensor
     residuals: Tensor
@@ -39,42 +34,34 @@ class Spectrum:
 
 def top_spectrum(
     matvec: Matvec,
-    dim: int,
+    start: Tensor,
     k: int,
     *,
     tolerance: float,
     max_iterations: int,
     generator: torch.Generator,
-    dtype: torch.dtype = torch.float32,
-    device: torch.device | str = "cpu",
     basis_bytes: int = BASIS_BYTES,
 ) -> Spectrum:
-    """The k eigenvalues of largest magnitude by Lanczos with full reorthogonalisation.
+    """The k eigenvalues of largest magnitude by Lanczos with full reorthogonalisation, from a unit
+    vector [P].
 
-    Stops when all k residuals |Hv - value v| / |value| are within tolerance, and no sooner than
-    after max(2k + 1, 16) products (or dim). The recurrence gives the residuals; scipy's eigsh takes
-    k products more for them, and a fifth more by restarting.
+    Stops when all k residuals are within tolerance, and no sooner than after max(2k + 1, 16)
+    products (or P). The recurrence gives the residuals; scipy's eigsh takes k products more for
+    them, and a fifth more by restarting. Memory: one vector [P] a product, in the computer's memory
+    up to `basis_bytes` (but no fewer than those first products); then a thick restart goes on from
+    the leading Ritz vectors, k and half of the others. A product is orthogonalised in two passes.
 
-    Memory: one vector [P] a product, in the computer's memory up to `basis_bytes` (but no fewer
-    than those first products) and a few at a time on the device. Then a thick restart goes on from
-    the leading Ritz vectors, k and half of the others; 25 eigenvalues of a small model took 78
-    products without, 79 with it. On a GPU the vectors are pinned, for which torch takes powers of
-    two: 1 GiB each at scale paper.
-    Time: a product is orthogonalised in two passes over the vectors, which come over a GPU's bus:
-    at scale paper 69 GB (3 s at 25 GB/s) when they are full, 5 TB for the first hundred products.
-
-    generator: on the CPU: every device sees the same start. dtype, device: those of `matvec`.
-    ValueError: k > max_iterations or k > dim.
+    generator: of directions that an invariant subspace leaves out. ValueError: k > P.
     Source: Saad, Numerical Methods for Large Eigenvalue Problems (2011), sections 6.6 and 6.7; the
     restart: Wu and Simon, SIAM J. Matrix Anal. Appl. 22 (2000), 602.
     """
+    dim, dtype = len(start), start.dtype
     least = max(2 * k + 1, _KRYLOV_FLOOR)
     capacity = max(least, basis_bytes // (dim * dtype.itemsize))
     steps = min(max_iterations, dim) if dim <= capacity else max_iterations
-    if not 1 <= k <= min(steps, dim):
-        limit = min(steps, dim)
-        raise ValueError(f"k = {k} eigenvalues need 1 <= k <= {limit} (iterations or dimension)")
-    current = gaussian(dim, generator, dtype, device)
+    if k > dim:
+        raise ValueError(f"there are {dim} eigenvalues, not {k}")
+    current = start
     basis = [_kept(current)]
     side = min(capacity, steps) + 1
     projected = torch.zeros(side, side, dtype=torch.float64)
@@ -94,7 +81,7 @@ def top_spectrum(
         if step == steps or (converged and step >= least):
             break
         if exhausted:  # an invariant subspace: what it leaves out needs a fresh direction
-            rest = _orthogonal(gaussian(dim, generator, dtype, device), basis)
+            rest = _orthogonal(gaussian(start, generator), basis)
         links = torch.zeros(size, dtype=torch.float64)
         links[-1] = beta
         if size == capacity:

@@ -1,5 +1,6 @@
 """The loss in the plane of a final checkpoint, an earlier one and the quantized final one."""
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from ptq_dynamics.curvature.settings import GRID, POINTS, LandscapeSettings
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.loss import block_losses
 from ptq_dynamics.measure.names import ERROR, LOSS
+from ptq_dynamics.quantize.storage import quietly
 from ptq_dynamics.train.trajectory import Trajectory
 
 
@@ -26,11 +28,9 @@ def run(context: Context[LandscapeSettings]) -> Mapping[str, Any]:
     validation = tokens.blocks(
         context.input("corpus"), "validation", settings.context, settings.blocks
     )
-    quantized = Trajectory(context.inputs["quantized"])
-    final = settings.final
-    model = models.load(_folder(source, final))
+    state = _quantized(context, _folder(source, settings.final))
+    model = models.load(_folder(source, settings.final))
     parameters = dict(model.named_parameters())
-    state = models.dequantized(_folder(quantized, final))
     here, there, rounded = (
         plane.flatten(each)
         for each in (
@@ -66,6 +66,17 @@ def run(context: Context[LandscapeSettings]) -> Mapping[str, Any]:
         "distance_previous": section.training_distance,
         "distance_quantized": section.quantization_distance,
     }
+
+
+def _quantized(context: Context[LandscapeSettings], folder: Path) -> dict[str, Tensor]:
+    """State dict of a checkpoint under the quantizer, as its packed weights have it."""
+    settings, target = context.settings, context.scratch / "packed"
+    shutil.rmtree(target, ignore_errors=True)
+    calibration = settings.calibration.read(context.input("corpus"))
+    with quietly(context):
+        (result,) = settings.quantizer.each([folder], calibration, context)
+        result.save(folder, target)
+    return models.dequantized(target)
 
 
 def _folder(source: Trajectory, name: str) -> Path:

@@ -12,12 +12,9 @@ _COLLINEAR = 1e-6
 
 @dataclass(frozen=True)
 class Plane:
-    """Plane through a final checkpoint, an earlier one and the quantized final one (figures 8, 25).
-
-    origin: [P] float64, the final checkpoint. u, v: [P] float64, orthonormal.
-    points: [3, 2] float64, final (0, 0), earlier (a, 0), quantized (b, c), with a and c positive.
-    training_distance, quantization_distance: |final - earlier| and |final - quantized|, L2.
-    """
+    """Plane through a final checkpoint (`origin`), an earlier one and the quantized final one, with
+    orthonormal `u` and `v`, all [P] float64; `points`: final (0, 0), earlier (a, 0), quantized
+    (b, c), [3, 2], with a and c positive; L2 distances of the final one from the others."""
 
     origin: Tensor
     u: Tensor
@@ -32,7 +29,8 @@ def flatten(state: Mapping[str, Tensor]) -> Tensor:
 
     Give it `dict(model.named_parameters())` to leave out buffers and to count tied weights once.
     """
-    return torch.cat([tensor.detach().reshape(-1) for _, tensor in _floating(state)])
+    tensors = [state[name] for name in sorted(state) if state[name].is_floating_point()]
+    return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
 
 
 def plane(theta_k: Tensor, theta_prev: Tensor, theta_q: Tensor) -> Plane:
@@ -66,10 +64,7 @@ def grid(points: Tensor, side: int, margin: float) -> Tensor:
     widened by `margin` of its side everywhere, so that distances compare in both directions.
 
     Returns [side, side, 2] float64; [i, j] is (x_j, y_i), both rising, as contour plots take it.
-    ValueError: side < 2 or margin < 0.
     """
-    if side < 2 or margin < 0:
-        raise ValueError(f"a grid needs side >= 2 and margin >= 0, not {side} and {margin}")
     low, high = points.double().amin(dim=0), points.double().amax(dim=0)
     middle, half = (low + high) / 2, (high - low).max() / 2 * (1 + 2 * margin)
     ramp = torch.linspace(-1, 1, side, dtype=torch.float64)
@@ -89,13 +84,10 @@ def pca(blocks: Iterable[Tensor], components: int) -> tuple[Tensor, Tensor]:
     let go; at work on a float32 block, memory is up to four times its size.
     Returns scores [n, components] (parameter units; each column's largest entry is positive) and
     the explained variance ratio [components], falling, both float64.
-    ValueError: components outside 1..n-1, or all checkpoints equal or not finite.
+    ValueError: all checkpoints equal or not finite.
     """
     products = map(_gram, blocks)
     gram = next(products)
-    n = len(gram)
-    if not 1 <= components < n:
-        raise ValueError(f"{n} checkpoints have 1..{n - 1} components, not {components}")
     for product in products:
         gram += product
     total = gram.trace().item()
@@ -112,7 +104,3 @@ def _gram(block: Tensor) -> Tensor:
     centred = block.to(torch.float64, copy=True)
     centred -= centred.mean(dim=0)
     return centred @ centred.T
-
-
-def _floating(state: Mapping[str, Tensor]) -> list[tuple[str, Tensor]]:
-    return [(name, state[name]) for name in sorted(state) if state[name].is_floating_point()]

@@ -1,20 +1,18 @@
 """Settings of the stages that probe the loss around checkpoints, as they cross the job border."""
 
-from dataclasses import dataclass
+from ptq_dynamics.base.fields import Strict
+from ptq_dynamics.quantize.calibration import CalibrationSettings
+from ptq_dynamics.quantize.quantizers import AnyQuantizer
 
 # Files of results: scores of checkpoints; losses on a grid of a plane and at its three checkpoints.
 SCORES = "scores.csv"
 GRID, POINTS = "grid.csv", "points.csv"
 
 
-@dataclass(frozen=True)
-class CurvatureSettings:
+class CurvatureSettings(Strict):
     """The Hessian of the loss on the first `sequences` blocks of `context` tokens of the probe
-    split, `batch` at once, at some checkpoints.
-
-    Iterations end at the relative residual `tolerance` or after `max_iterations` products;
-    `keep_graph` holds the gradient's graph between products.
-    """
+    split, `batch` at once, at some checkpoints; iterations end at the relative residual `tolerance`
+    or after `max_iterations` products; `keep_graph` holds the gradient's graph between products."""
 
     checkpoints: tuple[str, ...]
     context: int
@@ -26,24 +24,22 @@ class CurvatureSettings:
     seed: int
 
 
-@dataclass(frozen=True)
 class SharpnessSettings(CurvatureSettings):
     """Top eigenvalue, and the trace from `trace_samples` Rademacher vectors."""
 
     trace_samples: int
 
 
-@dataclass(frozen=True)
 class SpectrumSettings(CurvatureSettings):
     """The `eigenvalues` eigenvalues of largest magnitude."""
 
     eigenvalues: int
 
 
-@dataclass(frozen=True)
-class LandscapeSettings:
-    """The plane of the checkpoints `final` and `previous` and of the quantized final one, on a grid
-    of side × side points that reaches `margin` of a side beyond them; the loss is that of the
+class LandscapeSettings(Strict):
+    """The plane of the checkpoints `final` and `previous` and of the final one under a `quantizer`
+    with its `calibration` set, on a
+    grid of side × side points that reaches `margin` of a side beyond them; the loss is that of the
     first `blocks` validation blocks of `context` tokens, `batch` at once."""
 
     final: str
@@ -53,10 +49,11 @@ class LandscapeSettings:
     batch: int
     side: int
     margin: float
+    quantizer: AnyQuantizer
+    calibration: CalibrationSettings
 
 
-@dataclass(frozen=True)
-class Path:
+class Path(Strict):
     """Some checkpoints of one trajectory at one seed; `label` is that of its input."""
 
     label: str
@@ -65,8 +62,7 @@ class Path:
     checkpoints: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class ComponentsSettings:
+class ComponentsSettings(Strict):
     """The first `components` principal components of the checkpoints of all paths together."""
 
     paths: tuple[Path, ...]

@@ -10,6 +10,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.curvature.curvature import Metric, run_probe
 from ptq_dynamics.curvature.hessian import (
     LossHessian,
+    gaussian,
     standard_error,
     top_eigenvalue,
     trace,
@@ -33,16 +34,14 @@ def probe(hessian: LossHessian, settings: SharpnessSettings) -> Iterator[Metric]
     of the sharpness is its residual and the standard error over micro-batches of the curvature
     along its eigenvector, which is what another choice of probes would change to first order.
     """
-    place: dict[str, Any] = {"dtype": hessian.dtype, "device": hessian.device}
     limits: dict[str, Any] = {
         "tolerance": settings.tolerance,
         "max_iterations": settings.max_iterations,
     }
     generator = torch.Generator().manual_seed(settings.seed)
-    estimate = top_spectrum(hessian, hessian.dim, 1, generator=generator, **limits, **place)
-    top = top_eigenvalue(
-        hessian, hessian.dim, generator=generator, start=estimate.top, **limits, **place
-    )
+    start = gaussian(hessian.like, generator)
+    estimate = top_spectrum(hessian, start, 1, generator=generator, **limits)
+    top = top_eigenvalue(hessian, estimate.top, **limits)
     if not top.converged:
         raise Problem(
             f"power iteration reached a residual of {top.residual:.1e} in {top.iterations} steps, "
@@ -52,6 +51,5 @@ def probe(hessian: LossHessian, settings: SharpnessSettings) -> Iterator[Metric]
     sampled_text = standard_error(hessian.form(top.vector))
     yield Metric(SHARPNESS, top.value, math.hypot(top.value * top.residual, sampled_text))
     yield Metric("sharpness_iterations", estimate.iterations + top.iterations, None)
-    samples = settings.trace_samples
-    sampled = trace(hessian.form, hessian.dim, samples=samples, generator=generator, **place)
+    sampled = trace(hessian.form, hessian.like, settings.trace_samples, generator)
     yield Metric(TRACE, sampled.mean, sampled.standard_error)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from ptq_dynamics.curvature.curvature import Metric, run_probe
-from ptq_dynamics.curvature.hessian import LossHessian
+from ptq_dynamics.curvature.hessian import LossHessian, gaussian
 from ptq_dynamics.curvature.lanczos import top_spectrum
 from ptq_dynamics.curvature.settings import SpectrumSettings
 from ptq_dynamics.engine.context import Context
@@ -20,15 +20,14 @@ def run(context: Context[SpectrumSettings]) -> Mapping[str, Any]:
 
 def probe(hessian: LossHessian, settings: SpectrumSettings) -> Iterator[Metric]:
     """Lanczos; the error of a row is the residual of its eigenvalue."""
+    generator = torch.Generator().manual_seed(settings.seed)
     spectrum = top_spectrum(
         hessian,
-        hessian.dim,
+        gaussian(hessian.like, generator),
         settings.eigenvalues,
         tolerance=settings.tolerance,
         max_iterations=settings.max_iterations,
-        generator=torch.Generator().manual_seed(settings.seed),
-        dtype=hessian.dtype,
-        device=hessian.device,
+        generator=generator,
     )
     pairs = zip(spectrum.values.tolist(), spectrum.residuals.tolist(), strict=True)
     for number, (value, residual) in enumerate(pairs, start=1):

@@ -1,12 +1,9 @@
-"""Panels and how they are drawn. A figure's table is exactly what is drawn, and is its .csv.
-
-Columns: panel, curve, segment (the trajectory), axis (left, right, or level: on the left one, a
-line for comparison without points), x, y, low, high. One row a point; low and high bound the error
-band where there is one.
-"""
+"""Panels and how they are drawn. A figure's table is exactly what is drawn, and is its .csv: the
+panel, and the columns of points (see `curves.COLUMNS`), one row a point."""
 
 from collections.abc import Mapping, Sequence, Set
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -20,14 +17,14 @@ from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter, PercentFo
 
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.figures import carrying
-from ptq_dynamics.figures.around import head, legend
-from ptq_dynamics.figures.footer import footer
-from ptq_dynamics.figures.panel import Panel
+from ptq_dynamics.figures.around import footer, head, legend
+from ptq_dynamics.figures.curves import Curves
+from ptq_dynamics.figures.figure import FigureSettings
 from ptq_dynamics.figures.resolution import resolve
-from ptq_dynamics.figures.settings import ORIGIN, PICTURES, TABLE, FigureSettings
+from ptq_dynamics.figures.settings import PICTURES, TABLE
 from ptq_dynamics.figures.style import END, HALF, SETTINGS, TEXT, Line, lines
+from ptq_dynamics.figures.words import Panel, letters
 
-COLUMNS = ["panel", "curve", "segment", "axis", "x", "y", "low", "high"]
 # Inches of a row of one, two, or three and more panels.
 HEIGHTS = (1.9, 1.85, 1.55)
 FEW = 5  # curves, for the legend of which half a text column has room
@@ -37,34 +34,89 @@ SPIKE, NEIGHBOURS = 1.5, 9
 RATE = Line2D([], [], color="0.3", linestyle=":", linewidth=0.8)
 
 
-def publish(
-    context: Context[FigureSettings],
-    panels: Sequence[Panel],
-    parts: Sequence[pd.DataFrame],
-    curves: Sequence[str],
-    columns: int | None = None,
-    *,
-    one_scale: bool = False,
-    lineage: bool = False,
-    said: Sequence[str] = (),
-    opening: int = 1,
-) -> dict[str, Any]:
-    """Draw the parts of a table in their panels, write the figure's files, and give the facts: how
-    many points it has, and the smallest difference that each panel resolves. `lineage`: a run of a
-    curve ends where a branch of it goes on. What is `said` stands above the figure. The first panel
-    is as wide as `opening` columns."""
-    table = pd.concat(parts)
-    resolved, about = resolve(context.settings, table, panels)
-    text = "; ".join([footer(context), *about, *said])
-    goes_on = taken_over(context.settings, table, panels) if lineage else set()
-    drawn = draw(
-        table, panels, curves, text, columns, one_scale=one_scale, goes_on=goes_on, opening=opening
-    )
-    save(drawn, table, context)
-    return {"points": len(table), "resolves": resolved}
+class Picture(NamedTuple):
+    """A figure that is drawn, its table, and the facts of it."""
+
+    figure: Figure
+    table: pd.DataFrame
+    facts: dict[str, Any]
 
 
-def taken_over(
+class Sheet:
+    """The panels of a figure, lettered in their order, and the points in them."""
+
+    def __init__(self, data: Curves) -> None:
+        self.data, self.settings = data, data.settings
+        self.panels: list[Panel] = []
+        self._parts: list[pd.DataFrame] = []
+        self._letters = letters()
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """All points, each with the letter of its panel."""
+        return pd.concat(self._parts)
+
+    def add(self, panel: Panel, *parts: pd.DataFrame) -> None:
+        """One more panel, and the points in it."""
+        name = next(self._letters)
+        self.panels.append(replace(panel, name=name, title=f"({name}) {panel.title}"))
+        self._add(name, *parts)
+
+    def add_rates(self, *, lineage: bool = False) -> None:
+        """The learning rate of runs, in all panels that have an axis for it."""
+        for panel in self.panels:
+            if panel.right:
+                self._add(panel.name, self.data.learning_rates(lineage=lineage))
+
+    def _add(self, name: str, *parts: pd.DataFrame) -> None:
+        self._parts += [part.assign(panel=name)[["panel", *part.columns]] for part in parts]
+
+    def footer(self) -> str:
+        """The scale that the figure was made at."""
+        return footer(self.settings, self.data.inputs)
+
+    def publish(
+        self,
+        curves: Sequence[str] = (),
+        columns: int | None = None,
+        *,
+        one_scale: bool = False,
+        lineage: bool = False,
+        said: Sequence[str] = (),
+        opening: int = 1,
+    ) -> Picture:
+        """Draw all panels, in rows of up to three, two by two where there are four, or of
+        `columns`, the first as wide as `opening` of them; one legend below.
+
+        `curves` are those of the data unless they are called otherwise. With `one_scale` all have
+        one vertical scale. The ends of segments are outlined, with `lineage` but for those that
+        another one goes on from. What is `said` stands above. Facts: how many points there are, and
+        the smallest difference that each panel resolves.
+        """
+        table, panels, curves = self.table, self.panels, curves or self.data.labels
+        resolved, about = resolve(self.settings, table, panels)
+        goes_on = _taken_over(self.settings, table, panels) if lineage else set()
+        styles = lines(curves)
+        columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
+        rows = -(-(len(panels) + opening - 1) // columns)
+        height, wide = HEIGHTS[min(columns, 3) - 1] * rows, len(curves) > FEW
+        figure, axes = subplots(
+            rows, columns, height, wide=wide, one_scale=one_scale, opening=opening
+        )
+        for number, (panel, ax) in enumerate(zip(panels, axes, strict=False), start=opening):
+            after = panels[number + 1 - opening : -(-number // columns) * columns + 1 - opening]
+            last = not any(other.right for other in after)
+            part = table[table.panel == panel.name]
+            draw_panel(ax, panel, part, styles, last=last, goes_on=goes_on)
+        for ax in axes[len(panels) :]:
+            ax.set_visible(False)
+        has_rates = any(panel.right for panel in panels) and bool((table.axis == "right").any())
+        legend(figure, axes, {"learning rate (right axis)": RATE} if has_rates else {}, curves)
+        head(figure, [self.footer(), *about, *said])
+        return Picture(figure, table, {"points": len(table), "resolves": resolved})
+
+
+def _taken_over(
     settings: FigureSettings, table: pd.DataFrame, panels: Sequence[Panel]
 ) -> set[tuple[str, str]]:
     """Curve and name of the runs that another one goes on from, along tokens: one of the same
@@ -81,40 +133,6 @@ def taken_over(
         if name in first and trunk in last and first[name] >= last[trunk]:
             found |= {(curve, other) for curve, other in named if other == trunk}
     return found
-
-
-def draw(
-    table: pd.DataFrame,
-    panels: Sequence[Panel],
-    curves: Sequence[str],
-    scale: str,
-    columns: int | None = None,
-    *,
-    one_scale: bool = False,
-    goes_on: Set[tuple[str, str]] = frozenset(),
-    opening: int = 1,
-) -> Figure:
-    """Panels in rows of up to three, two by two where there are four, or of `columns`, the first as
-    wide as `opening` of them, with one vertical scale where that is asked for; one legend below.
-    The ends of segments are outlined, but for those, by curve and name, that another one `goes_on`
-    from."""
-    styles = lines(curves)
-    columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
-    rows = -(-(len(panels) + opening - 1) // columns)
-    height = HEIGHTS[min(columns, 3) - 1] * rows
-    wide = len(curves) > FEW
-    figure, axes = subplots(rows, columns, height, one_scale=one_scale, wide=wide, opening=opening)
-    for number, (panel, ax) in enumerate(zip(panels, axes, strict=False), start=opening):
-        after = panels[number + 1 - opening : -(-number // columns) * columns + 1 - opening]
-        last = not any(other.right for other in after)
-        part = table[table.panel == panel.name]
-        _draw_panel(ax, panel, part, styles, last=last, goes_on=goes_on)
-    for ax in axes[len(panels) :]:
-        ax.set_visible(False)
-    has_rates = any(panel.right for panel in panels) and bool((table.axis == "right").any())
-    legend(figure, axes, {"learning rate (right axis)": RATE} if has_rates else {}, curves)
-    head(figure, scale)
-    return figure
 
 
 def subplots(
@@ -142,15 +160,17 @@ def subplots(
     return figure, axes
 
 
-def _draw_panel(
+def draw_panel(
     ax: Axes,
     panel: Panel,
     table: pd.DataFrame,
     styles: Mapping[str, Line],
     *,
-    last: bool,
-    goes_on: Set[tuple[str, str]],
+    last: bool = True,
+    goes_on: Set[tuple[str, str]] = frozenset(),
 ) -> None:
+    """Draw the points of one panel; the `last` of a row names the right axis. The ends of segments
+    are outlined, but for those, by curve and name, that another one `goes_on` from."""
     right = ax.twinx() if panel.right else None
     rates = table[table.axis == "right"]
     # Lines of different rates are told apart by their curves' markers, hollow and few.
@@ -214,6 +234,13 @@ def mark_end(ax: Axes, end: np.ndarray, line: Line) -> None:
     ax.scatter(*end.T, edgecolors="black", linewidths=0.5, **look)
 
 
+def error_bars(ax: Axes, part: pd.DataFrame, line: Line, curve: object, **look: Any) -> None:
+    """Points of a curve with bars for their bands."""
+    spread = [part.y - part.low, part.high - part.y]
+    look = {"color": line.color, "marker": line.marker, "label": curve, **look}
+    ax.errorbar(part.x, part.y, yerr=spread, **look)
+
+
 def _limit(ax: Axes, panel: Panel, table: pd.DataFrame) -> None:
     """Leave out of the panel what would hide the rest."""
     shown = table
@@ -244,14 +271,14 @@ def plain_log_ticks(axis: Axis) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def save(figure: Figure, table: pd.DataFrame, context: Context[FigureSettings]) -> None:
-    """Write the figure's pictures, which carry the scale and the identity of what they are made
-    from, and its table, NAME.csv; equal input gives equal bytes."""
-    origin = ORIGIN.format(scale=context.settings.scale, identity=context.identity)
+def save(picture: Picture, context: Context[FigureSettings]) -> None:
+    """Write a figure's pictures, and its table; equal input gives equal bytes."""
     # Laid out once: with a layout engine, matplotlib lays a figure out, and draws it, twice a file.
-    figure.draw_without_rendering()
-    figure.set_layout_engine(None)
+    picture.figure.draw_without_rendering()
+    picture.figure.set_layout_engine(None)
     for kind in PICTURES:
-        carrying.save(figure, context.out / f"{context.name}.{kind}", origin)
-    table.to_csv(context.out / f"{context.name}.{TABLE}", index=False, lineterminator="\n")
-    plt.close(figure)
+        path = context.out / f"{context.name}.{kind}"
+        carrying.save(picture.figure, path, context.settings.scale, context.identity)
+    path = context.out / f"{context.name}.{TABLE}"
+    picture.table.to_csv(path, index=False, lineterminator="\n")
+    plt.close(picture.figure)

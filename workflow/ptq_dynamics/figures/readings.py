@@ -8,23 +8,14 @@ import numpy as np
 import pandas as pd
 
 from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.figures.settings import FigureSettings
+from ptq_dynamics.figures.figure import FigureSettings
+from ptq_dynamics.measure import names
 from ptq_dynamics.measure.joining import join
-from ptq_dynamics.measure.names import (
-    CHECKPOINT,
-    FULL_PRECISION,
-    SEED,
-    TASK,
-    TASK_METRICS,
-    TRAJECTORY,
-    VALUE,
-    Paired,
-)
 from ptq_dynamics.measure.pairing import contributions, errors_of_comparison
 from ptq_dynamics.measure.settings import Series
 
 # What tells a measurement of one metric and quantizer from all others.
-POINT = [TRAJECTORY, SEED, CHECKPOINT]
+POINT = [names.TRAJECTORY, names.SEED, names.CHECKPOINT]
 
 
 class Readings:
@@ -55,30 +46,30 @@ class Readings:
         return [one for one in found if one.trajectory == trajectory]
 
     def _used(self, quantizer: str | None) -> tuple[str, ...]:
-        return (FULL_PRECISION,) if quantizer is None else self._draws[quantizer]
+        return (names.FULL_PRECISION,) if quantizer is None else self._draws[quantizer]
 
     @cache
     def rows(self, metric: str, quantizer: str | None) -> pd.DataFrame:
         """The rows of a metric, one for every trajectory, seed and checkpoint; of metrics of tasks,
         one for every task as well."""
-        point = [*POINT, TASK] if metric in TASK_METRICS else POINT
+        point = [*POINT, names.TASK] if metric in names.TASK_METRICS else POINT
         table = self._table[self._table.metric == metric]
         table = table[table.quantizer.isin(self._used(quantizer))]
-        values = table.groupby(point, sort=False, dropna=False)[VALUE]
+        values = table.groupby(point, sort=False, dropna=False)[names.VALUE]
         draws = values.transform("size")
         spread = (values.transform("std") / draws**0.5).where(draws > 1, 0)
         table = table.assign(value=values.transform("mean")).drop_duplicates(point)
-        if metric not in get_args(Paired):
+        if metric not in get_args(names.Paired):
             # With several draws, the error of their mean is at most that of each.
             return table.assign(stderr=np.hypot(table.stderr, spread[table.index]))
-        errors = self._errors_of_comparison(cast(Paired, metric), quantizer)
+        errors = self._errors_of_comparison(cast(names.Paired, metric), quantizer)
         seeds = [None if seed is pd.NA else seed for seed in table.seed]
         points = zip(table.trajectory, seeds, table.checkpoint_id, strict=True)
         own = [errors[point] for point in points]
         return table.assign(stderr=np.hypot(own, spread[table.index]))
 
     def _errors_of_comparison(
-        self, metric: Paired, quantizer: str | None
+        self, metric: names.Paired, quantizer: str | None
     ) -> dict[tuple[str, int | None, str], float]:
         """By trajectory, seed and checkpoint id, over the mean of all draws."""
         draws: dict[tuple[str, int | None, str], list[np.ndarray]] = {}
@@ -93,16 +84,18 @@ class Readings:
 
     def select(self, metric: str, quantizer: str | None) -> pd.DataFrame:
         """The same over seeds."""
-        point = [CHECKPOINT, TASK] if metric in TASK_METRICS else [CHECKPOINT]
+        point = (
+            [names.CHECKPOINT, names.TASK] if metric in names.TASK_METRICS else [names.CHECKPOINT]
+        )
         return over_seeds(self.rows(metric, quantizer), *point)
 
 
 def over_seeds(table: pd.DataFrame, *point: str) -> pd.DataFrame:
     """One row for every trajectory and point (see `Readings`)."""
-    values = table.groupby([TRAJECTORY, *point], sort=False)[VALUE]
+    values = table.groupby([names.TRAJECTORY, *point], sort=False)[names.VALUE]
     several = values.transform("size") > 1
     if not several.any():
         return table
     mean = values.transform("mean").where(several, table.value)
     spread = values.transform("std").where(several, table.stderr)
-    return table.assign(value=mean, stderr=spread).drop_duplicates([TRAJECTORY, *point])
+    return table.assign(value=mean, stderr=spread).drop_duplicates([names.TRAJECTORY, *point])

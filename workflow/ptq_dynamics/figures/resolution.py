@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from ptq_dynamics.figures.footer import calibration_sets
-from ptq_dynamics.figures.panel import Panel
-from ptq_dynamics.figures.settings import FigureSettings
+from ptq_dynamics.figures.around import calibration_sets
+from ptq_dynamics.figures.figure import FigureSettings
+from ptq_dynamics.figures.words import Panel
 from ptq_dynamics.measure.names import TASK_METRICS
 
 # Two standard errors of a difference of two points, by that of one.
@@ -26,8 +26,11 @@ def resolve(
     seeds = len({run.seed for run in settings.runs}) if means else 1
     parts = {panel.name: table[table.panel == panel.name] for panel in panels}
     banded = {p.name: resolution(parts[p.name], seeds, relative=p.log_y) for p in panels}
-    bare = {p.name: scatter(parts[p.name], relative=p.log_y) for p in panels if p.thin}
-    bare = {name: found for name, found in bare.items() if banded[name] is None}
+    bare = {
+        p.name: scatter(parts[p.name], relative=p.log_y)
+        for p in panels
+        if p.thin and banded[p.name] is None
+    }
     said = []
     if words := _differences(panels, banded):
         one = seeds == 1 and calibration_sets(settings) == 1
@@ -40,9 +43,8 @@ def resolve(
 
 def resolution(table: pd.DataFrame, seeds: int, *, relative: bool = False) -> float | None:
     """The smallest difference of two points of a panel that its bands resolve on every curve: two
-    standard errors of a difference, from the largest of the curves' median bands; of means over
-    seeds where there are several; as a share of the values where that is asked for. None without
-    bands."""
+    standard errors of it, from the largest of the curves' median bands, of means over seeds; as a
+    share of the values if it is `relative`. None without bands."""
     halves = (table.high - table.low) / 2
     halves = halves / table.y.abs() if relative else halves
     half = halves.groupby(table.curve).median().max()
@@ -69,12 +71,10 @@ def amount(value: float, unit: str = "", *, percent: bool = False) -> str:
 
 def _resolving(settings: FigureSettings) -> str:
     """What is as exact as there is of it."""
-    asked = [metric in TASK_METRICS for metric in settings.metrics]
-    if not any(asked):
-        return "the validation text resolves"
-    return (
-        "the questions resolve" if all(asked) else "the validation text and the questions resolve"
-    )
+    asked = {metric in TASK_METRICS for metric in settings.figure.metrics}
+    if asked == {True}:
+        return "the questions resolve"
+    return f"the validation text {'and the questions resolve' if True in asked else 'resolves'}"
 
 
 def _differences(panels: Sequence[Panel], resolved: Mapping[str, float | None]) -> str:

@@ -1,40 +1,28 @@
-"""Settings of the layouts of figures, as they cross the job border."""
+"""Names, labels and small types that figures share with those who plan, judge and publish them."""
 
 import re
 from dataclasses import dataclass
-from typing import Literal
-
-from ptq_dynamics.measure.settings import Series
 
 # The formats that a figure is drawn in, beside the table of what it draws.
 PICTURES = ("pdf", "png")
 TABLE = "csv"
 # What a picture carries in its metadata: the scale, and the identity of what it is made from.
 ORIGIN = "ptq-dynamics, {scale}: {identity}"
-
 # A fact of a figure: a sentence on what its numbers say, which stands below its caption.
 FINDING = "finding"
-
 ALIKE = "≙"  # stands between a value here and the paper's
+# A curve that is called so is that of another one, the first group, under a quantizer.
+UNDER = re.compile(r"(.+) \(.+\)")
+UNITS = {"T": 1e12, "B": 1e9, "M": 1e6, "k": 1e3}
+
+# Of averages: trajectory, checkpoint id, and mean age of what is in it, in tokens before the end.
+Ages = tuple[tuple[str, str, float], ...]
 
 
 def in_group(label: str) -> tuple[str, str]:
     """Group and name of a curve that is named "GROUP: NAME"; no group, and its label, of others."""
     group, _, name = label.rpartition(": ")
     return group, name
-
-
-# A curve that is called so is that of another one, the first group, under a quantizer.
-UNDER = re.compile(r"(.+) \(.+\)")
-
-
-def under(label: str, quantizer: str) -> str:
-    """Label of a curve under the quantizer that is called so."""
-    return f"{label} ({quantizer})"
-
-
-# Of large numbers.
-UNITS = {"T": 1e12, "B": 1e9, "M": 1e6, "k": 1e3}
 
 
 def rounded(number: float) -> str:
@@ -80,73 +68,3 @@ class ShownRun:
     trunk: str | None
     at: int | None
     stands_for: str | None
-
-
-@dataclass(frozen=True)
-class FigureSettings:
-    """What a figure shows: its curves, in the order of the legend, each a label and the names of
-    trajectories; the quantizers and metrics; the series and runs that it reads; the scale's name,
-    the trajectories that it leaves out, what is uncertain of public models, and which of them have
-    an uncertain learning rate. What a layout is told besides stands in a type of its own."""
-
-    curves: tuple[tuple[str, tuple[str, ...]], ...]
-    quantizers: tuple[Shown, ...]
-    metrics: tuple[str, ...]
-    series: tuple[Series, ...]
-    runs: tuple[ShownRun, ...]
-    scale: str
-    left_out: tuple[str, ...]
-    uncertain: tuple[str, ...]
-    uncertain_rates: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class OverTokensSettings(FigureSettings):
-    """`quantized_losses`: the loss under every quantizer beside that in full precision; `phases`:
-    further panels along what branches off."""
-
-    quantized_losses: bool
-    phases: bool
-
-
-@dataclass(frozen=True)
-class DynamicsSettings(FigureSettings):
-    """`lineage`: a curve with a run and a branch of it goes over to the branch; `log`: logarithmic
-    vertical axes."""
-
-    lineage: bool
-    log: bool
-
-
-@dataclass(frozen=True)
-class LossesSettings(FigureSettings):
-    """What is on the horizontal axis."""
-
-    against: Literal["tokens", "share"]
-
-
-@dataclass(frozen=True)
-class StagesSettings(FigureSettings):
-    """`ends`: the last checkpoint of every curve alone; `tasks`: a panel for the mean over tasks,
-    or for each of them."""
-
-    ends: bool
-    tasks: Literal["mean", "each"]
-
-
-# Of averages: trajectory, checkpoint id, and mean age of what is in it, in tokens before the end.
-Ages = tuple[tuple[str, str, float], ...]
-
-
-@dataclass(frozen=True)
-class WindowsSettings(FigureSettings):
-    """Averages at the end of runs."""
-
-    ages: Ages
-
-
-@dataclass(frozen=True)
-class ParametricSettings(FigureSettings):
-    """Names of the quantizers under which the loss is drawn."""
-
-    losses_of: tuple[str, ...]

@@ -2,7 +2,7 @@
 figure has in a paper."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import matplotlib
@@ -93,18 +93,16 @@ SIZED = re.compile(rf"(.+) ({NUMBER})([kMBT])")
 SIZES, SIZE_MARKERS = "PuBuGn_r", ("o", "v", "D", "P")
 
 
+def _value(at: re.Match[str]) -> float:
+    """Of a label of an ordered value, in the paper where it says so."""
+    return float(at[3] or at[2])
+
+
 def in_order(labels: Sequence[str]) -> list[str]:
-    """The labels, those that are values of one quantity in the order of the values."""
+    """The labels, those that are values of a quantity in the order of the values."""
     values = {label: at for label in labels if (at := ORDERED.fullmatch(label))}
-    ranked = {
-        quantity: iter(sorted((n for n in values if values[n][1] == quantity), key=_value(values)))
-        for quantity in {at[1] for at in values.values()}
-    }
-    return [next(ranked[values[n][1]]) if n in values else n for n in labels]
-
-
-def _value(values: Mapping[str, re.Match[str]]) -> Callable[[str], float]:
-    return lambda label: float(values[label][3] or values[label][2])
+    ranked = iter(sorted(values, key=lambda label: (values[label][1], _value(values[label]))))
+    return [next(ranked) if label in values else label for label in labels]
 
 
 def whose(label: str) -> str:
@@ -117,15 +115,14 @@ def lines(labels: Sequence[str]) -> dict[str, Line]:
     those that are values of one quantity in its colours, from dark to light in the order of the
     values, what is made of another curve in its colour, what is quantized in a lighter one, and
     others in turn."""
-    made = {label: start for label in labels for start in OF if label.startswith(start)}
     lower = {label: at[1] for label in labels if (at := UNDER.fullmatch(label))}
     lower = {label: of for label, of in lower.items() if of in labels}
-    found = _lines([label for label in labels if label not in made and label not in lower])
-    for label, start in made.items():
-        if label not in lower:
-            marker, area = OF[start]
-            of = found.get(label.removeprefix(start), LINES[0])
-            found[label] = replace(of, marker=marker, area=area)
+    own = [label for label in labels if label not in lower]
+    found = _lines([label for label in own if whose(label) == label])
+    for label in own:
+        if label not in found:
+            marker, area = next(OF[start] for start in OF if label.startswith(start))
+            found[label] = replace(found.get(whose(label), LINES[0]), marker=marker, area=area)
     before: dict[str, int] = {}
     for label, of_which in lower.items():
         before[of_which] = before.get(of_which, 0) + 1
@@ -134,29 +131,28 @@ def lines(labels: Sequence[str]) -> dict[str, Line]:
 
 
 def _lines(labels: Sequence[str]) -> dict[str, Line]:
-    ordered = {label: at for label in labels if (at := ORDERED.fullmatch(label))}
-    found = _sized(labels)
-    for quantity in FIXED:
-        places = {label: _place(at) for label, at in ordered.items() if at[1] == quantity}
-        if None not in places.values():
-            found |= {label: _at(quantity, place or 0.0) for label, place in places.items()}
-    by_quantity: dict[str, list[str]] = {}
-    for label, at in ordered.items():
-        if label not in found:
-            by_quantity.setdefault(at[1], []).append(label)
-    for quantity, members in by_quantity.items():
-        members.sort(key=lambda label: float(ordered[label][2]))
-        for number, label in enumerate(members):
-            found[label] = _at(quantity, number / max(1, len(members) - 1), number)
-    seen: dict[str, int] = {}
+    found, by_quantity = _sized(labels), dict[str, dict[str, float]]()
+    for label in labels:
+        if at := ORDERED.fullmatch(label):
+            by_quantity.setdefault(at[1], {})[label] = _value(at)
+    for quantity, values in by_quantity.items():
+        fixed = FIXED.get(quantity, {})
+        if fixed and min(fixed) <= min(values.values()) and max(values.values()) <= max(fixed):
+            known = np.log([*fixed]), [*fixed.values()]
+            for label, value in values.items():
+                place = float(np.interp(np.log(value), *known))
+                found[label] = _at(quantity, place, round(place * STEPS))
+        else:
+            for number, label in enumerate(sorted(values, key=values.__getitem__)):
+                found[label] = _at(quantity, number / max(1, len(values) - 1), number)
+    roles = {label: re.split(r"[\s,]", label)[0] for label in labels}
     # What has no meaning of its own takes first what means nothing elsewhere.
     taken = {role.color for role in ROLES.values()}
-    free = sorted(
-        (line for line in (*LINES, *OTHERS) if not _is_taken(line, labels)),
-        key=lambda line: line.color in taken,
-    )
-    for label in labels:
-        role = re.split(r"[\s,]", label)[0]
+    used = {ROLES[role].color for role in roles.values() if role in ROLES}
+    free = [line for line in (*LINES, *OTHERS) if line.color not in used]
+    free.sort(key=lambda line: line.color in taken)
+    seen: dict[str, int] = {}
+    for label, role in roles.items():
         if label in found:
             continue
         if role in ROLES:
@@ -183,19 +179,10 @@ def _sized(labels: Sequence[str]) -> dict[str, Line]:
     }
 
 
-def _place(at: re.Match[str]) -> float | None:
-    """Where a value lies among those that have places, from 0 to 1; None beyond them."""
-    value, fixed = float(at[3] or at[2]), FIXED[at[1]]
-    if not min(fixed) <= value <= max(fixed):
-        return None
-    return float(np.interp(np.log(value), np.log([*fixed]), [*fixed.values()]))
-
-
-def _at(quantity: str, place: float, number: int | None = None) -> Line:
-    """The line of a quantity at a place from 0, dark, to 1, light; the number, or else the place,
-    gives dashes and marker."""
+def _at(quantity: str, place: float, number: int) -> Line:
+    """The line of a quantity at a place from 0, dark, to 1, light; the number gives dashes and
+    marker."""
     color = _shade(SEQUENTIAL.get(quantity, ANY_OTHER), place)
-    number = round(place * STEPS) if number is None else number
     return Line(color, DASHES[number % len(DASHES)], MARKERS[number % len(MARKERS)])
 
 
@@ -215,11 +202,6 @@ def _lightness(colors: np.ndarray) -> np.ndarray:
     luminance = linear @ np.array([0.2126, 0.7152, 0.0722])
     dark = luminance <= (6 / 29) ** 3
     return np.where(dark, luminance * (29 / 3) ** 3, 116 * np.cbrt(luminance) - 16)
-
-
-def _is_taken(line: Line, labels: Iterable[str]) -> bool:
-    roles = (ROLES.get(re.split(r"[\s,]", label)[0]) for label in labels)
-    return any(role is not None and role.color == line.color for role in roles)
 
 
 def _variant(line: Line, number: int) -> Line:
@@ -278,5 +260,4 @@ SETTINGS = {
     "lines.markersize": 2.2,
     "legend.frameon": False,
     "pdf.fonttype": 42,
-    "svg.hashsalt": "ptq-dynamics",
 }

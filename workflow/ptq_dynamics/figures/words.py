@@ -1,58 +1,64 @@
-"""What metrics and quantizers are called in titles and on axes."""
+"""What a panel of a figure is, and what metrics and quantizers are called in it."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import count, product
 from string import ascii_lowercase
+from typing import Any
 
-from ptq_dynamics.figures.panel import Panel
 from ptq_dynamics.figures.settings import Shown
-from ptq_dynamics.measure.names import (
-    ACCURACY,
-    DEGRADATION,
-    EIGENVALUES,
-    INCREASE,
-    LOSS,
-    OUTPUT_ERROR,
-    QUANTIZATION_ERROR,
-    SHARPNESS,
-    TRACE,
-    WEIGHT_ERROR,
-)
+from ptq_dynamics.measure import names
 
 
 @dataclass(frozen=True)
-class Words:
-    """Title of a metric, {q} the quantizer, its axis label, and the form of its panel (see
-    `Panel`)."""
+class Panel:
+    """One panel: labels with units; `tokens_x` and `percent_y` format the ticks; `zoom` shows what
+    is left of it on the horizontal axis; `thin` draws many points or lines without markers; with
+    `spikes`, what stands far above its neighbours does not set the scale; `crop` lets what comes
+    before the first hundredth of the horizontal axis run out of the panel; `diagonal` draws the
+    line on which both axes have one value; `widths` in points are those of curves that may lie on
+    each other; `name` is its letter."""
 
     title: str
-    label: str
+    x: str
+    y: str
+    name: str = ""
+    right: str | None = None
+    tokens_x: bool = False
     percent_y: bool = False
+    log_x: bool = False
+    log_y: bool = False
     thin: bool = False
     spikes: bool = False
-    log_y: bool = False
+    crop: bool = False
+    diagonal: bool = False
+    zoom: float | None = None
+    widths: Mapping[str, float] = field(default_factory=dict)
 
 
-FULL_PRECISION = {
-    LOSS: Words("Full-precision loss", "Loss (nats/token)"),
-    SHARPNESS: Words("Sharpness", "Top Hessian eigenvalue (nats)"),
-    TRACE: Words("Trace", "Hessian trace (nats)"),
-    EIGENVALUES: Words("Leading eigenvalues", "Magnitude (nats)", thin=True, log_y=True),
+# Title, {q} the quantizer, label of the vertical axis, and form of a metric's panel.
+Words = tuple[str, str, Mapping[str, Any]]
+FULL_PRECISION: dict[str, Words] = {
+    names.LOSS: ("Full-precision loss", "Loss (nats/token)", {}),
+    names.SHARPNESS: ("Sharpness", "Top Hessian eigenvalue (nats)", {}),
+    names.TRACE: ("Trace", "Hessian trace (nats)", {}),
+    names.EIGENVALUES: ("Leading eigenvalues", "Magnitude (nats)", {"thin": True, "log_y": True}),
     # Its spikes are many times its level.
-    "gradient_norm": Words(
-        "Gradient norm", "L2 norm of the gradient", thin=True, spikes=True, log_y=True
+    "gradient_norm": (
+        "Gradient norm",
+        "L2 norm of the gradient",
+        {"thin": True, "spikes": True, "log_y": True},
     ),
-    "weight_norm": Words("Weight norm", "L2 norm of the weights", thin=True, spikes=True),
-    ACCURACY: Words("Accuracy", "Accuracy (%)", percent_y=True),
+    "weight_norm": ("Weight norm", "L2 norm of the weights", {"thin": True, "spikes": True}),
+    names.ACCURACY: ("Accuracy", "Accuracy (%)", {"percent_y": True}),
 }
-QUANTIZED = {
-    LOSS: Words("{q} loss", "Loss (nats/token)"),
-    QUANTIZATION_ERROR: Words("{q} error", "Error (%)", percent_y=True),
-    INCREASE: Words("{q} loss increase", "Increase δ (nats/token)"),
-    WEIGHT_ERROR: Words("{q} weight error", "Mean squared error"),
-    OUTPUT_ERROR: Words("{q} output error", "Mean squared error"),
-    DEGRADATION: Words("{q} accuracy degradation", "Degradation (%)", percent_y=True),
+QUANTIZED: dict[str, Words] = {
+    names.LOSS: ("{q} loss", "Loss (nats/token)", {}),
+    names.QUANTIZATION_ERROR: ("{q} error", "Error (%)", {"percent_y": True}),
+    names.INCREASE: ("{q} loss increase", "Increase δ (nats/token)", {}),
+    names.WEIGHT_ERROR: ("{q} weight error", "Mean squared error", {}),
+    names.OUTPUT_ERROR: ("{q} output error", "Mean squared error", {}),
+    names.DEGRADATION: ("{q} accuracy degradation", "Degradation (%)", {"percent_y": True}),
 }
 METHODS = {
     "gptq": "GPTQ",
@@ -65,21 +71,11 @@ METHODS = {
 }
 
 
-def panel(name: str, metric: str, quantizer: str | None, x: str, group: str = "") -> Panel:
+def panel(metric: str, quantizer: str | None, x: str, group: str = "") -> Panel:
     """A panel of a metric, of the quantizer that is called so or in full precision, against `x`."""
-    words = QUANTIZED[metric] if quantizer else FULL_PRECISION[metric]
-    what = words.title.format(q=quantizer)
-    title = f"({name}) {group}\n{what}" if group else f"({name}) {what}"
-    return Panel(
-        name,
-        title,
-        x,
-        words.label,
-        percent_y=words.percent_y,
-        thin=words.thin,
-        spikes=words.spikes,
-        log_y=words.log_y,
-    )
+    title, label, form = QUANTIZED[metric] if quantizer else FULL_PRECISION[metric]
+    title = title.format(q=quantizer)
+    return Panel(f"{group}\n{title}" if group else title, x, label, **form)
 
 
 def learning_rate(uncertain: Sequence[str]) -> str:
@@ -94,9 +90,9 @@ def call(quantizers: Iterable[Shown]) -> dict[str, str]:
     bits = {name: f"{quantizer.bits}-bit" for name, quantizer in shown.items()}
     methods = {name: METHODS.get(each.method, each.method) for name, each in shown.items()}
     both = {name: f"{bits[name]} {methods[name]}" for name in shown}
-    for names in (bits, both):
-        if len({*names.values()}) == len(names):
-            return names
+    for called in (bits, both):
+        if len({*called.values()}) == len(called):
+            return called
     return {name: name for name in shown}
 
 

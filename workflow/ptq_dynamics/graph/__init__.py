@@ -12,20 +12,17 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Config, load
 from ptq_dynamics.engine.paths import Paths
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.graph.backends import Backends
 from ptq_dynamics.graph.checks import check
 from ptq_dynamics.graph.claims import Claims
 from ptq_dynamics.graph.corpora import Corpora
 from ptq_dynamics.graph.figures import Figures
 from ptq_dynamics.graph.geometry import Geometry
 from ptq_dynamics.graph.leaving_out import leave_out
-from ptq_dynamics.graph.losses import Losses
+from ptq_dynamics.graph.measuring import Measuring
 from ptq_dynamics.graph.paper import Paper, Side
-from ptq_dynamics.graph.quantization import Quantization
 from ptq_dynamics.graph.resources import Resources
 from ptq_dynamics.graph.site import Site
 from ptq_dynamics.graph.tables import Tables
-from ptq_dynamics.graph.tasks import Tasks
 from ptq_dynamics.graph.trajectories import Trajectories
 from ptq_dynamics.train.timeline import Timeline
 
@@ -34,8 +31,7 @@ __all__ = ["Plan"]
 # Stages that download.
 FROM_NETWORK = (
     "train.fetch",
-    "corpus.datasets",
-    "measure.tasks.fetch",
+    "measure.tasks.harness",
     "quantize.environment",
 )
 
@@ -55,22 +51,19 @@ class Plan:
         self.resources = Resources(config)
         self.corpora = Corpora(site)
         self.trajectories = Trajectories(site, self.corpora)
-        self.quantization = Quantization(site, self.corpora, self.trajectories)
-        self.losses = Losses(site, self.corpora, self.trajectories, self.quantization)
-        self.tasks = Tasks(site, self.corpora, self.trajectories, self.quantization)
-        self.geometry = Geometry(site, self.corpora, self.trajectories, self.quantization)
-        self.backends = Backends(site, self.quantization, self.losses)
-        self.figures = Figures(site, self.trajectories, self.losses, self.tasks, self.geometry)
+        self.measuring = Measuring(site, self.corpora, self.trajectories)
+        self.geometry = Geometry(site, self.corpora, self.trajectories, self.measuring)
+        self.figures = Figures(site, self.trajectories, self.measuring, self.geometry)
         drawn, made = self.figures, self.trajectories
-        self.claims = Claims(site, made, self.losses, self.geometry, drawn, written)
+        self.claims = Claims(site, drawn, written)
         self.tables = Tables(site, drawn, self.claims, written)
         self.paper = Paper(site, made, drawn, self.claims, self.tables, written)
 
         self.makers: dict[str, Callable[[], Any]] = {
             "judge": self.claims.judge,
             "tabulate": self.tables.write,
-            "comparison": self.backends.comparison,
-            "environment": self.backends.comparison,
+            "comparison": self.measuring.comparison,
+            "environment": self.measuring.comparison,
         }
 
     def typeset(self, folder: Path) -> Job:
@@ -124,7 +117,11 @@ class Plan:
     def downloads(self) -> list[Job]:
         """The jobs of a build of the chosen figures that need a network."""
         jobs = self.site.needed(self.last())
-        return [job for job in jobs if job.stage in FROM_NETWORK]
+        return [
+            job
+            for job in jobs
+            if job.stage in FROM_NETWORK or getattr(job.settings, "from_network", False)
+        ]
 
     def last(self) -> list[Job]:
         """The jobs that a build of the chosen figures is for."""

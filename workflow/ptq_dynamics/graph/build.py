@@ -26,8 +26,8 @@ def prepare(sources: Path, *, is_main: bool) -> None:
 def begin(plan: Plan, *, local: bool) -> None:
     """Get ready for the jobs that are about to run."""
     signals.hand_over()
-    os.environ[devices.ALLOCATION] = devices.allocation()
-    os.environ[devices.SHARED] = str(plan.site.config.scale.jobs_per_device)
+    if local:
+        os.environ[devices.SHARED] = str(plan.site.config.scale.jobs_per_device)
     repository.refresh()
     stale = plan.site.stale
     if local and plan.site.config.scale.warm and len(stale) >= MANY:

@@ -15,7 +15,6 @@ from ptq_dynamics.engine.paths import MANIFEST
 from ptq_dynamics.figures.settings import FINDING, TABLE
 
 PAGE = "README.md"
-PICTURE = "png"
 INTRODUCTION = (
     "# Figures\n\n"
     "Titles and captions are those of `config/figures.yaml`, and name rates as the paper does. The "
@@ -26,26 +25,20 @@ INTRODUCTION = (
 
 def page(figures: Mapping[str, Figure], folder: Path) -> str:
     """Picture, title and caption of every figure that is drawn in a folder, in the order of the
-    configuration."""
-    drawn = {
-        name: each for name, each in figures.items() if (folder / f"{name}.{PICTURE}").exists()
-    }
-    sections = [
-        f"\n## {name}: {each.title}\n\n"
-        f"![{each.title}]({name}.{PICTURE})\n\n"
-        f"{' '.join([each.caption, *_found(folder, name)])} "
-        f"[Table of what is drawn]({name}.{TABLE}).\n"
-        for name, each in drawn.items()
-    ]
-    return "".join([INTRODUCTION, *sections])
-
-
-def _found(folder: Path, name: str) -> list[str]:
-    """What the numbers of a figure say, where its manifest is beside it and has a sentence."""
-    with contextlib.suppress(Problem):
-        finding = manifest.read(folder / f"{name}.{MANIFEST}").facts.get(FINDING)
-        return [str(finding)] if finding else []
-    return []
+    configuration; and what the figure's numbers say, where its manifest has a sentence."""
+    text = INTRODUCTION
+    for name, each in figures.items():
+        if not (folder / f"{name}.png").exists():
+            continue
+        words = [each.caption]
+        with contextlib.suppress(Problem):
+            facts = manifest.read(folder / f"{name}.{MANIFEST}").facts
+            words += [facts[FINDING]] if FINDING in facts else []
+        text += (
+            f"\n## {name}: {each.title}\n\n![{each.title}]({name}.png)\n\n"
+            f"{' '.join(words)} [Table of what is drawn]({name}.{TABLE}).\n"
+        )
+    return text
 
 
 def write_page(figures: Mapping[str, Figure], folder: Path) -> None:

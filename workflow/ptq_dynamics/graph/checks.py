@@ -6,21 +6,20 @@ from contextlib import contextmanager
 from itertools import chain, product
 
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.claims.settings import RunsTable
 from ptq_dynamics.config import (
     Config,
     DatasetsCorpus,
     Derived,
     EmbeddedCorpus,
-    MadeTask,
     MixCorpus,
     Runs,
     Stage,
     Whole,
     require,
 )
-from ptq_dynamics.config.tables import RunsTable
 from ptq_dynamics.graph.shown import check_figures
-from ptq_dynamics.train.timeline import Timeline, Trajectory
+from ptq_dynamics.train.timeline import PlannedTrajectory, Timeline
 
 # One step with more would be closer to changing the sign of weights than to decay.
 LARGEST_DECAY = 0.5
@@ -33,7 +32,7 @@ def check(timeline: Timeline) -> None:
     _check_corpora(config)
     _check_tasks(config)
     runs, regime = config.runs, config.scale.regime
-    every: list[tuple[str, str, Trajectory]]
+    every: list[tuple[str, str, PlannedTrajectory]]
     every = [("runs", name, run) for name, run in runs.runs.items()]
     every += [("averages", name, average) for name, average in runs.averages.items()]
     for section, name, trajectory in every:
@@ -41,10 +40,10 @@ def check(timeline: Timeline) -> None:
             for label, source in trajectory.sources().items():
                 require(f"{place}.{label}", "trajectory", [source], timeline.names)
             _check_circle(timeline, place, name)
-    for section, name, trajectory in every:
-        with _place(runs, section, name) as place:
             if isinstance(trajectory, Whole):
                 require(f"{place}.model", "model", [trajectory.model], timeline.scale.models)
+    for section, name, trajectory in every:
+        with _place(runs, section, name) as place:
             if isinstance(trajectory, Whole | Stage) and name not in regime.left_out:
                 _check_weight_decay(timeline, place, trajectory)
             trajectory.check(place, timeline)
@@ -152,7 +151,9 @@ def _check_tasks(config: Config) -> None:
                 f"{place}.others has {package!r}, which corpora.{corpus} reads; name packages that "
                 "nothing is trained on"
             )
-    made = [name for name in tasks.names if isinstance(config.tasks[name], MadeTask)]
+    made = [name for name in tasks.names if config.tasks[name].made]
+    if not made:
+        return
     for name in made:
         if tasks.shots_before(name) > tasks.pool:
             raise Problem(

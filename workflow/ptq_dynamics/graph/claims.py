@@ -1,35 +1,41 @@
 """The job that judges claims over what the chosen figures measure."""
 
-from collections.abc import Iterable, Sequence
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import chain
+from typing import Any
 
-from ptq_dynamics.claims.names import DISTANCE
-from ptq_dynamics.claims.settings import CLAIMS, Branched, Claim, ClaimsSettings, Inequality, Term
-from ptq_dynamics.config import Calibrated, Figure, Landscapes, claims, require
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.claims.settings import (
+    CLAIMS,
+    DISTANCE,
+    Claim,
+    ClaimsSettings,
+    Inequality,
+    Term,
+)
+from ptq_dynamics.config import Figure, require
 from ptq_dynamics.engine.paths import Paths
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.figures.settings import ShownRun
-from ptq_dynamics.graph.figures import Figures
-from ptq_dynamics.graph.geometry import Geometry
-from ptq_dynamics.graph.losses import Losses
-from ptq_dynamics.graph.queries import (
-    by_loss,
-    check,
-    merged,
-    metrics,
-    named,
-    narrowed,
-    place_of,
-    resolved,
-)
+from ptq_dynamics.figures.layouts.landscapes import Landscapes
+from ptq_dynamics.graph.figures import EVALUATED, Figures
 from ptq_dynamics.graph.site import Site
-from ptq_dynamics.graph.trajectories import Trajectories
-from ptq_dynamics.measure.names import FULL_PRECISION, LAYER_METRICS
-from ptq_dynamics.measure.settings import Series
+from ptq_dynamics.measure.names import (
+    FULL_PRECISION,
+    LAYER_METRICS,
+    PROBES,
+    QUANTIZED,
+    TASK_METRICS,
+)
 from ptq_dynamics.train.settings import TRAINING
 
 FILE = "config/claims.yaml"
 STEM = CLAIMS.removesuffix(".json")
+# Metrics of runs, which no quantizer changes.
+OF_RUNS = {*TRAINING, *chain.from_iterable(PROBES.values())}
+# Metrics that the same raw results hold.
+ALIKE = (EVALUATED - {*LAYER_METRICS}, {*TASK_METRICS}, *map(set, PROBES.values()))
 
 
 class Claims:
@@ -37,186 +43,161 @@ class Claims:
     seeds and calibration sets of that; what a scale or a choice of figures leaves out is not
     measured."""
 
-    def __init__(
-        self,
-        site: Site,
-        trajectories: Trajectories,
-        losses: Losses,
-        geometry: Geometry,
-        drawn: Figures,
-        written: dict[str, Figure],
-    ) -> None:
-        self._site, self._trajectories, self._losses = site, trajectories, losses
-        self._geometry, self._figures, self._written = geometry, drawn, written
+    def __init__(self, site: Site, drawn: Figures, written: Mapping[str, Figure]) -> None:
+        self._site, self._figures, self._written = site, drawn, written
         self.paths = Paths.at(site.results, STEM)
         self.files = [f"{site.results}/{CLAIMS}"]
 
     @cache
     def judge(self) -> Job:
-        """The verdicts on all claims; raises `Problem` where a claim names what its figure has
-        not."""
-        needed = Needed()
-        written = self._site.config.claims
-        judged = [self._claim(name, each, needed) for name, each in written.items()]
+        """The verdicts on all claims, from all that the figures they are about are drawn from;
+        raises `Problem` where a claim names what its figure has not."""
+        config = self._site.config
+        claims = {name: self._claim(name, each) for name, each in config.claims.items()}
+        every = chain.from_iterable(each.inequalities for each in claims.values())
+        measured = [one for one in every if one.unmeasured is None]
+        about = dict.fromkeys(name for one in measured for name in _shown(one))
+        figures = [config.figures[name] for name in about]
+        series = (self._figures.measured(each)[0] for each in figures)
         settings = ClaimsSettings(
-            tuple(judged),
-            tuple(needed.series),
-            tuple(needed.runs.values()),
-            tuple(needed.branches.values()),
-            self._site.config.scale.description,
+            claims=claims,
+            series=tuple(dict.fromkeys(chain.from_iterable(series))),
+            runs=tuple(dict.fromkeys(chain.from_iterable(map(self._figures.runs, figures)))),
+            scale=config.scale.description,
         )
-        folder, inputs = self._site.results, needed.inputs
+        inputs = dict(chain.from_iterable(self._figures.figure(n).inputs.items() for n in about))
+        folder = self._site.results
         job = Job("claims.judge", STEM, folder, inputs, settings, stem=STEM, files=(CLAIMS,))
         return self._site.add(job)
 
-    def _claim(self, name: str, claim: claims.Claim, needed: "Needed") -> Claim:
+    def _claim(self, name: str, claim: Claim) -> Claim:
         found, small = list[Inequality](), dict[str, None]()
         require(f"{FILE}: {name}.figure", "figure", [claim.figure], self._written)
         for number, inequality in enumerate(claim.inequalities):
             place = f"{FILE}: {name}.inequalities.{number}"
-            shown = [inequality.figure or claim.figure]
-            require(f"{place}.figure", "figure", shown, self._written)
-            if inequality.also is not None:
-                require(f"{place}.also", "figure", [inequality.also], self._written)
-                shown.append(inequality.also)
-            for written in inequality.single():
-                check(place, inequality, written, shown, merged(self._written, shown))
-                missing = inequality.unmeasured or self._not_chosen(shown)
-                figure = merged(self._written, shown)
-                one = written
-                if missing is None:
-                    figure = merged(self._site.config.figures, shown)
-                    one = resolved(written, figure)
-                    missing = self._left_out(one, figure) or self._in_small(
-                        inequality, narrowed(figure, inequality, one, [])
+            shown = inequality.model_copy(update={"figure": inequality.figure or claim.figure})
+            require(f"{place}.figure", "figure", _shown(shown)[:1], self._written)
+            require(f"{place}.also", "figure", _shown(shown)[1:], self._written)
+            for one in shown.single():
+                _check(place, one, [self._written[each] for each in _shown(one)])
+                asked, miniatures = self._asked(one)
+                found.append(asked)
+                small |= dict.fromkeys(miniatures)
+        update = {"inequalities": tuple(found), "miniatures": tuple(small)}
+        return claim.model_copy(update=update)
+
+    def _asked(self, one: Inequality) -> tuple[Inequality, list[str]]:
+        """An inequality as the job reads it, and the public models whose miniatures it reads."""
+        config, scale, why = self._site.config, self._site.config.scale.description, one.unmeasured
+        figures = list[Figure]()
+        for name in _shown(one):
+            if name not in config.figures:
+                why = why or f"figure {name} is left out at {scale}"
+            elif name not in self._figures.chosen:
+                why = why or f"figure {name} was not chosen"
+            else:
+                figures.append(config.figures[name])
+        if why is not None:
+            return one.model_copy(update={"unmeasured": why}), []
+        update: dict[str, Any] = {
+            key: self._read(side, one, figures) if isinstance(side, Term) else side
+            for key, side in (("left", one.left), ("right", one.right))
+        }
+        one = one.model_copy(update=update)
+        names = [name for term in one.terms for name in _names(term)]
+        there = {name for figure in figures for name in figure.trajectories}
+        gone = [name for name in names if name not in there]
+        small = [*self._miniatures(figures, names)]
+        if gone or (small and one.unmeasured_in_small is not None):
+            why = f"{gone[0]} is left out at {scale}" if gone else one.unmeasured_in_small
+            return one.model_copy(update={"unmeasured": why}), []
+        own = {name for name in (one.quantizer, *(term.quantizer for term in one.terms)) if name}
+        shown = [self._figures.shown(figures[0], each) for each in own - {FULL_PRECISION}]
+        calibrated = any(each.calibrated for each in shown)
+        update = {"seeds": self._seeds(one, figures), "calibrated": calibrated}
+        return one.model_copy(update=update), small
+
+    def _read(self, term: Term, one: Inequality, figures: Sequence[Figure]) -> Term:
+        curves = ChainMap(*(figure.curves for figure in figures))
+        metric, quantizer = term.metric or one.metric, term.quantizer or one.quantizer
+        draws = tuple[str, ...]()
+        if metric == DISTANCE and quantizer is not None:
+            # Landscapes are of the first calibration set, under the name that their figure gives.
+            draws = (quantizer,)
+        elif quantizer not in (None, FULL_PRECISION) and metric not in OF_RUNS:
+            # Of two figures, the draws that both have.
+            draws = min((self._figures.draws(each, quantizer) for each in figures), key=len)
+        names = tuple(chain.from_iterable(curves.get(name, (name,)) for name in term.of))
+        update: dict[str, Any] = {"of": names, "metric": metric, "draws": draws}
+        for key in ("less", "per"):
+            if (part := getattr(term, key)) is not None:
+                update[key] = self._read(part, one, figures)
+        return term.model_copy(update=update)
+
+    def _miniatures(self, figures: Sequence[Figure], names: Iterable[str]) -> Iterator[str]:
+        """The public models whose miniatures some trajectories of figures are, in their order."""
+        for figure in reversed(figures):
+            narrow = {"": tuple(name for name in figure.trajectories if name in names)}
+            for run in self._figures.runs(figure.model_copy(update={"curves": narrow})):
+                if run.stands_for:
+                    yield run.stands_for
+
+    def _seeds(self, one: Inequality, figures: Sequence[Figure]) -> tuple[int, ...]:
+        """Those that all it reads has; of several, a landscape shows the first."""
+        first, *others = (
+            self._figures.seeds(figure, name)
+            for term in one.terms
+            for name in _names(term)
+            for figure in figures
+            if name in figure.trajectories
+        )
+        common = tuple(seed for seed in first if all(seed in each for each in others))
+        of_weights = any(term.metric == DISTANCE for term in one.terms)
+        return first[:1] if of_weights or not common else common
+
+
+def measures(figure: Figure, metric: str) -> bool:
+    """Whether the results that a figure is drawn from hold a metric."""
+    if metric == DISTANCE:
+        return isinstance(figure, Landscapes)
+    alike = next((group for group in ALIKE if metric in group), {metric})
+    return not alike.isdisjoint(figure.metrics)
+
+
+def _shown(one: Inequality) -> list[str]:
+    """The figures that it reads."""
+    return [name for name in (one.figure, one.also) if name is not None]
+
+
+def _names(term: Term) -> tuple[str, ...]:
+    """The trajectories that a term reads, or reads where."""
+    return (*term.of, *term.at.loss_of, *term.at.tokens_of)
+
+
+def _check(place: str, one: Inequality, figures: Sequence[Figure]) -> None:
+    """Raise `Problem` when an inequality reads what its figures do not show."""
+    called = " and ".join(_shown(one))
+    names = [name for figure in figures for name in figure.trajectories]
+    labels = [label for figure in figures for label in figure.curves]
+    quantizers = [name for figure in figures for name in figure.quantizers]
+    known = [*quantizers, FULL_PRECISION]
+    require(f"{place}.quantizers", f"quantizer of figure {called}", one.quantizers, known)
+    for key, side in (("left", one.left), ("right", one.right)):
+        for term in side.parts if isinstance(side, Term) else ():
+            own = [term.quantizer] if term.quantizer else []
+            where, kind = f"{place}.{key}", f"trajectory of figure {called}"
+            require(f"{where}.of", kind, term.of, [*names, *labels])
+            require(f"{where}.at", kind, _names(term)[len(term.of) :], names)
+            require(f"{where}.quantizer", f"quantizer of figure {called}", own, known)
+            for metric in filter(None, (term.metric or one.metric, term.against)):
+                if not any(measures(figure, metric) for figure in figures):
+                    raise Problem(
+                        f"{where} reads {metric}, which figure {called} does not measure; name "
+                        "another metric or figure"
                     )
-                if missing is None:
-                    query = narrowed(figure, inequality, one, self._trunks(figure, one))
-                    seeds = self._add(query, inequality, one, needed)
-                    runs = self._figures.runs(query)
-                    small |= {each.stands_for: None for each in runs if each.stands_for}
-                else:
-                    seeds = ()
-                found.append(self._inequality(inequality, one, shown[0], figure, missing, seeds))
-        return Claim(name, claim.number, claim.says, tuple(found), tuple(small))
-
-    def _not_chosen(self, shown: Sequence[str]) -> str | None:
-        """Why nothing of some figures is measured in this build."""
-        for name in shown:
-            if name not in self._site.config.figures:
-                return f"figure {name} is left out at {self._site.config.scale.description}"
-            if name not in self._figures.chosen:
-                return f"figure {name} was not chosen"
-        return None
-
-    def _left_out(self, one: claims.Single, figure: Figure) -> str | None:
-        """Why an inequality cannot be measured: what this scale leaves out."""
-        gone = [name for name in named(one) if name not in figure.trajectories]
-        scale = self._site.config.scale.description
-        return f"{gone[0]} is left out at {scale}" if gone else None
-
-    def _in_small(self, inequality: claims.Inequality, query: Figure) -> str | None:
-        """Why it cannot be measured of miniatures, where the scale has these."""
-        small = any(run.stands_for for run in self._figures.runs(query))
-        return inequality.unmeasured_in_small if small else None
-
-    def _trunks(self, figure: Figure, one: claims.Single) -> list[str]:
-        """Names of the trunks, among a figure's trajectories, of what its terms read by loss."""
-        there = figure.trajectories
-        terms = [term for term in one.terms if by_loss(term) or term.against]
-        read = {name for term in terms for name in (*term.trajectories, *term.others)}
-        return [
-            run.trunk
-            for run in self._figures.runs(figure)
-            if run.name in read and run.trunk in there and run.trunk is not None
-        ]
-
-    def _add(
-        self, query: Figure, inequality: claims.Inequality, one: claims.Single, needed: "Needed"
-    ) -> tuple[int, ...]:
-        """Add what an inequality reads to what the job needs; its seeds."""
-        layers = not {*LAYER_METRICS}.isdisjoint(query.metrics)
-        series, inputs = self._figures.measured(query, layers=layers)
-        needed.add(series, inputs)
-        asked = metrics(inequality, one)
-        for run in self._figures.runs(query):
-            if run.trunk is not None and run.at is not None:
-                needed.branches[run.name] = Branched(run.name, run.trunk, run.at)
-            if not asked.isdisjoint(TRAINING):
-                needed.runs[run.label] = run
-                needed.inputs[run.label] = self._trajectories.manifests(run.name, run.seed)
-        names = [name for name in named(one) if name in query.trajectories]
-        if DISTANCE in asked and isinstance(query, Landscapes):
-            back = self._site.timeline.steps(query.landscape.previous)
-            for name, quantizer in ((n, q) for n in names for q in query.quantizers):
-                used = self._figures.used(quantizer)
-                job = self._geometry.landscape(name, used, back)
-                one_series = self._losses.series(name, used)
-                needed.add([one_series], {f"landscape {name} {used}": [job.manifest]})
-            # Of several seeds it shows the first.
-            return (self._site.timeline.seeds_of(names[0])[0],)
-        found = [self._figures.seeds(query, name) for name in names]
-        common = tuple(seed for seed in found[0] if all(seed in seeds for seeds in found))
-        return common or found[0][:1]
-
-    def _inequality(
-        self,
-        inequality: claims.Inequality,
-        one: claims.Single,
-        shown: str,
-        figure: Figure,
-        missing: str | None,
-        seeds: tuple[int, ...],
-    ) -> Inequality:
-        known = self._site.config.quantizers
-        names = [one.quantizer, *(term.quantizer for term in one.terms)]
-        used = [self._figures.used(name) for name in names if name and name != FULL_PRECISION]
-        left, right = one.left, one.right
-        return Inequality(
-            says=one.says,
-            figure=shown,
-            quantizer=one.quantizer,
-            metric=inequality.metric,
-            left=None if left is None else self._term(left, inequality, one, figure),
-            above=inequality.relation == "above",
-            right=right if isinstance(right, float) else self._term(right, inequality, one, figure),
-            times=inequality.times,
-            tolerance=inequality.tolerance,
-            because=inequality.because,
-            published=one.published,
-            seeds=seeds,
-            calibrated=any(isinstance(known[name], Calibrated) for name in used),
-            missing=missing,
-        )
-
-    def _term(
-        self, term: claims.Term, inequality: claims.Inequality, one: claims.Single, figure: Figure
-    ) -> Term:
-        metric = term.metric or inequality.metric
-        quantizer = claims.quantized(metric, term.quantizer or one.quantizer)
-        draws = self._figures.draws(figure, quantizer) if quantizer else ()
-        less, per = (
-            None if each is None else self._term(each, inequality, one, figure)
-            for each in (term.less, term.per)
-        )
-        # Landscapes are of the first calibration set.
-        draws = draws[:1] if metric == DISTANCE else draws
-        at = place_of(term.at)
-        return Term(
-            term.trajectories, at, term.take, metric, draws, term.against, less=less, per=per
-        )
-
-
-class Needed:
-    """The series, runs, branches and inputs of a job, each once."""
-
-    def __init__(self) -> None:
-        self.series = dict[Series, None]()
-        self.runs = dict[str, ShownRun]()
-        self.branches = dict[str, Branched]()
-        self.inputs = dict[str, list[str]]()
-
-    def add(self, series: Iterable[Series], inputs: dict[str, list[str]]) -> None:
-        """Add some series and their inputs."""
-        self.series |= dict.fromkeys(series)
-        self.inputs |= inputs
+                quantized = metric in QUANTIZED or metric == DISTANCE
+                if quantized and not (term.quantizer or one.quantizer):
+                    raise Problem(
+                        f"{where} reads {metric}, which needs a quantizer; name one of figure "
+                        f"{called} ({', '.join(quantizers) or 'which has none'}) in quantizers"
+                    )

@@ -2,15 +2,16 @@
 
 from collections.abc import Iterator
 
-from ptq_dynamics.config import Branch, Figure, PublicRun, tables
+from ptq_dynamics.claims.settings import RunsTable, TableKind
+from ptq_dynamics.config import Branch, Figure, PublicRun
 from ptq_dynamics.graph.site import Site
 from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR
 
 
-def lacking(site: Site, table: tables.Table) -> Iterator[Figure]:
+def lacking(site: Site, table: TableKind) -> Iterator[Figure]:
     """Queries of what a table asks of its rows and its figures do not measure, with the seeds of
     these and one calibration set; none where not all figures were chosen."""
-    if not isinstance(table, tables.RunsTable) or site.config.choice.figures != "all":
+    if not isinstance(table, RunsTable) or site.config.choice.figures != "all":
         return
     known = [site.config.figures[name] for name in table.figures if name in site.config.figures]
     there = {

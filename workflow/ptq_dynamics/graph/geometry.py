@@ -12,7 +12,7 @@ from ptq_dynamics.curvature.settings import (
 )
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph.corpora import Corpora
-from ptq_dynamics.graph.quantization import Quantization
+from ptq_dynamics.graph.measuring import Measuring
 from ptq_dynamics.graph.site import Site
 from ptq_dynamics.graph.trajectories import Trajectories
 from ptq_dynamics.measure.settings import Series
@@ -22,11 +22,11 @@ class Geometry:
     """Curvature, landscapes and principal components."""
 
     def __init__(
-        self, site: Site, corpora: Corpora, trajectories: Trajectories, quantization: Quantization
+        self, site: Site, corpora: Corpora, trajectories: Trajectories, measuring: Measuring
     ) -> None:
         self._site, self._timeline = site, site.timeline
         self._corpora, self._trajectories = corpora, trajectories
-        self._quantization = quantization
+        self._measuring = measuring
 
     @cache
     def curvature(
@@ -34,34 +34,32 @@ class Geometry:
     ) -> Job:
         """Sharpness and trace, or spectrum, of one shard in full precision."""
         scale, seed = self._site.config.scale.curvature, self._site.seed(trajectory, seed)
-        spectrum = probe == "spectrum"
-        every = scale.spectrum_every if spectrum else scale.sharpness_every
+        every = scale.spectrum_every if probe == "spectrum" else scale.sharpness_every
         ids = self._trajectories.checkpoints(trajectory, shard)
+        context = self._context(trajectory)
         common: dict[str, Any] = {
             "checkpoints": tuple(dict.fromkeys((*ids[::every], ids[-1]))),
-            "context": self._context(trajectory),
-            "sequences": scale.count(self._context(trajectory)),
+            "context": context,
+            "sequences": scale.count(context),
             "batch": scale.batch,
             "keep_graph": scale.keep_graph,
             "tolerance": scale.tolerance,
             "max_iterations": scale.max_iterations,
             "seed": seed,
         }
+        settings = (
+            SpectrumSettings(**common, eigenvalues=scale.spectrum)
+            if probe == "spectrum"
+            else SharpnessSettings(**common, trace_samples=scale.trace_samples)
+        )
+        wildcards = {"trajectory": trajectory, "seed": seed, "probe": probe, "shard": shard}
+        inputs = {
+            "corpus": [self._corpora.of(trajectory).manifest],
+            "trajectory": self._trajectories.manifests(trajectory, seed, shard),
+        }
+        folder, name = self._site.place("curvature", **wildcards), f"{trajectory} seed {seed}"
         return self._site.add(
-            Job(
-                f"curvature.{probe}",
-                f"{trajectory} seed {seed} {probe}",
-                self._site.place(
-                    "curvature", trajectory=trajectory, seed=seed, probe=probe, shard=shard
-                ),
-                {
-                    "corpus": [self._corpora.of(trajectory).manifest],
-                    "trajectory": self._trajectories.manifests(trajectory, seed, shard),
-                },
-                SpectrumSettings(**common, eigenvalues=scale.spectrum)
-                if spectrum
-                else SharpnessSettings(**common, trace_samples=scale.trace_samples),
-            )
+            Job(f"curvature.{probe}", f"{name} {probe}", folder, inputs, settings)
         )
 
     def probed(self, series: Series, probe: str) -> dict[str, list[str]]:
@@ -76,10 +74,9 @@ class Geometry:
     ) -> Job:
         """Loss in the plane of a trajectory's last checkpoint, its quantization and the checkpoint
         `previous` steps before."""
-        last_shard = list(self._timeline.shards(trajectory))[-1]
         final = self._timeline.measured(trajectory)[-1]
         seed = self._site.seed(trajectory, seed)
-        quantized = self._quantization.quantize(trajectory, quantizer, last_shard, seed)
+        kind = self._measuring.kind(quantizer, trajectory)
         grid, context = self._site.config.scale.landscape, self._context(trajectory)
         return self._site.add(
             Job(
@@ -95,7 +92,7 @@ class Geometry:
                 {
                     "corpus": [self._corpora.of(trajectory).manifest],
                     "trajectory": self._trajectories.manifests(trajectory, seed),
-                    "quantized": [quantized.manifest],
+                    **self._measuring.tools(kind),
                 },
                 LandscapeSettings(
                     final=final.id,
@@ -105,6 +102,8 @@ class Geometry:
                     batch=self._site.config.scale.evaluation.batch,
                     side=grid.side,
                     margin=grid.margin,
+                    quantizer=kind,
+                    calibration=self._measuring.calibration(trajectory, kind),
                 ),
             )
         )
@@ -125,16 +124,10 @@ class Geometry:
                 label = f"{name} seed {seed}"
                 inputs[label] = self._trajectories.manifests(name, seed)
                 ids = tuple(point.id for point in self._timeline.measured(name))
-                paths.append(Path(label, name, seed, ids))
-        return self._site.add(
-            Job(
-                "curvature.components",
-                figure,
-                self._site.place("components", figure=figure),
-                inputs,
-                ComponentsSettings(tuple(paths), components),
-            )
-        )
+                paths.append(Path(label=label, trajectory=name, seed=seed, checkpoints=ids))
+        settings = ComponentsSettings(paths=tuple(paths), components=components)
+        folder = self._site.place("components", figure=figure)
+        return self._site.add(Job("curvature.components", figure, folder, inputs, settings))
 
     def _context(self, trajectory: str) -> int:
         return self._timeline.trajectory(trajectory).model_shape(self._timeline).context

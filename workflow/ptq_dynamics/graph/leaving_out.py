@@ -20,23 +20,19 @@ def leave_out(
     names = _with_offspring(config, without)
     if not names:
         return config, dict.fromkeys(config.figures, ())
-    runs = config.runs.model_copy(
-        update={
-            key: {
-                name: each for name, each in getattr(config.runs, key).items() if name not in names
-            }
-            for key in ("runs", "averages")
-        }
-    )
+    kept = {}
+    for section in ("runs", "averages"):
+        every = getattr(config.runs, section)
+        kept[section] = {name: each for name, each in every.items() if name not in names}
+    runs = config.runs.model_copy(update=kept)
     figures, gone = dict[str, Figure](), dict[str, Names]()
     for name, figure in config.figures.items():
         gone[name] = tuple(each for each in figure.trajectories if each in names)
-        curves = {
+        left = {
             label: tuple(each for each in members if each not in names)
             for label, members in figure.curves.items()
         }
-        curves = {label: members for label, members in curves.items() if members}
-        if curves:
+        if curves := {label: members for label, members in left.items() if members}:
             figures[name] = figure.model_copy(update={"curves": curves})
     _check_what_is_left(config, {*runs.trajectories}, figures, place)
     return config.model_copy(update={"runs": runs, "figures": figures}), gone

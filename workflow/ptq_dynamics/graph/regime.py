@@ -11,22 +11,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 
 from ptq_dynamics.config import PublicRun, Run
-from ptq_dynamics.figures.settings import rounded
 from ptq_dynamics.graph.site import Site
 from ptq_dynamics.graph.trajectories import Trajectories
-from ptq_dynamics.train.schedules import (
-    Anneal,
-    Constant,
-    Schedule,
-    Stage,
-    Wsd,
-    learning_rate,
-)
-from ptq_dynamics.train.timeline import Timeline
+from ptq_dynamics.train.schedules import Constant, Schedule, learning_rate
 
 Rates = list[tuple[float, float, str]]
 # Numbers whose ratio is within these are alike.
 ALIKE = (0.8, 1.25)
+# Of runs with more steps, some of them millions, so many are looked at.
+LOOKS = 10_000
 
 
 @dataclass(frozen=True)
@@ -50,28 +43,17 @@ class Dimensionless:
     def unlike(self, other: "Dimensionless | None") -> set[str]:
         """Names of the numbers that are not as those of another run, if there is one; text that is
         seen again is unlike, less of an epoch is not; more text for a parameter is no fault."""
-        if other is None:
-            return {"epochs"} if self.epochs > 1 else set()
-        found = set()
-        for field in fields(self):
+        # What public models have read is not known.
+        epochs = 1.0 if other is None or math.isnan(other.epochs) else max(1.0, other.epochs)
+        found = {"epochs"} if self.epochs > epochs else set[str]()
+        for field in fields(self) if other else ():
             mine, theirs = getattr(self, field.name), getattr(other, field.name)
-            match field.name:
-                case "epochs":
-                    # What public models have read is not known.
-                    alike = mine <= (1.0 if math.isnan(theirs) else max(1.0, theirs))
-                case "tokens_per_parameter":
-                    alike = mine >= ALIKE[0] * theirs
-                case _:
-                    alike = _alike(mine, theirs)
-            if not alike:
+            is_known = mine and theirs
+            ratio = mine / theirs if is_known else 1.0 if mine == theirs else math.inf
+            most = math.inf if field.name == "tokens_per_parameter" else ALIKE[1]
+            if field.name != "epochs" and not ALIKE[0] <= ratio <= most:
                 found.add(field.name)
         return found
-
-
-def _alike(mine: float | None, theirs: float | None) -> bool:
-    if not mine or not theirs:
-        return mine == theirs
-    return ALIKE[0] <= mine / theirs <= ALIKE[1]
 
 
 def regimes(site: Site, trajectories: Trajectories) -> Iterator[tuple[str, Dimensionless]]:
@@ -92,11 +74,6 @@ def tokens_of(site: Site, name: str) -> int:
     return site.config.runs.runs[name].tokens(site.timeline)
 
 
-def rounded_tokens(site: Site, name: str) -> str:
-    """Tokens of a run or public model, to three digits."""
-    return rounded(tokens_of(site, name))
-
-
 def peak_rate(site: Site, trajectories: Trajectories, name: str) -> float:
     """Peak learning rate of a run or public model."""
     public = site.config.runs.public.get(name)
@@ -106,64 +83,45 @@ def peak_rate(site: Site, trajectories: Trajectories, name: str) -> float:
 
 
 def _regime(site: Site, trajectories: Trajectories, name: str, run: Run) -> Dimensionless:
-    timeline = site.timeline
+    timeline, scale = site.timeline, site.config.scale
     way = [run]
     while sources := list(way[0].sources().values()):
         way.insert(0, site.config.runs.runs[sources[0]])
     starts = [each.ends(timeline)[0] for each in way]
-    taking = [_taken(timeline, trajectories.schedule(each), each) for each in way]
+    optimizers = [each.optimizer_in(timeline) for each in way]
+    schedules = [trajectories.schedule(each) for each in way]
     first, steps = run.ends(timeline)
-    shape, phase = way[0].trained(timeline), run.trained(timeline)
-    scale = site.config.scale
-    tokens = tokens_of(site, name)
+    shape, phase, tokens = way[0].trained(timeline), run.trained(timeline), tokens_of(site, name)
     # Another text begins anew.
     read = tokens if phase.corpus == shape.corpus else (steps - first) * phase.batch * phase.context
 
     def taken(step: int) -> float:
-        return taking[bisect_right(starts, step) - 1](step)
+        number = bisect_right(starts, step) - 1
+        schedule = schedules[number]
+        return optimizers[number].per_step(learning_rate(schedule, step), schedule.peak)
 
-    schedule = trajectories.schedule(run)
+    peak = schedules[-1].peak
     return _dimensionless(
-        schedule,
+        schedules[-1],
         steps,
-        _sum(taken, steps),
-        run.optimizer_in(timeline).per_step(schedule.peak, schedule.peak),
+        taken,
+        optimizers[-1].per_step(peak, peak),
         tokens_per_parameter=tokens / shape.model.parameters(scale.whole(phase.corpus).vocabulary),
         epochs=read / scale.corpora[phase.corpus].train,
         batch=phase.batch * phase.context / tokens,
     )
 
 
-def _taken(timeline: Timeline, schedule: Schedule, run: Run) -> Callable[[int], float]:
-    """The share of a weight that the update after so many steps of a run takes."""
-    optimizer = run.optimizer_in(timeline)
-    return lambda step: optimizer.per_step(learning_rate(schedule, step), schedule.peak)
-
-
-# Of runs with more steps, some of them millions, so many are looked at.
-LOOKS = 10_000
-
-
-def _sum(of_step: Callable[[int], float], steps: int) -> float:
-    looks = min(steps, LOOKS)
-    every = steps / looks
-    return every * sum(of_step(int((number + 0.5) * every)) for number in range(looks))
-
-
 def _of_public(site: Site, public: PublicRun) -> Dimensionless:
     steps, tokens = max((each.step or 0, each.tokens or 0) for each in public.revisions.values())
     peak, shape = public.earlier.peak, site.config.scale.models[public.model]
-
-    def taken(step: int) -> float:
-        return public.optimizer.per_step(public.learning_rate(step), peak)
-
+    parameters = shape.parameters(site.config.scale.whole(shape.corpus).vocabulary)
     return _dimensionless(
         public.schedule,
         steps,
-        _sum(taken, steps),
+        lambda step: public.optimizer.per_step(public.learning_rate(step), peak),
         public.optimizer.per_step(peak, peak),
-        tokens_per_parameter=tokens
-        / shape.parameters(site.config.scale.whole(shape.corpus).vocabulary),
+        tokens_per_parameter=tokens / parameters,
         # What they read, and how often, is not known here.
         epochs=math.nan,
         batch=public.batch / tokens,
@@ -171,22 +129,23 @@ def _of_public(site: Site, public: PublicRun) -> Dimensionless:
 
 
 def _dimensionless(
-    schedule: Schedule, steps: int, e_folds: float, taken: float, **others: float
+    schedule: Schedule,
+    steps: int,
+    taken: Callable[[int], float],
+    at_peak: float,
+    **others: float,
 ) -> Dimensionless:
-    match schedule:
-        case Constant():
-            decaying = 0
-        case Wsd() | Anneal():
-            decaying = schedule.length
-        case Stage():
-            decaying = schedule.length - schedule.warmup
-        case _:
-            decaying = steps - schedule.warmup
+    looks = min(steps, LOOKS)
+    every = steps / looks
+    # Of what decays to its end, a cosine or a stage, all but the warmup.
+    length = getattr(schedule, "length", steps)
+    decays = schedule.warmup if schedule.kind in ("cosine", "stage") else 0
+    cooldown = 0 if isinstance(schedule, Constant) else length - decays
     return Dimensionless(
-        e_folds=e_folds,
-        timescale=1 / (taken * steps) if taken else None,
+        e_folds=every * sum(taken(int((number + 0.5) * every)) for number in range(looks)),
+        timescale=1 / (at_peak * steps) if at_peak else None,
         warmup=schedule.warmup / steps,
-        cooldown=decaying / steps,
+        cooldown=cooldown / steps,
         **others,
     )
 

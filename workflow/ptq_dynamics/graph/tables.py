@@ -3,22 +3,25 @@
 from collections.abc import Iterator
 from functools import cache
 
-from ptq_dynamics.claims.formats import FORMATS
-from ptq_dynamics.claims.settings import Branched, Column, Row, TableSettings, TablesSettings
-from ptq_dynamics.config import Figure, require, tables
+from ptq_dynamics.claims.settings import (
+    FORMATS,
+    ClaimsTable,
+    Filled,
+    Row,
+    RunsTable,
+    TablesSettings,
+    TasksTable,
+)
+from ptq_dynamics.config import Figure, require
 from ptq_dynamics.engine.paths import Paths
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.figures.settings import Shown
-from ptq_dynamics.graph.claims import Claims, Needed
+from ptq_dynamics.figures.settings import Shown, ShownRun
+from ptq_dynamics.graph.claims import Claims, measures
 from ptq_dynamics.graph.completing import lacking
 from ptq_dynamics.graph.figures import Figures
-from ptq_dynamics.graph.queries import measures
 from ptq_dynamics.graph.site import Site
 from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR, TASK_METRICS
-
-FILE = "config/tables.yaml"
-# What each kind of table reads, where a figure measures it.
-READ = {"runs": (LOSS, QUANTIZATION_ERROR), "tasks": TASK_METRICS}
+from ptq_dynamics.measure.settings import Series
 
 
 class Tables:
@@ -37,77 +40,58 @@ class Tables:
     @cache
     def write(self) -> Job:
         """All tables; raises `Problem` where one names an unknown figure."""
-        needed, found = Needed(), list[TableSettings]()
-        # They say how far calibration sets differ, too.
-        needed.inputs["claims"] = [self._claims.judge().manifest]
+        # Claims say how far calibration sets differ, too.
+        inputs = {"claims": [self._claims.judge().manifest]}
+        series, runs, found = dict[Series, None](), dict[ShownRun, None](), list[Filled]()
         for name, table in self._site.config.tables.items():
-            if isinstance(table, tables.ClaimsTable):
-                found.append(TableSettings(name, table.title, "claims"))
-            else:
-                found.append(self._table(name, table, needed))
+            rows, columns = dict[str, Row](), dict[str, Shown]()
+            for query in () if isinstance(table, ClaimsTable) else self._queries(name, table):
+                read, labelled = self._figures.measured(query)
+                series, inputs = series | dict.fromkeys(read), inputs | labelled
+                runs |= dict.fromkeys(self._figures.runs(query))
+                self._add(query, {run.name for run in runs if run.trunk is not None}, rows, columns)
+            only = isinstance(table, RunsTable) and table.branches
+            shown = tuple(row for row in rows.values() if row.starts or not only)
+            columns_of = tuple(columns.values())
+            found.append(Filled(name=name, table=table, rows=shown, columns=columns_of))
         settings = TablesSettings(
-            tuple(found),
-            tuple(needed.series),
-            tuple(needed.branches.values()),
-            self._site.config.scale.description,
+            tables=tuple(found),
+            series=tuple(series),
+            runs=tuple(runs),
+            scale=self._site.config.scale.description,
         )
         return self._site.add(
-            Job("claims.tables", "tables", self._folder, needed.inputs, settings, files=self._names)
+            Job("claims.tables", "tables", self._folder, inputs, settings, files=self._names)
         )
 
-    def _table(
-        self, name: str, table: tables.RunsTable | tables.TasksTable, needed: Needed
-    ) -> TableSettings:
-        require(f"{FILE}: {name}.figures", "figure", table.figures, self._written)
-        rows = dict[str, Row]()
-        columns = dict[str, tuple[Shown, dict[str, tuple[str, ...]]]]()
-        chosen = [self._query(figure, table) for figure in self._chosen(table)]
-        for query in (*chosen, *lacking(self._site, table)):
-            needed.add(*self._figures.measured(query, layers=False))
-            for run in self._figures.runs(query):
-                if run.trunk is not None and run.at is not None:
-                    needed.branches[run.name] = Branched(run.name, run.trunk, run.at)
-            for label, members in query.curves.items():
-                for each in members:
-                    starts = each in needed.branches
-                    seeds = self._figures.seeds(query, each)
-                    if each not in rows or len(rows[each].seeds) < len(seeds):
-                        rows[each] = Row(label, each, seeds, starts)
-                    for quantizer in query.quantizers:
-                        draws = self._figures.draws(query, quantizer)
-                        shown = self._figures.shown(query, quantizer)
-                        _, known = columns.setdefault(quantizer, (shown, {}))
-                        if len(draws) > len(known.get(each, ())):
-                            known[each] = draws
-        listed = [row for row in rows.values() if row.starts or not _branches(table)]
-        level = tuple(row.name for row in listed) if _equal(table) else ()
-        return TableSettings(
-            name,
-            table.title,
-            table.kind,
-            tuple(listed),
-            tuple(Column(shown, tuple(draws.items())) for shown, draws in columns.values()),
-            level,
-        )
+    def _queries(self, name: str, table: RunsTable | TasksTable) -> Iterator[Figure]:
+        """What a table reads of its figures that were chosen, and what it measures for itself."""
+        require(f"config/tables.yaml: {name}.figures", "figure", table.figures, self._written)
+        wanted = (LOSS, QUANTIZATION_ERROR) if table.kind == "runs" else TASK_METRICS
+        for each in table.figures:
+            figure = self._site.config.figures.get(each)
+            if figure is None or each not in self._figures.chosen:
+                continue
+            if metrics := tuple(metric for metric in wanted if measures(figure, metric)):
+                yield figure.model_copy(update={"metrics": metrics})
+        yield from lacking(self._site, table)
 
-    def _chosen(self, table: tables.RunsTable | tables.TasksTable) -> Iterator[Figure]:
-        """Its figures that were chosen and measure what it reads."""
-        for name in table.figures:
-            figure = self._site.config.figures.get(name)
-            there = figure is not None and name in self._figures.chosen
-            if there and figure is not None and self._read(figure, table):
-                yield figure
-
-    def _read(self, figure: Figure, table: tables.RunsTable | tables.TasksTable) -> tuple[str, ...]:
-        return tuple(metric for metric in READ[table.kind] if measures(figure, metric))
-
-    def _query(self, figure: Figure, table: tables.RunsTable | tables.TasksTable) -> Figure:
-        return figure.model_copy(update={"metrics": self._read(figure, table)})
-
-
-def _branches(table: tables.RunsTable | tables.TasksTable) -> bool:
-    return isinstance(table, tables.RunsTable) and table.branches
-
-
-def _equal(table: tables.RunsTable | tables.TasksTable) -> bool:
-    return isinstance(table, tables.RunsTable) and table.equal_loss
+    def _add(
+        self, query: Figure, starts: set[str], rows: dict[str, Row], columns: dict[str, Shown]
+    ) -> None:
+        """Add the rows and columns of a query, where it has more seeds or draws of one than those
+        before."""
+        for label, members in query.curves.items():
+            for name in members:
+                seeds = self._figures.seeds(query, name)
+                row = rows.get(name)
+                if row is None or len(row.seeds) < len(seeds):
+                    draws = row.draws if row else {}
+                    row = Row(
+                        curve=label, name=name, seeds=seeds, starts=name in starts, draws=draws
+                    )
+                more = {each: self._figures.draws(query, each) for each in query.quantizers}
+                more = {q: d for q, d in more.items() if len(d) > len(row.draws.get(q, ()))}
+                rows[name] = row.model_copy(update={"draws": {**row.draws, **more}})
+        for quantizer in query.quantizers:
+            columns.setdefault(quantizer, self._figures.shown(query, quantizer))

@@ -7,7 +7,7 @@ from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph.corpora import Corpora
 from ptq_dynamics.graph.site import Site
 from ptq_dynamics.train import schedules
-from ptq_dynamics.train.fetch_settings import FetchSettings, Revision
+from ptq_dynamics.train.fetch import FetchSettings, Revision
 from ptq_dynamics.train.objectives.language import Language
 from ptq_dynamics.train.settings import TrainSettings
 
@@ -113,7 +113,9 @@ class Trajectories:
             case Stage():
                 peak, warmup = run.used_lr, run.warmup_steps(timeline)
                 length, floor = last - first, run.floor * run.used_lr
-                return schedules.Stage("stage", peak, warmup, floor, first, length, run.name)
+                return schedules.StageSchedule(
+                    "stage", peak, warmup, floor, first, length, run.name
+                )
             case Branch():
                 start = run.cooldown_start(timeline)
                 if whole.schedule == "constant":

@@ -24,9 +24,8 @@ _SAFE = re.compile(rf"model{_SHARD}\.safetensors({re.escape(INDEX)})?")
 _CODE = re.compile(r"[A-Za-z_]\w*\.py")
 _PICKLED = re.compile(rf"pytorch_model{_SHARD}\.bin({re.escape(INDEX)})?")
 
-_SHA256, _GIT = "sha256", "git-sha1"
 COMMIT = re.compile(r"[0-9a-f]{40}")
-DIGEST = re.compile(rf"{_SHA256}:[0-9a-f]{{64}}|{_GIT}:[0-9a-f]{{40}}")
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}|git-sha1:[0-9a-f]{40}")
 
 
 @dataclass(frozen=True)
@@ -43,41 +42,34 @@ class HubFile:
         if not path.is_file() or path.stat().st_size != self.size:
             return False
         kind, _, digest = self.digest.partition(":")
-        return digest == (sha256(path) if kind == _SHA256 else _git_sha1(path, self.size))
-
-
-def large(name: str, size: int, digest: str) -> HubFile:
-    """A file in large file storage, with the hex sha256 of its bytes."""
-    return HubFile(name, size, f"{_SHA256}:{digest}")
-
-
-def small(name: str, size: int, blob: str) -> HubFile:
-    """A file in git itself, with the id of its blob."""
-    return HubFile(name, size, f"{_GIT}:{blob}")
+        return digest == (sha256(path) if kind == "sha256" else _git_sha1(path, self.size))
 
 
 def of_checkpoint(files: Iterable[HubFile]) -> tuple[HubFile, ...]:
     """What a checkpoint is made of, by name: configuration, tokenizer and weights, which are
     pickled ones only where there are no others."""
-    known = {file.name: file for file in files}
-    safe, pickled = ({n for n in known if kind.fullmatch(n)} for kind in (_SAFE, _PICKLED))
-    names = (_SMALL & known.keys()) | (safe or pickled)
-    return tuple(known[name] for name in sorted(names))
+    files = list(files)
+    weights = _chosen(files, _SAFE) or _chosen(files, _PICKLED)
+    small = [file for file in files if file.name in _SMALL]
+    return tuple(sorted((*small, *weights), key=lambda file: file.name))
 
 
 def of_code(files: Iterable[HubFile]) -> tuple[HubFile, ...]:
     """Python modules, by name."""
-    known = {file.name: file for file in files if _CODE.fullmatch(file.name)}
-    return tuple(known[name] for name in sorted(known))
+    return _chosen(files, _CODE)
 
 
 def of_tokenizer(files: Iterable[HubFile]) -> tuple[HubFile, ...]:
     """What a tokenizer is made of, by name."""
-    known = {file.name: file for file in files if file.name in _TOKENIZER}
-    return tuple(known[name] for name in sorted(known))
+    return _chosen(files, re.compile("|".join(map(re.escape, _TOKENIZER))))
 
 
-def is_taken(name: str) -> bool:
+def _chosen(files: Iterable[HubFile], names: re.Pattern[str]) -> tuple[HubFile, ...]:
+    found = (file for file in files if names.fullmatch(file.name))
+    return tuple(sorted(found, key=lambda file: file.name))
+
+
+def is_fetched(name: str) -> bool:
     """Whether files of this name can be part of a checkpoint, or of its code."""
     return name in _SMALL or any(kind.fullmatch(name) for kind in (_SAFE, _PICKLED, _CODE))
 

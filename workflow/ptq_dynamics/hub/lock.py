@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from threading import Event
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import TypeAdapter, ValidationError
@@ -16,19 +15,9 @@ from pydantic import TypeAdapter, ValidationError
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Progress
-from ptq_dynamics.hub.files import (
-    COMMIT,
-    CONFIG,
-    DIGEST,
-    HubFile,
-    has_weights,
-    is_taken,
-    large,
-    of_checkpoint,
-    of_code,
-    of_tokenizer,
-    small,
-)
+from ptq_dynamics.hub import files
+from ptq_dynamics.hub.download import Source, explained
+from ptq_dynamics.hub.files import HubFile
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import RepoSibling
@@ -63,13 +52,6 @@ class Lock:
         """What revisions of a repository are locked to."""
         return self.entries.get(repository, {})
 
-    def entry(self, repository: str, revision: str) -> Entry:
-        """What a revision is locked to; `Problem` when it is not."""
-        try:
-            return self.entries[repository][revision]
-        except KeyError:
-            raise Problem(f"{repository}@{revision} is not in {self.path}; {RELOCK}") from None
-
 
 @dataclass(frozen=True, order=True)
 class Wanted:
@@ -89,7 +71,11 @@ class Wanted:
 
 # Name in the lock of a repository's tokenizer, which several revisions share.
 TOKENIZER_KEY = "tokenizer"
-PARTS = {"checkpoint": of_checkpoint, "code": of_code, "tokenizer": of_tokenizer}
+PARTS = {
+    "checkpoint": files.of_checkpoint,
+    "code": files.of_code,
+    "tokenizer": files.of_tokenizer,
+}
 
 
 def code_key(commit: str) -> str:
@@ -119,18 +105,15 @@ def read(path: Path = LOCK) -> Lock:
         raise Problem(f"{path} is no lock file ({first}); restore it, or {RELOCK}") from None
     for repository, revisions in entries.items():
         for revision, entry in revisions.items():
-            if not COMMIT.fullmatch(entry.commit):
+            sound = files.COMMIT.fullmatch(entry.commit) and all(
+                files.DIGEST.fullmatch(file.digest) and files.is_fetched(file.name)
+                for file in entry.files
+            )
+            if not sound:
                 raise Problem(
-                    f"{path} has {entry.commit!r} as commit of {repository}@{revision}, and must "
-                    f"have 40 hexadecimal digits; {RELOCK}"
+                    f"{path} has no full commit, or a file that is none of a checkpoint or has no "
+                    f"digest, in {repository}@{revision}; {RELOCK}"
                 )
-            for file in entry.files:
-                if not DIGEST.fullmatch(file.digest) or not is_taken(file.name):
-                    raise Problem(
-                        f"{path} has {file.name!r} with digest {file.digest!r} in {repository}@"
-                        f"{revision}, and must have names of files that are fetched, with "
-                        f"sha256:HEX or git-sha1:HEX; {RELOCK}"
-                    )
     return Lock(path, entries)
 
 
@@ -143,108 +126,81 @@ def write(path: Path, entries: Entries) -> None:
     write_atomically(path, json.dumps(content, sort_keys=True, indent=1) + "\n")
 
 
-def resolve(wanted: Wanted, progress: Progress) -> Entry:
+def resolve(wanted: Wanted) -> Entry:
     """Ask the hub where a revision is now; `Problem` when it says nothing, or there is no
     checkpoint, no code or no tokenizer."""
-    # Planning reads the lock and asks nothing, and the library is slow to import.
     from huggingface_hub import HfApi
-
-    from ptq_dynamics.hub.client import Source, patiently
 
     repository, revision = wanted.repository, wanted.revision
     source = Source(repository, revision, revision)
     try:
-        about = patiently(
-            lambda: HfApi().model_info(
-                repository, revision=revision, files_metadata=True, timeout=TIMEOUT
-            ),
-            "the list of files",
-            source,
-            progress,
+        about = HfApi().model_info(
+            repository, revision=revision, files_metadata=True, timeout=TIMEOUT
         )
-    except (ValueError, OSError) as error:
-        # No name of a repository, no JSON, or HF_HUB_OFFLINE.
-        reason = " ".join(str(error).split())
-        raise Problem(f"{source}: the hub cannot be asked ({reason})") from error
+    # Proxies and mirrors make the library raise all kinds.
+    except Exception as error:
+        raise explained(error, source, "the list of files") from error
     if about.sha is None:
         raise Problem(f"{source}: the hub does not say at which commit it is")
-    files = PARTS[wanted.part](_file(each) for each in about.siblings or ())
+    found = PARTS[wanted.part](_file(each, source) for each in about.siblings or ())
     match wanted.part:
-        case "code" if not files:
+        case "code" if not found:
             raise Problem(f"{source} has no Python modules; correct code of its family")
-        case "tokenizer" if not files:
+        case "tokenizer" if not found:
             raise Problem(f"{source} has no tokenizer; say reads_as of its family")
-        case "checkpoint" if not has_weights(files) or CONFIG not in {f.name for f in files}:
-            raise Problem(f"{source} is no checkpoint: it lacks {CONFIG} or weights; leave it out")
-    return Entry(about.sha, files)
+        case "checkpoint" if not (
+            files.has_weights(found) and any(file.name == files.CONFIG for file in found)
+        ):
+            raise Problem(
+                f"{source} is no checkpoint: it lacks {files.CONFIG} or weights; leave it out"
+            )
+    return Entry(about.sha, found)
 
 
-def _file(about: "RepoSibling") -> HubFile:
+def _file(about: "RepoSibling", source: Source) -> HubFile:
     if about.lfs is not None:
-        return large(about.rfilename, about.lfs.size, about.lfs.sha256)
-    # Asked for, so there.
-    assert about.size is not None and about.blob_id is not None
-    return small(about.rfilename, about.size, about.blob_id)
+        return HubFile(about.rfilename, about.lfs.size, f"sha256:{about.lfs.sha256}")
+    if about.size is None or about.blob_id is None:
+        raise Problem(
+            f"{source}: the hub lists {about.rfilename} without size and digest, as some mirrors "
+            "do; set HF_ENDPOINT to one that lists both, or unset it"
+        )
+    return HubFile(about.rfilename, about.size, f"git-sha1:{about.blob_id}")
 
 
 def lock(wanted: Iterable[Wanted], path: Path = LOCK) -> Outcome:
     """Bring the entries of `wanted` up to date in the lock file.
 
-    Each that moved and each that fails is said in one line, while the others go on, unless the hub
-    is out of reach; what fails, and what is not wanted, stays as it was.
+    Each that moved and each that fails is said in one line, while the others go on; what fails, and
+    what is not wanted, stays as it was.
     """
-    # Planning reads the lock and asks nothing, and the library is slow to import.
-    from httpx import TransportError
-
     progress = Progress("lock")
     entries = {name: dict(revisions) for name, revisions in read(path).entries.items()}
     every = sorted(set(wanted))
     moved, failed = list[str](), list[str]()
-    resolved = left = 0
-    out_of_reach = Event()
-
-    def ask(one: Wanted) -> Entry | None:
-        if out_of_reach.is_set():
-            return None
-        try:
-            return resolve(one, progress)
-        except Problem as problem:
-            if isinstance(problem.__cause__, TransportError):
-                # Nor is it in reach for the others.
-                out_of_reach.set()
-            raise
-
     pool = ThreadPoolExecutor(TOGETHER)
     try:
-        asked = {pool.submit(ask, one): one for one in every}
-        for done, future in enumerate(as_completed(asked), start=1):
-            one = asked[future]
+        answers = {pool.submit(resolve, one): one for one in every}
+        for done, future in enumerate(as_completed(answers), start=1):
+            one = answers[future]
             try:
                 found = future.result()
             except Problem as problem:
                 failed.append(str(problem))
                 progress.say(failed[-1])
                 continue
-            if found is None:
-                left += 1
-                continue
             known = entries.setdefault(one.repository, {}).get(one.key)
             if known is not None and one.part == "tokenizer" and known.files == found.files:
                 # At other commits of the repository too; where it was taken from, it stays.
                 found = known
             if known is not None and known.commit != found.commit:
-                moved.append(
-                    f"{one.repository}@{one.revision} moved from {known.commit[:12]} to "
-                    f"{found.commit[:12]}"
-                )
+                commits = f"from {known.commit[:12]} to {found.commit[:12]}"
+                moved.append(f"{one.repository}@{one.revision} moved {commits}")
                 progress.say(moved[-1])
             entries[one.repository][one.key] = found
-            resolved += 1
             progress.maybe(f"{done} of {len(every)} revisions")
     finally:
         # Interrupted, what is known by now is kept.
         pool.shutdown(wait=False, cancel_futures=True)
         write(path, entries)
-    if left:
-        failed.append(f"{left} more were not asked for, since the hub is out of reach")
-    return Outcome(resolved, tuple(sorted(moved)), tuple(sorted(failed)))
+    return Outcome(len(every) - len(failed), tuple(sorted(moved)), tuple(sorted(failed)))

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from safetensors import safe_open
 from safetensors.numpy import load_file
 
 from ptq_dynamics.engine.manifest import Manifest
@@ -19,7 +20,6 @@ from ptq_dynamics.measure.names import (
     ACCURACY,
     BESIDE,
     CHECKPOINT,
-    COUNTED,
     DEGRADATION,
     ERROR,
     FULL_PRECISION,
@@ -29,6 +29,7 @@ from ptq_dynamics.measure.names import (
     LOSS,
     LOSSES,
     MEAN,
+    MEASURED,
     METRIC,
     OUTCOMES,
     PROBES,
@@ -58,17 +59,21 @@ def join(series: Iterable[Series], inputs: Inputs) -> pd.DataFrame:
 def block_losses(series: Series, inputs: Inputs) -> dict[str, np.ndarray]:
     """Loss of every validation block, float32 [blocks], by checkpoint id."""
     losses: dict[str, np.ndarray] = {}
-    for manifest in inputs.get(series.label("losses"), ()):
+    for manifest in manifests_of(series, inputs):
         losses |= load_file(manifest.file(LOSSES))
     return losses
 
 
+def manifests_of(series: Series, inputs: Inputs) -> Sequence[Manifest]:
+    """The manifests of what was measured of a series, one a shard."""
+    return inputs.get(series.label(MEASURED), ())
+
+
 def _rows(series: Series, inputs: Inputs) -> Iterator[dict[str, Any]]:
-    evaluations = inputs.get(series.label("losses"), ())
     losses, layers = block_losses(series, inputs), _layer_errors(series, inputs)
     quantized = series.quantizer != FULL_PRECISION
     full = block_losses(in_full_precision(series), inputs) if quantized else {}
-    for manifest in evaluations:
+    for manifest in manifests_of(series, inputs):
         for checkpoint in Trajectory([manifest]).checkpoints:
             found = losses[checkpoint.id]
             metrics: dict[str, tuple[float, float | None]] = {
@@ -92,33 +97,30 @@ def _rows(series: Series, inputs: Inputs) -> Iterator[dict[str, Any]]:
 
 
 def tasks(series: Series, inputs: Inputs) -> dict[str, bool]:
-    """Names of the tasks that a series is measured on, and whether they count in the mean."""
-    found, after = dict[str, bool](), series.label("")
-    for kind, counts in ((COUNTED, True), (BESIDE, False)):
-        before = f"{kind} "
-        for label in inputs:
-            if label.startswith(before) and label.endswith(after):
-                found[label.removeprefix(before).removesuffix(after)] = counts
-    return found
+    """Names of the tasks that a series is measured on, and whether they count in the mean; first
+    those that do."""
+    found = {name for manifest in manifests_of(series, inputs) for name in manifest.facts["tasks"]}
+    counts = {name: f"{BESIDE} {name}" not in inputs for name in sorted(found)}
+    return dict(sorted(counts.items(), key=lambda each: not each[1]))
 
 
 def chances(inputs: Inputs) -> dict[str, float]:
     """What guessing reaches on every task, and in the mean over those that count."""
-    found, counted = dict[str, float](), dict[str, float]()
-    for kind, levels in ((COUNTED, counted), (BESIDE, found)):
-        for label in inputs:
-            if label.startswith(f"{kind} "):
-                levels |= {each.facts["task"]: each.facts["chance"] for each in inputs[label]}
-    mean = {MEAN: float(np.mean([*counted.values()]))} if counted else {}
-    return {**found, **counted, **mean}
+    found = dict[str, float]()
+    for label in sorted(label for label in inputs if label.startswith(f"{MEASURED} ")):
+        for manifest in inputs[label]:
+            found |= {name: each["chance"] for name, each in manifest.facts["tasks"].items()}
+    counted = [found[name] for name in sorted(found) if f"{BESIDE} {name}" not in inputs]
+    return found | ({MEAN: float(np.mean(counted))} if counted else {})
 
 
 def outcomes(series: Series, task: str, inputs: Inputs) -> dict[str, np.ndarray]:
     """Outcome of every document of a task, 1 where right, float32 [documents], by checkpoint id."""
-    found: dict[str, np.ndarray] = {}
-    for kind in (COUNTED, BESIDE):
-        for manifest in inputs.get(series.label(f"{kind} {task}"), ()):
-            found |= load_file(manifest.file(OUTCOMES))
+    found, before = dict[str, np.ndarray](), f"{task}/"
+    for manifest in manifests_of(series, inputs):
+        with safe_open(manifest.file(OUTCOMES), framework="np") as file:
+            names = [name for name in file.keys() if name.startswith(before)]  # noqa: SIM118
+            found |= {name.removeprefix(before): file.get_tensor(name) for name in names}
     return found
 
 
@@ -130,12 +132,7 @@ def _accuracies(series: Series, inputs: Inputs) -> Iterator[dict[str, Any]]:
     quantized, fp = series.quantizer != FULL_PRECISION, in_full_precision(series)
     full = {task: outcomes(fp, task, inputs) for task in counted} if quantized else {}
     right = {task: outcomes(series, task, inputs) for task in counted}
-    manifests = [
-        manifest
-        for kind in (COUNTED, BESIDE)
-        for task in counted
-        for manifest in inputs.get(series.label(f"{kind} {task}"), ())
-    ]
+    manifests = manifests_of(series, inputs)
     digests = {id_: d for manifest in manifests for id_, d in manifest.facts["digests"].items()}
     for checkpoint in Trajectory(manifests).checkpoints:
         name = checkpoint.id
@@ -167,7 +164,7 @@ def _probed(series: Series, manifest: Manifest) -> Iterator[dict[str, Any]]:
 
 def _layer_errors(series: Series, inputs: Inputs) -> pd.DataFrame | None:
     """Mean over layers of the errors of every checkpoint, by its id."""
-    manifests = inputs.get(series.label("layers"), ())
+    manifests = [each for each in manifests_of(series, inputs) if LAYERS in each.files]
     if not manifests:
         return None
     read, text = measurements.read_csv, measurements.TEXT

@@ -5,9 +5,9 @@ from typing import Final, Literal
 # The quantizer, and the method, of weights that are not quantized.
 FULL_PRECISION = "fp"
 
-LOSSES = "losses.safetensors"  # of an evaluation: loss of every block, by checkpoint id
-LAYERS = "layers.csv"  # of a quantization: errors of every layer of every checkpoint
-OUTCOMES = "outcomes.safetensors"  # of a task: 0 or 1 for every document, by checkpoint id
+LOSSES = "losses.safetensors"  # loss of every block, by checkpoint id
+LAYERS = "layers.csv"  # errors of every quantized layer of every checkpoint
+OUTCOMES = "outcomes.safetensors"  # 0 or 1 for every document, by task and checkpoint id
 VALUES = "values.csv"  # of a probe: CHECKPOINT, METRIC, VALUE, ERROR
 MEASUREMENTS = "measurements.csv"
 
@@ -44,8 +44,9 @@ ACCURACY: Final = "accuracy"
 DEGRADATION: Final = "accuracy_degradation"
 TASK_METRICS = (ACCURACY, DEGRADATION)
 MEAN = "mean"
-# Kinds of inputs that hold outcomes of a task, with its name behind: in the mean, and beside it.
-COUNTED = "accuracy"
+# Kinds of inputs: what was measured of a series (`Series.label`), and with the name of a task that
+# does not count in the mean behind, that task.
+MEASURED = "measure"
 BESIDE = "beside the mean"
 
 Evaluated = Literal[Paired, "weight_mse", "output_mse"]

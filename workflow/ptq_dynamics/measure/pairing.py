@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.measure.joining import Inputs, block_losses, in_full_precision
+from ptq_dynamics.measure.joining import Inputs, block_losses, in_full_precision, manifests_of
 from ptq_dynamics.measure.measurements import mean_and_error
 from ptq_dynamics.measure.names import INCREASE, LOSS, Paired
 from ptq_dynamics.measure.settings import Series
@@ -103,7 +103,7 @@ def _blocks(metric: Paired, series: Series, inputs: Inputs) -> dict[int, np.ndar
     """The contributions by step."""
     steps = {
         checkpoint.id: checkpoint.step
-        for checkpoint in Trajectory(inputs[series.label("losses")]).checkpoints
+        for checkpoint in Trajectory(manifests_of(series, inputs)).checkpoints
     }
     blocks = contributions(metric, series, inputs)
     found: dict[int, np.ndarray] = {}

@@ -1,33 +1,39 @@
-"""Settings of the stages that measure losses, and what a series of measurements is."""
+"""Settings of the stages that measure, and what a series of measurements is."""
 
 from dataclasses import dataclass
-from typing import Literal
+
+from ptq_dynamics.base.fields import Strict
+from ptq_dynamics.quantize.calibration import CalibrationSettings
+from ptq_dynamics.quantize.quantizers import AnyQuantizer
 
 
-@dataclass(frozen=True)
-class LossSettings:
-    """Validation of some checkpoints on the first `blocks` blocks of `context` tokens, `batch` at
-    once; full precision is evaluated in float32, quantized models in their own dtype."""
+class Asked(Strict):
+    """A task by its name: its first `documents` (None: all), after `shots` examples, in `batch`
+    sequences of at most `context` tokens at once."""
+
+    task: str
+    documents: int | None
+    shots: int
+    batch: int
+    context: int
+
+
+class MeasureSettings(Strict):
+    """Some checkpoints, in full precision or under a `quantizer` with its `calibration` set: their
+    loss on the first `blocks` validation blocks of `context` tokens, `batch` at once, and their
+    answers to some `tasks`. With `keep`, quantized weights are written.
+
+    Full precision is evaluated in float32, quantized models in their own dtype (section 2).
+    """
 
     checkpoints: tuple[str, ...]
     context: int
     blocks: int
     batch: int
-    full_precision: bool
-
-
-@dataclass(frozen=True)
-class AccuracySettings:
-    """Some checkpoints on a task: its first `documents` (None: all), after `shots` examples, in
-    `batch` sequences of at most `context` tokens at once; full precision as in `LossSettings`."""
-
-    checkpoints: tuple[str, ...]
-    context: int
-    documents: int | None
-    shots: int
-    batch: int
-    backend: Literal["transformers", "vllm"]
-    full_precision: bool
+    quantizer: AnyQuantizer | None
+    calibration: CalibrationSettings | None
+    tasks: tuple[Asked, ...]
+    keep: bool
 
 
 @dataclass(frozen=True)
@@ -44,8 +50,8 @@ class Series:
     group_size: int | None
 
     def label(self, kind: str) -> str:
-        """Label of a job's inputs that hold one kind of its raw results: losses, layers, a probe's
-        name, or accuracy and a task's name."""
+        """Label of a job's inputs that hold one kind of its raw results: what was measured, or a
+        probe's name."""
         return f"{kind} {self.trajectory} seed {self.seed} {self.quantizer}"
 
 
@@ -53,4 +59,13 @@ class Series:
 class CollectSettings:
     """All series of a scale."""
 
+    series: tuple[Series, ...]
+
+
+@dataclass(frozen=True)
+class ComparisonSettings:
+    """Groups of quantizers with equal settings, by name, and the series of them all and of full
+    precision."""
+
+    groups: tuple[tuple[str, ...], ...]
     series: tuple[Series, ...]

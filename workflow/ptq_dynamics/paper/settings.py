@@ -1,71 +1,40 @@
-"""Settings of the stage that typesets the paper, as they cross the job border."""
+"""Settings of the stage that typesets the paper, and the files that its text is in."""
 
-from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ptq_dynamics.base.content import sha256
+from ptq_dynamics.base.fields import Strict
+from ptq_dynamics.base.problem import Problem
 
 PAPER = "paper.pdf"
 DATA = "data.json"
+FOLDER, MAIN = "paper", "paper.typ"
+# Labels of the inputs, beside one for every figure.
+JUDGED, TABLES, MEASURED = "claims", "tables", "measurements"
 
 
-@dataclass(frozen=True)
-class Source:
-    """A file of the text, relative to its folder, and the digest of what it says."""
+class PaperSettings(Strict):
+    """The scale's description; what the text is told of the configuration, as plain data; the
+    figures that are drawn; and the digests of the text's files, by name."""
 
-    name: str
-    digest: str
-
-
-@dataclass(frozen=True)
-class FigureEntry:
-    """A figure by its name; `without` are the trajectories that this scale leaves out of it;
-    `missing` says why it is not drawn, where it is not."""
-
-    name: str
-    title: str
-    caption: str
-    without: tuple[str, ...]
-    missing: str | None
-
-
-@dataclass(frozen=True)
-class TableEntry:
-    """A table by the stem of its files."""
-
-    name: str
-    title: str
-
-
-@dataclass(frozen=True)
-class Beside:
-    """A number of a run here and in the paper, as far as each is known, and whether they are not
-    alike."""
-
-    mine: float | None
-    theirs: float | None
-    unlike: bool
-
-
-@dataclass(frozen=True)
-class RegimeRow:
-    """A run's numbers without dimension, in the order of the columns."""
-
-    run: str
-    cells: tuple[Beside, ...]
-
-
-@dataclass(frozen=True)
-class PaperSettings:
-    """What the text is told of the configuration: the scale's name and description, and whether
-    miniatures stand in for public models; the figures, in the order of the configuration, whether
-    drawn or not; the tables; numbers by key; the scale's settings, by key; the `columns` of the
-    regime and its rows; and the text itself, by digest."""
-
-    scale: str
     description: str
-    miniatures: bool
-    figures: tuple[FigureEntry, ...]
-    tables: tuple[TableEntry, ...]
-    numbers: tuple[tuple[str, str], ...]
-    configuration: tuple[tuple[str, str], ...]
-    columns: tuple[str, ...]
-    regime: tuple[RegimeRow, ...]
-    sources: tuple[Source, ...]
+    told: dict[str, Any]
+    figures: tuple[str, ...]
+    sources: dict[str, str]
+
+
+def label(figure: str) -> str:
+    """The label of a figure's manifest among the inputs."""
+    return f"figure {figure}"
+
+
+def sources(root: Path) -> dict[str, str]:
+    """Digests of all files of the text below the folder of a checkout, by name; `Problem` where
+    there is none."""
+    folder = root / FOLDER
+    # Below the folders of scales lies what was made of it.
+    found = sorted((*folder.glob("*.typ"), *folder.glob("sections/*.typ")))
+    if folder / MAIN not in found:
+        raise Problem(f"{FOLDER}/{MAIN} is missing; restore it with git checkout {FOLDER}")
+    return {path.relative_to(folder).as_posix(): sha256(path) for path in found}

@@ -5,54 +5,104 @@ Fonts are those that the compiler brings, and the date is that of the newest inp
 inputs give equal bytes on every machine.
 """
 
+import contextlib
+import datetime
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ptq_dynamics.base.content import sha256
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.claims.settings import CLAIMS
+from ptq_dynamics.claims.verdicts import SEEN
 from ptq_dynamics.engine.context import Context
-from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.figures.settings import ORIGIN
-from ptq_dynamics.paper import history, sources
-from ptq_dynamics.paper.contents import PICTURE, contents, label
-from ptq_dynamics.paper.diagnostics import explained
-from ptq_dynamics.paper.settings import DATA, PAPER, PaperSettings
+from ptq_dynamics.figures.settings import FINDING, ORIGIN, PICTURES
+from ptq_dynamics.measure.measurements import read
+from ptq_dynamics.measure.names import CHECKPOINT, DEGRADATION, MEASUREMENTS, SEED, TRAJECTORY
+from ptq_dynamics.paper import records
+from ptq_dynamics.paper.settings import (
+    DATA,
+    FOLDER,
+    JUDGED,
+    MAIN,
+    MEASURED,
+    PAPER,
+    TABLES,
+    PaperSettings,
+    label,
+)
 
 REPOSITORY = Path(__file__).resolve().parents[3]
+# Where something went wrong, the innermost first.
+PLACE = re.compile(r"┌─ (\S.*?):(\d+):\d+")
+# What has functions for the text: what is wrong is where these are called.
+HELPERS = ("lib.typ", "style.typ")
 
 
 def run(context: Context[PaperSettings]) -> Mapping[str, Any]:
-    """Write paper.pdf, and data.json with all that it cites; facts: how many figures it shows."""
+    """Write paper.pdf, and data.json with what it cites beside claims and tables; facts: how many
+    figures it shows."""
     settings = context.settings
     # A record has them in another order than a plan.
     inputs = {key: context.input(key) for key in sorted(context.inputs)}
     folder = context.scratch / "text"
     shutil.rmtree(folder, ignore_errors=True)
-    sources.copy(settings.sources, REPOSITORY, folder)
-    drawn = [each.name for each in settings.figures if each.missing is None]
-    folder.joinpath("figures").mkdir()
-    for name in drawn:
-        shutil.copyfile(picture(inputs[label(name)], name), folder / f"figures/{name}.{PICTURE}")
-    made = history.read(inputs.values())
-    content = contents(settings, inputs, made, context.identity)
-    content["origin"] = ORIGIN.format(scale=settings.description, identity=context.identity)
+    copy(settings.sources, REPOSITORY, folder)
+    shutil.copyfile(inputs[JUDGED].file(CLAIMS), folder / CLAIMS)
+    for place in ("figures", "tables"):
+        (folder / place).mkdir()
+    for name in settings.told["tables"]:
+        shutil.copyfile(inputs[TABLES].file(f"{name}.csv"), folder / f"tables/{name}.csv")
+    for name in settings.figures:
+        file = f"{name}.{PICTURES[0]}"
+        shutil.copyfile(inputs[label(name)].file(file), folder / "figures" / file)
+    made = records.told(inputs.values())
+    newest = max(each["done"] for each in made["records"].values())
+    content = {
+        **settings.told,
+        **made,
+        "measured": measured(inputs[MEASURED].file(MEASUREMENTS)),
+        "findings": {name: inputs[label(name)].facts.get(FINDING) for name in settings.figures},
+        "inputs": {key: str(each.path) for key, each in inputs.items()},
+        "errors": SEEN,
+        "newest": newest,
+        "identity": context.identity,
+        "origin": ORIGIN.format(scale=settings.description, identity=context.identity),
+    }
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
     (folder / DATA).write_text(text + "\n", encoding="utf-8")
-    (context.out / PAPER).write_bytes(compiled(folder, int(made.newest.timestamp())))
+    date = datetime.datetime.fromisoformat(f"{newest}+00:00")
+    (context.out / PAPER).write_bytes(compiled(folder, int(date.timestamp())))
     shutil.copyfile(folder / DATA, context.out / DATA)
-    return {"figures": len(drawn)}
+    return {"figures": len(settings.figures)}
 
 
-def picture(manifest: Manifest, name: str) -> Path:
-    """The picture of a figure; raises `Problem`, with the place in the text that shows it, where it
-    is missing or damaged."""
-    try:
-        return manifest.file(f"{name}.{PICTURE}")
-    except Problem as problem:
-        place = next(iter(sources.places(REPOSITORY, name)), sources.FOLDER)
-        raise Problem(f'{place}: #fig("{name}"): {problem}') from None
+def measured(path: Path) -> dict[str, int]:
+    """How many values, checkpoints and degradations of accuracy with an error were measured, and
+    how many of the last their error does not explain."""
+    table = read(path)
+    known = table[(table.metric == DEGRADATION) & table.value.notna() & table.stderr.notna()]
+    return {
+        "values": len(table),
+        "checkpoints": len(table[[TRAJECTORY, SEED, CHECKPOINT]].drop_duplicates()),
+        "degradations": len(known),
+        "degradations-beyond": int((known.value.abs() > SEEN * known.stderr).sum()),
+    }
+
+
+def copy(sources: Mapping[str, str], root: Path, target: Path) -> None:
+    """Copy the text to another folder; `Problem` where it is not what it was when it was
+    planned."""
+    for name, digest in sources.items():
+        path, copied = root / FOLDER / name, target / name
+        if not path.is_file() or sha256(path) != digest:
+            place = f"{FOLDER}/{name}"
+            raise Problem(f"{place} was edited since this job was planned; run the command again")
+        copied.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copied)
 
 
 def compiled(folder: Path, timestamp: int) -> bytes:
@@ -60,17 +110,28 @@ def compiled(folder: Path, timestamp: int) -> bytes:
     with the place in the text, where it cannot be typeset as it is meant."""
     import typst
 
-    known = json.loads((folder / DATA).read_text(encoding="utf-8"))
-    keys = [*known["numbers"], *known["figures"], *known["claims"], *known["tables"]]
-    compiler = typst.Compiler(
-        str(folder / sources.MAIN), root=str(folder), ignore_system_fonts=True
-    )
+    compiler = typst.Compiler(str(folder / MAIN), root=str(folder), ignore_system_fonts=True)
     try:
         made, warnings = compiler.compile_with_warnings(format="pdf", timestamp=timestamp)
     except typst.TypstError as error:
-        raise Problem(explained(error.diagnostic, error.message, folder, keys)) from None
+        raise Problem(explained(error.diagnostic, error.message, folder)) from None
     for warning in warnings:
         raise Problem(explained(warning.diagnostic, warning.message, folder))
-    if not isinstance(made, bytes):
-        raise Problem(f"{sources.FOLDER}/{sources.MAIN} gives no single document; see there")
+    assert isinstance(made, bytes)
     return made
+
+
+def explained(diagnostic: str, message: str, folder: Path) -> str:
+    """A diagnostic on the text in a folder, in one line."""
+    places = [(_within(name, folder), line) for name, line in PLACE.findall(diagnostic)]
+    outside = [each for each in places if each[0] not in HELPERS]
+    where = next(iter(outside or places), None)
+    place = f"{FOLDER}/{where[0]}:{where[1]}" if where else FOLDER
+    return f"{place}: {' '.join(message.removeprefix('assertion failed: ').split())}"
+
+
+def _within(name: str, folder: Path) -> str:
+    # Typst names files as seen from where it runs, or from the root of the text.
+    with contextlib.suppress(ValueError):
+        return Path(name).resolve().relative_to(folder.resolve()).as_posix()
+    return name.lstrip("/")

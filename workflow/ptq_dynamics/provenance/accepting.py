@@ -3,58 +3,44 @@
 import datetime
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 
 from ptq_dynamics.base.content import canonical, write_atomically
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine import fingerprint, manifest, record
-from ptq_dynamics.engine.codes import Table, held
-from ptq_dynamics.engine.fingerprint.code import DEFINITIONS
+from ptq_dynamics.engine import freshness, record
 from ptq_dynamics.engine.record import Acceptance
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.provenance.archive import label
-from ptq_dynamics.provenance.differences import differences
 
 # Of a specification: what may be declared to make no difference. All else asks for another result.
-MAY_DIFFER = {"code", DEFINITIONS, "environment", "stage", "modules"}
+MAY_DIFFER = {"code", "libraries", "stage"}
 
 
-def accept(jobs: Iterable[Job], reason: str, table: Table) -> list[str]:
+def accept(jobs: Iterable[Job], reason: str) -> list[str]:
     """Give results the specification that their jobs have now, and note the reason; what differs, a
-    line a result, also of the code as far as its table knows it.
+    line a result.
 
-    Raises `Problem`, before anything is written, where one has other settings or inputs, or is not
-    there.
+    Raises `Problem`, before anything is written, where a result has other settings or inputs, or is
+    not there.
     """
-    changes, told = [], []
+    changes, lines = [], []
     for job in jobs:
-        known, now = record.read(job.paths.record), job.specified()
+        known, now = record.read(job.paths.record), job.spec
         other = [
             key
             for key in sorted({*known.job, *now} - MAY_DIFFER)
             if canonical(known.job.get(key)) != canonical(now.get(key))
         ]
+        other += [path for path, digest in known.inputs.items() if freshness.digest(path) != digest]
         if other:
             raise Problem(
-                f"{label(now)} has other {', '.join(other)} than its result, which no word makes "
-                "equal; build it again"
+                f"{label(now)} has another {', '.join(other)} than its result, which cannot be "
+                "accepted; build it again"
             )
-        for path, digest in known.inputs.items():
-            if manifest.read(Path(path)).digest() != digest:
-                raise Problem(
-                    f"{label(now)} was made from another {path} than the one there; build it again"
-                )
-        places = fingerprint.places(job.stage, job.modules)
-        differs = [
-            *differences(known.job, now, places, {**table, **held(known.job), **job.table()})
-        ]
-        if differs:
+        if differs := tuple(freshness.differences(known.job, now)):
             when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-            mine = Acceptance(reason, when, tuple(differs), known.made_with)
-            accepted = (*known.accepted, mine)
-            renewed = replace(known, job=now, accepted=accepted)
-            changes.append((job, renewed))
-            told.append(f"{label(now)}: {'; '.join(differs)}")
-    for job, account in changes:
-        write_atomically(job.paths.record, account.text())
-    return told
+            mine = Acceptance(reason, when, differs, known.identity)
+            changes.append((job, replace(known, job=now, accepted=(*known.accepted, mine))))
+            lines.append(f"{label(now)}: {'; '.join(differs)}")
+    for job, renewed in changes:
+        write_atomically(job.paths.record, renewed.text())
+    return lines

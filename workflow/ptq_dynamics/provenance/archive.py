@@ -1,180 +1,197 @@
-"""The results that lie in folders, found by their records."""
+"""The results that lie in folders or in a released archive, found by their records."""
 
 import contextlib
+import lzma
 import re
+import tarfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from graphlib import CycleError, TopologicalSorter
+from graphlib import TopologicalSorter
 from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import unescape
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine import manifest, record
-from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.engine.paths import MANIFEST, RECORD, beside, records
+from ptq_dynamics.engine import record
+from ptq_dynamics.engine.paths import MANIFEST, RECORD, Paths, beside, records
 from ptq_dynamics.engine.record import Record
 from ptq_dynamics.figures.settings import ORIGIN
-from ptq_dynamics.provenance import packed
-from ptq_dynamics.provenance.packed import RELEASE
 
 TOP = ("results", "figures", "paper")
 # Below results and figures: what is released, a folder a scale.
 REFERENCE = "reference"
+RELEASE = "release.tar.xz"
 # Stages that join and draw raw results: what they make can be derived from these again.
 DERIVED = ("figures.", "measure.collect", "claims.", "paper.")
+# What reading a damaged archive ends in.
+HARMS = (tarfile.TarError, EOFError, OSError, KeyError, ValueError, zlib.error, lzma.LZMAError)
 
 
 @dataclass(frozen=True)
 class Result:
-    """A result by the path of its manifest, as it stands in records, with the record of it, and
-    where that lies."""
+    """A record, and where it lies: beside its result, in a released folder or archive."""
 
-    path: str
     record: Record
     place: Path
 
+    @cached_property
+    def path(self) -> str:
+        """Path of the manifest, as other records name it."""
+        return str(Paths.of(self.record.job).manifest)
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of the manifest."""
+        return self.record.manifest(Path(self.path)).digest()
+
     @property
     def in_place(self) -> bool:
-        """Whether the record lies beside the manifest that it names."""
+        """Whether the record lies beside the manifest of its result."""
         return self.place == beside(self.path, RECORD)
 
     @property
-    def digest(self) -> str:
-        """That of the manifest."""
-        return self.record.output[self.path]
-
-    @property
-    def identities(self) -> set[str]:
-        """That of the result, the one that it was made with, and those between, as others were
-        accepted for it."""
-        before = {each.identity for each in self.record.accepted}
-        return {self.record.identity, self.record.made_with, *before}
+    def stage(self) -> str:
+        """The stage that made the result: its module below the package."""
+        return str(self.record.job["stage"])
 
     @property
     def label(self) -> str:
-        """Its job in words."""
+        """The job in words."""
         return label(self.record.job)
 
 
-def label(job: Mapping[str, object]) -> str:
-    """A job in words, as its progress lines have it, without the room of its stage."""
+def label(job: Mapping[str, Any]) -> str:
+    """A job in words: the last part of its stage, and its name."""
     return f"{str(job['stage']).rpartition('.')[2]} {job['name']}"
 
 
-def _results(account: Record, place: Path) -> list[Result]:
-    return [Result(output, account, place) for output in account.output]
-
-
 class Archive:
-    """All results below some folders, and in archives of releases, by their records.
+    """All results below some folders and in released archives.
 
-    Records that are damaged are told, and count as missing. Of several records of one result, those
-    below the folders that come `first` stand before those in their place, and these before others.
+    Records that cannot be read are listed in `damaged` and count as missing. A record that lies
+    beside its result comes before others of the same result.
     """
 
-    def __init__(
-        self,
-        folders: Iterable[Path],
-        releases: Iterable[Path] = (),
-        first: Iterable[Path] = (),
-    ) -> None:
-        self._folders = [folder for folder in folders if folder.is_dir()]
+    def __init__(self, folders: Iterable[Path], releases: Iterable[Path] = ()) -> None:
+        self.folders = [folder for folder in folders if folder.is_dir()]
         self._releases = [release for release in releases if release.is_file()]
-        self._first = [*first]
+        self.damaged = list[str]()
 
     @classmethod
-    def of_scale(cls, scale: str, root: Path = Path()) -> "Archive":
+    def of_scale(cls, scale: str) -> "Archive":
         """What lies in the folders of one scale."""
-        return cls(root / top / scale for top in TOP)
+        return cls(Path(top, scale) for top in TOP)
 
     @classmethod
-    def here(cls, scales: Iterable[str] = (), first: Iterable[Path] = ()) -> "Archive":
-        """What lies in the folders of all scales, and what is released; that of some scales with
-        all that it comes from."""
-        releases = [Path("results", REFERENCE, scale, RELEASE) for scale in scales]
-        return cls(map(Path, TOP), releases, first)
-
-    @property
-    def folders(self) -> list[Path]:
-        """The folders that there are."""
-        return self._folders
+    def here(cls) -> "Archive":
+        """What lies in the folders of all scales, and what is released."""
+        return cls(map(Path, TOP), Path("results", REFERENCE).glob(f"*/{RELEASE}"))
 
     @cached_property
-    def records(self) -> list[Path]:
-        """Paths of all records."""
-        return sorted(path for folder in self._folders for path in records(folder))
-
-    @cached_property
-    def read(self) -> tuple[list[Result], list[str]]:
-        """All results with a record, and what is wrong with records that are none."""
-        found, harmed = list[Result](), list[str]()
-        for path in self.records:
+    def every(self) -> list[Result]:
+        """All results, those in their place first."""
+        found = list[Result]()
+        for path in sorted(path for folder in self.folders for path in records(folder)):
             try:
-                found += _results(record.read(path), path)
+                found.append(Result(record.read(path), path))
             except Problem as problem:
-                harmed.append(str(problem))
+                self.damaged.append(str(problem))
         for release in self._releases:
             try:
-                for path, text in packed.records(release):
-                    found += _results(record.read(path, text), path)
+                found += _packed(release)
             except Problem as problem:
-                harmed.append(str(problem))
-        return sorted(found, key=self._rank), harmed
-
-    def _rank(self, result: Result) -> tuple[bool, bool]:
-        is_first = any(result.place.is_relative_to(folder) for folder in self._first)
-        return not is_first, not result.in_place
+                self.damaged.append(str(problem))
+        return sorted(found, key=lambda each: not each.in_place)
 
     @cached_property
     def results(self) -> dict[str, Result]:
-        """By the path of the manifest."""
-        found: dict[str, Result] = {}
-        for result in self.read[0]:
-            found.setdefault(result.path, result)
-        return found
+        """One result for each manifest, by its path."""
+        return {each.path: each for each in reversed(self.every)}
 
     @cached_property
     def _by_digest(self) -> dict[tuple[str, str], Result]:
-        return {(each.path, each.digest): each for each in reversed(self.read[0])}
+        return {(each.path, each.digest): each for each in reversed(self.every)}
 
     def maker(self, path: str, digest: str) -> Result | None:
-        """The result of just this manifest."""
+        """The result whose manifest has this path and this digest."""
+        place = beside(path, RECORD)
+        with contextlib.suppress(Problem):
+            found = Result(record.read(place), place)
+            if found.digest == digest:
+                return found
         return self._by_digest.get((path, digest))
+
+    def follow(self, tops: Iterable[Result]) -> tuple[dict[str, Result], list[str]]:
+        """Some results and all that they were made from, inputs first, by the paths of their
+        manifests; and those inputs of which there is no record."""
+        found, missing = dict[str, Result](), dict[str, None]()
+        waiting = [(each, False) for each in tops]
+        while waiting:
+            result, is_done = waiting.pop()
+            if result.path in found:
+                continue
+            if is_done:
+                found[result.path] = result
+                continue
+            waiting.append((result, True))
+            for path, digest in sorted(result.record.inputs.items(), reverse=True):
+                if path not in found and path not in missing:
+                    maker = self.maker(path, digest)
+                    if maker is None:
+                        missing[path] = None
+                    else:
+                        waiting.append((maker, False))
+        return found, [*missing]
 
     def by_identity(self, identity: str) -> Result | None:
         """The result whose pictures carry this identity."""
-        return next((r for r in self.read[0] if identity in r.identities), None)
-
-    def cycle(self) -> list[str]:
-        """Manifests that need themselves; none where all is well."""
-        graph = {path: result.record.inputs.keys() for path, result in self.results.items()}
-        try:
-            TopologicalSorter(graph).prepare()
-        except CycleError as error:
-            return list(error.args[1])
-        return []
+        return next(
+            (
+                each
+                for each in self.every
+                if identity in (each.record.carried, each.record.identity)
+            ),
+            None,
+        )
 
     def in_order(self) -> Iterator[Result]:
         """All results, each after those that it was made from."""
-        results = self.results
-        graph = {path: sorted(result.record.inputs) for path, result in sorted(results.items())}
+        graph = {path: sorted(each.record.inputs) for path, each in sorted(self.results.items())}
         for path in TopologicalSorter(graph).static_order():
-            if path in results:
-                yield results[path]
+            if path in self.results:
+                yield self.results[path]
 
 
-def manifest_of(path: Path) -> Manifest | None:
-    """The manifest of the result that a file belongs to, or that it is itself or describes."""
-    if path.name.endswith(RECORD):
-        path = beside(path, MANIFEST)
-    if path.name.endswith(MANIFEST):
-        return manifest.read(path)
+def _packed(release: Path) -> Iterator[Result]:
+    """The results whose records are in a released archive; `Problem` where it is damaged."""
+    try:
+        with tarfile.open(release, "r|*") as packed:
+            for entry in packed:
+                file = packed.extractfile(entry) if entry.name.endswith(RECORD) else None
+                if file is not None:
+                    place = release / entry.name
+                    yield Result(record.read(place, file.read().decode()), place)
+    except HARMS as error:
+        reason = str(error).partition("\n")[0]
+        raise Problem(f"{release} is not an archive that tar reads ({reason})") from None
+
+
+def owner_of(path: Path) -> Result | None:
+    """The result that a file belongs to, by the record in its folder or one above that lists it,
+    also among what is released; None where there is none.
+
+    Raises `Problem` where that record is damaged.
+    """
+    if path.name.endswith((MANIFEST, RECORD)):
+        place = beside(path, RECORD)
+        return Result(record.read(place), place)
     for folder in path.parents:
-        for each in (folder / f"{path.stem}.{MANIFEST}", folder / MANIFEST):
-            with contextlib.suppress(Problem):
-                found = manifest.read(each)
-                if path.relative_to(folder).as_posix() in found.files:
+        for place in (folder / f"{path.stem}.{RECORD}", folder / RECORD):
+            if place.is_file():
+                found = Result(record.read(place), place)
+                if path.relative_to(folder).as_posix() in found.record.files:
                     return found
         if folder.name in TOP:
             break
@@ -182,9 +199,7 @@ def manifest_of(path: Path) -> Manifest | None:
 
 
 def identity_in(path: Path) -> tuple[str, str] | None:
-    """The scale and the identity that a picture carries, wherever it lies: in the words of its
-    format, or in its XMP packet, where a tool left that alone. Both stand in the bytes as they
-    are."""
+    """The scale and the identity that a picture carries in its metadata, wherever it lies."""
     mark = ORIGIN.format(scale="([^:\n]+)", identity="([0-9a-f]{64})")
     found = re.search(mark.encode(), path.read_bytes())
     return (unescape(found[1].decode(errors="replace")), found[2].decode()) if found else None

@@ -6,6 +6,7 @@ published, that stays.
 """
 
 import contextlib
+import hashlib
 import os
 import shutil
 import sys
@@ -13,71 +14,90 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import manifest, processes
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.quantize import lock_file
-from ptq_dynamics.quantize.settings import EnvironmentSettings
+from ptq_dynamics.engine.paths import MANIFEST
 
 # Hidden, so that its tens of thousands of files are no part of the manifest.
 FOLDER = ".venv-"
-DIGITS = 16  # of the lock file's digest
 WHOLE = ".installed"  # in an environment that was installed to its end
-PACKAGES = "packages.txt"
 REPOSITORY = Path(__file__).resolve().parents[3]
 INSTALL = REPOSITORY / "envs/install.py"
+OPTION = "# pip-env:"
+
+
+class EnvironmentSettings(Strict):
+    """A virtual environment in `folder`, from the lock file `lock`; `digest` is that of what
+    it says, without its comments."""
+
+    lock: str
+    folder: str
+    digest: str
 
 
 def run(context: Context[EnvironmentSettings]) -> Mapping[str, Any]:
     """Make a virtual environment from the lock file, beside the manifest; the result's file lists
     what is in it."""
-    lock = REPOSITORY / context.settings.lock
-    parent = Path(context.settings.folder)
-    folder = parent / f"{FOLDER}{context.settings.digest[:DIGITS]}"
-    python = _interpreter(folder)
+    lock, parent = REPOSITORY / context.settings.lock, Path(context.settings.folder)
+    folder = parent / f"{FOLDER}{context.settings.digest[:16]}"
+    python = str(folder / "bin/python")
     context.progress.say(f"installing {lock.name} (minutes, once)")
-    options = lock_file.options(lock.read_text(encoding="utf-8"))
     # One that is whole may be in use by the published result: it is mended where it lies.
-    if not (python.exists() and (folder / WHOLE).exists()):
+    if not (folder / WHOLE).exists():
         shutil.rmtree(folder, ignore_errors=True)
-        _call([sys.executable, "-m", "venv", str(folder)], options, context)
-    _call([str(python), str(INSTALL), str(lock)], options, context)
-    packages = _call([str(python), "-m", "pip", "freeze"], options, context)
+        _call([sys.executable, "-m", "venv", str(folder)], context)
+    _call([python, str(INSTALL), str(lock)], context, options(lock.read_text(encoding="utf-8")))
     (folder / WHOLE).touch()
-    (context.out / PACKAGES).write_text(packages)
-    _remove_others(parent, folder.name)
+    packages = _call([python, "-m", "pip", "freeze"], context)
+    (context.out / "packages.txt").write_text(packages)
+    kept = {folder.name}
+    with contextlib.suppress(Problem):
+        kept.add(manifest.read(parent / MANIFEST).facts["folder"])
+    for other in parent.glob(f"{FOLDER}*"):
+        if other.name not in kept:
+            shutil.rmtree(other, ignore_errors=True)
     return {"lock": lock.name, "folder": folder.name}
 
 
 def python(environment: Manifest) -> Path:
     """The interpreter of an environment that this stage made; `Problem` when it is gone."""
-    path = _interpreter(environment.folder / environment.facts["folder"])
+    path = environment.folder / environment.facts["folder"] / "bin/python"
     if not path.exists():
         raise Problem(f"{path} is missing; remove {environment.path} and build again")
     return path
 
 
-def _interpreter(folder: Path) -> Path:
-    return folder / "bin" / "python"
+def options(lock: str) -> dict[str, str]:
+    """Variables for the installation: the comments `pip-env: NAME=VALUE` of a lock file."""
+    lines = [line.strip() for line in lock.splitlines()]
+    found = [line.removeprefix(OPTION).strip() for line in lines if line.startswith(OPTION)]
+    return dict(line.split("=", 1) for line in found)
 
 
-def _remove_others(parent: Path, made: str) -> None:
-    """Remove what was installed before, but for what is published until the new one is."""
-    kept = {made}
-    with contextlib.suppress(Problem):
-        kept.add(manifest.read(parent / manifest.MANIFEST).facts.get("folder", ""))
-    for other in parent.glob(".venv*"):
-        if other.name not in kept:
-            shutil.rmtree(other, ignore_errors=True)
+def digest(*locks: Path) -> str:
+    """Hex sha256 of what lock files install, whatever other comments say."""
+    try:
+        text = "".join(lock.read_text(encoding="utf-8") for lock in locks)
+    except FileNotFoundError as error:
+        lock = error.filename
+        raise Problem(f"{lock} is missing; restore it with git checkout {lock}") from None
+    # As pip has it, a comment begins a line or follows a space.
+    bare = [f" {line}".split(" #", 1)[0].strip() for line in text.splitlines()]
+    variables = [f"{name}={value}" for name, value in sorted(options(text).items())]
+    return hashlib.sha256("\n".join([*filter(None, bare), "", *variables]).encode()).hexdigest()
 
 
 def _call(
-    command: list[str], options: Mapping[str, str], context: Context[EnvironmentSettings]
+    command: list[str],
+    context: Context[EnvironmentSettings],
+    options: Mapping[str, str] | None = None,
 ) -> str:
     # A PYTHONPATH of the main environment would hide the packages of this one.
-    variables = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | dict(options)
-    done = processes.run(command, variables)
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = processes.run(command, variables | dict(options or {}))
     if context.progress.log is not None:
         context.progress.log.write(done.stderr)
     if done.returncode:

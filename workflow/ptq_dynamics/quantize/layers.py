@@ -7,7 +7,6 @@ from itertools import accumulate
 import torch
 from torch import Tensor, nn
 
-from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.models import inputs_device, linear_layers
 
 # Bytes of gram matrices held at once: all of a model with 1e9 parameters, a part of a larger one's.
@@ -23,16 +22,6 @@ class LayerError:
     weight_relative: float
     output_mse: float
     output_relative: float
-
-
-def check_groups(model: nn.Module, group_size: int) -> None:
-    """Raise `Problem` when a layer's width is not a multiple of the group size."""
-    for name, layer in linear_layers(model).items():
-        if layer.in_features % group_size:
-            raise Problem(
-                f"group_size {group_size} does not divide the {layer.in_features} input columns "
-                f"of {name}; choose a divisor in config/quantizers.yaml"
-            )
 
 
 def symmetric_scales(weight: Tensor, bits: int, group_size: int) -> Tensor:

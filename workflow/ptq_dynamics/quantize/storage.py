@@ -1,14 +1,15 @@
-"""Saving of quantized checkpoints: folders that hold each layer in as many bits as it has.
+"""Quantized checkpoints, and folders that hold each layer in as many bits as it has.
 
 All is the source's checkpoint, file by file, but for the quantized layers and config.json.
 """
 
 import json
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeVar
 
 import torch
 from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32
@@ -20,53 +21,75 @@ from compressed_tensors.quantization import (
 )
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.models.packed import COMPRESSED, CONFIG, GPTQ, SCALING, Grid
+from ptq_dynamics.quantize.calibration import Quantized
+from ptq_dynamics.train.weights import Weights
 
+L = TypeVar("L")
 INDEX = "model.safetensors.index.json"
 
 
-class Stored(Protocol):
-    """A quantized model in the form in which it is saved."""
+class OnDemand(Mapping[str, Tensor]):
+    """Weights by layer, [out, in], read or dequantized when they are asked for: all at once would
+    be a second model in memory."""
 
-    def save(self, source: Path, target: Path) -> None:
-        """Write the checkpoint folder `target` of the quantized checkpoint `source`."""
+    def __init__(self, layers: Mapping[str, L], make: Callable[[L], Tensor]) -> None:
+        self._layers, self._make = layers, make
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._make(self._layers[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._layers)
+
+    def __len__(self) -> int:
+        return len(self._layers)
 
 
-@dataclass(frozen=True)
-class Packed:
-    """Layers on integer grids. `others` are parameters that were changed with them; `scaling` is
-    what `packed.unscaled` needs to take that back."""
+def original(folder: Path, model: nn.Module) -> Mapping[str, Tensor]:
+    """The weights of a checkpoint's quantized layers on `models.device()`, from its files: where a
+    model is spread, not all that it has are in memory."""
+    files = Weights(folder)
+    names = {name: f"{name}.weight" for name in models.linear_layers(model)}
+    return OnDemand(names, lambda name: files.tensors([name])[name].to(models.device()))
 
-    grids: Mapping[str, Grid]
-    others: Mapping[str, Tensor] = field(default_factory=dict)
-    scaling: Mapping[str, Tensor] = field(default_factory=dict)
 
-    def save(self, source: Path, target: Path) -> None:
-        """As pack-quantized, or where groups are not of neighbouring columns as GPTQ's own."""
-        ordered = all(grid.columns is None for grid in self.grids.values())
-        about = _compressed_config(self.grids) if ordered else _gptq_config(self.grids)
+def on_grids(
+    grids: Mapping[str, Grid],
+    others: Mapping[str, Tensor] | None = None,
+    scaling: Mapping[str, Tensor] | None = None,
+    weights: Mapping[str, Tensor] | None = None,
+) -> Quantized:
+    """A model with layers on integer grids. `others` are parameters that were changed with them;
+    `scaling` is what `packed.unscaled` needs to take that back; `weights` are those of the grids
+    unless given.
+
+    It is saved as pack-quantized, or where groups are not of neighbouring columns as GPTQ's own.
+    """
+
+    def save(source: Path, target: Path) -> None:
+        ordered = all(grid.columns is None for grid in grids.values())
+        about = _compressed_config(grids) if ordered else _gptq_config(grids)
         entries = _compressed_layer if ordered else _gptq_layer
-        layers = {name: entries(grid) for name, grid in self.grids.items()}
-        dtype = next(iter(self.grids.values())).scales.dtype
-        replace(source, target, layers, about, self.others, dtype)
-        if self.scaling:
-            save_file(_plain(self.scaling), target / SCALING)
+        layers = {name: entries(grid) for name, grid in grids.items()}
+        dtype = next(iter(grids.values())).scales.dtype
+        replace(source, target, layers, about, others, dtype)
+        if scaling:
+            save_file(_plain(scaling), target / SCALING)
+
+    return Quantized(weights or OnDemand(grids, Grid.weight), save)
 
 
-@dataclass(frozen=True)
-class Own:
-    """A model that saves itself, as bitsandbytes' do."""
-
-    model: PreTrainedModel
-
-    def save(self, source: Path, target: Path) -> None:
-        """Write what transformers writes, beside the tokenizer of the source."""
-        shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.safetensors*"))
-        self.model.save_pretrained(target)
+@contextmanager
+def quietly(context: Context[Any]) -> Iterator[None]:
+    """Models may be spread meanwhile, and what libraries print (bars) goes to the job's log."""
+    offloading = models.offloading(context.scratch, context.device_map)
+    with offloading, redirect_stderr(context.progress.log or sys.stderr):
+        yield
 
 
 def outside_blocks(folder: Path) -> list[str]:

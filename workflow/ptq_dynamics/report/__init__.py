@@ -1,1 +1,1 @@
-"""What is browsed: one page of figures, claims, tables, training curves, provenance and cost."""
+"""What is browsed: one page of figures, claims, tables, provenance and cost."""

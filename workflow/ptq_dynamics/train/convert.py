@@ -11,14 +11,15 @@ import pickle
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.hub.files import PICKLED, SAFE, stem
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_MEND = "leave the revision out of the family"
 
 
 def safe_name(name: str) -> str:
@@ -39,13 +40,16 @@ def save_safely(
     source: Path,
     target: Path,
     partial: Path,
-    parts: Callable[[str, Tensor], Mapping[str, Tensor]],
+    parts: Callable[[str, "Tensor"], Mapping[str, "Tensor"]],
 ) -> None:
     """Save weights as safetensors, to the bit, `parts` of each by name; `target` is there when it
     is whole.
 
     Raises `Problem` when `source` holds anything else than tensors.
     """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file, save_file
+
     try:
         state = load_file(source) if source.suffix == ".safetensors" else _unpickled(source)
     except SafetensorError as error:
@@ -57,7 +61,9 @@ def save_safely(
     os.replace(partial, target)
 
 
-def _unpickled(source: Path) -> dict[str, Tensor]:
+def _unpickled(source: Path) -> dict[str, "Tensor"]:
+    import torch
+
     try:
         state = torch.load(
             source, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(source)
@@ -66,9 +72,6 @@ def _unpickled(source: Path) -> dict[str, Tensor]:
         raise Problem(f"{source.name} holds more than plain tensors, or is damaged; {_MEND}") from (
             error
         )
-    if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
+    if not isinstance(state, dict) or not all(isinstance(v, torch.Tensor) for v in state.values()):
         raise Problem(f"{source.name} is no state dict of plain tensors; {_MEND}")
     return state
-
-
-_MEND = "leave the revision out of the family"

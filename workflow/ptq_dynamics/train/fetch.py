@@ -1,25 +1,25 @@
 """Fetch checkpoints of public families from the hub (section 3).
 
 Each becomes a folder as those of runs are: safetensors with their index, configuration and
-tokenizer; no other file of a repository is asked for, but code that its family trusts.
+tokenizer; no other file of a repository is downloaded, but code that its family trusts.
 
-Weights are downloaded into the job's own folder, not into the hub's cache: all figures take them
-from there, and where a scale keeps no weights, dropping them frees the disk. What the cache has
-already, as when it was filled where there is a network, is linked from it, and what the job's last
-result has, from that: then nothing lies on a disk twice.
+Weights go into the job's own folder, not into the hub's cache: all figures take them from there,
+and where a scale keeps no weights, dropping them frees the disk. What the cache has already, as
+when it was filled where there is a network, is linked from it, and what the job's last result has,
+from that: then nothing lies on a disk twice.
 """
 
 import json
+import shutil
 from collections.abc import Iterable, Mapping
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from safetensors import safe_open
-from torch import Tensor
-
+from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
-from ptq_dynamics.hub.client import Source, obtain
+from ptq_dynamics.hub.download import Source, obtain
 from ptq_dynamics.hub.files import (
     CONFIG,
     INDEX,
@@ -31,13 +31,50 @@ from ptq_dynamics.hub.files import (
     of_checkpoint,
     stem,
 )
-from ptq_dynamics.models.own_code import TRUSTED
 from ptq_dynamics.train import olmo_format, trajectory
 from ptq_dynamics.train.convert import safe_index, safe_name, save_safely
-from ptq_dynamics.train.fetch_settings import Code, FetchSettings, Revision
 from ptq_dynamics.train.trajectory import Checkpoint
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 RESUMABLE = True
+
+
+class Revision(Strict):
+    """A checkpoint as the hub has it: a revision of a repository, with the commit and the files
+    that the lock has for it, if it has it; and what it is in its trajectory (see `Checkpoint`)."""
+
+    id: str
+    revision: str
+    commit: str | None
+    files: tuple[HubFile, ...]
+    step: int | None
+    tokens: int | None
+    lr: float | None
+    phase: str
+
+
+class TrustedCode(Strict):
+    """The code of a repository at a commit, that its checkpoints come with; `files` as the lock has
+    them, None where it has not."""
+
+    commit: str
+    files: tuple[HubFile, ...] | None
+
+
+class FetchSettings(Strict):
+    """Revisions of one repository; `parameters` is how many a model of them has (None: those that
+    its files hold are counted). With `convert`, weights that are there only as pickles are taken
+    and saved as safetensors; where they are in a `format` that transformers does not read, they are
+    saved in one that it does. Trusted `code` lies beside each of them."""
+
+    repository: str
+    revisions: tuple[Revision, ...]
+    parameters: int | None
+    convert: bool = False
+    format: str | None = None
+    code: TrustedCode | None = None
 
 
 def run(context: Context[FetchSettings]) -> Mapping[str, Any]:
@@ -58,14 +95,12 @@ def run(context: Context[FetchSettings]) -> Mapping[str, Any]:
 
 def count_parameters(folder: Path) -> int:
     """How many numbers the weights in a folder hold, by their headers."""
+    from safetensors import safe_open
+
     total = 0
     for path in folder.glob("*.safetensors"):
         with safe_open(path, "numpy") as file:
-            for name in file.keys():  # noqa: SIM118
-                size = 1
-                for length in file.get_slice(name).get_shape():
-                    size *= length
-                total += size
+            total += sum(prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
     return total
 
 
@@ -96,7 +131,9 @@ class _Checkpoint:
                 "true of the family to have them read as plain tensors and saved as safetensors"
             )
         self._out.mkdir(exist_ok=True)
-        self._scratch.mkdir(exist_ok=True)
+        # What a download that was killed left is of no use to the next.
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._scratch.mkdir()
         weights = PICKLED if pickled else SAFE
         config = self._known(CONFIG)
         for name, file in self._files.items():
@@ -116,8 +153,10 @@ class _Checkpoint:
         if self._context.settings.code is not None:
             self._take_code(self._context.settings.code)
 
-    def _take_code(self, code: Code) -> None:
+    def _take_code(self, code: TrustedCode) -> None:
         """Have the trusted code beside the weights, and a note that it is trusted."""
+        from ptq_dynamics.models.own_code import TRUSTED
+
         source = Source(self._context.settings.repository, "its code", code.commit)
         if code.files is None:
             raise Problem(
@@ -153,7 +192,7 @@ class _Checkpoint:
             # One at a time: these are as large as the weights.
             theirs.unlink()
 
-    def _parts(self, name: str, value: Tensor) -> Mapping[str, Tensor]:
+    def _parts(self, name: str, value: "Tensor") -> Mapping[str, "Tensor"]:
         """A tensor as it is saved, by name."""
         if self._translates:
             return olmo_format.tensors(name, value, self._config)
@@ -172,10 +211,11 @@ class _Checkpoint:
         self._have(file, self._out / file.name)
 
     def _have(self, file: HubFile, target: Path, source: Source | None = None) -> None:
+        if target.exists() and file.matches(target):
+            return
         earlier = self._context.earlier
         near = [] if earlier is None else [earlier / self._id / file.name]
-        partial = self._scratch / f"{file.name}.partial"
-        obtain(source or self._source, file, target, partial, near, self._context.progress)
+        obtain(source or self._source, file, target, near, self._scratch)
 
     def _known(self, name: str) -> HubFile:
         if name not in self._files:

@@ -7,11 +7,12 @@ gate last (github.com/allenai/OLMo).
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from ptq_dynamics.base.problem import Problem
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 OLMO = "olmo"  # the family's `format`
 
@@ -104,7 +105,7 @@ def names(name: str) -> tuple[str, ...]:
     return tuple(f"{before}{part}.weight" for part in parts)
 
 
-def tensors(name: str, value: Tensor, theirs: Mapping[str, Any]) -> dict[str, Tensor]:
+def tensors(name: str, value: "Tensor", theirs: Mapping[str, Any]) -> dict[str, "Tensor"]:
     """The parts of a tensor of a model with that config.json, by their names; `Problem` where it
     has other sizes."""
     parts = names(name)

@@ -26,7 +26,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context, Progress
 
 T = TypeVar("T")
-Stage = Callable[[Context[Any], "Team"], Mapping[str, Any] | None]
+Work = Callable[[Context[Any], "Team"], Mapping[str, Any] | None]
 
 # Exactly so many processes; or one for each visible GPU, but at most so many.
 PROCESSES, GPUS = "PTQ_DYNAMICS_PROCESSES", "PTQ_DYNAMICS_GPUS"
@@ -36,8 +36,6 @@ PATIENCE = timedelta(days=30)
 LAST_WORDS = 1.0
 # The launcher takes these.
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-# Exactly so many processes; or one for each visible GPU, but at most so many.
-PROCESSES, GPUS = "PTQ_DYNAMICS_PROCESSES", "PTQ_DYNAMICS_GPUS"
 CALLED = "called-back"  # in the scratch folder, once the job was called back
 
 
@@ -122,7 +120,7 @@ def _number(name: str) -> int | None:
     return int(found) if found else None
 
 
-def run(stage: Stage, context: Context[Any], batch: int) -> Mapping[str, Any] | None:
+def run(stage: Work, context: Context[Any], batch: int) -> Mapping[str, Any] | None:
     """What a stage gives in as many processes as are wanted; None where it was called back."""
     if "TORCHELASTIC_RUN_ID" in os.environ:
         return _join(stage, context, None)
@@ -130,7 +128,7 @@ def run(stage: Stage, context: Context[Any], batch: int) -> Mapping[str, Any] | 
     return stage(context, ALONE) if count == 1 else _launch(stage, context, count)
 
 
-def _launch(stage: Stage, context: Context[Any], count: int) -> Mapping[str, Any] | None:
+def _launch(stage: Work, context: Context[Any], count: int) -> Mapping[str, Any] | None:
     from torch.distributed.elastic.multiprocessing import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -185,7 +183,7 @@ def _passing_on(context: Context[Any]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _work(stage: Stage, context: Context[Any], log: Path | None) -> Mapping[str, Any] | None:
+def _work(stage: Work, context: Context[Any], log: Path | None) -> Mapping[str, Any] | None:
     """What one of the launched processes does."""
     torch.set_num_threads(max(1, torch.get_num_threads() // int(os.environ["WORLD_SIZE"])))
     if log is not None and os.environ["RANK"] == "0":
@@ -193,7 +191,7 @@ def _work(stage: Stage, context: Context[Any], log: Path | None) -> Mapping[str,
     return _join(stage, context, context.scratch / CALLED)
 
 
-def _join(stage: Stage, context: Context[Any], called: Path | None) -> Mapping[str, Any] | None:
+def _join(stage: Work, context: Context[Any], called: Path | None) -> Mapping[str, Any] | None:
     """Do a stage's work as one of the processes that torch's launcher has started."""
     rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     if torch.cuda.is_available():

@@ -59,7 +59,7 @@ class Cosine:
 
 
 @dataclass(frozen=True)
-class Stage:
+class StageSchedule:
     """Of a stage after pre-training, called `name`: from step `start` on, over `length` steps, a
     warmup from nothing, then half a cosine to `floor`."""
 
@@ -72,13 +72,13 @@ class Stage:
     name: str
 
 
-Schedule = Constant | Wsd | Anneal | Cosine | Stage
+Schedule = Constant | Wsd | Anneal | Cosine | StageSchedule
 
 
 def learning_rate(schedule: Schedule, step: int) -> float:
     """Learning rate of the update after `step` finished updates."""
     peak, warmup = schedule.peak, schedule.warmup
-    if isinstance(schedule, Stage):
+    if isinstance(schedule, StageSchedule):
         step -= schedule.start
     if step < warmup:
         return peak * (step + 1) / warmup
@@ -95,7 +95,7 @@ def learning_rate(schedule: Schedule, step: int) -> float:
         case Cosine():
             done = (step - warmup) / (schedule.stop - warmup)
             remaining = (1 + math.cos(math.pi * min(done, 1.0))) / 2
-        case Stage():
+        case StageSchedule():
             done = (step - warmup) / max(schedule.length - warmup, 1)
             remaining = (1 + math.cos(math.pi * min(done, 1.0))) / 2
     return schedule.floor + (peak - schedule.floor) * remaining
@@ -108,7 +108,7 @@ def _remaining(shape: Literal["linear", "1-sqrt"], done: float) -> float:
 
 def phase(schedule: Schedule, step: int) -> str:
     """Name of the phase that a checkpoint after `step` updates belongs to."""
-    if isinstance(schedule, Stage):
+    if isinstance(schedule, StageSchedule):
         return schedule.name
     if step < schedule.warmup:
         return "warmup"

@@ -46,10 +46,10 @@ class Timeline:
         self.scale = config.scale
         self.defaults = config.runs.defaults
         self.seeds: tuple[int, ...] = (config.choice.seed, *config.choice.more_seeds)
-        self._trajectories: dict[str, Trajectory] = config.runs.trajectories
+        self._trajectories: dict[str, PlannedTrajectory] = config.runs.trajectories
         self.names = list(self._trajectories)
 
-    def trajectory(self, name: str) -> "Trajectory":
+    def trajectory(self, name: str) -> "PlannedTrajectory":
         """A trajectory as it is configured."""
         return self._trajectories[name]
 
@@ -108,7 +108,7 @@ class Timeline:
         return shards[shard]
 
 
-class Trajectory(Strict):
+class PlannedTrajectory(Strict):
     """A kind of trajectory; `family` is who trained it, if other than what it is made from, `stage`
     the code that makes it."""
 

@@ -10,13 +10,16 @@ results.
 """
 
 import contextlib
+import gc
 import importlib
 import json
+import logging
 import os
 import select
 import signal
 import socket
 import sys
+import tempfile
 import threading
 from collections.abc import Collection
 from pathlib import Path
@@ -37,15 +40,13 @@ def serve(address: Path, libraries: Collection[str]) -> None:
     # From here on there is a socket, and who connects to it is heard.
     unheard.rename(address)
     os.environ.update(QUIET)
-    from ptq_dynamics.engine.warm.prime import prime
-
     # CUDA does not survive a fork, so where there is a GPU jobs that compute with it start by
     # themselves.
     if "torch" in libraries and importlib.import_module("torch").cuda.is_available():
         _remove(address)
         return
     os.set_blocking(sys.stdin.fileno(), False)
-    if not prime(libraries, _is_wanted):
+    if not _prime(libraries):
         _remove(address)
         return
     code.program().parse()
@@ -65,6 +66,54 @@ def serve(address: Path, libraries: Collection[str]) -> None:
             connection.close()
     finally:
         _remove(address)
+
+
+# What jobs import of the libraries they compute with, by distribution, and which take seconds.
+MODULES = {
+    "torch": ("torch",),
+    "transformers": ("transformers",),
+    "bitsandbytes": ("bitsandbytes",),
+    "datasets": ("datasets",),
+    "llmcompressor": ("llmcompressor.modifiers.gptq", "llmcompressor.modifiers.transform.awq"),
+    "pandas": ("pandas",),
+    "seaborn": ("seaborn", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_pdf"),
+}
+
+
+def _prime(libraries: Collection[str]) -> bool:
+    """Import what jobs import of these distributions, and save and load a tiny model where they
+    have models, whose first time is slow; whether the build is still there at the end."""
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
+    for distribution, modules in MODULES.items():
+        if distribution in libraries:
+            for module in modules:
+                if not _is_wanted():
+                    return False
+                importlib.import_module(module)
+    if "torch" in libraries:
+        importlib.import_module("torch").set_num_threads(1)
+    if "transformers" in libraries:
+        _save_and_load()
+    # The garbage collector of a child would otherwise touch, and so copy, all of this memory.
+    gc.collect()
+    gc.freeze()
+    return _is_wanted()
+
+
+def _save_and_load() -> None:
+    from transformers import AutoModelForCausalLM, GPTNeoXConfig, GPTNeoXForCausalLM
+
+    shape = GPTNeoXConfig(
+        vocab_size=8,
+        hidden_size=8,
+        intermediate_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        max_position_embeddings=8,
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        GPTNeoXForCausalLM(shape).save_pretrained(folder)
+        AutoModelForCausalLM.from_pretrained(folder)
 
 
 def _remove(address: Path) -> None:

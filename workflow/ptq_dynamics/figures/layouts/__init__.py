@@ -1,0 +1,1 @@
+"""The layouts: one module each, found by standing here (see `figures.layout`)."""

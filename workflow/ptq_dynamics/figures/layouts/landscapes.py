@@ -1,25 +1,21 @@
 """Loss landscapes in the plane of a final checkpoint, an earlier one and its quantized weights."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import product
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.colors import BoundaryNorm
+from pydantic import Field
 
+from ptq_dynamics.base.fields import Share, Strict
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.curvature.settings import GRID, POINTS
-from ptq_dynamics.engine.context import Context
-from ptq_dynamics.figures.around import head, legend
-from ptq_dynamics.figures.footer import calibration_sets, footer
-from ptq_dynamics.figures.panels import save, subplots
-from ptq_dynamics.figures.resolution import ONE_SET, TWO_ERRORS, amount
-from ptq_dynamics.figures.settings import FigureSettings
-from ptq_dynamics.figures.style import TEXT
-from ptq_dynamics.figures.words import call
+from ptq_dynamics.figures.layout import Layout, Quantizers, Text
 from ptq_dynamics.measure.names import LOSS
+
+if TYPE_CHECKING:
+    from ptq_dynamics.figures.panels import Picture, Sheet
 
 # How the three points are drawn and called.
 MARKS = {
@@ -30,83 +26,119 @@ MARKS = {
 LEVELS = 12
 
 
-class Plane(NamedTuple):
-    """A panel's name, the loss less that of the final checkpoint on its grid and at its points, and
-    the distances between them."""
+class Plane(Strict):
+    """A plane through a trajectory's last checkpoint, its quantized weights and the checkpoint
+    `previous` before."""
 
-    name: str
-    grid: pd.DataFrame
-    points: pd.DataFrame
-    distances: tuple[float, float]
+    previous: Share
 
 
-def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
-    """Stage: draw the figure, a panel for every curve (of one trajectory) and quantizer: contours
-    of the loss less that of the final checkpoint, on the same levels in all, the three points, and
-    their distances. The table has the grids and the points."""
-    called = call(context.settings.quantizers)
-    shown = list(product(context.settings.curves, called))
-    planes = []
-    for (curve, (name,)), quantizer in shown:
-        manifest = context.input(f"landscape {name} {quantizer}")
-        label = curve if len(called) == 1 else f"{curve}, {called[quantizer]}"
-        points = pd.read_csv(manifest.file(POINTS))
-        final = float(points.loc[points.point == "final", LOSS].iloc[0])
-        grid = pd.read_csv(manifest.file(GRID)).assign(point="grid")
-        distances = (manifest.facts["distance_previous"], manifest.facts["distance_quantized"])
-        parts = [part.assign(increase=part.loss - final) for part in (grid, points)]
-        planes.append(Plane(label, parts[0], parts[1], distances))
-    columns = math.ceil(math.sqrt(len(shown)))
-    rows = math.ceil(len(shown) / columns)
-    height = rows * TEXT / max(2, columns) * 0.8 + 0.12
-    figure, axes = subplots(rows, columns, height, layout="compressed")
-    bounds = levels([plane.grid for plane in planes])
-    for plane, ax in zip(planes, axes, strict=False):
-        filled = _draw_panel(ax, plane, bounds)
-    for ax in axes[len(shown) :]:
-        ax.set_visible(False)
-    bar = figure.colorbar(filled, ax=axes, ticks=bounds, format=_number, aspect=30, pad=0.01)
-    bar.set_label("L − L(Θₖ) (nats/token)")
-    legend(figure, axes[:1], {})
-    resolved = resolution([plane.points for plane in planes])
-    said = [f"{' and '.join(called.values())} quantization", footer(context)]
-    said.append(f"the validation text resolves differences at Q(Θₖ) of {amount(resolved, 'nats')}")
-    said += [ONE_SET] * (calibration_sets(context.settings) is not None)
-    head(figure, "; ".join(said))
-    whole = (pd.concat([each.grid, each.points]).assign(panel=each.name) for each in planes)
-    table = pd.concat(whole)[["panel", "point", "x", "y", LOSS, "increase"]]
-    save(figure, table, context)
-    return {"points": len(table), "resolves": resolved}
+class Landscapes(Layout):
+    """A panel for every curve, of one trajectory, and quantizer: contours of the loss less that of
+    the final checkpoint, on the same levels in all, the three points, and their distances."""
+
+    of_one_seed = True
+    layout: Literal["landscapes"]
+    curves: Annotated[
+        dict[Text, Annotated[tuple[str, ...], Field(min_length=1, max_length=1)]],
+        Field(min_length=1),
+    ]
+    quantizers: Quantizers
+    metrics: tuple[()] = ()
+    landscape: Plane
+
+    @property
+    def styles(self) -> list[str]:
+        """Nothing: every curve has a panel of its own."""
+        return []
+
+    def check(self, place: str, timeline: Any) -> None:
+        """Its trajectories have the earlier checkpoint."""
+        previous = timeline.steps(self.landscape.previous)
+        for name in self.trajectories:
+            final = timeline.measured(name)[-1].step or 0
+            away = {final - (point.step or 0) for point in timeline.checkpoints(name)} - {0}
+            if previous not in away:
+                near = sorted(away, key=lambda steps: abs(steps - previous))
+                raise Problem(
+                    f"{place}.landscape.previous is {previous} steps, but {name} has no checkpoint "
+                    f"so long before its end (the nearest: {near[:3]} steps)"
+                )
+
+    def inputs(self, name: str, planner: Any) -> Mapping[str, list[str]]:
+        """The loss in all planes, of the first seed."""
+        return {
+            f"landscape {each} {quantizer}": [planner.landscape(self, each, quantizer).manifest]
+            for each, quantizer in product(self.trajectories, self.quantizers)
+        }
+
+    def draw(self, sheet: "Sheet") -> "Picture":
+        """Draw the figure. The table has the grids and the points."""
+        import pandas as pd
+
+        from ptq_dynamics.figures.around import calibration_sets, head, legend
+        from ptq_dynamics.figures.panels import Picture, subplots
+        from ptq_dynamics.figures.resolution import ONE_SET, TWO_ERRORS, amount
+        from ptq_dynamics.figures.style import TEXT
+
+        called = sheet.data.called
+        planes = list[tuple[pd.DataFrame, str]]()
+        for (curve, (name,)), quantizer in product(sheet.settings.curves, called):
+            (manifest,) = sheet.data.inputs[f"landscape {name} {quantizer}"]
+            points = pd.read_csv(manifest.file(POINTS))
+            final = float(points.loc[points.point == "final", LOSS].iloc[0])
+            table = pd.concat([pd.read_csv(manifest.file(GRID)).assign(point="grid"), points])
+            label = curve if len(called) == 1 else f"{curve}, {called[quantizer]}"
+            training, quantization = (manifest.facts[f"distance_{at}"] for at in [*MARKS][1:])
+            far = f"{training:.2g} from Θₖ₋₁, {quantization:.2g} from Q(Θₖ)"
+            table = table.assign(panel=label, increase=table.loss - final)
+            planes.append((table, f"{label}\n{far}"))
+        whole = pd.concat([table for table, _ in planes])
+        columns = math.ceil(math.sqrt(len(planes)))
+        rows = math.ceil(len(planes) / columns)
+        height = rows * TEXT / max(2, columns) * 0.8 + 0.12
+        figure, axes = subplots(rows, columns, height, layout="compressed")
+        bounds = _levels(whole[whole.point == "grid"].increase.to_numpy())
+        for (table, title), ax in zip(planes, axes, strict=False):
+            filled = _draw_panel(ax, table, bounds)
+            ax.set_title(title)
+        for ax in axes[len(planes) :]:
+            ax.set_visible(False)
+        bar = figure.colorbar(filled, ax=axes, ticks=bounds, format=_number, aspect=30, pad=0.01)
+        bar.set_label("L − L(Θₖ) (nats/token)")
+        legend(figure, axes[:1], {})
+        # Two standard errors of a difference of two panels, from the median of the panels'.
+        resolved = float(TWO_ERRORS * whole[whole.point == "quantized"].stderr.median())
+        said = [f"{' and '.join(called.values())} quantization", sheet.footer()]
+        said.append(
+            f"the validation text resolves differences at Q(Θₖ) of {amount(resolved, 'nats')}"
+        )
+        said += [ONE_SET] * (calibration_sets(sheet.settings) is not None)
+        head(figure, said)
+        whole = whole[["panel", "point", "x", "y", LOSS, "increase"]]
+        return Picture(figure, whole, {"points": len(whole), "resolves": resolved})
 
 
-def resolution(points: Sequence[pd.DataFrame]) -> float:
-    """The smallest difference of increases at quantized points of two panels that is resolved: two
-    standard errors, from the median of the panels'."""
-    quantized = pd.concat(list(points)).query("point == 'quantized'")
-    return float(TWO_ERRORS * quantized.stderr.median())
-
-
-def levels(grids: Sequence[pd.DataFrame]) -> np.ndarray:
+def _levels(values: np.ndarray) -> np.ndarray:
     """Levels for all panels: from the lowest increase to the largest, closer together near zero."""
-    values = pd.concat(list(grids)).increase
     top = values.max() * (np.arange(LEVELS + 1) / LEVELS) ** 2
     below = values.min()
     return top if below >= 0 else np.concatenate([[below], top])
 
 
-def _draw_panel(ax: Axes, plane: Plane, bounds: np.ndarray) -> Any:
-    surface = plane.grid.pivot(index="y", columns="x", values="increase")
-    norm = BoundaryNorm(bounds, 256)
+def _draw_panel(ax: Any, table: Any, bounds: np.ndarray) -> Any:
+    """The contours of a plane and its points; gives the filled ones."""
+    from matplotlib.colors import BoundaryNorm
+
+    grid = table[table.point == "grid"]
+    surface = grid.pivot(index="y", columns="x", values="increase")
     shape = (surface.columns, surface.index, surface, bounds)
-    filled = ax.contourf(*shape, cmap="cividis_r", norm=norm)
+    filled = ax.contourf(*shape, cmap="cividis_r", norm=BoundaryNorm(bounds, 256))
     ax.contour(*shape, colors="0.25", linewidths=0.3)
     for name, (marker, text) in MARKS.items():
-        point = plane.points[plane.points.point == name]
+        point = table[table.point == name]
         style: dict[str, Any] = {"marker": marker, "markersize": 5, "linestyle": "none"}
         ax.plot(point.x, point.y, color="white", markeredgecolor="black", label=text, **style)
-    training, quantization = plane.distances
-    far = f"{training:.2g} from Θₖ₋₁, {quantization:.2g} from Q(Θₖ)"
-    ax.set_title(f"{plane.name}\n{far}")
     ax.set(xlabel="Distance along Θₖ₋₁ − Θₖ", ylabel="Distance across")
     ax.locator_params(axis="x", nbins=5)
     ax.set_aspect("equal")

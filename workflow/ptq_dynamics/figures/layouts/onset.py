@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import pandas as pd
 
-from ptq_dynamics.engine.context import Context
-from ptq_dynamics.figures.curves import Curves
-from ptq_dynamics.figures.panels import publish
-from ptq_dynamics.figures.settings import FINDING, FigureSettings
-from ptq_dynamics.figures.words import letters
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.figures.layout import Measured, Quantizers
+from ptq_dynamics.figures.settings import FINDING
+from ptq_dynamics.measure.names import ErrorThenLoss
+
+if TYPE_CHECKING:
+    from ptq_dynamics.figures.panels import Picture, Sheet
 
 AXES = {"loss": "FP loss (nats/token)", "rate": "Learning rate"}
 CALLED = {"loss": "the loss in full precision", "rate": "the learning rate"}
@@ -19,38 +20,43 @@ RESAMPLES = 2000
 LEAST = 5  # points of a correlation
 
 
-def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
-    """Stage: draw the figure, the error under every quantizer against tokens, against the loss in
-    full precision and against the learning rate. Facts: the share of the error's variance that each
-    of the two describes, with 95 % intervals from resampled points, and the chance that the order
-    of the two is that of the shares; and what they say, in a sentence."""
-    curves = Curves(context)
-    error, _ = context.settings.metrics
-    names = letters()
-    panels, parts, said, found = [], [], [], list[str]()
-    facts: dict[str, Any] = {}
-    for quantizer in curves.quantizers:
-        letter = next(names)
-        panels.append(curves.over_tokens(letter, error, quantizer))
-        parts.append(curves.points(letter, error, quantizer))
-        parts.append(curves.learning_rates(letter))
-        against: dict[str, pd.DataFrame] = {}
-        for axis, label in AXES.items():
-            letter = next(names)
-            panel = curves.panel(letter, error, quantizer, label)
-            panels.append(replace(panel, title=f"{panel.title} vs. {axis}"))
-            draw = curves.against_loss if axis == "loss" else curves.against_rate
-            against[axis] = draw(letter, error, quantizer)
-            parts.append(against[axis])
-        loss, rate = against["loss"], against["rate"]
-        shares = described(loss.x.to_numpy(), rate.x.to_numpy(), loss.y.to_numpy())
-        if shares is not None:
-            facts[quantizer] = shares
-            said.append(_told(curves.called[quantizer], shares))
-            found.append(_better(curves.called[quantizer], shares))
-    if found:
-        facts[FINDING] = f"On a straight line, {'; '.join(found)}."
-    return publish(context, panels, parts, curves.labels, columns=1 + len(AXES), said=said) | facts
+class Onset(Measured):
+    """The error under every quantizer against tokens, against the loss in full precision, and
+    against the learning rate, with how much of its variance each of the latter two describes."""
+
+    layout: Literal["onset"]
+    quantizers: Quantizers
+    metrics: ErrorThenLoss
+
+    def check(self, place: str, timeline: Any) -> None:
+        """Averages have no learning rate."""
+        averages = [name for name in self.trajectories if name in timeline.config.runs.averages]
+        if averages:
+            raise Problem(
+                f"{place}.curves has {averages[0]}, an average, which has no learning rate to draw "
+                "the error against; show runs alone"
+            )
+
+    def draw(self, sheet: "Sheet") -> "Picture":
+        """Draw the figure. Facts: for every quantizer, what `described` gives; and what these say,
+        in a sentence."""
+        data, error = sheet.data, self.metrics[0]
+        told, facts = list[tuple[str, str]](), dict[str, Any]()
+        for quantizer in data.quantizers:
+            points = data.points(error, quantizer)
+            sheet.add(data.over_tokens(error, quantizer), points, data.learning_rates())
+            loss, rate = data.against_loss(error, quantizer), data.against_rate(error, quantizer)
+            for (axis, label), part in zip(AXES.items(), (loss, rate), strict=True):
+                panel = data.panel(error, quantizer, label)
+                sheet.add(replace(panel, title=f"{panel.title} vs. {axis}"), part)
+            shares = described(loss.x.to_numpy(), rate.x.to_numpy(), loss.y.to_numpy())
+            if shares is not None:
+                facts[quantizer] = shares
+                told.append(_told(data.called[quantizer], shares))
+        if told:
+            facts[FINDING] = f"On a straight line, {'; '.join(finding for _, finding in told)}."
+        picture = sheet.publish(columns=1 + len(AXES), said=[above for above, _ in told])
+        return picture._replace(facts=picture.facts | facts)
 
 
 def described(
@@ -84,22 +90,17 @@ def _squared(table: np.ndarray) -> np.ndarray:
     return np.square(np.divide(products, norms, out=np.zeros(2), where=norms > 0))
 
 
-def _better(called: str, shares: Mapping[str, Any]) -> str:
+def _told(called: str, shares: Mapping[str, Any]) -> tuple[str, str]:
+    """What `described` gives, in the words above the figure and in those of its finding."""
     better, other = sorted(AXES, key=lambda axis: -shares[axis][0])
-    return (
-        f"{CALLED[better]} describes the {called} error better than {CALLED[other]} "
-        f"(r² {shares[better][0]:.2f} against {shares[other][0]:.2f}, in "
-        f"{100 * shares['certain']:.0f} % of resamples)"
-    )
-
-
-def _told(called: str, shares: Mapping[str, Any]) -> str:
-    words = []
+    certain = f"in {100 * shares['certain']:.0f} % of resamples"
+    each = []
     for axis in AXES:
         value, low, high = shares[axis]
-        words.append(f"{CALLED[axis]} {value:.2f} [{low:.2f}, {high:.2f}]")
-    better = max(AXES, key=lambda axis: shares[axis][0])
+        each.append(f"{CALLED[axis]} {value:.2f} [{low:.2f}, {high:.2f}]")
     return (
-        f"of the variance of the {called} error, {' and '.join(words)} (r², squared correlation); "
-        f"{CALLED[better]} describes it better in {100 * shares['certain']:.0f} % of resamples"
+        f"of the variance of the {called} error, {' and '.join(each)} (r², squared correlation); "
+        f"{CALLED[better]} describes it better {certain}",
+        f"{CALLED[better]} describes the {called} error better than {CALLED[other]} "
+        f"(r² {shares[better][0]:.2f} against {shares[other][0]:.2f}, {certain})",
     )

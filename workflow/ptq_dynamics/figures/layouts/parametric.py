@@ -1,46 +1,60 @@
 """Errors along runs, against tokens and against the loss in full precision."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-import pandas as pd
+from pydantic import Field, model_validator
 
-from ptq_dynamics.engine.context import Context
-from ptq_dynamics.figures.curves import Curves
-from ptq_dynamics.figures.panels import publish
-from ptq_dynamics.figures.settings import ParametricSettings
-from ptq_dynamics.figures.words import letters
-from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR
+from ptq_dynamics.base.fields import Once, Strict
+from ptq_dynamics.figures.layout import Evaluations, Measured, Quantizers
+from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR, QUANTIZED
+
+if TYPE_CHECKING:
+    from ptq_dynamics.figures.panels import Picture, Sheet
 
 BEFORE = "FP loss (nats/token)"
 
 
-def run(context: Context[ParametricSettings]) -> Mapping[str, Any]:
-    """Stage: draw the figure. First every metric but the loss under the first quantizer, against
-    tokens; then the quantization error against the loss in full precision, a panel a quantizer, in
-    the range of losses that all curves come to."""
-    curves = Curves(context)
-    names = letters()
-    panels, parts = [], []
-    first = next(iter(curves.quantizers))
-    for metric in context.settings.metrics:
-        if metric == LOSS:
-            continue
-        letter = next(names)
-        panels.append(curves.over_tokens(letter, metric, first))
-        parts.append(curves.points(letter, metric, first, lineage=True))
-        parts.append(curves.learning_rates(letter, lineage=True))
-    for quantizer in context.settings.losses_of:
-        letter = next(names)
-        points = curves.against_loss(letter, QUANTIZATION_ERROR, quantizer, lineage=True)
-        panel = curves.panel(letter, QUANTIZATION_ERROR, quantizer, BEFORE)
-        title = f"{panel.title} vs. loss"
-        panels.append(replace(panel, title=title, zoom=common_range(points)))
-        parts.append(points)
-    return publish(context, panels, parts, curves.labels, lineage=True)
+class ParametricOptions(Strict):
+    """`losses_of`: quantizers under which the loss is drawn; all of the figure's unless stated."""
+
+    losses_of: Annotated[tuple[str, ...], Field(min_length=1), Once] | None = None
 
 
-def common_range(points: pd.DataFrame) -> float:
-    """The loss below which every curve has its lowest quarter of points."""
-    return float(points.groupby("curve").x.quantile(0.25).max())
+class Parametric(Measured):
+    """First every metric but the loss under the first quantizer, against tokens; then the
+    quantization error against the loss in full precision, a panel a quantizer, in the range of
+    losses that all curves come to. Dotted: the learning rate."""
+
+    layout: Literal["parametric"]
+    quantizers: Quantizers
+    metrics: Evaluations
+    quantized = QUANTIZED | {LOSS}
+    options: ParametricOptions = ParametricOptions()
+
+    @model_validator(mode="after")
+    def _has_losses(self) -> Self:
+        self._has(frozenset({LOSS}), "its panels of losses")
+        unknown = {*(self.options.losses_of or ())} - {*self.quantizers}
+        if unknown:
+            raise ValueError(
+                f"options.losses_of: {min(unknown)!r} is none of the figure's quantizers "
+                f"({', '.join(self.quantizers)})"
+            )
+        return self
+
+    def draw(self, sheet: "Sheet") -> "Picture":
+        """Draw the figure."""
+        data, first = sheet.data, self.quantizers[0]
+        for metric in self.metrics:
+            if metric != LOSS:
+                points = data.points(metric, first, lineage=True)
+                rates = data.learning_rates(lineage=True)
+                sheet.add(data.over_tokens(metric, first), points, rates)
+        for quantizer in self.options.losses_of or self.quantizers:
+            points = data.against_loss(QUANTIZATION_ERROR, quantizer, lineage=True)
+            panel = data.panel(QUANTIZATION_ERROR, quantizer, BEFORE)
+            # Below it, every curve has its lowest quarter of points.
+            zoom = float(points.groupby("curve").x.quantile(0.25).max())
+            sheet.add(replace(panel, title=f"{panel.title} vs. loss", zoom=zoom), points)
+        return sheet.publish(lineage=True)

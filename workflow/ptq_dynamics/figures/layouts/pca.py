@@ -1,23 +1,20 @@
 """Where the checkpoints of trajectories lie in their first two principal components."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-import pandas as pd
-from matplotlib.axes import Axes
+from pydantic import Field
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.curvature.settings import SCORES
-from ptq_dynamics.engine.context import Context
-from ptq_dynamics.figures.around import head, legend
-from ptq_dynamics.figures.footer import footer
-from ptq_dynamics.figures.panels import COLUMNS, HEIGHTS, mark_end, save, subplots
-from ptq_dynamics.figures.settings import FigureSettings
-from ptq_dynamics.figures.style import Line, lines
-from ptq_dynamics.measure.measurements import read_csv
+from ptq_dynamics.figures.layout import Layout
 from ptq_dynamics.measure.names import SEED, TRAJECTORY
 
-PLANE = ["pc1", "pc2"]
+if TYPE_CHECKING:
+    from ptq_dynamics.figures.panels import Picture, Sheet
+    from ptq_dynamics.figures.style import Line
+
 SIGNS = "hollow: start, outlined: end, arrows: direction of time"
 EXACT = "places are exact, those of another seed are not in it"
 CAVEAT = "random walks in many dimensions look so too (arXiv 1806.08805)"
@@ -27,51 +24,88 @@ REACH = 0.04
 ARROW = "-|>,head_length=0.8,head_width=0.35"
 
 
-def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
-    """Stage: draw the figure."""
-    manifest = context.input("components")
-    scores = read_csv(manifest.file(SCORES), {TRAJECTORY: "string"})
-    explained = manifest.facts["explained"]
-    figure, (ax,) = subplots(1, 1, HEIGHTS[0] * 1.3)
-    curves = dict(context.settings.curves)
-    styles = lines(list(curves))
-    paths = [
-        (label, segment, part)
-        for label, names in curves.items()
-        for segment, part in _paths(scores, names)
-    ]
-    parts = []
-    for number, (label, segment, part) in enumerate(paths):
-        line = styles[label]
-        named = label not in {other for other, _, _ in paths[:number]}
-        ax.plot(
-            part.pc1,
-            part.pc2,
-            color=line.color,
-            linestyle=line.dash,
-            marker=line.marker,
-            markersize=1.6,
-            label=label if named else None,
+class Pca(Layout):
+    """The first two of `components` principal components, a line a trajectory and seed."""
+
+    layout: Literal["pca"]
+    quantizers: tuple[()] = ()
+    metrics: tuple[()] = ()
+    components: Annotated[int, Field(ge=2)]
+
+    def check(self, place: str, timeline: Any) -> None:
+        """Its trajectories are of one model, and have enough checkpoints."""
+        models: dict[tuple[object, ...], str] = {}
+        for name in self.trajectories:
+            shape = timeline.trajectory(name).model_shape(timeline)
+            text = timeline.scale.whole(shape.corpus).tokenized
+            models.setdefault((shape.model.weights, text), name)
+        if len(models) > 1:
+            raise Problem(
+                f"{place}.curves has trajectories of several models "
+                f"({', '.join(sorted(models.values()))}); take those of one"
+            )
+        count = sum(
+            len(timeline.measured(name)) * len(timeline.seeds_shown(name, self.headline))
+            for name in self.trajectories
         )
-        others = [other for place, (_, _, other) in enumerate(paths) if place != number]
-        away = [_along(other[PLANE].to_numpy(), np.linspace(0, 1, 100)) for other in others]
-        _show_direction(ax, part[PLANE].to_numpy(), np.concatenate([np.empty((0, 2)), *away]), line)
-        points = {"panel": "a", "curve": label, "segment": segment, "axis": "left"}
-        parts.append(pd.DataFrame({**points, "x": part.pc1, "y": part.pc2}))
-    for number, axis in enumerate((ax.xaxis, ax.yaxis)):
-        axis.set_label_text(
-            f"Principal component {number + 1} ({100 * explained[number]:.0f} % of variance)"
-        )
-    legend(figure, [ax], {})
-    head(figure, f"{footer(context)}; {EXACT}; {SIGNS}; {CAVEAT}")
-    table = pd.concat(parts).reindex(columns=COLUMNS)
-    save(figure, table, context)
-    return {"points": len(table)}
+        if self.components >= count:
+            raise Problem(
+                f"{place}.components is {self.components}, but its trajectories have {count} "
+                "checkpoints, which leaves fewer; lower it"
+            )
+
+    def inputs(self, name: str, planner: Any) -> Mapping[str, list[str]]:
+        """The principal components of all its trajectories."""
+        return {"components": [planner.components(name).manifest]}
+
+    def draw(self, sheet: "Sheet") -> "Picture":
+        """Draw the figure."""
+        import pandas as pd
+
+        from ptq_dynamics.figures.around import head, legend
+        from ptq_dynamics.figures.curves import COLUMNS
+        from ptq_dynamics.figures.panels import HEIGHTS, Picture, subplots
+        from ptq_dynamics.figures.style import lines
+        from ptq_dynamics.measure.measurements import read_csv
+
+        (manifest,) = sheet.data.inputs["components"]
+        scores = read_csv(manifest.file(SCORES), {TRAJECTORY: "string"})
+        figure, (ax,) = subplots(1, 1, HEIGHTS[0] * 1.3)
+        styles = lines(sheet.data.labels)
+        paths = list[tuple[str, str, pd.DataFrame]]()
+        for label, name in ((label, n) for label, names in sheet.settings.curves for n in names):
+            found = scores[scores.trajectory == name]
+            for seed, part in found.groupby(SEED, sort=False):
+                segment = name if found.seed.nunique() == 1 else f"{name} seed {seed}"
+                paths.append((label, segment, part))
+        places = [part[["pc1", "pc2"]].to_numpy() for _, _, part in paths]
+        along = [_along(path, np.linspace(0, 1, 100)) for path in places]
+        parts = []
+        for number, (label, segment, part) in enumerate(paths):
+            line = styles[label]
+            named = label not in {other for other, _, _ in paths[:number]}
+            look: dict[str, Any] = {"color": line.color, "linestyle": line.dash}
+            look |= {"marker": line.marker, "markersize": 1.6}
+            ax.plot(part.pc1, part.pc2, label=label if named else None, **look)
+            away = [other for place, other in enumerate(along) if place != number]
+            others = np.concatenate([np.empty((0, 2)), *away])
+            _show_direction(ax, places[number], others, line)
+            points = {"panel": "a", "curve": label, "segment": segment, "axis": "left"}
+            parts.append(pd.DataFrame({**points, "x": part.pc1, "y": part.pc2}))
+        for number, axis in enumerate((ax.xaxis, ax.yaxis)):
+            share = 100 * manifest.facts["explained"][number]
+            axis.set_label_text(f"Principal component {number + 1} ({share:.0f} % of variance)")
+        legend(figure, [ax], {})
+        head(figure, [sheet.footer(), EXACT, SIGNS, CAVEAT])
+        table = pd.concat(parts).reindex(columns=["panel", *COLUMNS])
+        return Picture(figure, table, {"points": len(table)})
 
 
-def _show_direction(ax: Axes, path: np.ndarray, others: np.ndarray, line: Line) -> None:
+def _show_direction(ax: Any, path: np.ndarray, others: np.ndarray, line: "Line") -> None:
     """Mark start and end of a path [n, 2]; above all markers, an arrow in the direction of time,
     where it is farthest from the points [m, 2] of other paths."""
+    from ptq_dynamics.figures.panels import mark_end
+
     start: dict[str, Any] = {"s": 14, "marker": line.marker, "zorder": 4}
     ax.scatter(*path[:1].T, facecolors="white", edgecolors=line.color, linewidths=0.8, **start)
     mark_end(ax, path[-1:], line)
@@ -90,11 +124,3 @@ def _along(path: np.ndarray, shares: np.ndarray) -> np.ndarray:
     lengths = np.linalg.norm(np.diff(path, axis=0), axis=1).cumsum()
     way = np.concatenate([[0.0], lengths])
     return np.stack([np.interp(shares * way[-1], way, side) for side in path.T], axis=1)
-
-
-def _paths(scores: pd.DataFrame, names: Iterable[str]) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The scores of every trajectory, by seed where there are several."""
-    for name in names:
-        found = scores[scores.trajectory == name]
-        for seed, part in found.groupby(SEED, sort=False):
-            yield (name if found.seed.nunique() == 1 else f"{name} seed {seed}"), part

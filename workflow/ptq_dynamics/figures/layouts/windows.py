@@ -1,28 +1,50 @@
 """Averages at the end of a run by how far back they reach."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from ptq_dynamics.engine.context import Context
-from ptq_dynamics.figures.curves import Curves
-from ptq_dynamics.figures.panels import publish
-from ptq_dynamics.figures.settings import WindowsSettings
-from ptq_dynamics.figures.words import letters
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.figures.layout import Evaluations, Measured
+from ptq_dynamics.figures.settings import Ages
+from ptq_dynamics.measure.names import LOSS, QUANTIZED
+
+if TYPE_CHECKING:
+    from ptq_dynamics.figures.panels import Picture, Sheet
 
 AGE = "Mean age (tokens)"
 
 
-def run(context: Context[WindowsSettings]) -> Mapping[str, Any]:
-    """Stage: draw the figure: averages against the mean age of what is in them, the ends of other
-    trajectories as levels."""
-    curves = Curves(context)
-    ages = {(trajectory, name): age for trajectory, name, age in context.settings.ages}
-    panels, parts = [], []
-    for letter, (metric, quantizer) in zip(
-        letters(), curves.wanted(quantized_losses=True), strict=False
-    ):
-        panel = curves.panel(letter, metric, quantizer, AGE)
-        panels.append(replace(panel, tokens_x=True, log_x=True))
-        parts.append(curves.against_age(letter, metric, quantizer, ages))
-    return publish(context, panels, parts, curves.labels)
+class Windows(Measured):
+    """Averages, a point each, against the mean age of what is in them; of other trajectories the
+    end is a level to compare with."""
+
+    layout: Literal["windows"]
+    metrics: Evaluations
+    quantized = QUANTIZED | {LOSS}
+
+    def check(self, place: str, timeline: Any) -> None:
+        """There is something to draw."""
+        if not self.ages(timeline):
+            raise Problem(
+                f"{place}.curves has no averages at the end of a run, which it draws; name some "
+                "that config/runs.yaml has with intervals or memories"
+            )
+
+    def ages(self, timeline: Any) -> Ages:
+        """Of all averages at the end of a run."""
+        found = []
+        for name in self.trajectories:
+            average = timeline.trajectory(name)
+            if hasattr(average, "ages"):
+                model = average.model_shape(timeline)
+                ages = average.ages(timeline)
+                found += [(name, n, age * model.batch * model.context) for n, age in ages.items()]
+        return tuple(found)
+
+    def draw(self, sheet: "Sheet") -> "Picture":
+        """Draw the figure."""
+        for metric, quantizer in sheet.data.wanted(quantized_losses=True):
+            panel = sheet.data.panel(metric, quantizer, AGE)
+            points = sheet.data.against_age(metric, quantizer)
+            sheet.add(replace(panel, tokens_x=True, log_x=True), points)
+        return sheet.publish()

@@ -15,10 +15,10 @@ from pydantic import Discriminator, Tag
 from ptq_dynamics.base.components import found
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.train.settings import AverageSettings, Mean, Member
-from ptq_dynamics.train.timeline import Point, Timeline, Trajectory
+from ptq_dynamics.train.timeline import PlannedTrajectory, Point, Timeline
 
 
-class Average(Trajectory):
+class Average(PlannedTrajectory):
     """Means of checkpoints."""
 
     stage: ClassVar[str] = "train.average"
@@ -69,7 +69,7 @@ class Tails(OfOne):
     def _tails(self, timeline: Timeline) -> dict[str, dict[int, float]]:
         end = timeline.measured(self.trajectory)[-1].step or 0
         known = [step for step in self.ids(timeline) if step <= end]
-        return dict(self.tails(timeline, sorted(known)))
+        return dict(self.tails(timeline, sorted(known))) if known else {}
 
     def means(self, timeline: Timeline) -> list[Mean]:
         """One a tail."""

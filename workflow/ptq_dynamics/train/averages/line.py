@@ -11,7 +11,7 @@ from ptq_dynamics.train.timeline import Point, Timeline
 from ptq_dynamics.train.trajectory import step_id
 
 
-class Line(OfSeveral):
+class Interpolation(OfSeveral):
     """The line from the last checkpoint of one trajectory to that of another, in `points` equal
     steps, both ends counted."""
 

@@ -10,7 +10,7 @@ from ptq_dynamics.train.averages import Tail, Tails
 from ptq_dynamics.train.timeline import Timeline
 
 
-class Windows(Tails):
+class Intervals(Tails):
     """Uniform means of the last `window` checkpoints, one for each of the `intervals` between them
     that the run has room and checkpoints for."""
 

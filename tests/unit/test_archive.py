@@ -1,0 +1,178 @@
+"""Chains, audits, acceptance and released lists over a small build that was written by hand."""
+
+import json
+import random
+import re
+import shutil
+import tarfile
+from contextlib import chdir
+from pathlib import Path
+
+import pytest
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.engine import record
+from ptq_dynamics.provenance import released
+from ptq_dynamics.provenance.archive import RELEASE, Archive, identity_in
+from ptq_dynamics.provenance.audit import audit
+from ptq_dynamics.provenance.trace import trace
+from recorded import LOSSES, RUN, build, write
+from support import ROOT, python
+
+FIGURE = "figures/smoke/fig04"
+
+
+@pytest.fixture
+def here(tmp_path):
+    with chdir(tmp_path):
+        build()
+        yield tmp_path
+
+
+def paths(chain):
+    return [result.path for _, result, _ in chain.lines()]
+
+
+def test_a_lone_picture_is_traced_down_to_the_text(here, tmp_path_factory):
+    lone = tmp_path_factory.mktemp("mail") / "mailed"
+    shutil.copy(f"{FIGURE}.png", lone)
+    for path in (f"{FIGURE}.png", f"{FIGURE}.csv", str(lone), f"{FIGURE}.record.json"):
+        chain = trace(path, Archive.here())
+        assert chain.is_genuine and not chain.missing
+        assert paths(chain) == [
+            f"{FIGURE}.manifest.json",
+            f"{LOSSES}/manifest.json",
+            f"{RUN}/manifest.json",
+            "results/smoke/corpus/main/manifest.json",
+        ]
+    lone.write_bytes(lone.read_bytes() + b".")
+    assert not trace(str(lone), Archive.here()).is_genuine
+    shutil.copy("figures/smoke/fig06.png", f"{FIGURE}.png")
+    assert trace(f"{FIGURE}.png", Archive.here()).top.record.job["name"] == "fig06"
+
+
+def test_what_is_not_known_is_one_line(here):
+    Path("stray.csv").write_text("a\n1\n")
+    write("results/smoke/other", "a.b", {"a.csv": b"a\n1\n"})
+    for path, words in (
+        ("nowhere", "is no file"),
+        ("stray.csv", "of no result here"),
+        ("results/smoke/other/a.csv:1", "is no table of measurements"),
+    ):
+        with pytest.raises(Problem, match=words):
+            trace(path, Archive.here())
+    Path(f"{FIGURE}.record.json").write_text("{}")
+    with pytest.raises(Problem, match=r"fig04\.record\.json is no record"):
+        trace(f"{FIGURE}.png", Archive.here())
+    Path("lone.png").write_bytes(Path(f"{FIGURE}.png").read_bytes())
+    with pytest.raises(Problem, match="which no record here has"):
+        trace("lone.png", Archive.here())
+
+
+def test_an_input_that_is_gone_is_missing_and_found_in_a_release(here):
+    place = Path("results/reference/smoke", RELEASE)
+    place.parent.mkdir(parents=True)
+    with tarfile.open(place, "w:xz") as archive:
+        archive.add(RUN)
+    shutil.rmtree(RUN)
+    assert trace(f"{FIGURE}.csv", Archive([])).missing == (f"{RUN}/manifest.json",)
+    assert not trace(f"{FIGURE}.csv", Archive.here()).missing
+    place.write_bytes(place.read_bytes()[:100])
+    assert [*Archive.here().results] and "is not an archive" in _damage(Archive.here())[0]
+
+
+def _damage(archive):
+    assert archive.every
+    return archive.damaged
+
+
+def test_every_byte_counts(here):
+    """One byte of every file is changed, each in its turn, and is named."""
+    before = audit(Archive.of_scale("smoke"))
+    assert before.wrong == [] and (before.results, before.files) == (5, 7)
+    chance = random.Random(seed := random.SystemRandom().randrange(10**6))
+    files = [each for top in ("results", "figures") for each in Path(top).rglob("*.*")]
+    assert len(files) == 17
+    for path in files:
+        content = path.read_bytes()
+        harmed = bytearray(content)
+        harmed[chance.randrange(len(harmed))] ^= 1 << chance.randrange(8)
+        path.write_bytes(harmed)
+        named = " ".join(audit(Archive.of_scale("smoke")).wrong).split()
+        assert str(path) in named, f"seed {seed}"
+        path.write_bytes(content)
+
+
+def test_an_audit_names_what_is_missing_strange_or_of_another_input(here):
+    Path(RUN, "model.bin").unlink()
+    Path("results/smoke/stray").touch()
+    Path("results/smoke/.log").touch()
+    write("results/smoke/corpus/main", "corpus.embedded", {"train.bin": b"other"})
+    corpus = "results/smoke/corpus/main/manifest.json"
+    assert {*audit(Archive.of_scale("smoke")).wrong} == {
+        f"{RUN}/model.bin is missing",
+        f"{RUN}/manifest.json was made from another {corpus} than the one there",
+        "results/smoke/stray belongs to no result; remove it",
+    }
+    shutil.rmtree(RUN)
+    lines = audit(Archive.of_scale("smoke")).wrong
+    assert (
+        f"{LOSSES}/manifest.json was made from {RUN}/manifest.json, of which there is no record"
+        in lines
+    )
+
+
+def test_dropped_files_are_known_and_a_forged_note_is_named(here):
+    made = record.read(Path(RUN, "record.json")).manifest(Path(RUN, "manifest.json"))
+    made.drop(["model.bin"])
+    found = audit(Archive.of_scale("smoke"))
+    assert found.wrong == [] and found.absent == 1
+    note = Path(RUN, "absent.json")
+    note.write_text(json.dumps({**json.loads(note.read_text()), "files": []}))
+    found = audit(Archive.of_scale("smoke"))
+    assert [line.split()[0] for line in found.wrong] == [str(note), f"{RUN}/model.bin"]
+
+
+def test_a_list_of_digests_is_of_every_file(here):
+    folders = released.folders("smoke")
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "a.csv").write_text("1")
+    released.write_sums("smoke")
+    assert list(released.wrong("smoke")) == []
+    (folders[0] / "a.csv").write_text("2")
+    (folders[1] / "a.csv").unlink()
+    (folders[1] / "new.csv").touch()
+    (folders[0] / "crate.zip").touch()
+    names = [str(folders[1] / "a.csv"), str(folders[1] / "new.csv"), str(folders[0] / "a.csv")]
+    assert [line.split()[0] for line in released.wrong("smoke")] == names
+
+
+def test_a_picture_without_identity_carries_none(tmp_path):
+    (tmp_path / "a.png").write_bytes(b"\x89PNG")
+    assert identity_in(tmp_path / "a.png") is None
+
+
+def command(*words):
+    return python(["-m", "ptq_dynamics.cli", *words], ROOT, {"PYTHONPATH": str(ROOT / "workflow")})
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--version"], "0."),
+        (["trace", "nowhere"], "error: nowhere is no file"),
+        (["adopt", "nowhere"], "error: nowhere is not an archive"),
+        (["adopt", "docs"], "error: docs has no results/laptop"),
+        (["dev", "accept", "docs", "--reason", " "], "error: --reason is empty"),
+        (["compare", "docs", "docs"], "error: docs/measurements.csv is missing"),
+    ],
+)
+def test_what_is_asked_wrongly_is_one_line(words, said):
+    done = command(*words)
+    out = done.stdout + done.stderr
+    assert out.startswith(said) and out.count("\n") == 1, out
+
+
+def test_help_lists_at_most_ten_verbs():
+    verbs = re.findall(r"^    (\w+)", command("--help").stdout, re.M)
+    assert 5 < len(verbs) <= 10, verbs

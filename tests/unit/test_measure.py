@@ -1,0 +1,335 @@
+"""What is measured of a trajectory: losses against transformers' own, answers against the harness's
+own numbers, and the statistics made of them."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from lm_eval.models.huggingface import HFLM
+from ptq_dynamics import models
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.corpus import tokens
+from ptq_dynamics.engine import manifest
+from ptq_dynamics.measure import answers, joining, measurements
+from ptq_dynamics.measure.loss import block_losses
+from ptq_dynamics.measure.names import (
+    ACCURACY,
+    DEGRADATION,
+    FULL_PRECISION,
+    LOSSES,
+    MEAN,
+    OUTCOMES,
+)
+from ptq_dynamics.measure.settings import Asked
+from ptq_dynamics.train.trajectory import Trajectory
+from safetensors.numpy import load_file
+from support import (
+    Workspace,
+    artifacts,
+    copy_results,
+    differing,
+    edit_yaml,
+    figure,
+    plan,
+    tiny_config,
+)
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+
+@pytest.fixture(scope="module")
+def blocks(corpus):
+    return tokens.blocks(corpus, "validation", 16, 32)
+
+
+def own_losses(model, blocks):
+    with torch.no_grad():
+        found = [model(block[None], labels=block[None]).loss.item() for block in blocks]
+    return torch.tensor(found)
+
+
+@pytest.mark.parametrize("batch", [1, 5, 8, 64])
+def test_block_losses_are_those_of_transformers_whatever_the_batch(trunk, blocks, batch):
+    model = models.load(trunk.folder / Trajectory([trunk]).checkpoints[-1].id)
+    found = block_losses(model, blocks, batch)
+    assert (found - own_losses(model, blocks)).abs().max() < 2e-6
+    assert found.dtype == torch.float32 and found.shape == (32,)
+    assert found.std() > 0.01, "blocks do not differ, so that their order would not matter"
+
+
+@pytest.mark.parametrize("method", ["fp", "rtn3", "gptq3"])
+def test_a_job_keeps_the_losses_of_every_measured_checkpoint(
+    workspace, trunk, rtn, gptq, blocks, method
+):
+    found = {"rtn3": rtn, "gptq3": gptq}.get(method) or workspace.build(
+        workspace.plan.measuring.measure("trunk", method)
+    )
+    losses = load_file(found.file(LOSSES))
+    points = Trajectory([found]).checkpoints
+    planned = workspace.plan.site.timeline.measured("trunk")
+    assert [(point.id, point.step) for point in points] == planned
+    assert losses.keys() == {point.id for point in points}
+    source = trunk if method == "fp" else found
+    for point in points:
+        model = AutoModelForCausalLM.from_pretrained(source.folder / point.id)
+        gap = abs(losses[point.id] - own_losses(model, blocks).numpy()).max()
+        assert gap < 2e-6, (point.step, gap)
+        assert found.facts["digests"][point.id] == Trajectory([source]).digest(point)
+    assert len(set(found.facts["digests"].values())) == len(points)
+
+
+def copied(workspace, tmp_path):
+    """A workspace with the corpus and the trunk of another."""
+    found = workspace.plan
+    sources = [found.corpora.corpus("main").folder, found.trajectories.train("trunk").folder]
+    copy_results(workspace.folder, tmp_path, sources)
+    return Workspace(tmp_path, found)
+
+
+def test_measurements_are_the_same_where_weights_are_not_kept(workspace, rtn, tmp_path):
+    job = workspace.plan.measuring.measure("trunk", "rtn3")
+    found = copied(workspace, tmp_path).build(job, keep=False)
+    kept, written = artifacts(rtn.folder), artifacts(found.folder)
+    assert set(written) == {"losses.safetensors", "layers.csv", "manifest.json"}
+    assert written.keys() < kept.keys() and found.facts == rtn.facts
+    assert differing(kept, written) == sorted((kept.keys() - written.keys()) | {"manifest.json"})
+
+
+def test_full_precision_is_float32_and_quantized_models_keep_their_dtype(
+    workspace, trunk, blocks, tmp_path
+):
+    place = copied(workspace, tmp_path)
+    folder = tmp_path / place.plan.trajectories.train("trunk").folder
+    for point in Trajectory([trunk]).checkpoints:
+        model = AutoModelForCausalLM.from_pretrained(trunk.folder / point.id)
+        model.bfloat16().save_pretrained(folder / point.id)
+    path = folder / "manifest.json"
+    path.write_text(manifest.describe(folder, path, trunk.facts).text())
+    found = {
+        name: place.build(place.plan.measuring.measure("trunk", name)) for name in ("fp", "rtn3")
+    }
+    losses = {name: load_file(each.file(LOSSES)) for name, each in found.items()}
+    for name in losses["fp"]:
+        half = AutoModelForCausalLM.from_pretrained(folder / name)
+        assert half.dtype == torch.bfloat16
+        in_float = block_losses(half.float(), blocks, 8)
+        assert torch.equal(torch.from_numpy(losses["fp"][name]), in_float), name
+        rounded = AutoModelForCausalLM.from_pretrained(found["rtn3"].folder / name)
+        assert rounded.dtype == torch.bfloat16
+        in_half = block_losses(rounded, blocks, 8)
+        assert torch.equal(torch.from_numpy(losses["rtn3"][name]), in_half), name
+
+
+# Answers to tasks, with a context that five shots fit in
+
+AMOUNTS = {"evaluation": 2, "calibration": 2, "curvature": 4, "landscape": 2}
+TASKS = {
+    "names": ["word", "ending", "prose"],
+    "documents": 12,
+    "pool": 8,
+    "shots": 5,
+    "shots_of": {"prose": 1},
+    "batch": 8,
+    "context": 128,
+    "at_chance": ["prose"],
+}
+FIGURE = figure(
+    "stages", {"trunk": ["trunk"]}, [ACCURACY, DEGRADATION], quantizers=["gptq3", "rtn3"]
+)
+
+
+def longer(scale):
+    scale["models"]["main"]["context"] = 128
+    for key, blocks in AMOUNTS.items():
+        scale[key]["blocks"] = blocks
+    scale["tasks"] |= TASKS
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("accuracy")
+    config = tiny_config(folder)
+    edit_yaml(config / "scales/smoke.yaml", longer)
+    edit_yaml(config / "figures.yaml", lambda found: found.update(accuracies=FIGURE))
+    return Workspace(folder, plan("smoke", config))
+
+
+@pytest.fixture(scope="module")
+def measured(place):
+    """What was measured under a quantizer, or in full precision."""
+    return lambda method: place.make(place.plan.measuring.measure("trunk", method))
+
+
+def outcomes_of(found, task):
+    every = load_file(found.file(OUTCOMES))
+    return {name.split("/")[1]: value for name, value in every.items() if name.startswith(task)}
+
+
+def test_which_series_are_asked_does_not_depend_on_the_figures_that_were_chosen(place):
+    config = place.folder / "config"
+    chosen = plan("smoke", config, figures=["fig04"]).measuring
+    for name, quantizer in (("trunk", "fp"), ("trunk", "gptq3"), ("trunk", "gptq4")):
+        jobs = [each.measure(name, quantizer) for each in (place.plan.measuring, chosen)]
+        assert jobs[0].settings == jobs[1].settings
+        assert len(jobs[0].settings.tasks) == (0 if quantizer == "gptq4" else 3)
+
+
+def test_a_job_keeps_outcomes_of_every_measured_checkpoint(place, measured):
+    found = measured("fp")
+    right = outcomes_of(found, "word")
+    assert [*right] == [point.id for point in place.plan.site.timeline.measured("trunk")]
+    for values in right.values():
+        assert values.dtype == np.float32 and values.shape == (12,)
+        assert set(values) <= {0.0, 1.0}
+    assert found.facts["tasks"]["word"] == {"documents": 12, "metric": ["acc"], "chance": 0.25}
+    assert found.facts["tasks"]["prose"]["chance"] == 0.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["word", "prose"])
+def test_outcomes_are_those_of_the_harness_on_the_command_line(place, measured, name):
+    found, made = measured("fp"), place.make(place.plan.measuring.made(name, "main"))
+    trunk = place.manifest(place.plan.trajectories.train("trunk"))
+    last = Trajectory([found]).checkpoints[-1]
+    shots = place.plan.site.config.scale.tasks.shots_before(name)
+    out = place.folder / f"out-{name}"
+    command = [sys.executable, "-m", "lm_eval", "--model", "hf", "--device", "cpu"]
+    command += ["--model_args", f"pretrained={trunk.folder / last.id}"]
+    command += ["--include_path", ".", "--tasks", name, "--num_fewshot", str(shots)]
+    command += ["--batch_size", "8", "--output_path", str(out), "--log_samples"]
+    environment = {**os.environ, "HF_HOME": str(place.folder / "cache"), "OMP_NUM_THREADS": "1"}
+    # The definition names its files as they lie beside it.
+    done = subprocess.run(
+        command, cwd=made.folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    (results,) = out.rglob("results_*.json")
+    (samples,) = out.rglob("samples_*.jsonl")
+    metric = found.facts["tasks"][name]["metric"][0]
+    said = json.loads(results.read_text())["results"][name]
+    lines = sorted(map(json.loads, samples.read_text().splitlines()), key=lambda s: s["doc_id"])
+    right = outcomes_of(found, name)[last.id]
+    assert [line[metric] for line in lines] == right.tolist()
+    mean, stderr = measurements.mean_and_error(right)
+    assert said[f"{metric},none"] == mean
+    assert said[f"{metric}_stderr,none"] == pytest.approx(stderr, rel=1e-12)
+    assert 0 < mean < 1
+
+
+def test_a_packed_checkpoint_in_transformers_has_the_same_outcomes(place, measured):
+    found = measured("gptq3")
+    parts = answers.load(place.make(place.plan.measuring.made("ending", "main")))
+    for name, right in outcomes_of(found, "ending").items():
+        folder = found.folder / name
+        plain = HFLM(
+            pretrained=AutoModelForCausalLM.from_pretrained(folder),
+            tokenizer=AutoTokenizer.from_pretrained(folder),
+            max_length=128,
+            batch_size=8,
+        )
+        assert answers.outcomes(plain, parts, 5, None).tolist() == right.tolist()
+
+
+def test_nothing_is_cut_from_the_left(place, measured):
+    measured("fp")
+    trunk = place.manifest(place.plan.trajectories.train("trunk"))
+    folder = trunk.folder / Trajectory([trunk]).checkpoints[-1].id
+    whole = answers.Whole(
+        Asked(task="word", documents=None, shots=5, batch=8, context=20),
+        pretrained=models.load(folder),
+        tokenizer=AutoTokenizer.from_pretrained(folder),
+        max_length=20,
+        batch_size=8,
+    )
+    parts = answers.load(place.make(place.plan.measuring.made("word", "main")))
+    with pytest.raises(Problem, match=r"with 5 shots has \d+ tokens, more than .* of 20"):
+        answers.outcomes(whole, parts, 5, None)
+
+
+@pytest.fixture(scope="module")
+def table(place):
+    job = place.plan.figures.figure("accuracies")
+    inputs = {}
+    for label, paths in job.inputs.items():
+        for path in paths:
+            place.make(place.plan.site.made[path])
+        inputs[label] = [place.read(path) for path in paths]
+    assert joining.chances(inputs) == {"word": 0.25, "ending": 0.25, "prose": 0.5, MEAN: 0.25}
+    return joining.join(job.settings.series, inputs)
+
+
+def test_a_figure_of_accuracies_reads_all_tasks_of_the_scale(place, table):
+    frame = table[table.metric.isin([ACCURACY, DEGRADATION])]
+    quantizers = {FULL_PRECISION, "gptq3", "rtn3"}
+    assert set(frame.task) == {"word", "ending", "prose", MEAN}
+    assert set(frame[frame.metric == DEGRADATION].quantizer) == quantizers - {FULL_PRECISION}
+    assert set(frame[frame.metric == ACCURACY].quantizer) == quantizers
+    points = len(place.plan.site.timeline.measured("trunk"))
+    assert len(frame) == points * 4 * (3 + 2)
+    assert not table.duplicated(measurements.KEY).any()
+
+
+def test_the_mean_leaves_out_what_is_at_chance(table):
+    for metric in (ACCURACY, DEGRADATION):
+        rows = table[table.metric == metric].set_index([*measurements.KEY[:4], "task"]).sort_index()
+        for key in {index[:4] for index in rows.index}:
+            found = rows.loc[key]
+            values = [found.value[task] for task in ("word", "ending")]
+            errors = [found.stderr[task] for task in ("word", "ending")]
+            assert found.value[MEAN] == pytest.approx(np.mean(values))
+            assert found.stderr[MEAN] == pytest.approx(np.hypot(*errors) / 2)
+
+
+def test_rows_are_those_of_the_outcomes(measured, table):
+    full, quantized = (outcomes_of(measured(name), "word") for name in ("fp", "rtn3"))
+    rows = table[(table.task == "word") & (table.quantizer == "rtn3")]
+    for row in rows.itertuples():
+        before, after = full[row.checkpoint_id].mean(), quantized[row.checkpoint_id].mean()
+        if row.metric == ACCURACY:
+            assert row.value == pytest.approx(after)
+        else:
+            assert row.value == pytest.approx((before - after) / (1 - before))
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    """Outcomes of some tasks in full precision and quantized, which are right together often."""
+    random = np.random.default_rng(0)
+    found = []
+    for level, documents in ((0.4, 600), (0.6, 400), (0.75, 800)):
+        full = random.random(documents) < level
+        lost, won = random.random(documents) < 0.15, random.random(documents) < 0.08
+        found.append((full.astype(np.float32), np.where(full, ~lost, won).astype(np.float32)))
+    return found
+
+
+def drawn(pairs, seed):
+    """Degradation of the mean accuracy over tasks, and that, of documents drawn again."""
+    random = np.random.default_rng(seed)
+    accuracies = []
+    for full, quantized in pairs:
+        chosen = random.integers(0, len(full), len(full))
+        accuracies.append((full[chosen].mean(), quantized[chosen].mean()))
+    before, after = np.mean(accuracies, axis=0)
+    return (before - after) / (1 - before), after
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_errors_are_those_of_a_bootstrap_over_documents(pairs, count):
+    chosen = pairs[:count]
+    samples = np.array([drawn(chosen, seed) for seed in range(3000)])
+    degradation = measurements.degradation(chosen)
+    right = measurements.mean_over_tasks([measurements.mean_and_error(q) for _, q in chosen])
+    for (value, error), column in zip((degradation, right), samples.T, strict=True):
+        assert error == pytest.approx(column.std(), rel=0.06)
+        assert value == pytest.approx(column.mean(), abs=0.2 * error)
+
+
+def test_degradation_is_the_papers():
+    full, quantized = np.float32([1, 1, 1, 0, 0]), np.float32([1, 0, 1, 0, 0])
+    value, _ = measurements.degradation([(full, quantized)])
+    assert value == pytest.approx((0.6 - 0.4) / (1 - 0.6))
+    assert np.isnan(measurements.degradation([(np.ones(4), quantized[:4])])).all()

@@ -1,0 +1,21 @@
+"""`ptq-dynamics lock`: revisions of public models as commits of the hub."""
+
+import argparse
+
+from ptq_dynamics.cli import chosen
+from ptq_dynamics.config.releases import to_lock
+from ptq_dynamics.hub.lock import LOCK, lock
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Nothing can be asked."""
+
+
+def run(arguments: argparse.Namespace) -> bool:
+    """Lock what a scale with the hub fetches; whether all could be resolved."""
+    paper = chosen.load({"scale": "paper"})
+    found = lock(to_lock(paper.runs.public.values(), paper.scale))
+    print(f"{found.resolved} revisions are locked in {LOCK}")
+    for line in (*found.moved, *(f"error: {failed}" for failed in found.failed)):
+        print(line)
+    return not found.failed

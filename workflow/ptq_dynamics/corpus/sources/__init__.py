@@ -1,0 +1,59 @@
+"""Sources of text, one module each: the configuration of a corpus in config/scales/SCALE.yaml, and
+how its files are made."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from ptq_dynamics.base.fields import Count, Strict
+from ptq_dynamics.corpus.splits import SPLITS, Split
+from ptq_dynamics.engine.context import Context
+
+Vocabulary = Annotated[int, Field(ge=257, le=1 << 32)]
+Packages = Annotated[tuple[str, ...], Field(min_length=1)]
+
+
+class Corpus(Strict):
+    """Text to train on, at least `train` tokens, with a tokenizer and held-out splits."""
+
+    from_network: ClassVar[bool] = False
+
+    train: Count
+
+    @abstractmethod
+    def write(self, context: Context[Any]) -> Mapping[str, Any]:
+        """Write tokenizer/ and one token file a split; facts: sizes and digests.
+
+        Raises `Problem` where there is too little text.
+        """
+
+
+class WholeCorpus(Corpus):
+    """A tokenizer and the text it was made for, or made from; sizes in tokens."""
+
+    vocabulary: Vocabulary
+    validation: Count
+    calibration: Count
+    probe: Count
+
+    @property
+    @abstractmethod
+    def tokenized(self) -> tuple[object, ...]:
+        """What two corpora have alike whose tokens mean the same."""
+
+    @property
+    def sizes(self) -> dict[Split, int]:
+        """Tokens of each split."""
+        return {split: getattr(self, split) for split in SPLITS}
+
+
+class Derived(Corpus):
+    """Other text to train on, at least `train` tokens, with the tokenizer and the held-out splits
+    of the embedded corpus `of`."""
+
+    # Whether it reads what the stage `corpus.functions` finds in that corpus.
+    from_functions: ClassVar[bool] = False
+
+    of: str

@@ -1,0 +1,127 @@
+"""A mix: other text of installed packages, for runs that go on from those on an embedded corpus.
+
+It has the tokenizer and the held-out splits of that corpus, byte for byte, so that all that is
+measured of a run on it reads the very text that its trunk is measured on; only train is its own.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import Distribution, PackagePath
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from ptq_dynamics.base.fields import Count
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.corpus import docstrings, splits
+from ptq_dynamics.corpus.bpe import encode
+from ptq_dynamics.corpus.packages import (
+    Selection,
+    distinct_documents,
+    installed_files,
+    python_files,
+    text_of,
+    versions,
+)
+from ptq_dynamics.corpus.sources import Derived, Packages
+from ptq_dynamics.engine.context import Context
+
+Text = Literal["code", "tests", "descriptions"]
+METADATA = "METADATA"
+
+
+class MixCorpus(Derived):
+    """Text of installed packages: source files that are no tests, or are, without docstrings; or
+    long descriptions and licences."""
+
+    source: Literal["mix"]
+    text: Text
+    packages: Packages
+    shortest_document: Count
+
+    def write(self, context: Context[Any]) -> Mapping[str, Any]:
+        """Write train's token file, and copy all else of the corpus that it is a mix of."""
+        from tokenizers import Tokenizer
+
+        whole = context.input("corpus")
+        splits.copy_held_out(whole, context.out)
+        documents = collect(self.text, self.packages, self.shortest_document)
+        characters = sum(map(len, documents))
+        context.progress.say(f"{len(documents):,} documents, {characters:,} characters")
+        tokenizer = Tokenizer.from_file(str(context.out / "tokenizer/tokenizer.json"))
+        dtype = np.dtype(whole.facts[splits.DTYPE])
+        encoded = encode(tokenizer, documents, dtype, end=True)
+        count = splits.write(context.out, "train", encoded, self.train, whole=True)
+        return {
+            "documents": len(documents),
+            "characters": characters,
+            "tokens": {**whole.facts["tokens"], "train": count},
+            splits.DTYPE: dtype.name,
+            "packages": versions(self.packages),
+            "digest": splits.digest(context.out),
+        }
+
+
+def collect(text: Text, packages: Sequence[str], shortest: int) -> list[str]:
+    """Distinct documents of at least `shortest` characters, ordered by their sha256.
+
+    Raises `Problem` for a package that has no such text.
+    """
+    select, read = TEXTS[text]
+    files = []
+    for package in packages:
+        found = installed_files(package, select)
+        if not found:
+            raise Problem(
+                f"packages of the corpus names {package!r}, which has no {text}; remove it from "
+                "the scale's file under config/scales"
+            )
+        files += found
+    return distinct_documents(files, read, shortest)
+
+
+def code_files(distribution: Distribution) -> list[PackagePath]:
+    """Its source files but those of tests."""
+    return [file for file in python_files(distribution) if not _is_test(file)]
+
+
+def test_files(distribution: Distribution) -> list[PackagePath]:
+    """Its source files of tests."""
+    return [file for file in python_files(distribution) if _is_test(file)]
+
+
+def _is_test(file: PackagePath) -> bool:
+    named = file.name.startswith("test_") or file.name.endswith("_test.py")
+    return (
+        named or file.name == "conftest.py" or not {"test", "tests"}.isdisjoint(file.parent.parts)
+    )
+
+
+def about_files(distribution: Distribution) -> list[PackagePath]:
+    """Its metadata and its licences."""
+    named = {METADATA, *(distribution.metadata.get_all("License-File") or ())}
+    return [
+        file
+        for file in distribution.files or []
+        if file.parts[0].endswith(".dist-info")
+        and (file.parts[1] == "licenses" or "/".join(file.parts[1:]) in named)
+    ]
+
+
+def _code(file: Path) -> list[str]:
+    return [docstrings.taken_out(file).strip("\n")]
+
+
+def _about(file: Path) -> list[str]:
+    text = text_of(file)
+    if file.name == METADATA:
+        # The long description: what stands below the headers.
+        _, _, text = text.partition("\n\n")
+    return [text.strip()]
+
+
+TEXTS: Mapping[Text, tuple[Selection, Callable[[Path], list[str]]]] = {
+    "code": (code_files, _code),
+    "tests": (test_files, _code),
+    "descriptions": (about_files, _about),
+}

@@ -1,0 +1,83 @@
+"""Rank correlations over the points of runs, with intervals from resampled runs: points of one run
+are not independent of each other."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+RESAMPLES = 2000
+LEAST = 5  # points of a correlation
+FEWEST = 4  # runs of an interval
+
+
+class Correlation(NamedTuple):
+    """Spearman's ρ and its 95 % interval, where there are enough runs for one."""
+
+    rho: float
+    low: float | None
+    high: float | None
+
+    def __str__(self) -> str:
+        if self.low is None or self.high is None:
+            return f"{self.rho:.2f}"
+        return f"{self.rho:.2f} [{self.low:.2f}, {self.high:.2f}]".replace("-", "−")
+
+
+def pooled(runs: Sequence[np.ndarray]) -> Correlation | None:
+    """Spearman's ρ of the first two columns over the points of all runs. None where it has none."""
+    return _resampled(runs, lambda chosen: _spearman(*np.concatenate(chosen).T[:2]))
+
+
+def partial(runs: Sequence[np.ndarray]) -> Correlation | None:
+    """Spearman's partial ρ of the first two columns given the third."""
+    return _resampled(runs, lambda chosen: _partial(np.concatenate(chosen)))
+
+
+def within(runs: Sequence[np.ndarray]) -> Correlation | None:
+    """The mean over runs of Spearman's ρ within each, weighted by its points."""
+    enough = [run for run in runs if len(run) >= LEAST]
+    found = [np.array([_spearman(*run.T[:2]), len(run)]) for run in enough]
+    return _resampled(found, _weighted_mean)
+
+
+def _weighted_mean(found: Sequence[np.ndarray]) -> float:
+    values, weights = np.transpose(found)
+    return float(np.average(values, weights=weights))
+
+
+def _resampled(
+    runs: Sequence[np.ndarray], statistic: Callable[[Sequence[np.ndarray]], float]
+) -> Correlation | None:
+    """A statistic of runs, each [n, 3], and its 95 % percentile interval."""
+    rho = statistic(runs) if runs else np.nan
+    if not np.isfinite(rho):
+        return None
+    if len(runs) < FEWEST:
+        return Correlation(rho, None, None)
+    rng = np.random.default_rng(0)
+    draws = rng.integers(len(runs), size=(RESAMPLES, len(runs)))
+    found = [statistic([runs[place] for place in draw]) for draw in draws]
+    low, high = np.nanquantile(found, [0.025, 0.975])
+    return Correlation(rho, float(low), float(high))
+
+
+def _partial(points: np.ndarray) -> float:
+    x, y, z = points.T
+    xy, xz, yz = _spearman(x, y), _spearman(x, z), _spearman(y, z)
+    scale = np.sqrt((1 - xz**2) * (1 - yz**2))
+    return float((xy - xz * yz) / scale) if scale else np.nan
+
+
+def _spearman(x: np.ndarray, y: np.ndarray) -> float:
+    """Spearman's ρ of two samples [n]: Pearson's of the ranks."""
+    one, other = (ranks - ranks.mean() for ranks in (_ranks(x), _ranks(y)))
+    scale = np.sqrt((one**2).sum() * (other**2).sum())
+    return float((one * other).sum() / scale) if scale else np.nan
+
+
+def _ranks(x: np.ndarray) -> np.ndarray:
+    """Ranks of a sample [n], equal values at the mean of theirs; scipy's rankdata takes four times
+    as long, and resampling asks for them tens of thousands of times."""
+    _, places, counts = np.unique(x, return_inverse=True, return_counts=True)
+    return (counts.cumsum() - (counts - 1) / 2)[places]

@@ -1,0 +1,34 @@
+"""A figure of any layout, and the settings of the stage that draws it."""
+
+from typing import TYPE_CHECKING
+
+from ptq_dynamics.base.components import union
+from ptq_dynamics.base.fields import Strict
+from ptq_dynamics.figures.layout import Layout
+from ptq_dynamics.figures.settings import Ages, Shown, ShownRun
+from ptq_dynamics.measure.settings import Series
+
+if TYPE_CHECKING:
+    Figure = Layout
+else:
+    Figure = union("ptq_dynamics.figures.layouts", Layout, by="layout")
+
+
+class FigureSettings(Strict):
+    """What a figure shows.
+
+    `figure` is the entry of the configuration without its words. `curves` are labels, as at this
+    scale, and names of trajectories in the order of the legend. `uncertain` says what is uncertain
+    of public models, `uncertain_rates` which of them have an uncertain learning rate.
+    """
+
+    figure: Figure
+    curves: tuple[tuple[str, tuple[str, ...]], ...]
+    quantizers: tuple[Shown, ...]
+    series: tuple[Series, ...]
+    runs: tuple[ShownRun, ...]
+    ages: Ages
+    scale: str
+    left_out: tuple[str, ...]
+    uncertain: tuple[str, ...]
+    uncertain_rates: tuple[str, ...]

@@ -1,0 +1,119 @@
+"""What all layouts of figures share.
+
+A layout is one module in `figures/layouts/`: its class is an entry of config/figures.yaml, checks
+it against the trajectories that it shows, and draws it. Planning imports all layouts, so what only
+drawing needs is imported where it is used.
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from itertools import chain
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from ptq_dynamics.base.fields import Once, Strict
+from ptq_dynamics.figures.settings import Ages, in_group
+from ptq_dynamics.measure.names import QUANTIZED, Evaluated, Metric
+
+MOST_CURVES = 8  # as many as there are styles of lines
+
+Text = Annotated[str, Field(min_length=1)]
+Members = Annotated[tuple[str, ...], Field(min_length=1), Once]
+Quantizers = Annotated[tuple[str, ...], Field(min_length=1), Once]
+Evaluations = Annotated[tuple[Evaluated, ...], Field(min_length=1), Once]
+
+
+class Layout(Strict):
+    """A figure: curves × quantizers × metrics, with a title and a caption for its readers.
+
+    `curves` are the names of trajectories by the curve's label. They are measured in full precision
+    and under the `quantizers`, each with further `draws` of the calibration set. A `headline`
+    figure shows all seeds of the configuration, others the first. A layout `of_one_seed` shows even
+    runs with seeds of their own at the first.
+    """
+
+    of_one_seed: ClassVar[bool] = False
+
+    title: Text
+    caption: Text
+    headline: bool = False
+    layout: str
+    curves: Annotated[dict[Text, Members], Field(min_length=1)]
+    quantizers: Annotated[tuple[str, ...], Once] = ()
+    draws: dict[str, Annotated[tuple[str, ...], Once]] = {}
+    metrics: Annotated[tuple[Metric, ...], Once] = ()
+    options: Strict = Strict()
+
+    @property
+    def trajectories(self) -> list[str]:
+        """Names of the trajectories, each once."""
+        return list(dict.fromkeys(chain.from_iterable(self.curves.values())))
+
+    @property
+    def styles(self) -> list[str]:
+        """Names of what is told apart by the style of lines."""
+        return list(self.curves)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        quantized = [metric for metric in self.metrics if metric in QUANTIZED]
+        if quantized and not self.quantizers:
+            raise ValueError(
+                f"metrics has {quantized[0]}, which needs a quantizer; name one in quantizers"
+            )
+        unknown = [name for name in self.draws if name not in self.quantizers]
+        if unknown:
+            raise ValueError(
+                f"draws has {unknown[0]!r}, which is none of its quantizers "
+                f"({', '.join(self.quantizers) or 'none'}); name it there"
+            )
+        if len(self.styles) > MOST_CURVES:
+            raise ValueError(
+                f"curves: there are {len(self.styles)}, and {MOST_CURVES} can be told apart; "
+                "take fewer"
+            )
+        return self
+
+    def check(self, place: str, timeline: Any) -> None:
+        """Raise `Problem` where it cannot be drawn of its trajectories; `place` is its key, and
+        `timeline` the planner's."""
+
+    def inputs(self, name: str, planner: Any) -> Mapping[str, list[str]]:
+        """Manifests that it reads besides runs and what is measured, by label; `planner` is that of
+        figures."""
+        return {}
+
+    def ages(self, timeline: Any) -> Ages:
+        """The ages of averages, where they are drawn by them."""
+        return ()
+
+    @abstractmethod
+    def draw(self, sheet: Any) -> Any:
+        """Draw the figure on a `panels.Sheet`; gives a `panels.Picture`."""
+
+
+class Measured(Layout):
+    """A figure of metrics. One that has quantizers has a metric that it shows under them."""
+
+    metrics: Annotated[tuple[Metric, ...], Field(min_length=1), Once]
+    quantized: ClassVar[frozenset[str]] = QUANTIZED
+
+    @model_validator(mode="after")
+    def _shows_quantizers(self) -> Self:
+        if self.quantizers:
+            self._has(self.quantized, f"what it shows under {self.quantizers[0]}")
+        return self
+
+    def _has(self, wanted: frozenset[str], what: str) -> None:
+        if not wanted & {*self.metrics}:
+            raise ValueError(f"metrics has nothing of {what}: {', '.join(sorted(wanted))}")
+
+
+class Grouped(Measured):
+    """A figure whose curves may be named "GROUP: NAME", with panels for every group."""
+
+    @property
+    def styles(self) -> list[str]:
+        """Names of curves within a group."""
+        return list(dict.fromkeys(in_group(label)[1] for label in self.curves))

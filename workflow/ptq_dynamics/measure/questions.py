@@ -1,0 +1,138 @@
+"""Kinds of questions about a documented function or its docstring, a function each.
+
+Every function gives what can be asked about one document; which wrong choices stand beside the
+right one `tasks/made.py` decides.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from ptq_dynamics.measure.tasks import Metric
+
+if TYPE_CHECKING:
+    from ptq_dynamics.corpus.functions import Documented
+
+WORD = re.compile(r"(?<= )[a-z]{2,}(?= )")
+LONG_WORD = re.compile(r"\b[a-z]{6,}\b")
+# "name : type", "name (type): ...", "name: ..." and ":param name: ..." of the usual styles.
+NUMPY = re.compile(r"^(\*{0,2}\w+) ?: ([^\n]{2,60})\n {2,}(\S[^\n]*)", re.MULTILINE)
+GOOGLE = re.compile(r"^ +(\*{0,2}\w+) ?\((:?[^\n]{2,60}?)\):\s+(\S[^\n]*)", re.MULTILINE)
+BARE = re.compile(r"^ +(\*{0,2}\w+):\s+(\S[^\n]*)", re.MULTILINE)
+FIELD = re.compile(r"^[:@]param (?:\w+ )?(\*{0,2}\w+): +(\S[^\n]*)", re.MULTILINE)
+TYPE = re.compile(r"^[:@]type (\*{0,2}\w+): +(\S[^\n]{1,60})$", re.MULTILINE)
+CODE = (">>> ", "... ", "$ ", "@", "import ", "from ", "def ", "class ", "return ")
+
+
+@dataclass(frozen=True)
+class Question:
+    """A `text` with a right `answer`. Wrong answers are taken from questions of the same `group`;
+    with `opposite` kinds, from those of another."""
+
+    text: str
+    answer: str
+    group: str = ""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What can be asked of a document, the `metric` (acc_norm where choices differ in length), what
+    stands `between` text and choice, and how many choices there are. `answers_first`: the text is
+    what follows, and choices are what it may follow, so that all are scored on the same tokens.
+    `opposite`: wrong answers are those of other groups."""
+
+    ask: "Callable[[Documented], Iterator[Question]]"
+    metric: Metric
+    between: str
+    choices: int = 4
+    answers_first: bool = False
+    opposite: bool = False
+
+
+def signature(each: "Documented") -> Iterator[Question]:
+    """A signature, and what its docstring says first."""
+    if each.signature is not None and each.summary is not None:
+        yield Question(each.signature, each.summary)
+
+
+def next_line(each: "Documented") -> Iterator[Question]:
+    """Lines of a document, and how the one that follows begins: its margin and its first word;
+    wrong ones are as long."""
+    for above, line in _lines(each):
+        margin = len(line) - len(line.lstrip())
+        start = line[:margin] + line.split()[0]
+        yield Question(above, start, str(len(start)))
+
+
+def _lines(each: "Documented") -> Iterator[tuple[str, str]]:
+    """Every line that follows one that is not empty, with all above it."""
+    lines = each.document.split("\n")
+    for at, (line, following) in enumerate(pairwise(lines), 1):
+        if line.strip() and following.strip():
+            yield "\n".join(lines[:at]), following.rstrip()
+
+
+def word(each: "Documented") -> Iterator[Question]:
+    """A line up to one of its words, and this word; wrong ones are as long."""
+    lines = each.document.split("\n")
+    for at, line in enumerate(lines):
+        for found in WORD.finditer(line):
+            before = line[: found.start() - 1]
+            if before.strip():
+                text = "\n".join([*lines[:at], before])
+                yield Question(text, found[0], str(len(found[0])))
+
+
+def ending(each: "Documented") -> Iterator[Question]:
+    """A line up to the middle of a long word, and its other half; wrong ones are as long."""
+    lines = each.document.split("\n")
+    for at, line in enumerate(lines):
+        for found in LONG_WORD.finditer(line):
+            middle = found.start() + len(found[0]) // 2
+            rest = line[middle : found.end()]
+            yield Question("\n".join([*lines[:at], line[:middle]]), rest, str(len(rest)))
+
+
+def first_sentence(each: "Documented") -> Iterator[Question]:
+    """The paragraphs below the first sentence, and this sentence."""
+    first, _, rest = each.document.partition("\n\n")
+    if each.summary is not None and first.strip() == each.summary and rest.strip():
+        yield Question(rest.strip("\n"), each.summary)
+
+
+def parameter(each: "Documented") -> Iterator[Question]:
+    """What is said of a parameter, and its name."""
+    text = each.document
+    for found in (*NUMPY.finditer(text), *GOOGLE.finditer(text)):
+        yield Question(f"{found[2]}: {found[3]}", found[1])
+    for found in (*BARE.finditer(text), *FIELD.finditer(text)):
+        yield Question(found[2], found[1])
+
+
+def type_(each: "Documented") -> Iterator[Question]:
+    """A parameter, and its type."""
+    text = each.document
+    for found in (*NUMPY.finditer(text), *GOOGLE.finditer(text), *TYPE.finditer(text)):
+        yield Question(found[1], found[2])
+
+
+def prose(each: "Documented") -> Iterator[Question]:
+    """Lines of a document, and the one that follows, which is code or prose; the wrong one is of
+    the other sort."""
+    for above, line in _lines(each):
+        sort = "code" if line.lstrip().startswith(CODE) else "prose"
+        yield Question(above, line, sort)
+
+
+KINDS: dict[str, Kind] = {
+    "signature": Kind(signature, "acc_norm", "\n"),
+    "next-line": Kind(next_line, "acc", "\n"),
+    "word": Kind(word, "acc", " "),
+    "ending": Kind(ending, "acc", ""),
+    "first-sentence": Kind(first_sentence, "acc", "\n\n", answers_first=True),
+    "parameter": Kind(parameter, "acc", ": ", answers_first=True),
+    "type": Kind(type_, "acc_norm", " : "),
+    "prose": Kind(prose, "acc_norm", "\n", choices=2, opposite=True),
+}

@@ -1,0 +1,212 @@
+"""RO-Crates: a scale's results with the jobs that made them, in the words of the Provenance Run
+Crate (Workflow Run RO-Crate 0.5), which tools of others read."""
+
+import datetime
+import json
+import mimetypes
+from collections import defaultdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import yaml
+from rocrate.model.contextentity import ContextEntity
+from rocrate.model.entity import Entity
+from rocrate.rocrate import ROCrate
+
+from ptq_dynamics.base.content import sha256
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.engine.checkout import ROOT
+from ptq_dynamics.engine.record import Record
+from ptq_dynamics.provenance.archive import DERIVED, Archive, Result
+
+PROFILES = (
+    *(f"https://w3id.org/ro/wfrun/{each}/0.5" for each in ("process", "workflow", "provenance")),
+    "https://w3id.org/workflowhub/workflow-ro-crate/1.0",
+)
+BIOSCHEMAS = "https://bioschemas.org/profiles/ComputationalWorkflow/1.0-RELEASE"
+ENGINE = "https://snakemake.github.io"
+SPDX = "https://spdx.org/licenses"
+DONE = {"actionStatus": "http://schema.org/CompletedActionStatus"}
+CONFIGURATION = ("config/**/*.yaml", "envs/*.*")
+BESIDE = ("LICENSE", "NOTICE", "*.cff", "*.toml", "workflow/Snakefile", "workflow/rules/*.smk")
+DOCUMENTS = ("ARTIFACT.md", "docs/**/*.md")
+# What people look at: what can be derived from raw results, and the page over it.
+ENDS = (*DERIVED, "report.")
+
+
+class Crate:
+    """A crate while it is filled: entities by their identifiers, files by their paths here."""
+
+    def __init__(self) -> None:
+        # The version that the validator of the profile reads.
+        self.crate = ROCrate(version="1.1")
+        self.crate.metadata.extra_contexts.append("https://w3id.org/ro/terms/workflow-run/context")
+        self._links = defaultdict[tuple[str, str], dict[str, None]](dict)
+
+    def add(self, name: str, kind: str, /, **properties: Any) -> Entity:
+        """An entity that is no file; the one of that identifier, where there is one."""
+        if name in self.crate:
+            return self.crate.get(name)
+        return self.crate.add(ContextEntity(self.crate, name, {"@type": kind, **properties}))
+
+    def file(self, path: Path, /, **properties: Any) -> Entity:
+        """A file with its size and digest; a copy of it goes with the crate."""
+        place = path.as_posix()
+        if quote(place) in self.crate:
+            return self.crate.get(quote(place))
+        content = {
+            "name": place,
+            "encodingFormat": mimetypes.guess_type(place)[0] or "text/plain",
+            "contentSize": str(path.stat().st_size),
+            "sha256": sha256(path),
+        }
+        return self.crate.add_file(path, place, properties={**content, **properties})
+
+    def files(self, *patterns: str) -> list[Entity]:
+        """All files of the checkout that patterns find."""
+        found = {path.relative_to(ROOT) for each in patterns for path in ROOT.glob(each)}
+        return [self.file(path) for path in sorted(found)]
+
+    def link(self, entity: Entity, key: str, *others: Entity) -> None:
+        """Let an entity name others under a key, each once; written by `finish`."""
+        self._links[entity.id, key].update({each.id: None for each in others})
+
+    def parameter(self, name: str, kind: str, *examples: Entity) -> Entity:
+        """What a workflow or a tool takes or gives, with what it was given, on both sides."""
+        parameter = self.add(name, "FormalParameter", name=name[1:], additionalType=kind)
+        self.link(parameter, "workExample", *examples)
+        for each in examples:
+            self.link(each, "exampleOfWork", parameter)
+        return parameter
+
+    def finish(self) -> None:
+        """Write all links; single values stand alone, as RO-Crate recommends."""
+        for (name, key), others in self._links.items():
+            self.crate.get(name).properties()[key] = [{"@id": each} for each in others]
+        for entity in self.crate.get_entities():
+            for key, value in entity.properties().items():
+                if isinstance(value, list) and len(value) == 1:
+                    entity.properties()[key] = value[0]
+
+
+def write(scale: str, place: Path) -> int:
+    """Write the crate of a scale to a new folder, or to a file that ends in .zip, equal for equal
+    results; how many jobs it describes. `Problem` where a record is damaged or nothing is built."""
+    if place.exists():
+        raise Problem(f"{place} is there already; name another place, or remove it")
+    archive = Archive.of_scale(scale)
+    results = list(archive.in_order())
+    if archive.damaged or not results:
+        raise Problem((archive.damaged or [f"nothing is built; make figures SCALE={scale}"])[0])
+    about = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    crate = Crate()
+    root, licence = crate.crate.root_dataset, f"{SPDX}/{about['license']}"
+    maker = about["authors"][0]["name"]
+    agent = crate.add("#maker", "Organization", name=maker, url=about["url"])
+    crate.crate.name = f"{about['title']}: results of scale {scale}"
+    crate.crate.description = f"Figures, tables, manifests and records of {len(results)} jobs"
+    crate.crate.license = crate.add(licence, "CreativeWork", name=about["license"], url=licence)
+    crate.crate.publisher = root["author"] = agent
+    times = [_times(each.record) for each in results]
+    # Not the time of writing, so that equal results give equal crates.
+    ran = {**DONE, "agent": agent, "startTime": min(times)[0], "endTime": max(t for _, t in times)}
+    root["datePublished"] = ran["endTime"]
+    profiles = [
+        crate.add(each, "CreativeWork", name=each, version=each.rpartition("/")[2])
+        for each in PROFILES
+    ]
+    crate.link(root, "conformsTo", *profiles)
+    described = crate.crate.metadata.properties()
+    described["conformsTo"] = [described["conformsTo"], {"@id": PROFILES[-1]}]
+    kinds = ["File", "SoftwareSourceCode", "ComputationalWorkflow", "HowTo"]
+    language = crate.add(f"{ENGINE}/#", "ComputerLanguage", name="Snakemake", url=ENGINE)
+    profile = crate.add(BIOSCHEMAS, "CreativeWork", name="Bioschemas workflow profile")
+    named = {key: about[key] for key in ("version", "url")} | {"name": about["title"]}
+    workflow = crate.crate.mainEntity = crate.file(
+        Path("Snakefile"),
+        **{"@type": kinds, "programmingLanguage": language, "conformsTo": profile, **named},
+    )
+    crate.file(Path("README.md"), about=root)
+    crate.files(*BESIDE, *DOCUMENTS)
+    configuration = crate.files(*CONFIGURATION)
+    controls = [_control(crate, workflow, each, agent) for each in results]
+    drawn = [file for each in results for file in _ends(crate, each)]
+    given = crate.parameter("#configuration", "File", *configuration)
+    crate.link(workflow, "input", given)
+    crate.link(workflow, "output", crate.parameter("#figures-and-tables", "File", *drawn))
+    about = {"name": "build", "description": "from the first job to the last", **ran}
+    build = crate.add("#run", "CreateAction", instrument=workflow, **about)
+    crate.link(build, "object", *configuration)
+    crate.link(build, "result", *drawn)
+    about = {"name": "Snakemake", "url": ENGINE, "softwareVersion": version("snakemake")}
+    engine = crate.add(ENGINE, "SoftwareApplication", **about)
+    organized = crate.add(
+        "#engine-run", "OrganizeAction", name="Snakemake", instrument=engine, **ran
+    )
+    crate.link(organized, "result", build)
+    crate.link(organized, "object", *controls)
+    crate.link(root, "mentions", *crate.crate.get_by_type("CreateAction"))
+    crate.finish()
+    place.parent.mkdir(parents=True, exist_ok=True)
+    crate.crate.write_zip(place) if place.suffix == ".zip" else crate.crate.write(place)
+    return len(results)
+
+
+def _control(crate: Crate, workflow: Entity, result: Result, agent: Entity) -> Entity:
+    """The action of a result's job, and that of the step of the workflow, which asked for it."""
+    account, own = result.record, f"#tool/{result.stage}"
+    about = {"name": result.stage, "url": workflow["url"], "softwareVersion": workflow["version"]}
+    tool = crate.add(f"{workflow['url']}#{result.stage}", "SoftwareApplication", **about)
+    step = crate.add(f"{own}/step", "HowToStep", name=result.stage, workExample=tool)
+    crate.link(workflow, "hasPart", tool)
+    crate.link(workflow, "step", step)
+    made = crate.file(Path(result.path))
+    crate.link(tool, "output", crate.parameter(f"{own}/result", "File", made))
+    text = json.dumps(account.job["settings"], sort_keys=True, ensure_ascii=False)
+    name = f"#settings/{result.path}"
+    settings = crate.add(name, "PropertyValue", name=f"settings of {result.label}", value=text)
+    crate.link(tool, "input", crate.parameter(f"{own}/settings", "Text", settings))
+    read = [crate.file(Path(path)) for path in account.inputs]
+    if read:
+        crate.link(tool, "input", crate.parameter(f"{own}/inputs", "File", *read))
+    accepted = "".join(f"; accepted: {each.reason}" for each in account.accepted)
+    times = dict(zip(("startTime", "endTime"), _times(account), strict=True))
+    action = crate.add(f"#run/{result.path}", "CreateAction", name=result.label, **times, **DONE)
+    action["description"] = f"made {result.path}{accepted}"
+    action["instrument"], action["agent"] = tool, agent
+    action["object"], action["result"] = [settings, *read], [made, *_ends(crate, result)]
+    action["environment"] = _environment(crate, account)
+    crate.file(result.place, about=action)
+    name = f"step of {result.label}"
+    about = {"name": name, "instrument": step, "object": action, **DONE}
+    return crate.add(f"#control/{result.path}", "ControlAction", **about)
+
+
+def _ends(crate: Crate, result: Result) -> list[Entity]:
+    """The files of a figure, table, paper or page; none of other results, which are large."""
+    made = result.record.manifest(Path(result.path))
+    return [crate.file(made.file(name)) for name in made.files if result.stage.startswith(ENDS)]
+
+
+def _times(account: Record) -> tuple[str, str]:
+    """When a job was started and when it ended, UTC, to the millisecond."""
+    start = datetime.datetime.fromisoformat(account.started)
+    end = start + datetime.timedelta(seconds=account.seconds)
+    return start.isoformat(timespec="milliseconds"), end.isoformat(timespec="milliseconds")
+
+
+def _environment(crate: Crate, account: Record) -> list[Entity]:
+    """Libraries, commit and machine, each once for all jobs that had it."""
+    known = {
+        **account.packages,
+        "Python": account.machine.python,
+        "machine": account.device.name or account.machine.processor,
+        "commit": account.git and account.git.commit,
+    }
+    return [
+        crate.add(f"#with/{name}/{value}", "PropertyValue", name=name, value=str(value))
+        for name, value in known.items()
+        if value is not None
+    ]

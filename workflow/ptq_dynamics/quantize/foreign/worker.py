@@ -1,0 +1,296 @@
+"""Quantize checkpoints with GPTQModel, the tool of the paper (section 3), or with its archived
+predecessor AutoGPTQ.
+
+    ENVPYTHON worker.py request.json
+
+It runs inside the locked environment of the library, and imports nothing of the package. The layers
+are read from the library's own packed result: integer codes and zero points as packed, scales in
+the precision in which the library stores them, float16 in GPTQModel, float32 in AutoGPTQ; the model
+itself runs in float32. `weight` is computed from those values in float32, so the identity is exact.
+Results are equal to the byte from run to run at an equal OMP_NUM_THREADS.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace as Settings
+from typing import Any, TextIO
+
+# Before the import of GPTQModel, which reads them once. Its default on one or two cores is one
+# worker, and then it refuses to start its own thread pool;
+os.environ["GPTQMODEL_CPU_WORKERS"] = "2"
+# results must not depend on whether a machine has a compiler to build the optional kernels with.
+os.environ["GPTQMODEL_DISABLE_PACK_EXT"] = "1"
+os.environ["GPTQMODEL_DISABLE_GPTQ_CUDA"] = "1"
+# AutoGPTQ writes debugging state into the layers where this is set.
+os.environ.pop("DEBUG", None)
+
+import numpy as np
+import torch
+from safetensors.numpy import save_file
+
+
+class JobError(Exception):
+    """A request that cannot be carried out as stated; the text names the setting or the layer."""
+
+
+class GPTQModelTool:
+    """GPTQModel with every setting that bears on the result passed explicitly."""
+
+    # Packed zero points are as they are; the module's `qzero_format()` says "less one" whatever
+    # the format is.
+    less = 0
+
+    def __init__(self, settings: Settings, device: str) -> None:
+        from gptqmodel.models.auto import MODEL_MAP, SUPPORTED_MODELS
+        from gptqmodel.nn_modules.qlinear.torch import TorchLinear
+
+        self.settings, self.device = settings, device
+        if settings.group_size not in (sizes := TorchLinear.SUPPORTS_GROUP_SIZE):
+            raise JobError(f"setting group_size: {settings.group_size} is not one of {sizes}")
+        # OLMo-1, which the library does not define, has the layers of llama by name and order.
+        MODEL_MAP["olmo"] = MODEL_MAP["llama"]
+        SUPPORTED_MODELS.append("olmo")
+
+    def check(self, source: Path, model_type: str) -> None:
+        """Refuse what the library would quantize in the order of its own search."""
+        from gptqmodel.models.auto import check_and_get_model_definition
+
+        if check_and_get_model_definition(str(source), False).module_tree is None:
+            raise JobError(f"architecture: the library has no definition of {model_type}")
+
+    def quantize(self, source: Path, calibration: list[dict[str, Any]]) -> tuple[Any, Any]:
+        """The quantized model, and what is to be reported."""
+        from gptqmodel import BACKEND, GPTQModel, QuantizeConfig
+        from gptqmodel.quantization.config import (
+            FORMAT,
+            METHOD,
+            Fallback,
+            FallbackStrategy,
+            HessianConfig,
+        )
+
+        settings = self.settings
+        config = QuantizeConfig(
+            method=METHOD.GPTQ,
+            # The two GPTQ formats hold the same codes; version 2 can hold a zero point of 0 too.
+            format=FORMAT.GPTQ_V2,
+            pack_dtype=torch.int32,
+            bits=settings.bits,
+            group_size=settings.group_size,
+            sym=settings.symmetric,
+            desc_act=settings.activation_order,
+            # A newer ordering that the library turns on by itself where desc_act is off.
+            act_group_aware=False,
+            static_groups=settings.static_groups,
+            damp_percent=settings.damping,
+            damp_auto_increment=settings.damping_increment,
+            true_sequential=settings.true_sequential,
+            mse=settings.mse,
+            lm_head=False,
+            dynamic=None,
+            rotation=None,
+            gptaq=None,
+            foem=None,
+            # For experts that almost no token reaches; the report names such layers.
+            fallback=Fallback(strategy=FallbackStrategy.RTN, threshold="0.5%", smooth=None),
+            hessian=HessianConfig(staging_dtype=torch.float32),
+            device="cuda:0" if self.device == "cuda" else "cpu",
+            auto_forward_data_parallel=False,
+            offload_to_disk=False,
+        )
+        wrapped = GPTQModel.load(
+            str(source),
+            config,
+            backend=BACKEND.GPTQ_TORCH,
+            trust_remote_code=False,
+            dtype=torch.float32,
+        )
+        log = wrapped.quantize(
+            calibration=calibration,
+            calibration_concat_size=None,
+            calibration_sort=None,
+            calibration_data_min_length=0,
+            batch_size=settings.batch_size,
+            backend=BACKEND.GPTQ_TORCH,
+        )
+        if wrapped.quantize_config.mock_quantization:
+            raise JobError("calibration: a layer's loss was no number, the library gave up on GPTQ")
+        fallback, raised = [], {}
+        for entry in log["gptq"]:
+            name = f"{entry['layer']}.{entry['module']}"
+            if "fallback" in entry["loss"]:
+                fallback.append(name)
+            elif float(entry["damp"]) != round(settings.damping, 5):
+                raised[name] = float(entry["damp"])
+        return wrapped.model, {"fallback_layers": fallback, "raised_damping": raised}
+
+
+class AutoGPTQTool:
+    """AutoGPTQ; it has no damping increment (a Hessian that stays singular is an error)."""
+
+    less = 1  # than a zero point is what is packed of it
+
+    def __init__(self, settings: Settings, device: str) -> None:
+        from auto_gptq.modeling import _base
+
+        self.settings, self.device = settings, device
+        if device == "cpu":
+            # Goes around a guard of the library, which quantizes on CUDA only: from_pretrained
+            # refuses a machine without CUDA, and the loop moves every layer to this device. The
+            # arithmetic itself is plain PyTorch and device-independent.
+            _base.CUDA_0 = torch.device("cpu")
+            # The solver waits for the device after each layer; without CUDA that call raises.
+            torch.cuda.synchronize = lambda device=None: None
+
+    def check(self, source: Path, model_type: str) -> None:
+        """Refuse architectures that the library does not describe."""
+        from auto_gptq.modeling import GPTQ_CAUSAL_LM_MODEL_MAP
+
+        if model_type not in GPTQ_CAUSAL_LM_MODEL_MAP:
+            known = ", ".join(sorted(GPTQ_CAUSAL_LM_MODEL_MAP))
+            raise JobError(f"architecture: {model_type} is not supported by this library: {known}")
+
+    def quantize(self, source: Path, calibration: list[dict[str, Any]]) -> tuple[Any, Any]:
+        """The quantized model, and what is to be reported."""
+        from auto_gptq import BaseQuantizeConfig
+        from auto_gptq.modeling import GPTQ_CAUSAL_LM_MODEL_MAP
+        from transformers import AutoModelForCausalLM
+
+        settings, config = self.settings, read_config(source)
+        asked = BaseQuantizeConfig(
+            bits=settings.bits,
+            group_size=settings.group_size,
+            damp_percent=settings.damping,
+            desc_act=settings.activation_order,
+            static_groups=settings.static_groups,
+            sym=settings.symmetric,
+            true_sequential=settings.true_sequential,
+            is_marlin_format=False,
+        )
+        model = AutoModelForCausalLM.from_pretrained(
+            source, config=config, torch_dtype=torch.float32, trust_remote_code=False
+        )
+        described = GPTQ_CAUSAL_LM_MODEL_MAP[config.model_type]
+        wrapped = described(model.eval().to(self.device), quantized=False, quantize_config=asked)
+        wrapped.quantize(
+            calibration,
+            batch_size=settings.batch_size,
+            use_triton=False,
+            use_cuda_fp16=False,
+            autotune_warmup_after_quantized=False,
+            cache_examples_on_gpu=True,
+        )
+        return wrapped.model, {"fallback_layers": [], "raised_damping": {}}
+
+
+TOOLS: dict[str, Any] = {"gptqmodel": GPTQModelTool, "autogptq": AutoGPTQTool}
+
+
+def read_config(source: Path) -> Any:
+    """The model's configuration, of transformers 5 too, for AutoGPTQ's transformers 4.
+
+    Version 5 writes the rotary settings as one `rope_parameters`, which version 4 would ignore
+    without a word, to use its defaults instead.
+    """
+    from transformers import CONFIG_MAPPING
+
+    entries = read_json(source / "config.json")
+    rope = dict(entries.pop("rope_parameters", None) or {})
+    if any(isinstance(value, dict) for value in rope.values()):
+        raise JobError("config.json: rope_parameters differ by layer, which this library cannot do")
+    if "rope_theta" in rope:
+        entries["rope_theta"] = entries["rotary_emb_base"] = rope.pop("rope_theta")
+    if "partial_rotary_factor" in rope:
+        factor = rope.pop("partial_rotary_factor")
+        entries["partial_rotary_factor"] = entries["rotary_pct"] = factor
+    if rope.get("rope_type", "default") != "default":
+        entries["rope_scaling"] = rope
+    return CONFIG_MAPPING[entries.pop("model_type")](**entries)
+
+
+def unpack(words: np.ndarray, bits: int) -> np.ndarray:
+    """int32 words [rows, n] to uint8 values [rows, n * 32 / bits].
+
+    A row's values are one little-endian bit stream, also at 3 bit, 32 values in 3 words.
+    """
+    octets = np.ascontiguousarray(words, dtype="<i4").view(np.uint8)
+    stream = np.unpackbits(octets, axis=1, bitorder="little")
+    values = stream.reshape(len(words), -1, bits)
+    return np.packbits(values, axis=2, bitorder="little")[:, :, 0]
+
+
+def read_layer(module: Any, less: int) -> dict[str, np.ndarray]:
+    """Unpack a quantized module: qweight int32 [in * bits / 32, out], qzeros int32
+    [groups, out * bits / 32], scales [groups, out], g_idx int32 [in].
+
+    codes: uint8 [out, in]; scales: float32 and zeros: int32 [out, groups]; g_idx, the group of
+    each input; weight: float32 [out, in], scales[o, g] * (codes[o, i] - zeros[o, g]).
+    """
+    codes = unpack(module.qweight.cpu().numpy().T, module.bits)
+    scales = module.scales.cpu().float().numpy().T
+    zeros = unpack(module.qzeros.cpu().numpy(), module.bits).T.astype("int32") + less
+    groups = module.g_idx.cpu().numpy()
+    steps = codes.astype(np.float32) - zeros[:, groups].astype(np.float32)
+    weight = scales[:, groups] * steps
+    found = {"weight": weight, "codes": codes, "scales": scales, "zeros": zeros, "g_idx": groups}
+    return {part: np.ascontiguousarray(value) for part, value in found.items()}
+
+
+def run(request: dict[str, Any], stderr: TextIO) -> None:
+    """Quantize all checkpoints of a request."""
+    tool = TOOLS[request["tool"]](Settings(**request["settings"]), request["device"])
+    tokens = np.load(request["calibration"])
+    # Shorter sequences are filled up with -1.
+    rows = [torch.from_numpy(row[row >= 0]) for row in tokens]
+    calibration = [{"input_ids": row, "attention_mask": torch.ones_like(row)} for row in rows]
+    for number, pair in enumerate(request["checkpoints"], start=1):
+        source, target = map(Path, pair)
+        start = time.monotonic()
+        entries = read_json(source / "config.json")
+        tool.check(source, entries["model_type"])
+        model, report = tool.quantize(source, calibration)
+        tensors = {
+            f"{path}.{part}": value
+            for path, module in model.named_modules()
+            if hasattr(module, "qweight")
+            for part, value in read_layer(module, tool.less).items()
+        }
+        if not tensors or not all(np.isfinite(tensor).all() for tensor in tensors.values()):
+            raise JobError(f"{source.name}: the library returned no layer, or no finite weights")
+        save_file(tensors, target / "weights.safetensors")
+        (target / "report.json").write_text(json.dumps(report), encoding="utf-8")
+        took = f"{time.monotonic() - start:.1f} s"
+        print(f"checkpoint {number} ({source.name}): {took}", file=stderr, flush=True)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The content of a file."""
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def main() -> int:
+    """Run a request; 0, or 1 after one `error:` line."""
+    # This process's stderr is for the worker alone; what the libraries print is dropped.
+    stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8")
+    sink = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(sink, 1)
+    os.dup2(sink, 2)
+    # GPTQModel leaves logs where it runs.
+    os.chdir(Path(sys.argv[1]).parent)
+    try:
+        run(read_json(Path(sys.argv[1])), stderr)
+    except Exception as error:
+        kind = "" if isinstance(error, JobError) else f"{type(error).__name__}: "
+        print("error:", kind + " ".join(str(error).split()), file=stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,111 @@
+"""Quantizers, one module each: what config/quantizers.yaml says of one, and how it quantizes."""
+
+from abc import abstractmethod
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from ptq_dynamics.base.fields import Count, Strict
+from ptq_dynamics.engine.context import Context
+from ptq_dynamics.quantize.calibration import Calibration, Quantized
+
+
+class Quantizer(Strict):
+    """What every quantizer has and answers; `tool` names the environment that it needs beside the
+    main one, from envs/TOOL.txt."""
+
+    tool: ClassVar[str | None] = None
+
+    method: str
+    bits: int
+
+    @abstractmethod
+    def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
+        """The checkpoint in a folder, quantized; the quantizer is resolved."""
+
+    def each(
+        self, folders: Sequence[Path], calibration: Calibration, context: Context[Any]
+    ) -> Iterator[Quantized]:
+        """Several checkpoints, one after the other, for a job."""
+        return (self.quantize(folder, calibration) for folder in folders)
+
+    def resolved(self, widths: Collection[int]) -> Self:
+        """The same for a model whose layers have these numbers of input columns."""
+        return self
+
+    def misfit(self, widths: Collection[int]) -> str | None:
+        """What is wrong with it for such a model, or None."""
+        return None
+
+    def refuses(self, model: Any) -> str | None:
+        """Why it cannot quantize a model of this architecture, or None."""
+        return None
+
+    @property
+    def columns(self) -> int | None:
+        """Columns in a group, once resolved, where there are groups of columns."""
+        return None
+
+    @property
+    def compared_bits(self) -> int | None:
+        """The bits of GPTQ, whose backends are compared."""
+        return None
+
+    @property
+    def calibration_draw(self) -> int:
+        """Which calibration set it takes, where it takes one."""
+        return 1
+
+
+class Calibrated(Quantizer):
+    """A quantizer that looks at activations; `draw` says on which calibration set: 1 is the first
+    of the split, 2 the one after it."""
+
+    draw: Count = 1
+
+    @property
+    def calibration_draw(self) -> int:
+        """Which calibration set it takes."""
+        return self.draw
+
+
+class AtMost(Strict):
+    """The largest group size up to this that divides every width of the model."""
+
+    at_most: Count
+
+
+class Grouped(Quantizer):
+    """A quantizer that has a scale for every `group_size` columns of a row."""
+
+    group_size: Count | AtMost
+
+    def resolved(self, widths: Collection[int]) -> Self:
+        """The same with a number as group size."""
+        if not isinstance(self.group_size, AtMost):
+            return self
+        sizes = range(1, min(self.group_size.at_most, *widths) + 1)
+        largest = max(size for size in sizes if not any(width % size for width in widths))
+        return self.model_copy(update={"group_size": largest})
+
+    def misfit(self, widths: Collection[int]) -> str | None:
+        """A group size that does not divide a width."""
+        size = self.group_size
+        unfit = [] if isinstance(size, AtMost) else [width for width in widths if width % size]
+        if not unfit:
+            return None
+        return (
+            f"group_size is {size}, which does not divide the layer width {unfit[0]}; choose a "
+            "divisor, or {at_most: N}"
+        )
+
+    @property
+    def columns(self) -> int | None:
+        """Columns in a group, once resolved."""
+        return None if isinstance(self.group_size, AtMost) else self.group_size
+
+    @property
+    def size(self) -> int:
+        """Columns in a group of a quantizer that is resolved."""
+        assert not isinstance(self.group_size, AtMost), self
+        return self.group_size

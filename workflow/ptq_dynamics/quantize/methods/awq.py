@@ -1,0 +1,172 @@
+"""AWQ (arXiv 2306.00978) through llm-compressor, without the paper's weight clipping.
+
+AWQ scales the input columns of a layer up before rounding, and the layer before it down. What is
+saved is that model, packed, and beside it the scales; errors of layers are those of the rounded
+weights scaled back.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field, PrivateAttr
+
+from ptq_dynamics.quantize.calibration import Calibration, Quantized
+from ptq_dynamics.quantize.methods import Calibrated, Grouped
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from ptq_dynamics.models.packed import Grid
+
+# Layers that take up scales, and those before which they come, by model_type; llm-compressor knows
+# those of other architectures. Nothing takes up scales of what comes after Apertus' xIELU.
+MAPPINGS = {
+    "gpt_neox": [
+        ("input_layernorm", ["attention.query_key_value"]),
+        ("post_attention_layernorm", ["mlp.dense_h_to_4h"]),
+    ],
+    "apertus": [
+        ("attention_layernorm", ["q_proj", "k_proj", "v_proj"]),
+        ("v_proj", ["o_proj"]),
+        ("feedforward_layernorm", ["up_proj"]),
+    ],
+}
+
+
+@dataclass(frozen=True)
+class Smoothed:
+    """A layer on its grid, and the scales its rows, [out], and columns, [in], had been multiplied
+    by before rounding, where they had."""
+
+    grid: "Grid"
+    rows: "Tensor | None"
+    columns: "Tensor | None"
+
+    def weight(self) -> "Tensor":
+        """The rounded weights for the inputs and outputs of the original layer, [out, in]."""
+        weight = self.grid.weight()
+        if self.rows is not None:
+            weight = weight / self.rows[:, None]
+        return weight if self.columns is None else weight / self.columns
+
+
+class Awq(Calibrated, Grouped):
+    """`duo_scaling` takes the weights into the scales beside the activations; `grid_points`
+    exponents are tried for every layer."""
+
+    method: Literal["awq"]
+    bits: Literal[2, 3, 4, 5, 6, 7, 8]
+    symmetric: bool
+    duo_scaling: bool
+    grid_points: Annotated[int, Field(ge=4)]
+
+    def refuses(self, model: Any) -> str | None:
+        """Where the norm before a layer cannot take up the layer's scales."""
+        if model.scaled_norms_first:
+            return None
+        return f"{model.architecture} has no weights in norms before its layers to take up scales"
+
+    def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
+        """One checkpoint."""
+        import torch
+
+        from ptq_dynamics import models
+        from ptq_dynamics.quantize.storage import OnDemand, on_grids
+        from ptq_dynamics.train.weights import Weights
+
+        model = models.load(folder)
+        # Beside the layers, AWQ scales norms and biases.
+        small = [name for name, value in model.named_parameters() if value.ndim == 1]
+        before = Weights(folder).tensors(small)
+        layers = self.smooth(model, calibration)
+        after = {name: model.get_parameter(name).detach() for name in before}
+        changed = {name: v for name, v in after.items() if not torch.equal(v.cpu(), before[name])}
+        scaling = {name: before[name] for name in changed}
+        for name, layer in layers.items():
+            parts = {f"{name}.rows": layer.rows, f"{name}.columns": layer.columns}
+            scaling |= {part: scales for part, scales in parts.items() if scales is not None}
+        grids = {name: layer.grid for name, layer in layers.items()}
+        return on_grids(grids, changed, scaling, OnDemand(layers, Smoothed.weight))
+
+    def smooth(self, model: Any, calibration: Calibration) -> dict[str, Smoothed]:
+        """Turn a model into llm-compressor's AWQ model, in place; its quantized layers by name."""
+        from compressed_tensors.utils import patch_attr
+        from llmcompressor.modifiers.quantization import QuantizationModifier
+        from llmcompressor.modifiers.transform.awq import AWQMapping, AWQModifier
+        from llmcompressor.pipelines.cache import IntermediatesCache
+        from torch.utils.data import DataLoader
+
+        from ptq_dynamics import models
+        from ptq_dynamics.quantize.compressor import compress, grid
+
+        class Recorder(AWQModifier):
+            """AWQ that keeps the scales it applied, by the names of the layers they are of."""
+
+            _columns: Any = PrivateAttr(default_factory=dict)
+            _rows: Any = PrivateAttr(default_factory=dict)
+
+            def _compute_best_scale(self, mapping: Any, *arguments: Any) -> Any:
+                scales = super()._compute_best_scale(mapping, *arguments)
+                self._columns.update(dict.fromkeys(mapping.balance_names, scales))
+                self._rows[mapping.smooth_name] = 1 / scales
+                return scales
+
+        known: Any = MAPPINGS.get(model.config.model_type)
+        layers = models.linear_layers(model)
+        awq = Recorder(
+            mappings=known
+            and [
+                AWQMapping(f"re:.*{before}$", [f"re:.*{name}$" for name in after])
+                for before, after in known
+            ],
+            duo_scaling=self.duo_scaling,
+            n_grid=self.grid_points,
+            offload_device=None,
+        )
+        batches: Any = [{"input_ids": batch} for batch in calibration.batches()]
+        data = DataLoader(batches, batch_size=None)
+        # Scales are searched on the full-precision model's activations, as in the paper; the
+        # library's "basic" pipeline would search them with quantization left on.
+        rounding = QuantizationModifier(
+            config_groups=grid(self.bits, self.symmetric, self.size, layers)
+        )
+        with patch_attr(IntermediatesCache, "pin_memory", _pin_memory(IntermediatesCache)):
+            compress(model, data, [awq, rounding], propagate_error=False)
+        return {
+            name: _smoothed(name, layer, self.bits, awq._rows.get(name), awq._columns.get(name))
+            for name, layer in layers.items()
+        }
+
+
+def _smoothed(
+    name: str, layer: "nn.Linear", bits: int, rows: "Tensor | None", columns: "Tensor | None"
+) -> Smoothed:
+    import torch
+    from compressed_tensors.quantization import forward_quantize
+    from compressed_tensors.quantization import quantize as quantize_weight
+
+    from ptq_dynamics.models.packed import Grid
+    from ptq_dynamics.quantize.storage import exact
+
+    scheme: Any = layer.quantization_scheme
+    weight, scales, zeros = (
+        layer.get_parameter(part).detach()
+        for part in ("weight", "weight_scale", "weight_zero_point")
+    )
+    codes = quantize_weight(weight, scales, zeros, scheme.weights, torch.int8)
+    grid = Grid(bits, codes, scales, None if scheme.weights.symmetric else zeros)
+    exact(name, grid, forward_quantize(layer, weight, "weight", scheme.weights))
+    if rows is not None:
+        # Of a layer with more outputs than the next has inputs, the last ones are scaled.
+        rows = torch.cat([rows.new_ones(len(weight) - len(rows)), rows])
+    # Layers after one norm share theirs, which no file can hold twice.
+    parts = (None if part is None else part.to(scales, copy=True) for part in (rows, columns))
+    return Smoothed(grid, *parts)
+
+
+def _pin_memory(cache: Any) -> Any:
+    """llm-compressor pins memory without asking whether there is a GPU; torch then raises."""
+    import torch
+
+    return cache.pin_memory if torch.cuda.is_available() else lambda *_: None

@@ -1,0 +1,47 @@
+"""LLM.int8 (arXiv 2208.07339) through bitsandbytes: weights and activations in 8 bits.
+
+Activations are rounded while the model runs, so what is saved is bitsandbytes' own model.
+"""
+
+import shutil
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from ptq_dynamics.quantize.calibration import Calibration, Quantized
+from ptq_dynamics.quantize.methods import Quantizer
+
+
+class Int8(Quantizer):
+    """Columns of activations with larger magnitudes than `threshold` stay unrounded; 0 rounds
+    all."""
+
+    method: Literal["int8"]
+    bits: Literal[8]
+    threshold: Annotated[float, Field(ge=0)]
+
+    def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
+        """One checkpoint; the calibration set is not read."""
+        from bitsandbytes.functional import int8_vectorwise_dequant
+        from transformers import BitsAndBytesConfig
+
+        from ptq_dynamics import models
+        from ptq_dynamics.quantize.storage import OnDemand, outside_blocks
+
+        options = BitsAndBytesConfig(
+            load_in_8bit=True,
+            llm_int8_threshold=self.threshold,
+            llm_int8_skip_modules=outside_blocks(folder),
+        )
+        model = models.load(folder, quantization_config=options)
+        layers: dict[str, Any] = dict(models.linear_layers(model))
+        # The library takes codes, int8 [out, in], and the largest magnitude of every row, [out],
+        # from the layers when those first run.
+        parts = {name: (each.weight.data, each.weight.SCB) for name, each in layers.items()}
+
+        def save(source: Path, target: Path) -> None:
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.safetensors*"))
+            model.save_pretrained(target)
+
+        return Quantized(OnDemand(parts, lambda part: int8_vectorwise_dequant(*part)), save)

@@ -1,0 +1,27 @@
+"""Round-to-nearest: the data-free baseline, on the same symmetric grid as GPTQ."""
+
+from pathlib import Path
+from typing import Literal
+
+from ptq_dynamics.quantize.calibration import Calibration, Quantized
+from ptq_dynamics.quantize.methods import Grouped
+
+
+class Rtn(Grouped):
+    """Round to nearest on a symmetric grid."""
+
+    method: Literal["rtn"]
+    bits: Literal[2, 3, 4, 5, 6, 7, 8]
+
+    def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
+        """One checkpoint; the calibration set is not read."""
+        from ptq_dynamics import models
+        from ptq_dynamics.models.packed import Grid
+        from ptq_dynamics.quantize.layers import round_to_nearest
+        from ptq_dynamics.quantize.storage import on_grids, original
+
+        grids = {}
+        for name, weight in original(folder, models.load(folder)).items():
+            codes, scales = round_to_nearest(weight, self.bits, self.size)
+            grids[name] = Grid(self.bits, codes, scales)
+        return on_grids(grids)
