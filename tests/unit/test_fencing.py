@@ -104,8 +104,8 @@ def test_at_every_move_of_the_old_owner_the_new_one_may_publish(paths, monkeypat
         if new is None:
             break
         assert is_of(paths, new), number
-    # Record and manifest of the earlier result, what it lists, what is new; and record and manifest,
-    # each written in the work folder first.
+    # Record and manifest of the earlier result, what it lists, what is new; then the new record and
+    # manifest, each written in the work folder first.
     assert stopped == number == 2 + 2 + 2 + 2 * 2
     assert is_of(paths, old)
 

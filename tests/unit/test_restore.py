@@ -4,7 +4,7 @@ import json
 import shutil
 
 import pytest
-from ptq_dynamics.engine import manifest
+from ptq_dynamics.engine import manifest, record
 from support import artifacts, differing, wait_until
 from toy import NAMES, Toy
 
@@ -101,20 +101,15 @@ def test_what_cannot_be_made_again_is_one_line_and_costs_nothing(toy):
 
 
 def test_what_comes_out_different_is_one_line_and_costs_nothing(toy):
-    """As on another processor: here by the time of day, which no digest sees."""
+    """As on another processor: here it goes on from a state that is none of its own."""
     drop(toy, "walk", "sums.txt")
     toy.settle(**CHOICE, title="sum")
     before = results(toy)
-    done = toy.run("total", PTQ_DYNAMICS_ELSEWHERE="1", PYTHONPATH=elsewhere(toy))
+    identity = record.read(toy.folder / "results/walk/record.json").identity
+    scratch = toy.folder / f"results/walk/.work-{identity[:16]}-01234567/scratch"
+    scratch.mkdir(parents=True)
+    (scratch / "state.txt").write_text("99.0")
+    done = toy.run("total")
     assert done.returncode == 1, done.stderr
     assert "came out different from its manifest" in done.stderr
     assert not differing(before, results(toy))
-
-
-def elsewhere(toy):
-    """Where Python finds what makes every sum another one."""
-    folder = toy.folder / "elsewhere"
-    folder.mkdir()
-    text = "import builtins\nplain = float\nclass other(plain):\n    __add__ = plain.__sub__\n"
-    (folder / "sitecustomize.py").write_text(f"{text}builtins.float = other\n")
-    return f"{toy.folder / 'workflow'}:{folder}"
