@@ -150,7 +150,10 @@ class Toy:
         """Start Python in the checkout."""
         own = {"PYTHONPATH": str(self.folder / "workflow"), "PYTHONDONTWRITEBYTECODE": "1"}
         variables = {**os.environ, **own, **environment}
-        command, options = [sys.executable, *arguments], {"stdout": PIPE, "stderr": PIPE}
+        command, options = (
+            [sys.executable, *arguments],
+            {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE},
+        )
         return Popen(command, cwd=self.folder, env=variables, text=True, **options)
 
     def python(self, *arguments: str, **environment: str) -> CompletedProcess[str]:

@@ -37,9 +37,7 @@ class Site:
     def edit(self, factor: int) -> None:
         """Another constant that the first job's code reaches."""
         if factor != self.factor:
-            path.write_text(
-                path.read_text().replace(f"FACTOR = {self.factor or 2}\n", f"FACTOR = {factor}\n")
-            )
+            self.toy.edit("tools", f"FACTOR = {self.factor or 2}\n", f"FACTOR = {factor}\n")
             self.factor = factor
         for cached in (code.planned, code._first):
             cached.cache_clear()
