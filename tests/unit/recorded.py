@@ -3,10 +3,9 @@
 from pathlib import Path
 
 from ptq_dynamics.engine import manifest
-from ptq_dynamics.engine.machine import Device, Machine
+from ptq_dynamics.engine.machine import Device, Git, Machine
 from ptq_dynamics.engine.paths import Paths
 from ptq_dynamics.engine.record import Record
-from ptq_dynamics.engine.repository import Git
 from ptq_dynamics.figures.settings import ORIGIN
 
 MACHINE = Machine("Linux", "x86_64", "a processor", 2, 2**30, "3.11.7")

@@ -228,7 +228,7 @@ def test_an_edit_of_anything_that_a_stage_reaches_changes_its_digest(project):
     moments, tried = random.Random(seed), 0
     for stage in stages(project):
         before = project.code([stage]).modules
-        reached = sorted(node for node in project._reach([stage])[0] if node.name != WHOLE)
+        reached = sorted(node for node in project.reach([stage])[0] if node.name != WHOLE)
         for node in moments.sample(reached, min(3, len(reached))):
             (statement, *_) = definitions(project, node)
             functions = [each for each in ast.walk(statement) if isinstance(each, FUNCTIONS)]
@@ -262,9 +262,9 @@ def test_comments_docstrings_and_new_functions_anywhere_change_nothing(project):
         tree.body += ast.parse("def new_one(x):\n    return x").body
         other._modules[name] = code.Module(tree)
     for stage in stages(project):
-        nodes = {node for node in project._reach([stage])[0] if node.name != WHOLE}
-        assert {n for n in other._reach([stage])[0] if n.name != WHOLE} == nodes
-        if not any(node.name == WHOLE for node in project._reach([stage])[0]):
+        nodes = {node for node in project.reach([stage])[0] if node.name != WHOLE}
+        assert {n for n in other.reach([stage])[0] if n.name != WHOLE} == nodes
+        if not any(node.name == WHOLE for node in project.reach([stage])[0]):
             assert other.code([stage]) == project.code([stage]), stage
 
 
@@ -274,7 +274,7 @@ def test_components_of_a_kind_are_apart(project):
         prefix = f"{PACKAGE}.{folder}."
         names = [name for name in project.files if name.startswith(prefix)]
         for stage in stages(project):
-            reached = {node.module for node in project._reach([stage])[0]}
+            reached = {node.module for node in project.reach([stage])[0]}
             assert not (reached - {stage.module}).intersection(names), (stage, folder)
 
 

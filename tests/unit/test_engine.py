@@ -13,7 +13,7 @@ from subprocess import check_output
 
 import pytest
 from ptq_dynamics.base.content import sha256
-from ptq_dynamics.engine import record, repository, signals
+from ptq_dynamics.engine import machine, record, signals
 from ptq_dynamics.engine.execute import _explain
 from ptq_dynamics.engine.paths import Paths
 from support import artifacts, differing, python, visible, wait_until
@@ -362,15 +362,15 @@ def test_a_record_names_the_commit_of_the_code_and_whether_it_differs(toy):
 
     assert record.read(toy.folder / "results/walk/record.json").git is None
     git("init", "-q")
-    assert repository.state(toy.folder) is None
-    repository.holds_code.cache_clear()
+    assert machine.commit(toy.folder) is None
+    machine.holds_code.cache_clear()
     (toy.folder / ".gitignore").write_text("/results/\n")
     git("add", ".")
     git("commit", "-qm", "first")
     toy.build(seed=2)
     found = record.read(toy.folder / "results/walk/record.json").git
-    assert found == repository.Git(git("rev-parse", "HEAD"), False)
+    assert found == machine.Git(git("rev-parse", "HEAD"), False)
     (toy.folder / "notes.txt").touch()
-    assert not repository.state(toy.folder).dirty
+    assert not machine.commit(toy.folder).dirty
     (toy.folder / "workflow/new.smk").touch()
-    assert repository.state(toy.folder).dirty
+    assert machine.commit(toy.folder).dirty

@@ -9,8 +9,8 @@ import pytest
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import record
 from ptq_dynamics.engine.libraries import installed
+from ptq_dynamics.engine.machine import Git
 from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.engine.repository import Git
 from support import python
 
 JOB = {"stage": "measure.loss", "name": "a", "libraries": {"numpy": "2"}, "code": {}}

@@ -13,7 +13,7 @@ import importlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ LEFT_OUT = {"ctx", "kind", "type_comment", "type_ignores", "type_params"}
 PROGRESS = {"say", "maybe", "note"}
 
 Import = tuple[str, tuple[str, ...]]  # a module, and names within it
+State = tuple[tuple[str, int, int], ...]
 
 
 class Node(NamedTuple):
@@ -36,6 +37,13 @@ class Node(NamedTuple):
 
     module: str
     name: str
+
+
+class Code(NamedTuple):
+    """Digests of what a job reaches, by module below the package, and the libraries it imports."""
+
+    modules: Mapping[str, str]
+    libraries: frozenset[str]
 
 
 @dataclass
@@ -54,10 +62,11 @@ class Module:
                     self.imports |= dict(imported(statement))
                 case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
                     self.defined.setdefault(name, []).append(statement)
-                case ast.Assign(targets=targets):
-                    self._bind(targets, statement)
-                case ast.AnnAssign(target=target):
-                    self._bind([target], statement)
+                case ast.Assign() | ast.AnnAssign():
+                    targets = getattr(statement, "targets", [getattr(statement, "target", None)])
+                    for target in (node for each in targets for node in ast.walk(each)):
+                        if isinstance(target, ast.Name):
+                            self.defined.setdefault(target.id, []).append(statement)
                 case ast.Expr(value=ast.Constant()):
                     pass
                 case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):
@@ -65,70 +74,48 @@ class Module:
                 case _:
                     self.effects.append(statement)
 
-    def _bind(self, targets: Iterable[ast.expr], statement: ast.stmt) -> None:
-        names = [n.id for each in targets for n in ast.walk(each) if isinstance(n, ast.Name)]
-        for name in names:
-            self.defined.setdefault(name, []).append(statement)
-
 
 def imported(statement: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Import]]:
     """Names that an import binds, and what they stand for."""
     for alias in statement.names:
         if isinstance(statement, ast.ImportFrom):
             yield alias.asname or alias.name, (statement.module or "", (alias.name,))
-        elif alias.asname:
-            yield alias.asname, (alias.name, ())
         else:
-            top = alias.name.split(".")[0]
-            yield top, (top, ())
-
-
-class Code(NamedTuple):
-    """Digests of what a job reaches, by module below the package, and the libraries it imports."""
-
-    modules: Mapping[str, str]
-    libraries: frozenset[str]
+            module = alias.name if alias.asname else alias.name.split(".")[0]
+            yield alias.asname or module, (module, ())
 
 
 class Program:
     """The sources of a package below `root`, as they stand on disk when they are first read."""
 
     def __init__(self, root: Path = SOURCES, package: str = PACKAGE) -> None:
-        self._root, self._package = root, package
+        self._package = package
         self._modules = dict[str, Module]()
-        self._texts = dict[int, tuple[str, list[tuple[str, ...]], dict[str, Import]]]()
-
-    @cached_property
-    def files(self) -> Mapping[str, Path]:
-        """The file of every module, by name."""
-        found = {}
-        for path in sorted((self._root / self._package).rglob("*.py")):
-            *folders, stem = path.relative_to(self._root).with_suffix("").parts
-            found[".".join(folders if stem == "__init__" else [*folders, stem])] = path
-        return found
+        self._texts = dict[int, tuple[str, set[tuple[str, ...]], dict[str, Import]]]()
+        self.files = dict[str, Path]()
+        for path in sorted((root / package).rglob("*.py")):
+            *folders, stem = path.relative_to(root).with_suffix("").parts
+            self.files[".".join(folders if stem == "__init__" else [*folders, stem])] = path
 
     def parse(self) -> None:
         """Parse all sources now, for the processes that are forked off this one."""
         for name in self.files:
             if not name.startswith(ENGINE):
-                module = self._module(name)
-                for statements in (*module.defined.values(), module.effects):
-                    for statement in statements:
-                        self._parts(statement)
+                for statement in self._statements(Node(name, WHOLE)):
+                    self._part(statement)
 
     def code(self, roots: Iterable[Node]) -> Code:
         """The code that some definitions reach."""
-        nodes, libraries = self._reach(roots)
+        nodes, libraries = self.reach(roots)
         texts = dict[str, set[str]]()
-        for module, name in nodes:
-            own = texts.setdefault(module.removeprefix(f"{self._package}."), set())
-            statements = self._module(module).effects[:]
-            statements += self._statements(Node(module, name))
-            own |= {self._parts(statement)[0] for statement in statements}
-        digests = {module: _digest(sorted(texts[module])) for module in sorted(texts)}
+        for node in sorted(nodes):
+            own = texts.setdefault(node.module.removeprefix(f"{self._package}."), set())
+            own |= {self._part(statement)[0] for statement in self._statements(node)}
+        digests = {module: _digest(sorted(found)) for module, found in texts.items()}
         return Code(digests, frozenset(libraries))
 
-    def _reach(self, roots: Iterable[Node]) -> tuple[set[Node], set[str]]:
+    def reach(self, roots: Iterable[Node]) -> tuple[set[Node], set[str]]:
+        """All definitions that some reach, and the libraries that these import."""
         nodes, libraries, waiting = set[Node](), set[str](), list(roots)
         while waiting:
             node = waiting.pop()
@@ -136,16 +123,14 @@ class Program:
                 continue
             nodes.add(node)
             module = self._module(node.module)
-            for statement in (*self._statements(node), *module.effects):
-                _, chains, local = self._parts(statement)
+            for _, chains, local in map(self._part, self._statements(node)):
                 for base, *names in chains:
+                    found: Node | str | None = None
                     if base in local or base in module.imports:
                         source, within = local.get(base) or module.imports[base]
                         found = self._follow(source, (*within, *names))
                     elif base in module.defined:
                         found = Node(node.module, base)
-                    else:
-                        continue
                     if isinstance(found, Node):
                         waiting.append(found)
                     elif found is not None:
@@ -159,41 +144,38 @@ class Program:
             source, names = f"{source}.{names[0]}", names[1:]
         if source.split(".")[0] != self._package:
             return source.split(".")[0]
-        if source == ENGINE or source.startswith(f"{ENGINE}."):
+        if f"{source}.".startswith(f"{ENGINE}.") or source not in self.files:
             return None
-        if source not in self.files or not names:
-            return Node(source, WHOLE) if source in self.files else None
-        module = self._module(source)
-        if names[0] in module.defined:
+        module = self._module(source) if names else None
+        if module is not None and names[0] in module.defined:
             return Node(source, names[0])
-        if names[0] in module.imports:
+        if module is not None and names[0] in module.imports:
             further, within = module.imports[names[0]]
             return self._follow(further, (*within, *names[1:]))
         return Node(source, WHOLE)
 
     def _module(self, name: str) -> Module:
+        if name not in self.files:
+            path = f"workflow/{name.replace('.', '/')}.py"
+            raise Problem(f"there is no module {name}; write {path}")
         if name not in self._modules:
-            try:
-                tree = ast.parse(self.files[name].read_text(encoding="utf-8"))
-            except KeyError:
-                path = f"workflow/{name.replace('.', '/')}.py"
-                raise Problem(f"there is no module {name}; write {path}") from None
-            self._modules[name] = Module(tree)
+            text = self.files[name].read_text(encoding="utf-8")
+            self._modules[name] = Module(ast.parse(text))
         return self._modules[name]
 
     def _statements(self, node: Node) -> list[ast.stmt]:
+        """The statements of a definition, and what its module does when it is imported."""
         module = self._module(node.module)
         if node.name == WHOLE:
-            return [each for found in module.defined.values() for each in found]
+            return [*(each for found in module.defined.values() for each in found), *module.effects]
         if node.name not in module.defined:
             path = self.files[node.module]
             raise Problem(f"{node.module} has no {node.name}; write it in {path}")
-        return module.defined[node.name]
+        return [*module.defined[node.name], *module.effects]
 
-    def _parts(self, statement: ast.stmt) -> tuple[str, list[tuple[str, ...]], dict[str, Import]]:
-        """A statement's text, the dotted names in it, and the names that it imports itself."""
-        known = self._texts.get(id(statement))
-        if known is None:
+    def _part(self, statement: ast.stmt) -> tuple[str, set[tuple[str, ...]], dict[str, Import]]:
+        """Digest of a statement, the dotted names in it, and the names that it imports itself."""
+        if id(statement) not in self._texts:
             left = _Stripped().visit(statement)
             chains, local, waiting = set[tuple[str, ...]](), dict[str, Import](), [left]
             while waiting:
@@ -204,16 +186,14 @@ class Program:
                     local |= dict(imported(node))
                 else:
                     waiting += ast.iter_child_nodes(node)
-            text = _digest([_text(left)])
-            known = self._texts[id(statement)] = (text, sorted(chains), local)
-        return known
+            self._texts[id(statement)] = _digest([_text(left)]), chains, local
+        return self._texts[id(statement)]
 
 
 class _Stripped(ast.NodeTransformer):
-    """Leaves out what changes no result."""
+    """Leaves out what changes no result: docstrings, annotations, texts of errors, progress."""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        """Without docstring and annotations."""
         for each in ast.walk(node):
             if isinstance(each, ast.arg):
                 each.annotation = None
@@ -223,31 +203,24 @@ class _Stripped(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
-        """No docstring, and no line of progress."""
         call = node.value
-        if isinstance(call, ast.Constant):
-            return None
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
-            names = _chain(call.func) or ()
-            if call.func.attr in PROGRESS and any("progress" in name for name in names[:-1]):
-                return None
-        return self.generic_visit(node)
+        names = _chain(call.func) or () if isinstance(call, ast.Call) else ()
+        is_progress = names[-1:] and names[-1] in PROGRESS and "progress" in "".join(names[:-1])
+        return None if isinstance(call, ast.Constant) or is_progress else self.generic_visit(node)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
-        """Without the empty text that Python 3.12 and later have at the end of nested formats."""
+        # Python 3.12 and later have an empty text at the end of nested formats.
         node.values = [
             each for each in node.values if not (isinstance(each, ast.Constant) and not each.value)
         ]
         return self.generic_visit(node)
 
     def visit_Raise(self, node: ast.Raise) -> ast.AST:
-        """The kind of error alone."""
         if isinstance(node.exc, ast.Call):
             node.exc = node.exc.func
         return self.generic_visit(node)
 
     def visit_Assert(self, node: ast.Assert) -> ast.AST:
-        """Without its message."""
         node.msg = None
         return self.generic_visit(node)
 
@@ -301,23 +274,17 @@ def roots(stage: str, settings: Any) -> list[Node]:
     return sorted(found)
 
 
-def state() -> tuple[tuple[str, int, int], ...]:
-    """Path, time and size of every source as they are now."""
-    found = []
-    for folder, _, files in os.walk(SOURCES / PACKAGE):
-        for file in files:
-            if file.endswith(".py"):
-                status = os.stat(path := os.path.join(folder, file))
-                found.append((path, status.st_mtime_ns, status.st_size))
-    return tuple(sorted(found))
-
-
-_programs = dict[tuple[tuple[str, int, int], ...], Program]()
+_programs = dict[State, Program]()
 
 
 def program() -> Program:
     """The sources as they are now; what was parsed of the same sources before is kept."""
-    now = state()
+    found = []
+    for folder, _, files in os.walk(SOURCES / PACKAGE):
+        for path in (os.path.join(folder, file) for file in files if file.endswith(".py")):
+            status = os.stat(path)
+            found.append((path, status.st_mtime_ns, status.st_size))
+    now = tuple(sorted(found))
     if now not in _programs:
         _programs.clear()
         _programs[now] = Program()
@@ -336,7 +303,8 @@ def _first() -> Program:
 
 
 def load(modules: Iterable[str]) -> None:
-    """Import the modules that a job runs, so that later edits do not reach it."""
+    """Import the modules that a job runs, so that later edits do not reach it; scripts for other
+    environments aside."""
     for name in modules:
-        if not name.endswith("_worker"):
+        if ".foreign." not in name:
             importlib.import_module(f"{PACKAGE}.{name}")

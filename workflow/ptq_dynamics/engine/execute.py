@@ -23,7 +23,7 @@ from pydantic import TypeAdapter
 
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem, is_full_disk
-from ptq_dynamics.engine import checkout, code, freshness, manifest, record, repository, signals
+from ptq_dynamics.engine import checkout, code, freshness, machine, manifest, record, signals
 from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.engine.devices import leased
 from ptq_dynamics.engine.lease import Lease, held
@@ -117,7 +117,7 @@ def _complain(message: str, log: TextIO | None) -> None:
 
 def _build(spec: Spec, paths: Paths, progress: Progress, lease: Lease, restoring: bool) -> None:
     started, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
-    commit, settings = repository.state(), _take_code(spec)
+    commit, settings = machine.commit(), _take_code(spec)
     inputs, identity = _read_inputs(spec)
     work = take_over(paths, identity, lease.token)
     if restoring or not is_prepared(work, paths):

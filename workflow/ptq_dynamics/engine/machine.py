@@ -1,14 +1,20 @@
-"""The machine and the device that a process computes on."""
+"""The machine and the device that a process computes on, and the commit of the code."""
 
+import contextlib
 import os
 import platform
 import re
+import subprocess
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+
+from ptq_dynamics.engine.checkout import PACKAGE, ROOT, SOURCES
 
 # Of x86 and ARM, the widest first, as Linux calls them.
 VECTORS = ("avx512f", "avx2", "avx", "sve", "asimd")
+CODE = (".py", ".smk", "Snakefile", ".yaml")
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,14 @@ class Device:
     name: str | None = None
     count: int | None = None
     peak_memory: int | None = None
+
+
+@dataclass(frozen=True)
+class Git:
+    """The commit of the code's repository, and whether the code differs from it."""
+
+    commit: str
+    dirty: bool
 
 
 def this() -> Machine:
@@ -63,9 +77,42 @@ def device() -> Device:
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return Device("cpu")
-    return Device(
-        "cuda",
-        torch.cuda.get_device_name(),
-        torch.cuda.device_count(),
-        torch.cuda.max_memory_allocated(),
-    )
+    name, count = torch.cuda.get_device_name(), torch.cuda.device_count()
+    return Device("cuda", name, count, torch.cuda.max_memory_allocated())
+
+
+def commit(root: Path = ROOT) -> Git | None:
+    """The commit of the code; None where no repository holds it. Dirty is a change of any file it
+    holds, and code or configuration that it does not hold."""
+    if not holds_code(root):
+        return None
+    try:
+        lines = _git(root, "status", "--porcelain=v2", "--branch", "-z", "-uall", "--no-renames")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    found = next(line.split()[-1] for line in lines.split("\0") if line.startswith("# branch.oid "))
+    changes = [line for line in lines.split("\0") if line and not line.startswith("#")]
+    dirty = any(line[0] != "?" or line.endswith(CODE) for line in changes)
+    return None if found == "(initial)" else Git(found, dirty)
+
+
+def refresh() -> None:
+    """Let git see that files are as they were: of a fresh clone, it would read them all again for
+    every job."""
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):
+        _git(ROOT, "update-index", "-q", "--refresh")
+
+
+@cache
+def holds_code(root: Path = ROOT) -> bool:
+    """Whether a repository holds the code, which may lie in a folder that another one ignores."""
+    try:
+        _git(root, "ls-files", "--error-unmatch", f"{SOURCES.name}/{PACKAGE}/__init__.py")
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    return True
+
+
+def _git(root: Path, *arguments: str) -> str:
+    command = ["git", "--no-optional-locks", "-C", str(root), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout

@@ -18,10 +18,9 @@ from ptq_dynamics.base.content import canonical, parsed
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import machine
 from ptq_dynamics.engine.libraries import installed
-from ptq_dynamics.engine.machine import Device, Machine
+from ptq_dynamics.engine.machine import Device, Git, Machine
 from ptq_dynamics.engine.manifest import Files, Manifest
 from ptq_dynamics.engine.paths import MANIFEST, beside
-from ptq_dynamics.engine.repository import Git
 
 VERSION = 4
 SEAL = "digest"  # of the text of a record, where this is empty

@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import chain
 from pathlib import Path
 
-from ptq_dynamics.engine import checkout, devices, repository, signals
+from ptq_dynamics.engine import checkout, devices, machine, signals
 from ptq_dynamics.engine.warm.launch import start as start_warm
 from ptq_dynamics.graph import Plan, keeping
 from ptq_dynamics.graph.captions import write_page
@@ -28,7 +28,7 @@ def begin(plan: Plan, *, local: bool) -> None:
     signals.hand_over()
     if local:
         os.environ[devices.SHARED] = str(plan.site.config.scale.jobs_per_device)
-    repository.refresh()
+    machine.refresh()
     stale = plan.site.stale
     if local and plan.site.config.scale.warm and len(stale) >= MANY:
         uses = Counter(chain.from_iterable(job.code.libraries for job in stale))

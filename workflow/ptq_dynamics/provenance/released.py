@@ -17,7 +17,7 @@ from pathlib import Path
 from ptq_dynamics.base.content import sha256, write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.curvature.settings import GRID, POINTS, SCORES
-from ptq_dynamics.engine import manifest, record, repository
+from ptq_dynamics.engine import machine, manifest, record
 from ptq_dynamics.engine.paths import ABSENT, is_passing
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph import Plan
@@ -87,7 +87,7 @@ def _require_fresh(plan: Plan, targets: list[Job], jobs: list[Job]) -> None:
         raise Problem(
             f"{len(stale)} results are not fresh, {stale[0].manifest} for one; make all makes them"
         )
-    now = repository.state()
+    now = machine.commit()
     if now is None or now.dirty:
         raise Problem("the working tree is no clean commit; commit its edits, then release")
     for job in jobs:

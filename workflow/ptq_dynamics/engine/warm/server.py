@@ -25,7 +25,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ptq_dynamics.engine import code, repository, signals
+from ptq_dynamics.engine import code, machine, signals
 from ptq_dynamics.engine.execute import execute
 from ptq_dynamics.engine.run import QUIET
 
@@ -50,7 +50,7 @@ def serve(address: Path, libraries: Collection[str]) -> None:
         _remove(address)
         return
     code.program().parse()
-    repository.holds_code()
+    machine.holds_code()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     listener.settimeout(0.5)
