@@ -184,7 +184,7 @@ class Inequality(Strict):
             try:
                 yield Inequality.model_validate({**_filled(content, given), **own})
             except ValidationError as error:
-                said = error.errors()[-1]["msg"].removeprefix("Value error, ")
+                said = error.errors()[0]["msg"].removeprefix("Value error, ")
                 named = " and ".join(given.values())
                 raise ValueError(f"with {named} filled in, one of its sides {said}") from None
 
