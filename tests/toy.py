@@ -114,7 +114,10 @@ def jobs(count=5, seed=1, pause=0.0, title="all"):
 SETTLE = """
 import json, sys
 from ptq_dynamics.toy.graph import jobs, settle
-found = [[str(job.paths.spec), settle(job)] for job in jobs(**json.loads(sys.argv[1]))]
+found = [["", True]]
+for job in jobs(**json.loads(sys.argv[1])):
+    found.append([str(job.paths.spec), settle(job, waits=not found[-1][1])])
+found.pop(0)
 print(json.dumps(found))
 """
 NAMES = ("numbers", "walk", "total")
@@ -185,7 +188,7 @@ class Toy:
         """Settle, and run what is outdated as Snakemake does; what each job said."""
         found, said = self.settle(**choice), dict[str, str]()
         for name in NAMES:
-            if said or not found[name]:
+            if not found[name]:
                 manifest = self.folder / self.specs[name].replace("spec.json", "manifest.json")
                 manifest.unlink(missing_ok=True)
                 done = self.run(name)
