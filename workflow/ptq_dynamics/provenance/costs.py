@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.claims.formats import FORMATS, Table
+from ptq_dynamics.claims.formats import FORMATS, Cell, Table
 from ptq_dynamics.engine.record import Record
 from ptq_dynamics.provenance.archive import Archive
 
@@ -45,7 +45,7 @@ def table(records: Iterable[Record]) -> Table:
             sums[kind] = (jobs + 1, tokens + (record.tokens or 0), *hours)
     total = sums.pop("all")
     ordered = sorted(sums.items(), key=lambda each: (-each[1][3], each[0]))
-    rows = [
+    rows: list[list[Cell]] = [
         [kind, jobs, tokens, *(f"{each / HOUR:.4f}" for each in seconds)]
         for kind, (jobs, tokens, *seconds) in [*ordered, ("all", total)]
     ]
