@@ -2,7 +2,10 @@
 
 import os
 import signal
+from pathlib import Path
 
+# Processes that tests start run the code beside the tests, too.
+os.environ["PYTHONPATH"] = str(Path(__file__).parents[1] / "workflow")
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["TQDM_DISABLE"] = "1"

@@ -114,7 +114,10 @@ def jobs(count=5, seed=1, pause=0.0, title="all"):
 SETTLE = """
 import json, sys
 from ptq_dynamics.toy.graph import jobs, settle
-found = [[str(job.paths.spec), settle(job)] for job in jobs(**json.loads(sys.argv[1]))]
+found = [["", True]]
+for job in jobs(**json.loads(sys.argv[1])):
+    found.append([str(job.paths.spec), settle(job, waits=not found[-1][1])])
+found.pop(0)
 print(json.dumps(found))
 """
 NAMES = ("numbers", "walk", "total")
@@ -150,7 +153,10 @@ class Toy:
         """Start Python in the checkout."""
         own = {"PYTHONPATH": str(self.folder / "workflow"), "PYTHONDONTWRITEBYTECODE": "1"}
         variables = {**os.environ, **own, **environment}
-        command, options = [sys.executable, *arguments], {"stdout": PIPE, "stderr": PIPE}
+        command, options = (
+            [sys.executable, *arguments],
+            {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE},
+        )
         return Popen(command, cwd=self.folder, env=variables, text=True, **options)
 
     def python(self, *arguments: str, **environment: str) -> CompletedProcess[str]:
@@ -182,7 +188,7 @@ class Toy:
         """Settle, and run what is outdated as Snakemake does; what each job said."""
         found, said = self.settle(**choice), dict[str, str]()
         for name in NAMES:
-            if said or not found[name]:
+            if not found[name]:
                 manifest = self.folder / self.specs[name].replace("spec.json", "manifest.json")
                 manifest.unlink(missing_ok=True)
                 done = self.run(name)

@@ -6,15 +6,11 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack
-from pathlib import Path
 from subprocess import PIPE, Popen
 
 import pytest
-from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine import devices
-from ptq_dynamics.engine.devices import ALLOCATION, LEASED, SHARED, VISIBLE, leased, visible
-from ptq_dynamics.engine.warm import client, launch
-from support import Workspace, copy_results, job_file, log_of, specification, wait_until
+from ptq_dynamics.engine.devices import LEASED, SHARED, VISIBLE, leased, visible
+from toy import Toy
 
 HOLD = """
 import os, sys
@@ -28,8 +24,8 @@ with leased(int(sys.argv[1]), lambda text: print(text, flush=True)) as found:
 @pytest.fixture(autouse=True)
 def machine(tmp_path, monkeypatch):
     """Two devices that no one else knows, outside of any scheduler's job."""
-    for name in (*devices.SCHEDULED, ALLOCATION, SHARED, LEASED):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv(LEASED, raising=False)
+    monkeypatch.setenv(SHARED, "1")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setenv(VISIBLE, "3,7")
@@ -76,15 +72,9 @@ def test_the_devices_of_a_users_choice_are_those_that_cuda_takes(chosen, names, 
 WHOLE = """GPU 0: NVIDIA H200 (UUID: GPU-d3a5)
 GPU 1: NVIDIA H200 (UUID: GPU-77f0)
 """
-DIVIDED = """GPU 0: NVIDIA H200 (UUID: GPU-d3a5)
-  MIG 3g.71gb     Device  0: (UUID: MIG-9c1e)
-  MIG 3g.71gb     Device  1: (UUID: MIG-0b77)
-"""
 
 
-@pytest.mark.parametrize(
-    ("listed", "names"), [(WHOLE, ["0", "1"]), (DIVIDED, ["MIG-9c1e", "MIG-0b77"]), ("", [])]
-)
+@pytest.mark.parametrize(("listed", "names"), [(WHOLE, ["0", "1"]), ("", [])])
 def test_without_a_choice_they_are_those_that_nvidia_smi_lists(
     listed, names, tmp_path, monkeypatch
 ):
@@ -156,19 +146,10 @@ def test_what_a_job_with_a_lease_starts_has_no_other():
     assert os.environ[VISIBLE] == "3,7" and LEASED not in os.environ
 
 
-@pytest.mark.parametrize("name", devices.SCHEDULED)
-def test_what_a_scheduler_gives_a_job_is_left_alone(name, hold, monkeypatch):
-    monkeypatch.setenv(name, "123")
-    assert hold().stdout.readline() == "has sees 3,7\n"
-    # Unless the build itself runs in that job, and so the jobs of the build share its devices.
-    monkeypatch.setenv(ALLOCATION, devices.allocation())
-    one, other = hold(), hold()
-    assert {each.stdout.readline() for each in (one, other)} == BOTH
-    # Device 3 is another one in another job of the scheduler.
-    monkeypatch.setenv(name, "124")
-    assert hold().stdout.readline() == "has sees 3,7\n"
-    monkeypatch.setenv(ALLOCATION, devices.allocation())
-    assert hold().stdout.readline() == "has 3 sees 3\n"
+def test_where_a_scheduler_gives_devices_none_is_leased(monkeypatch):
+    monkeypatch.delenv(SHARED)
+    with leased(1, print) as found:
+        assert found == [] and os.environ[VISIBLE] == "3,7"
 
 
 def test_where_there_is_none_and_where_none_is_wanted_nothing_is_leased(tmp_path, monkeypatch):
@@ -184,128 +165,26 @@ def test_where_there_is_none_and_where_none_is_wanted_nothing_is_leased(tmp_path
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_of_another_user_is_not_taken(tmp_path):
-    (tmp_path / "elsewhere").mkdir()
-    folder = tmp_path / f"ptq-dynamics-devices-{os.getuid()}"
-    folder.symlink_to("elsewhere")
-    with pytest.raises(Problem, match="is not a folder of this user"), leased(1, print):
-        pass
-    assert not list((tmp_path / "elsewhere").iterdir())
-
-
 # Jobs
 
 
-@pytest.fixture
-def here(workspace, tmp_path):
-    copy_results(workspace.folder, tmp_path, [workspace.plan.corpora.corpus("main").folder])
-    return Workspace(tmp_path, workspace.plan)
-
-
-def begin(here, job, *options):
-    spec = job_file(here.folder, specification(job))
-    command = [sys.executable, "-m", "ptq_dynamics.engine.run", "--job", spec, *options]
-    return Popen(command, cwd=here.folder, stderr=PIPE, text=True)
-
-
-def busy():
-    """The devices that somebody has leased."""
-    folder = Path(tempfile.gettempdir()) / f"ptq-dynamics-devices-{os.getuid()}"
-    found = set()
-    for path in folder.glob("*-0.lock"):
-        file = devices._File(path)
-        if not file.lock():
-            found.add(path.name.partition("-")[0])
-        file.close()
-    return found
-
-
-@pytest.mark.slow
-def test_a_job_waits_for_a_device_says_so_in_its_log_and_then_runs(here, hold):
+def test_a_job_waits_for_a_device_says_so_in_one_line_and_then_runs(tmp_path, hold):
+    toy = Toy.at(tmp_path / "toy")
+    toy.settle()
     one, other = hold(), hold()
-    names = [each.stdout.readline().split()[1] for each in (one, other)]
-    job = here.plan.trajectories.train("trunk")
-    process = begin(here, job, "--devices", "1", "--counted")
-    log = here.folder / log_of(job)
-    line = "waits for a GPU; other jobs compute on 3, 7\n"
-    wait_until(lambda: log.exists() and log.read_text().endswith(line))
-    assert not list((here.folder / job.folder).glob(".work-*")), "it computes"
+    assert {each.stdout.readline() for each in (one, other)} == BOTH
+    waiting = toy.start("numbers", "--devices", "1")
+    line = "toy.numbers one: waits for a GPU; other jobs compute on 3, 7\n"
+    assert waiting.stderr.readline() == line
+    interrupted = toy.start("numbers", "--devices", "1")
+    assert "waits for process" in interrupted.stderr.readline()
+    interrupted.send_signal(signal.SIGTERM)
+    said = interrupted.communicate(timeout=60)[1]
+    assert interrupted.returncode == 1 and said.count("\n") == 1
+    assert not list((toy.folder / "results/numbers").glob(".work-*/out")), "it computes"
     end(one)
-    wait_until(lambda: names[0] in busy())
-    said = process.communicate()[1]
-    assert process.returncode == 0 and said.count(line) == 1, said
-    assert "done in" not in said, "the build says that"
-    assert ": done in " in log.read_text()
-    assert busy() == {names[1]}
-
-
-@pytest.mark.slow
-def test_a_job_that_is_interrupted_while_it_waits_ends_in_one_line(here, hold):
-    holders = [hold(), hold()]
-    assert all(each.stdout.readline().startswith("has") for each in holders)
-    process = begin(here, here.plan.trajectories.train("trunk"), "--devices", "1")
-    assert "waits for a GPU" in process.stderr.readline()
-    process.send_signal(signal.SIGTERM)
-    said = process.communicate(timeout=15)[1]
-    assert process.returncode == 1 and said.count("\n") == 1
-    assert "interrupted; run the same command again to go on" in said
-
-
-@pytest.mark.slow
-def test_a_job_in_the_warm_process_leases_one_of_those_that_its_client_sees(
-    here, hold, monkeypatch, tmp_path_factory
-):
-    """That is known as a child is forked, not as the warm process begins."""
-    # The path of a socket must be short.
-    monkeypatch.setenv("TMPDIR", str(tmp_path_factory.getbasetemp()))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    before = dict(os.environ)
-    launch.start({"torch"})
-    server = launch._servers.pop()
-    try:
-        wait_until(lambda: os.path.exists(os.environ[client.VARIABLE]), "no warm process listens")
-        os.environ[VISIBLE] = "4,5"
-        first = hold()
-        assert first.stdout.readline() == "has 4 sees 4\n"
-        job = here.plan.trajectories.train("trunk")
-        process = begin(here, job, "--devices", "1")
-        seen = set()
-        wait_until(lambda: seen.update(busy() - {"4"}) or process.poll() is not None)
-        assert process.wait() == 0, process.stderr.read()
-        assert seen == {"5"} and busy() == {"4"}
-    finally:
-        server.stdin.close()
-        server.wait(timeout=20)
-        os.environ.clear()
-        os.environ.update(before)
-
-
-@pytest.mark.slow
-def test_a_job_that_is_killed_frees_its_device(here):
-    job = here.plan.trajectories.train("trunk")
-    process = begin(here, job, "--devices", "1")
-    wait_until(lambda: busy() == {"3"})
-    process.kill()
-    process.wait()
-    wait_until(lambda: not busy(), patience=3)
-
-
-AGAIN = """
-import sys
-from pathlib import Path
-from ptq_dynamics.engine import restore
-sys.exit(restore.again(Path(sys.argv[1]), "compare"))
-"""
-
-
-@pytest.mark.slow
-def test_what_is_made_again_for_a_job_without_a_device_leases_one(workspace, trunk, hold):
-    """A job that draws, say, may need weights that were dropped."""
-    holders = [hold(), hold()]
-    assert all(each.stdout.readline().startswith("has") for each in holders)
-    again = [sys.executable, "-c", AGAIN, str(Path(trunk.folder) / "record.json")]
-    process = Popen(again, cwd=workspace.folder, stderr=PIPE, text=True)
-    assert "waits for a GPU; other jobs compute on 3, 7" in process.stderr.readline()
-    end(holders[0])
-    said = process.communicate()[1]
-    assert process.returncode == 0, said
+    said = waiting.communicate(timeout=60)[1]
+    assert waiting.returncode == 0 and "done in" in said and "waits" not in said
+    assert "waits for a GPU" in (toy.folder / "results/numbers/.log").read_text()
+    # What has ended has given its device back.
+    assert hold().stdout.readline().startswith("has ")

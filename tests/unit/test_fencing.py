@@ -2,13 +2,16 @@
 
 import itertools
 import os
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
-from ptq_dynamics.engine import manifest, publish
-from ptq_dynamics.engine.paths import MANIFEST, RECORD, Paths
+from ptq_dynamics.engine import manifest, publish, record
+from ptq_dynamics.engine.paths import Paths
 
 IDENTITY = "0123456789abcdef" * 4
 FILES = ("curve.csv", "step-1/model.safetensors")
+JOB = {"stage": "a", "name": "b", "inputs": {}, "libraries": {}}
 
 
 class Owner:
@@ -24,11 +27,14 @@ class Owner:
             (out / name).parent.mkdir(parents=True, exist_ok=True)
             (out / name).write_text(self.text)
         made = manifest.describe(out, self.paths.manifest, {})
-        publish.prepare(self.work, made, self.text)
+        account = record.describe(JOB, {}, made, None, datetime.now(UTC), 1.0)
+        # With processes killed in between, the record of the work folder is what is published.
+        self.record = replace(account, machine=account.machine)
+        (self.work / "record.json").write_text(self.record.text())
 
     def publish(self) -> None:
         # What it asked about the lease was true when it asked.
-        publish.publish(self.work, self.paths, lambda: None)
+        publish.publish(self.work, self.paths, self.record, lambda: None)
 
 
 @pytest.fixture
@@ -42,9 +48,13 @@ def paths(tmp_path):
 
 
 def is_of(paths: Paths, owner: Owner) -> bool:
-    names = [*FILES, RECORD]
-    texts = {(paths.folder / name).read_text() for name in names}
-    return texts == {owner.text} and manifest.read(paths.manifest).is_whole() is None
+    texts = {(paths.folder / name).read_text() for name in FILES}
+    found = manifest.read(paths.manifest)
+    said = (found.text(), paths.record.read_text()) == (
+        owner.record.manifest(paths.manifest).text(),
+        owner.record.text(),
+    )
+    return said and texts == {owner.text} and found.harm(deep=True) is None
 
 
 def test_the_new_owner_goes_on_with_what_the_old_one_left(paths):
@@ -58,26 +68,34 @@ def test_the_new_owner_goes_on_with_what_the_old_one_left(paths):
     assert paths.works() == [new.work]
 
 
+def moving(monkeypatch, before):
+    """Have something happen before each move of a file."""
+    plain = os.replace
+
+    def move(source, target):
+        before()
+        plain(source, target)
+
+    monkeypatch.setattr(os, "replace", move)
+    return plain
+
+
 def test_at_every_move_of_the_old_owner_the_new_one_may_publish(paths, monkeypatch):
     """It stops before one of its moves, and goes on when another has published the result."""
     stopped = 0
     for number in itertools.count():
         old = Owner(paths, f"{2 * number + 1:x}"[-1])
         old.make()
-        moves = itertools.count()
-        new = None
+        moves, new = itertools.count(), None
 
-        def move(source, target, number=number, moves=moves):
+        def step(number=number, moves=moves):
             nonlocal new
             if next(moves) == number:
-                monkeypatch.undo()
                 new = Owner(paths, "f")
                 new.make()
                 new.publish()
-                monkeypatch.setattr(publish, "_move", move)
-            os.replace(source, target)
 
-        monkeypatch.setattr(publish, "_move", move)
+        moving(monkeypatch, step)
         try:
             old.publish()
         except FileNotFoundError:
@@ -86,7 +104,38 @@ def test_at_every_move_of_the_old_owner_the_new_one_may_publish(paths, monkeypat
         if new is None:
             break
         assert is_of(paths, new), number
-    # Record and manifest of the earlier result, what it lists, what is new, record and manifest.
-    assert stopped == number == 2 + 2 + 2 + 2
+    # Record and manifest of the earlier result, what it lists, what is new; then the new record and
+    # manifest, each written in the work folder first.
+    assert stopped == number == 2 + 2 + 2 + 2 * 2
     assert is_of(paths, old)
-    assert not (old.work / MANIFEST).exists() or old.work in paths.works()
+
+
+def test_at_every_move_a_kill_leaves_what_the_next_process_only_publishes(paths, monkeypatch):
+    """And what it leaves is never taken for a result that it is not."""
+    for number in itertools.count():
+        old = Owner(paths, f"{number:x}"[-1])
+        old.make()
+        moves = itertools.count()
+
+        def step(number=number, moves=moves):
+            if next(moves) == number:
+                raise KeyboardInterrupt
+
+        moving(monkeypatch, step)
+        killed = False
+        try:
+            old.publish()
+        except KeyboardInterrupt:
+            killed = True
+        monkeypatch.undo()
+        if not killed:
+            break
+        assert not paths.manifest.exists() or manifest.read(paths.manifest).harm(deep=True) is None
+        if paths.record.exists():
+            held = record.read(paths.record).manifest(paths.manifest)
+            assert held.harm(deep=True) is None, number
+        work = publish.take_over(paths, IDENTITY, "e" * 32)
+        assert publish.is_prepared(work, paths), number
+        publish.publish(work, paths, record.read(work / "record.json"), lambda: None)
+        assert is_of(paths, old)
+    assert number == 10

@@ -1,6 +1,7 @@
 """What planning makes of times: whatever happened to results, a build makes what differs, and no
-more. Snakemake is played by its rules: a job runs without its output, after a job that it reads of,
-and with newer inputs that have another content than when Snakemake ran it last."""
+more. Snakemake is played by its rules: a job runs after one that it reads of, and with newer inputs
+that have another content than when Snakemake ran it last; without its output, where that is the
+target or a job that runs reads it."""
 
 import json
 import os
@@ -37,9 +38,7 @@ class Site:
     def edit(self, factor: int) -> None:
         """Another constant that the first job's code reaches."""
         if factor != self.factor:
-            path.write_text(
-                path.read_text().replace(f"FACTOR = {self.factor or 2}\n", f"FACTOR = {factor}\n")
-            )
+            self.toy.edit("tools", f"FACTOR = {self.factor or 2}\n", f"FACTOR = {factor}\n")
             self.factor = factor
         for cached in (code.planned, code._first):
             cached.cache_clear()
@@ -53,29 +52,44 @@ class Site:
 
     def settle(self, *, deep: bool = False) -> list[bool]:
         with chdir(self.folder):
-            return [settle(job, deep=deep) for job in self.jobs()]
+            found = [True]
+            for job in self.jobs():
+                found.append(settle(job, waits=not found[-1], deep=deep))
+            return found[1:]
 
     def build(self, stop: int = 3, *, deep: bool = False) -> set[str]:
         """Build all, or as far as before job number `stop`; the jobs that computed."""
         self.settle(deep=deep)
         self.made.clear()
-        ran = set[str]()
         with chdir(self.folder):
-            for job in self.jobs()[:stop]:
-                output, inputs = Path(job.manifest), [str(job.paths.spec), *job.needs]
-                known = self.known.get(job.manifest, {})
-                newer = output.exists() and any(
-                    os.stat(path).st_mtime_ns > output.stat().st_mtime_ns
-                    and known.get(path) != Path(path).read_bytes()
-                    for path in inputs
-                )
-                if not output.exists() or newer or ran.intersection(job.needs):
-                    output.unlink(missing_ok=True)
+            jobs = self.jobs()[:stop]
+            due = self.due(jobs)
+            for job in jobs:
+                if job.manifest in due:
+                    inputs = [str(job.paths.spec), *job.needs]
+                    Path(job.manifest).unlink(missing_ok=True)
                     assert execute.execute(json.loads(job.text)) == 0
-                    assert output.exists()
-                    ran.add(job.manifest)
                     self.known[job.manifest] = {p: Path(p).read_bytes() for p in inputs}
         return set(self.made)
+
+    def due(self, jobs) -> set[str]:
+        """The jobs of a chain that Snakemake runs, by their outputs."""
+        due, oldest = set[str](), None
+        for number, job in reversed([*enumerate(jobs, 1)]):
+            output, known = Path(job.manifest), self.known.get(job.manifest, {})
+            oldest = os.stat(output).st_mtime_ns if output.exists() else oldest
+            inputs = [path for path in map(Path, (job.paths.spec, *job.needs)) if path.exists()]
+            newer = [p for p in inputs if oldest is not None and os.stat(p).st_mtime_ns > oldest]
+            if any(known.get(str(path)) != path.read_bytes() for path in newer):
+                due.add(job.manifest)
+            if number == len(jobs) and not output.exists():
+                due.add(job.manifest)
+        for job in jobs:
+            due |= {job.manifest} if due.intersection(job.needs) else set()
+        for job in reversed(jobs):
+            needed = job.needs if job.manifest in due else []
+            due |= {path for path in needed if not Path(path).exists()}
+        return due
 
     def files(self) -> list[Path]:
         """All files of results, records, manifests and specifications."""
@@ -204,7 +218,7 @@ def test_an_edit_makes_what_depends_on_it_and_an_undone_one_nothing(site):
     site.choice = {"title": "sum"}
     assert site.build() == {"total"}
     site.edit(3)
-    assert site.settle() == [False, True, True], "what follows is as its inputs are now"
+    assert site.settle() == [False] * 3
     site.edit(2)
     assert site.settle() == [True] * 3
     assert site.build() == set()

@@ -21,6 +21,7 @@ FIGURES = os.environ.get("SMOKE_FIGURES", "fig04 fig06 fig07")
 # That of results/reference/smoke.
 SEED = 101
 TABLE = "results/smoke/measurements.csv"
+COLLECTED = "results/smoke/measurements.manifest.json"
 # Before a line that a test prints, which is shown at the end even where it passes.
 SHOWN = "to be seen: "
 # In the user's name and home and in the path of the first build; no result may tell of it.
@@ -80,7 +81,9 @@ class Project:
         """Environment of processes whose package is the installed one unless they know better."""
         return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
-    def command(self, *arguments: str, targets: tuple[str, ...] = ("figures", TABLE)) -> list[str]:
+    def command(
+        self, *arguments: str, targets: tuple[str, ...] = ("figures", COLLECTED)
+    ) -> list[str]:
         """Command line of Snakemake for the chosen figures and the table."""
         choice = ["--config", "scale=smoke", f"figures={self.figures}", f"deep={self.deep}"]
         return [SNAKEMAKE, *choice, *arguments, "--", *targets]
@@ -113,14 +116,10 @@ class Project:
         return said
 
     def stale(self, figures: str = "") -> set[str]:
-        """The jobs that are due for the chosen figures, as RULE:WILDCARD,WILDCARD; from records
-        alone, in a third of the time in which Snakemake plans them."""
+        """The jobs whose results are not up to date for the chosen figures, by their folders
+        below those of the scale; from records alone."""
         found = {each["manifest"] for each in self.status(figures) if each["state"] != "fresh"}
-        names = [path.removesuffix("manifest.json").rstrip("./").split("/") for path in found]
-        return {
-            f"figure:{name[0]}" if place == "figures" else _job("/".join(name))
-            for place, _, *name in names
-        }
+        return {path.split("/", 2)[2].removesuffix("manifest.json").rstrip("./") for path in found}
 
     def status(self, figures: str = "", *options: str) -> list[dict[str, str]]:
         """State of every result of the chosen figures, as the command has it."""
@@ -133,19 +132,13 @@ class Project:
         return found
 
     def planned(self, **options: Any) -> set[str]:
-        """The jobs that Snakemake would run for the figures and the table, in the same words."""
+        """The jobs that Snakemake would run, in the same words."""
         done = self.snakemake("-n", "--quiet", "host", **options)
         said = done.stdout + done.stderr
         assert done.returncode == 0, said[-3000:]
-        blocks = re.findall(r"^(?:local)?rule (\w+):\n((?:    .*\n)*)", said, flags=re.M)
-        jobs = [(rule, re.search(r"wildcards: (.*)", block)) for rule, block in blocks]
-        named = {
-            rule + (":" + re.sub(r"\w+=", "", found[1]).replace(" ", "") if found else "")
-            for rule, found in jobs
-            if rule not in ("all", "figures")
-        }
-        assert named or "Nothing to be done" in said, said[-3000:]
-        return named
+        outputs = re.findall(r"^    output: (\S+?)manifest.json$", said, flags=re.M)
+        assert outputs or "Nothing to be done" in said, said[-3000:]
+        return {path.split("/", 2)[2].rstrip("./") for path in outputs}
 
     @contextmanager
     def edited(self, *names: str) -> Iterator[list[Path]]:
@@ -171,16 +164,10 @@ class Project:
         return sorted(str(path.relative_to(self.folder)) for path in found)
 
 
-def _job(result: str) -> str:
-    """The job of a result, given by its folder below those of the scale."""
-    kind, _, name = result.partition("/")
-    return f"{kind}:{name.replace('/seed-', ',').replace('/', ',')}"
-
-
 def run_job(project: Project, folder: Path, job: Mapping[str, Any]) -> CompletedProcess[str]:
     """Run one job in a process of its own, in another folder than the project's."""
     return run(
-        [sys.executable, "-m", "ptq_dynamics.engine.run", "--job", job_file(folder, job)],
+        [sys.executable, "-m", "ptq_dynamics.engine.run", job_file(folder, job)],
         cwd=folder,
         env=project.variables(),
         capture_output=True,

@@ -1,7 +1,7 @@
 """Random kills of a build, each followed by the same command alone.
 
-Kills Snakemake, one of its jobs, or all of the group at random moments; the next `make figures`
-has to go on, whatever still lives, and what comes out has to be equal to an undisturbed build. Here
+Kills Snakemake, one of its jobs, or all of the group at random moments; the same command has to go
+on, whatever still lives, and what comes out has to be equal to an undisturbed build. Here
 a few kills; `make chaos` does 30. CHAOS_SEED=N gives the moments of a failed test again.
 """
 
@@ -9,32 +9,28 @@ import os
 import random
 import shutil
 import signal
-import sys
 import time
-from pathlib import Path
 from subprocess import STDOUT, Popen
 
 import psutil
-from project import SEED, Project
-from ptq_dynamics.engine import codes, manifest
+from project import Project
+from ptq_dynamics.engine import manifest
 from ptq_dynamics.graph.captions import PAGE
-from support import ROOT, artifacts, differing, plan
+from support import artifacts, differing
 
 KILLS = int(os.environ.get("CHAOS_KILLS") or 3)
 PLACES = ("figures/smoke", "results/smoke")
 PATIENCE = 900
+FIGURE = "fig04"
 
 
 def start(project):
-    """What a user calls, in a group of its own; what it prints is kept."""
-    environment = Path(sys.prefix)
-    # Whatever was installed there, nothing is to be installed here.
-    command = ["make", f"INSTALLED={environment}", f"VENV={environment}"]
+    """A build in a group of its own; what it prints is kept."""
     with (project.folder / "said.txt").open("wb") as said:
         return Popen(
-            [*command, "figures", "FIGURES=fig04", "SCALE=smoke"],
+            project.command(targets=(FIGURE,)),
             cwd=project.folder,
-            env=project.without_path(),
+            env=project.variables(),
             stdout=said,
             stderr=STDOUT,
             start_new_session=True,
@@ -43,22 +39,19 @@ def start(project):
 
 def only_snakemake(process, _):
     """Its jobs live on."""
-    return kill_one(process, lambda each: each.cmdline()[2].endswith(".snakemake"), min)
+    process.kill()
+    process.wait()
+    return True
 
 
 def one_job(process, moments):
     """Or the process that a job waits in for the warm one; the others go on."""
-    return kill_one(process, is_job, moments.choice)
-
-
-def kill_one(process, wanted, choose):
-    """Kill a process of the build, as soon as there is one; False when the build ends before."""
     while process.poll() is None:
         try:
             found = psutil.Process(process.pid).children(recursive=True)
-            found = [each for each in found if fits(each, wanted)]
+            found = [each for each in found if fits(each, is_job)]
             if found:
-                choose(sorted(found, key=lambda each: each.pid)).kill()
+                moments.choice(sorted(found, key=lambda each: each.pid)).kill()
                 process.wait(PATIENCE)
                 return True
         except psutil.NoSuchProcess:
@@ -102,8 +95,7 @@ def test_a_build_that_is_killed_at_random_ends_with_the_bytes_of_an_undisturbed_
     seed = int(os.environ.get("CHAOS_SEED") or random.SystemRandom().randrange(10**6))
     print(f"CHAOS_SEED={seed}", flush=True)
     moments = random.Random(seed)
-    project = Project.copy(tmp_path / "project", figures="fig04")
-    shutil.copy2(ROOT / "Makefile", project.folder)
+    project = Project.copy(tmp_path / "project", figures=FIGURE)
     wanted = closure(built)
     killed, processes = [], []
     try:
@@ -130,20 +122,15 @@ def test_a_build_that_is_killed_at_random_ends_with_the_bytes_of_an_undisturbed_
 
 
 def closure(built):
-    """All artifacts that figure 4 is made of, and itself, as they came out undisturbed."""
-    chosen = plan("smoke", built.folder / "config", seed=SEED, figures=["fig04"])
-    jobs = list(chosen.site.needed(chosen.last()))
-    assert {job.stage for job in jobs} >= {"train.train", "quantize.gptq", "measure.loss"}
+    """All that the figure is made of, and itself, as it came out undisturbed."""
+    jobs = list(built.plan.site.needed([built.plan.figures.figure(FIGURE)]))
+    assert {job.stage for job in jobs} >= {"train.train", "measure.measure"}
     found = {}
     for job in jobs:
         names = [*manifest.read(built.folder / job.manifest).files, job.paths.manifest.name]
-        paths = [f"{job.folder}/{name}" for name in names]
+        paths = [f"{job.folder}/{name}" for name in (*names, job.paths.spec.name)]
         found |= {path: (built.folder / path).read_bytes() for path in paths}
-    table = codes.table_of("results/smoke")
-    return found | {
-        f"{table}/{digest}.json": codes.as_text(code).encode()
-        for digest, code in codes.of(jobs).items()
-    }
+    return found
 
 
 def compare(wanted, project, when):
@@ -156,6 +143,8 @@ def compare(wanted, project, when):
     found.pop(f"{PLACES[0]}/{PAGE}", None)
     changed = differing(wanted, found)
     assert wanted and not changed, f"{when}: {changed[:5]}"
+    left = [path for place in PLACES for path in (project.folder / place).rglob(".work-*")]
+    assert not left, f"{when}: {left}"
 
 
 def is_under_way(project, process, moments):

@@ -1,324 +1,271 @@
-"""What an edit rebuilds: exactly what depends on it."""
+"""What an edit makes outdated: all that depends on it, told by other means than the engine's.
 
+Of code: what jobs of a real build entered, as the interpreter saw it. Of configuration: settings of
+a second plan. Of libraries and files: what was imported and lies there. Edits are drawn at random;
+EDITS_SEED=N draws those of a failed test again, EDITS=all many.
+"""
+
+import ast
+import json
 import os
-import re
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from project import SEED, TABLE
-from support import edit_yaml
+import yaml
+from project import SEED, SHOWN, Project
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.engine import manifest
+from ptq_dynamics.engine.specification import Job
+from support import edit_yaml, leaves, plan
 
-PACKAGE = "workflow/ptq_dynamics"
-FIG04 = "figures/layouts/over_tokens.py"
-MODULE_COMMENT = "# A comment at the end, and more of it.\n"
+FIGURE = "fig04"
+MANY = os.environ.get("EDITS") == "all"
+# In each process of the build: the functions that a job enters, once each, by its folder and stem.
+HOOK = """
+import json, os, sys, threading
+PACKAGE = os.sep + os.path.join("workflow", "ptq_dynamics") + os.sep
+job, seen = None, set()
 
+def imports(frame):
+    while frame is not None and frame.f_code.co_name != "_make":
+        if frame.f_code.co_name == "<module>":
+            return True
+        frame = frame.f_back
+    return False
 
-def rules(stale):
-    return {job.split(":")[0] for job in stale}
+def note(frame, event, argument):
+    global job
+    code = frame.f_code
+    if event != "call" or PACKAGE not in code.co_filename:
+        return
+    place = code.co_filename.partition(PACKAGE)[2]
+    if place == os.path.join("engine", "execute.py") and code.co_name == "_make":
+        spec = frame.f_locals["spec"]
+        job = [spec["folder"], spec["stem"]]
+        seen.clear()
+    if job is None or code in seen or place.startswith("engine") or code.co_name[0] == "<":
+        return
+    seen.add(code)
+    if not imports(frame):
+        with open(os.path.join(os.environ["TRACED"], str(os.getpid())), "a") as out:
+            out.write(json.dumps([job, place, code.co_firstlineno]) + "\\n")
 
-
-def train_jobs(project):
-    """All runs behind the chosen figures, as jobs."""
-    figures = (project.plan.figures.figure(name) for name in project.chosen)
-    pattern = re.compile(r"results/smoke/train/([^/]+)/")
-    found = {match[1] for job in figures for path in job.needs if (match := pattern.match(path))}
-    return {f"train:{name},101" for name in found}
-
-
-def touch(path, seconds=3600):
-    now = path.stat()
-    os.utime(path, ns=(now.st_atime_ns, now.st_mtime_ns + seconds * 10**9))
-
-
-def append(path):
-    """Add what runs when the module is imported."""
-    path.write_text(path.read_text() + "\nassert True\n")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _fresh(built):
-    """Every test leaves all as it was, on which the next one counts."""
-    yield
-    assert built.stale() == set(), "a test left something behind"
-
-
-# Snakemake
-
-
-PLANNED = {
-    "training": (f"{PACKAGE}/train/train.py", append),
-    "style": (f"{PACKAGE}/figures/style.py", append),
-    "quantizer": (
-        "config/quantizers.yaml",
-        # Its further draws take it over.
-        lambda path: path.write_text(path.read_text().replace("damping: 0.05", "damping: 0.02", 1)),
-    ),
-    "manifest": ("results/smoke/average/lawa-20/seed-101/all/manifest.json", Path.unlink),
-    "picture": ("figures/smoke/fig04.png", Path.unlink),
-}
+if any("ptq_dynamics.engine" in word for word in sys.orig_argv):
+    sys.setprofile(note)
+    threading.setprofile(note)
+"""
 
 
-@pytest.mark.parametrize("name", PLANNED)
-def test_snakemake_plans_what_is_due(built, name):
-    file, change = PLANNED[name]
-    with built.edited(file) as (path,):
-        change(path)
-        due = built.stale()
-        assert due and built.planned() - {"collect"} == due
+@dataclass
+class Known:
+    """A project that was built, with what its jobs entered: by manifest, files and first lines."""
+
+    project: Project
+    entered: dict[str, set[tuple[str, int]]]
+
+    def jobs(self) -> dict[str, Job]:
+        """All jobs of the figure by their manifests, as the configuration stands."""
+        chosen = plan("smoke", self.project.folder / "config", SEED, [FIGURE])
+        return {job.manifest: job for job in chosen.site.needed(chosen.last())}
+
+    def outdated(self, **options: str) -> set[str]:
+        """Manifests of all results that are not up to date."""
+        project = replace(self.project, **options)
+        return {each["manifest"] for each in project.status() if each["state"] != "fresh"}
 
 
-# Nothing
+@pytest.fixture(scope="module")
+def known(tmp_path_factory):
+    """Figure 4, built under the eyes of the interpreter."""
+    folder = tmp_path_factory.mktemp("traced")
+    (folder / "hook").mkdir()
+    (folder / "notes").mkdir()
+    (folder / "hook/sitecustomize.py").write_text(HOOK)
+    project = Project.copy(folder / "project", figures=FIGURE)
+    path = f"{project.folder / 'workflow'}{os.pathsep}{folder / 'hook'}"
+    environment = {"PYTHONPATH": path, "TRACED": str(folder / "notes")}
+    done = replace(project, environment=environment).snakemake(targets=(FIGURE,))
+    assert done.returncode == 0, done.stderr[-3000:]
+    entered = dict[str, set[tuple[str, int]]]()
+    for file in (folder / "notes").iterdir():
+        for line in file.read_text().splitlines():
+            (place, stem), source, number = json.loads(line)
+            name = f"{place}/{stem}.manifest.json" if stem else f"{place}/manifest.json"
+            entered.setdefault(name, set()).add((source, number))
+    return Known(project, entered)
 
 
-def test_touching_every_file_runs_nothing(built):
-    places = ("Snakefile", "config", "profiles", "workflow", "results", "figures")
-    files = [
-        path
-        for place in places
-        for path in ([built.folder / place, *sorted((built.folder / place).rglob("*"))])
-        if path.is_file()
-    ]
-    assert len(files) > 300
-    before = {path: path.stat() for path in files}
-    for n, path in enumerate(files):
-        touch(path, 3600 + n % 7)
-    assert built.stale() == set()
-    for path, times in before.items():
-        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+def downstream(jobs: dict[str, Job], first: set[str]) -> set[str]:
+    """Some results and all that are made from them."""
+    found = set(first) & jobs.keys()
+    while more := {p for p, job in jobs.items() if found.intersection(job.needs)} - found:
+        found |= more
+    return found
 
 
-def test_comments_docstrings_and_layout_in_every_module_run_nothing(built):
-    modules = [name for name in built.modules() if (built.folder / name).stat().st_size]
-    with built.edited(*modules) as paths:
+# Edits: each is made, and undone; what has to be outdated meanwhile, at least and at most.
+
+Edit = Iterator[tuple[str, set[str], set[str], dict]]
+
+
+def a_function(known: Known, moments: random.Random) -> Edit:
+    """Another body of a function that jobs entered."""
+    every = sorted(set().union(*known.entered.values()))
+    source, line = moments.choice(every)
+    file = f"workflow/ptq_dynamics/{source}"
+    with known.project.edited(file) as (path,):
+        text = path.read_text()
+        own = next(each for each in ast.walk(ast.parse(text)) if first_line(each) == line)
+        lines = text.split("\n")
+        body = own.body[-1]
+        lines.insert(body.end_lineno, " " * body.col_offset + "assert True")
+        path.write_text("\n".join(lines))
+        entering = {name for name, all_ in known.entered.items() if (source, line) in all_}
+        yield f"{source}: {own.name}", downstream(known.jobs(), entering), {*known.jobs()}, {}
+
+
+def first_line(node: ast.AST) -> int | None:
+    """As code objects have it: that of the first decorator."""
+    if not isinstance(node, ast.FunctionDef):
+        return None
+    return min([node.lineno, *(each.lineno for each in node.decorator_list)])
+
+
+def no_code(known: Known, moments: random.Random) -> Edit:
+    """Comments, docstrings, messages and new functions in every module."""
+    with known.project.edited(*known.project.modules()) as paths:
         for path in paths:
             text = path.read_text()
             if text.startswith('"""'):
                 text = text.replace('"""', '"""Another beginning. ', 1)
-            text = text.replace("\n\n\n", "\n\n\n\n# Between.\n\n")
-            path.write_text(text + MODULE_COMMENT)
-        assert built.stale() == set()
+            text = text.replace("raise Problem(\n", "raise Problem(\n # why\n '' +")
+            path.write_text(text + "\n# More.\ndef _new_one():\n    return EDITED\n")
+        yield "comments and messages", set(), set(), {}
 
 
-def test_comments_in_configuration_and_rules_run_nothing(built):
-    names = ["Snakefile", *(f"workflow/rules/{n}.smk" for n in ("train", "quantize", "figures"))]
-    names += [f"config/{n}.yaml" for n in ("config", "runs", "quantizers", "figures")]
-    with built.edited(*names, "config/scales/smoke.yaml") as paths:
-        for path in paths:
-            path.write_text(path.read_text() + "\n" + MODULE_COMMENT)
-        assert built.stale() == set()
+def a_key(known: Known, moments: random.Random) -> Edit:
+    """Another value of a key of the configuration."""
+    before = {path: told(job) for path, job in known.jobs().items()}
+    while True:
+        name = moments.choice(("runs", "quantizers", "figures", "scales/smoke"))
+        with known.project.edited(f"config/{name}.yaml") as (path,):
+            content = yaml.safe_load(path.read_text())
+            place, value = moments.choice([*leaves(content)])
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                put(content, place, value * 2)
+                path.write_text(yaml.safe_dump(content, sort_keys=False))
+                try:
+                    jobs = known.jobs()
+                except Problem:
+                    continue  # the new value does not fit the rest
+                after = {path: told(job) for path, job in jobs.items()}
+                changed = {name for name, text in after.items() if text != before.get(name)}
+                expected = downstream(jobs, changed)
+                yield f"{name}: {'.'.join(map(str, place))} {value}", expected, expected, {}
+                return
 
 
-# Code
+def put(content, place, value) -> None:
+    *path, last = place
+    for key in path:
+        content = content[key]
+    content[last] = value
 
 
-def test_moved_stages_and_modules_run_nothing(built):
-    """Where code stands shapes no result."""
-    moved = {"loss": ("measure", "block_losses_of"), "average": ("trajectories", "averaging")}
-    modules = [name for name in built.modules() if (built.folder / name).stat().st_size]
-    with built.edited(*modules) as paths:
-        for old, (room, new) in moved.items():
-            for path in paths:
-                text = re.sub(rf"\b{room}\.{old}\b", f"{room}.{new}", path.read_text())
-                text = re.sub(rf"(from ptq_dynamics\.{room} import) {old}\b", rf"\1 {new}", text)
-                path.write_text(text)
-        homes = [built.folder / PACKAGE / room / f"{old}.py" for old, (room, _) in moved.items()]
-        for path, (_, new) in zip(homes, moved.values(), strict=True):
-            path.rename(path.with_stem(new))
-        try:
-            assert built.stale() == set()
-        finally:
-            for path, (_, new) in zip(homes, moved.values(), strict=True):
-                path.with_stem(new).rename(path)
+def told(job: Job) -> str:
+    return repr((job.stage, job.settings, sorted(job.inputs.items())))
 
 
-def edit(built, module):
-    with built.edited(f"{PACKAGE}/{module}") as (path,):
-        append(path)
-        return built.stale()
+def a_library(known: Known, moments: random.Random) -> Edit:
+    """Another version of a library, which its own metadata says."""
+    used = dict[str, set[str]]()
+    for path, job in known.jobs().items():
+        for library in job.spec["libraries"]:
+            used.setdefault(library, set()).add(path)
+    library = moments.choice(sorted(used))
+    folder = known.project.folder.parent / f"another-{library}"
+    about = folder / f"{library.replace('-', '_')}-999.dist-info"
+    about.mkdir(parents=True, exist_ok=True)
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {library}\nVersion: 999\n")
+    path = {"PYTHONPATH": f"{folder}{os.pathsep}{known.project.folder / 'workflow'}"}
+    expected = downstream(known.jobs(), used[library])
+    yield library, expected, expected, {"environment": path}
 
 
-def figure_jobs(built):
-    return {f"figure:{name}" for name in built.chosen}
+def a_file(known: Known, moments: random.Random) -> Edit:
+    """A file of a result removed, cut short or changed."""
+    jobs = known.jobs()
+    name = moments.choice(sorted(jobs))
+    result = manifest.read(known.project.folder / name)
+    file = str(Path(name).parent / moments.choice(sorted(result.files)))
+    harm = moments.choice([*HARMS])
+    with known.project.edited(file) as (path,):
+        HARMS[harm](path)
+        expected = downstream(jobs, {name})
+        yield f"{file} {harm}", expected, expected, {"deep": harm == "changed"}
 
 
-def test_what_no_job_reaches_runs_nothing(built):
-    """But for the modules that settings select by name, which count whole."""
-    whole = ("/architectures/", "/objectives/", "/optimizers/", "/foreign/")
-    names = [name for name in built.modules() if not any(part in name for part in whole)]
-    with built.edited(*names) as paths:
-        for path in paths:
-            path.write_text(
-                path.read_text() + "\n\ndef _new():\n    return EDITED\n\n\nEDITED = True\n"
-            )
-        assert built.stale() == set()
-
-
-def test_an_edit_of_one_function_rebuilds_what_calls_it(built):
-    """A figure reads names of checkpoints from the module that trains nothing."""
-    with built.edited(f"{PACKAGE}/train/schedules.py") as (path,):
-        built.replace(path, "def learning_rate(", "EDITED = 1\n\n\ndef learning_rate(")
-        assert built.stale() == set()
-        built.replace(path, "EDITED = 1\n\n\ndef learning_rate(", "def learning_rate(*_, ")
-        assert train_jobs(built) <= built.stale()
-
-
-def test_an_edit_of_a_layout_redraws_its_figures(built):
-    figures = built.plan.site.config.figures
-    drawn = {name for name in built.chosen if figures[name].layout == figures["fig04"].layout}
-    assert edit(built, FIG04) == {f"figure:{name}" for name in drawn} != figure_jobs(built)
-
-
-def test_an_edit_of_the_style_redraws_all_figures(built):
-    assert edit(built, "figures/style.py") == figure_jobs(built)
-
-
-def test_an_edit_of_training_retrains(built):
-    stale = edit(built, "train/train.py")
-    assert train_jobs(built) <= stale
-    assert "corpus" not in rules(stale)
-    # What follows may or may not change: it waits for the bytes of the new runs.
-    assert {"train", "average", "quantize", "evaluate", "figure"} == (rules(stale))
-
-
-def test_an_edit_of_the_schedules_retrains(built):
-    stale = edit(built, "train/schedules.py")
-    assert train_jobs(built) <= stale
-
-
-def test_an_edit_of_gptq_quantizes_again_and_trains_nothing(built):
-    stale = edit(built, "quantize/gptq.py")
-    quantized = {job for job in stale if job.startswith("quantize:")}
-    assert quantized and all(",gptq-" in job for job in quantized), quantized
-    assert rules(stale) == {"quantize", "evaluate", "figure"}
-    for job in stale:
-        if job.startswith("evaluate:"):
-            assert ",gptq-" in job, "a full-precision evaluation does not depend on GPTQ"
-
-
-def test_an_edit_of_another_method_runs_nothing(built):
-    assert edit(built, "quantize/rtn.py") == set()
-
-
-def test_an_edit_of_the_evaluation_evaluates_again(built):
-    stale = edit(built, "measure/loss.py")
-    assert not rules(stale) & {"train", "average", "quantize", "corpus"}
-    assert "evaluate:constant-3e-3,101,fp,all" in stale
-
-
-def test_an_edit_of_averaging_averages_again(built):
-    stale = edit(built, "train/average.py")
-    assert {job for job in stale if job.startswith("average")} == {
-        "average:lawa-5,101,all",
-        "average:lawa-20,101,all",
-    }
-    assert not rules(stale) & {"train", "corpus"}
-    assert all("lawa" in job for job in stale if job.startswith(("quantize", "evaluate")))
-
-
-@pytest.mark.parametrize(
-    "module",
-    [
-        "graph/figures.py",
-        "graph/checks.py",
-        "engine/execute.py",
-        "engine/manifest.py",
-        "engine/context.py",
-    ],
-)
-def test_an_edit_of_what_decides_or_serves_runs_nothing(built, module):
-    assert edit(built, module) == set()
-
-
-# Configuration
-
-
-def test_a_title_or_caption_redraws_nothing(built):
-    for key in ("caption", "title"):
-        with built.edited("config/figures.yaml") as (path,):
-            edit_yaml(path, lambda found, key=key: found["fig06"].update({key: "Other words"}))
-            assert built.stale() == set(), key
-
-
-def test_an_option_of_a_layout_redraws_its_figure(built):
-    with built.edited("config/figures.yaml") as (path,):
-        change = {"losses_of": ["gptq-3bit"]}
-        edit_yaml(path, lambda found: found["fig06"].update({"options": change}))
-        assert built.stale() == {"figure:fig06"}
-
-
-def test_a_new_run_brings_its_own_jobs(built):
-    new = {"trunk": "constant-3e-3", "at": "100/190", "cooldown": "18/190"}
-    with built.edited("config/runs.yaml", "config/figures.yaml") as (runs, figures):
-        edit_yaml(runs, lambda found: found["runs"].update({"rainbow-100": new}))
-        assert built.stale() == set(), "a run that no figure shows is not built"
-        edit_yaml(figures, lambda found: found["fig04"]["curves"]["Decay"].append("rainbow-100"))
-        assert built.stale() == {
-            "train:rainbow-100,101",
-            "quantize:rainbow-100,101,gptq-4bit,all",
-            *(f"evaluate:rainbow-100,101,{method},all" for method in ("fp", "gptq-4bit")),
-            "figure:fig04",
-        }
-
-
-def test_a_change_of_one_run_rebuilds_that_run(built):
-    with built.edited("config/runs.yaml") as (path,):
-        change = {"shape": "1-sqrt"}
-        edit_yaml(path, lambda found: found["runs"]["rainbow-036"].update(change))
-        stale = built.stale()
-    assert {job for job in stale if job.startswith("train:")} == {"train:rainbow-036,101"}
-    assert {job for job in stale if job.startswith("figure:")} == {"figure:fig04"}
-    assert all("rainbow-036" in job for job in stale if rules({job}) & {"quantize", "evaluate"})
-
-
-def test_another_seed_retrains_and_keeps_the_corpus(built):
-    with built.edited("config/config.yaml") as (path,):
-        built.replace(path, f"seed: {SEED}", f"seed: {SEED + 1}")
-        stale = built.stale()
-    assert {job.replace(f",{SEED}", f",{SEED + 1}") for job in train_jobs(built)} <= stale
-    assert "corpus" not in rules(stale)
-
-
-SCALE_CHANGES = {
-    "evaluation": ({"blocks": 60, "batch": 64}, {"evaluate", "figure"}),
-    "description": ("another scale", {"figure"}),
-    "calibration": (
-        {"blocks": 30, "batch": 16},
-        {"quantize", "evaluate", "figure"},
+HARMS: dict[str, Callable[[Path], object]] = {
+    "removed": Path.unlink,
+    "cut short": lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    "changed": lambda path: path.write_bytes(
+        bytes([path.read_bytes()[0] ^ 1]) + path.read_bytes()[1:]
     ),
-    "log_every": (
-        5,
-        {"train", "average", "quantize", "evaluate", "figure"},
-    ),
-    "threads": (2, set()),
-    "warm": (False, set()),
 }
 
 
-@pytest.mark.parametrize("key", SCALE_CHANGES)
-def test_a_number_of_the_scale_rebuilds_what_depends_on_it(built, key):
-    value, expected = SCALE_CHANGES[key]
-    with built.edited("config/scales/smoke.yaml") as (path,):
-        edit_yaml(path, lambda found: found.update({key: value}))
-        assert rules(built.stale()) == expected
+def a_run(known: Known, moments: random.Random) -> Edit:
+    """One more run in the figure."""
+    before, new = known.jobs(), {"trunk": "constant-3e-3", "at": "100/190", "cooldown": "18/190"}
+    with known.project.edited("config/runs.yaml", "config/figures.yaml") as (runs, figures):
+        edit_yaml(runs, lambda found: found["runs"].update({"new-run": new}))
+        edit_yaml(figures, lambda found: found[FIGURE]["curves"]["Decay"].append("new-run"))
+        jobs = known.jobs()
+        expected = downstream(jobs, jobs.keys() - before.keys())
+        assert any(name.startswith("results/smoke/train/new-run/") for name in expected)
+        yield "a run", expected, expected, {}
 
 
-def test_more_corpus_changes_everything(built):
-    with built.edited("config/scales/smoke.yaml") as (path,):
-        edit_yaml(path, lambda found: found["corpora"]["main"].update({"vocabulary": 321}))
-        stale = built.stale()
-    assert "corpus:main" in stale and train_jobs(built) <= stale
+KINDS = {a_function: 4, a_key: 2, a_file: 2, a_library: 1, a_run: 1, no_code: 1}
 
 
-# Files
+def test_no_result_that_depends_on_an_edit_is_missed(known):
+    seed = int(os.environ.get("EDITS_SEED") or random.SystemRandom().randrange(10**6))
+    print(f"EDITS_SEED={seed}")
+    moments, missed, needless, count = random.Random(seed), {}, {}, 0
+    assert known.outdated() == set()
+    for kind, number in KINDS.items():
+        for _ in range(number * (20 if MANY and number > 1 else 1)):
+            for name, least, most, options in kind(known, moments):
+                found = known.outdated(**options)
+                print(f"{kind.__name__} {name}: {len(found)} outdated", flush=True)
+                count += 1
+                missed |= {name: sorted(least - found)[:5]} if least - found else {}
+                needless |= {name: sorted(found - most)[:5]} if found - most else {}
+    print(f"{SHOWN}{count} edits, {len(missed)} missed, {len(needless)} needless")
+    assert not missed and not needless, (missed, needless)
+    assert known.outdated() == set()
 
 
-def test_a_deleted_picture_is_drawn_again(built):
-    with built.edited("figures/smoke/fig04.png") as (path,):
-        path.unlink()
-        assert built.stale() == {"figure:fig04"}
+def test_every_job_was_seen_at_work(known):
+    assert known.entered.keys() == known.jobs().keys()
 
 
-def test_a_deleted_table_is_collected_again(built):
-    with built.edited(TABLE) as (path,):
-        path.unlink()
-        assert built.planned() == {"collect"}
+@pytest.mark.parametrize("edit", [a_file, a_key])
+def test_snakemake_runs_what_is_outdated_and_nothing_after_an_undone_edit(known, edit):
+    moments = random.Random(edit.__name__)
+    for name, least, _, options in edit(known, moments):
+        project = replace(known.project, **options)
+        done = project.snakemake("-n", "--quiet", "host", targets=(FIGURE,))
+        said = done.stdout + done.stderr
+        outputs = {
+            word.rstrip(",")
+            for line in said.splitlines()
+            if line.strip().startswith("output:")
+            for word in line.split()[1:]
+        }
+        assert outputs == least, name
+    assert known.project.planned(targets=(FIGURE,)) == set()

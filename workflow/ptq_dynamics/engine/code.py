@@ -233,6 +233,13 @@ class _Stripped(ast.NodeTransformer):
                 return None
         return self.generic_visit(node)
 
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
+        """Without the empty text that Python 3.12 and later have at the end of nested formats."""
+        node.values = [
+            each for each in node.values if not (isinstance(each, ast.Constant) and not each.value)
+        ]
+        return self.generic_visit(node)
+
     def visit_Raise(self, node: ast.Raise) -> ast.AST:
         """The kind of error alone."""
         if isinstance(node.exc, ast.Call):

@@ -91,22 +91,22 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def settle(job: Job, *, deep: bool = False) -> bool:
-    """Have the times of a job's files say whether its result is up to date, as far as its inputs
-    are; whether it is.
+def settle(job: Job, *, waits: bool = False, deep: bool = False) -> bool:
+    """Have the times of a job's files say whether its result is up to date; whether it is. It
+    `waits` when an input is not.
 
     An up-to-date result gets its manifest back where that is missing, with a time after those of
     its inputs; so adopted and copied results, undone edits and a lost .snakemake run nothing. Any
-    other loses it: of a specification that is newer alone, Snakemake knows the content from the
-    last run, and takes it for the same where a file of the result is gone. With `deep`, the bytes
-    of all files are compared; a damaged result loses its record.
+    other loses it, down to the target, since Snakemake makes nothing again for a target that is
+    there: of a newer specification it knows the content, where a file of the result is gone. With
+    `deep`, the bytes of all files are compared; a damaged result loses its record.
     """
     paths, before = job.paths, _time(job.paths.manifest)
     reasons = freshness.stale(job.spec, paths, deep=deep)
     paths.folder.mkdir(parents=True, exist_ok=True)
     _write_if_other(paths.spec, job.text)
-    if reasons:
-        if deep and paths.record.exists() and reasons[0].startswith(freshness.DAMAGED):
+    if reasons or waits:
+        if deep and reasons and paths.record.exists() and reasons[0].startswith(freshness.DAMAGED):
             paths.record.unlink()
         # Unless another build has published it meanwhile.
         if _time(paths.manifest) == before:

@@ -29,7 +29,7 @@ def begin(plan: Plan, *, local: bool) -> None:
     if local:
         os.environ[devices.SHARED] = str(plan.site.config.scale.jobs_per_device)
     repository.refresh()
-    stale = plan.site.stale
+    stale = plan.site.stale.values()
     if local and plan.site.config.scale.warm and len(stale) >= MANY:
         uses = Counter(chain.from_iterable(job.code.libraries for job in stale))
         start_warm([library for library, count in uses.items() if count > 1])

@@ -21,7 +21,7 @@ class Site:
     timeline: Timeline = field(init=False)
     made: dict[str, Job] = field(default_factory=dict)
     settled: set[str] = field(default_factory=set)
-    stale: list[Job] = field(default_factory=list)
+    stale: dict[str, Job] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "timeline", Timeline(self.config))
@@ -57,8 +57,8 @@ class Site:
             self.settled.add(job.manifest)
             for path in job.needs:
                 self.settle(self.made[path], deep=deep)
-            if not settle(job, deep=deep):
-                self.stale.append(job)
+            if not settle(job, waits=any(path in self.stale for path in job.needs), deep=deep):
+                self.stale[job.manifest] = job
 
     def needed(self, targets: Iterable[Job]) -> Iterator[Job]:
         """Some jobs and all that they need, each once."""

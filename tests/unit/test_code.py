@@ -1,0 +1,285 @@
+"""Digests of code: what changes no result changes none of them, and all else that a stage reaches
+does. Small programs say what counts; the project's own are edited at random."""
+
+import ast
+import os
+import random
+import subprocess
+import sys
+from glob import glob
+from pathlib import Path
+
+import pytest
+from ptq_dynamics.engine import code
+from ptq_dynamics.engine.checkout import PACKAGE, SOURCES
+from ptq_dynamics.engine.code import WHOLE, Node, Program
+from ptq_dynamics.engine.libraries import versions
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+ROOT = Node("p.stage", "run")
+STAGE = '''
+"""A stage."""
+import json
+import numpy as np
+from p.base import LIMIT, Shape, helper, other
+from p import tools
+class Settings(Shape):
+    """Fields."""
+    bits: int = 4
+def run(context: "Context[Settings]") -> dict:
+    """What it does."""
+    import torch.nn as nn
+    for number in range(LIMIT):
+        context.progress.say(f"at {number}")
+    if not context:
+        raise ValueError(f"no context {LIMIT}")
+    assert context, "still none"
+    return {"a": helper(np.zeros(3)), "b": tools.deep.used(nn)}
+def beside():
+    return other
+'''
+BASE = '''
+"""Shared."""
+LIMIT = UPPER = 3
+class Shape:
+    width: int
+    def area(self):
+        return self.width
+def helper(x, *, by=2):
+    return json_of(x) * by
+def json_of(x):
+    return x
+def other():
+    import pandas
+'''
+PROGRAM = {
+    "stage": STAGE,
+    "base": BASE,
+    "tools/__init__": "from p.tools import deep\n",
+    "tools/deep": "def used(x):\n    return x\ndef unused(x):\n    return x\n",
+    "engine/run": "def serve():\n    pass\n",
+}
+
+
+def write(folder: Path, files: dict[str, str]) -> Program:
+    for name, text in files.items():
+        path = folder / "p" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return Program(folder, "p")
+
+
+def edited(folder: Path, module: str, old: str, new: str) -> code.Code:
+    text = PROGRAM[module]
+    assert old in text
+    return write(folder, {**PROGRAM, module: text.replace(old, new, 1)}).code([ROOT])
+
+
+NOTHING = [
+    ("stage", "A stage.", "Another stage."),
+    ("stage", "What it does", "What else it does"),
+    ("stage", "Fields.", "Fields, more of them."),
+    ("stage", "    import torch", "    # why\n\n    import torch"),
+    ("stage", " -> dict:", ":"),
+    ("stage", 'context: "Context[Settings]"', "context"),
+    ("stage", "at {number}", "now at {number} of {LIMIT}"),
+    (
+        "stage",
+        '        context.progress.say(f"at {number}")\n',
+        "        context.progress.maybe('')\n",
+    ),
+    ("stage", "no context {LIMIT}", "there is none"),
+    ("stage", '"still none"', '"none"'),
+    ("stage", "def beside():\n    return other\n", "def beside():\n    return 1\n"),
+    ("base", "import pandas", "import polars"),
+    ("base", "def other():\n    import pandas\n", ""),
+    ("base", "def json_of(x):", "def json_of(x: int) -> int:"),
+    ("base", '"""Shared."""\n', ""),
+    ("base", "UPPER = 3\n", "UPPER = 3\nLOWER = 2\ndef more():\n    return LOWER\n"),
+    ("tools/deep", "def unused(x):\n    return x", "def unused(x):\n    return 2 * x"),
+    ("engine/run", "pass", "return 1"),
+]
+SOMETHING = [
+    ("stage", '"a": helper', '"c": helper', "stage"),
+    ("stage", "np.zeros(3)", "np.zeros(4)", "stage"),
+    ("stage", "raise ValueError", "raise KeyError", "stage"),
+    ("stage", "if not context", "if context", "stage"),
+    ("stage", "assert context,", "assert not context,", "stage"),
+    ("stage", "import numpy as np", "import numpy as np\nnp.seterr()", "stage"),
+    ("base", "LIMIT = UPPER = 3", "LIMIT = UPPER = 4", "base"),
+    ("base", "by=2", "by=3", "base"),
+    ("base", "    return x\n", "    return -x\n", "base"),
+    ("base", "def json_of", "@cache\ndef json_of", "base"),
+    ("tools/deep", "    return x\n", "    return -x\n", "tools.deep"),
+]
+
+
+@pytest.mark.parametrize("edit", NOTHING, ids=lambda edit: f"{edit[0]} {edit[1][:20]!r}")
+def test_what_changes_no_result_changes_no_digest(tmp_path, edit):
+    before = write(tmp_path / "before", PROGRAM).code([ROOT])
+    assert edited(tmp_path / "after", *edit) == before
+
+
+@pytest.mark.parametrize("edit", SOMETHING, ids=lambda edit: f"{edit[0]} {edit[1][:20]!r}")
+def test_what_may_change_a_result_changes_the_digest_of_its_module(tmp_path, edit):
+    *edit, module = edit
+    before = write(tmp_path / "before", PROGRAM).code([ROOT]).modules
+    after = edited(tmp_path / "after", *edit).modules
+    assert {name for name in before if before[name] != after[name]} == {module}
+
+
+def test_classes_of_settings_count_as_a_whole_and_so_does_what_they_name(tmp_path):
+    program = write(tmp_path, PROGRAM)
+    settings = Node("p.stage", "Settings")
+    plain, more = program.code([ROOT]), program.code([ROOT, settings])
+    assert plain.modules.keys() == more.modules.keys() == {"stage", "base", "tools.deep"}
+    text = BASE.replace("return self.width", "return 2 * self.width")
+    other = write(tmp_path / "other", {**PROGRAM, "base": text})
+    assert other.code([ROOT]) == plain and other.code([ROOT, settings]) != more
+    field = STAGE.replace("bits: int = 4", "bits: float = 4")
+    assert write(tmp_path / "field", {**PROGRAM, "stage": field}).code([settings]).modules != (
+        program.code([settings]).modules
+    )
+
+
+def test_libraries_are_those_that_what_is_reached_imports(tmp_path):
+    found = write(tmp_path, PROGRAM).code([ROOT])
+    assert {"numpy", "torch"} <= found.libraries
+    assert "pandas" not in found.libraries
+    named = versions({"json", "torch", "yaml", "llmcompressor"}, ["click"])
+    assert named.keys() == {"torch", "PyYAML", "llmcompressor", "compressed-tensors", "click"}
+    assert "+" not in named["torch"] and versions({"no_such"}) == {"no_such": "absent"}
+
+
+# A digest of each form of code that a version of Python might write down in a way of its own.
+FORMS = """
+def run(a, /, b=1, *c, d: int = 2, **e):
+    x: int = 1
+    y = f"{a!r:>{b}} {x}" "joined" 'quotes' r"\\d"; q = b"\\x00"
+    with open(a) as file, open(b): z = [*c, *(n for n in d if n)]
+    try: pass
+    except (A, B) as error: raise
+    finally: del x
+    match a:
+        case {"k": [1, *rest], **more} if rest: return -1.5e300j
+        case P(q=None) | True: pass
+    async def inner(): await g(); yield (w := lambda v, *, u=...: v[1:2, ::3])
+    @d.e(1)
+    class K(A, metaclass=M): s: "t" = 10**20
+    global G; return not a if b < c <= d is not e else ~a @ b // 2
+"""
+STABLE = "154588543069"
+DUMP = """
+import sys, types
+sys.path.insert(0, sys.argv[1])
+sys.modules["pydantic"] = types.ModuleType("pydantic")
+sys.modules["pydantic"].BaseModel = object
+from pathlib import Path
+from ptq_dynamics.engine.code import Node, Program
+print(*Program(Path(sys.argv[2]), "p").code([Node("p.stage", "run")]).modules.values())
+"""
+
+
+def pythons() -> list[str]:
+    """This Python, and others that are installed."""
+    names = [f"python3.{minor}" for minor in range(11, 16)]
+    folders = os.environ["PATH"].split(os.pathsep) + glob(f"{Path.home()}/.pyenv/versions/*/bin")
+    found = {path.resolve() for f in folders for n in names if (path := Path(f) / n).exists()}
+    return [sys.executable, *map(str, sorted(found))]
+
+
+def test_digests_are_the_same_under_every_version_of_python(tmp_path):
+    write(tmp_path, {"stage": FORMS})
+    said = {}
+    for python in pythons():
+        command = [python, "-I", "-c", DUMP, str(SOURCES), str(tmp_path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        # What pyenv has in its place may be no Python.
+        assert done.returncode == 0 or python != sys.executable, done.stderr
+        if done.returncode == 0:
+            said[python] = done.stdout.strip()
+    assert set(said.values()) == {STABLE}, said
+
+
+# The project
+
+
+@pytest.fixture(scope="module")
+def project():
+    return Program()
+
+
+def stages(program: Program) -> list[Node]:
+    found = []
+    for name, path in program.files.items():
+        if "\ndef run(context: Context[" in path.read_text():
+            found.append(Node(name, "run"))
+    return found
+
+
+def definitions(program: Program, node: Node) -> list[ast.stmt]:
+    return program._module(node.module).defined.get(node.name, [])
+
+
+def test_an_edit_of_anything_that_a_stage_reaches_changes_its_digest(project):
+    """Of each stage a sample; CODE_SEED=N draws that of a failed test again."""
+    seed = int(os.environ.get("CODE_SEED") or random.SystemRandom().randrange(10**6))
+    print(f"CODE_SEED={seed}")
+    moments, tried = random.Random(seed), 0
+    for stage in stages(project):
+        before = project.code([stage]).modules
+        reached = sorted(node for node in project._reach([stage])[0] if node.name != WHOLE)
+        for node in moments.sample(reached, min(3, len(reached))):
+            (statement, *_) = definitions(project, node)
+            functions = [each for each in ast.walk(statement) if isinstance(each, FUNCTIONS)]
+            other = Program()
+            other._modules = {**project._modules}
+            del other._modules[node.module]
+            other._texts = {**project._texts}
+            (copy, *_) = definitions(other, node)
+            if functions:
+                number = moments.randrange(len(functions))
+                own = [each for each in ast.walk(copy) if isinstance(each, FUNCTIONS)][number]
+                own.body.append(ast.Pass())
+            elif isinstance(copy, ast.ClassDef):
+                copy.body.append(ast.Pass())
+            else:
+                copy.value = ast.Tuple([copy.value or ast.Constant(None)], ast.Load())
+            after = other.code([stage]).modules
+            changed = {name for name in before if before[name] != after.get(name)}
+            assert changed == {node.module.removeprefix(f"{PACKAGE}.")}, (stage, node)
+            tried += 1
+    assert tried > 50
+
+
+def test_comments_docstrings_and_new_functions_anywhere_change_nothing(project):
+    other = Program()
+    for name in other.files:
+        tree = other._module(name).tree
+        for each in ast.walk(tree):
+            if isinstance(each, (*FUNCTIONS, ast.ClassDef)) and ast.get_docstring(each):
+                each.body[0].value.value += " And more."
+        tree.body += ast.parse("def new_one(x):\n    return x").body
+        other._modules[name] = code.Module(tree)
+    for stage in stages(project):
+        nodes = {node for node in project._reach([stage])[0] if node.name != WHOLE}
+        assert {n for n in other._reach([stage])[0] if n.name != WHOLE} == nodes
+        if not any(node.name == WHOLE for node in project._reach([stage])[0]):
+            assert other.code([stage]) == project.code([stage]), stage
+
+
+def test_components_of_a_kind_are_apart(project):
+    """An edit of one layout, optimizer or quantizer touches no job of another."""
+    for folder in ("figures.layouts", "train.optimizers", "quantize.methods"):
+        prefix = f"{PACKAGE}.{folder}."
+        names = [name for name in project.files if name.startswith(prefix)]
+        for stage in stages(project):
+            reached = {node.module for node in project._reach([stage])[0]}
+            assert not (reached - {stage.module}).intersection(names), (stage, folder)
+
+
+def test_no_stage_reaches_what_plans(project):
+    rooms = ("graph", "config", "cli", "report", "engine")
+    for stage in stages(project):
+        found = {name.split(".")[0] for name in project.code([stage]).modules}
+        assert not found.intersection(rooms) - {stage.module.split(".")[1]}, stage

@@ -1,0 +1,376 @@
+"""Jobs: a result is there whole or not at all, an earlier one is not lost, and what goes wrong is
+said in one line. The stages are those of the toy (tests/toy.py), the engine is the real one."""
+
+import json
+import os
+import platform
+import resource
+import shutil
+import signal
+import time
+from pathlib import Path
+from subprocess import check_output
+
+import pytest
+from ptq_dynamics.base.content import sha256
+from ptq_dynamics.engine import record, repository, signals
+from ptq_dynamics.engine.execute import _explain
+from ptq_dynamics.engine.paths import Paths
+from support import artifacts, differing, python, visible, wait_until
+from toy import NAMES, Toy
+
+# Of outdated results they go, until their jobs have run.
+MANIFESTS = ("numbers/manifest.json", "walk/manifest.json", "total.manifest.json")
+LINE = "error: toy.walk two: interrupted; run the same command again to go on"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A toy with its results."""
+    toy = Toy.at(tmp_path_factory.mktemp("toy"))
+    assert toy.made(toy.build()) == {*NAMES}
+    return toy
+
+
+@pytest.fixture
+def toy(built, tmp_path):
+    """A copy of it that a test may change."""
+    copy = Toy(tmp_path / "copy")
+    shutil.copytree(built.folder, copy.folder)
+    copy.specs = built.specs
+    return copy
+
+
+def one_error(said):
+    """The only error line of what a job printed, which holds no traceback."""
+    assert "Traceback" not in said, said
+    (line,) = [line for line in said.splitlines() if line.startswith("error:")]
+    return line
+
+
+def results(toy):
+    return artifacts(toy.folder / "results")
+
+
+def without_result(toy, name):
+    """Remove a result, and settle all."""
+    folder = toy.folder / toy.specs[name]
+    shutil.rmtree(folder.parent)
+    toy.settle()
+
+
+# A result
+
+
+def test_a_result_is_its_files_a_record_and_a_manifest_that_says_the_same(built):
+    folder = built.folder / "results/numbers"
+    assert {*visible(folder)} == {
+        *("count.txt", "sub/numbers.txt", "manifest.json", "record.json", "spec.json")
+    }
+    made = record.read(folder / "record.json")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest == {"files": made.files, "facts": made.facts} and made.facts == {"count": 5}
+    for name, entry in made.files.items():
+        path = folder / name
+        assert entry == {"size": path.stat().st_size, "sha256": sha256(path)}
+    assert made.job == json.loads((folder / "spec.json").read_text())
+    assert made.job["code"].keys() == {"toy.numbers", "toy.tools", "base.fields", "base.problem"}
+    walk = record.read(built.folder / "results/walk/record.json")
+    assert walk.inputs == {"results/numbers/manifest.json": sha256(folder / "manifest.json")}
+    total = record.read(built.folder / "results/total.record.json")
+    assert total.job["libraries"].keys() == {"numpy", "pydantic", "pydantic_core"}
+    assert total.seconds > 0 and total.peak_memory > 2**20 and total.threads == 1
+    assert not list(built.folder.rglob(".work-*")) and not list(built.folder.rglob(".lease"))
+    text = "".join(path.read_text() for path in built.folder.rglob("*record.json"))
+    assert str(built.folder) not in text and platform.node() not in text
+
+
+def test_a_job_whose_result_is_up_to_date_writes_its_manifest_and_makes_nothing(toy):
+    before = results(toy)
+    (toy.folder / "results/walk/manifest.json").unlink()
+    done = toy.run("walk")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not differing(before, results(toy))
+
+
+def test_a_rebuild_removes_what_the_earlier_result_had_and_others_in_its_folder_stay(toy):
+    (toy.folder / "results/other.csv").write_text("kept")
+    (toy.folder / "results/numbers/stray.txt").write_text("x")
+    toy.edit("numbers", '(context.out / "count.txt").write_text("x" * settings.count)', "pass")
+    assert toy.made(toy.build(title="sum", count=6)) == {*NAMES}
+    assert {*visible(toy.folder / "results/numbers")} == {
+        *("sub/numbers.txt", "manifest.json", "record.json", "spec.json")
+    }
+    assert (toy.folder / "results/other.csv").read_text() == "kept"
+
+
+# Failures
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [(10001, "lower the count (log: results/numbers/.log)"), (13, "ValueError: of ill luck")],
+)
+def test_a_failing_stage_is_one_line_and_costs_no_earlier_result(toy, count, words):
+    before = results(toy)
+    assert toy.settle(count=count) == dict.fromkeys(NAMES, False)
+    done = toy.run("numbers")
+    assert done.returncode == 1 and words in one_error(done.stderr)
+    log = (toy.folder / "results/numbers/.log").read_text()
+    assert ("Traceback" in log) == (count == 13)
+    assert {*differing(before, results(toy))} == {*MANIFESTS, "numbers/spec.json"}
+    # Whoever reads it still can.
+    assert toy.run("walk").returncode == 0
+    assert toy.build() == {} and not differing(before, results(toy))
+
+
+DAMAGE = {
+    "shortened": (lambda path: path.write_bytes(path.read_bytes()[:-1]), "bytes instead of"),
+    "changed": (lambda path: path.write_bytes(path.read_bytes()[::-1]), "has other bytes"),
+    "gone": (Path.unlink, "is missing"),
+    "a folder": (lambda path: (path.unlink(), path.mkdir()), "bytes instead of"),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_a_damaged_input_is_one_line_with_the_remedy(toy, kind):
+    harm, words = DAMAGE[kind]
+    without_result(toy, "walk")
+    harm(toy.folder / "results/numbers/sub/numbers.txt")
+    line = one_error(toy.run("walk").stderr)
+    assert line.startswith("error: toy.walk two: results/numbers/sub/numbers.txt ")
+    assert words in line and "; build with DEEP=1 to make it again" in line
+    assert not (toy.folder / "results/walk/record.json").exists()
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "[]", '{"job": {}}', '{"stage": "toy.walk"}'])
+def test_a_file_that_is_no_job_is_one_line(toy, text):
+    if text is not None:
+        (toy.folder / "spec.json").write_text(text)
+    done = toy.python("-m", "ptq_dynamics.engine.run", "spec.json")
+    assert done.returncode == 1
+    assert one_error(done.stderr).startswith("error: spec.json is no job (")
+
+
+FULL = """
+import resource, signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+from ptq_dynamics.engine import execute, run
+from ptq_dynamics.base import problem
+make = execute._make
+def full(*arguments):
+    try:
+        return make(*arguments)
+    except OSError as error:
+        error.errno = problem.errno.ENOSPC  # as the limit on the size of files has another name
+        raise
+execute._make = full
+resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+sys.exit(run.main([sys.argv[1]]))
+"""
+
+
+def test_a_full_disk_is_one_line_and_no_half_result(toy):
+    before = results(toy)
+    toy.settle(count=9000)
+    done = toy.python("-c", FULL, toy.specs["numbers"])
+    assert done.returncode == 1
+    assert "the disk is full; free some space (see results/numbers)" in one_error(done.stderr)
+    assert {*differing(before, results(toy))} == {*MANIFESTS, "numbers/spec.json"}
+    quota = RuntimeError("I/O error: Disk quota exceeded (os error 122)")
+    assert "the disk is full" in _explain(quota, Paths(toy.folder))
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+
+
+# Edits
+
+
+def test_an_edit_between_planning_and_the_job_does_not_run(toy):
+    toy.settle(seed=2)
+    toy.edit("tools", "FACTOR = 2", "FACTOR = 3")
+    line = one_error(toy.run("numbers").stderr)
+    assert "toy.tools changed since the job was planned; run the same command again" in line
+    assert toy.made(toy.build(seed=2)) == {*NAMES}
+
+
+def test_code_that_is_edited_while_a_job_runs_is_not_its(toy):
+    toy.settle(seed=2, pause=0.5)
+    assert toy.run("numbers").returncode == 0
+    process = toy.start("walk")
+    wait_until(lambda: list((toy.folder / "results/walk").glob(".work-*/scratch/state.txt")))
+    toy.edit("walk", "float(done[-1]", "100 + float(done[-1]")
+    said = process.communicate()[1]
+    assert process.returncode == 0, said
+    fresh = record.read(toy.folder / "results/walk/record.json")
+    assert fresh.job == json.loads((toy.folder / toy.specs["walk"]).read_text())
+    assert toy.settle(seed=2, pause=0.5) == {"numbers": True, "walk": False, "total": False}
+
+
+def test_a_job_runs_the_code_of_its_own_checkout(toy):
+    other = Toy.at(toy.folder / "other")
+    other.specs = {"numbers": "../results/numbers/spec.json"}
+    done = other.begin("-m", "ptq_dynamics.engine.run", other.specs["numbers"])
+    assert done.communicate() and done.returncode == 0
+    path = str(other.folder / "workflow")
+    done = toy.python("-c", OTHER, path, toy.specs["numbers"])
+    assert "the code that runs is that of another checkout" in one_error(done.stderr)
+
+
+OTHER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import ptq_dynamics.engine.freshness as freshness
+freshness.stale = lambda *_: ["for the test"]
+from ptq_dynamics.engine import run
+sys.exit(run.main(sys.argv[2:]))
+"""
+
+
+# Interruptions
+
+
+def begun(toy, **choice):
+    """A walk that takes a while and has saved its state."""
+    toy.settle(**choice, pause=0.2, count=30)
+    assert toy.run("numbers").returncode == 0
+    process = toy.start("walk")
+    state = (toy.folder / "results/walk").glob
+    wait_until(lambda: list(state(".work-*/scratch/state.txt")), "it does not begin")
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL, signal.SIGUSR1])
+def test_an_interrupted_run_ends_in_one_line_and_goes_on(toy, number):
+    process = begun(toy)
+    process.send_signal(number)
+    said = process.communicate(timeout=60)[1]
+    if number == signal.SIGUSR1:
+        assert process.returncode == signals.AGAIN
+        assert said == "toy.walk two: saved, and goes on from there when it is started again\n"
+    elif number != signal.SIGKILL:
+        assert (process.returncode, said) == (1, f"{LINE}\n")
+    # What an edit leaves meanwhile is no reason to lose it.
+    toy.settle(pause=0.2, count=30, seed=3)
+    assert toy.run("numbers").returncode == 0
+    said = "".join(toy.build(pause=0.2, count=30).values())
+    assert "going on from " in said
+    undisturbed = Toy(toy.folder.with_name("undisturbed"))
+    shutil.copytree(toy.folder, undisturbed.folder, ignore=shutil.ignore_patterns("results"))
+    undisturbed.build(pause=0.2, count=30)
+    assert not differing(results(undisturbed), results(toy))
+    assert not list(toy.folder.rglob(".work-*"))
+
+
+DEAF = """
+import sys, time
+from types import SimpleNamespace
+from ptq_dynamics.engine import run, signals
+from ptq_dynamics.toy import walk
+def swallow(_):
+    print("deaf", file=sys.stderr, flush=True)
+    while True:
+        try:
+            time.sleep(60)
+        except:
+            pass
+walk.time = SimpleNamespace(sleep=swallow)
+sys.exit(run.main([sys.argv[1]]))
+"""
+
+
+def test_a_signal_ends_a_job_that_swallows_it(toy):
+    toy.settle(pause=0.1)
+    process = toy.begin("-c", DEAF, toy.specs["walk"])
+    assert process.stderr.readline() == "deaf\n"
+    process.send_signal(signal.SIGINT)
+    try:
+        said = process.communicate(timeout=60)[1]
+    finally:
+        process.kill()
+    assert (process.returncode, said) == (1, f"{LINE}\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_before_a_job_is_under_way_is_one_line(tmp_path, number):
+    code = "import os, time; from ptq_dynamics.engine import signals; signals.leave_at_once('left')"
+    done = python(["-c", f"{code}; os.kill(os.getpid(), {int(number)}); time.sleep(9)"], tmp_path)
+    assert (done.returncode, done.stderr) == (1, "left\n")
+
+
+# The warm process
+
+
+WARM = """
+import os, sys, time
+from ptq_dynamics.engine.warm import client, launch
+launch.start({"numpy"})
+print(os.environ[client.VARIABLE], launch._servers[0].pid, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def warm(toy):
+    """A build that keeps a warm process: its socket, and the process."""
+    process = toy.begin("-c", WARM)
+    address, server = process.stdout.readline().split()
+    yield {"PTQ_DYNAMICS_WARM": address}, int(server)
+    process.kill()
+    process.wait()
+    wait_until(lambda: not Path(f"/proc/{server}").exists(), "it outlives its build")
+
+
+def test_the_warm_process_gives_the_same_bytes(toy, warm):
+    before = results(toy)
+    shutil.rmtree(toy.folder / "results")
+    toy.settle()
+    for name in NAMES:
+        done = toy.run(name, **warm[0])
+        assert done.returncode == 0 and "done in" in done.stderr, done.stderr
+    assert not differing(before, results(toy))
+
+
+def test_a_job_of_the_warm_process_ends_in_one_line_whatever_ends_it(toy, warm):
+    environment, server = warm
+    toy.settle(pause=0.2, count=30)
+    assert toy.run("numbers", **environment).returncode == 0
+    children = Path(f"/proc/{server}/task/{server}/children")
+    for number, status, words in (
+        (signal.SIGTERM, 1, LINE),
+        (signal.SIGKILL, signals.KILLED, "error: toy.walk two: its process was killed"),
+    ):
+        process = toy.start("walk", **environment)
+        wait_until(lambda: len(children.read_text().split()) == 1, "no child runs it")
+        time.sleep(0.5)
+        child = int(children.read_text().split()[0])
+        os.kill(child if number == signal.SIGKILL else process.pid, number)
+        said = process.communicate(timeout=60)[1]
+        assert process.returncode == status and one_error(said).startswith(words), said
+    # Without it, the job goes on by itself.
+    os.kill(server, signal.SIGKILL)
+    done = toy.run("walk", **environment)
+    assert done.returncode == 0 and "going on from" in done.stderr, done.stderr
+
+
+# The repository
+
+
+def test_a_record_names_the_commit_of_the_code_and_whether_it_differs(toy):
+    def git(*arguments):
+        command = ["git", "-c", "user.name=a", "-c", "user.email=a@b.org", *arguments]
+        return check_output(command, cwd=toy.folder, text=True).strip()
+
+    assert record.read(toy.folder / "results/walk/record.json").git is None
+    git("init", "-q")
+    assert repository.state(toy.folder) is None
+    repository.holds_code.cache_clear()
+    (toy.folder / ".gitignore").write_text("/results/\n")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    toy.build(seed=2)
+    found = record.read(toy.folder / "results/walk/record.json").git
+    assert found == repository.Git(git("rev-parse", "HEAD"), False)
+    (toy.folder / "notes.txt").touch()
+    assert not repository.state(toy.folder).dirty
+    (toy.folder / "workflow/new.smk").touch()
+    assert repository.state(toy.folder).dirty
