@@ -1,6 +1,5 @@
 """A real browser for tests: Debian's chromium without a window, told what to do over a pipe."""
 
-import base64
 import json
 import os
 import shutil
@@ -16,9 +15,7 @@ OPTIONS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
     *("--remote-debugging-pipe", "--no-first-run", "--window-size=1280,900"),
 )
-# Numbers of keys that are no letters.
-CODES = {"Tab": 9, "Enter": 13, "Escape": 27, "End": 35, "Home": 36}
-CODES |= {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
+CODES = {"Enter": 13, "Escape": 27}
 # Seconds until an answer counts as lost.
 PATIENCE = 60
 MISSING = "no browser here: tests/browser.sh installs Debian's chromium, as root"
@@ -86,28 +83,10 @@ class Page:
 
     def press(self, key: str) -> None:
         """Press a key where the focus is."""
-        number = CODES.get(key, ord(key[0]))
-        text = {"text": "\r"} if key == "Enter" else {"text": key} if len(key) == 1 else {}
-        known = {"key": key, "code": key, "windowsVirtualKeyCode": number}
+        known = {"key": key, "code": key, "windowsVirtualKeyCode": CODES[key]}
+        text = {"text": "\r"} if key == "Enter" else {}
         self.call("Input.dispatchKeyEvent", type="keyDown", **known, **text)
         self.call("Input.dispatchKeyEvent", type="keyUp", **known)
-
-    def point(self, x: float, y: float) -> None:
-        """Move the pointer."""
-        self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
-
-    def media(self, **features: str) -> None:
-        """Let the page find these features: `prefers_color_scheme="dark"`."""
-        found = [{"name": k.replace("_", "-"), "value": each} for k, each in features.items()]
-        self.call("Emulation.setEmulatedMedia", features=found)
-
-    def picture(self, path: Path, **options: Any) -> None:
-        """Write what is seen as a PNG."""
-        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", **options)["data"]))
-
-    def pdf(self) -> bytes:
-        """The page as it is printed."""
-        return base64.b64decode(self.call("Page.printToPDF", preferCSSPageSize=True)["data"])
 
     def troubles(self) -> list[str]:
         """What the console told of errors and warnings, and what was asked of a network."""

@@ -11,6 +11,7 @@ from ptq_dynamics.provenance.comparison import KEY, Build, compare, parting
 from recorded import RUN, build
 from support import ROOT
 
+NAN = float("nan")
 RELEASED = ROOT / "results/reference/laptop/measurements.csv"
 
 
@@ -42,7 +43,8 @@ def moved(by):
         (moved(2.7), {"equal": 49, "within tolerance": 1}),
         (moved(-2.9), {"equal": 49, "different": 1}),
         (lambda frame: frame.drop(index=3), {"equal": 49, "only in one": 1}),
-        (lambda frame: frame.assign(value=float("nan")), {"different": 50}),
+        (lambda frame: frame.assign(value=NAN), {"different": 50}),
+        (lambda frame: moved(1)(frame).assign(stderr=NAN), {"equal": 49, "not judged": 1}),
     ],
 )
 def test_tables_are_compared_value_by_value(tmp_path, change, verdicts):
@@ -52,30 +54,16 @@ def test_tables_are_compared_value_by_value(tmp_path, change, verdicts):
         assert not found.paired.any()
 
 
-def test_an_unknown_error_is_not_judged(tmp_path):
-    change = moved(1)
-    one = table(tmp_path / "a")
-    other = table(tmp_path / "b", lambda frame: change(frame).assign(stderr=float("nan")))
-    found = compare(one, other)
-    assert found.verdict.value_counts().to_dict() == {"equal": 49, "not judged": 1}
-
-
 def test_errors_are_paired_by_block_where_the_losses_are_there(tmp_path, monkeypatch):
     chance = np.random.default_rng(7)
-    losses = {name: chance.normal(3, 1, 64) for name in ("a", "b")}
-    shift = chance.normal(0.01, 0.02, 64)
+    losses, shift = chance.normal(3, 1, 64), chance.normal(0.01, 0.02, 64)
     frame = measurements.read(RELEASED)
-    row = frame.index[(frame.metric == "loss") & frame.seed.notna()][0]
-    part = frame.loc[[row]].reset_index(drop=True)
+    part = frame[(frame.metric == "loss") & frame.seed.notna()][:1].reset_index(drop=True)
     builds = []
-    for name, values in (("a", losses["a"]), ("b", losses["a"] + shift)):
-        (tmp_path / name).mkdir()
-        part.loc[0, "value"] = values.mean()
-        measurements.write(part, tmp_path / name / "measurements.csv")
-        found = Build(tmp_path / name)
-        checkpoint = part.checkpoint_id[0]
-        monkeypatch.setattr(found, "blocks", lambda *_, v=values, c=checkpoint: {c: v})
-        builds.append(found)
+    for name, values in (("a", losses), ("b", losses + shift)):
+        builds.append(table(tmp_path / name, lambda _, v=values: part.assign(value=v.mean())))
+        blocks = {part.checkpoint_id[0]: values}
+        monkeypatch.setattr(builds[-1], "blocks", lambda *_, found=blocks: found)
     (found,) = compare(*builds).itertuples()
     assert found.paired and found.error == pytest.approx(shift.std(ddof=1) / 8)
     distance = abs(shift.mean()) / found.error
@@ -96,8 +84,5 @@ def test_builds_part_at_the_first_job_that_differs(tmp_path):
     assert parting(one, one) is None
     with pytest.raises(Problem, match="is no table of measurements"):
         compare(one, other)
-
-
-def test_without_records_it_is_unknown_where_builds_part(tmp_path):
     with pytest.raises(Problem, match="has no records of jobs"):
         parting(table(tmp_path / "a"), table(tmp_path / "b"))

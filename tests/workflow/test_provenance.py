@@ -7,12 +7,13 @@ import re
 import shutil
 import sys
 from contextlib import chdir
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 from project import UNUSUAL, Project
-from ptq_dynamics.engine import record
+from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.provenance.archive import Archive
 from ptq_dynamics.provenance.audit import audit
 
@@ -33,11 +34,9 @@ def command(project, *arguments):
 
 def status(project):
     """The states and reasons of the results that are not fresh, by their manifests."""
-    choice = ["--scale", "smoke", "--figures", project.figures, "--json"]
-    found = json.loads(command(project, "status", *choice).stdout)
     return {
         each["manifest"]: (each["state"], "; ".join(each["reasons"]))
-        for each in found
+        for each in project.status()
         if each["state"] != "fresh"
     }
 
@@ -125,16 +124,12 @@ def test_an_audit_makes_figures_and_a_sample_again(project):
 
 def forge(account):
     """Let a record and its manifest say that the files there were published."""
-    from dataclasses import replace
-
-    from ptq_dynamics.engine.manifest import describe
-
     known = record.read(account)
-    there = describe(account.parent, account, {}).files
+    there = manifest.describe(account.parent, account, {}).files
     made = replace(known, files={name: there[name] for name in known.files})
     account.write_text(made.text())
-    manifest = account.with_name(account.name.replace("record", "manifest"))
-    manifest.write_text(made.manifest(manifest).text())
+    path = account.with_name(account.name.replace("record", "manifest"))
+    path.write_text(made.manifest(path).text())
 
 
 def test_a_change_that_is_accepted_makes_nothing_again_and_is_told(project, tmp_path):

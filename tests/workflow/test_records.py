@@ -56,17 +56,10 @@ def made(project, room):
     return {f"{each.stage} {each.record.job['name']}": each for each in found}
 
 
-def test_copied_results_are_up_to_date(copied):
+def test_copied_results_are_up_to_date_without_snakemakes_notes(copied):
     assert not ran(copied.build())
-
-
-def test_without_snakemakes_notes_the_fresh_stays_and_the_stale_is_rebuilt(copied):
     shutil.rmtree(copied.folder / ".snakemake")
     assert not ran(copied.build())
-    with copied.edited(f"{PACKAGE}/figures/layouts/over_tokens.py") as (path,):
-        path.write_text(path.read_text() + "\nassert True\n")
-        assert "figures.layouts.over_tokens fig04" in ran(copied.build())
-    copied.build()
 
 
 def edit_at_the_same_time(path):
@@ -108,6 +101,6 @@ def test_an_edit_that_fails_and_is_undone_runs_nothing(copied, before):
 
 def test_bytes_that_come_out_equal_stop_the_rebuild_within_the_build(copied):
     with copied.edited(f"{PACKAGE}/train/average.py") as (path,):
-        path.write_text(path.read_text() + "\nassert True\n")
+        copied.replace(path, "def run(", "assert True\n\n\ndef run(")
         assert ran(copied.build()) == {*made(copied, "train.average")}
     copied.build()

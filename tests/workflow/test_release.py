@@ -9,7 +9,7 @@ import pytest
 from project import SHOWN, Project
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.provenance.archive import DERIVED, RELEASE
-from ptq_dynamics.provenance.released import SUMS, pack
+from ptq_dynamics.provenance.released import SUMS, folders, pack
 from support import ROOT
 
 RUN = "results/smoke/train/constant-3e-3/seed-101"
@@ -100,23 +100,20 @@ def repository(tmp_path_factory):
 
 
 def test_the_repository_keeps_what_is_read_of_a_scale(repository):
-    pictures, results = (
-        repository.folder / place / "reference/smoke" for place in ("figures", "results")
-    )
     with repository.edited("config/README.md") as (page,):
         page.write_text("Other words.")
         done = command(repository, "release")
     assert done.returncode == 1 and "is no clean commit" in done.stderr, done.stderr
     done = command(repository, "release")
     assert done.returncode == 0 and "results, " in done.stdout, done.stderr
-    assert {path.name for path in pictures.iterdir()} == {
-        *("README.md", "fig06.png", "fig06.csv", "fig06.record.json")
-    }
-    kept = {path.name for path in results.iterdir()}
+    with chdir(repository.folder):
+        results, pictures = folders("smoke")
+        kept = {path.name for path in results.iterdir()}
+        drawn = {path.name for path in pictures.iterdir()}
+    assert drawn == {"README.md", "fig06.png", "fig06.csv", "fig06.record.json"}
     assert kept >= {RELEASE, SUMS, "claims.json", "paper.pdf", "tables", "cost.md"}
-    sums = str((results / SUMS).relative_to(repository.folder))
-    checked = repository.process(["sha256sum", "-c", "--quiet", sums])
+    checked = repository.process(["sha256sum", "-c", "--quiet", str(results / SUMS)])
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    verb = [sys.executable, "-m", "ptq_dynamics.cli", "trace", "figures/reference/smoke/fig06.csv"]
+    verb = [sys.executable, "-m", "ptq_dynamics.cli", "trace", str(pictures / "fig06.csv")]
     traced = repository.process(verb)
     assert traced.returncode == 0 and "are those that were published" in traced.stdout

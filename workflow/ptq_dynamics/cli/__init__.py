@@ -1,5 +1,5 @@
-"""The command `ptq-dynamics`: what is not building. Each verb is a module of this room, with its
-`options` and what it `run`s; `dev` groups those of maintainers."""
+"""The command `ptq-dynamics`: what is not building. A verb is a module of this room, with what it
+`run`s and its `options`, else a scale, figures and seeds; `dev` groups those of maintainers."""
 
 import argparse
 import gc
@@ -32,7 +32,6 @@ MAINTAINERS = {
     "readme": "write what came out, as it is released, into the README",
     "regime": "compare a scale's runs with the paper's",
 }
-DEV = "dev"
 
 
 def main() -> int:
@@ -58,21 +57,23 @@ def main() -> int:
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="ptq-dynamics", description=__doc__, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=version("ptq-dynamics"))
-    asked = [word for word in words if not word.startswith("-")]
-    group = _add(parser, VERBS, asked[:1])
-    _add(group.add_parser(DEV, help="what maintainers do"), MAINTAINERS, asked[1:2])
+    names = [word for word in words if not word.startswith("-")]
+    group = _add(parser, VERBS, names[:1])
+    _add(group.add_parser("dev", help="what maintainers do"), MAINTAINERS, names[1:2])
     return parser
 
 
 def _add(
-    parser: argparse.ArgumentParser, verbs: Mapping[str, str], asked: Sequence[str]
+    parser: argparse.ArgumentParser, verbs: Mapping[str, str], words: Sequence[str]
 ) -> "argparse._SubParsersAction[argparse.ArgumentParser]":
-    """Add verbs; only the module of the one that is asked for is imported."""
+    """Add verbs; only the module of the one that is named is imported."""
     group = parser.add_subparsers(metavar="VERB", required=True)
     for name, does in verbs.items():
         verb = group.add_parser(name, help=does, description=does, allow_abbrev=False)
-        if name in asked:
+        if name in words:
+            from ptq_dynamics.cli import chosen  # It imports all of the configuration.
+
             module = importlib.import_module(f"ptq_dynamics.cli.{name}")
-            module.options(verb)
+            getattr(module, "options", chosen.add_choices)(verb)
             verb.set_defaults(run=module.run)
     return group

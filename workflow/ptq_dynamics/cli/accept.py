@@ -10,7 +10,7 @@ from ptq_dynamics.provenance.accepting import accept
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What can be asked."""
+    """Options of the verb."""
     parser.add_argument("result", type=Path, help="a manifest, or a folder with results")
     parser.add_argument("--reason", required=True, help="why; it is kept in the records")
     chosen.add_choices(parser)
@@ -26,7 +26,5 @@ def run(arguments: argparse.Namespace) -> bool:
     if not meant:
         raise Problem(f"{place} is no manifest of a result of this scale, nor a folder of any")
     lines = accept((job for job in meant if freshness.stale(job.spec, job.paths)), arguments.reason)
-    for line in lines:
-        print(line)
-    print(f"{len(lines)} results were accepted: {arguments.reason}")
+    print("\n".join([*lines, f"{len(lines)} results were accepted: {arguments.reason}"]))
     return True

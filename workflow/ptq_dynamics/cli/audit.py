@@ -12,7 +12,7 @@ from ptq_dynamics.provenance.archive import Archive
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What can be asked."""
+    """Options of the verb."""
     chosen.add_scale(parser)
     parser.add_argument("--rerun", type=int, default=0, metavar="N", help="also run N jobs again")
     parser.add_argument("--seed", type=int, help="of their choice; default: another each time")
@@ -47,9 +47,9 @@ def run(arguments: argparse.Namespace) -> bool:
 
 def _rerun(archive: Archive, arguments: argparse.Namespace) -> list[str]:
     """Make figures and tables, and a sample of other results, again; what differs."""
-    seed = random.randrange(10**6) if arguments.seed is None else arguments.seed
     again = {each.path: each for each in audit.derived(archive)}
     if arguments.rerun:
+        seed = random.randrange(10**6) if arguments.seed is None else arguments.seed
         print(f"the sample has seed {seed}")
         again |= {each.path: each for each in audit.sample(archive, arguments.rerun, seed)}
     wrong = list(audit.rerun([*again.values()]))

@@ -26,9 +26,8 @@ def load(given: Mapping[str, str | None]) -> config.Config:
     """Configuration as the files have it, but for what the command line gives."""
     folder = Path("config")
     choice = config.read_yaml(folder / "config.yaml")
-    return config.load(
-        choice | {k: value for k, value in given.items() if value is not None}, folder
-    )
+    changes = {key: value for key, value in given.items() if value is not None}
+    return config.load(choice | changes, folder)
 
 
 def plan(arguments: argparse.Namespace) -> Plan:

@@ -10,11 +10,6 @@ from ptq_dynamics.claims.settings import CLAIMS
 from ptq_dynamics.cli import chosen
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """What can be asked."""
-    chosen.add_choices(parser)
-
-
 def run(arguments: argparse.Namespace) -> bool:
     """Print a line for every claim: its verdict, and how many of its inequalities have which."""
     site = chosen.plan(arguments).site
@@ -38,8 +33,8 @@ def read(path: Path) -> dict[str, Any]:
     """The content of a claims.json; raises `Problem` where the file holds something else."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        content = None
-    if not isinstance(content, dict) or not {"scale", "claims"} <= content.keys():
-        raise Problem(f"{path} is damaged; make claims writes it anew")
-    return content
+        if {"scale", "claims"} <= content.keys():
+            return content  # type: ignore[no-any-return]
+    except (ValueError, AttributeError):
+        pass
+    raise Problem(f"{path} is damaged; make claims writes it anew")

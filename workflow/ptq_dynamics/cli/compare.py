@@ -14,7 +14,7 @@ NO_REASON = "its specification is the same, so machine or chance made it another
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What can be asked."""
+    """Options of the verb."""
     parser.add_argument("one", type=Path, help="a folder of results, or measurements.csv")
     parser.add_argument("other", type=Path, help="the same of another build")
     parser.add_argument("--json", action="store_true", help="list every measurement, as JSON")
@@ -25,18 +25,18 @@ def run(arguments: argparse.Namespace) -> bool:
     job that differs; whether none differs."""
     builds = comparison.Build(arguments.one), comparison.Build(arguments.other)
     found = comparison.compare(*builds)
-    counts = found.verdict.value_counts()
     parting = _parting(*builds, in_full=arguments.json)
-    is_well = found.verdict.isin([DIFFERENT, ONLY]).sum() == 0
+    apart = found[found.verdict.isin([DIFFERENT, ONLY])]
     if arguments.json:
         plain = found.reset_index(names=comparison.KEY).to_json(orient="records")
         content = {"measurements": json.loads(plain), "parting": parting}
         print(json.dumps(content, indent=1, ensure_ascii=False))
-        return bool(is_well)
+        return apart.empty
+    counts = found.verdict.value_counts()
     print(", ".join(f"{count:,} {verdict}" for verdict, count in counts.items()))
     # Measurements in both builds come first.
-    apart = found.assign(distance=((found.one - found.other) / found.error).abs())
-    apart = apart[apart.verdict.isin([DIFFERENT, ONLY])]
+    distance = ((apart.one - apart.other) / apart.error).abs()
+    apart = apart.assign(distance=distance)
     apart = apart.sort_values(["verdict", "distance"], ascending=[True, False])
     for key, row in apart[:SHOWN].iterrows():
         name = " ".join(filter(None, key if isinstance(key, tuple) else [str(key)]))
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> bool:
         print(f"{UNJUDGED}: their errors are not known; they differ by at most {most:.2g}")
     if parting and set(counts.index) != {EQUAL}:
         print(parting)
-    return bool(is_well)
+    return apart.empty
 
 
 def _parting(one: comparison.Build, other: comparison.Build, *, in_full: bool) -> str | None:

@@ -10,7 +10,7 @@ from ptq_dynamics.config import described
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What can be asked."""
+    """Options of the verb."""
     chosen.add_scale(parser)
     parser.add_argument("--help-keys", metavar="FILE", nargs="?", const="", help="print its keys")
     parser.add_argument("--schema", metavar="FILE", help="print its JSON schema, for editors")

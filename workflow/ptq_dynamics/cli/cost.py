@@ -8,11 +8,6 @@ from ptq_dynamics.cli import chosen
 from ptq_dynamics.provenance.costs import write
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """What can be asked."""
-    chosen.add_scale(parser)
-
-
 def run(arguments: argparse.Namespace) -> bool:
     """Write and print the table of a scale."""
     site = chosen.plan(arguments).site

@@ -7,7 +7,7 @@ from ptq_dynamics.cli import chosen
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What can be asked."""
+    """Options of the verb."""
     parser.add_argument("place", type=Path, help="a new folder, or a file that ends in .zip")
     chosen.add_scale(parser)
 

@@ -8,7 +8,7 @@ from ptq_dynamics.hub.lock import LOCK, lock
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Nothing can be asked."""
+    """There are none."""
 
 
 def run(arguments: argparse.Namespace) -> bool:

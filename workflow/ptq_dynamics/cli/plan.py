@@ -9,7 +9,7 @@ from ptq_dynamics.provenance.state import find
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What can be asked."""
+    """Options of the verb."""
     chosen.add_choices(parser)
     parser.add_argument("--json", action="store_true", help="all of it, as JSON")
 
@@ -19,23 +19,17 @@ def run(arguments: argparse.Namespace) -> bool:
     for another one counts: it ends at once where its inputs come out as they were."""
     plan = chosen.plan(arguments)
     found = find(plan, plan.last())
-    fresh, all_of = Counter[str](), Counter[str]()
-    for each in found:
-        kind = plan.site.kind(plan.site.made[each.manifest])
-        all_of[kind] += 1
-        fresh[kind] += each.state == "fresh"
+    kinds = [plan.site.kind(plan.site.made[each.manifest]) for each in found]
+    fresh = Counter(kind for kind, each in zip(kinds, found, strict=True) if each.state == "fresh")
+    jobs = {k: {"run": n - fresh[k], "fresh": fresh[k]} for k, n in Counter(kinds).items()}
     left_out = {**plan.site.config.scale.regime.left_out, **plan.site.config.runs.unknown}
     if arguments.json:
-        kinds = {
-            kind: {"run": count - fresh[kind], "fresh": fresh[kind]}
-            for kind, count in all_of.items()
-        }
-        print(json.dumps({"jobs": kinds, "left_out": left_out}, indent=1, ensure_ascii=False))
+        print(json.dumps({"jobs": jobs, "left_out": left_out}, indent=1, ensure_ascii=False))
         return True
+    jobs["all"] = {"run": len(found) - fresh.total(), "fresh": fresh.total()}
     print(f"{'kind':14} {'run':>7} {'fresh':>7}")
-    for kind, count in [*all_of.items(), ("all", len(found))]:
-        done = fresh.total() if kind == "all" else fresh[kind]
-        print(f"{kind:14} {count - done:7,} {done:7,}")
+    for kind, counts in jobs.items():
+        print(f"{kind:14} {counts['run']:7,} {counts['fresh']:7,}")
     for name, reason in left_out.items():
         print(f"left out: {name} ({reason})")
     return True

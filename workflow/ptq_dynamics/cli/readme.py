@@ -23,11 +23,6 @@ SHOWN = ("fig04", "fig07")
 HEAD = "| No. | What the paper says | Verdict | Its inequalities |\n|---|---|---|---|"
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """What can be asked."""
-    chosen.add_scale(parser)
-
-
 def run(arguments: argparse.Namespace) -> bool:
     """Write what came out into the README; raises `Problem` where nothing is released, or the page
     has no place for it."""
@@ -55,8 +50,7 @@ def block(plan: Plan) -> str:
     parts.append(
         f"At {judged['scale']}: [all figures]({pictures}/README.md), [every inequality with its "
         f"numbers]({results}/tables/claims.md), and [how verdicts come about](docs/claims.md). "
-        f"{_seeds(judged)}".rstrip()
-        + "\n"
+        f"{_seeds(judged)}\n"
     )
     return "\n".join([*parts, HEAD, *map(_row, judged["claims"]), ""])
 
@@ -64,13 +58,10 @@ def block(plan: Plan) -> str:
 def _seeds(judged: Mapping[str, Any]) -> str:
     """How many of the measured inequalities rest on how many seeds."""
     every = [one for claim in judged["claims"] for one in claim.get("inequalities", ())]
-    found = Counter(len(one["seeds"]) for one in every if "seeds" in one)
-    if not found:
-        return ""
-    counts = [(count, f"{n} {'seed' if n == 1 else 'seeds'}") for n, count in sorted(found.items())]
-    more = "".join(f", {count} on {seeds}" for count, seeds in counts[1:])
-    rest = f"{counts[0][0]} rest on {counts[0][1]}{more}"
-    return f"Of its {found.total()} measured inequalities, {rest}."
+    found = sorted(Counter(len(one["seeds"]) for one in every if "seeds" in one).items())
+    counts = [f"{count} on {n} {'seed' if n == 1 else 'seeds'}" for n, count in found]
+    total, rest = sum(count for _, count in found), ", ".join(counts).replace(" on", " rest on", 1)
+    return f"Of its {total} measured inequalities, {rest}."
 
 
 def _row(claim: dict[str, Any]) -> str:

@@ -6,11 +6,6 @@ from ptq_dynamics.cli import chosen
 from ptq_dynamics.provenance.released import release
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """What can be asked."""
-    chosen.add_choices(parser)
-
-
 def run(arguments: argparse.Namespace) -> bool:
     """Write the release of a scale in place of the one before."""
     place, count = release(chosen.plan(arguments))

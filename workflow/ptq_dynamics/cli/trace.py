@@ -9,12 +9,9 @@ from ptq_dynamics.provenance.trace import trace
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What can be asked."""
-    parser.add_argument(
-        "path",
-        help="a file of a result, a picture from anywhere, or measurements.csv:ROW (1 is below the "
-        "head)",
-    )
+    """Options of the verb."""
+    words = "a file of a result, a picture from anywhere, or measurements.csv:ROW (1: below heads)"
+    parser.add_argument("path", help=words)
     parser.add_argument("--json", action="store_true", help="with all that records say")
 
 
@@ -26,16 +23,16 @@ def run(arguments: argparse.Namespace) -> bool:
             {"manifest": path, "reads": chain.inputs(each), **asdict(each.record)}
             for path, each in reversed([*chain.results.items()])
         ]
-        content = {"top": chain.top.path, "is_genuine": chain.is_genuine, "steps": steps}
+        content = {"top": chain.top.path, "is_verified": chain.is_verified, "steps": steps}
         print(json.dumps({**content, "missing": chain.missing}, indent=1, ensure_ascii=False))
-        return chain.is_genuine
+        return chain.is_verified
     for depth, result, again in chain.lines():
         print("  " * depth + (f"{result.label} (as above)" if again else _line(result)))
     for path in chain.missing:
         print(f"of {path} as it was then there is no record here")
-    was = "those that were published" if chain.is_genuine else "not those that were published"
+    was = "those that were published" if chain.is_verified else "not those that were published"
     print(f"the bytes of {arguments.path} are {was}")
-    return chain.is_genuine
+    return chain.is_verified
 
 
 def _line(result: Result) -> str:

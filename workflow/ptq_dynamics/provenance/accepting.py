@@ -23,13 +23,11 @@ def accept(jobs: Iterable[Job], reason: str) -> list[str]:
     not there.
     """
     changes, lines = [], []
+    when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     for job in jobs:
         known, now = record.read(job.paths.record), job.spec
-        other = [
-            key
-            for key in sorted({*known.job, *now} - MAY_DIFFER)
-            if canonical(known.job.get(key)) != canonical(now.get(key))
-        ]
+        keys = sorted({*known.job, *now} - MAY_DIFFER)
+        other = [key for key in keys if canonical(known.job.get(key)) != canonical(now.get(key))]
         other += [path for path, digest in known.inputs.items() if freshness.digest(path) != digest]
         if other:
             raise Problem(
@@ -37,7 +35,6 @@ def accept(jobs: Iterable[Job], reason: str) -> list[str]:
                 "accepted; build it again"
             )
         if differs := tuple(freshness.differences(known.job, now)):
-            when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
             mine = Acceptance(reason, when, differs, known.identity)
             changes.append((job, replace(known, job=now, accepted=(*known.accepted, mine))))
             lines.append(f"{label(now)}: {'; '.join(differs)}")

@@ -4,37 +4,26 @@ here."""
 import contextlib
 import os
 import shutil
-import tarfile
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from ptq_dynamics.base.content import sha256, write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import record, signals
 from ptq_dynamics.engine.lease import held
-from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.engine.paths import ABSENT
 from ptq_dynamics.engine.publish import OUT, publish
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph import Plan
-from ptq_dynamics.provenance.archive import HARMS, RELEASE
+from ptq_dynamics.provenance.archive import RELEASE, packed
 from ptq_dynamics.provenance.state import Finding, find
 
 
-@dataclass(frozen=True)
-class Adopted:
-    """How many results were taken over, how many were up to date here before, and those of the
-    other place that would be made otherwise here."""
-
-    taken: int
-    had: int
-    left: list[Finding]
-
-
-def adopt(plan: Plan, source: Path) -> Adopted:
-    """Copy what is up to date there, by its records and all of its bytes, and not here.
+def adopt(plan: Plan, source: Path) -> tuple[int, int, list[Finding]]:
+    """Copy what is up to date there, by its records and all of its bytes, and not here; how many
+    results were taken over, how many were up to date here before, and those of the other place
+    that would be made otherwise here.
 
     `source` is the folder of a checkout, or one of a scale below it. Raises `Problem` where it has
     no results of the scale.
@@ -42,12 +31,11 @@ def adopt(plan: Plan, source: Path) -> Adopted:
     root = _root(source, Path(plan.site.results))
     here = {each.manifest for each in find(plan, plan.last()) if each.state == "fresh"}
     with contextlib.chdir(root):
-        there = find(plan, plan.last(), deep=True)
-    new = [each for each in there if each.state == "fresh" and each.manifest not in here]
+        there = [each for each in find(plan, plan.last(), deep=True) if each.manifest not in here]
+    new = [each for each in there if each.state == "fresh"]
     for each in new:
         _take(plan.site.made[each.manifest], root)
-    left = [each for each in there if each.state == "stale" and each.manifest not in here]
-    return Adopted(len(new), len(here), left)
+    return len(new), len(here), [each for each in there if each.state == "stale"]
 
 
 def _root(source: Path, results: Path) -> Path:
@@ -66,38 +54,30 @@ def _root(source: Path, results: Path) -> Path:
 
 
 def _take(job: Job, root: Path) -> None:
-    """Publish one result as its job would, with the record that it has."""
+    """Publish one result as its job would, with the record that it has: files that are here
+    already and right, which the other place may lack, and copies of others."""
     paths, account = job.paths, record.read(root / job.paths.record)
-    own, known = (account.manifest(place / paths.manifest) for place in (Path(), root))
+    own, gone = account.manifest(paths.manifest), []
     paths.folder.mkdir(parents=True, exist_ok=True)
     with held(paths.lease, print, lambda: None) as lease:
         for left in paths.left(account.identity):
             shutil.rmtree(left, ignore_errors=True)
         work = paths.work(account.identity, lease.token)
         (work / OUT).mkdir(parents=True)
-        gone = [name for name in own.files if not _brought(name, own, known, work / OUT)]
-        for name in gone:
-            # What lies there is of another result, and counts as absent.
-            (own.folder / name).unlink(missing_ok=True)
+        for name, entry in own.files.items():
+            here, there, target = own.folder / name, root / own.folder / name, work / OUT / name
+            is_right = here.is_file() and sha256(here) == entry["sha256"]
+            if not is_right and not there.exists():
+                # What lies here is of another result, and counts as absent.
+                here.unlink(missing_ok=True)
+                gone.append(name)
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.link(here, target) if is_right else shutil.copyfile(there, target)
         publish(work, paths, account, lease.require)
         if gone:
             write_atomically(paths.part(ABSENT), own.note(gone))
         shutil.rmtree(work, ignore_errors=True)
-
-
-def _brought(name: str, own: Manifest, known: Manifest, out: Path) -> bool:
-    """Whether a file could be brought to where it is published from: the one that is here already,
-    if it is the same, which the other place may lack; or a copy from there."""
-    here, there, place = own.folder / name, known.folder / name, out / name
-    is_here = here.is_file() and sha256(here) == own.files[name]["sha256"]
-    if not is_here and not there.exists():
-        return False
-    place.parent.mkdir(parents=True, exist_ok=True)
-    if is_here:
-        os.link(here, place)
-    else:
-        shutil.copyfile(there, place)
-    return True
 
 
 @contextlib.contextmanager
@@ -112,12 +92,7 @@ def unpacked(place: Path) -> Iterator[Path]:
         tempfile.TemporaryDirectory(prefix="ptq-dynamics-adopt-", dir=".") as tree,
         signals.removing(tree),
     ):
-        try:
-            with tarfile.open(archive) as packed:
-                packed.extractall(tree, filter="data")
-        except HARMS as error:
-            reason = str(error).partition("\n")[0]
-            raise Problem(f"{place} is not an archive that tar reads ({reason})") from None
+        with packed(archive) as entries:
+            entries.extractall(tree, filter="data")
         # A checkout may lie in one folder of its archive.
-        entries = list(Path(tree).iterdir())
-        yield Path(tree) if Path(tree, "results").is_dir() else entries[0]
+        yield Path(tree) if Path(tree, "results").is_dir() else next(Path(tree).iterdir())

@@ -100,7 +100,8 @@ class Archive:
                 self.damaged.append(str(problem))
         for release in self._releases:
             try:
-                found += _packed(release)
+                with packed(release) as entries:
+                    found += _recorded(entries, release)
             except Problem as problem:
                 self.damaged.append(str(problem))
         return sorted(found, key=lambda each: not each.in_place)
@@ -114,8 +115,7 @@ class Archive:
     def _by_digest(self) -> dict[tuple[str, str], Result]:
         return {(each.path, each.digest): each for each in reversed(self.every)}
 
-    def maker(self, path: str, digest: str) -> Result | None:
-        """The result whose manifest has this path and this digest."""
+    def _maker(self, path: str, digest: str) -> Result | None:
         place = beside(path, RECORD)
         with contextlib.suppress(Problem):
             found = Result(record.read(place), place)
@@ -123,38 +123,28 @@ class Archive:
                 return found
         return self._by_digest.get((path, digest))
 
-    def follow(self, tops: Iterable[Result]) -> tuple[dict[str, Result], list[str]]:
-        """Some results and all that they were made from, inputs first, by the paths of their
-        manifests; and those inputs of which there is no record."""
-        found, missing = dict[str, Result](), dict[str, None]()
-        waiting = [(each, False) for each in tops]
-        while waiting:
-            result, is_done = waiting.pop()
-            if result.path in found:
-                continue
-            if is_done:
-                found[result.path] = result
-                continue
-            waiting.append((result, True))
-            for path, digest in sorted(result.record.inputs.items(), reverse=True):
-                if path not in found and path not in missing:
-                    maker = self.maker(path, digest)
-                    if maker is None:
-                        missing[path] = None
-                    else:
-                        waiting.append((maker, False))
-        return found, [*missing]
+    def follow(self, inputs: Mapping[str, str]) -> tuple[dict[str, Result], list[str]]:
+        """The results whose manifests have these paths and digests, and all that they were made
+        from, inputs first, by paths; and those of which there is no record."""
+        found, missing = dict[str, Result](), list[str]()
+
+        def visit(inputs: Mapping[str, str]) -> None:
+            for path, digest in sorted(inputs.items()):
+                if path in found or path in missing:
+                    continue
+                if (result := self._maker(path, digest)) is None:
+                    missing.append(path)
+                else:
+                    visit(result.record.inputs)
+                    found[path] = result
+
+        visit(inputs)
+        return found, missing
 
     def by_identity(self, identity: str) -> Result | None:
         """The result whose pictures carry this identity."""
-        return next(
-            (
-                each
-                for each in self.every
-                if identity in (each.record.carried, each.record.identity)
-            ),
-            None,
-        )
+        known = ((each, (each.record.carried, each.record.identity)) for each in self.every)
+        return next((each for each, carried in known if identity in carried), None)
 
     def in_order(self) -> Iterator[Result]:
         """All results, each after those that it was made from."""
@@ -164,18 +154,23 @@ class Archive:
                 yield self.results[path]
 
 
-def _packed(release: Path) -> Iterator[Result]:
-    """The results whose records are in a released archive; `Problem` where it is damaged."""
+@contextlib.contextmanager
+def packed(place: Path) -> Iterator[tarfile.TarFile]:
+    """An archive, to be read from its begin to its end; `Problem` where it is damaged."""
     try:
-        with tarfile.open(release, "r|*") as packed:
-            for entry in packed:
-                file = packed.extractfile(entry) if entry.name.endswith(RECORD) else None
-                if file is not None:
-                    place = release / entry.name
-                    yield Result(record.read(place, file.read().decode()), place)
+        with tarfile.open(place, "r|*") as archive:
+            yield archive
     except HARMS as error:
         reason = str(error).partition("\n")[0]
-        raise Problem(f"{release} is not an archive that tar reads ({reason})") from None
+        raise Problem(f"{place} is not an archive that tar reads ({reason})") from None
+
+
+def _recorded(entries: tarfile.TarFile, release: Path) -> Iterator[Result]:
+    for entry in entries:
+        file = entries.extractfile(entry) if entry.name.endswith(RECORD) else None
+        if file is not None:
+            place = release / entry.name
+            yield Result(record.read(place, file.read().decode()), place)
 
 
 def owner_of(path: Path) -> Result | None:

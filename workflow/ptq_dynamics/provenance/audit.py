@@ -57,13 +57,11 @@ def audit(archive: Archive, others: Collection[Path] = ()) -> Audit:
 
 
 def _is_of(file: Path, record: Path) -> bool:
-    """Whether a file may belong to the result of a record."""
     stem = record.name.removesuffix(RECORD)
     return record.parent in file.parents and (stem == "" or file.name.startswith(stem))
 
 
 def _of_result(result: Result, archive: Archive, listed: set[Path], found: Audit) -> Iterator[str]:
-    """What is wrong with the files and inputs of one result."""
     made = result.record.manifest(Path(result.path))
     listed |= {beside(made.path, name) for name in PARTS}
     listed |= {made.folder / name for name in made.files}

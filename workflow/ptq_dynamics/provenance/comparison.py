@@ -1,10 +1,10 @@
 """Two builds compared, measurement by measurement and job by job."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, NamedTuple, cast, get_args
 
 import numpy as np
 import pandas as pd
@@ -12,26 +12,20 @@ import pandas as pd
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import freshness, manifest
 from ptq_dynamics.engine.paths import RECORD
-from ptq_dynamics.measure import measurements
+from ptq_dynamics.measure import measurements, names
 from ptq_dynamics.measure.measurements import KEY, mean_and_error
-from ptq_dynamics.measure.names import (
-    ERROR,
-    MEASUREMENTS,
-    METRIC,
-    QUANTIZER,
-    SEED,
-    TRAJECTORY,
-    VALUE,
-    Paired,
-)
+from ptq_dynamics.measure.names import ERROR, VALUE, Paired
 from ptq_dynamics.measure.pairing import contributions
 from ptq_dynamics.measure.settings import Series
 from ptq_dynamics.provenance.archive import RELEASE, Archive, Result
 
 EQUAL, WITHIN, DIFFERENT = "equal", "within tolerance", "different"
 UNJUDGED, ONLY = "not judged", "only in one"
+GROUP = [names.TRAJECTORY, names.SEED, names.QUANTIZER, names.METRIC]
 # Standard errors of a difference that count as chance.
 TOLERANCE = 2.0
+# Of a machine and its device: what alters no result.
+UNLIKE = {"memory": None, "peak_memory": None}
 
 
 class Build:
@@ -39,7 +33,7 @@ class Build:
     records. `path` is that folder or the table."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path / MEASUREMENTS if path.is_dir() else path
+        self.path = path / names.MEASUREMENTS if path.is_dir() else path
         if not self.path.is_file():
             raise Problem(
                 f"{self.path} is missing; name a table of measurements, or a folder with one"
@@ -64,19 +58,19 @@ class Build:
         return Archive([self.path.parent], [self.path.with_name(RELEASE)])
 
     @cached_property
-    def _joined(self) -> Result | None:
-        """The result that the table is, where its record is beside it."""
+    def _labels(self) -> dict[str, list[str]]:
+        # Of the inputs of the table, where its record is beside it.
         place = self.path.with_name(f"{self.path.stem}.{RECORD}")
-        return next((each for each in self.archive.every if each.place == place), None)
+        found = (each.record.job["inputs"] for each in self.archive.every if each.place == place)
+        return next(found, {})
 
     def blocks(self, metric: Paired, series: Series) -> dict[str, np.ndarray]:
         """Contribution of every block to a metric, by checkpoint; none without raw results."""
-        labels = self._joined.record.job["inputs"] if self._joined else {}
         try:
             # In this folder, whatever that is called now.
             inputs = {
                 key: [manifest.read(self.path.parent / _place(path)) for path in group]
-                for key, group in labels.items()
+                for key, group in self._labels.items()
                 if f" {series.trajectory} seed {series.seed} " in key
             }
             return contributions(metric, series, inputs)
@@ -113,8 +107,8 @@ def compare(one: Build, other: Build) -> pd.DataFrame:
 def _paired(one: Build, other: Build, rows: pd.DataFrame) -> Iterator[tuple[Any, float]]:
     """Standard error of the difference of every measurement that blocks are there for."""
     rows = rows[rows[VALUE] != other.table.loc[rows.index, VALUE]]
-    rows = rows[rows[METRIC].isin(get_args(Paired))]
-    for which, group in rows.groupby([TRAJECTORY, SEED, QUANTIZER, METRIC], sort=False):
+    rows = rows[rows[names.METRIC].isin(get_args(Paired))]
+    for which, group in rows.groupby(GROUP, sort=False):
         name, seed, quantizer, metric = cast(tuple[str, int, str, Paired], which)
         series = Series(name, int(seed), "", quantizer, "", None, None)
         mine, theirs = one.blocks(metric, series), other.blocks(metric, series)
@@ -124,8 +118,7 @@ def _paired(one: Build, other: Build, rows: pd.DataFrame) -> Iterator[tuple[Any,
                 yield key, mean_and_error(pair[0] - pair[1])[1]
 
 
-@dataclass(frozen=True)
-class Parting:
+class Parting(NamedTuple):
     """The first job whose result differs, in words and by its manifest, and how its specification,
     or what made it, does."""
 
@@ -155,14 +148,9 @@ def _reasons(before: Result, now: Result) -> Iterator[str]:
     old, new = before.record, now.record
     yield from freshness.differences(old.job, new.job)
     for name in ("machine", "device"):
-        was, is_now = vars(getattr(old, name)), vars(getattr(new, name))
-        yield from (
-            f"{name}.{key} {was[key]} → {is_now[key]}"
-            for key in was
-            if key not in ("memory", "peak_memory") and was[key] != is_now[key]
-        )
-    if old.processes != new.processes:
-        yield f"processes {old.processes} → {new.processes}"
+        was, is_now = (asdict(getattr(each, name)) | UNLIKE for each in (old, new))
+        yield from freshness.differences(was, is_now, name)
+    yield from freshness.differences(old.processes, new.processes, "processes")
 
 
 def _place(path: str) -> str:

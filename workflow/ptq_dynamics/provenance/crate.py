@@ -4,7 +4,6 @@ Crate (Workflow Run RO-Crate 0.5), which tools of others read."""
 import datetime
 import json
 import mimetypes
-from collections import defaultdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -36,6 +35,15 @@ DOCUMENTS = ("ARTIFACT.md", "docs/**/*.md")
 ENDS = (*DERIVED, "report.")
 
 
+def link(entity: Entity, key: str, *others: Entity) -> None:
+    """Let an entity name others under a key, each once; one stands alone, as is recommended."""
+    before = entity.properties().get(key, [])
+    known = [each["@id"] for each in (before if isinstance(before, list) else [before])]
+    found = [{"@id": each} for each in dict.fromkeys([*known, *(each.id for each in others)])]
+    if found:
+        entity.properties()[key] = found if len(found) > 1 else found[0]
+
+
 class Crate:
     """A crate while it is filled: entities by their identifiers, files by their paths here."""
 
@@ -43,7 +51,6 @@ class Crate:
         # The version that the validator of the profile reads.
         self.crate = ROCrate(version="1.1")
         self.crate.metadata.extra_contexts.append("https://w3id.org/ro/terms/workflow-run/context")
-        self._links = defaultdict[tuple[str, str], dict[str, None]](dict)
 
     def add(self, name: str, kind: str, /, **properties: Any) -> Entity:
         """An entity that is no file; the one of that identifier, where there is one."""
@@ -69,26 +76,13 @@ class Crate:
         found = {path.relative_to(ROOT) for each in patterns for path in ROOT.glob(each)}
         return [self.file(path) for path in sorted(found)]
 
-    def link(self, entity: Entity, key: str, *others: Entity) -> None:
-        """Let an entity name others under a key, each once; written by `finish`."""
-        self._links[entity.id, key].update({each.id: None for each in others})
-
-    def parameter(self, name: str, kind: str, *examples: Entity) -> Entity:
+    def parameter(self, owner: Entity, key: str, name: str, kind: str, *examples: Entity) -> None:
         """What a workflow or a tool takes or gives, with what it was given, on both sides."""
         parameter = self.add(name, "FormalParameter", name=name[1:], additionalType=kind)
-        self.link(parameter, "workExample", *examples)
+        link(parameter, "workExample", *examples)
         for each in examples:
-            self.link(each, "exampleOfWork", parameter)
-        return parameter
-
-    def finish(self) -> None:
-        """Write all links; single values stand alone, as RO-Crate recommends."""
-        for (name, key), others in self._links.items():
-            self.crate.get(name).properties()[key] = [{"@id": each} for each in others]
-        for entity in self.crate.get_entities():
-            for key, value in entity.properties().items():
-                if isinstance(value, list) and len(value) == 1:
-                    entity.properties()[key] = value[0]
+            link(each, "exampleOfWork", parameter)
+        link(owner, key, parameter)
 
 
 def write(scale: str, place: Path) -> int:
@@ -113,42 +107,36 @@ def write(scale: str, place: Path) -> int:
     # Not the time of writing, so that equal results give equal crates.
     ran = {**DONE, "agent": agent, "startTime": min(times)[0], "endTime": max(t for _, t in times)}
     root["datePublished"] = ran["endTime"]
-    profiles = [
-        crate.add(each, "CreativeWork", name=each, version=each.rpartition("/")[2])
-        for each in PROFILES
-    ]
-    crate.link(root, "conformsTo", *profiles)
-    described = crate.crate.metadata.properties()
-    described["conformsTo"] = [described["conformsTo"], {"@id": PROFILES[-1]}]
-    kinds = ["File", "SoftwareSourceCode", "ComputationalWorkflow", "HowTo"]
+    for each in PROFILES:
+        profile = crate.add(each, "CreativeWork", name=each, version=each.rpartition("/")[2])
+        link(root, "conformsTo", profile)
+    link(crate.crate.metadata, "conformsTo", profile)
     language = crate.add(f"{ENGINE}/#", "ComputerLanguage", name="Snakemake", url=ENGINE)
-    profile = crate.add(BIOSCHEMAS, "CreativeWork", name="Bioschemas workflow profile")
-    named = {key: about[key] for key in ("version", "url")} | {"name": about["title"]}
+    kinds = ["File", "SoftwareSourceCode", "ComputationalWorkflow", "HowTo"]
     workflow = crate.crate.mainEntity = crate.file(
         Path("Snakefile"),
-        **{"@type": kinds, "programmingLanguage": language, "conformsTo": profile, **named},
+        **{"@type": kinds, "name": about["title"], "version": about["version"]},
+        url=about["url"],
+        programmingLanguage=language,
+        conformsTo=crate.add(BIOSCHEMAS, "CreativeWork", name="Bioschemas workflow profile"),
     )
     crate.file(Path("README.md"), about=root)
     crate.files(*BESIDE, *DOCUMENTS)
     configuration = crate.files(*CONFIGURATION)
     controls = [_control(crate, workflow, each, agent) for each in results]
     drawn = [file for each in results for file in _ends(crate, each)]
-    given = crate.parameter("#configuration", "File", *configuration)
-    crate.link(workflow, "input", given)
-    crate.link(workflow, "output", crate.parameter("#figures-and-tables", "File", *drawn))
-    about = {"name": "build", "description": "from the first job to the last", **ran}
-    build = crate.add("#run", "CreateAction", instrument=workflow, **about)
-    crate.link(build, "object", *configuration)
-    crate.link(build, "result", *drawn)
-    about = {"name": "Snakemake", "url": ENGINE, "softwareVersion": version("snakemake")}
-    engine = crate.add(ENGINE, "SoftwareApplication", **about)
-    organized = crate.add(
-        "#engine-run", "OrganizeAction", name="Snakemake", instrument=engine, **ran
-    )
-    crate.link(organized, "result", build)
-    crate.link(organized, "object", *controls)
-    crate.link(root, "mentions", *crate.crate.get_by_type("CreateAction"))
-    crate.finish()
+    crate.parameter(workflow, "input", "#configuration", "File", *configuration)
+    crate.parameter(workflow, "output", "#figures-and-tables", "File", *drawn)
+    build = crate.add("#run", "CreateAction", name="build", instrument=workflow, **ran)
+    build["description"] = "from the first job to the last"
+    link(build, "object", *configuration)
+    link(build, "result", *drawn)
+    engine = crate.add(ENGINE, "SoftwareApplication", name="Snakemake", url=ENGINE)
+    engine["softwareVersion"] = version("snakemake")
+    organized = crate.add("#engine-run", "OrganizeAction", name="Snakemake", **ran)
+    organized["instrument"], organized["result"] = engine, build
+    link(organized, "object", *controls)
+    link(root, "mentions", *crate.crate.get_by_type("CreateAction"))
     place.parent.mkdir(parents=True, exist_ok=True)
     crate.crate.write_zip(place) if place.suffix == ".zip" else crate.crate.write(place)
     return len(results)
@@ -160,27 +148,27 @@ def _control(crate: Crate, workflow: Entity, result: Result, agent: Entity) -> E
     about = {"name": result.stage, "url": workflow["url"], "softwareVersion": workflow["version"]}
     tool = crate.add(f"{workflow['url']}#{result.stage}", "SoftwareApplication", **about)
     step = crate.add(f"{own}/step", "HowToStep", name=result.stage, workExample=tool)
-    crate.link(workflow, "hasPart", tool)
-    crate.link(workflow, "step", step)
+    link(workflow, "hasPart", tool)
+    link(workflow, "step", step)
     made = crate.file(Path(result.path))
-    crate.link(tool, "output", crate.parameter(f"{own}/result", "File", made))
+    crate.parameter(tool, "output", f"{own}/result", "File", made)
     text = json.dumps(account.job["settings"], sort_keys=True, ensure_ascii=False)
     name = f"#settings/{result.path}"
     settings = crate.add(name, "PropertyValue", name=f"settings of {result.label}", value=text)
-    crate.link(tool, "input", crate.parameter(f"{own}/settings", "Text", settings))
+    crate.parameter(tool, "input", f"{own}/settings", "Text", settings)
     read = [crate.file(Path(path)) for path in account.inputs]
     if read:
-        crate.link(tool, "input", crate.parameter(f"{own}/inputs", "File", *read))
+        crate.parameter(tool, "input", f"{own}/inputs", "File", *read)
     accepted = "".join(f"; accepted: {each.reason}" for each in account.accepted)
-    times = dict(zip(("startTime", "endTime"), _times(account), strict=True))
-    action = crate.add(f"#run/{result.path}", "CreateAction", name=result.label, **times, **DONE)
+    action = crate.add(f"#run/{result.path}", "CreateAction", name=result.label, **DONE)
     action["description"] = f"made {result.path}{accepted}"
+    action["startTime"], action["endTime"] = _times(account)
     action["instrument"], action["agent"] = tool, agent
-    action["object"], action["result"] = [settings, *read], [made, *_ends(crate, result)]
-    action["environment"] = _environment(crate, account)
+    link(action, "object", settings, *read)
+    link(action, "result", made, *_ends(crate, result))
+    link(action, "environment", *_environment(crate, account))
     crate.file(result.place, about=action)
-    name = f"step of {result.label}"
-    about = {"name": name, "instrument": step, "object": action, **DONE}
+    about = {"name": f"step of {result.label}", "instrument": step, "object": action, **DONE}
     return crate.add(f"#control/{result.path}", "ControlAction", **about)
 
 

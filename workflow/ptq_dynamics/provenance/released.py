@@ -29,7 +29,7 @@ from ptq_dynamics.provenance.archive import DERIVED, REFERENCE, RELEASE
 from ptq_dynamics.provenance.state import find
 from ptq_dynamics.train.trajectory import CURVE
 
-# What figures and tables are made of.
+# What figures, claims and tables read of raw results; a test draws them from these alone.
 MEASURED = {LOSSES, OUTCOMES, VALUES, LAYERS, CURVE, SCORES, POINTS, GRID}
 SUMS = "SHA256SUMS"
 # Beside what the repository has, and made of it.
@@ -48,7 +48,8 @@ def release(plan: Plan) -> tuple[Path, int]:
 
     Raises `Problem` where a result is not up to date, or was not made by a clean commit.
     """
-    results, pictures = folders(plan.site.config.choice.scale)
+    scale = plan.site.config.choice.scale
+    results, pictures = folders(scale)
     paper = plan.typeset(Path("config"))
     shown = [*plan.figures.targets(), plan.claims.judge(), plan.tables.write()]
     targets = [*shown, paper, *plan.last()]
@@ -56,20 +57,22 @@ def release(plan: Plan) -> tuple[Path, int]:
     _require_fresh(plan, targets, jobs)
     for folder in (results, pictures):
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-    for job in shown:
-        for path in (*map(Path, job.outputs), job.paths.record):
-            own = path.is_relative_to(plan.site.results)
-            below = path.relative_to(plan.site.results if own else plan.site.pictures)
-            if path.suffix != ".pdf":
-                _copy(path, (results if own else pictures) / below)
-    _copy(Path(paper.folder, PAPER), results / PAPER)
-    _copy(paper.paths.record, results / f"{Path(PAPER).stem}.{paper.paths.record.name}")
+    copies = {
+        path: Path(path.parts[0], REFERENCE, *path.parts[1:])
+        for job in shown
+        for path in (*map(Path, job.outputs), job.paths.record)
+        if path.suffix != ".pdf"
+    }
+    copies[Path(paper.folder, PAPER)] = results / PAPER
+    copies[paper.paths.record] = results / f"{Path(PAPER).stem}.{paper.paths.record.name}"
+    for path, target in copies.items():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
     write_page(plan.site.config.figures, pictures)
-    costs.write(plan.site.config.choice.scale, results)
+    costs.write(scale, results)
     raw = [job for job in jobs if not job.stage.startswith(DERIVED)]
     pack(raw, results / RELEASE)
-    write_sums(plan.site.config.choice.scale)
+    write_sums(scale)
     return results / RELEASE, len(raw)
 
 
@@ -99,11 +102,6 @@ def _require_fresh(plan: Plan, targets: list[Job], jobs: list[Job]) -> None:
             )
 
 
-def _copy(path: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(path, target)
-
-
 def pack(jobs: list[Job], place: Path) -> None:
     """Write the archive of the results of some jobs, equal for equal results."""
     with lzma.open(place, "wb") as file, tarfile.open(fileobj=file, mode="w") as archive:
@@ -116,7 +114,6 @@ def pack(jobs: list[Job], place: Path) -> None:
 
 
 def _parts(job: Job) -> Iterator[tuple[Path, bytes]]:
-    """The files of a result that are released, and the note of those that are not."""
     paths = job.paths
     result = manifest.read(paths.manifest)
     yield paths.manifest, result.text().encode()

@@ -9,7 +9,6 @@ from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.provenance.archive import label
 
-State = Literal["fresh", "stale", "missing", "damaged"]
 SHOWN = 3  # reasons that one line has
 
 
@@ -20,13 +19,8 @@ class Finding:
     job: str
     manifest: str
     stage: str
-    state: State
+    state: Literal["fresh", "stale", "missing", "damaged"]
     reasons: tuple[str, ...] = ()
-
-    @property
-    def why(self) -> str:
-        """The reasons in one line."""
-        return shortened(self.reasons)
 
 
 def shortened(reasons: Iterable[str]) -> str:
@@ -40,22 +34,19 @@ def find(plan: Plan, targets: Iterable[Job], *, deep: bool = False) -> list[Find
     """The state of the results of some jobs and of all that they need, inputs first; `deep` reads
     every byte."""
     found = dict[str, Finding]()
-    waiting = [*targets]
-    while waiting:
-        job = waiting[-1]
-        makers = [plan.site.made[path] for path in job.needs]
-        if job.manifest in found:
-            waiting.pop()
-        elif unknown := [each for each in makers if each.manifest not in found]:
-            waiting += unknown
-        else:
-            waiting.pop()
-            found[job.manifest] = _of(job, [found[each.manifest] for each in makers], deep)
+
+    def visit(job: Job) -> Finding:
+        if job.manifest not in found:
+            inputs = [visit(plan.site.made[path]) for path in job.needs]
+            found[job.manifest] = _of(job, inputs, deep)
+        return found[job.manifest]
+
+    for job in targets:
+        visit(job)
     return [*found.values()]
 
 
 def _of(job: Job, inputs: list[Finding], deep: bool) -> Finding:
-    """The state of one result whose inputs have these states."""
     about = label({"stage": job.stage, "name": job.name}), job.manifest, job.stage
     reasons = freshness.stale(job.spec, job.paths, deep=deep)
     waits = [f"its input {each.job} is {each.state}" for each in inputs if each.state != "fresh"]

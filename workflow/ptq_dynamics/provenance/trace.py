@@ -8,16 +8,11 @@ from pathlib import Path
 from ptq_dynamics.base.content import sha256
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.paths import MANIFEST, RECORD
-from ptq_dynamics.measure.names import (
-    DEGRADATION,
-    FULL_PRECISION,
-    INCREASE,
-    QUANTIZATION_ERROR,
-)
+from ptq_dynamics.measure import names
 from ptq_dynamics.provenance.archive import Archive, Result, identity_in, owner_of
 
 # Metrics that compare with full precision.
-PAIRED = {INCREASE, QUANTIZATION_ERROR, DEGRADATION}
+PAIRED = {names.INCREASE, names.QUANTIZATION_ERROR, names.DEGRADATION}
 ROW = re.compile(r"(.+\.csv):(\d+)")
 
 
@@ -31,7 +26,7 @@ class Chain:
     read: tuple[str, ...]
     results: Mapping[str, Result]
     missing: tuple[str, ...]
-    is_genuine: bool
+    is_verified: bool
 
     def inputs(self, result: Result) -> tuple[str, ...]:
         """The manifests that a result was made from, as far as they are followed."""
@@ -63,18 +58,15 @@ def trace(text: str, archive: Archive) -> Chain:
         raise Problem(f"{path} is no file; name a file of a result, or a picture of this project")
     top = _result(path, archive)
     read = _inputs_of(path, int(row[2]), top) if row else tuple(top.record.inputs)
-    makers = [archive.maker(each, top.record.inputs[each]) for each in read]
-    results, missing = archive.follow(filter(None, makers))
-    missing += [each for each, maker in zip(read, makers, strict=True) if maker is None]
+    results, missing = archive.follow({each: top.record.inputs[each] for each in read})
     results[top.path] = top
-    return Chain(top, read, results, tuple(missing), _is_genuine(path, top))
+    return Chain(top, read, results, tuple(missing), _is_verified(path, top))
 
 
 def _result(path: Path, archive: Archive) -> Result:
-    """The result that a file is of: by the record beside it, or by the identity that it carries."""
     owner, carried = owner_of(path), identity_in(path)
     # Another picture may lie in the place of one; it is known by what it carries.
-    if owner is not None and (carried is None or _is_genuine(path, owner)):
+    if owner is not None and (carried is None or _is_verified(path, owner)):
         return owner
     if carried is None:
         raise Problem(
@@ -82,8 +74,7 @@ def _result(path: Path, archive: Archive) -> Result:
             "figures, or a picture that make figures drew"
         )
     scale, identity = carried
-    result = archive.by_identity(identity)
-    if result is None:
+    if (result := archive.by_identity(identity)) is None:
         raise Problem(
             f"{path} is of {scale} and carries identity {identity[:16]}, which no record here has; "
             "run this in the checkout where it was drawn"
@@ -91,7 +82,7 @@ def _result(path: Path, archive: Archive) -> Result:
     return result
 
 
-def _is_genuine(path: Path, result: Result) -> bool:
+def _is_verified(path: Path, result: Result) -> bool:
     """Whether a file has the bytes of one of a result's files, or is its manifest or record."""
     if path.name.endswith(RECORD):
         return True
@@ -112,7 +103,7 @@ def _inputs_of(path: Path, number: int, top: Result) -> tuple[str, ...]:
     if not 1 <= number <= len(table):
         raise Problem(f"{path} has rows 1 to {len(table)}; there is no row {number}")
     row = table.iloc[number - 1]
-    quantizers = [row.quantizer, *([FULL_PRECISION] if row.metric in PAIRED else [])]
+    quantizers = [row.quantizer, *([names.FULL_PRECISION] if row.metric in PAIRED else [])]
     # After the kind of raw result, as in `Series.label`.
     ends = tuple(f" {row.trajectory} seed {row.seed} {quantizer}" for quantizer in quantizers)
     labels: Mapping[str, list[str]] = top.record.job["inputs"]

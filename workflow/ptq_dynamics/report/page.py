@@ -11,8 +11,9 @@ from jinja2 import Environment, StrictUndefined
 from ptq_dynamics.claims.formats import ERROR, Cell, Number, Table
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.engine.manifest import Manifest
+from ptq_dynamics.engine.record import Record
 from ptq_dynamics.figures.settings import TABLE
-from ptq_dynamics.paper import costs
+from ptq_dynamics.provenance import costs
 from ptq_dynamics.provenance.archive import Archive, Result
 from ptq_dynamics.report.planning import PAGE, Article, PageSettings
 
@@ -25,15 +26,14 @@ def run(context: Context[PageSettings]) -> Mapping[str, Any]:
     All comes from the inputs, but for times, commits and machines, which are those of records.
     """
     settings = context.settings
-    archive = Archive([])
-    tops = [archive.maker(str(m.path), m.digest()) for g in context.inputs.values() for m in g]
-    results, missing = archive.follow(filter(None, tops))
+    manifests = [each for group in context.inputs.values() for each in group]
+    results, missing = Archive([]).follow({str(each.path): each.digest() for each in manifests})
     tables = {name: _table(context.input("tables"), name, title) for name, title in settings.tables}
     claims = _claims(tables.pop(CLAIMS)) if CLAIMS in tables else ()
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     text = environment.from_string(settings.template).render(
         description=settings.description,
-        made=_made(list(results.values()), missing),
+        made=_made([each.record for each in results.values()], len(missing)),
         figures=[_figure(context.input(f"figure {each.name}"), each) for each in settings.figures],
         claims=list(claims),
         tables=list(tables.values()),
@@ -45,7 +45,6 @@ def run(context: Context[PageSettings]) -> Mapping[str, Any]:
 
 
 def _figure(drawn: Manifest, about: Article) -> dict[str, Any]:
-    """A figure as the template shows it: its picture byte for byte, and the table of its points."""
     with drawn.file(f"{about.name}.{TABLE}").open(encoding="utf-8", newline="") as file:
         heads, *rows = csv.reader(file)
     return {
@@ -74,16 +73,15 @@ def _job(result: Result) -> dict[str, Any]:
     }
 
 
-def _made(results: Sequence[Result], missing: Sequence[str]) -> str:
+def _made(records: Sequence[Record], missing: int) -> str:
     """The commits, machines and days of the results that the page shows, in a sentence."""
-    records = [each.record for each in results]
     days = sorted(each.started[:10] for each in records)
-    commits = {each.git.commit[:10] if each.git else "none" for each in records}
-    machines = {each.machine.processor for each in records}
-    lost = f"; of {len(missing)} more there is no record here" if missing else ""
+    commits = sorted({each.git.commit[:10] if each.git else "none" for each in records})
+    machines = sorted({each.machine.processor for each in records})
+    lost = f"; of {missing} more there is no record here" if missing else ""
     return (
-        f"{len(results):,} results, made from {days[0]} to {days[-1]} by code of commit "
-        f"{', '.join(sorted(commits))}, on {', '.join(sorted(machines))}{lost}."
+        f"{len(records):,} results, made from {days[0]} to {days[-1]} by code of commit "
+        f"{', '.join(commits)}, on {', '.join(machines)}{lost}."
     )
 
 
@@ -102,13 +100,14 @@ def _table(tables: Manifest, name: str, title: str) -> Table:
     """A table as its CSV has it; there, errors stand in the columns after their values."""
     with tables.file(f"{name}.csv").open(encoding="utf-8", newline="") as file:
         heads, *rows = csv.reader(file)
-    errors = {at + 1 for at, head in enumerate(heads) if ERROR.format(head) in heads}
-    shown = [at for at in range(len(heads)) if at not in errors]
+    errors = {ERROR.format(head) for head in heads}
+    shown = [at for at, head in enumerate(heads) if head not in errors]
 
     def cell(row: Sequence[str], at: int) -> Cell:
-        if at + 1 not in errors:
+        if ERROR.format(heads[at]) not in heads:
             return row[at]
         return Number(float(row[at]), float(row[at + 1] or "nan")) if row[at] else None
 
-    cells = [[cell(row, at) for at in shown] for row in rows]
-    return Table(title, [heads[at] for at in shown], cells)
+    return Table(
+        title, [heads[at] for at in shown], [[cell(row, at) for at in shown] for row in rows]
+    )

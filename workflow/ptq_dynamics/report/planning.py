@@ -34,22 +34,21 @@ class PageSettings(Strict):
 @cache
 def page(plan: Plan) -> Job:
     """The page; raises `Problem` where claims or tables name what the figures have not."""
-    site, chosen = plan.site, plan.figures.chosen
-    inputs = {f"figure {name}": [plan.figures.figure(name).manifest] for name in chosen}
+    site, inputs, figures = plan.site, {}, []
+    for name in plan.figures.chosen:
+        inputs[f"figure {name}"] = [plan.figures.figure(name).manifest]
+        about = site.config.figures[name]
+        caption = " ".join(about.caption.split())
+        figures.append(Article(name=name, title=about.title, caption=caption))
     inputs["tables"] = [plan.tables.write().manifest]
-    figures = {name: site.config.figures[name] for name in chosen}
     settings = PageSettings(
         description=site.config.scale.description,
-        figures=tuple(
-            Article(name=name, title=each.title, caption=" ".join(each.caption.split()))
-            for name, each in figures.items()
-        ),
+        figures=tuple(figures),
         tables=tuple((name, table.title) for name, table in site.config.tables.items()),
         template=TEMPLATE.read_text(encoding="utf-8"),
     )
-    stem = PAGE.removesuffix(".html")
     return site.add(
-        Job("report.page", stem, site.results, inputs, settings, stem=stem, files=(PAGE,))
+        Job("report.page", "index", site.results, inputs, settings, stem="index", files=(PAGE,))
     )
 
 
