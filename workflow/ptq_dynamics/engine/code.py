@@ -73,6 +73,11 @@ class Module:
                     pass
                 case _:
                     self.effects.append(statement)
+                    # As where a type checker is told another thing; else the module would count
+                    # as a whole for whoever takes that name.
+                    inner = (n for n in ast.walk(statement) if isinstance(n, ast.Assign))
+                    for each in inner:
+                        self._bind(each.targets, statement)
 
 
 def imported(statement: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Import]]:
