@@ -57,7 +57,7 @@ def job(kind):
 
 
 def spec(kind):
-    """The specification of a rule's job: newer than its result where that is outdated."""
+    """The specification of a rule's job; the manifest of an outdated result is removed."""
 
     def found(wildcards):
         own = job(kind)(wildcards)
