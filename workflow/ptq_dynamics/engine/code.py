@@ -63,10 +63,7 @@ class Module:
                 case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
                     self.defined.setdefault(name, []).append(statement)
                 case ast.Assign() | ast.AnnAssign():
-                    targets = getattr(statement, "targets", [getattr(statement, "target", None)])
-                    for target in (node for each in targets for node in ast.walk(each)):
-                        if isinstance(target, ast.Name):
-                            self.defined.setdefault(target.id, []).append(statement)
+                    self._bind(statement, statement)
                 case ast.Expr(value=ast.Constant()):
                     pass
                 case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):
@@ -75,9 +72,15 @@ class Module:
                     self.effects.append(statement)
                     # As where a type checker is told another thing; else the module would count
                     # as a whole for whoever takes that name.
-                    inner = (n for n in ast.walk(statement) if isinstance(n, ast.Assign))
-                    for each in inner:
-                        self._bind(each.targets, statement)
+                    for each in ast.walk(statement):
+                        if isinstance(each, ast.Assign):
+                            self._bind(each, statement)
+
+    def _bind(self, assigned: ast.Assign | ast.AnnAssign, statement: ast.stmt) -> None:
+        targets = assigned.targets if isinstance(assigned, ast.Assign) else [assigned.target]
+        for target in (node for each in targets for node in ast.walk(each)):
+            if isinstance(target, ast.Name):
+                self.defined.setdefault(target.id, []).append(statement)
 
 
 def imported(statement: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Import]]:
