@@ -18,7 +18,6 @@ from support import ROOT, job_file, plan
 
 # Another selection, or all, for one call: SMOKE_FIGURES=all pytest tests/workflow
 FIGURES = os.environ.get("SMOKE_FIGURES", "fig04 fig06 fig07")
-# That of results/reference/smoke.
 SEED = 101
 TABLE = "results/smoke/measurements.csv"
 COLLECTED = "results/smoke/measurements.manifest.json"
