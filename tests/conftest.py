@@ -14,7 +14,6 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.pop("PTQ_DYNAMICS_WARM", None)
 os.environ.pop("PTQ_DYNAMICS_PROCESSES", None)
 os.environ.pop("PTQ_DYNAMICS_GPUS", None)
-os.environ.pop("PTQ_DYNAMICS_SHARDING", None)
 
 from hypothesis import settings
 

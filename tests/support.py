@@ -6,23 +6,21 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import chdir
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from subprocess import CompletedProcess, run
 from typing import Any
 
 import yaml
-from ptq_dynamics.config import EmbeddedCorpus, load
+from ptq_dynamics.config import load
 from ptq_dynamics.corpus.tokens import TrainingData
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.execute import execute
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph import Plan
-from ptq_dynamics.measure.names import FULL_PRECISION, PROBES
 from ptq_dynamics.train.train import Trainer
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -127,24 +125,6 @@ def plan(
     """The plan of everything under a configuration folder at one scale, or of some figures."""
     chosen = {"scale": scale, "seed": seed, "figures": list(figures) or "all"}
     return Plan(load(chosen, config), ROOT)
-
-
-def jobs_of(
-    plan: Plan, names: Iterable[str], quantizers: Sequence[str], probes: Iterable[str] = PROBES
-) -> Iterator[Job]:
-    """Every job that makes and measures some trajectories at all their seeds, and their corpora."""
-    timeline = plan.site.timeline
-    for name, corpus in plan.site.config.scale.corpora.items():
-        yield plan.corpora.corpus(name)
-        if isinstance(corpus, EmbeddedCorpus):
-            yield plan.corpora.functions(name)
-    for name in names:
-        for seed in timeline.seeds_of(name):
-            yield from plan.trajectories.makers(name, seed)
-        for seed, shard in product(timeline.seeds_of(name), timeline.shards(name)):
-            yield from (plan.geometry.curvature(name, probe, shard, seed) for probe in probes)
-            for quantizer in (FULL_PRECISION, *quantizers):
-                yield plan.measuring.measure(name, quantizer, shard, seed)
 
 
 @dataclass

@@ -64,6 +64,11 @@ class Module:
                     pass
                 case _:
                     self.effects.append(statement)
+                    # As where a type checker is told another thing; else the module would count
+                    # as a whole for whoever takes that name.
+                    inner = (n for n in ast.walk(statement) if isinstance(n, ast.Assign))
+                    for each in inner:
+                        self._bind(each.targets, statement)
 
     def _bind(self, targets: Iterable[ast.expr], statement: ast.stmt) -> None:
         names = [n.id for each in targets for n in ast.walk(each) if isinstance(n, ast.Name)]
