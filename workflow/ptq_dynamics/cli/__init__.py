@@ -55,7 +55,7 @@ def main() -> int:
 
 
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    does = "What is not building: where results come from, whether they hold, and who else has them."
+    does = "What is not building: where results come from, whether they hold, and exchanging them."
     parser = argparse.ArgumentParser(prog="ptq-dynamics", description=does, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=version("ptq-dynamics"))
     names = [word for word in words if not word.startswith("-")]
