@@ -7,7 +7,7 @@ from contextlib import chdir
 
 import pytest
 import yaml
-from ptq_dynamics import __version__
+from ptq_dynamics import __version__, cli
 from ptq_dynamics.cli import readme
 from support import ROOT, plan
 
@@ -41,15 +41,17 @@ def test_the_readme_says_what_is_released():
     with chdir(ROOT):
         said = readme.block(plan("laptop"))
     text = (ROOT / "README.md").read_text()
-    assert readme.BEGIN + said + readme.END in text, "run ptq-dynamics readme --scale laptop"
+    assert readme.BEGIN + said + readme.END in text, "run ptq-dynamics dev readme --scale laptop"
 
 
 def test_verbs_that_pages_name_are_there():
     """And targets of the Makefile."""
     pages = "".join((ROOT / page).read_text() for page in PAGES)
-    code = (ROOT / "workflow/ptq_dynamics/cli/verbs.py").read_text()
-    verbs = set(re.findall(r'\badd\(\s*"([a-z]+)"', code))
-    assert set(re.findall(r"`?(?:\.venv/bin/)ptq-dynamics ([a-z]+)", pages)) <= verbs
+    pages += (ROOT / "config/README.md").read_text()
+    pages += "".join(path.read_text() for path in (ROOT / "config").rglob("*.yaml"))
+    named = set(re.findall(r"\bptq-dynamics ((?:dev )?[a-z]+)", pages))
+    verbs = {*cli.VERBS, *(f"dev {name}" for name in cli.MAINTAINERS)}
+    assert "dev accept" in named and named <= verbs, named - verbs
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
     assert set(re.findall(r"(?:^    |`)make ([a-z-]+)", pages, re.M)) <= targets
 

@@ -85,7 +85,7 @@ def test_damage_is_noticed_and_mended(copied, harm):
     HARMS[harm](copied.folder / FIGURE)
     copied.deep = harm == "of other bytes"
     try:
-        assert ran(copied.build()) == {name, "figures.layouts.over_tokens fig04"}
+        assert ran(copied.build()) == {name, "figures.draw fig04"}
     finally:
         copied.deep = False
 

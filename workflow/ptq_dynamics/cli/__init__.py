@@ -55,7 +55,8 @@ def main() -> int:
 
 
 def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="ptq-dynamics", description=__doc__, allow_abbrev=False)
+    does = "What is not building: where results come from, whether they hold, and exchanging them."
+    parser = argparse.ArgumentParser(prog="ptq-dynamics", description=does, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=version("ptq-dynamics"))
     names = [word for word in words if not word.startswith("-")]
     group = _add(parser, VERBS, names[:1])

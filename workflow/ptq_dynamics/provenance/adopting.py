@@ -25,10 +25,16 @@ def adopt(plan: Plan, source: Path) -> tuple[int, int, list[Finding]]:
     results were taken over, how many were up to date here before, and those of the other place
     that would be made otherwise here.
 
-    `source` is the folder of a checkout, or one of a scale below it. Raises `Problem` where it has
-    no results of the scale.
+    `source` is the folder of a checkout. Raises `Problem` where it has no results of the scale.
     """
-    root = _root(source, Path(plan.site.results))
+    root, results = source.resolve(), plan.site.results
+    if root == Path().resolve():
+        raise Problem(f"{source} is this checkout; name another one")
+    if not (root / results).is_dir():
+        raise Problem(
+            f"{source} has no {results}; name a checkout or a release that has it, or another "
+            "--scale"
+        )
     here = {each.manifest for each in find(plan, plan.last()) if each.state == "fresh"}
     with contextlib.chdir(root):
         there = [each for each in find(plan, plan.last(), deep=True) if each.manifest not in here]
@@ -36,21 +42,6 @@ def adopt(plan: Plan, source: Path) -> tuple[int, int, list[Finding]]:
     for each in new:
         _take(plan.site.made[each.manifest], root)
     return len(new), len(here), [each for each in there if each.state == "stale"]
-
-
-def _root(source: Path, results: Path) -> Path:
-    """The checkout that a folder belongs to."""
-    absolute = source.resolve()
-    for root in (absolute, *absolute.parents[:2]):
-        # An archive is unpacked below this checkout, whose results it does not belong to.
-        is_below = absolute in (root, root / results.parent, root / results)
-        if is_below and (root / results).is_dir():
-            if root == Path().resolve():
-                raise Problem(f"{source} is this checkout; name another one")
-            return root
-    raise Problem(
-        f"{source} has no {results}; name a checkout or a release that has it, or another --scale"
-    )
 
 
 def _take(job: Job, root: Path) -> None:
@@ -94,5 +85,4 @@ def unpacked(place: Path) -> Iterator[Path]:
     ):
         with packed(archive) as entries:
             entries.extractall(tree, filter="data")
-        # A checkout may lie in one folder of its archive.
-        yield Path(tree) if Path(tree, "results").is_dir() else next(Path(tree).iterdir())
+        yield Path(tree)

@@ -20,8 +20,8 @@ ONCE = ("report.page", *FROM_NETWORK)
 
 @dataclass
 class Audit:
-    """How many results and files were compared, how many files are known and were dropped or not
-    released; what is wrong, and what a reader should know, one line each."""
+    """How many results and files were compared, and how many files are known and absent; what is
+    wrong, and what a reader should know, a line each."""
 
     results: int = 0
     files: int = 0

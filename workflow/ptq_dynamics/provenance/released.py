@@ -8,7 +8,6 @@ if they had been dropped to save space: they are made again where something new 
 import io
 import lzma
 import os
-import re
 import shutil
 import tarfile
 from collections.abc import Iterator
@@ -34,7 +33,6 @@ MEASURED = {LOSSES, OUTCOMES, VALUES, LAYERS, CURVE, SCORES, POINTS, GRID}
 SUMS = "SHA256SUMS"
 # Beside what the repository has, and made of it.
 LEFT_OUT = ("crate.zip", SUMS)
-LINE = re.compile(r"([0-9a-f]{64})  (.+)")
 
 
 def folders(scale: str) -> tuple[Path, Path]:
@@ -78,9 +76,8 @@ def release(plan: Plan) -> tuple[Path, int]:
 
 def write_sums(scale: str) -> None:
     """Write the list of digests of what is released of a scale."""
-    released = folders(scale)
-    lines = [f"{sha256(path)}  {path}\n" for path in _files(released)]
-    write_atomically(released[0] / SUMS, "".join(lines))
+    lines = [f"{sha256(path)}  {path}\n" for path in _files(scale)]
+    write_atomically(folders(scale)[0] / SUMS, "".join(lines))
 
 
 def _require_fresh(plan: Plan, targets: list[Job], jobs: list[Job]) -> None:
@@ -133,18 +130,17 @@ def found_in(folder: Path) -> Iterator[Path]:
         yield from (path for path in paths if not is_passing(path.relative_to(folder)))
 
 
-def _files(released: tuple[Path, Path]) -> list[Path]:
-    left_out = {released[0] / name for name in LEFT_OUT}
-    return sorted(path for each in released for path in found_in(each) if path not in left_out)
+def _files(scale: str) -> list[Path]:
+    every = sorted(path for folder in folders(scale) for path in found_in(folder))
+    return [path for path in every if path.name not in LEFT_OUT]
 
 
 def wrong(scale: str) -> Iterator[str]:
     """What of a release is not as its list of digests says, a line each."""
-    released = folders(scale)
-    place = released[0] / SUMS
-    text = place.read_text(encoding="utf-8")
-    listed = {line[2]: line[1] for line in map(LINE.fullmatch, text.splitlines()) if line}
-    there = {str(path): path for path in _files(released)}
+    place = folders(scale)[0] / SUMS
+    lines = [line.partition("  ") for line in place.read_text(encoding="utf-8").splitlines()]
+    listed = {name: digest for digest, _, name in lines}
+    there = {str(path): path for path in _files(scale)}
     for name in sorted({*listed, *there}):
         if name not in there:
             yield f"{name} is missing, which {place} lists"
