@@ -1,7 +1,6 @@
 """Claims and tables: the types of config/claims.yaml and config/tables.yaml, and what their jobs
 are told."""
 
-import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Annotated, Any, Final, Literal, Self
@@ -18,8 +17,6 @@ CLAIMS = "claims.json"
 FORMATS = ("csv", "md", "tex")
 # How far quantization moves the weights, ‖Θ − Θ̂‖.
 DISTANCE: Final = "weight_distance"
-# What stands for a name of `each`, or for neighbours in `along`.
-PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
 def _several(value: Any) -> Any:
@@ -162,14 +159,16 @@ class Inequality(Strict):
         """The quantizer, and the names to be filled in, of everything that it stands for."""
         names: list[Mapping[str, str]] = [{"each": name} for name in self.each]
         names += [{"one": one, "next": following} for one, following in pairwise(self.along)]
-        quantizers = [(name,) for name in self.quantizers] or [()]
+        quantizers = [self.quantizers[at : at + 1] for at in range(max(len(self.quantizers), 1))]
         return [(own, given) for own in quantizers for given in names or [{}]]
 
     def single(self) -> Iterator["Inequality"]:
         """The inequalities that it stands for, each under one quantizer, with names filled in."""
         text = self.model_dump_json(exclude={"quantizers", "each", "along", "published"})
         for place, (own, given) in enumerate(self._ways):
-            filled = PLACEHOLDER.sub(lambda at, given=given: given.get(at[1], at[0]), text)
+            filled = text
+            for key, name in given.items():
+                filled = filled.replace(f"{{{key}}}", name)
             try:
                 one = Inequality.model_validate_json(filled)
             except ValidationError as error:

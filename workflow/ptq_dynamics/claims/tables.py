@@ -94,7 +94,7 @@ def of_tasks(filled: Filled, readings: Readings) -> Table:
     called = words.call(filled.columns)
     found = list[tuple[list[Cell], dict[str, Number]]]()
     for row in filled.rows:
-        asked = [("full precision", ACCURACY, None)]
+        asked: list[tuple[str, str, str | None]] = [("full precision", ACCURACY, None)]
         asked += [
             (called[each.name], DEGRADATION, draws[0])
             for each in filled.columns
