@@ -104,7 +104,8 @@ class Inputs:
                 for path, points in zip(paths, shards, strict=bool(paths)):
                     self.publish(path, make, series, [point.id for point in points])
         for run in getattr(job.settings, "runs", ()):
-            self.publish(*job.inputs[run.label], self.run, run.name, run.seed)
+            if run.label in job.inputs:
+                self.publish(*job.inputs[run.label], self.run, run.name, run.seed)
         for label, paths in job.inputs.items():
             if label.startswith("landscape "):
                 self.publish(*paths, self.landscape, label)

@@ -12,7 +12,6 @@ from ptq_dynamics.claims.estimates import (
     at_level,
     correlation,
     independent,
-    mean,
     of_parts,
     over_draws,
     selection,
@@ -61,7 +60,7 @@ SAMPLES = st.lists(NUMBERS, min_size=5, max_size=5).map(np.array)
 
 @given(SAMPLES, SAMPLES, NUMBERS)
 def test_estimates_add_as_their_blocks_do(one, other, factor):
-    found = of_parts(one, TEXT) + of_parts(other, TEXT) * factor
+    found = of_parts(one, TEXT) + of_parts(other, TEXT) * Estimate(factor)
     whole = of_parts(one + other * factor, TEXT)
     assert found.value == pytest.approx(whole.value, abs=1e-6)
     assert found.stderr == pytest.approx(whole.stderr, rel=1e-9, abs=1e-6)
@@ -94,20 +93,16 @@ def test_the_error_of_a_straight_line_through_a_parabola_is_how_far_that_bends(x
     assert found.stderr == pytest.approx(abs(found.value - (bend * x**2 + x)), abs=1e-9)
 
 
+def test_a_level_counts_where_it_was_for_the_last_time():
+    xs, ys = [Estimate(x) for x in (4, 2, 3, 1)], [Estimate(y) for y in (0, 10, 20, 30)]
+    assert at_level(xs, ys, Estimate(2.5), "bend").value == pytest.approx(22.5)
+    assert at_level(xs, ys, Estimate(0.9), "bend") is None
+    assert at_level(xs[:1], ys[:1], Estimate(4), "bend") is None
+
+
 def test_points_that_almost_coincide_bend_a_curve_no_more_than_they_differ():
     xs, ys = [Estimate(x) for x in (4, 3 + 1e-9, 3, 2)], [Estimate(y) for y in (0, 5, 0, 1)]
     assert at_level(xs, ys, Estimate(2.5), "bend").stderr == pytest.approx(5)
-
-
-def test_a_level_that_was_there_twice_counts_for_the_last_time():
-    xs, ys = [Estimate(x) for x in (4, 2, 3, 1)], [Estimate(y) for y in (0, 10, 20, 30)]
-    assert at_level(xs, ys, Estimate(2.5), "bend").value == pytest.approx(22.5)
-
-
-def test_a_level_that_was_never_there_has_no_value():
-    xs, ys = [Estimate(x) for x in (4, 3)], [Estimate(0), Estimate(1)]
-    assert at_level(xs, ys, Estimate(2.9), "bend") is None
-    assert at_level(xs[:1], ys[:1], Estimate(4), "bend") is None
 
 
 def test_the_error_at_equal_loss_is_that_of_resampled_blocks():
@@ -120,7 +115,7 @@ def test_the_error_at_equal_loss_is_that_of_resampled_blocks():
         return first + share * (last - first)
 
     def error(full, found):
-        return of_parts(found, TEXT) / of_parts(full, TEXT) - 1.0
+        return of_parts(found, TEXT) / of_parts(full, TEXT) - Estimate(1.0)
 
     xs = [of_parts(high, TEXT), of_parts(low, TEXT)]
     ys = [error(high, quantized[0]), error(low, quantized[1])]
@@ -153,20 +148,10 @@ def test_the_error_of_a_correlation_leaves_out_a_run_at_a_time():
     assert math.isnan(correlation(groups[:2], "runs").value)
 
 
-def test_a_mean_of_estimates_keeps_what_they_share():
-    one, other = blocks(8, levels=[1.0, 2.0])
-    found = mean([of_parts(one, TEXT), of_parts(other, TEXT)])
-    assert found.stderr == pytest.approx(of_parts((one + other) / 2, TEXT).stderr)
-
-
 @pytest.mark.parametrize("lost", [float("nan"), float("inf")])
 def test_a_neighbour_that_diverged_tells_nothing_of_a_bend(lost):
     """The other neighbour still does."""
     xs = [Estimate(x) for x in (0.0, 1.0, 2.0, 3.0)]
-    found = [
-        at_level(xs, [Estimate(y) for y in ys], Estimate(1.5), "bend")
-        for ys in ((0.0, 1.0, 4.0, 9.0), (0.0, 1.0, 4.0, lost))
-    ]
-    assert found[1].value == found[0].value and found[1].stderr == found[0].stderr > 0
-    xs, alone = xs[1:], [Estimate(y) for y in (1.0, 4.0, lost)]
-    assert at_level(xs, alone, Estimate(1.5), "bend").value == pytest.approx(2.5)
+    rows = ((0.0, 1.0, 4.0, 9.0), (0.0, 1.0, 4.0, lost))
+    whole, part = (at_level(xs, [*map(Estimate, y)], Estimate(1.5), "bend") for y in rows)
+    assert part.value == whole.value and part.stderr == whole.stderr > 0

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import SCALES
+from ptq_dynamics.config.loading import scales
 from ptq_dynamics.paper.typeset import compiled, explained, measured
 from support import ROOT, edit_yaml, plan
 
@@ -89,25 +89,17 @@ def test_equal_text_gives_equal_bytes_wherever_it_lies(text_of, tmp_path):
     [
         ("shown(0.01234, 0.00056)", "0.01234 ± 0.00056"),
         ("shown(-0.000041, 0.0000023)", "(−4.10 ± 0.23)·10⁻⁵"),
-        ("shown(123.4, 12.3)", "123 ± 12"),
         ("shown(1, 250.0)", "1 ± 250"),
-        ("shown(-1.5, none)", "−1.5"),
         ("shown(none, none)", "–"),
-        ("short(0.25494)", "0.255"),
         ("short(1234.5)", "1.23·10³"),
-        ("short(0.99999)", "1"),
         ("whole(1234567)", "1,234,567"),
-        ('powers("3e-3")', "3·10⁻³"),
         ("asked(measured.first())", "left above 1.65 × right, within 3 %"),
         ('num("runs.a.peak-rate")', "3·10⁻³"),
-        ('num("scale.steps")', "190,000"),
         ('num("claims.not-measured")', "1"),
-        ('num("inequalities.reproduced")', "2"),
         ('num("inequalities.of-one-seed")', "2"),
         ('num("records.dirty")', "1"),
         ('num("compute.core-hours")', "2"),
         ('cell("headline", "rainbow-172", "Loss, end")', "3.250 ± 0.012"),
-        ('cell("headline", "rainbow-172", "Tokens")', "48,640"),
         ('cell("headline", "rainbow-138", "Loss, end", may-be-empty: true)', "–"),
         ("tables.headline.heads.len()", 4),
     ],
@@ -141,10 +133,6 @@ def test_what_cannot_be_typeset_is_told_in_one_line(text_of, line, words):
     assert [word for word in words if word not in message] == []
 
 
-def config(tmp_path):
-    return shutil.copytree(ROOT / "config", tmp_path / "config")
-
-
 @pytest.fixture(scope="module")
 def settings():
     """Of the paper of scale smoke with all figures."""
@@ -154,14 +142,10 @@ def settings():
 def test_numbers_of_the_configuration_are_those_of_the_plan(settings):
     numbers, smoke = settings.told["numbers"], plan("smoke")
     scale, run = smoke.site.config.scale, smoke.site.config.runs.runs["constant-3e-3"]
-    assert numbers["scale.steps"] == scale.budget
-    blocks = scale.evaluation.blocks
+    blocks, trained = scale.evaluation.blocks, run.trained(smoke.site.timeline)
     assert numbers["scale.validation-tokens"] == blocks * scale.models["main"].context
-    trained = run.trained(smoke.site.timeline)
     assert numbers["runs.constant-3e-3.batch-tokens"] == trained.batch * trained.context
-    assert numbers["runs.constant-3e-3.peak-rate"] == "3e-3"
     assert numbers["paper.scale.steps"] == 190_000
-    assert numbers["paper.runs.constant-3e-3.batch-tokens"] == 524_288
     assert numbers["paper.runs.constant-3e-3.tokens"] == "99.6B"
 
 
@@ -176,7 +160,7 @@ def test_the_regime_is_told_beside_the_published_one(settings):
 
 
 def test_all_figures_are_told_and_why_some_are_not_drawn(tmp_path):
-    folder = config(tmp_path)
+    folder = shutil.copytree(ROOT / "config", tmp_path / "config")
     edit_yaml(
         folder / "scales/smoke.yaml",
         lambda found: found["regime"].update(left_out={"amber": "it is too long"}),
@@ -199,7 +183,7 @@ def test_what_the_paper_needs_is_all_that_it_shows():
     }
 
 
-@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("scale", scales(ROOT / "config"))
 def test_numbers_that_the_text_cites_of_the_configuration_are_there_at_every_scale(scale):
     told = plan(scale).typeset(ROOT / "config").settings
     numbers, texts = (
@@ -215,16 +199,3 @@ def test_numbers_that_the_text_cites_of_the_configuration_are_there_at_every_sca
     missing = {n: e["missing"] for n, e in told.told["figures"].items() if e["missing"]}
     assert [*missing] == (["fig11", "fig15", "fig23"] if scale == "paper" else [])
     assert all(re.fullmatch(r"paper scale leaves out .+ \(.+\)", why) for why in missing.values())
-
-
-def test_the_text_places_every_figure_claim_and_table():
-    """The paper places what is in none of its sections at the end; ours are in one."""
-    text = "".join(path.read_text() for path in sorted(ROOT.glob("paper/sections/*.typ")))
-    site = plan("smoke").site.config
-    missing = [
-        *(name for name in site.figures if f'#fig("{name}")' not in text),
-        *(name for name in site.claims if f'#claim("{name}")' not in text),
-        *(name for name in site.tables if f'#table-of("{name}")' not in text),
-    ]
-    # Claims stand beside figures, in place of the table of all.
-    assert missing == ["claims"]

@@ -28,22 +28,16 @@ class Estimate:
         """The standard error, of all sources together."""
         return math.sqrt(float(sum((parts**2).sum() for parts in self.errors.values())))
 
-    def __add__(self, other: "Estimate | float") -> "Estimate":
-        if not isinstance(other, Estimate):
-            return Estimate(self.value + other, self.errors)
+    def __add__(self, other: "Estimate") -> "Estimate":
         return _combined(self.value + other.value, ((self, 1.0), (other, 1.0)))
 
-    def __sub__(self, other: "Estimate | float") -> "Estimate":
-        return self + other * -1.0
+    def __sub__(self, other: "Estimate") -> "Estimate":
+        return _combined(self.value - other.value, ((self, 1.0), (other, -1.0)))
 
-    def __mul__(self, other: "Estimate | float") -> "Estimate":
-        if not isinstance(other, Estimate):
-            return _combined(self.value * other, ((self, other),))
+    def __mul__(self, other: "Estimate") -> "Estimate":
         return _combined(self.value * other.value, ((self, other.value), (other, self.value)))
 
-    def __truediv__(self, other: "Estimate | float") -> "Estimate":
-        if not isinstance(other, Estimate):
-            return self * (1 / other if other else math.nan)
+    def __truediv__(self, other: "Estimate") -> "Estimate":
         if not other.value:
             return Estimate(math.nan)
         ratio = self.value / other.value
@@ -56,8 +50,7 @@ def independent(value: float, stderr: float, source: str) -> Estimate:
 
 
 def of_parts(contributions: np.ndarray, source: str) -> Estimate:
-    """The mean of contributions [n], as of validation blocks, which are what the source is made of;
-    its standard error is that of a mean."""
+    """The mean of contributions [n], as of validation blocks, which the source is made of."""
     values = contributions.astype(np.float64)
     n, value = len(values), float(values.mean())
     return Estimate(value, {source: (values - value) / math.sqrt(n * (n - 1))})
@@ -117,9 +110,8 @@ def at_level(
 
 
 def _bend(points: Sequence[tuple[float, float]], place: int, level: float) -> float:
-    """How far a parabola through one more neighbour lies from the straight line at a level; where
-    two abscissae almost coincide it says nothing, so no more than all of these ordinates differ. A
-    neighbour where the run has diverged tells nothing."""
+    # Where two abscissae almost coincide a parabola says nothing, so no more than all of these
+    # ordinates differ. A neighbour where the run has diverged tells nothing.
     near = [y for _, y in points[max(place - 1, 0) : place + 3] if math.isfinite(y)]
     away = abs((level - points[place][0]) * (level - points[place + 1][0]))
     bends = [0.0]
@@ -156,7 +148,6 @@ def spearman(points: np.ndarray) -> float:
 
 
 def _combined(value: float, terms: Iterable[tuple[Estimate, float]]) -> Estimate:
-    """A value that goes with some estimates at these rates."""
     found = dict[str, list[np.ndarray]]()
     for each, rate in terms:
         for source, parts in each.errors.items():

@@ -1,11 +1,11 @@
 """Tables of numbers with errors, as CSV, Markdown and LaTeX (booktabs)."""
 
-import csv
-import io
 import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+import pandas as pd
 
 # Characters that LaTeX means something by.
 ESCAPED = {
@@ -25,15 +25,20 @@ ERROR = "{} (error)"  # head of a column of errors, by that of the values
 
 @dataclass(frozen=True)
 class Number:
-    """A measured value and its error, where that is known; percent is how it is shown to people."""
+    """A measured value and its error, where that is known; shares may be shown as percent."""
 
     value: float
     error: float | None = None
     percent: bool = False
 
-    def __str__(self) -> str:
+    @property
+    def shown(self) -> tuple[float, float | None]:
+        """Value and error as they are shown."""
         scale = 100 if self.percent else 1
-        return with_error(self.value * scale, None if self.error is None else self.error * scale)
+        return self.value * scale, None if self.error is None else self.error * scale
+
+    def __str__(self) -> str:
+        return with_error(*self.shown)
 
 
 Cell = str | int | Number | None
@@ -64,20 +69,14 @@ def with_error(value: float, error: float | None) -> str:
 
 def as_csv(table: Table) -> str:
     """Comma-separated, values and errors in columns of their own, as exact as they are."""
-    heads = list[str]()
-    columns = list[list[str]]()
+    columns = dict[str, Sequence[object]]()
     for head, cells in zip(table.heads, _columns(table), strict=True):
-        heads.append(head)
+        columns[head] = cells
         if any(isinstance(cell, Number) for cell in cells):
-            heads.append(ERROR.format(head))
-            numbers = [cell if isinstance(cell, Number) else Number(math.nan) for cell in cells]
-            columns.append([_exact(each.value, each.percent) for each in numbers])
-            columns.append([_exact(each.error, each.percent) for each in numbers])
-        else:
-            columns.append(["" if cell is None else str(cell) for cell in cells])
-    written = io.StringIO()
-    csv.writer(written, lineterminator="\n").writerows([heads, *zip(*columns, strict=True)])
-    return written.getvalue()
+            pairs = [cell.shown if isinstance(cell, Number) else (None, None) for cell in cells]
+            columns[head], columns[ERROR.format(head)] = zip(*pairs, strict=True)
+    frame = pd.DataFrame(columns, dtype=object).replace([math.inf, -math.inf], None)
+    return frame.to_csv(index=False, lineterminator="\n")
 
 
 def as_markdown(table: Table) -> str:
@@ -114,12 +113,5 @@ def _columns(table: Table) -> list[tuple[Cell, ...]]:
 
 
 def _texts(table: Table) -> list[list[str]]:
-    """The cells of every row, in one line each."""
     rows = [["" if cell is None else str(cell) for cell in row] for row in table.rows]
     return [[" ".join(cell.split()) for cell in row] for row in rows]
-
-
-def _exact(value: float | None, percent: bool) -> str:
-    if value is None or not math.isfinite(value):
-        return ""
-    return repr(float(value * (100 if percent else 1)))

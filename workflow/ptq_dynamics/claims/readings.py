@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from ptq_dynamics.claims.estimates import Estimate, independent, of_parts
-from ptq_dynamics.claims.settings import DISTANCE, DISTANCE_FACT
+from ptq_dynamics.claims.settings import DISTANCE
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.figures.settings import ShownRun
 from ptq_dynamics.measure import joining
@@ -65,8 +65,8 @@ class Readings:
         if metric == DISTANCE:
             # How far quantization moves the weights at the end, which is exact for these weights.
             found = self._inputs.get(f"landscape {name} {quantizer}", ())
-            distances = [Estimate(float(each.facts[DISTANCE_FACT])) for each in found]
-            return [Point("", None, math.nan, distance) for distance in distances]
+            distances = [float(each.facts["distance_quantized"]) for each in found]
+            return [Point("", None, math.nan, Estimate(each)) for each in distances]
         known: Mapping[Any, Any] = self._runs if metric in TRAINING else self._series
         seeds = [each[-1] or 0 for each in known if each[0] == name]
         own = seed if seed in seeds else next(iter(seeds), None)
@@ -81,12 +81,11 @@ class Readings:
         """A metric of tasks at the last checkpoint of a trajectory, with its standard error, by
         task, and of the mean over those that count. None where it was not measured."""
         series = self._series.get((name, quantizer or FULL_PRECISION, seed))
-        rows = [] if series is None else self._rows(series, metric)
-        return {
-            row.task: (float(row.value), float(row.stderr))
-            for row in rows
-            if row.checkpoint_id == rows[-1].checkpoint_id
-        }
+        if series is None:
+            return {}
+        rows = self._rows(series, metric)
+        last = rows[rows.checkpoint_id == rows.checkpoint_id.iloc[-1]] if len(rows) else rows
+        return dict(zip(last.task, zip(last.value, last.stderr, strict=True), strict=True))
 
     def _measured(self, series: Series, metric: str) -> list[Point]:
         if metric in TASK_METRICS:
@@ -111,19 +110,17 @@ class Readings:
     def _tabulated(self, series: Series, metric: str) -> list[Point]:
         """What has an error of its own in the table of measurements."""
         found = []
-        for row in self._rows(series, metric):
-            error = 0.0 if pd.isna(row.stderr) else float(row.stderr)
+        for row in self._rows(series, metric).fillna({"stderr": 0.0}).itertuples():
             source = f"{metric} of {series.trajectory} {row.checkpoint_id} at seed {series.seed}"
-            value = independent(float(row.value), error, source)
+            value = independent(row.value, row.stderr, source)
             step = None if pd.isna(row.step) else int(row.step)
             tokens = math.nan if pd.isna(row.tokens) else float(row.tokens)
             found.append(Point(row.checkpoint_id, step, tokens, value))
         return found
 
-    def _rows(self, series: Series, metric: str) -> list[Any]:
+    def _rows(self, series: Series, metric: str) -> Any:
         table = self._table(series)
-        rows = table[table.metric == metric].sort_values(["step", "tokens"], kind="stable")
-        return list(rows.itertuples())
+        return table[table.metric == metric].sort_values(["step", "tokens"], kind="stable")
 
     @cache
     def _table(self, series: Series) -> pd.DataFrame:
@@ -132,51 +129,45 @@ class Readings:
     def _answers(self, series: Series, metric: str) -> dict[str, Estimate]:
         """By checkpoint the mean over the tasks that count, with the errors of their questions."""
         counted = [task for task, counts in joining.tasks(series, self._inputs).items() if counts]
-        full = joining.in_full_precision(series)
         before, after = (
             {task: joining.outcomes(each, task, self._inputs) for task in counted}
-            for each in (full, series)
+            for each in (joining.in_full_precision(series), series)
         )
         found = {}
         for id_ in after[counted[0]] if counted else ():
+            right = {task: after[task][id_] for task in counted}
             if metric == ACCURACY:
-                found[id_] = _over_tasks({task: after[task][id_] for task in counted})
+                found[id_] = _over_tasks(right)
             else:
-                pairs = {task: (before[task][id_], after[task][id_]) for task in counted}
-                found[id_] = _degradation(pairs)
+                found[id_] = _degradation({task: before[task][id_] for task in counted}, right)
         return found
 
     def _curve(self, run: ShownRun | None, metric: str) -> list[Point]:
         """The records of a training curve, each without an error of its own."""
         manifests = () if run is None else self._inputs.get(run.label, ())
-        if not manifests:
-            return []
-        rows = pd.concat([pd.read_csv(manifest.file(CURVE)) for manifest in manifests])
+        tables = [pd.read_csv(manifest.file(CURVE)) for manifest in manifests]
         return [
             Point("", int(step), float(tokens), Estimate(float(value)))
-            for step, tokens, value in zip(rows.step, rows.tokens, rows[metric], strict=True)
+            for table in tables
+            for step, tokens, value in zip(table.step, table.tokens, table[metric], strict=True)
         ]
 
 
-def _degradation(pairs: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Estimate:
+def _degradation(before: Mapping[str, np.ndarray], after: Mapping[str, np.ndarray]) -> Estimate:
     """That of the mean accuracy, to first order (see `measurements.degradation`)."""
-    value, _ = degradation([*pairs.values()])
-    full = float(np.mean([before.mean(dtype=np.float64) for before, _ in pairs.values()]))
+    value, _ = degradation([(each, after[task]) for task, each in before.items()])
+    full = float(np.mean([each.mean(dtype=np.float64) for each in before.values()]))
     if not math.isfinite(value):
         return Estimate(math.nan)
     lost = {
-        task: ((1 + value) * before.astype(np.float64) - after) / (1 - full)
-        for task, (before, after) in pairs.items()
+        task: ((1 + value) * each.astype(np.float64) - after[task]) / (1 - full)
+        for task, each in before.items()
     }
     return Estimate(value, _over_tasks(lost).errors)
 
 
 def _over_tasks(values: Mapping[str, np.ndarray]) -> Estimate:
     """The mean over tasks of means over their questions, which tasks have of their own."""
-    parts = {task: of_parts(found, f"questions of {task}") for task, found in values.items()}
-    errors = {
-        source: error / len(parts)
-        for each in parts.values()
-        for source, error in each.errors.items()
-    }
-    return Estimate(float(np.mean([each.value for each in parts.values()])), errors)
+    parts = [of_parts(found, f"questions of {task}") for task, found in values.items()]
+    errors = {k: error / len(parts) for each in parts for k, error in each.errors.items()}
+    return Estimate(float(np.mean([each.value for each in parts])), errors)

@@ -1,7 +1,6 @@
 """Claims and tables: the types of config/claims.yaml and config/tables.yaml, and what their jobs
 are told."""
 
-import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Annotated, Any, Final, Literal, Self
@@ -16,13 +15,8 @@ from ptq_dynamics.measure.settings import Series
 CLAIMS = "claims.json"
 # The formats of a table.
 FORMATS = ("csv", "md", "tex")
-# How far quantization moves the weights, ‖Θ − Θ̂‖, and the fact of a landscape that says so.
+# How far quantization moves the weights, ‖Θ − Θ̂‖.
 DISTANCE: Final = "weight_distance"
-DISTANCE_FACT = "distance_quantized"
-# What stands for a name of `each`, or for neighbours in `along`.
-PLACEHOLDER = re.compile(r"\{(\w+)\}")
-
-ClaimMetric = Literal[Metric, "weight_distance"]
 
 
 def _several(value: Any) -> Any:
@@ -37,14 +31,14 @@ def _place(value: Any) -> Any:
     return {"end": value} if isinstance(value, int | float) else value
 
 
+ClaimMetric = Literal[Metric, "weight_distance"]
 Part = Annotated[float, Field(ge=0, le=1)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 # A number, and no truth value.
 Finite = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Names = Annotated[
     tuple[str, ...], BeforeValidator(_several, json_schema_input_type=str | list[str]), Once
 ]
-Some = Annotated[Names, Field(min_length=1)]
+Listed = Annotated[tuple[str, ...], Once]
 
 
 class Place(Strict):
@@ -63,10 +57,10 @@ class Place(Strict):
 
     @model_validator(mode="after")
     def _is_one(self) -> Self:
-        tokens, others = bool(self.tokens_of), bool(self.loss_of) + (self.rise is not None)
-        if others + tokens > 1 or (others and self.start is not None):
+        ways = (self.tokens_of, self.loss_of, self.rise)
+        if sum(map(bool, ways)) > 1 or (self.start is not None and any(ways[1:])):
             raise ValueError("must have one of tokens_of, loss_of, start and rise")
-        if self.start is None and self.end != 1 and tokens + others:
+        if any(ways) and self.start is None and self.end != 1:
             raise ValueError(f"end is {self.end:g}, which counts with start alone; give one")
         if self.start is not None and self.start >= self.end:
             raise ValueError(f"start is {self.start:g}, which is not before end ({self.end:g})")
@@ -76,30 +70,22 @@ class Place(Strict):
 class Term(Strict):
     """A number that is read from one trajectory, or from several (`take`: their mean, largest or
     smallest), where the label of a curve stands for its trajectories: the inequality's metric under
-    its quantizer, or one of its own (`fp`: full precision); `against`: the rank correlation with
-    another metric, over the checkpoints read; then `less` another term, and `per` another.
+    its quantizer; `against`: the rank correlation with another metric, over the checkpoints read;
+    then `less` another term, and `per` another."""
 
-    Planning puts trajectories in place of labels, and `draws` in place of the quantizer: those that
-    the scale takes of it (none: in full precision)."""
-
-    of: Some
+    of: Annotated[Names, Field(min_length=1)]
     at: Annotated[Place, BeforeValidator(_place, json_schema_input_type=str | float | Place)] = (
         Place()
     )
     take: Literal["mean", "largest", "smallest"] = "mean"
-    metric: ClaimMetric | Literal[""] = ""
-    quantizer: str | None = None
     against: ClaimMetric | None = None
-    draws: tuple[str, ...] = ()
     less: "Term | None" = None
     per: "Term | None" = None
 
     @model_validator(mode="after")
     def _correlates_points(self) -> Self:
         if self.against is not None and self.at.start is None and self.at != Place():
-            raise ValueError(
-                "against goes with at: end, or with a stretch, whose checkpoints it takes"
-            )
+            raise ValueError("against goes with at: end, or with a stretch from start to end")
         return self
 
     @property
@@ -113,37 +99,37 @@ class Term(Strict):
 
 class Inequality(Strict):
     """`left` is above or below `times` what is `right`, with `tolerance` as a share of that, both
-    for a reason (`because`); once under each quantizer, for `each` trajectory in place of `{each}`,
-    or for neighbours in `along` in place of `{one}` and `{next}`. It reads what the claim's figure
-    shows, or another one's, or `also` a second one's. `published`: both sides in the paper, for
-    each of these. `unmeasured`: why nothing here can be measured for it; `unmeasured_in_small`: why
-    not where miniatures stand for public models.
+    for a reason (`because`); once under each quantizer (none: in full precision), for `each`
+    trajectory in place of `{each}`, or for neighbours in `along` in place of `{one}` and `{next}`.
+    It reads what the claim's figure shows, or another one's, or `also` a second one's. `published`:
+    both sides in the paper, for each of these. `unmeasured_in_small`: why nothing can be measured
+    for it where miniatures stand for public models.
 
-    Planning makes single ones of it, with their seeds, and whether a quantizer is calibrated."""
+    Planning makes single ones of it, with their seeds, the `draws` that the scale takes of the
+    quantizer, whether that is calibrated, and why it is `unmeasured`."""
 
     says: str
     figure: str | None = None
     also: str | None = None
     metric: ClaimMetric = "quantization_error"
-    quantizers: Annotated[tuple[str, ...], Once] = ()
-    each: Annotated[tuple[str, ...], Once] = ()
-    along: Annotated[tuple[str, ...], Once] = ()
-    left: Term | None = None
+    quantizers: Listed = ()
+    each: Listed = ()
+    along: Listed = ()
+    left: Term
     relation: Literal["above", "below"] = "above"
-    right: Term | Finite | None = None
-    times: Positive = 1.0
+    right: Term | Finite
+    times: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
     tolerance: Annotated[float, Field(ge=0, lt=1)] = 0.0
     because: str | None = None
     published: tuple[tuple[Finite, Finite] | None, ...] = ()
-    unmeasured: str | None = None
     unmeasured_in_small: str | None = None
+    unmeasured: str | None = None
     seeds: tuple[int, ...] = ()
+    draws: tuple[str, ...] = ()
     calibrated: bool = False
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
-        if self.unmeasured is None and (self.left is None or self.right is None):
-            raise ValueError("has no left or no right; state both, or unmeasured with the reason")
         if (self.times != 1 or self.tolerance) and self.because is None:
             raise ValueError("has times or tolerance without because; say why")
         if len(self.published) not in (0, count := len(self._ways)):
@@ -169,24 +155,28 @@ class Inequality(Strict):
         return [part for side in sides for part in side.parts]
 
     @property
-    def _ways(self) -> list[tuple[str | None, Mapping[str, str]]]:
+    def _ways(self) -> list[tuple[tuple[str, ...], Mapping[str, str]]]:
         """The quantizer, and the names to be filled in, of everything that it stands for."""
         names: list[Mapping[str, str]] = [{"each": name} for name in self.each]
         names += [{"one": one, "next": following} for one, following in pairwise(self.along)]
-        return [(name, given) for name in self.quantizers or (None,) for given in names or [{}]]
+        quantizers = [self.quantizers[at : at + 1] for at in range(max(len(self.quantizers), 1))]
+        return [(own, given) for own in quantizers for given in names or [{}]]
 
     def single(self) -> Iterator["Inequality"]:
         """The inequalities that it stands for, each under one quantizer, with names filled in."""
-        content = self.model_dump(exclude={"quantizers", "each", "along", "published"})
-        for place, (name, given) in enumerate(self._ways):
-            pair = self.published[place : place + 1]
-            own = {"quantizers": (name,) if name else (), "published": pair}
+        text = self.model_dump_json(exclude={"quantizers", "each", "along", "published"})
+        for place, (own, given) in enumerate(self._ways):
+            filled = text
+            for key, name in given.items():
+                filled = filled.replace(f"{{{key}}}", name)
             try:
-                yield Inequality.model_validate({**_filled(content, given), **own})
+                one = Inequality.model_validate_json(filled)
             except ValidationError as error:
                 said = error.errors()[0]["msg"].removeprefix("Value error, ")
                 named = " and ".join(given.values())
                 raise ValueError(f"with {named} filled in, one of its sides {said}") from None
+            pair = self.published[place : place + 1]
+            yield one.model_copy(update={"quantizers": own, "published": pair})
 
 
 class Claim(Strict):
@@ -212,7 +202,7 @@ class ClaimsSettings(Strict):
 
 class _OfFigures(Strict):
     title: str
-    figures: Annotated[tuple[str, ...], Field(min_length=1), Once]
+    figures: Annotated[Listed, Field(min_length=1)]
 
 
 class RunsTable(_OfFigures):
@@ -225,7 +215,7 @@ class RunsTable(_OfFigures):
     kind: Literal["runs"]
     branches: bool = False
     equal_loss: bool = False
-    quantizers: Annotated[tuple[str, ...], Once] = ()
+    quantizers: Listed = ()
 
 
 class TasksTable(_OfFigures):
@@ -266,21 +256,8 @@ class Filled(Strict):
 
 
 class TablesSettings(Strict):
-    """All tables, the series that they read, the runs they are of, and the scale's name."""
+    """All tables, the series that they read, and the runs they are of."""
 
     tables: tuple[Filled, ...]
     series: tuple[Series, ...]
     runs: tuple[ShownRun, ...]
-    scale: str
-
-
-def _filled(content: Any, given: Mapping[str, str]) -> Any:
-    """Plain content with names in place of placeholders."""
-    match content:
-        case str():
-            return PLACEHOLDER.sub(lambda at: given.get(at[1], at[0]), content)
-        case dict():
-            return {key: _filled(value, given) for key, value in content.items()}
-        case list() | tuple():
-            return [_filled(value, given) for value in content]
-    return content

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from types import MappingProxyType
 
 import numpy as np
+import pandas as pd
 
 from ptq_dynamics.claims.estimates import (
     Estimate,
@@ -17,7 +17,7 @@ from ptq_dynamics.claims.estimates import (
     selection,
 )
 from ptq_dynamics.claims.readings import Point, Readings
-from ptq_dynamics.claims.settings import Place, Term
+from ptq_dynamics.claims.settings import Inequality, Place, Term
 from ptq_dynamics.measure.names import LOSS, QUANTIZED
 from ptq_dynamics.train.settings import TRAINING
 
@@ -31,14 +31,15 @@ class NotMeasured(Exception):
     """Why a term has no value, in words."""
 
 
-def deviations(terms: Iterable[Term], seeds: Iterable[int], readings: Readings) -> Deviations:
-    """The standard deviation between the calibration sets of a quantizer, wherever some terms read
-    it with several: pooled over the last checkpoints of their trajectories at all seeds. Who has
-    one set alone takes this as the error of that."""
+def deviations(inequalities: Sequence[Inequality], readings: Readings) -> Deviations:
+    """The standard deviation between the calibration sets of a quantizer, wherever some inequality
+    reads it with several: pooled over the last checkpoints of its trajectories at all seeds. Who
+    has one set alone takes this as the error of that."""
+    seeds = sorted({seed for one in inequalities for seed in one.seeds})
+    several = (one for one in inequalities if len(one.draws) > 1)
+    every = ((name, o.metric, o.draws) for o in several for term in o.terms for name in term.of)
     variances = dict[tuple[str, str], list[float]]()
-    several = (term for term in terms if len(term.draws) > 1)
-    every = dict.fromkeys((name, t.metric, t.draws) for t in several for name in t.of)
-    for name, metric, draws in every:
+    for name, metric, draws in dict.fromkeys(every):
         for seed in seeds:
             ends = [readings.points(name, metric, draw, seed)[-1:] for draw in draws]
             values = [point.value.value for points in ends for point in points]
@@ -49,64 +50,60 @@ def deviations(terms: Iterable[Term], seeds: Iterable[int], readings: Readings) 
     return {key: math.sqrt(float(np.mean(found))) for key, found in variances.items()}
 
 
+@dataclass(frozen=True)
 class Terms:
-    """Values of terms at one seed and one of their quantizer's draws, by number; `every`: all seeds
-    and draws, by which the largest and the smallest are told."""
+    """Values of terms of a metric at one seed and one of the draws of a quantizer, by number (no
+    draws: in full precision); `every`: all seeds and draws, by which the largest and the smallest
+    are told."""
 
-    def __init__(
-        self,
-        readings: Readings,
-        seed: int,
-        draw: int,
-        every: Sequence[tuple[int, int]] = (),
-        between_sets: Deviations = MappingProxyType({}),
-    ) -> None:
-        self._readings, self._seed, self._draw = readings, seed, draw
-        self._every, self._between_sets = every or ((seed, draw),), between_sets
+    readings: Readings
+    metric: str
+    draws: tuple[str, ...]
+    seed: int
+    draw: int
+    between: Deviations
+    every: Iterable[tuple[int, int]] = ()
+
+    @property
+    def quantizer(self) -> str | None:
+        """The draw by its name."""
+        return self.draws[self.draw] if self.draws else None
 
     def value(self, term: Term | float) -> Estimate:
         """The value of a term; raises `NotMeasured` where a measurement is missing."""
         if not isinstance(term, Term):
             return Estimate(float(term))
-        found = self._correlation(term) if term.against else self._taken(term)
+        found = self._correlation(term, term.against) if term.against else self._taken(term)
         if term.less is not None:
             found = found - self.value(term.less)
         return found if term.per is None else found / self.value(term.per)
 
-    def _quantizer(self, term: Term) -> str | None:
-        return term.draws[min(self._draw, len(term.draws) - 1)] if term.draws else None
-
     def _points(self, name: str, metric: str, quantizer: str | None) -> list[Point]:
-        found = self._readings.points(name, metric, quantizer, self._seed)
+        found = self.readings.points(name, metric, quantizer, self.seed)
         if not found:
             where = f" under {quantizer}" if quantizer else ""
             raise NotMeasured(f"{metric} of {name}{where} is not measured")
         return found
 
-    def _measured(self, name: str, term: Term) -> list[Point]:
-        """The points of a term's metric, where it has one calibration set alone with the error of
-        that, as far as it is known."""
-        quantizer = self._quantizer(term)
-        points = self._points(name, term.metric, quantizer)
-        error = self._between_sets.get((term.metric, quantizer or ""), 0.0)
-        if len(term.draws) != 1 or not error:
+    def _measured(self, name: str) -> list[Point]:
+        """The points of the metric, where it has one calibration set alone with the error of that,
+        as far as it is known."""
+        points = self._points(name, self.metric, self.quantizer)
+        error = self.between.get((self.metric, self.quantizer or ""), 0.0)
+        if len(self.draws) != 1 or not error:
             return points
-        source = f"calibration of {name} under {quantizer} at seed {self._seed}, checkpoint "
-        return [
-            replace(each, value=each.value + independent(0.0, error, source + each.id))
-            for each in points
-        ]
+        source = f"calibration of {name} under {self.quantizer} at seed {self.seed}, checkpoint "
+        return [replace(p, value=p.value + independent(0.0, error, source + p.id)) for p in points]
 
     def _read(self, term: Term) -> list[Estimate]:
         """The values that a term is the mean of, or the most extreme."""
+        if term.at.start is None:
+            return [self._at(name, term.at) for name in term.of]
         found = list[Estimate]()
         for name in term.of:
-            if term.at.start is None:
-                found.append(self._at(name, term))
-                continue
-            values = [point.value for point in self._stretch(name, term)]
-            source = f"records of {name} at seed {self._seed}, {term.at}"
-            found += [_window(values, source)] if term.metric in TRAINING else values
+            values = [point.value for point in self._stretch(name, term.at)]
+            source = f"records of {name} at seed {self.seed}, {term.at}"
+            found += [_window(values, source)] if self.metric in TRAINING else values
         return found
 
     def _taken(self, term: Term) -> Estimate:
@@ -115,68 +112,63 @@ class Terms:
         own = self._read(term)
         if term.take == "mean":
             return mean(own)
-        seeds = dict[int, list[list[float]]]()
-        for seed, draw in self._every:
-            other = Terms(self._readings, seed, draw, self._every, self._between_sets)
-            seeds.setdefault(seed, []).append([each.value for each in other._read(term)])
-        if any(len(found) != len(own) for each in seeds.values() for found in each):
+        others = (replace(self, seed=seed, draw=draw)._read(term) for seed, draw in self.every)
+        values = [[each.value for each in read] for read in others]
+        if {*map(len, values)} != {len(own)}:
             raise NotMeasured("seeds are not measured at as many points")
-        by_seed = np.array([np.mean(each, axis=0) for each in seeds.values()])
-        values = by_seed.mean(axis=0)
-        place = int(values.argmax() if term.take == "largest" else values.argmin())
-        spread = float(by_seed[:, place].std(ddof=1)) if len(by_seed) > 1 else 0.0
-        source = f"having taken the {term.take} of {term.metric}, {term.of}, {term.at}"
+        seeds = len({seed for seed, _ in self.every})
+        by_seed = np.reshape(values, (seeds, -1, len(own))).mean(axis=1)
+        together = by_seed.mean(axis=0)
+        place = int(together.argmax() if term.take == "largest" else together.argmin())
+        spread = float(by_seed[:, place].std(ddof=1)) if seeds > 1 else 0.0
+        source = f"having taken the {term.take} of {self.metric}, {term.of}, {term.at}"
         return own[place] + selection(len(own), max(own[place].stderr, spread), source)
 
-    def _at(self, name: str, term: Term) -> Estimate:
-        if term.at.loss_of:
-            return self._at_loss(name, term)
-        points = self._measured(name, term)
-        if term.at.rise is not None:
-            return self._at_rise(name, points, term.at.rise)
-        if term.at in (Place(), Place(end=0)):
-            return points[-1 if term.at.end else 0].value
+    def _at(self, name: str, at: Place) -> Estimate:
+        if at.loss_of:
+            return self._at_loss(name, at)
+        points = self._measured(name)
+        if at.rise is not None:
+            return self._at_rise(name, points, at.rise)
+        if at in (Place(), Place(end=0)):
+            return points[-1 if at.end else 0].value
         points = [point for point in points if math.isfinite(point.tokens)]
         if not points:
             raise NotMeasured(f"{name} has no checkpoints with a number of tokens")
         first, last = points[0].tokens, points[-1].tokens
-        level = first + term.at.end * (last - first)
-        if term.at.tokens_of:
-            level = self._shortest(term)
+        level = first + at.end * (last - first)
+        if at.tokens_of:
+            level = self._shortest(at)
             level = last if math.isclose(level, last, rel_tol=ROUNDING) else level
         both = [(Estimate(point.tokens), point.value) for point in points]
-        found = self._between(name, term, both, Estimate(level), "tokens")
-        if found is None:
-            raise NotMeasured(f"{name} is not measured at {level:,.0f} tokens")
-        return found
+        missing = f"is not measured at {level:,.0f} tokens"
+        return self._between(name, both, Estimate(level), "tokens", missing)
 
     def _between(
         self,
         name: str,
-        term: Term,
         both: Sequence[tuple[Estimate, Estimate]],
         level: Estimate,
         by: str,
-    ) -> Estimate | None:
-        where = f"{term.metric} of {name} under {self._quantizer(term)} between points, by {by}"
+        missing: str,
+    ) -> Estimate:
+        where = f"{self.metric} of {name} under {self.quantizer} between points, by {by}"
         xs, ys = [x for x, _ in both], [y for _, y in both]
-        return at_level(xs, ys, level, f"{where}, seed {self._seed}")
+        found = at_level(xs, ys, level, f"{where}, seed {self.seed}")
+        if found is None:
+            raise NotMeasured(f"{name} {missing}")
+        return found
 
-    def _shortest(self, term: Term) -> float:
+    def _shortest(self, at: Place) -> float:
         """The tokens at which the first of the trajectories ends at whose tokens it is read."""
-        quantizer = self._quantizer(term)
-        return min(self._points(n, term.metric, quantizer)[-1].tokens for n in term.at.tokens_of)
+        ends = (self._points(each, self.metric, self.quantizer)[-1] for each in at.tokens_of)
+        return min(end.tokens for end in ends)
 
     def _at_rise(self, name: str, points: Sequence[Point], side: str) -> Estimate:
         """Read at the checkpoint before or after the greatest rise of the loss in full precision.
         The loss says where, so that no value is read because it is large."""
-        losses = [
-            each for each in self._points(name, LOSS, None) if math.isfinite(each.value.value)
-        ]
-        rises = [
-            (after.value.value - before.value.value, before.id, after.id)
-            for before, after in pairwise(losses)
-        ]
+        losses = [p for p in self._points(name, LOSS, None) if math.isfinite(p.value.value)]
+        rises = [(b.value.value - a.value.value, a.id, b.id) for a, b in pairwise(losses)]
         if not rises or max(rises)[0] <= 0:
             raise NotMeasured(f"the loss of {name} never rises")
         wanted = max(rises)[1 if side == "before" else 2]
@@ -185,69 +177,67 @@ class Terms:
             raise NotMeasured(f"{name} is not measured at its checkpoint {wanted}")
         return found[wanted]
 
-    def _at_loss(self, name: str, term: Term) -> Estimate:
+    def _at_loss(self, name: str, at: Place) -> Estimate:
         """Read where the loss in full precision was that with which the worst of some trajectories
         ends, for the last time, along the run and its trunk before."""
-        ends = [self._points(each, LOSS, None)[-1].value for each in term.at.loss_of]
+        ends = [self._points(each, LOSS, None)[-1].value for each in at.loss_of]
         if not all(math.isfinite(end.value) for end in ends):
-            raise NotMeasured(f"one of {', '.join(term.at.loss_of)} ends with no finite loss")
+            raise NotMeasured(f"one of {', '.join(at.loss_of)} ends with no finite loss")
         level = max(ends, key=lambda each: each.value)
-        losses = self._lineage(name, term.model_copy(update={"metric": LOSS, "draws": ()}))
-        points = {point.id: point for point in self._lineage(name, term)}
-        both = [(each.value, points[each.id].value) for each in losses if each.id in points]
-        found = self._between(name, term, both, level, "loss")
-        if found is None:
-            raise NotMeasured(f"{name} never has a loss of {level.value:.4g}")
-        return found
+        losses = replace(self, metric=LOSS, draws=())._lineage(name)
+        points = {point.id: point.value for point in self._lineage(name)}
+        both = [(each.value, points[each.id]) for each in losses if each.id in points]
+        missing = f"never has a loss of {level.value:.4g}"
+        return self._between(name, both, level, "loss", missing)
 
-    def _lineage(self, name: str, term: Term) -> list[Point]:
+    def _lineage(self, name: str) -> list[Point]:
         """The points of a run, after those of its trunk before it branches off."""
-        own, run = self._measured(name, term), self._readings.branch(name)
+        own, run = self._measured(name), self.readings.branch(name)
         if run is None or run.trunk is None:
             return own
-        if not self._readings.points(run.trunk, term.metric, self._quantizer(term), self._seed):
+        if not self.readings.points(run.trunk, self.metric, self.quantizer, self.seed):
             return own
-        before = self._measured(run.trunk, term)
+        before = self._measured(run.trunk)
         first = min((point.step for point in own if point.step is not None), default=run.at or 0)
         return [each for each in before if each.step is not None and each.step < first] + own
 
-    def _stretch(self, name: str, term: Term) -> list[Point]:
+    def _stretch(self, name: str, at: Place) -> list[Point]:
         """The points of a trajectory from one share of its tokens to another."""
-        points = self._measured(name, term)
+        points = self._measured(name)
         start, end = points[0].tokens, points[-1].tokens
-        if term.at.tokens_of:
-            start, end = 0.0, self._shortest(term)
-        low, high = (start + share * (end - start) for share in (term.at.start or 0, term.at.end))
+        if at.tokens_of:
+            start, end = 0.0, self._shortest(at)
+        low, high = (start + share * (end - start) for share in (at.start or 0, at.end))
         slack = ROUNDING * abs(end)
         found = [each for each in points if low - slack <= each.tokens <= high + slack]
         if not found:
             raise NotMeasured(f"{name} is not measured there")
         return found
 
-    def _correlation(self, term: Term) -> Estimate:
+    def _correlation(self, term: Term, other: str) -> Estimate:
         """Spearman's ρ of two metrics; runs that branch off one trunk, and it, are one group."""
-        groups, seen = dict[str, list[tuple[float, float]]](), set[tuple[str, str]]()
-        quantizer, other = self._quantizer(term), str(term.against)
+        rows = list[tuple[str, str, str, float, float]]()
         for name in term.of:
-            run = self._readings.branch(name)
+            run = self.readings.branch(name)
             group = name if run is None else str(run.trunk)
-            under = quantizer if other in QUANTIZED else None
+            under = self.quantizer if other in QUANTIZED else None
             against = {each.id: each.value.value for each in self._points(name, other, under)}
-            points = self._points(name, term.metric, quantizer)
+            points = self._points(name, self.metric, self.quantizer)
             for point in points if term.at.start is not None else points[-1:]:
                 # Where a run branches off, it has the weights of its trunk.
                 forks = run is not None and point.step == run.at
-                key = (group if forks else name, point.id)
-                if point.id in against and key not in seen:
-                    seen.add(key)
-                    groups.setdefault(group, []).append((point.value.value, against[point.id]))
-        source = f"{term.metric} and {other} of {', '.join(term.of)} under {quantizer}"
-        points_of = [np.array(points) for points in groups.values()]
-        if not all(np.isfinite(points).all() for points in points_of):
-            raise NotMeasured(f"{term.metric} or {other} is not finite somewhere")
-        found = correlation(points_of, source)
+                if point.id in against:
+                    owner = group if forks else name
+                    rows.append((group, owner, point.id, point.value.value, against[point.id]))
+        table = pd.DataFrame(rows, columns=["group", "owner", "id", "one", "other"])
+        table = table.drop_duplicates(["owner", "id"])
+        if not np.isfinite(table[["one", "other"]].to_numpy(np.float64)).all():
+            raise NotMeasured(f"{self.metric} or {other} is not finite somewhere")
+        groups = [part[["one", "other"]] for _, part in table.groupby("group", sort=False)]
+        source = f"{self.metric} and {other} of {', '.join(term.of)} under {self.quantizer}"
+        found = correlation([part.to_numpy() for part in groups], source)
         if not math.isfinite(found.value):
-            raise NotMeasured(f"there are too few trajectories with {term.metric} and {other}")
+            raise NotMeasured(f"there are too few trajectories with {self.metric} and {other}")
         return found
 
 

@@ -19,12 +19,12 @@ SEEN = 2.0
 
 
 class Verdict(StrEnum):
-    """What a build says of an inequality, or of a claim."""
+    """What a build says of an inequality, or of a claim; of several, the first outweighs others."""
 
-    REPRODUCED = "reproduced"
     NOT_REPRODUCED = "not reproduced"
     INCONCLUSIVE = "inconclusive"
     NOT_MEASURED = "not measured"
+    REPRODUCED = "reproduced"
 
 
 @dataclass(frozen=True)
@@ -80,11 +80,7 @@ def of_inequality(effect: Effect) -> Verdict:
 def of_claim(verdicts: Iterable[Verdict]) -> Verdict:
     """Of a claim by its inequalities: not reproduced where one is contradicted, reproduced where
     all are; of others, one that is open outweighs one that is not measured."""
-    found = {*verdicts}
-    for verdict in (Verdict.NOT_REPRODUCED, Verdict.INCONCLUSIVE, Verdict.NOT_MEASURED):
-        if verdict in found:
-            return verdict
-    return Verdict.REPRODUCED if found else Verdict.NOT_MEASURED
+    return min(verdicts, key=[*Verdict].index, default=Verdict.NOT_MEASURED)
 
 
 def relation(one: Mapping[str, Any]) -> str:

@@ -4,36 +4,19 @@ from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain
-from typing import Any
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.claims.settings import (
-    CLAIMS,
-    DISTANCE,
-    Claim,
-    ClaimsSettings,
-    Inequality,
-    Term,
-)
+from ptq_dynamics.claims.settings import CLAIMS, DISTANCE, Claim, ClaimsSettings, Inequality, Term
 from ptq_dynamics.config import Figure, require
 from ptq_dynamics.engine.paths import Paths
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.layouts.landscapes import Landscapes
 from ptq_dynamics.graph.figures import EVALUATED, Figures
 from ptq_dynamics.graph.site import Site
-from ptq_dynamics.measure.names import (
-    FULL_PRECISION,
-    LAYER_METRICS,
-    PROBES,
-    QUANTIZED,
-    TASK_METRICS,
-)
-from ptq_dynamics.train.settings import TRAINING
+from ptq_dynamics.measure.names import LAYER_METRICS, PROBES, QUANTIZED, TASK_METRICS
 
 FILE = "config/claims.yaml"
 STEM = CLAIMS.removesuffix(".json")
-# Metrics of runs, which no quantizer changes.
-OF_RUNS = {*TRAINING, *chain.from_iterable(PROBES.values())}
 # Metrics that the same raw results hold.
 ALIKE = (EVALUATED - {*LAYER_METRICS}, {*TASK_METRICS}, *map(set, PROBES.values()))
 
@@ -46,7 +29,6 @@ class Claims:
     def __init__(self, site: Site, drawn: Figures, written: Mapping[str, Figure]) -> None:
         self._site, self._figures, self._written = site, drawn, written
         self.paths = Paths.at(site.results, STEM)
-        self.files = [f"{site.results}/{CLAIMS}"]
 
     @cache
     def judge(self) -> Job:
@@ -88,22 +70,20 @@ class Claims:
 
     def _asked(self, one: Inequality) -> tuple[Inequality, list[str]]:
         """An inequality as the job reads it, and the public models whose miniatures it reads."""
-        config, scale, why = self._site.config, self._site.config.scale.description, one.unmeasured
-        figures = list[Figure]()
-        for name in _shown(one):
+        config, scale, why = self._site.config, self._site.config.scale.description, None
+        for name in reversed(_shown(one)):
             if name not in config.figures:
-                why = why or f"figure {name} is left out at {scale}"
+                why = f"figure {name} is left out at {scale}"
             elif name not in self._figures.chosen:
-                why = why or f"figure {name} was not chosen"
-            else:
-                figures.append(config.figures[name])
+                why = f"figure {name} was not chosen"
         if why is not None:
             return one.model_copy(update={"unmeasured": why}), []
-        update: dict[str, Any] = {
-            key: self._read(side, one, figures) if isinstance(side, Term) else side
-            for key, side in (("left", one.left), ("right", one.right))
-        }
-        one = one.model_copy(update=update)
+        figures = [config.figures[name] for name in _shown(one)]
+        curves = ChainMap(*(figure.curves for figure in figures))
+        sides = {"left": _read(one.left, curves)}
+        if isinstance(one.right, Term):
+            sides["right"] = _read(one.right, curves)
+        one = one.model_copy(update=sides)
         names = [name for term in one.terms for name in _names(term)]
         there = {name for figure in figures for name in figure.trajectories}
         gone = [name for name in names if name not in there]
@@ -111,28 +91,15 @@ class Claims:
         if gone or (small and one.unmeasured_in_small is not None):
             why = f"{gone[0]} is left out at {scale}" if gone else one.unmeasured_in_small
             return one.model_copy(update={"unmeasured": why}), []
-        own = {name for name in (one.quantizer, *(term.quantizer for term in one.terms)) if name}
-        shown = [self._figures.shown(figures[0], each) for each in own - {FULL_PRECISION}]
-        calibrated = any(each.calibrated for each in shown)
-        update = {"seeds": self._seeds(one, figures), "calibrated": calibrated}
+        update: dict[str, object] = {"seeds": self._seeds(one, figures)}
+        if one.quantizer is not None:
+            update["calibrated"] = self._figures.shown(figures[0], one.quantizer).calibrated
+            # Landscapes are of the first calibration set, under the name that their figure gives;
+            # of two figures, the draws that both have.
+            draws = (self._figures.draws(each, one.quantizer) for each in figures)
+            of_weights = one.metric == DISTANCE
+            update["draws"] = (one.quantizer,) if of_weights else min(draws, key=len)
         return one.model_copy(update=update), small
-
-    def _read(self, term: Term, one: Inequality, figures: Sequence[Figure]) -> Term:
-        curves = ChainMap(*(figure.curves for figure in figures))
-        metric, quantizer = term.metric or one.metric, term.quantizer or one.quantizer
-        draws = tuple[str, ...]()
-        if metric == DISTANCE and quantizer is not None:
-            # Landscapes are of the first calibration set, under the name that their figure gives.
-            draws = (quantizer,)
-        elif quantizer not in (None, FULL_PRECISION) and metric not in OF_RUNS:
-            # Of two figures, the draws that both have.
-            draws = min((self._figures.draws(each, quantizer) for each in figures), key=len)
-        names = tuple(chain.from_iterable(curves.get(name, (name,)) for name in term.of))
-        update: dict[str, Any] = {"of": names, "metric": metric, "draws": draws}
-        for key in ("less", "per"):
-            if (part := getattr(term, key)) is not None:
-                update[key] = self._read(part, one, figures)
-        return term.model_copy(update=update)
 
     def _miniatures(self, figures: Sequence[Figure], names: Iterable[str]) -> Iterator[str]:
         """The public models whose miniatures some trajectories of figures are, in their order."""
@@ -152,8 +119,7 @@ class Claims:
             if name in figure.trajectories
         )
         common = tuple(seed for seed in first if all(seed in each for each in others))
-        of_weights = any(term.metric == DISTANCE for term in one.terms)
-        return first[:1] if of_weights or not common else common
+        return first[:1] if one.metric == DISTANCE or not common else common
 
 
 def measures(figure: Figure, metric: str) -> bool:
@@ -162,6 +128,14 @@ def measures(figure: Figure, metric: str) -> bool:
         return isinstance(figure, Landscapes)
     alike = next((group for group in ALIKE if metric in group), {metric})
     return not alike.isdisjoint(figure.metrics)
+
+
+def _read(term: Term, curves: Mapping[str, tuple[str, ...]]) -> Term:
+    """A term with trajectories in place of the labels of curves."""
+    names = chain.from_iterable(curves.get(name, (name,)) for name in term.of)
+    parts = {"less": term.less, "per": term.per}
+    read = {key: part and _read(part, curves) for key, part in parts.items()}
+    return term.model_copy(update={"of": tuple(names), **read})
 
 
 def _shown(one: Inequality) -> list[str]:
@@ -179,25 +153,21 @@ def _check(place: str, one: Inequality, figures: Sequence[Figure]) -> None:
     called = " and ".join(_shown(one))
     names = [name for figure in figures for name in figure.trajectories]
     labels = [label for figure in figures for label in figure.curves]
-    quantizers = [name for figure in figures for name in figure.quantizers]
-    known = [*quantizers, FULL_PRECISION]
+    known = [name for figure in figures for name in figure.quantizers]
     require(f"{place}.quantizers", f"quantizer of figure {called}", one.quantizers, known)
+    kind = f"trajectory of figure {called}"
     for key, side in (("left", one.left), ("right", one.right)):
         for term in side.parts if isinstance(side, Term) else ():
-            own = [term.quantizer] if term.quantizer else []
-            where, kind = f"{place}.{key}", f"trajectory of figure {called}"
-            require(f"{where}.of", kind, term.of, [*names, *labels])
-            require(f"{where}.at", kind, _names(term)[len(term.of) :], names)
-            require(f"{where}.quantizer", f"quantizer of figure {called}", own, known)
-            for metric in filter(None, (term.metric or one.metric, term.against)):
-                if not any(measures(figure, metric) for figure in figures):
-                    raise Problem(
-                        f"{where} reads {metric}, which figure {called} does not measure; name "
-                        "another metric or figure"
-                    )
-                quantized = metric in QUANTIZED or metric == DISTANCE
-                if quantized and not (term.quantizer or one.quantizer):
-                    raise Problem(
-                        f"{where} reads {metric}, which needs a quantizer; name one of figure "
-                        f"{called} ({', '.join(quantizers) or 'which has none'}) in quantizers"
-                    )
+            require(f"{place}.{key}.of", kind, term.of, [*names, *labels])
+            require(f"{place}.{key}.at", kind, _names(term)[len(term.of) :], names)
+    for metric in filter(None, (one.metric, *(term.against for term in one.terms))):
+        if not any(measures(figure, metric) for figure in figures):
+            raise Problem(
+                f"{place} reads {metric}, which figure {called} does not measure; name another "
+                "metric or figure"
+            )
+        if (metric in QUANTIZED or metric == DISTANCE) and one.quantizer is None:
+            raise Problem(
+                f"{place} reads {metric}, which needs a quantizer; name one of figure {called} "
+                f"({', '.join(known) or 'which has none'}) in quantizers"
+            )

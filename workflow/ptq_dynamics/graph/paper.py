@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
-from functools import cache, cached_property
-from typing import Any
+from dataclasses import astuple, fields
+from functools import cache
+from typing import Any, NamedTuple
 
 from ptq_dynamics.config import Figure
 from ptq_dynamics.engine.paths import Paths
@@ -16,49 +16,19 @@ from ptq_dynamics.graph.regime import Dimensionless, peak_rate, regimes, tokens_
 from ptq_dynamics.graph.site import Site
 from ptq_dynamics.graph.tables import Tables
 from ptq_dynamics.graph.trajectories import Trajectories
-from ptq_dynamics.paper.settings import (
-    DATA,
-    JUDGED,
-    MEASURED,
-    PAPER,
-    TABLES,
-    PaperSettings,
-    label,
-    sources,
-)
+from ptq_dynamics.paper.settings import DATA, PAPER, PaperSettings, sources
 
-FILES = (PAPER, DATA)
 # Of a scale, what only says how jobs are run.
-ASIDE = {
-    "resources",
-    "threads",
-    "jobs_per_device",
-    "warm",
-    "keep",
-    "shard",
-    "sharding",
-    "log_every",
-}
+ASIDE = {"resources", "threads", "jobs_per_device", "warm", "keep", "shard", "sharding"}
+ASIDE |= {"log_every"}
+COLUMNS = ["peak rate", "tokens", *(field.name for field in fields(Dimensionless))]
 
 
-@dataclass(eq=False)
-class Side:
+class Side(NamedTuple):
     """The runs of one scale, here or as published."""
 
     site: Site
     trajectories: Trajectories
-
-    @cached_property
-    def regimes(self) -> dict[str, tuple[float, float, Dimensionless]]:
-        """By run its peak rate, its tokens, and its numbers without dimension."""
-        return {
-            name: (
-                peak_rate(self.site, self.trajectories, name),
-                float(tokens_of(self.site, name)),
-                found,
-            )
-            for name, found in regimes(self.site, self.trajectories)
-        }
 
 
 class Paper:
@@ -76,7 +46,6 @@ class Paper:
         self._site, self._here, self._figures = site, Side(site, trajectories), drawn
         self._claims, self._tables, self._written = claims, tables, written
         self.paths = Paths.at(site.paper)
-        self.files = [f"{site.paper}/{name}" for name in FILES]
 
     @cache
     def typeset(self, published: Callable[[], Side]) -> Job:
@@ -84,7 +53,6 @@ class Paper:
         the text is missing."""
         config, theirs = self._site.config, published()
         scale = config.scale.model_dump(mode="json", exclude=ASIDE, exclude_none=True)
-        others = {f"paper.{key}": value for key, value in numbers(theirs.site)}
         told = {
             "scale": {
                 "name": config.choice.scale,
@@ -93,25 +61,18 @@ class Paper:
             },
             "figures": {name: self._told(name, figure) for name, figure in self._written.items()},
             "tables": {name: table.title for name, table in config.tables.items()},
-            "numbers": {**dict(numbers(self._site)), **others},
-            "configuration": list(_leaves(scale, "")),
-            "columns": ["peak rate", "tokens", *(each.name for each in fields(Dimensionless))],
+            "numbers": dict(_leaves({**numbers(self._site), "paper": numbers(theirs.site)})),
+            "configuration": [(key, str(value)) for key, value in _leaves(scale)],
+            "columns": COLUMNS,
             "regime": list(self._regime(theirs)),
         }
-        settings = PaperSettings(
-            description=config.scale.description,
-            told=told,
-            figures=tuple(self._figures.chosen),
-            sources=sources(self._site.root),
-        )
-        inputs = {
-            **{label(name): [self._figures.figure(name).manifest] for name in settings.figures},
-            JUDGED: [self._claims.judge().manifest],
-            TABLES: [self._tables.write().manifest],
-            MEASURED: [self._figures.collect().manifest],
-        }
-        folder = self._site.paper
-        return self._site.add(Job("paper.typeset", "paper", folder, inputs, settings, files=FILES))
+        needs = {f"figure {name}": self._figures.figure(name) for name in self._figures.chosen}
+        needs |= {"claims": self._claims.judge(), "tables": self._tables.write()}
+        needs["measurements"] = self._figures.collect()
+        inputs = {label: [job.manifest] for label, job in needs.items()}
+        settings, files = PaperSettings(told=told, sources=sources(self._site.root)), (PAPER, DATA)
+        job = Job("paper.typeset", "paper", self._site.paper, inputs, settings, files=files)
+        return self._site.add(job)
 
     def _told(self, name: str, figure: Figure) -> dict[str, Any]:
         """What the text is told of a figure; `missing`: why it is not drawn, where it is not."""
@@ -134,74 +95,76 @@ class Paper:
         are not alike."""
         chosen = [self._site.config.figures[name] for name in self._figures.chosen]
         shown = {run.name for figure in chosen for run in self._figures.runs(figure)}
-        names = [field.name for field in fields(Dimensionless)]
-        for name, (rate, tokens, mine) in self._here.regimes.items():
+        published = dict(regimes(*theirs))
+        for name, found in regimes(*self._here):
             if name in shown:
-                basics = theirs.regimes.get(name, (None, None, None))
-                pairs = [(rate, basics[0]), (tokens, basics[1])]
-                pairs += [(getattr(mine, key), getattr(basics[2], key, None)) for key in names]
-                unlike = mine.unlike(basics[2])
-                keys = ["", "", *names]
-                cells = [
-                    [_brief(here), _brief(there), key in unlike]
-                    for key, (here, there) in zip(keys, pairs, strict=True)
-                ]
-                yield {"run": name, "cells": cells}
+                other = published.get(name)
+                unlike = [key in found.unlike(other) for key in COLUMNS]
+                rows = (_row(self._here, name, found), _row(theirs, name, other), unlike)
+                yield {"run": name, "cells": [[*cell] for cell in zip(*rows, strict=True)]}
 
 
-def numbers(site: Site) -> Iterator[tuple[str, int | str]]:
-    """Numbers of a configuration by key: of the scale, its models and quantizers, and of all runs
-    that it trains."""
-    config, timeline = site.config, site.timeline
-    scale = config.scale
+def numbers(site: Site) -> dict[str, Any]:
+    """Numbers of a configuration: of the scale, its models and quantizers, and of all runs that it
+    trains."""
+    config, timeline, scale = site.config, site.timeline, site.config.scale
     first = next(iter(scale.models.values()))
-    blocks = scale.evaluation.count(first.context)
-    yield "scale.steps", scale.budget
-    yield "scale.seeds", ", ".join(map(str, timeline.seeds))
-    yield "scale.seed-count", len(timeline.seeds)
-    yield "scale.calibration-sets", scale.calibration.draws
-    sequences = scale.calibration.documents or scale.calibration.count(first.context)
-    yield "scale.calibration-sequences", sequences
-    yield "scale.validation-blocks", blocks
-    yield "scale.validation-tokens", blocks * first.context
-    yield "scale.probe-blocks", scale.curvature.count(first.context)
-    yield "scale.trace-samples", scale.curvature.trace_samples
-    yield "scale.grid", scale.landscape.side**2
+    texts, blocks = scale.calibration, scale.evaluation.count(first.context)
+    found: dict[str, Any] = {"models": {}, "runs": {}, "quantizers": {}}
+    found["scale"] = {
+        "steps": scale.budget,
+        "seeds": ", ".join(map(str, timeline.seeds)),
+        "seed-count": len(timeline.seeds),
+        "calibration-sets": texts.draws,
+        "calibration-sequences": texts.documents or texts.count(first.context),
+        "validation-blocks": blocks,
+        "validation-tokens": blocks * first.context,
+        "probe-blocks": scale.curvature.count(first.context),
+        "trace-samples": scale.curvature.trace_samples,
+        "grid": scale.landscape.side**2,
+    }
     for name, shape in scale.models.items():
         vocabulary = scale.whole(shape.corpus).vocabulary
-        yield f"models.{name}.parameters", rounded(shape.parameters(vocabulary))
-        yield f"models.{name}.vocabulary", vocabulary
-        for each in ("layers", "width", "heads", "feedforward", "context"):
-            yield f"models.{name}.{each}", getattr(shape, each)
+        found["models"][name] = {
+            "parameters": rounded(shape.parameters(vocabulary)),
+            "vocabulary": vocabulary,
+            **{each: getattr(shape, each) for each in ("layers", "width", "context")},
+        }
     for name, run in config.runs.runs.items():
-        key, trained = f"runs.{name}", run.trained(timeline)
-        start, end = run.ends(timeline)
-        yield f"{key}.steps", end - start
-        yield f"{key}.tokens", rounded(run.tokens(timeline))
-        yield f"{key}.batch-tokens", trained.batch * trained.context
-        yield f"{key}.peak-rate", short(run.whole(timeline).peak(timeline))
-        yield f"{key}.warmup-steps", run.whole(timeline).warmup_steps(timeline)
-        decay = getattr(run.optimizer_in(timeline), "weight_decay", None)
-        if decay is not None:
-            yield f"{key}.weight-decay", f"{decay:g}"
+        trained, whole = run.trained(timeline), run.whole(timeline)
+        found["runs"][name] = {
+            "tokens": rounded(run.tokens(timeline)),
+            "batch-tokens": trained.batch * trained.context,
+            "peak-rate": short(whole.peak(timeline)),
+            "warmup-steps": whole.warmup_steps(timeline),
+        }
+        if (decay := getattr(run.optimizer_in(timeline), "weight_decay", None)) is not None:
+            found["runs"][name]["weight-decay"] = f"{decay:g}"
     for name, quantizer in config.quantizers.items():
-        for each, value in quantizer.resolved(first.widths).model_dump(mode="json").items():
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                yield f"quantizers.{name}.{each.replace('_', '-')}", f"{value:g}"
+        settings = quantizer.resolved(first.widths).model_dump(mode="json")
+        found["quantizers"][name] = {
+            key.replace("_", "-"): f"{value:g}"
+            for key, value in settings.items()
+            if isinstance(value, int | float) and not isinstance(value, bool)
+        }
+    return found
 
 
-def _leaves(content: Any, place: str) -> Iterator[tuple[str, str]]:
-    """All settings that shape results, by key."""
+def _leaves(content: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """All values by key, those of lists as one text."""
     if isinstance(content, dict):
         for key, value in content.items():
             yield from _leaves(value, f"{place}.{key}" if place else str(key))
-    elif isinstance(content, list | tuple):
-        yield place, ", ".join(map(str, content))
     else:
-        yield place, str(content)
+        yield place, ", ".join(map(str, content)) if isinstance(content, list) else content
 
 
-def _brief(value: float | None) -> str | None:
-    if value is None or math.isnan(value):
-        return None
+def _row(side: Side, name: str, found: Dimensionless | None) -> list[str | None]:
+    if found is None:
+        return [None] * len(COLUMNS)
+    values = (peak_rate(*side, name), float(tokens_of(side.site, name)), *astuple(found))
+    return [None if value is None or math.isnan(value) else _brief(value) for value in values]
+
+
+def _brief(value: float) -> str:
     return f"{value:.3g}" if value < UNITS["k"] else rounded(value)

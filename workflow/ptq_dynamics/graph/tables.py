@@ -9,8 +9,8 @@ from ptq_dynamics.claims.settings import (
     Filled,
     Row,
     RunsTable,
+    TableKind,
     TablesSettings,
-    TasksTable,
 )
 from ptq_dynamics.config import Figure, require
 from ptq_dynamics.engine.paths import Paths
@@ -31,11 +31,8 @@ class Tables:
     def __init__(
         self, site: Site, drawn: Figures, claims: Claims, written: dict[str, Figure]
     ) -> None:
-        self._site, self._figures, self._claims = site, drawn, claims
-        self._written, self._folder = written, site.place("tables")
-        self.paths = Paths.at(self._folder)
-        self._names = tuple(f"{name}.{s}" for name in site.config.tables for s in FORMATS)
-        self.files = [f"{self._folder}/{name}" for name in self._names]
+        self._site, self._figures, self._claims, self._written = site, drawn, claims, written
+        self.paths = Paths.at(site.place("tables"))
 
     @cache
     def write(self) -> Job:
@@ -45,27 +42,28 @@ class Tables:
         series, runs, found = dict[Series, None](), dict[ShownRun, None](), list[Filled]()
         for name, table in self._site.config.tables.items():
             rows, columns = dict[str, Row](), dict[str, Shown]()
-            for query in () if isinstance(table, ClaimsTable) else self._queries(name, table):
+            for query in self._queries(name, table):
                 read, labelled = self._figures.measured(query)
                 series, inputs = series | dict.fromkeys(read), inputs | labelled
                 runs |= dict.fromkeys(self._figures.runs(query))
-                self._add(query, {run.name for run in runs if run.trunk is not None}, rows, columns)
+                starts = {run.name for run in runs if run.trunk is not None}
+                for label, members in query.curves.items():
+                    for each in members:
+                        rows[each] = self._row(query, label, each, starts, rows.get(each))
+                for each in query.quantizers:
+                    columns.setdefault(each, self._figures.shown(query, each))
             only = isinstance(table, RunsTable) and table.branches
-            shown = tuple(row for row in rows.values() if row.starts or not only)
-            columns_of = tuple(columns.values())
-            found.append(Filled(name=name, table=table, rows=shown, columns=columns_of))
-        settings = TablesSettings(
-            tables=tuple(found),
-            series=tuple(series),
-            runs=tuple(runs),
-            scale=self._site.config.scale.description,
-        )
-        return self._site.add(
-            Job("claims.tables", "tables", self._folder, inputs, settings, files=self._names)
-        )
+            kept = tuple(row for row in rows.values() if row.starts or not only)
+            found.append(Filled(name=name, table=table, rows=kept, columns=tuple(columns.values())))
+        settings = TablesSettings(tables=tuple(found), series=tuple(series), runs=tuple(runs))
+        files = tuple(f"{name}.{form}" for name in self._site.config.tables for form in FORMATS)
+        folder = self._site.place("tables")
+        return self._site.add(Job("claims.tables", "tables", folder, inputs, settings, files=files))
 
-    def _queries(self, name: str, table: RunsTable | TasksTable) -> Iterator[Figure]:
+    def _queries(self, name: str, table: TableKind) -> Iterator[Figure]:
         """What a table reads of its figures that were chosen, and what it measures for itself."""
+        if isinstance(table, ClaimsTable):
+            return
         require(f"config/tables.yaml: {name}.figures", "figure", table.figures, self._written)
         wanted = (LOSS, QUANTIZATION_ERROR) if table.kind == "runs" else TASK_METRICS
         for each in table.figures:
@@ -76,22 +74,14 @@ class Tables:
                 yield figure.model_copy(update={"metrics": metrics})
         yield from lacking(self._site, table)
 
-    def _add(
-        self, query: Figure, starts: set[str], rows: dict[str, Row], columns: dict[str, Shown]
-    ) -> None:
-        """Add the rows and columns of a query, where it has more seeds or draws of one than those
-        before."""
-        for label, members in query.curves.items():
-            for name in members:
-                seeds = self._figures.seeds(query, name)
-                row = rows.get(name)
-                if row is None or len(row.seeds) < len(seeds):
-                    draws = row.draws if row else {}
-                    row = Row(
-                        curve=label, name=name, seeds=seeds, starts=name in starts, draws=draws
-                    )
-                more = {each: self._figures.draws(query, each) for each in query.quantizers}
-                more = {q: d for q, d in more.items() if len(d) > len(row.draws.get(q, ()))}
-                rows[name] = row.model_copy(update={"draws": {**row.draws, **more}})
-        for quantizer in query.quantizers:
-            columns.setdefault(quantizer, self._figures.shown(query, quantizer))
+    def _row(
+        self, query: Figure, label: str, name: str, starts: set[str], before: Row | None
+    ) -> Row:
+        """A row of a query, or the one before where that has as many seeds, with the draws of
+        quantizers that it has fewer of."""
+        seeds, draws = self._figures.seeds(query, name), dict(before.draws) if before else {}
+        for each in query.quantizers:
+            draws[each] = max(draws.get(each, ()), self._figures.draws(query, each), key=len)
+        if before is not None and len(before.seeds) >= len(seeds):
+            return before.model_copy(update={"draws": draws})
+        return Row(curve=label, name=name, seeds=seeds, starts=name in starts, draws=draws)

@@ -25,50 +25,54 @@ def told(inputs: Iterable[Manifest]) -> dict[str, Any]:
     records, unknown, waiting = dict[str, Record](), set[str](), dict(first)
     while waiting:
         path, digest = waiting.popitem()
-        place = Path(beside(path, RECORD))
+        place, is_first = Path(beside(path, RECORD)), path in first
         # Of what was imported, not all records need to be here.
-        if path not in first and not place.exists():
+        if not is_first and not place.exists():
             unknown.add(path)
         elif path not in records:
             found = record.read(place)
-            if path not in first and manifest.read(Path(path)).digest() != digest:
-                unknown.add(path)
-            else:
+            if is_first or manifest.read(Path(path)).digest() == digest:
                 records[path] = found
                 waiting |= found.inputs
-    packages = dict[str, set[str]]()
-    for each in records.values():
-        for name, version in each.packages.items():
-            packages.setdefault(name, set()).update([version] if version else [])
-    versions = {name: sorted(packages[name]) for name in sorted(packages, key=str.casefold)}
+            else:
+                unknown.add(path)
+    pairs = {pair for each in records.values() for pair in each.packages.items()}
+    names = sorted({name for name, version in pairs if version}, key=str.casefold)
+    packages = {name: sorted(v for other, v in pairs if v and other == name) for name in names}
     pythons = sorted({each.machine.python for each in records.values()})
     return {
         "records": {path: _plain(records[path]) for path in sorted(records)},
         "unknown": len(unknown),
         "trained": rounded(sum(each.tokens or 0 for each in records.values())),
-        "packages": {name: each for name, each in versions.items() if each},
-        "environment": hashlib.sha256(canonical([versions, pythons]).encode()).hexdigest(),
+        "packages": packages,
+        "environment": hashlib.sha256(canonical([packages, pythons]).encode()).hexdigest(),
     }
+
+
+def kind(found: Record) -> str:
+    """The kind of job that a result is of: its stage, and of figures one for all layouts."""
+    stage = str(found.job["stage"])
+    return "figures" if stage.startswith("figures.") else stage
+
+
+def gpus(found: Record) -> int:
+    """How many accelerators a job used."""
+    return 0 if found.device.kind == "cpu" else found.device.count or 1
 
 
 def _plain(found: Record) -> dict[str, Any]:
     machine, device = found.machine, found.device
-    began = datetime.datetime.fromisoformat(found.started)
-    if began.tzinfo is None:
-        began = began.replace(tzinfo=datetime.UTC)
-    done = began.astimezone(datetime.UTC) + datetime.timedelta(seconds=found.seconds)
-    stage = str(found.job["stage"])
+    began = datetime.datetime.fromisoformat(found.started).astimezone(datetime.UTC)
     return {
-        # All layouts of figures are one kind.
-        "kind": "figures" if stage.startswith("figures.") else stage,
+        "kind": kind(found),
         "identity": found.identity,
-        "done": f"{done:%Y-%m-%d %H:%M:%S}",
+        "done": f"{began + datetime.timedelta(seconds=found.seconds):%Y-%m-%d %H:%M:%S}",
         "commit": None if found.git is None else found.git.commit + "+" * found.git.dirty,
         "accepted": bool(found.accepted),
         "tokens": found.tokens or 0,
         "seconds": found.seconds,
         "cpu_seconds": found.cpu_seconds,
-        "gpus": 0 if device.kind == "cpu" else device.count or 1,
+        "gpus": gpus(found),
         "peak_memory": found.peak_memory,
         "machine": [
             machine.processor or machine.architecture,

@@ -10,23 +10,14 @@ from ptq_dynamics.base.problem import Problem
 PAPER = "paper.pdf"
 DATA = "data.json"
 FOLDER, MAIN = "paper", "paper.typ"
-# Labels of the inputs, beside one for every figure.
-JUDGED, TABLES, MEASURED = "claims", "tables", "measurements"
 
 
 class PaperSettings(Strict):
-    """The scale's description; what the text is told of the configuration, as plain data; the
-    figures that are drawn; and the digests of the text's files, by name."""
+    """What the text is told of the configuration, as plain data, and the digests of the text's
+    files, by name. Inputs are `claims`, `tables`, `measurements` and `figure NAME`."""
 
-    description: str
     told: dict[str, Any]
-    figures: tuple[str, ...]
     sources: dict[str, str]
-
-
-def label(figure: str) -> str:
-    """The label of a figure's manifest among the inputs."""
-    return f"figure {figure}"
 
 
 def sources(root: Path) -> dict[str, str]:

@@ -5,7 +5,6 @@ Fonts are those that the compiler brings, and the date is that of the newest inp
 inputs give equal bytes on every machine.
 """
 
-import contextlib
 import datetime
 import json
 import re
@@ -19,21 +18,11 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.settings import CLAIMS
 from ptq_dynamics.claims.verdicts import SEEN
 from ptq_dynamics.engine.context import Context
-from ptq_dynamics.figures.settings import FINDING, ORIGIN, PICTURES
+from ptq_dynamics.figures.settings import FINDING, ORIGIN
 from ptq_dynamics.measure.measurements import read
 from ptq_dynamics.measure.names import CHECKPOINT, DEGRADATION, MEASUREMENTS, SEED, TRAJECTORY
 from ptq_dynamics.paper import records
-from ptq_dynamics.paper.settings import (
-    DATA,
-    FOLDER,
-    JUDGED,
-    MAIN,
-    MEASURED,
-    PAPER,
-    TABLES,
-    PaperSettings,
-    label,
-)
+from ptq_dynamics.paper.settings import DATA, FOLDER, MAIN, PAPER, PaperSettings
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 # Where something went wrong, the innermost first.
@@ -45,39 +34,39 @@ HELPERS = ("lib.typ", "style.typ")
 def run(context: Context[PaperSettings]) -> Mapping[str, Any]:
     """Write paper.pdf, and data.json with what it cites beside claims and tables; facts: how many
     figures it shows."""
-    settings = context.settings
+    told, folder = context.settings.told, context.scratch / "text"
     # A record has them in another order than a plan.
     inputs = {key: context.input(key) for key in sorted(context.inputs)}
-    folder = context.scratch / "text"
+    drawn = [name for name, figure in told["figures"].items() if figure["missing"] is None]
     shutil.rmtree(folder, ignore_errors=True)
-    copy(settings.sources, REPOSITORY, folder)
-    shutil.copyfile(inputs[JUDGED].file(CLAIMS), folder / CLAIMS)
-    for place in ("figures", "tables"):
-        (folder / place).mkdir()
-    for name in settings.told["tables"]:
-        shutil.copyfile(inputs[TABLES].file(f"{name}.csv"), folder / f"tables/{name}.csv")
-    for name in settings.figures:
-        file = f"{name}.{PICTURES[0]}"
-        shutil.copyfile(inputs[label(name)].file(file), folder / "figures" / file)
+    copy(context.settings.sources, REPOSITORY, folder)
+    files = {CLAIMS: inputs["claims"].file(CLAIMS)}
+    for name in told["tables"]:
+        files[f"tables/{name}.csv"] = inputs["tables"].file(f"{name}.csv")
+    for name in drawn:
+        files[f"figures/{name}.pdf"] = inputs[f"figure {name}"].file(f"{name}.pdf")
+    for place, path in files.items():
+        (folder / place).parent.mkdir(exist_ok=True)
+        shutil.copyfile(path, folder / place)
     made = records.told(inputs.values())
     newest = max(each["done"] for each in made["records"].values())
     content = {
-        **settings.told,
+        **told,
         **made,
-        "measured": measured(inputs[MEASURED].file(MEASUREMENTS)),
-        "findings": {name: inputs[label(name)].facts.get(FINDING) for name in settings.figures},
+        "measured": measured(inputs["measurements"].file(MEASUREMENTS)),
+        "findings": {name: inputs[f"figure {name}"].facts.get(FINDING) for name in drawn},
         "inputs": {key: str(each.path) for key, each in inputs.items()},
         "errors": SEEN,
         "newest": newest,
         "identity": context.identity,
-        "origin": ORIGIN.format(scale=settings.description, identity=context.identity),
+        "origin": ORIGIN.format(scale=told["scale"]["description"], identity=context.identity),
     }
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
     (folder / DATA).write_text(text + "\n", encoding="utf-8")
     date = datetime.datetime.fromisoformat(f"{newest}+00:00")
     (context.out / PAPER).write_bytes(compiled(folder, int(date.timestamp())))
     shutil.copyfile(folder / DATA, context.out / DATA)
-    return {"figures": len(settings.figures)}
+    return {"figures": len(drawn)}
 
 
 def measured(path: Path) -> dict[str, int]:
@@ -94,8 +83,7 @@ def measured(path: Path) -> dict[str, int]:
 
 
 def copy(sources: Mapping[str, str], root: Path, target: Path) -> None:
-    """Copy the text to another folder; `Problem` where it is not what it was when it was
-    planned."""
+    """Copy the text to another folder; `Problem` where it was edited since it was planned."""
     for name, digest in sources.items():
         path, copied = root / FOLDER / name, target / name
         if not path.is_file() or sha256(path) != digest:
@@ -123,15 +111,9 @@ def compiled(folder: Path, timestamp: int) -> bytes:
 
 def explained(diagnostic: str, message: str, folder: Path) -> str:
     """A diagnostic on the text in a folder, in one line."""
-    places = [(_within(name, folder), line) for name, line in PLACE.findall(diagnostic)]
-    outside = [each for each in places if each[0] not in HELPERS]
-    where = next(iter(outside or places), None)
-    place = f"{FOLDER}/{where[0]}:{where[1]}" if where else FOLDER
-    return f"{place}: {' '.join(message.removeprefix('assertion failed: ').split())}"
-
-
-def _within(name: str, folder: Path) -> str:
     # Typst names files as seen from where it runs, or from the root of the text.
-    with contextlib.suppress(ValueError):
-        return Path(name).resolve().relative_to(folder.resolve()).as_posix()
-    return name.lstrip("/")
+    below = f"{folder.name}/"
+    found = [(n.rpartition(below)[2].lstrip("/"), line) for n, line in PLACE.findall(diagnostic)]
+    outside = [each for each in found if each[0] not in HELPERS] or found
+    place = f"{FOLDER}/{outside[0][0]}:{outside[0][1]}" if outside else FOLDER
+    return f"{place}: {' '.join(message.removeprefix('assertion failed: ').split())}"
