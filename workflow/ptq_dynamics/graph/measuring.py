@@ -4,6 +4,7 @@ environments of tools."""
 from functools import cache, cached_property
 from itertools import chain, product
 from pathlib import Path
+from typing import Any
 
 from ptq_dynamics.config import Figure
 from ptq_dynamics.engine.specification import Job
@@ -159,11 +160,12 @@ class Measuring:
     @cache
     def made(self, task: str, corpus: str) -> Job:
         """A task about documents that a corpus holds out."""
+        kind: Any = self._site.config.tasks[task]
         chosen = self._site.config.scale.tasks
         assert chosen is not None
         settings = MadeSettings(
             name=task,
-            task=self._site.config.tasks[task],
+            task=kind,
             shots=chosen.shots_before(task),
             **chosen.model_dump(include={"documents", "pool", "context"}),
         )
@@ -177,41 +179,34 @@ class Measuring:
     @cache
     def fetched(self, task: str) -> Job:
         """A task of the harness with its data."""
-        folder = self._site.place("fetch_task", fetched=task)
-        settings = HarnessSettings(name=task, task=self._site.config.tasks[task])
+        kind: Any = self._site.config.tasks[task]
+        folder, settings = (
+            self._site.place("fetch_task", fetched=task),
+            HarnessSettings(name=task, task=kind),
+        )
         return self._site.add(Job("measure.tasks.harness", task, folder, {}, settings))
 
     @cached_property
-    def _compared(self) -> frozenset[tuple[str, str, str, int]]:
+    def _compared(self) -> dict[tuple[str, str, str, int], None]:
         """Trajectory, quantizer, shard and seed of all weights that the comparison of backends
-        reads."""
+        reads, in order."""
         backends = self._site.config.backends
         shard = list(self._timeline.shards(backends.trajectory))[-1]
         seed = self._site.seed(backends.trajectory, None)
         quantizers = chain.from_iterable(backends.groups)
-        return frozenset((backends.trajectory, each, shard, seed) for each in quantizers)
+        return {(backends.trajectory, each, shard, seed): None for each in quantizers}
 
     @cache
     def comparison(self) -> Job:
         """The comparison of GPTQ backends, on the last shard of one trajectory."""
-        trajectory, groups = (
-            self._site.config.backends.trajectory,
-            self._site.config.backends.groups,
-        )
-        shard = list(self._timeline.shards(trajectory))[-1]
-        quantizers = dict.fromkeys(chain.from_iterable(groups))
-        series = [self.series(trajectory, each) for each in (FULL_PRECISION, *quantizers)]
-        inputs = {
-            f"quantized {each}": [self.measure(trajectory, each, shard).manifest]
-            for each in quantizers
-        }
-        for each in series:
-            inputs |= self.inputs(each)
-        settings, folder = (
-            ComparisonSettings(tuple(map(tuple, groups)), tuple(series)),
-            self._site.place("comparison"),
-        )
-        return self._site.add(Job("measure.comparison", trajectory, folder, inputs, settings))
+        backends, series = self._site.config.backends, []
+        inputs = {f"quantized {each[1]}": [self.measure(*each).manifest] for each in self._compared}
+        for quantizer in (FULL_PRECISION, *(each[1] for each in self._compared)):
+            series.append(self.series(backends.trajectory, quantizer))
+            inputs |= self.inputs(series[-1])
+        settings = ComparisonSettings(tuple(map(tuple, backends.groups)), tuple(series))
+        name, folder = backends.trajectory, self._site.place("comparison")
+        return self._site.add(Job("measure.comparison", name, folder, inputs, settings))
 
     def _context(self, trajectory: str) -> int:
         return self._timeline.trajectory(trajectory).model_shape(self._timeline).context

@@ -12,7 +12,7 @@ from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.hub.files import COMMIT
-from ptq_dynamics.measure.tasks import Metric, Part, Task, facts
+from ptq_dynamics.measure.tasks import Part, Task, facts
 
 # Letters of the reason that a library gives: some list all that they would have read.
 TOLD = 200
@@ -21,16 +21,14 @@ TOLD = 200
 class HarnessTask(Task):
     """A task of lm-evaluation-harness by its name there, whose data set is read at the commit
     `revision`; or, where the harness names none that can be read, that of `repository`, in `files`
-    by split. A folder, which begins with / or ./, has no revision. `metric`: acc unless said, or
-    else acc_norm. Any that is scored by likelihood and has an accuracy is taken at scales gpu and
-    paper; one that has models write, or that has none, is refused in one line."""
+    by split. A folder, which begins with / or ./, has no revision. Any that is scored by likelihood
+    and has acc, or else acc_norm, is taken at scales gpu and paper; others are refused."""
 
     source: Literal["harness"]
     task: str
     repository: str | None = None
     files: dict[str, str] = {}
     revision: str | None
-    metric: Metric | None = None
 
     @property
     def is_local(self) -> bool:
@@ -92,12 +90,10 @@ def run(context: Context[HarnessSettings]) -> Mapping[str, Any]:
                 "config/scales"
             )
         metrics = list(task._metric_fn_list)
-        asked = (settings.metric,) if settings.metric else ("acc", "acc_norm")
-        metric = next((one for one in asked if one in metrics), None)
+        metric: Any = next((one for one in ("acc", "acc_norm") if one in metrics), None)
         if metric is None:
             raise Problem(
-                f"{place}: {each} has {', '.join(metrics)}, and {' or '.join(asked)} is asked for; "
-                "change metric, or name another task"
+                f"{place}.task has no accuracy ({each} has {', '.join(metrics)}); name another"
             )
         definition = Path(manager.task_index[each].yaml_path or "").relative_to(BUILTIN)
         splits = _save(context.out, each, task)
