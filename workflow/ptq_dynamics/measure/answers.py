@@ -31,29 +31,26 @@ ELSEWHERE = ("dataset_path", "dataset_name", "dataset_kwargs", "tag", "group", "
 
 
 class Asking:
-    """The tasks of a job, whose data are inputs of it; `facts` of each, by name: the metrics, what
-    guessing reaches, and, once asked, how many documents."""
+    """The tasks of a job, whose data are inputs of it; `facts` of each, by name."""
 
     def __init__(self, tasks: Sequence[Asked], context: Context[Any]) -> None:
         # Its hints at every task and model would bury the progress lines.
         logging.getLogger("lm_eval").setLevel(logging.ERROR)
         self._tasks = {each: load(context.input(f"task {each.task}")) for each in tasks}
-        self.facts: dict[str, dict[str, Any]] = {
-            asked.task: {
-                "metric": sorted({part.metric for part, _ in parts}),
-                "chance": _chance(parts, asked.documents),
-            }
+        self.facts: dict[str, Any] = {
+            asked.task: {"chance": _chance(parts, asked.documents)}
             for asked, parts in self._tasks.items()
         }
 
     def answers(self, model: Any, folder: Path) -> dict[str, np.ndarray]:
         """Outcomes of every task for the model of a checkpoint folder (see `outcomes`)."""
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        found = {}
-        for asked, parts in self._tasks.items():
-            right = outcomes(Whole(asked, model, tokenizer), parts, asked.shots, asked.documents)
-            found[asked.task], self.facts[asked.task]["documents"] = right, len(right)
-        return found
+        return {
+            asked.task: outcomes(
+                Whole(asked, model, tokenizer), parts, asked.shots, asked.documents
+            )
+            for asked, parts in self._tasks.items()
+        }
 
 
 class Whole(HFLM):

@@ -17,14 +17,10 @@ from ptq_dynamics.train.trajectory import Trajectory
 CODES, MODELS, TABLE = "codes.csv", "models.csv", "table.md"
 PAIR, KINDS = ["first", "second"], ["none", "one step", "more steps", "moved columns"]
 DIFFERENCES = """\
-- one step: a weight lay between two grid points up to rounding (the libraries sum the Hessian in
-  different orders, and GPTQModel keeps scales in float16). GPTQ's error feedback carries the
-  difference on along its row, and into the layers behind.
-- more steps: as one step, where the feedback along a row added up; codes.csv says in how many
-  rows of the layer, and to how much.
-- moved columns: where groups follow the activation order, columns whose activations are equal up
-  to rounding can change places. At the edge of a group both groups' scales then change, and with
-  them the codes of many columns.
+- one step: a weight lay between two grid points up to rounding. GPTQ's error feedback carries the
+  difference on along its row, where it may become more steps, and into the layers behind.
+- moved columns: columns whose activations are equal up to rounding changed places in the activation
+  order. At the edge of a group this changes both groups' scales, and the codes of many columns.
 """
 
 

@@ -35,10 +35,6 @@ class ForeignGptq(Calibrated, Grouped):
     true_sequential: bool
     mse: Annotated[float, Field(ge=0)]
 
-    def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
-        """Checkpoints are quantized by `each`, which knows the environment."""
-        raise NotImplementedError
-
     def each(
         self, folders: Sequence[Path], calibration: Calibration, context: Context[Any]
     ) -> Iterator[Quantized]:

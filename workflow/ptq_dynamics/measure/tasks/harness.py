@@ -21,8 +21,8 @@ TOLD = 200
 class HarnessTask(Task):
     """A task of lm-evaluation-harness by its name there, whose data set is read at the commit
     `revision`; or, where the harness names none that can be read, that of `repository`, in `files`
-    by split. A folder, which begins with / or ./, has no revision. Any that is scored by likelihood
-    and has acc, or else acc_norm, is taken at scales gpu and paper; others are refused."""
+    by split. A folder, which begins with / or ./, needs no revision. Any that is scored by
+    likelihood and has acc, or else acc_norm, is taken at scales gpu and paper."""
 
     source: Literal["harness"]
     task: str
@@ -37,10 +37,6 @@ class HarnessTask(Task):
 
     @model_validator(mode="after")
     def _pinned(self) -> "HarnessTask":
-        if self.is_local and self.revision:
-            raise ValueError(
-                f"{self.repository} is a local folder, which has no revision; say revision: null"
-            )
         if self.revision is not None and not COMMIT.fullmatch(self.revision):
             raise ValueError(
                 f"revision is {self.revision!r}, and must be a full commit id, 40 hexadecimal "
@@ -121,13 +117,11 @@ def _load(manager: Any, settings: HarnessTask, scratch: Path, place: str) -> dic
         # A dictionary with changes would be taken for a task of its own.
         built = manager._factory.build(entry, overrides=changes, registry=manager.task_index)
         found = manager.load(built if isinstance(built, list) else [built])["tasks"]
-    except (OSError, ValueError, RuntimeError, httpx.HTTPError) as error:
+    except (OSError, ValueError, RuntimeError, KeyError, httpx.HTTPError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise Problem(f"{place}: its data set is out of reach ({reason[:TOLD]})") from error
-    except KeyError as error:
         raise Problem(
-            f"{place}: its data set has no {error}, which the task reads; correct repository, or "
-            "files, which name a file for every split"
+            f"{place}: its data set is out of reach, or has no split that the task reads "
+            f"({reason[:TOLD]}); correct repository, files or revision"
         ) from error
     if not all(isinstance(task, ConfigurableTask) for task in found.values()):
         raise Problem(f"{place}.task is a program of its own in the harness; name another")

@@ -21,6 +21,7 @@ from ptq_dynamics.measure.questions import KINDS, Kind, Question
 from ptq_dynamics.measure.tasks import Part, Task, facts
 
 Encode = Callable[[str], list[int]]
+Candidate = tuple[str, Question]  # a document, and what is asked about it
 # Of a made task: its definition, the documents that it asks about, and those that shots are drawn
 # from.
 DEFINITION, TEST, SHOTS = "task.yaml", "test", "shots"
@@ -53,14 +54,6 @@ class MadeSettings(Strict):
     pool: int
     shots: int
     context: int
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """What is asked about a document."""
-
-    document: str
-    question: Question
 
 
 @dataclass(frozen=True)
@@ -160,33 +153,33 @@ class _Making:
             if fitting:
                 key = self._task, each.document
                 first = min(fitting, key=lambda one: _digest(*key, one.answer))
-                found.append(Candidate(each.document, first))
-        return sorted(found, key=lambda each: _digest(self._task, each.document))
+                found.append((each.document, first))
+        return sorted(found, key=lambda each: _digest(self._task, each[0]))
 
     def items(self, asked: Sequence[Candidate], most: int) -> list[Item]:
         """At most so many questions that fit and have wrong choices among the others' answers."""
         kind, items = self._kind, list[Item]()
-        for each in asked:
+        for document, question in asked:
             if len(items) == most:
                 break
-            right, group = each.question.answer, each.question.group
-            near = [one for one in asked if (one.question.group != group) == kind.opposite]
-            wrong = self._wrong(each, near)
+            right, group = question.answer, question.group
+            near = [one for one in asked if (one[1].group != group) == kind.opposite]
+            wrong = self._wrong(document, right, near)
             answer = len(items) % kind.choices
             choices = [*wrong[:answer], right, *wrong[answer:]]
-            text = self._fitting(each.question, choices)
+            text = self._fitting(question, choices)
             if len(choices) < kind.choices or text is None or (text, right) in self._seen:
                 continue
             if self._is_clear(text, choices):
                 self._seen.add((text, right))
-                items.append(Item(text, choices, answer, _digest(each.document)))
+                items.append(Item(text, choices, answer, _digest(document)))
         return items
 
-    def _wrong(self, asked: Candidate, others: Iterable[Candidate]) -> list[str]:
+    def _wrong(self, document: str, right: str, others: Iterable[Candidate]) -> list[str]:
         """Answers of other documents, all different and as long as the right one, or nearly, so
         that neither few nor many tokens give the right one away."""
-        right, key = asked.question.answer, _digest(self._task, asked.document)
-        known = {each.question.answer for each in others if each.document != asked.document}
+        key = _digest(self._task, document)
+        known = {question.answer for other, question in others if other != document}
         by_length: dict[int, list[str]] = {}
         for answer in known - {right}:
             by_length.setdefault(abs(len(answer) - len(right)), []).append(answer)
