@@ -11,8 +11,6 @@ from ptq_dynamics.quantize import environment
 
 pytestmark = pytest.mark.slow
 
-FIRST, SECOND, BROKEN = "first==1.0\n", "second==1.0\n", "broken==1.0\n"
-
 
 def call(command, context, options=None):
     """Instead of venv and pip, which take seconds."""
@@ -30,7 +28,7 @@ def install(tmp_path, monkeypatch, workspace):
     """Install from the text of a lock file; the exit status."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(environment, "_call", call)
-    job = json.loads(workspace.plan.measuring.environment("gptqmodel").spec())
+    job = json.loads(workspace.plan.measuring.environment("gptqmodel").text)
     lock = tmp_path / "lock.txt"
 
     def run(text: str) -> int:
@@ -41,36 +39,28 @@ def install(tmp_path, monkeypatch, workspace):
     return run
 
 
-def interpreter() -> Path:
-    return environment.python(manifest.read(Path("envs/gptqmodel/manifest.json")))
-
-
-def installed() -> list[str]:
-    return sorted(path.name for path in Path("envs/gptqmodel").glob(".venv*"))
-
-
 def test_what_is_installed_stays_until_another_is_published(install, capfd):
-    assert install(FIRST) == 0
+    def interpreter() -> Path:
+        return environment.python(manifest.read(Path("envs/gptqmodel/manifest.json")))
+
+    def installed() -> list[str]:
+        return sorted(path.name for path in Path("envs/gptqmodel").glob(".venv*"))
+
+    assert install("first==1.0\n") == 0
     first = interpreter()
     before = first.parent.stat().st_ino
-    assert install(BROKEN) == 1
+    assert install("broken==1.0\n") == 1
     assert "cannot be installed" in capfd.readouterr().err
     assert interpreter() == first and first.exists()
-    # The same again mends it where it lies, and what was left half-made goes.
-    assert install(FIRST) == 0
+    # The same again, but for a comment, mends it where it lies, and what was half-made goes.
+    assert install("# A comment.\nfirst==1.0\n") == 0
     assert interpreter() == first and first.parent.stat().st_ino == before
     assert installed() == [first.parent.parent.name]
-    assert install(SECOND) == 0
+    assert install("second==1.0\n") == 0
     second = interpreter()
     assert second != first and second.exists() and first.exists()
-    assert install(SECOND) == 0
-    assert installed() == [second.parent.parent.name]
-
-
-def test_an_environment_that_was_not_installed_to_its_end_is_made_anew(install):
-    assert install(FIRST) == 0
-    folder = interpreter().parent.parent
-    (folder / environment.WHOLE).unlink()
-    (folder / "stray").touch()
-    assert install(FIRST) == 0
-    assert interpreter().exists() and not (folder / "stray").exists()
+    # One that was not installed to its end is made anew.
+    (second.parent.parent / environment.WHOLE).unlink()
+    (second.parent / "stray").touch()
+    assert install("second==1.0\n") == 0
+    assert installed() == [second.parent.parent.name] and not (second.parent / "stray").exists()

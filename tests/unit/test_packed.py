@@ -13,26 +13,21 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.models import packed
 from ptq_dynamics.models.packed import Grid
 from ptq_dynamics.quantize.layers import round_to_nearest
-from ptq_dynamics.quantize.storage import INDEX, exact, on_grids
+from ptq_dynamics.quantize.storage import exact, on_grids
+from ptq_dynamics.train.weights import INDEX
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, GPTNeoXConfig, GPTNeoXForCausalLM
 
 GROUP = 32
+SHAPE = {"vocab_size": 96, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
+SHAPE |= {"num_attention_heads": 4, "max_position_embeddings": 32}
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("checkpoint")
-    config = GPTNeoXConfig(
-        vocab_size=96,
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        max_position_embeddings=32,
-    )
     torch.manual_seed(0)
-    GPTNeoXForCausalLM(config).save_pretrained(path)
+    GPTNeoXForCausalLM(GPTNeoXConfig(**SHAPE)).save_pretrained(path)
     return path
 
 
@@ -44,21 +39,14 @@ def blocks():
 def grids_of(folder, bits, zeros=False, mixed=False):
     """Rounded layers; if told, with zero points, and with groups of columns in no order."""
     generator = torch.Generator().manual_seed(bits)
-    found = {}
+    low, high, found = -(2 ** (bits - 1)), 2 ** (bits - 1), {}
     for name, layer in models.linear_layers(models.load(folder).cpu()).items():
         codes, scales = round_to_nearest(layer.weight.detach(), bits, GROUP)
-        points = torch.randint(
-            -(2 ** (bits - 1)), 2 ** (bits - 1), scales.shape, generator=generator
-        )
+        points = torch.randint(low, high, scales.shape, generator=generator).to(torch.int8)
         columns = torch.arange(codes.shape[1], dtype=torch.int32) // GROUP
-        if mixed:
-            columns = columns[torch.randperm(len(columns), generator=generator)]
+        columns = columns[torch.randperm(len(columns), generator=generator)]
         found[name] = Grid(
-            bits,
-            codes,
-            scales,
-            points.to(torch.int8) if zeros else None,
-            columns if mixed else None,
+            bits, codes, scales, points if zeros else None, columns if mixed else None
         )
     return found
 
@@ -68,19 +56,18 @@ def test_unpacking_undoes_compressed_tensors_packing(bits, rows, count, seed):
     generator = torch.Generator().manual_seed(seed)
     low, high = -(2 ** (bits - 1)), 2 ** (bits - 1)
     values = torch.randint(low, high, (rows, count), generator=generator).to(torch.int8)
-    words = pack_to_int32(values, bits)
-    assert torch.equal(packed.unpack(words, bits, count), values)
+    assert torch.equal(packed.unpack(pack_to_int32(values, bits), bits, count), values)
 
 
 @pytest.mark.parametrize("zeros", [False, True])
-@pytest.mark.parametrize("bits", range(1, 9))
+@pytest.mark.parametrize("bits", [2, 3, 4, 7, 8])
 def test_transformers_loads_the_same_weights(folder, blocks, tmp_path, bits, zeros):
     grids = grids_of(folder, bits, zeros)
     on_grids(grids).save(folder, tmp_path / "packed")
     plain = AutoModelForCausalLM.from_pretrained(tmp_path / "packed")
+    ours = models.load(tmp_path / "packed").cpu()
     with torch.no_grad():
         theirs = plain(blocks).logits
-        ours = models.load(tmp_path / "packed").cpu()
         assert torch.equal(ours(blocks).logits, theirs)
     layers = models.linear_layers(plain)
     for name, layer in models.linear_layers(ours).items():
@@ -92,15 +79,14 @@ def test_transformers_loads_the_same_weights(folder, blocks, tmp_path, bits, zer
 
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("zeros", [False, True])
-@pytest.mark.parametrize("bits", [2, 3, 4, 8])
+@pytest.mark.parametrize("bits", [3, 4])
 def test_grids_survive_saving(folder, tmp_path, bits, zeros, mixed):
     grids = grids_of(folder, bits, zeros, mixed)
     on_grids(grids).save(folder, tmp_path / "packed")
     method = "gptq" if mixed else "compressed-tensors"
     assert packed.quantization(tmp_path / "packed")["quant_method"] == method
-    found = packed.grids(tmp_path / "packed")
+    found, state = packed.grids(tmp_path / "packed"), models.dequantized(tmp_path / "packed")
     assert found.keys() == grids.keys()
-    state = models.dequantized(tmp_path / "packed")
     for name, grid in grids.items():
         wide = grid.groups().long()
         assert torch.equal(found[name].codes, grid.codes), name

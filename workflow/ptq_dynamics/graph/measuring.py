@@ -4,8 +4,8 @@ environments of tools."""
 from functools import cache, cached_property
 from itertools import chain, product
 from pathlib import Path
+from typing import Any
 
-from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Figure
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph.corpora import Corpora
@@ -13,8 +13,8 @@ from ptq_dynamics.graph.site import Site
 from ptq_dynamics.graph.trajectories import Trajectories
 from ptq_dynamics.measure.names import BESIDE, FULL_PRECISION, MEASURED, TASK_METRICS
 from ptq_dynamics.measure.settings import Asked, ComparisonSettings, MeasureSettings, Series
-from ptq_dynamics.measure.tasks.harness import HarnessSettings, HarnessTask
-from ptq_dynamics.measure.tasks.made import MadeSettings, MadeTask
+from ptq_dynamics.measure.tasks.harness import HarnessSettings
+from ptq_dynamics.measure.tasks.made import MadeSettings
 from ptq_dynamics.quantize import environment
 from ptq_dynamics.quantize.calibration import CalibrationSettings
 from ptq_dynamics.quantize.environment import EnvironmentSettings
@@ -36,31 +36,27 @@ class Measuring:
         self, trajectory: str, quantizer: str, shard: str = "all", seed: int | None = None
     ) -> Job:
         """All measurements of one shard under a quantizer, or in full precision."""
-        site, seed = self._site, self._site.seed(trajectory, seed)
-        evaluation, context = site.config.scale.evaluation, self._context(trajectory)
+        site, scale = self._site, self._site.config.scale
+        seed, context = site.seed(trajectory, seed), self._context(trajectory)
+        kind = None if quantizer == FULL_PRECISION else self.kind(quantizer, trajectory)
+        named = scale.tasks.names if scale.tasks else ()
+        tasks = named if (trajectory, seed, quantizer) in self._answering else ()
         inputs = {
             "corpus": [self._corpora.of(trajectory).manifest],
             "trajectory": self._trajectories.manifests(trajectory, seed, shard),
+            **self.tools(kind),
+            **{f"task {task}": [self._task(trajectory, task).manifest] for task in tasks},
         }
-        kind = None
-        if quantizer != FULL_PRECISION:
-            kind = self.kind(quantizer, trajectory)
-            inputs |= self.tools(kind)
-        tasks = self._names if (trajectory, seed, quantizer) in self._answering else ()
-        inputs |= {f"task {task}": [self._task(trajectory, task).manifest] for task in tasks}
+        is_compared = (trajectory, quantizer, shard, seed) in self._compared
         settings = MeasureSettings(
             checkpoints=self._trajectories.checkpoints(trajectory, shard),
             context=context,
-            blocks=evaluation.count(context),
-            batch=evaluation.batch,
+            blocks=scale.evaluation.count(context),
+            batch=scale.evaluation.batch,
             quantizer=kind,
             calibration=None if kind is None else self.calibration(trajectory, kind),
             tasks=tuple(self._asked(trajectory, task) for task in tasks),
-            keep=kind is not None
-            and (
-                site.config.scale.keep.quantize == "all"
-                or (trajectory, quantizer, shard, seed) in self._compared
-            ),
+            keep=kind is not None and (scale.keep.quantize == "all" or is_compared),
         )
         places = {"trajectory": trajectory, "seed": seed, "method": quantizer, "shard": shard}
         name, folder = f"{trajectory} seed {seed} {quantizer}", site.place("measure", **places)
@@ -106,9 +102,10 @@ class Measuring:
             draw=kind.calibration_draw,
         )
 
-    def tools(self, kind: Quantizer) -> dict[str, list[str]]:
+    def tools(self, kind: Quantizer | None) -> dict[str, list[str]]:
         """The environment that a quantizer needs beside the main one, by its label."""
-        return {} if kind.tool is None else {"environment": [self.environment(kind.tool).manifest]}
+        tool = kind and kind.tool
+        return {"environment": [self.environment(tool).manifest]} if tool else {}
 
     @cache
     def environment(self, tool: str) -> Job:
@@ -142,11 +139,6 @@ class Measuring:
                     found |= set(product([name], seeds, quantizers))
         return frozenset(found)
 
-    @property
-    def _names(self) -> tuple[str, ...]:
-        chosen = self._site.config.scale.tasks
-        return chosen.names if chosen else ()
-
     def _asked(self, trajectory: str, task: str) -> Asked:
         chosen, public = self._site.config.scale.tasks, self._timeline.run(trajectory) is None
         assert chosen is not None
@@ -160,31 +152,22 @@ class Measuring:
         )
 
     def _task(self, trajectory: str, task: str) -> Job:
+        if not self._site.config.tasks[task].made:
+            return self.fetched(task)
         shape = self._timeline.trajectory(trajectory).model_shape(self._timeline)
-        if self._site.config.tasks[task].made:
-            return self.made(task, self._site.config.scale.held_by(shape.corpus))
-        return self.fetched(task)
-
-    def of_kind(self, *, made: bool) -> list[str]:
-        """Names of the tasks that are made, or fetched."""
-        return [name for name, each in self._site.config.tasks.items() if each.made == made]
+        return self.made(task, self._site.config.scale.held_by(shape.corpus))
 
     @cache
     def made(self, task: str, corpus: str) -> Job:
         """A task about documents that a corpus holds out."""
-        kind, chosen = self._site.config.tasks[task], self._site.config.scale.tasks
-        if chosen is None:
-            choice = self._site.config.choice.scale
-            raise Problem(f"config/scales/{choice}.yaml has no tasks; add them")
-        assert isinstance(kind, MadeTask)
-        assert chosen.documents is not None and chosen.context is not None
+        kind: Any = self._site.config.tasks[task]
+        chosen = self._site.config.scale.tasks
+        assert chosen is not None
         settings = MadeSettings(
             name=task,
             task=kind,
-            documents=chosen.documents,
-            pool=chosen.pool,
             shots=chosen.shots_before(task),
-            context=chosen.context,
+            **chosen.model_dump(include={"documents", "pool", "context"}),
         )
         inputs = {
             "functions": [self._corpora.functions(corpus).manifest],
@@ -196,39 +179,34 @@ class Measuring:
     @cache
     def fetched(self, task: str) -> Job:
         """A task of the harness with its data."""
-        kind = self._site.config.tasks[task]
-        assert isinstance(kind, HarnessTask)
-        folder = self._site.place("fetch_task", fetched=task)
-        settings = HarnessSettings(name=task, task=kind)
+        kind: Any = self._site.config.tasks[task]
+        folder, settings = (
+            self._site.place("fetch_task", fetched=task),
+            HarnessSettings(name=task, task=kind),
+        )
         return self._site.add(Job("measure.tasks.harness", task, folder, {}, settings))
 
     @cached_property
-    def _compared(self) -> frozenset[tuple[str, str, str, int]]:
+    def _compared(self) -> dict[tuple[str, str, str, int], None]:
         """Trajectory, quantizer, shard and seed of all weights that the comparison of backends
-        reads."""
+        reads, in order."""
         backends = self._site.config.backends
         shard = list(self._timeline.shards(backends.trajectory))[-1]
         seed = self._site.seed(backends.trajectory, None)
         quantizers = chain.from_iterable(backends.groups)
-        return frozenset((backends.trajectory, each, shard, seed) for each in quantizers)
+        return {(backends.trajectory, each, shard, seed): None for each in quantizers}
 
     @cache
     def comparison(self) -> Job:
         """The comparison of GPTQ backends, on the last shard of one trajectory."""
-        backends = self._site.config.backends
-        trajectory, groups = backends.trajectory, backends.groups
-        shard = list(self._timeline.shards(trajectory))[-1]
-        quantizers = dict.fromkeys(chain.from_iterable(groups))
-        series = [self.series(trajectory, each) for each in (FULL_PRECISION, *quantizers)]
-        inputs = {
-            f"quantized {each}": [self.measure(trajectory, each, shard).manifest]
-            for each in quantizers
-        }
-        for each in series:
-            inputs |= self.inputs(each)
-        settings = ComparisonSettings(tuple(map(tuple, groups)), tuple(series))
-        folder = self._site.place("comparison")
-        return self._site.add(Job("measure.comparison", trajectory, folder, inputs, settings))
+        backends, series = self._site.config.backends, []
+        inputs = {f"quantized {each[1]}": [self.measure(*each).manifest] for each in self._compared}
+        for quantizer in (FULL_PRECISION, *(each[1] for each in self._compared)):
+            series.append(self.series(backends.trajectory, quantizer))
+            inputs |= self.inputs(series[-1])
+        settings = ComparisonSettings(tuple(map(tuple, backends.groups)), tuple(series))
+        name, folder = backends.trajectory, self._site.place("comparison")
+        return self._site.add(Job("measure.comparison", name, folder, inputs, settings))
 
     def _context(self, trajectory: str) -> int:
         return self._timeline.trajectory(trajectory).model_shape(self._timeline).context

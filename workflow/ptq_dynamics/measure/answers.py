@@ -12,12 +12,11 @@ import numpy as np
 import pyarrow.parquet as pq
 from datasets import Dataset, DatasetDict
 from datasets.table import InMemoryTable
-from lm_eval.api.model import TemplateLM
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.defaults import DEFAULT_OTHER_SEED
 from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks._yaml_loader import load_yaml
-from transformers import AutoTokenizer, PreTrainedModel
+from transformers import AutoTokenizer
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
@@ -32,44 +31,35 @@ ELSEWHERE = ("dataset_path", "dataset_name", "dataset_kwargs", "tag", "group", "
 
 
 class Asking:
-    """The tasks of a job, whose data are inputs of it; `facts` of each, by name: the metrics, what
-    guessing reaches, and, once asked, how many documents."""
+    """The tasks of a job, whose data are inputs of it; `facts` of each, by name."""
 
     def __init__(self, tasks: Sequence[Asked], context: Context[Any]) -> None:
         # Its hints at every task and model would bury the progress lines.
         logging.getLogger("lm_eval").setLevel(logging.ERROR)
         self._tasks = {each: load(context.input(f"task {each.task}")) for each in tasks}
-        self.facts: dict[str, dict[str, Any]] = {
-            asked.task: {
-                "metric": sorted({part.metric for part, _ in parts}),
-                "chance": chance(parts, asked.documents),
-            }
+        self.facts: dict[str, Any] = {
+            asked.task: {"chance": _chance(parts, asked.documents)}
             for asked, parts in self._tasks.items()
         }
 
-    def answers(self, model: PreTrainedModel, folder: Path) -> dict[str, np.ndarray]:
+    def answers(self, model: Any, folder: Path) -> dict[str, np.ndarray]:
         """Outcomes of every task for the model of a checkpoint folder (see `outcomes`)."""
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        found = {}
-        for asked, parts in self._tasks.items():
-            whole = Whole(
-                asked,
-                pretrained=model,
-                tokenizer=tokenizer,
-                max_length=asked.context,
-                batch_size=asked.batch,
+        return {
+            asked.task: outcomes(
+                Whole(asked, model, tokenizer), parts, asked.shots, asked.documents
             )
-            right = outcomes(whole, parts, asked.shots, asked.documents)
-            found[asked.task], self.facts[asked.task]["documents"] = right, len(right)
-        return found
+            for asked, parts in self._tasks.items()
+        }
 
 
 class Whole(HFLM):
     """A model of transformers; it refuses what the harness would cut from the left: as many tokens
     are read as a task's context has, one more is scored."""
 
-    def __init__(self, asked: Asked, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(self, asked: Asked, model: Any, tokenizer: Any) -> None:
+        sizes: Any = {"max_length": asked.context, "batch_size": asked.batch}
+        super().__init__(pretrained=model, tokenizer=tokenizer, **sizes)
         self._asked = asked
 
     def loglikelihood(self, requests: Any, disable_tqdm: bool = True) -> Any:
@@ -89,7 +79,7 @@ class Whole(HFLM):
         return super()._loglikelihood_tokens(requests, *arguments, **options)
 
 
-def outcomes(model: TemplateLM, parts: Parts, shots: int, documents: int | None) -> np.ndarray:
+def outcomes(model: Any, parts: Parts, shots: int, documents: int | None) -> np.ndarray:
     """Outcome of the first documents of every part, one part after the other, float32 [documents].
 
     As the harness's `simple_evaluate` has it, but for its account of the machine, which takes it
@@ -99,39 +89,23 @@ def outcomes(model: TemplateLM, parts: Parts, shots: int, documents: int | None)
         if task.config.num_fewshot != 0:
             task.set_config(key="num_fewshot", value=shots)
         task.set_fewshot_seed(seed=DEFAULT_OTHER_SEED)
-    tasks: Any = {part.name: task for part, task in parts}
-    result = lm_eval.evaluate(
-        model, {"tasks": tasks}, limit=documents, bootstrap_iters=0, log_samples=True
+    tasks: Any = {"tasks": {part.name: task for part, task in parts}}
+    result: Any = lm_eval.evaluate(
+        model, tasks, limit=documents, bootstrap_iters=0, log_samples=True
     )
-    assert result is not None and "samples" in result
-    samples = result["samples"]
     values = [
         each[part.metric]
         for part, _ in parts
-        for each in sorted(samples[part.name], key=lambda sample: int(sample["doc_id"]))
+        for each in sorted(result["samples"][part.name], key=lambda sample: int(sample["doc_id"]))
     ]
     return np.asarray(values, dtype=np.float32)
 
 
-def chance(parts: Parts, documents: int | None) -> float:
-    """Mean of one over the number of choices; 0 where there are none."""
-    found = []
-    for _, task in parts:
-        for _, document in task.doc_iterator(limit=documents):
-            choices = task.config.doc_to_choice is not None and task.doc_to_choice(document)
-            found.append(1 / len(choices) if choices else 0.0)
-    return float(np.mean(found))
-
-
 def load(manifest: Manifest) -> list[tuple[Part, ConfigurableTask]]:
     """The parts of a task; several, where the harness has a group of that name. Only files of the
-    result are read: no network, no cache.
-
-    Raises `Problem` for one that is not scored by likelihood.
-    """
-    return [
-        (part, _task(manifest, part)) for part in (Part(**each) for each in manifest.facts["parts"])
-    ]
+    result are read: no network, no cache."""
+    parts = [Part(**each) for each in manifest.facts["parts"]]
+    return [(part, _task(manifest, part)) for part in parts]
 
 
 def _task(manifest: Manifest, part: Part) -> ConfigurableTask:
@@ -139,19 +113,7 @@ def _task(manifest: Manifest, part: Part) -> ConfigurableTask:
     config = {name: value for name, value in load_yaml(path).items() if name not in ELSEWHERE}
     data = DatasetDict({s: _read(manifest.file(file)) for s, file in part.splits.items()})
     # The harness would copy the files to its cache, and ask the hub for newer ones.
-    task = ConfigurableTask(config={**config, "custom_dataset": lambda **_: data})
-    check(part.name, task)
-    return task
-
-
-def check(name: str, task: ConfigurableTask) -> None:
-    """Raise `Problem` for a task that is not scored by likelihood."""
-    if task.OUTPUT_TYPE not in ("multiple_choice", "loglikelihood"):
-        raise Problem(
-            f"task {name} has models write ({task.OUTPUT_TYPE}), and only what is scored by "
-            "likelihood is evaluated; remove it from tasks.names in the scale's file under "
-            "config/scales"
-        )
+    return ConfigurableTask(config={**config, "custom_dataset": lambda **_: data})
 
 
 def _read(file: Path) -> Dataset:
@@ -159,3 +121,13 @@ def _read(file: Path) -> Dataset:
         return Dataset(InMemoryTable(pq.read_table(file)))
     lines = file.read_text(encoding="utf-8").splitlines()
     return Dataset.from_list([json.loads(line) for line in lines])
+
+
+def _chance(parts: Parts, documents: int | None) -> float:
+    """Mean of one over the number of choices; 0 where there are none."""
+    found = []
+    for _, task in parts:
+        for _, document in task.doc_iterator(limit=documents):
+            choices = task.config.doc_to_choice is not None and task.doc_to_choice(document)
+            found.append(1 / len(choices) if choices else 0.0)
+    return float(np.mean(found))

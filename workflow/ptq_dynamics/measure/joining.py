@@ -6,7 +6,8 @@ blocks are at hand for paired differences, and no job does nothing but join.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -15,33 +16,13 @@ from safetensors import safe_open
 from safetensors.numpy import load_file
 
 from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.measure import measurements
-from ptq_dynamics.measure.names import (
-    ACCURACY,
-    BESIDE,
-    CHECKPOINT,
-    DEGRADATION,
-    ERROR,
-    FULL_PRECISION,
-    INCREASE,
-    LAYER_METRICS,
-    LAYERS,
-    LOSS,
-    LOSSES,
-    MEAN,
-    MEASURED,
-    METRIC,
-    OUTCOMES,
-    PROBES,
-    QUANTIZATION_ERROR,
-    TASK,
-    VALUE,
-    VALUES,
-)
+from ptq_dynamics.measure import measurements, names
+from ptq_dynamics.measure.names import BESIDE, CHECKPOINT, FULL_PRECISION, MEAN
 from ptq_dynamics.measure.settings import Series
 from ptq_dynamics.train.trajectory import Trajectory
 
 Inputs = Mapping[str, Sequence[Manifest]]
+Row = dict[str, Any]
 
 
 def in_full_precision(series: Series) -> Series:
@@ -60,40 +41,13 @@ def block_losses(series: Series, inputs: Inputs) -> dict[str, np.ndarray]:
     """Loss of every validation block, float32 [blocks], by checkpoint id."""
     losses: dict[str, np.ndarray] = {}
     for manifest in manifests_of(series, inputs):
-        losses |= load_file(manifest.file(LOSSES))
+        losses |= load_file(manifest.file(names.LOSSES))
     return losses
 
 
 def manifests_of(series: Series, inputs: Inputs) -> Sequence[Manifest]:
     """The manifests of what was measured of a series, one a shard."""
-    return inputs.get(series.label(MEASURED), ())
-
-
-def _rows(series: Series, inputs: Inputs) -> Iterator[dict[str, Any]]:
-    losses, layers = block_losses(series, inputs), _layer_errors(series, inputs)
-    quantized = series.quantizer != FULL_PRECISION
-    full = block_losses(in_full_precision(series), inputs) if quantized else {}
-    for manifest in manifests_of(series, inputs):
-        for checkpoint in Trajectory([manifest]).checkpoints:
-            found = losses[checkpoint.id]
-            metrics: dict[str, tuple[float, float | None]] = {
-                LOSS: measurements.mean_and_error(found)
-            }
-            if quantized:
-                before = full[checkpoint.id]
-                metrics[INCREASE] = measurements.increase(before, found)
-                metrics[QUANTIZATION_ERROR] = measurements.relative_increase(before, found)
-            if layers is not None:
-                errors: Any = layers.loc[checkpoint.id]
-                metrics |= {name: (float(errors[name]), None) for name in LAYER_METRICS}
-            digest = manifest.facts["digests"][checkpoint.id]
-            for metric, (value, stderr) in metrics.items():
-                measured = {METRIC: metric, VALUE: value, ERROR: stderr}
-                yield measurements.row(series, checkpoint, digest) | measured
-    for probe in PROBES:
-        for manifest in inputs.get(series.label(probe), ()):
-            yield from _probed(series, manifest)
-    yield from _accuracies(series, inputs)
+    return inputs.get(series.label(names.MEASURED), ())
 
 
 def tasks(series: Series, inputs: Inputs) -> dict[str, bool]:
@@ -107,7 +61,7 @@ def tasks(series: Series, inputs: Inputs) -> dict[str, bool]:
 def chances(inputs: Inputs) -> dict[str, float]:
     """What guessing reaches on every task, and in the mean over those that count."""
     found = dict[str, float]()
-    for label in sorted(label for label in inputs if label.startswith(f"{MEASURED} ")):
+    for label in sorted(label for label in inputs if label.startswith(f"{names.MEASURED} ")):
         for manifest in inputs[label]:
             found |= {name: each["chance"] for name, each in manifest.facts["tasks"].items()}
     counted = [found[name] for name in sorted(found) if f"{BESIDE} {name}" not in inputs]
@@ -118,55 +72,78 @@ def outcomes(series: Series, task: str, inputs: Inputs) -> dict[str, np.ndarray]
     """Outcome of every document of a task, 1 where right, float32 [documents], by checkpoint id."""
     found, before = dict[str, np.ndarray](), f"{task}/"
     for manifest in manifests_of(series, inputs):
-        with safe_open(manifest.file(OUTCOMES), framework="np") as file:
-            names = [name for name in file.keys() if name.startswith(before)]  # noqa: SIM118
-            found |= {name.removeprefix(before): file.get_tensor(name) for name in names}
+        with safe_open(manifest.file(names.OUTCOMES), framework="np") as file:
+            keys = [key for key in file.keys() if key.startswith(before)]  # noqa: SIM118
+            found |= {key.removeprefix(before): file.get_tensor(key) for key in keys}
     return found
 
 
-def _accuracies(series: Series, inputs: Inputs) -> Iterator[dict[str, Any]]:
-    """A row for every checkpoint, task and metric, and one for the mean over the tasks."""
-    counted = tasks(series, inputs)
-    if not counted:
-        return
-    quantized, fp = series.quantizer != FULL_PRECISION, in_full_precision(series)
-    full = {task: outcomes(fp, task, inputs) for task in counted} if quantized else {}
-    right = {task: outcomes(series, task, inputs) for task in counted}
-    manifests = manifests_of(series, inputs)
-    digests = {id_: d for manifest in manifests for id_, d in manifest.facts["digests"].items()}
-    for checkpoint in Trajectory(manifests).checkpoints:
-        name = checkpoint.id
+def _rows(series: Series, inputs: Inputs) -> Iterator[Row]:
+    whole = manifests_of(series, inputs)
+    found = chain(_losses(series, inputs), _layer_errors(whole), _accuracies(series, inputs))
+    yield from _placed(series, whole, found)
+    for manifest in (
+        each for probe in names.PROBES for each in inputs.get(series.label(probe), ())
+    ):
+        values = measurements.read_csv(manifest.file(names.VALUES), measurements.TEXT)
+        yield from _placed(series, [manifest], _records(values))
+
+
+def _placed(series: Series, manifests: Sequence[Manifest], found: Iterable[Row]) -> Iterator[Row]:
+    """Values of checkpoints as rows that say what was measured."""
+    places: dict[str, Row] = {each.id: asdict(each) for each in Trajectory(manifests).checkpoints}
+    digests = {id_: digest for each in manifests for id_, digest in each.facts["digests"].items()}
+    for measured in found:
+        name = measured[CHECKPOINT]
+        yield {**asdict(series), **places[name], "checkpoint": digests[name], **measured}
+
+
+def _value(
+    checkpoint: str, metric: str, found: tuple[float, float], task: str | None = None
+) -> Row:
+    value, error = found
+    measured = {CHECKPOINT: checkpoint, names.TASK: task, names.METRIC: metric}
+    return {**measured, names.VALUE: value, names.ERROR: error}
+
+
+def _losses(series: Series, inputs: Inputs) -> Iterator[Row]:
+    full = block_losses(in_full_precision(series), inputs)
+    for name, found in block_losses(series, inputs).items():
+        yield _value(name, names.LOSS, measurements.mean_and_error(found))
+        if series.quantizer != FULL_PRECISION:
+            pair = full[name], found
+            yield _value(name, names.INCREASE, measurements.increase(*pair))
+            yield _value(name, names.QUANTIZATION_ERROR, measurements.relative_increase(*pair))
+
+
+def _layer_errors(manifests: Sequence[Manifest]) -> list[Row]:
+    """Mean over layers of the errors of every checkpoint."""
+    files = [each.file(names.LAYERS) for each in manifests if names.LAYERS in each.files]
+    if not files:
+        return []
+    table = pd.concat([measurements.read_csv(file, measurements.TEXT) for file in files])
+    means = table.groupby(CHECKPOINT)[list(names.LAYER_METRICS)].mean().reset_index()
+    return _records(means.melt(CHECKPOINT, var_name=names.METRIC, value_name=names.VALUE))
+
+
+def _accuracies(series: Series, inputs: Inputs) -> Iterator[Row]:
+    """A value for every checkpoint, task and metric, and one for the mean over the tasks."""
+    counted, fp = tasks(series, inputs), in_full_precision(series)
+    full, right = ({task: outcomes(one, task, inputs) for task in counted} for one in (fp, series))
+    inside = [task for task, counts in counted.items() if counts]
+    for name in right[inside[0]] if inside else ():
         scores = {task: measurements.mean_and_error(right[task][name]) for task in counted}
-        inside = [task for task, counts in counted.items() if counts]
-        scores[MEAN] = measurements.mean_over_tasks([scores[task] for task in inside])
-        metrics = {ACCURACY: scores}
-        if quantized:
+        mean = measurements.mean_over_tasks([scores[task] for task in inside])
+        for task, found in {**scores, MEAN: mean}.items():
+            yield _value(name, names.ACCURACY, found, task)
+        if series.quantizer != FULL_PRECISION:
             pairs = {task: (full[task][name], right[task][name]) for task in counted}
-            metrics[DEGRADATION] = {
-                **{task: measurements.degradation([pair]) for task, pair in pairs.items()},
-                MEAN: measurements.degradation([pairs[task] for task in inside]),
-            }
-        for metric, found in metrics.items():
-            for task, (value, stderr) in found.items():
-                measured = {TASK: task, METRIC: metric, VALUE: value, ERROR: stderr}
-                yield measurements.row(series, checkpoint, digests[name]) | measured
+            groups = {**{task: [task] for task in counted}, MEAN: inside}
+            for task, group in groups.items():
+                found = measurements.degradation([pairs[each] for each in group])
+                yield _value(name, names.DEGRADATION, found, task)
 
 
-def _probed(series: Series, manifest: Manifest) -> Iterator[dict[str, Any]]:
-    checkpoints = {each.id: each for each in Trajectory([manifest]).checkpoints}
-    values = measurements.read_csv(manifest.file(VALUES), measurements.TEXT)
-    rows: list[Any] = values.to_dict("records")
-    for measured in rows:
-        name = measured.pop(CHECKPOINT)
-        digest = manifest.facts["digests"][name]
-        yield measurements.row(series, checkpoints[name], digest) | measured
-
-
-def _layer_errors(series: Series, inputs: Inputs) -> pd.DataFrame | None:
-    """Mean over layers of the errors of every checkpoint, by its id."""
-    manifests = [each for each in manifests_of(series, inputs) if LAYERS in each.files]
-    if not manifests:
-        return None
-    read, text = measurements.read_csv, measurements.TEXT
-    frames = [read(manifest.file(LAYERS), text) for manifest in manifests]
-    return pd.concat(frames).groupby(CHECKPOINT)[list(LAYER_METRICS)].mean()
+def _records(table: pd.DataFrame) -> list[Row]:
+    rows: list[Any] = table.to_dict("records")
+    return rows

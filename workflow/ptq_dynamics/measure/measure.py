@@ -3,7 +3,7 @@ validation losses, and answers to downstream tasks, with one model in memory."""
 
 import hashlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -37,84 +37,83 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, Any]:
     settings, source = context.settings, Trajectory(context.inputs["trajectory"])
     corpus, chosen = context.input("corpus"), source.at(settings.checkpoints)
     validation = tokens.blocks(corpus, "validation", settings.context, settings.blocks)
-    found = _Quantizing(context, source, chosen) if settings.quantizer is not None else None
-    asked = None
+    is_full = settings.quantizer is None
+    asking: Any = None
     if settings.tasks:
         # The harness takes seconds to import.
         from ptq_dynamics.measure.answers import Asking
 
-        asked = Asking(settings.tasks, context)
+        asking = Asking(settings.tasks, context)
     losses, outcomes = dict[str, Tensor](), dict[str, np.ndarray]()
-    digests = dict[str, str]()
-    for checkpoint in chosen:
+    digests, raised, rows = dict[str, str](), dict[str, Any](), list[dict[str, Any]]()
+    for checkpoint, folder, errors, damping in (_plain if is_full else _packed)(
+        context, source, chosen
+    ):
         name = checkpoint.id
-        folder = source.folder(checkpoint) if found is None else found.next(checkpoint)
-        digests[name] = source.digest(checkpoint) if found is None else _digest(folder)
+        digests[name] = source.digest(checkpoint) if is_full else _digest(folder)
+        whose = {CHECKPOINT: name, STEP: checkpoint.step}
+        rows += [{**whose, "layer": layer, **asdict(each)} for layer, each in errors.items()]
+        if damping:
+            raised[name] = damping
         with models.offloading(context.scratch, context.device_map):
-            model = models.load(folder, torch.float32 if found is None else None)
+            model = models.load(folder, torch.float32 if is_full else None)
             losses[name] = block_losses(model, validation, settings.batch)
-            if asked is not None:
-                answers = asked.answers(model, folder)
+            if asking is not None:
+                answers = asking.answers(model, folder)
                 outcomes |= {f"{task}/{name}": right for task, right in answers.items()}
         del model
-        if found is not None and not settings.keep:
-            shutil.rmtree(folder)
         context.progress.maybe(f"{name}  loss {float(losses[name].mean()):.4f}")
     save_file(losses, context.out / LOSSES)
     facts: dict[str, Any] = {"digests": digests, "tasks": {}}
-    if asked is not None:
+    if asking is not None:
         save_arrays(outcomes, context.out / OUTCOMES)
-        facts["tasks"] = asked.facts
-    if found is not None:
-        found.rows.to_csv(context.out / LAYERS, index=False)
-        facts["quantized_layers"] = sorted(found.rows["layer"].unique())
-        facts["raised_damping"] = found.raised_damping
+        facts["tasks"] = asking.facts
+    if not is_full:
+        table = pd.DataFrame(rows)
+        table.to_csv(context.out / LAYERS, index=False)
+        facts |= {"quantized_layers": sorted(table["layer"].unique()), "raised_damping": raised}
     facts |= {fact: source.fact(fact) for fact in ("parameters", "seed")}
     return trajectory.facts(chosen, **facts)
 
 
-class _Quantizing:
-    """Quantizes the checkpoints of a job one after the other."""
+# A checkpoint, the folder of its weights, and once quantized, errors by layer and raised damping.
+Measured = tuple[Checkpoint, Path, Mapping[str, Any], Mapping[str, float]]
 
-    def __init__(
-        self, context: Context[MeasureSettings], source: Trajectory, chosen: list[Checkpoint]
-    ) -> None:
-        settings = context.settings
-        assert settings.quantizer is not None and settings.calibration is not None
-        self._context, self._source = context, source
-        self._calibration = settings.calibration.read(context.input("corpus"))
-        self._target = context.out
-        if not settings.keep:
-            self._target = context.scratch / "packed"
-            shutil.rmtree(self._target, ignore_errors=True)
-            self._target.mkdir()
-        folders = [source.folder(checkpoint) for checkpoint in chosen]
-        self._results = settings.quantizer.each(folders, self._calibration, context)
-        self._rows: list[dict[str, Any]] = []
-        self.raised_damping: dict[str, Mapping[str, float]] = {}
 
-    def next(self, checkpoint: Checkpoint) -> Path:
-        """Folder of the packed weights of the next checkpoint; its layers' errors are noted."""
-        from ptq_dynamics.quantize.layers import model_errors
-        from ptq_dynamics.quantize.storage import original, quietly
+def _plain(
+    context: Context[MeasureSettings], source: Trajectory, chosen: list[Checkpoint]
+) -> Iterator[Measured]:
+    return ((checkpoint, source.folder(checkpoint), {}, {}) for checkpoint in chosen)
 
-        source, target = self._source.folder(checkpoint), self._target / checkpoint.id
-        with quietly(self._context):
-            result = next(self._results)
-            result.save(source, target)
+
+def _packed(
+    context: Context[MeasureSettings], source: Trajectory, chosen: list[Checkpoint]
+) -> Iterator[Measured]:
+    from ptq_dynamics.quantize.layers import model_errors
+    from ptq_dynamics.quantize.storage import original, quietly
+
+    settings, place = context.settings, context.out
+    assert settings.quantizer is not None and settings.calibration is not None
+    if not settings.keep:
+        place = context.scratch / "packed"
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+    calibration = settings.calibration.read(context.input("corpus"))
+    folders = [source.folder(checkpoint) for checkpoint in chosen]
+    results = settings.quantizer.each(folders, calibration, context)
+    for checkpoint, folder in zip(chosen, folders, strict=True):
+        target = place / checkpoint.id
+        with quietly(context):
+            result = next(results)
+            result.save(folder, target)
             # The model again: methods change theirs, and by now it is no longer in memory.
-            model, batches = models.load(source), self._calibration.batches()
-            errors = model_errors(model, original(source, model), result.weights, batches)
-        whose = {CHECKPOINT: checkpoint.id, STEP: checkpoint.step}
-        self._rows += [{**whose, "layer": layer, **asdict(each)} for layer, each in errors.items()]
-        if result.raised_damping:
-            self.raised_damping[checkpoint.id] = result.raised_damping
-        return target
-
-    @property
-    def rows(self) -> pd.DataFrame:
-        """Errors of every layer of every checkpoint."""
-        return pd.DataFrame(self._rows)
+            model, batches = models.load(folder), calibration.batches()
+            errors = model_errors(model, original(folder, model), result.weights, batches)
+        damping = result.raised_damping
+        del result, model
+        yield checkpoint, target, errors, damping
+        if not settings.keep:
+            shutil.rmtree(target)
 
 
 def _digest(folder: Path) -> str:

@@ -1,7 +1,6 @@
 """The schema of measurements, and the statistics behind them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import pandas as pd
 
 from ptq_dynamics.measure.names import (
     CHECKPOINT,
-    ERROR,
     FULL_PRECISION,
     LOSS,
     METRIC,
@@ -20,32 +18,14 @@ from ptq_dynamics.measure.names import (
     TASK,
     TOKENS,
     TRAJECTORY,
-    VALUE,
 )
-from ptq_dynamics.measure.settings import Series
-from ptq_dynamics.train.trajectory import Checkpoint
 
-COLUMNS = (
-    TRAJECTORY,
-    "family",
-    "phase",
-    STEP,
-    TOKENS,
-    "lr",
-    SEED,
-    QUANTIZER,
-    "method",
-    "bits",
-    "group_size",
-    CHECKPOINT,
-    TASK,
-    METRIC,
-    VALUE,
-    ERROR,
-    "checkpoint",
-)
 # What tells one measurement from all others.
 KEY = [TRAJECTORY, SEED, QUANTIZER, CHECKPOINT, TASK, METRIC]
+COLUMNS = (
+    *(TRAJECTORY, "family", "phase", STEP, TOKENS, "lr", SEED, QUANTIZER, "method", "bits"),
+    *("group_size", CHECKPOINT, TASK, METRIC, "value", "stderr", "checkpoint"),
+)
 ORDER = [TRAJECTORY, SEED, "method", "bits", "group_size", QUANTIZER, STEP, *KEY[3:]]
 WHOLE = dict.fromkeys((STEP, TOKENS, SEED, "bits", "group_size"), "Int64")
 TEXT = dict.fromkeys((CHECKPOINT, TASK, "checkpoint"), "string")
@@ -92,12 +72,6 @@ def mean_over_tasks(found: Sequence[tuple[float, float]]) -> tuple[float, float]
     the mean: tasks have documents of their own."""
     values, errors = np.asarray(found, dtype=np.float64).T
     return float(values.mean()), float(np.sqrt((errors**2).sum()) / len(errors))
-
-
-def row(series: Series, checkpoint: Checkpoint, digest: str) -> dict[str, Any]:
-    """The columns of a row that say what was measured; `digest` is that of the weights."""
-    place = {name: getattr(checkpoint, name) for name in ("phase", STEP, TOKENS, "lr")}
-    return {**asdict(series), **place, CHECKPOINT: checkpoint.id, "checkpoint": digest}
 
 
 def table(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:

@@ -28,29 +28,21 @@ def difference(
     The error is that of the mean over blocks, to first order for the quantization error. Raises
     `Problem` when two are not measured on equally many blocks, or one has a step twice.
     """
-    sets = [_differences(metric, *pair, inputs) for pair in pairs]
-    common = set.intersection(*({*each} for each in sets)) if sets else set()
+    sets = []
+    for one, other in pairs:
+        mine, theirs = _by_step(metric, one, inputs), _by_step(metric, other, inputs)
+        common = mine.keys() & theirs.keys()
+        if any(mine[step].shape != theirs[step].shape for step in common):
+            raise Problem(
+                f"{one.trajectory} and {other.trajectory} are not measured on equally many blocks, "
+                "so they cannot be compared block by block; compare trajectories of one context"
+            )
+        sets.append({step: mine[step] - theirs[step] for step in common})
+    steps = set.intersection(*({*each} for each in sets)) if sets else set()
     return {
         step: mean_and_error(np.mean([each[step] for each in sets], axis=0))
-        for step in sorted(common)
+        for step in sorted(steps)
     }
-
-
-def _differences(
-    metric: Paired, one: Series, other: Series, inputs: Inputs
-) -> dict[int, np.ndarray]:
-    found = {}
-    mine, theirs = _blocks(metric, one, inputs), _blocks(metric, other, inputs)
-    for step in mine.keys() & theirs.keys():
-        values, others = mine[step], theirs[step]
-        if values.shape != others.shape:
-            raise Problem(
-                f"{one.trajectory} is measured on {len(values)} blocks and {other.trajectory} on "
-                f"{len(others)}, so they cannot be compared block by block; compare trajectories "
-                "of one context"
-            )
-        found[step] = values - others
-    return found
 
 
 def contributions(metric: Paired, series: Series, inputs: Inputs) -> dict[str, np.ndarray]:
@@ -64,14 +56,16 @@ def contributions(metric: Paired, series: Series, inputs: Inputs) -> dict[str, n
 def errors_of_comparison(blocks: Mapping[K, np.ndarray]) -> dict[K, float]:
     """Standard error of every mean over blocks [n] without what blocks have in common in most of
     them, their medians, which comparisons do not see; never more than its own standard error.
+    Equally many blocks are taken to be the same text.
 
     Two that are equally exact differ by more than chance where they are √2 · 2 of these apart.
     Source: Cousineau (2005), with the correction of Morey (2008), for designs within subjects; the
     median, and the bound, because errors of one figure may differ by orders of magnitude.
     """
     found: dict[K, float] = {}
-    for alike in _alike(blocks.items()):
-        table = np.stack([values for _, values in alike])
+    for size in dict.fromkeys(map(len, blocks.values())):
+        alike = {key: values for key, values in blocks.items() if len(values) == size}
+        table = np.stack([*alike.values()])
         own = _standard_errors(table)
         count, finite = len(table), np.isfinite(own)
         if finite.sum() > 1:
@@ -79,7 +73,7 @@ def errors_of_comparison(blocks: Mapping[K, np.ndarray]) -> dict[K, float]:
             rest = table - table.mean(axis=1, keepdims=True)
             rest = rest - np.median(rest[finite], axis=0)
             own = np.fmin(own, _standard_errors(rest) * np.sqrt(count / (count - 1)))
-        found |= {key: float(error) for (key, _), error in zip(alike, own, strict=True)}
+        found |= dict(zip(alike, own.tolist(), strict=True))
     return found
 
 
@@ -89,32 +83,17 @@ def _standard_errors(table: np.ndarray) -> np.ndarray:
     return errors
 
 
-def _alike(
-    blocks: Iterable[tuple[K, np.ndarray]],
-) -> Iterable[list[tuple[K, np.ndarray]]]:
-    """Those with equally many blocks, which are taken to be the same text."""
-    groups: dict[int, list[tuple[K, np.ndarray]]] = {}
-    for key, values in blocks:
-        groups.setdefault(len(values), []).append((key, values))
-    return groups.values()
-
-
-def _blocks(metric: Paired, series: Series, inputs: Inputs) -> dict[int, np.ndarray]:
-    """The contributions by step."""
-    steps = {
-        checkpoint.id: checkpoint.step
-        for checkpoint in Trajectory(manifests_of(series, inputs)).checkpoints
-    }
-    blocks = contributions(metric, series, inputs)
-    found: dict[int, np.ndarray] = {}
-    for name, step in steps.items():
-        if step in found:
+def _by_step(metric: Paired, series: Series, inputs: Inputs) -> dict[int, np.ndarray]:
+    blocks, found = contributions(metric, series, inputs), dict[int, np.ndarray]()
+    for checkpoint in Trajectory(manifests_of(series, inputs)).checkpoints:
+        if checkpoint.step in found:
             raise Problem(
-                f"{series.trajectory} has several checkpoints at step {step} (one is {name}), so "
-                "it cannot be compared step by step; compare trajectories without repeated steps"
+                f"{series.trajectory} has several checkpoints at step {checkpoint.step} (one is "
+                f"{checkpoint.id}), so it cannot be compared step by step; compare trajectories "
+                "without repeated steps"
             )
-        if step is not None:
-            found[step] = blocks[name]
+        if checkpoint.step is not None:
+            found[checkpoint.step] = blocks[checkpoint.id]
     return found
 
 

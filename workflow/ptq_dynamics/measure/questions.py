@@ -8,12 +8,11 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ptq_dynamics.measure.tasks import Metric
 
-if TYPE_CHECKING:
-    from ptq_dynamics.corpus.functions import Documented
+Documented = Any  # corpus.functions.Documented, which imports more than planning needs
 
 WORD = re.compile(r"(?<= )[a-z]{2,}(?= )")
 LONG_WORD = re.compile(r"\b[a-z]{6,}\b")
@@ -43,7 +42,7 @@ class Kind:
     what follows, and choices are what it may follow, so that all are scored on the same tokens.
     `opposite`: wrong answers are those of other groups."""
 
-    ask: "Callable[[Documented], Iterator[Question]]"
+    ask: Callable[[Documented], Iterator[Question]]
     metric: Metric
     between: str
     choices: int = 4
@@ -51,13 +50,13 @@ class Kind:
     opposite: bool = False
 
 
-def signature(each: "Documented") -> Iterator[Question]:
+def signature(each: Documented) -> Iterator[Question]:
     """A signature, and what its docstring says first."""
     if each.signature is not None and each.summary is not None:
         yield Question(each.signature, each.summary)
 
 
-def next_line(each: "Documented") -> Iterator[Question]:
+def next_line(each: Documented) -> Iterator[Question]:
     """Lines of a document, and how the one that follows begins: its margin and its first word;
     wrong ones are as long."""
     for above, line in _lines(each):
@@ -66,7 +65,7 @@ def next_line(each: "Documented") -> Iterator[Question]:
         yield Question(above, start, str(len(start)))
 
 
-def _lines(each: "Documented") -> Iterator[tuple[str, str]]:
+def _lines(each: Documented) -> Iterator[tuple[str, str]]:
     """Every line that follows one that is not empty, with all above it."""
     lines = each.document.split("\n")
     for at, (line, following) in enumerate(pairwise(lines), 1):
@@ -74,35 +73,38 @@ def _lines(each: "Documented") -> Iterator[tuple[str, str]]:
             yield "\n".join(lines[:at]), following.rstrip()
 
 
-def word(each: "Documented") -> Iterator[Question]:
+def _found(each: Documented, pattern: re.Pattern[str]) -> Iterator[tuple[str, str, re.Match[str]]]:
+    """Every match in a line, with all lines above and this line."""
+    lines = each.document.split("\n")
+    for at, line in enumerate(lines):
+        for found in pattern.finditer(line):
+            yield "".join(f"{above}\n" for above in lines[:at]), line, found
+
+
+def word(each: Documented) -> Iterator[Question]:
     """A line up to one of its words, and this word; wrong ones are as long."""
-    lines = each.document.split("\n")
-    for at, line in enumerate(lines):
-        for found in WORD.finditer(line):
-            before = line[: found.start() - 1]
-            if before.strip():
-                text = "\n".join([*lines[:at], before])
-                yield Question(text, found[0], str(len(found[0])))
+    for above, line, found in _found(each, WORD):
+        before = line[: found.start() - 1]
+        if before.strip():
+            yield Question(above + before, found[0], str(len(found[0])))
 
 
-def ending(each: "Documented") -> Iterator[Question]:
+def ending(each: Documented) -> Iterator[Question]:
     """A line up to the middle of a long word, and its other half; wrong ones are as long."""
-    lines = each.document.split("\n")
-    for at, line in enumerate(lines):
-        for found in LONG_WORD.finditer(line):
-            middle = found.start() + len(found[0]) // 2
-            rest = line[middle : found.end()]
-            yield Question("\n".join([*lines[:at], line[:middle]]), rest, str(len(rest)))
+    for above, line, found in _found(each, LONG_WORD):
+        middle = found.start() + len(found[0]) // 2
+        rest = line[middle : found.end()]
+        yield Question(above + line[:middle], rest, str(len(rest)))
 
 
-def first_sentence(each: "Documented") -> Iterator[Question]:
+def first_sentence(each: Documented) -> Iterator[Question]:
     """The paragraphs below the first sentence, and this sentence."""
     first, _, rest = each.document.partition("\n\n")
     if each.summary is not None and first.strip() == each.summary and rest.strip():
         yield Question(rest.strip("\n"), each.summary)
 
 
-def parameter(each: "Documented") -> Iterator[Question]:
+def parameter(each: Documented) -> Iterator[Question]:
     """What is said of a parameter, and its name."""
     text = each.document
     for found in (*NUMPY.finditer(text), *GOOGLE.finditer(text)):
@@ -111,14 +113,14 @@ def parameter(each: "Documented") -> Iterator[Question]:
         yield Question(found[2], found[1])
 
 
-def type_(each: "Documented") -> Iterator[Question]:
+def type_(each: Documented) -> Iterator[Question]:
     """A parameter, and its type."""
     text = each.document
     for found in (*NUMPY.finditer(text), *GOOGLE.finditer(text), *TYPE.finditer(text)):
         yield Question(found[1], found[2])
 
 
-def prose(each: "Documented") -> Iterator[Question]:
+def prose(each: Documented) -> Iterator[Question]:
     """Lines of a document, and the one that follows, which is code or prose; the wrong one is of
     the other sort."""
     for above, line in _lines(each):

@@ -4,13 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.engine.manifest import Manifest
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class CalibrationSettings(Strict):
@@ -38,27 +35,21 @@ class CalibrationSettings(Strict):
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """The calibration set, int64 [sequences, context], shorter sequences filled up with
-    `tokens.FILLING`, and how many sequences go at once."""
+    """The calibration set, int64 [sequences, context], shorter sequences filled up with -1
+    (`corpus.tokens.FILLING`), and how many sequences of equal length go at once."""
 
-    tokens: "Tensor"
+    tokens: Any
     batch_size: int
 
     @property
     def together(self) -> int:
         """How many sequences go at once: one, where they differ in length."""
-        from ptq_dynamics.corpus.tokens import FILLING
+        return 1 if bool((self.tokens < 0).any()) else self.batch_size
 
-        return 1 if bool((self.tokens == FILLING).any()) else self.batch_size
-
-    def batches(self) -> "list[Tensor]":
+    def batches(self) -> list[Any]:
         """The sequences that go at once, int64 [batch, length], without filling."""
-        from ptq_dynamics.corpus.tokens import FILLING
-
-        return [
-            batch[:, : int((batch != FILLING).sum(dim=1).max())]
-            for batch in self.tokens.split(self.together)
-        ]
+        batches = self.tokens.split(self.together)
+        return [batch[:, : int((batch >= 0).sum(dim=1).max())] for batch in batches]
 
     @cached_property
     def dataset(self) -> Any:
@@ -76,6 +67,6 @@ class Quantized:
     ones; `save` writes the checkpoint folder `target` of the quantized checkpoint `source`;
     `raised_damping` by layer, where a tool raised it."""
 
-    weights: "Mapping[str, Tensor]"
+    weights: Mapping[str, Any]
     save: Callable[[Path, Path], None]
     raised_damping: Mapping[str, float] = field(default_factory=dict)

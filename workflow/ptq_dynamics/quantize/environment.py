@@ -8,6 +8,7 @@ published, that stays.
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 import sys
 from collections.abc import Mapping
@@ -26,12 +27,13 @@ FOLDER = ".venv-"
 WHOLE = ".installed"  # in an environment that was installed to its end
 REPOSITORY = Path(__file__).resolve().parents[3]
 INSTALL = REPOSITORY / "envs/install.py"
-OPTION = "# pip-env:"
+# In a lock file, a variable for the installation, and any other comment.
+OPTION = re.compile(r"^# pip-env: (\w+)=(.*)$", re.MULTILINE)
+COMMENT = re.compile(r"^ *#(?! pip-env:).*\n", re.MULTILINE)
 
 
 class EnvironmentSettings(Strict):
-    """A virtual environment in `folder`, from the lock file `lock`; `digest` is that of what
-    it says, without its comments."""
+    """A virtual environment in `folder`, from the lock file `lock` with this `digest`."""
 
     lock: str
     folder: str
@@ -49,10 +51,10 @@ def run(context: Context[EnvironmentSettings]) -> Mapping[str, Any]:
     if not (folder / WHOLE).exists():
         shutil.rmtree(folder, ignore_errors=True)
         _call([sys.executable, "-m", "venv", str(folder)], context)
-    _call([python, str(INSTALL), str(lock)], context, options(lock.read_text(encoding="utf-8")))
+    options = dict(OPTION.findall(lock.read_text(encoding="utf-8")))
+    _call([python, str(INSTALL), str(lock)], context, options)
     (folder / WHOLE).touch()
-    packages = _call([python, "-m", "pip", "freeze"], context)
-    (context.out / "packages.txt").write_text(packages)
+    (context.out / "packages.txt").write_text(_call([python, "-m", "pip", "freeze"], context))
     kept = {folder.name}
     with contextlib.suppress(Problem):
         kept.add(manifest.read(parent / MANIFEST).facts["folder"])
@@ -70,34 +72,16 @@ def python(environment: Manifest) -> Path:
     return path
 
 
-def options(lock: str) -> dict[str, str]:
-    """Variables for the installation: the comments `pip-env: NAME=VALUE` of a lock file."""
-    lines = [line.strip() for line in lock.splitlines()]
-    found = [line.removeprefix(OPTION).strip() for line in lines if line.startswith(OPTION)]
-    return dict(line.split("=", 1) for line in found)
-
-
 def digest(*locks: Path) -> str:
-    """Hex sha256 of what lock files install, whatever other comments say."""
-    try:
-        text = "".join(lock.read_text(encoding="utf-8") for lock in locks)
-    except FileNotFoundError as error:
-        lock = error.filename
-        raise Problem(f"{lock} is missing; restore it with git checkout {lock}") from None
-    # As pip has it, a comment begins a line or follows a space.
-    bare = [f" {line}".split(" #", 1)[0].strip() for line in text.splitlines()]
-    variables = [f"{name}={value}" for name, value in sorted(options(text).items())]
-    return hashlib.sha256("\n".join([*filter(None, bare), "", *variables]).encode()).hexdigest()
+    """Hex sha256 of lock files without comments."""
+    text = "".join(COMMENT.sub("", lock.read_text(encoding="utf-8")) for lock in locks)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _call(
-    command: list[str],
-    context: Context[EnvironmentSettings],
-    options: Mapping[str, str] | None = None,
-) -> str:
+def _call(command: list[str], context: Context[Any], options: Mapping[str, str] = {}) -> str:
     # A PYTHONPATH of the main environment would hide the packages of this one.
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = processes.run(command, variables | dict(options or {}))
+    done = processes.run(command, {**variables, **options})
     if context.progress.log is not None:
         context.progress.log.write(done.stderr)
     if done.returncode:

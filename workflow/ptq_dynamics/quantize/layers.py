@@ -24,21 +24,16 @@ class LayerError:
     output_relative: float
 
 
-def symmetric_scales(weight: Tensor, bits: int, group_size: int) -> Tensor:
-    """Step of the symmetric grid of every group of columns, [out, in / group_size].
-
-    The grid has 2**bits levels from -2**(bits-1) to 2**(bits-1) - 1; the largest magnitude of a
-    group maps to half the number of its steps, (2**bits - 1) / 2, as in llm-compressor.
-    """
-    groups = weight.unflatten(1, (-1, group_size))
-    largest = groups.abs().amax(dim=2)
-    step = largest / ((2**bits - 1) / 2)
-    return torch.where(step > 0, step, torch.ones_like(step))
-
-
 def round_to_nearest(weight: Tensor, bits: int, group_size: int) -> tuple[Tensor, Tensor]:
-    """Codes (int8, [out, in]) and scales ([out, groups]) of the nearest grid points."""
-    scales = symmetric_scales(weight, bits, group_size)
+    """Codes (int8, [out, in]) and scales ([out, in / group_size]) of the nearest grid points.
+
+    The symmetric grid of a group of columns has 2**bits levels from -2**(bits-1) to
+    2**(bits-1) - 1; the largest magnitude maps to half the number of its steps, (2**bits - 1) / 2,
+    as in llm-compressor.
+    """
+    largest = weight.unflatten(1, (-1, group_size)).abs().amax(dim=2)
+    step = largest / ((2**bits - 1) / 2)
+    scales = torch.where(step > 0, step, torch.ones_like(step))
     wide = scales.repeat_interleave(group_size, dim=1)
     codes = torch.round(weight / wide).clamp(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
     return codes.to(torch.int8), scales
@@ -61,19 +56,16 @@ def model_errors(
         sizes = accumulate(4 * layers[name].in_features ** 2 for name in waiting)
         fitting = max(1, sum(size <= memory for size in sizes))
         taken, waiting = waiting[:fitting], waiting[fitting:]
-        grams = gram_matrices(model, batches, taken)
-        errors |= layer_errors(weights, quantized, grams)
+        errors |= layer_errors(weights, quantized, gram_matrices(model, batches, taken))
     return errors
 
 
 def gram_matrices(
     model: nn.Module, batches: Sequence[Tensor], names: Collection[str] | None = None
 ) -> dict[str, Tensor]:
-    """Mean over calibration tokens of x xᵀ for the input x of every quantized layer, or of those
-    named, float32 [in, in]; the layers' inputs are those of the full-precision model.
-
-    The calibration set comes as int64 [batch, length] each.
-    """
+    """Mean over calibration tokens, int64 [batch, length] each, of x xᵀ for the input x of every
+    quantized layer, or of those named, float32 [in, in]; the layers' inputs are those of the
+    full-precision model."""
     layers = linear_layers(model)
     if names is not None:
         layers = {name: layers[name] for name in names}
@@ -108,15 +100,12 @@ def layer_errors(
     for name, gram in grams.items():
         weight = weights[name].detach().to(gram)
         difference = weight - quantized[name].to(gram)
-        in_weights, in_outputs = difference.square().sum(), _energy(difference, gram)
+        in_weights = difference.square().sum()
+        in_outputs, energy = (((each @ gram) * each).sum() for each in (difference, weight))
         errors[name] = LayerError(
             weight_mse=float(in_weights / weight.numel()),
             weight_relative=float(in_weights / weight.square().sum()),
             output_mse=float(in_outputs / len(weight)),
-            output_relative=float(in_outputs / _energy(weight, gram)),
+            output_relative=float(in_outputs / energy),
         )
     return errors
-
-
-def _energy(weight: Tensor, gram: Tensor) -> Tensor:
-    return ((weight @ gram) * weight).sum()

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32
@@ -27,17 +27,14 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.models.packed import COMPRESSED, CONFIG, GPTQ, SCALING, Grid
 from ptq_dynamics.quantize.calibration import Quantized
-from ptq_dynamics.train.weights import Weights
-
-L = TypeVar("L")
-INDEX = "model.safetensors.index.json"
+from ptq_dynamics.train.weights import INDEX, Weights
 
 
 class OnDemand(Mapping[str, Tensor]):
     """Weights by layer, [out, in], read or dequantized when they are asked for: all at once would
     be a second model in memory."""
 
-    def __init__(self, layers: Mapping[str, L], make: Callable[[L], Tensor]) -> None:
+    def __init__(self, layers: Mapping[str, Any], make: Callable[[Any], Tensor]) -> None:
         self._layers, self._make = layers, make
 
     def __getitem__(self, name: str) -> Tensor:
@@ -72,12 +69,12 @@ def on_grids(
     """
 
     def save(source: Path, target: Path) -> None:
+        one = next(iter(grids.values()))
         ordered = all(grid.columns is None for grid in grids.values())
-        about = _compressed_config(grids) if ordered else _gptq_config(grids)
+        about = _compressed_config(one, list(grids)) if ordered else _gptq_config(one)
         entries = _compressed_layer if ordered else _gptq_layer
         layers = {name: entries(grid) for name, grid in grids.items()}
-        dtype = next(iter(grids.values())).scales.dtype
-        replace(source, target, layers, about, others, dtype)
+        replace(source, target, layers, about, others, one.scales.dtype)
         if scaling:
             save_file(_plain(scaling), target / SCALING)
 
@@ -95,9 +92,8 @@ def quietly(context: Context[Any]) -> Iterator[None]:
 def outside_blocks(folder: Path) -> list[str]:
     """Linear layers of a checkpoint's model that are in no transformer block, such as its head."""
     model = models.without_weights(folder)
-    blocks = models.linear_layers(model)
-    linear = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
-    return [name for name in linear if name not in blocks]
+    linear = {name for name, module in model.named_modules() if isinstance(module, nn.Linear)}
+    return sorted(linear - models.linear_layers(model).keys())
 
 
 def exact(layer: str, grid: Grid, weight: Tensor) -> Grid:
@@ -126,7 +122,10 @@ def replace(
         config["dtype"] = str(dtype).removeprefix("torch.")
     config["quantization_config"] = about
     (target / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
-    entries = {f"{name}.weight": _below(name, parts) for name, parts in layers.items()}
+    entries = {
+        f"{name}.weight": {f"{name}.{part}": value for part, value in parts.items()}
+        for name, parts in layers.items()
+    }
     entries |= {name: {name: value} for name, value in (others or {}).items()}
     # File by file, so that a large model is never in memory as a whole.
     places: dict[str, str] = {}
@@ -145,10 +144,6 @@ def replace(
         (target / INDEX).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n")
 
 
-def _below(name: str, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {f"{name}.{part}": value for part, value in parts.items()}
-
-
 def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
 
@@ -164,16 +159,13 @@ def _compressed_layer(grid: Grid) -> dict[str, Tensor]:
     return parts
 
 
-def _compressed_config(grids: Mapping[str, Grid]) -> dict[str, Any]:
-    one = next(iter(grids.values()))
+def _compressed_config(grid: Grid, layers: list[str]) -> dict[str, Any]:
+    symmetric, size = grid.zeros is None, grid.group_size
     weights = QuantizationArgs(
-        num_bits=one.bits,
-        symmetric=one.zeros is None,
-        strategy="group",
-        group_size=one.group_size,
+        num_bits=grid.bits, symmetric=symmetric, strategy="group", group_size=size
     )
     return QuantizationConfig(
-        config_groups={"blocks": QuantizationScheme(targets=list(grids), weights=weights)},
+        config_groups={"blocks": QuantizationScheme(targets=layers, weights=weights)},
         format="pack-quantized",
         quant_method=COMPRESSED,
         quantization_status=QuantizationStatus.COMPRESSED,
@@ -195,15 +187,14 @@ def _gptq_layer(grid: Grid) -> dict[str, Tensor]:
     }
 
 
-def _gptq_config(grids: Mapping[str, Grid]) -> dict[str, Any]:
-    one = next(iter(grids.values()))
+def _gptq_config(grid: Grid) -> dict[str, Any]:
     return {
         "quant_method": GPTQ,
         "checkpoint_format": "gptq_v2",
-        "bits": one.bits,
-        "group_size": one.group_size,
+        "bits": grid.bits,
+        "group_size": grid.group_size,
         "desc_act": True,
-        "sym": one.zeros is None,
+        "sym": grid.zeros is None,
         "lm_head": False,
         "pack_dtype": "int32",
     }

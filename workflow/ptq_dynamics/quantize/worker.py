@@ -4,8 +4,9 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -17,16 +18,13 @@ from ptq_dynamics.quantize import environment
 from ptq_dynamics.quantize.calibration import Calibration, Quantized
 from ptq_dynamics.quantize.methods import Calibrated, Grouped
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from ptq_dynamics.models.packed import Grid
-
 SCRIPT = Path(__file__).parent / "foreign/worker.py"
 
 
 class ForeignGptq(Calibrated, Grouped):
     """GPTQ by the library that `tool` names."""
+
+    is_gptq: ClassVar[bool] = True
 
     bits: Literal[2, 3, 4, 8]
     symmetric: bool
@@ -37,67 +35,51 @@ class ForeignGptq(Calibrated, Grouped):
     true_sequential: bool
     mse: Annotated[float, Field(ge=0)]
 
-    @property
-    def compared_bits(self) -> int | None:
-        """Its bits."""
-        return self.bits
-
     def each(
         self, folders: Sequence[Path], calibration: Calibration, context: Context[Any]
     ) -> Iterator[Quantized]:
         """All by one process, so that the library is imported once."""
         targets = [context.scratch / f"by-tool-{number}" for number in range(len(folders))]
-        self._run(folders, targets, calibration, context)
-        return map(self._read, targets, folders)
-
-    def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
-        """Checkpoints are quantized by `each`, which knows the environment."""
-        raise NotImplementedError
-
-    def request(
-        self, folders: Sequence[Path], targets: Sequence[Path], tokens: Path, together: int
-    ) -> dict[str, Any]:
-        """What the script is asked for."""
-        from ptq_dynamics import models
-
-        settings = self.model_dump(exclude={"method", "draw"})
-        pairs = zip(folders, targets, strict=True)
-        return {
-            "tool": self.tool,
-            "checkpoints": [[str(each.resolve()) for each in pair] for pair in pairs],
-            "calibration": str(tokens.resolve()),
-            "device": models.device().type,
-            "settings": {**settings, "batch_size": together},
-        }
-
-    def _run(
-        self,
-        folders: Sequence[Path],
-        targets: Sequence[Path],
-        calibration: Calibration,
-        context: Context[Any],
-    ) -> None:
-        import numpy as np
-
         for target in targets:
             shutil.rmtree(target, ignore_errors=True)
             target.mkdir()
-        tokens, request = context.scratch / "calibration.npy", context.scratch / "request.json"
-        np.save(tokens, calibration.tokens.numpy())
-        content = self.request(folders, targets, tokens, calibration.together)
-        request.write_text(json.dumps(content))
+        request = self.request(folders, targets, calibration, context.scratch)
         interpreter = environment.python(context.input("environment")).absolute()
-        done = processes.run([str(interpreter), str(SCRIPT), str(request.resolve())], os.environ)
+        done = processes.run([str(interpreter), str(SCRIPT), str(request)], os.environ)
         if context.progress.log is not None:
             context.progress.log.write(done.stderr)
         if done.returncode:
             last = (done.stderr.splitlines() or [f"it ended with {done.returncode}"])[-1]
             raise Problem(f"{self.tool}: {last.removeprefix('error: ')}")
+        return map(self._read, targets, folders)
+
+    def request(
+        self,
+        folders: Sequence[Path],
+        targets: Sequence[Path],
+        calibration: Calibration,
+        scratch: Path,
+    ) -> Path:
+        """The file that says what the script is asked for, beside the calibration set."""
+        import numpy as np
+
+        from ptq_dynamics import models
+
+        tokens, path = (scratch.resolve() / name for name in ("calibration.npy", "request.json"))
+        np.save(tokens, calibration.tokens.numpy())
+        settings = self.model_dump(exclude={"method", "draw"})
+        pairs = zip(folders, targets, strict=True)
+        request = {
+            "tool": self.tool,
+            "checkpoints": [[str(each.resolve()) for each in pair] for pair in pairs],
+            "calibration": str(tokens),
+            "device": models.device().type,
+            "settings": {**settings, "batch_size": calibration.together},
+        }
+        path.write_text(json.dumps(request))
+        return path
 
     def _read(self, target: Path, folder: Path) -> Quantized:
-        """One checkpoint, as the script left it; `Problem` where the tool gave up on GPTQ."""
-        from dataclasses import replace
-
         from safetensors.torch import load_file
 
         from ptq_dynamics.quantize.storage import on_grids
@@ -114,19 +96,19 @@ class ForeignGptq(Calibrated, Grouped):
         return replace(found, raised_damping=report["raised_damping"])
 
 
-def _grid(name: str, tensors: "Mapping[str, Tensor]", bits: int) -> "Grid":
-    """A layer of a worker's result; there, codes and zero points are from 0 on."""
+def _grid(name: str, tensors: Mapping[str, Any], bits: int) -> Any:
     import torch
 
     from ptq_dynamics.models.packed import Grid
     from ptq_dynamics.quantize.storage import exact
 
+    # The script's codes and zero points are from 0 on.
     codes, zeros = (
         (tensors[f"{name}.{part}"].short() - (1 << bits - 1)).to(torch.int8)
         for part in ("codes", "zeros")
     )
-    given = tensors[f"{name}.g_idx"]
     grid = Grid(bits, codes, tensors[f"{name}.scales"], zeros if zeros.any() else None)
-    columns = None if torch.equal(given, grid.groups()) else given
-    grid = Grid(bits, codes, grid.scales, grid.zeros, columns)
+    columns = tensors[f"{name}.g_idx"]
+    if not torch.equal(columns, grid.groups()):
+        grid = replace(grid, columns=columns)
     return exact(name, grid, tensors[f"{name}.weight"])

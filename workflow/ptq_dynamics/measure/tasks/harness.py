@@ -2,9 +2,9 @@
 
 import difflib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import model_validator
 
@@ -12,11 +12,7 @@ from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.hub.files import COMMIT
-from ptq_dynamics.measure.tasks import Metric, Part, Task, facts
-
-if TYPE_CHECKING:
-    from lm_eval.api.task import ConfigurableTask
-    from lm_eval.tasks import TaskManager
+from ptq_dynamics.measure.tasks import Part, Task, facts
 
 # Letters of the reason that a library gives: some list all that they would have read.
 TOLD = 200
@@ -25,16 +21,14 @@ TOLD = 200
 class HarnessTask(Task):
     """A task of lm-evaluation-harness by its name there, whose data set is read at the commit
     `revision`; or, where the harness names none that can be read, that of `repository`, in `files`
-    by split. A folder, which begins with / or ./, has no revision. `metric`: acc unless said, or
-    else acc_norm. Any that is scored by likelihood and has an accuracy is taken at scales gpu and
-    paper; one that has models write, or that has none, is refused in one line."""
+    by split. A folder, which begins with / or ./, needs no revision. Any that is scored by
+    likelihood and has acc, or else acc_norm, is taken at scales gpu and paper."""
 
     source: Literal["harness"]
     task: str
     repository: str | None = None
     files: dict[str, str] = {}
     revision: str | None
-    metric: Metric | None = None
 
     @property
     def is_local(self) -> bool:
@@ -43,10 +37,6 @@ class HarnessTask(Task):
 
     @model_validator(mode="after")
     def _pinned(self) -> "HarnessTask":
-        if self.is_local and self.revision:
-            raise ValueError(
-                f"{self.repository} is a local folder, which has no revision; say revision: null"
-            )
         if self.revision is not None and not COMMIT.fullmatch(self.revision):
             raise ValueError(
                 f"revision is {self.revision!r}, and must be a full commit id, 40 hexadecimal "
@@ -71,7 +61,7 @@ def run(context: Context[HarnessSettings]) -> Mapping[str, Any]:
     """
     from lm_eval.tasks import TaskManager
 
-    from ptq_dynamics.measure.answers import BUILTIN, check
+    from ptq_dynamics.measure.answers import BUILTIN
 
     name, settings = context.settings.name, context.settings.task
     place = f"config/tasks.yaml: {name}"
@@ -87,24 +77,30 @@ def run(context: Context[HarnessSettings]) -> Mapping[str, Any]:
             f"{place}.task names no task of lm-evaluation-harness: {settings.task!r} (the nearest: "
             f"{', '.join(near)})"
         )
-    loaded = _load(manager, settings, context.scratch, place)
     parts = []
-    for each, task in loaded.items():
-        check(each, task)
-        metric = _metric(each, task, settings.metric, place)
-        file = manager.task_index[each].yaml_path
-        assert file is not None
-        definition = file.relative_to(BUILTIN).as_posix()
-        parts.append(Part(each, definition, True, _save(context.out, each, task), metric))
+    for each, task in _load(manager, settings, context.scratch, place).items():
+        if task.OUTPUT_TYPE not in ("multiple_choice", "loglikelihood"):
+            raise Problem(
+                f"task {each} has models write ({task.OUTPUT_TYPE}), and only what is scored by "
+                "likelihood is evaluated; remove it from tasks.names in the scale's file under "
+                "config/scales"
+            )
+        metrics = list(task._metric_fn_list)
+        metric: Any = next((one for one in ("acc", "acc_norm") if one in metrics), None)
+        if metric is None:
+            raise Problem(
+                f"{place}.task has no accuracy ({each} has {', '.join(metrics)}); name another"
+            )
+        definition = Path(manager.task_index[each].yaml_path or "").relative_to(BUILTIN)
+        splits = _save(context.out, each, task)
+        parts.append(Part(each, definition.as_posix(), True, splits, metric))
         context.progress.maybe(f"{each}: {len(task.eval_docs):,} documents")
     said = facts(name, parts)
     (context.out / "task.json").write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
     return said
 
 
-def _load(
-    manager: "TaskManager", settings: HarnessTask, scratch: Path, place: str
-) -> "dict[str, ConfigurableTask]":
+def _load(manager: Any, settings: HarnessTask, scratch: Path, place: str) -> dict[str, Any]:
     """The tasks of that name, with their data, by their names in the harness."""
     import httpx
     from lm_eval.api.task import ConfigurableTask
@@ -113,56 +109,31 @@ def _load(
     entry = manager.task_index[settings.task]
     own = load_yaml(entry.yaml_path, resolve_func=False) if entry.yaml_path else {}
     data: dict[str, Any] = {**(own.get("dataset_kwargs") or {}), "cache_dir": str(scratch / "data")}
-    if settings.revision is not None:
-        data["revision"] = settings.revision
-    if settings.files:
-        data["data_files"] = settings.files
-    changes: dict[str, Any] = {"dataset_kwargs": data}
+    given = {"revision": settings.revision, "data_files": settings.files}
+    changes: dict[str, Any] = {"dataset_kwargs": data | {k: v for k, v in given.items() if v}}
     if settings.repository is not None:
         changes |= {"dataset_path": settings.repository, "dataset_name": None}
     try:
         # A dictionary with changes would be taken for a task of its own.
         built = manager._factory.build(entry, overrides=changes, registry=manager.task_index)
-        loaded = manager.load(built if isinstance(built, list) else [built])
-    except (OSError, ValueError, RuntimeError, httpx.HTTPError) as error:
+        found = manager.load(built if isinstance(built, list) else [built])["tasks"]
+    except (OSError, ValueError, RuntimeError, KeyError, httpx.HTTPError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise Problem(f"{place}: its data set is out of reach ({reason[:TOLD]})") from error
-    except KeyError as error:
         raise Problem(
-            f"{place}: its data set has no {error}, which the task reads; correct repository, or "
-            "files, which name a file for every split"
+            f"{place}: its data set is out of reach, or has no split that the task reads "
+            f"({reason[:TOLD]}); correct repository, files or revision"
         ) from error
-    found = loaded["tasks"]
-    plain = {name: task for name, task in found.items() if isinstance(task, ConfigurableTask)}
-    if len(plain) < len(found):
+    if not all(isinstance(task, ConfigurableTask) for task in found.values()):
         raise Problem(f"{place}.task is a program of its own in the harness; name another")
-    return plain
+    return dict(found)
 
 
-def _metric(name: str, task: "ConfigurableTask", asked: Metric | None, place: str) -> Metric:
-    metrics: Iterable[str] = task._metric_fn_list
-    if asked is not None:
-        if asked not in metrics:
-            raise Problem(
-                f"{place}.metric is {asked}, and {name} has {', '.join(metrics)}; leave it out"
-            )
-        return asked
-    if "acc" in metrics:
-        return "acc"
-    if "acc_norm" in metrics:
-        return "acc_norm"
-    raise Problem(f"{place}.task has no accuracy ({name} has {', '.join(metrics)}); name another")
-
-
-def _save(out: Path, name: str, task: "ConfigurableTask") -> dict[str, str]:
-    config = task.config
+def _save(out: Path, name: str, task: Any) -> dict[str, str]:
+    config, files = task.config, {}
     named = (config.training_split, config.validation_split, config.test_split)
-    shots = task.fewshot_cfg.split
-    files = {}
-    for split in dict.fromkeys(each for each in (*named, shots) if each is not None):
-        if split in task.dataset:
-            file = out / name / f"{split}.parquet"
-            file.parent.mkdir(exist_ok=True)
-            task.dataset[split].to_parquet(file)
-            files[split] = file.relative_to(out).as_posix()
+    for split in dict.fromkeys((*named, task.fewshot_cfg.split)):
+        if split is not None and split in task.dataset:
+            files[split] = f"{name}/{split}.parquet"
+            (out / name).mkdir(exist_ok=True)
+            task.dataset[split].to_parquet(out / files[split])
     return files

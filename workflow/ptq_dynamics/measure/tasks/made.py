@@ -7,9 +7,10 @@ generator is behind it.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from functools import partial
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -19,10 +20,8 @@ from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.questions import KINDS, Kind, Question
 from ptq_dynamics.measure.tasks import Part, Task, facts
 
-if TYPE_CHECKING:
-    from ptq_dynamics.corpus.functions import Documented
-
 Encode = Callable[[str], list[int]]
+Candidate = tuple[str, Question]  # a document, and what is asked about it
 # Of a made task: its definition, the documents that it asks about, and those that shots are drawn
 # from.
 DEFINITION, TEST, SHOTS = "task.yaml", "test", "shots"
@@ -56,19 +55,6 @@ class MadeSettings(Strict):
     shots: int
     context: int
 
-    @property
-    def kind(self) -> Kind:
-        """What is asked."""
-        return KINDS[self.task.kind]
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """What is asked about a document."""
-
-    document: str
-    question: Question
-
 
 @dataclass(frozen=True)
 class Item:
@@ -91,27 +77,22 @@ def run(context: Context[MadeSettings]) -> Mapping[str, Any]:
 
     from ptq_dynamics.corpus import functions
 
-    settings, kind = context.settings, context.settings.kind
+    settings = context.settings
+    name, kind = settings.name, KINDS[settings.task.kind]
     documents = functions.load(context.input("functions"), functions.HELD_OUT)
-    file = context.input("corpus").file("tokenizer/tokenizer.json")
-    tokenizer = Tokenizer.from_file(str(file))
-
-    def encode(text: str) -> list[int]:
-        ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
-        return ids
-
-    test, shots = make(settings, documents, encode)
-    for name, found in ((TEST, test), (SHOTS, shots)):
+    tokenizer = Tokenizer.from_file(str(context.input("corpus").file("tokenizer/tokenizer.json")))
+    encode = partial(tokenizer.encode, add_special_tokens=False)
+    parts = make(settings, documents, lambda text: encode(text).ids)
+    for file, found in zip(FILES.values(), parts, strict=True):
         lines = (json.dumps(vars(each)) + "\n" for each in found)
-        (context.out / FILES[name]).write_text("".join(lines), encoding="utf-8")
-    text = yaml.safe_dump(definition(settings.name, kind), sort_keys=False)
+        (context.out / file).write_text("".join(lines), encoding="utf-8")
+    text = yaml.safe_dump(_definition(name, kind), sort_keys=False)
     (context.out / DEFINITION).write_text(text, encoding="utf-8")
-    context.progress.say(f"{len(test):,} documents, {len(shots):,} for shots")
-    part = Part(settings.name, DEFINITION, False, FILES, kind.metric)
-    return facts(settings.name, [part])
+    context.progress.say(f"{len(parts[0]):,} documents, {len(parts[1]):,} for shots")
+    return facts(name, [Part(name, DEFINITION, False, FILES, kind.metric)])
 
 
-def definition(task: str, kind: Kind) -> dict[str, Any]:
+def _definition(task: str, kind: Kind) -> dict[str, Any]:
     """The task as the harness takes it, with files by their names beside it."""
     mean = {"aggregation": "mean", "higher_is_better": True}
     text, target = ("answer", "text") if kind.answers_first else ("text", "answer")
@@ -131,17 +112,19 @@ def definition(task: str, kind: Kind) -> dict[str, Any]:
 
 
 def make(
-    settings: MadeSettings, documents: "Sequence[Documented]", encode: Encode
+    settings: MadeSettings, documents: Iterable[Any], encode: Encode
 ) -> tuple[list[Item], list[Item]]:
-    """The documents of the test, and those to draw shots from."""
+    """The documents of the test, and those to draw shots from, of `corpus.functions.Documented`."""
     # One token may be more where two examples meet.
     room = settings.context // (settings.shots + 1) - 1
-    test, shots = _parts(settings, documents, room, encode)
-    for found, wanted, key in (
-        (test, settings.documents, "documents"),
-        (shots, settings.pool, "pool"),
-    ):
-        if len(found) < wanted:
+    making = _Making(settings.name, KINDS[settings.task.kind], room, encode)
+    candidates = making.candidates(documents)
+    # Wrong answers come from the same part, so that shots and test have no document in common.
+    part = len(candidates) * settings.pool // (settings.pool + settings.documents)
+    shots = making.items(candidates[:part], settings.pool)
+    test = making.items(candidates[part:], settings.documents)
+    for key, found in (("documents", test), ("pool", shots)):
+        if len(found) < (wanted := getattr(settings, key)):
             raise Problem(
                 f"task {settings.name} has {len(found):,} {key} with {max(room, 0)} tokens for "
                 f"each question and shot, and {wanted:,} are asked for; in the scale's file under "
@@ -151,109 +134,87 @@ def make(
     return test, shots
 
 
-def _parts(
-    settings: MadeSettings, documents: "Sequence[Documented]", room: int, encode: Encode
-) -> tuple[list[Item], list[Item]]:
-    """As many as there are of what is asked for, with so many tokens for each question."""
-    kind, task = settings.kind, settings.name
-    asked = list(_candidates(task, kind, documents, room, encode))
-    # Wrong answers come from the same part, so that shots and test have no document in common.
-    part = len(asked) * settings.pool // (settings.pool + settings.documents)
-    seen = set[tuple[str, str]]()
-    shots = _items(task, kind, asked[:part], settings.pool, room, encode, seen)
-    test = _items(task, kind, asked[part:], settings.documents, room, encode, seen)
-    return test, shots
+class _Making:
+    """Makes questions of a kind, with `room` tokens for each."""
 
+    def __init__(self, task: str, kind: Kind, room: int, encode: Encode) -> None:
+        self._task, self._kind, self._room = task, kind, room
+        self._encode = encode
+        # Docstrings of several functions may ask the same.
+        self._seen = set[tuple[str, str]]()
 
-def _candidates(
-    task: str, kind: Kind, documents: "Iterable[Documented]", room: int, encode: Encode
-) -> Iterator[Candidate]:
-    """One question a document, in the order of their digests; what is right takes at most half of
-    the room."""
-    found = []
-    for each in documents:
-        questions = [one for one in kind.ask(each) if 2 * len(encode(one.answer)) <= room]
-        if questions:
-            first = min(questions, key=lambda one: _digest(task, each.document, one.answer))
-            found.append(Candidate(each.document, first))
-    yield from sorted(found, key=lambda each: _digest(task, each.document))
+    def candidates(self, documents: Iterable[Any]) -> list[Candidate]:
+        """One question a document, in the order of their digests; what is right takes at most half
+        of the room."""
+        found = []
+        for each in documents:
+            asked = self._kind.ask(each)
+            fitting = [one for one in asked if 2 * self._tokens(one.answer) <= self._room]
+            if fitting:
+                key = self._task, each.document
+                first = min(fitting, key=lambda one: _digest(*key, one.answer))
+                found.append((each.document, first))
+        return sorted(found, key=lambda each: _digest(self._task, each[0]))
 
+    def items(self, asked: Sequence[Candidate], most: int) -> list[Item]:
+        """At most so many questions that fit and have wrong choices among the others' answers."""
+        kind, items = self._kind, list[Item]()
+        for document, question in asked:
+            if len(items) == most:
+                break
+            right, group = question.answer, question.group
+            near = [one for one in asked if (one[1].group != group) == kind.opposite]
+            wrong = self._wrong(document, right, near)
+            answer = len(items) % kind.choices
+            choices = [*wrong[:answer], right, *wrong[answer:]]
+            text = self._fitting(question, choices)
+            if len(choices) < kind.choices or text is None or (text, right) in self._seen:
+                continue
+            if self._is_clear(text, choices):
+                self._seen.add((text, right))
+                items.append(Item(text, choices, answer, _digest(document)))
+        return items
 
-def _items(
-    task: str,
-    kind: Kind,
-    asked: Sequence[Candidate],
-    most: int,
-    room: int,
-    encode: Encode,
-    seen: set[tuple[str, str]],
-) -> list[Item]:
-    """At most so many questions that fit and have wrong choices among the others' answers; none
-    that was `seen`, for docstrings of several functions may ask the same."""
-    groups: dict[str, list[Candidate]] = {}
-    for each in asked:
-        groups.setdefault(each.question.group, []).append(each)
-    items = list[Item]()
-    for each in asked:
-        if len(items) == most:
-            break
-        own = each.question.group
-        near = [
-            o for name, found in groups.items() if (name != own) == kind.opposite for o in found
-        ]
-        wrong = _wrong(task, each, near, kind.choices - 1)
-        answer = len(items) % kind.choices
-        choices = [*wrong[:answer], each.question.answer, *wrong[answer:]]
-        text = _fitting(kind, each.question, choices, room, encode)
-        if len(choices) < kind.choices or text is None:
-            continue
-        if (text, each.question.answer) in seen or not _is_clear(kind, text, choices, encode):
-            continue
-        seen.add((text, each.question.answer))
-        items.append(Item(text, choices, answer, _digest(each.document)))
-    return items
+    def _wrong(self, document: str, right: str, others: Iterable[Candidate]) -> list[str]:
+        """Answers of other documents, all different and as long as the right one, or nearly, so
+        that neither few nor many tokens give the right one away."""
+        key = _digest(self._task, document)
+        known = {question.answer for other, question in others if other != document}
+        by_length: dict[int, list[str]] = {}
+        for answer in known - {right}:
+            by_length.setdefault(abs(len(answer) - len(right)), []).append(answer)
+        found, most = list[str](), self._kind.choices - 1
+        for length in sorted(by_length):
+            found += sorted(by_length[length], key=lambda answer: _digest(key, answer))
+            if len(found) >= most:
+                break
+        return found[:most]
 
+    def _fitting(self, question: Question, choices: Sequence[str]) -> str | None:
+        """As many lines of the text as fit with every choice: the last ones, or, of what choices
+        come before, the first; None where not even one does."""
+        between = self._tokens(f"{self._kind.between}\n\n")
+        left = self._room - max(self._tokens(each) for each in choices) - between
+        lines = question.text.split("\n")
+        for cut in range(len(lines)):
+            part = lines[: len(lines) - cut] if self._kind.answers_first else lines[cut:]
+            text = "\n".join(part).strip("\n")
+            if text.strip() and self._tokens(text) <= left:
+                return text
+        return None
 
-def _wrong(task: str, asked: Candidate, others: Iterable[Candidate], most: int) -> list[str]:
-    """Answers of other documents, all different and as long as the right one, or nearly."""
-    right = asked.question.answer
-    known = {each.question.answer for each in others if each.document != asked.document} - {right}
-    # Near in length, so that neither few nor many tokens give the right one away.
-    by_length: dict[int, list[str]] = {}
-    for answer in known:
-        by_length.setdefault(abs(len(answer) - len(right)), []).append(answer)
-    key, found = _digest(task, asked.document), list[str]()
-    for length in sorted(by_length):
-        found += sorted(by_length[length], key=lambda answer: _digest(key, answer))
-        if len(found) >= most:
-            break
-    return found[:most]
+    def _is_clear(self, text: str, choices: Iterable[str]) -> bool:
+        """Whether no token has parts of both text and choice, which could not be scored."""
+        for each in choices:
+            first, second = (each, text) if self._kind.answers_first else (text, each)
+            before = self._encode(first)
+            whole = self._encode(f"{first}{self._kind.between}{second}")
+            if len(whole) <= len(before) or whole[: len(before)] != before:
+                return False
+        return True
 
-
-def _fitting(
-    kind: Kind, question: Question, choices: Sequence[str], room: int, encode: Encode
-) -> str | None:
-    """As many lines of the text as fit with every choice: the last ones, or, of what choices come
-    before, the first; None where not even one does."""
-    left = room - max(len(encode(each)) for each in choices) - len(encode(f"{kind.between}\n\n"))
-    lines = question.text.split("\n")
-    parts = (
-        (lines[:end] for end in range(len(lines), 0, -1))
-        if kind.answers_first
-        else (lines[start:] for start in range(len(lines)))
-    )
-    texts = ("\n".join(part).strip("\n") for part in parts)
-    return next((text for text in texts if text.strip() and len(encode(text)) <= left), None)
-
-
-def _is_clear(kind: Kind, text: str, choices: Iterable[str], encode: Encode) -> bool:
-    """Whether no token has parts of both text and choice, which could not be scored."""
-    pairs = ((each, text) if kind.answers_first else (text, each) for each in choices)
-    for first, second in pairs:
-        before, whole = encode(first), encode(f"{first}{kind.between}{second}")
-        if len(whole) <= len(before) or whole[: len(before)] != before:
-            return False
-    return True
+    def _tokens(self, text: str) -> int:
+        return len(self._encode(text))
 
 
 def _digest(*texts: str) -> str:

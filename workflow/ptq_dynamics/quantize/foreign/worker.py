@@ -38,160 +38,121 @@ class JobError(Exception):
     """A request that cannot be carried out as stated; the text names the setting or the layer."""
 
 
-class GPTQModelTool:
-    """GPTQModel with every setting that bears on the result passed explicitly."""
+def by_gptqmodel(settings: Settings, device: str, source: Path, calibration: Any) -> Any:
+    """The model that GPTQModel quantizes, with every setting that bears on the result passed
+    explicitly, and what is to be reported."""
+    from gptqmodel import BACKEND, GPTQModel, QuantizeConfig
+    from gptqmodel.models.auto import MODEL_MAP, SUPPORTED_MODELS, check_and_get_model_definition
+    from gptqmodel.nn_modules.qlinear.torch import TorchLinear
+    from gptqmodel.quantization import config as options
 
-    # Packed zero points are as they are; the module's `qzero_format()` says "less one" whatever
-    # the format is.
-    less = 0
-
-    def __init__(self, settings: Settings, device: str) -> None:
-        from gptqmodel.models.auto import MODEL_MAP, SUPPORTED_MODELS
-        from gptqmodel.nn_modules.qlinear.torch import TorchLinear
-
-        self.settings, self.device = settings, device
-        if settings.group_size not in (sizes := TorchLinear.SUPPORTS_GROUP_SIZE):
-            raise JobError(f"setting group_size: {settings.group_size} is not one of {sizes}")
-        # OLMo-1, which the library does not define, has the layers of llama by name and order.
-        MODEL_MAP["olmo"] = MODEL_MAP["llama"]
+    if settings.group_size not in (sizes := TorchLinear.SUPPORTS_GROUP_SIZE):
+        raise JobError(f"setting group_size: {settings.group_size} is not one of {sizes}")
+    # OLMo-1, which the library does not define, has the layers of llama by name and order.
+    MODEL_MAP["olmo"] = MODEL_MAP["llama"]
+    if "olmo" not in SUPPORTED_MODELS:
         SUPPORTED_MODELS.append("olmo")
-
-    def check(self, source: Path, model_type: str) -> None:
-        """Refuse what the library would quantize in the order of its own search."""
-        from gptqmodel.models.auto import check_and_get_model_definition
-
-        if check_and_get_model_definition(str(source), False).module_tree is None:
-            raise JobError(f"architecture: the library has no definition of {model_type}")
-
-    def quantize(self, source: Path, calibration: list[dict[str, Any]]) -> tuple[Any, Any]:
-        """The quantized model, and what is to be reported."""
-        from gptqmodel import BACKEND, GPTQModel, QuantizeConfig
-        from gptqmodel.quantization.config import (
-            FORMAT,
-            METHOD,
-            Fallback,
-            FallbackStrategy,
-            HessianConfig,
-        )
-
-        settings = self.settings
-        config = QuantizeConfig(
-            method=METHOD.GPTQ,
-            # The two GPTQ formats hold the same codes; version 2 can hold a zero point of 0 too.
-            format=FORMAT.GPTQ_V2,
-            pack_dtype=torch.int32,
-            bits=settings.bits,
-            group_size=settings.group_size,
-            sym=settings.symmetric,
-            desc_act=settings.activation_order,
-            # A newer ordering that the library turns on by itself where desc_act is off.
-            act_group_aware=False,
-            static_groups=settings.static_groups,
-            damp_percent=settings.damping,
-            damp_auto_increment=settings.damping_increment,
-            true_sequential=settings.true_sequential,
-            mse=settings.mse,
-            lm_head=False,
-            dynamic=None,
-            rotation=None,
-            gptaq=None,
-            foem=None,
-            # For experts that almost no token reaches; the report names such layers.
-            fallback=Fallback(strategy=FallbackStrategy.RTN, threshold="0.5%", smooth=None),
-            hessian=HessianConfig(staging_dtype=torch.float32),
-            device="cuda:0" if self.device == "cuda" else "cpu",
-            auto_forward_data_parallel=False,
-            offload_to_disk=False,
-        )
-        wrapped = GPTQModel.load(
-            str(source),
-            config,
-            backend=BACKEND.GPTQ_TORCH,
-            trust_remote_code=False,
-            dtype=torch.float32,
-        )
-        log = wrapped.quantize(
-            calibration=calibration,
-            calibration_concat_size=None,
-            calibration_sort=None,
-            calibration_data_min_length=0,
-            batch_size=settings.batch_size,
-            backend=BACKEND.GPTQ_TORCH,
-        )
-        if wrapped.quantize_config.mock_quantization:
-            raise JobError("calibration: a layer's loss was no number, the library gave up on GPTQ")
-        fallback, raised = [], {}
-        for entry in log["gptq"]:
-            name = f"{entry['layer']}.{entry['module']}"
-            if "fallback" in entry["loss"]:
-                fallback.append(name)
-            elif float(entry["damp"]) != round(settings.damping, 5):
-                raised[name] = float(entry["damp"])
-        return wrapped.model, {"fallback_layers": fallback, "raised_damping": raised}
+    # Others the library would quantize in the order of its own search.
+    if check_and_get_model_definition(str(source), False).module_tree is None:
+        raise JobError(f"architecture: the library has no definition of that of {source}")
+    rounding = options.FallbackStrategy.RTN
+    config = QuantizeConfig(
+        method=options.METHOD.GPTQ,
+        # The two GPTQ formats hold the same codes; version 2 can hold a zero point of 0 too.
+        format=options.FORMAT.GPTQ_V2,
+        pack_dtype=torch.int32,
+        bits=settings.bits,
+        group_size=settings.group_size,
+        sym=settings.symmetric,
+        desc_act=settings.activation_order,
+        # A newer ordering that the library turns on by itself where desc_act is off.
+        act_group_aware=False,
+        static_groups=settings.static_groups,
+        damp_percent=settings.damping,
+        damp_auto_increment=settings.damping_increment,
+        true_sequential=settings.true_sequential,
+        mse=settings.mse,
+        lm_head=False,
+        dynamic=None,
+        rotation=None,
+        gptaq=None,
+        foem=None,
+        # For experts that almost no token reaches; the report names such layers.
+        fallback=options.Fallback(strategy=rounding, threshold="0.5%", smooth=None),
+        hessian=options.HessianConfig(staging_dtype=torch.float32),
+        device="cuda:0" if device == "cuda" else "cpu",
+        auto_forward_data_parallel=False,
+        offload_to_disk=False,
+    )
+    backend, plain = BACKEND.GPTQ_TORCH, {"trust_remote_code": False, "dtype": torch.float32}
+    wrapped = GPTQModel.load(str(source), config, backend=backend, **plain)
+    log = wrapped.quantize(
+        calibration=calibration,
+        calibration_concat_size=None,
+        calibration_sort=None,
+        calibration_data_min_length=0,
+        batch_size=settings.batch_size,
+        backend=backend,
+    )
+    if wrapped.quantize_config.mock_quantization:
+        raise JobError("calibration: a layer's loss was no number, the library gave up on GPTQ")
+    fallback, raised = [], {}
+    for entry in log["gptq"]:
+        name = f"{entry['layer']}.{entry['module']}"
+        if "fallback" in entry["loss"]:
+            fallback.append(name)
+        elif float(entry["damp"]) != round(settings.damping, 5):
+            raised[name] = float(entry["damp"])
+    return wrapped.model, {"fallback_layers": fallback, "raised_damping": raised}
 
 
-class AutoGPTQTool:
-    """AutoGPTQ; it has no damping increment (a Hessian that stays singular is an error)."""
+def by_autogptq(settings: Settings, device: str, source: Path, calibration: Any) -> Any:
+    """The model that AutoGPTQ quantizes, and what is to be reported. It has no damping increment (a
+    Hessian that stays singular is an error)."""
+    from auto_gptq import BaseQuantizeConfig
+    from auto_gptq.modeling import GPTQ_CAUSAL_LM_MODEL_MAP, _base
+    from transformers import AutoModelForCausalLM
 
-    less = 1  # than a zero point is what is packed of it
-
-    def __init__(self, settings: Settings, device: str) -> None:
-        from auto_gptq.modeling import _base
-
-        self.settings, self.device = settings, device
-        if device == "cpu":
-            # Goes around a guard of the library, which quantizes on CUDA only: from_pretrained
-            # refuses a machine without CUDA, and the loop moves every layer to this device. The
-            # arithmetic itself is plain PyTorch and device-independent.
-            _base.CUDA_0 = torch.device("cpu")
-            # The solver waits for the device after each layer; without CUDA that call raises.
-            torch.cuda.synchronize = lambda device=None: None
-
-    def check(self, source: Path, model_type: str) -> None:
-        """Refuse architectures that the library does not describe."""
-        from auto_gptq.modeling import GPTQ_CAUSAL_LM_MODEL_MAP
-
-        if model_type not in GPTQ_CAUSAL_LM_MODEL_MAP:
-            known = ", ".join(sorted(GPTQ_CAUSAL_LM_MODEL_MAP))
-            raise JobError(f"architecture: {model_type} is not supported by this library: {known}")
-
-    def quantize(self, source: Path, calibration: list[dict[str, Any]]) -> tuple[Any, Any]:
-        """The quantized model, and what is to be reported."""
-        from auto_gptq import BaseQuantizeConfig
-        from auto_gptq.modeling import GPTQ_CAUSAL_LM_MODEL_MAP
-        from transformers import AutoModelForCausalLM
-
-        settings, config = self.settings, read_config(source)
-        asked = BaseQuantizeConfig(
-            bits=settings.bits,
-            group_size=settings.group_size,
-            damp_percent=settings.damping,
-            desc_act=settings.activation_order,
-            static_groups=settings.static_groups,
-            sym=settings.symmetric,
-            true_sequential=settings.true_sequential,
-            is_marlin_format=False,
-        )
-        model = AutoModelForCausalLM.from_pretrained(
-            source, config=config, torch_dtype=torch.float32, trust_remote_code=False
-        )
-        described = GPTQ_CAUSAL_LM_MODEL_MAP[config.model_type]
-        wrapped = described(model.eval().to(self.device), quantized=False, quantize_config=asked)
-        wrapped.quantize(
-            calibration,
-            batch_size=settings.batch_size,
-            use_triton=False,
-            use_cuda_fp16=False,
-            autotune_warmup_after_quantized=False,
-            cache_examples_on_gpu=True,
-        )
-        return wrapped.model, {"fallback_layers": [], "raised_damping": {}}
+    if device == "cpu":
+        # Goes around a guard of the library, which quantizes on CUDA only: from_pretrained refuses
+        # a machine without CUDA, and the loop moves every layer to this device. The arithmetic
+        # itself is plain PyTorch and device-independent.
+        _base.CUDA_0 = torch.device("cpu")
+        # The solver waits for the device after each layer; without CUDA that call raises.
+        torch.cuda.synchronize = lambda device=None: None
+    config = read_config(source, GPTQ_CAUSAL_LM_MODEL_MAP)
+    asked = BaseQuantizeConfig(
+        bits=settings.bits,
+        group_size=settings.group_size,
+        damp_percent=settings.damping,
+        desc_act=settings.activation_order,
+        static_groups=settings.static_groups,
+        sym=settings.symmetric,
+        true_sequential=settings.true_sequential,
+        is_marlin_format=False,
+    )
+    model = AutoModelForCausalLM.from_pretrained(
+        source, config=config, torch_dtype=torch.float32, trust_remote_code=False
+    )
+    described = GPTQ_CAUSAL_LM_MODEL_MAP[config.model_type]
+    wrapped = described(model.eval().to(device), quantized=False, quantize_config=asked)
+    wrapped.quantize(
+        calibration,
+        batch_size=settings.batch_size,
+        use_triton=False,
+        use_cuda_fp16=False,
+        autotune_warmup_after_quantized=False,
+        cache_examples_on_gpu=True,
+    )
+    return wrapped.model, {"fallback_layers": [], "raised_damping": {}}
 
 
-TOOLS: dict[str, Any] = {"gptqmodel": GPTQModelTool, "autogptq": AutoGPTQTool}
+# Each with what is packed of a zero point less than it is. GPTQModel's `qzero_format()` says "less
+# one" whatever the format is.
+TOOLS: dict[str, Any] = {"gptqmodel": (by_gptqmodel, 0), "autogptq": (by_autogptq, 1)}
 
 
-def read_config(source: Path) -> Any:
+def read_config(source: Path, known: Any) -> Any:
     """The model's configuration, of transformers 5 too, for AutoGPTQ's transformers 4.
 
     Version 5 writes the rotary settings as one `rope_parameters`, which version 4 would ignore
@@ -199,10 +160,10 @@ def read_config(source: Path) -> Any:
     """
     from transformers import CONFIG_MAPPING
 
-    entries = read_json(source / "config.json")
+    entries = json.loads((source / "config.json").read_text(encoding="utf-8"))
+    if entries["model_type"] not in known:
+        raise JobError(f"architecture: {entries['model_type']} is none of {', '.join(known)}")
     rope = dict(entries.pop("rope_parameters", None) or {})
-    if any(isinstance(value, dict) for value in rope.values()):
-        raise JobError("config.json: rope_parameters differ by layer, which this library cannot do")
     if "rope_theta" in rope:
         entries["rope_theta"] = entries["rotary_emb_base"] = rope.pop("rope_theta")
     if "partial_rotary_factor" in rope:
@@ -243,35 +204,25 @@ def read_layer(module: Any, less: int) -> dict[str, np.ndarray]:
 
 def run(request: dict[str, Any], stderr: TextIO) -> None:
     """Quantize all checkpoints of a request."""
-    tool = TOOLS[request["tool"]](Settings(**request["settings"]), request["device"])
-    tokens = np.load(request["calibration"])
+    quantize, less = TOOLS[request["tool"]]
     # Shorter sequences are filled up with -1.
-    rows = [torch.from_numpy(row[row >= 0]) for row in tokens]
+    rows = [torch.from_numpy(row[row >= 0]) for row in np.load(request["calibration"])]
     calibration = [{"input_ids": row, "attention_mask": torch.ones_like(row)} for row in rows]
-    for number, pair in enumerate(request["checkpoints"], start=1):
-        source, target = map(Path, pair)
+    for source, target in request["checkpoints"]:
         start = time.monotonic()
-        entries = read_json(source / "config.json")
-        tool.check(source, entries["model_type"])
-        model, report = tool.quantize(source, calibration)
+        settings = Settings(**request["settings"])
+        model, report = quantize(settings, request["device"], Path(source), calibration)
         tensors = {
             f"{path}.{part}": value
             for path, module in model.named_modules()
             if hasattr(module, "qweight")
-            for part, value in read_layer(module, tool.less).items()
+            for part, value in read_layer(module, less).items()
         }
         if not tensors or not all(np.isfinite(tensor).all() for tensor in tensors.values()):
-            raise JobError(f"{source.name}: the library returned no layer, or no finite weights")
-        save_file(tensors, target / "weights.safetensors")
-        (target / "report.json").write_text(json.dumps(report), encoding="utf-8")
-        took = f"{time.monotonic() - start:.1f} s"
-        print(f"checkpoint {number} ({source.name}): {took}", file=stderr, flush=True)
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The content of a file."""
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+            raise JobError(f"{source}: the library returned no layer, or no finite weights")
+        save_file(tensors, Path(target, "weights.safetensors"))
+        Path(target, "report.json").write_text(json.dumps(report), encoding="utf-8")
+        print(f"{source}: {time.monotonic() - start:.1f} s", file=stderr, flush=True)
 
 
 def main() -> int:
@@ -284,7 +235,7 @@ def main() -> int:
     # GPTQModel leaves logs where it runs.
     os.chdir(Path(sys.argv[1]).parent)
     try:
-        run(read_json(Path(sys.argv[1])), stderr)
+        run(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")), stderr)
     except Exception as error:
         kind = "" if isinstance(error, JobError) else f"{type(error).__name__}: "
         print("error:", kind + " ".join(str(error).split()), file=stderr)

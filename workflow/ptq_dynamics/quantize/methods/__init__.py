@@ -1,6 +1,5 @@
 """Quantizers, one module each: what config/quantizers.yaml says of one, and how it quantizes."""
 
-from abc import abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -15,13 +14,14 @@ class Quantizer(Strict):
     main one, from envs/TOOL.txt."""
 
     tool: ClassVar[str | None] = None
+    is_gptq: ClassVar[bool] = False
 
     method: str
     bits: int
 
-    @abstractmethod
     def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
         """The checkpoint in a folder, quantized; the quantizer is resolved."""
+        raise NotImplementedError
 
     def each(
         self, folders: Sequence[Path], calibration: Calibration, context: Context[Any]
@@ -42,19 +42,20 @@ class Quantizer(Strict):
         return None
 
     @property
-    def columns(self) -> int | None:
-        """Columns in a group, once resolved, where there are groups of columns."""
+    def columns(self) -> Any:
+        """Columns in a group, once resolved; None where there are no groups of columns."""
         return None
 
     @property
     def compared_bits(self) -> int | None:
         """The bits of GPTQ, whose backends are compared."""
-        return None
+        return self.bits if self.is_gptq else None
 
     @property
     def calibration_draw(self) -> int:
         """Which calibration set it takes, where it takes one."""
-        return 1
+        draw: int = getattr(self, "draw", 1)
+        return draw
 
 
 class Calibrated(Quantizer):
@@ -62,11 +63,6 @@ class Calibrated(Quantizer):
     of the split, 2 the one after it."""
 
     draw: Count = 1
-
-    @property
-    def calibration_draw(self) -> int:
-        """Which calibration set it takes."""
-        return self.draw
 
 
 class AtMost(Strict):
@@ -80,6 +76,11 @@ class Grouped(Quantizer):
 
     group_size: Count | AtMost
 
+    @property
+    def columns(self) -> Any:
+        """Columns in a group, once resolved."""
+        return None if isinstance(self.group_size, AtMost) else self.group_size
+
     def resolved(self, widths: Collection[int]) -> Self:
         """The same with a number as group size."""
         if not isinstance(self.group_size, AtMost):
@@ -90,22 +91,10 @@ class Grouped(Quantizer):
 
     def misfit(self, widths: Collection[int]) -> str | None:
         """A group size that does not divide a width."""
-        size = self.group_size
-        unfit = [] if isinstance(size, AtMost) else [width for width in widths if width % size]
+        unfit = [width for width in widths if self.columns and width % self.columns]
         if not unfit:
             return None
         return (
-            f"group_size is {size}, which does not divide the layer width {unfit[0]}; choose a "
-            "divisor, or {at_most: N}"
+            f"group_size is {self.columns}, which does not divide the layer width {unfit[0]}; "
+            "choose a divisor, or {at_most: N}"
         )
-
-    @property
-    def columns(self) -> int | None:
-        """Columns in a group, once resolved."""
-        return None if isinstance(self.group_size, AtMost) else self.group_size
-
-    @property
-    def size(self) -> int:
-        """Columns in a group of a quantizer that is resolved."""
-        assert not isinstance(self.group_size, AtMost), self
-        return self.group_size

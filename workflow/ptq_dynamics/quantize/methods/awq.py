@@ -7,17 +7,12 @@ weights scaled back.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr
 
 from ptq_dynamics.quantize.calibration import Calibration, Quantized
 from ptq_dynamics.quantize.methods import Calibrated, Grouped
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from ptq_dynamics.models.packed import Grid
 
 # Layers that take up scales, and those before which they come, by model_type; llm-compressor knows
 # those of other architectures. Nothing takes up scales of what comes after Apertus' xIELU.
@@ -36,14 +31,14 @@ MAPPINGS = {
 
 @dataclass(frozen=True)
 class Smoothed:
-    """A layer on its grid, and the scales its rows, [out], and columns, [in], had been multiplied
-    by before rounding, where they had."""
+    """A layer on its `packed.Grid`, and the scales its rows, [out], and columns, [in], had been
+    multiplied by before rounding, where they had."""
 
-    grid: "Grid"
-    rows: "Tensor | None"
-    columns: "Tensor | None"
+    grid: Any
+    rows: Any
+    columns: Any
 
-    def weight(self) -> "Tensor":
+    def weight(self) -> Any:
         """The rounded weights for the inputs and outputs of the original layer, [out, in]."""
         weight = self.grid.weight()
         if self.rows is not None:
@@ -91,6 +86,7 @@ class Awq(Calibrated, Grouped):
 
     def smooth(self, model: Any, calibration: Calibration) -> dict[str, Smoothed]:
         """Turn a model into llm-compressor's AWQ model, in place; its quantized layers by name."""
+        import torch
         from compressed_tensors.utils import patch_attr
         from llmcompressor.modifiers.quantization import QuantizationModifier
         from llmcompressor.modifiers.transform.awq import AWQMapping, AWQModifier
@@ -112,26 +108,27 @@ class Awq(Calibrated, Grouped):
                 self._rows[mapping.smooth_name] = 1 / scales
                 return scales
 
-        known: Any = MAPPINGS.get(model.config.model_type)
-        layers = models.linear_layers(model)
+        mappings = [
+            AWQMapping(f"re:.*{before}$", [f"re:.*{name}$" for name in after])
+            for before, after in MAPPINGS.get(model.config.model_type, ())
+        ]
         awq = Recorder(
-            mappings=known
-            and [
-                AWQMapping(f"re:.*{before}$", [f"re:.*{name}$" for name in after])
-                for before, after in known
-            ],
+            mappings=mappings or None,
             duo_scaling=self.duo_scaling,
             n_grid=self.grid_points,
             offload_device=None,
         )
+        layers = models.linear_layers(model)
+        rounding = QuantizationModifier(
+            config_groups=grid(self.bits, self.symmetric, self.columns, layers)
+        )
         batches: Any = [{"input_ids": batch} for batch in calibration.batches()]
         data = DataLoader(batches, batch_size=None)
-        # Scales are searched on the full-precision model's activations, as in the paper; the
-        # library's "basic" pipeline would search them with quantization left on.
-        rounding = QuantizationModifier(
-            config_groups=grid(self.bits, self.symmetric, self.size, layers)
-        )
-        with patch_attr(IntermediatesCache, "pin_memory", _pin_memory(IntermediatesCache)):
+        # The library pins memory without asking whether there is a GPU; torch then raises.
+        pin = IntermediatesCache.pin_memory if torch.cuda.is_available() else lambda *_: None
+        with patch_attr(IntermediatesCache, "pin_memory", pin):
+            # Scales are searched on the full-precision model's activations, as in the paper; the
+            # library's "basic" pipeline would search them with quantization left on.
             compress(model, data, [awq, rounding], propagate_error=False)
         return {
             name: _smoothed(name, layer, self.bits, awq._rows.get(name), awq._columns.get(name))
@@ -139,9 +136,7 @@ class Awq(Calibrated, Grouped):
         }
 
 
-def _smoothed(
-    name: str, layer: "nn.Linear", bits: int, rows: "Tensor | None", columns: "Tensor | None"
-) -> Smoothed:
+def _smoothed(name: str, layer: Any, bits: int, rows: Any, columns: Any) -> Smoothed:
     import torch
     from compressed_tensors.quantization import forward_quantize
     from compressed_tensors.quantization import quantize as quantize_weight
@@ -149,24 +144,15 @@ def _smoothed(
     from ptq_dynamics.models.packed import Grid
     from ptq_dynamics.quantize.storage import exact
 
-    scheme: Any = layer.quantization_scheme
-    weight, scales, zeros = (
-        layer.get_parameter(part).detach()
-        for part in ("weight", "weight_scale", "weight_zero_point")
-    )
-    codes = quantize_weight(weight, scales, zeros, scheme.weights, torch.int8)
-    grid = Grid(bits, codes, scales, None if scheme.weights.symmetric else zeros)
-    exact(name, grid, forward_quantize(layer, weight, "weight", scheme.weights))
+    scheme = layer.quantization_scheme.weights
+    parts = (layer.weight, layer.weight_scale, layer.weight_zero_point)
+    weight, scales, zeros = (part.detach() for part in parts)
+    codes = quantize_weight(weight, scales, zeros, scheme, torch.int8)
+    grid = Grid(bits, codes, scales, None if scheme.symmetric else zeros)
+    exact(name, grid, forward_quantize(layer, weight, "weight", scheme))
     if rows is not None:
         # Of a layer with more outputs than the next has inputs, the last ones are scaled.
         rows = torch.cat([rows.new_ones(len(weight) - len(rows)), rows])
     # Layers after one norm share theirs, which no file can hold twice.
-    parts = (None if part is None else part.to(scales, copy=True) for part in (rows, columns))
-    return Smoothed(grid, *parts)
-
-
-def _pin_memory(cache: Any) -> Any:
-    """llm-compressor pins memory without asking whether there is a GPU; torch then raises."""
-    import torch
-
-    return cache.pin_memory if torch.cuda.is_available() else lambda *_: None
+    copies = (None if part is None else part.to(scales, copy=True) for part in (rows, columns))
+    return Smoothed(grid, *copies)

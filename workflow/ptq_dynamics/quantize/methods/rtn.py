@@ -17,11 +17,10 @@ class Rtn(Grouped):
         """One checkpoint; the calibration set is not read."""
         from ptq_dynamics import models
         from ptq_dynamics.models.packed import Grid
-        from ptq_dynamics.quantize.layers import round_to_nearest
-        from ptq_dynamics.quantize.storage import on_grids, original
+        from ptq_dynamics.quantize import layers, storage
 
         grids = {}
-        for name, weight in original(folder, models.load(folder)).items():
-            codes, scales = round_to_nearest(weight, self.bits, self.size)
+        for name, weight in storage.original(folder, models.load(folder)).items():
+            codes, scales = layers.round_to_nearest(weight, self.bits, self.columns)
             grids[name] = Grid(self.bits, codes, scales)
-        return on_grids(grids)
+        return storage.on_grids(grids)
