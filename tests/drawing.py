@@ -31,6 +31,7 @@ from ptq_dynamics.graph import Plan
 from ptq_dynamics.measure.joining import join
 from ptq_dynamics.measure.measurements import read_csv
 from ptq_dynamics.measure.names import (
+    BESIDE,
     FULL_PRECISION,
     LAYERS,
     LOSSES,
@@ -110,6 +111,8 @@ class Inputs:
                 self.publish(*paths, self.landscape, label)
             if label == "components":
                 self.publish(*paths, self.components, job)
+            if label.startswith(BESIDE):
+                self.publish(*paths, lambda folder: {})
 
     def publish(self, path, make, *arguments):
         """Files and manifest of one result, unless it is there."""
