@@ -293,7 +293,9 @@ class Drawn:
         """A figure as matplotlib holds it."""
         if name not in self._pictures:
             context = self.context(name)
-            made = context.settings.figure.draw(panels.Sheet(Curves(context)))
+            made = context.settings.figure.draw(
+                panels.Sheet(Curves(context.settings, context.inputs))
+            )
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(panels.plt, "close", lambda figure: None)
                 if self.coarse:

@@ -6,7 +6,7 @@ drawing needs is imported where it is used.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Annotated, Any, ClassVar, Self
 
@@ -116,4 +116,17 @@ class Grouped(Measured):
     @property
     def styles(self) -> list[str]:
         """Names of curves within a group."""
-        return list(dict.fromkeys(in_group(label)[1] for label in self.curves))
+        return self.names(self.curves)
+
+    def groups(self, labels: Iterable[str]) -> list[str]:
+        """Of some curves the groups, each once."""
+        return list(dict.fromkeys(in_group(label)[0] for label in labels))
+
+    def names(self, labels: Iterable[str]) -> list[str]:
+        """Of some curves the names within their groups, each once."""
+        return list(dict.fromkeys(in_group(label)[1] for label in labels))
+
+    def of_group(self, group: str, points: Any) -> Any:
+        """The points of a group's curves, which are called by their names within it."""
+        points = points[[in_group(curve)[0] == group for curve in points.curve]]
+        return points.assign(curve=[in_group(curve)[1] for curve in points.curve])

@@ -1,9 +1,7 @@
 """What a panel of a figure is, and what metrics and quantizers are called in it."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import count, product
-from string import ascii_lowercase
 from typing import Any
 
 from ptq_dynamics.figures.settings import Shown
@@ -71,18 +69,6 @@ METHODS = {
 }
 
 
-def panel(metric: str, quantizer: str | None, x: str, group: str = "") -> Panel:
-    """A panel of a metric, of the quantizer that is called so or in full precision, against `x`."""
-    title, label, form = QUANTIZED[metric] if quantizer else FULL_PRECISION[metric]
-    title = title.format(q=quantizer)
-    return Panel(f"{group}\n{title}" if group else title, x, label, **form)
-
-
-def learning_rate(uncertain: Sequence[str]) -> str:
-    """Label of the axis of the learning rate, with the models of which it is `uncertain`."""
-    return "Learning rate" + (f"\n(uncertain of {', '.join(uncertain)})" if uncertain else "")
-
-
 def call(quantizers: Iterable[Shown]) -> dict[str, str]:
     """What quantizers are called, by name: the bits where those alone tell them apart, with the
     method where that does, and else their names in the configuration."""
@@ -94,9 +80,3 @@ def call(quantizers: Iterable[Shown]) -> dict[str, str]:
         if len({*called.values()}) == len(called):
             return called
     return {name: name for name in shown}
-
-
-def letters() -> Iterator[str]:
-    """Names of panels: a to z, then aa, ab and so on."""
-    for length in count(1):
-        yield from map("".join, product(ascii_lowercase, repeat=length))

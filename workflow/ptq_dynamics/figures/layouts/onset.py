@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -10,9 +10,6 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.figures.layout import Measured, Quantizers
 from ptq_dynamics.figures.settings import FINDING
 from ptq_dynamics.measure.names import ErrorThenLoss
-
-if TYPE_CHECKING:
-    from ptq_dynamics.figures.panels import Picture, Sheet
 
 AXES = {"loss": "FP loss (nats/token)", "rate": "Learning rate"}
 CALLED = {"loss": "the loss in full precision", "rate": "the learning rate"}
@@ -37,7 +34,7 @@ class Onset(Measured):
                 "the error against; show runs alone"
             )
 
-    def draw(self, sheet: "Sheet") -> "Picture":
+    def draw(self, sheet: Any) -> Any:
         """Draw the figure. Facts: for every quantizer, what `described` gives; and what these say,
         in a sentence."""
         data, error = sheet.data, self.metrics[0]
@@ -45,7 +42,8 @@ class Onset(Measured):
         for quantizer in data.quantizers:
             points = data.points(error, quantizer)
             sheet.add(data.over_tokens(error, quantizer), points, data.learning_rates())
-            loss, rate = data.against_loss(error, quantizer), data.against_rate(error, quantizer)
+            loss = data.against_loss(error, quantizer)
+            rate = data.along(data.select(error, quantizer), "lr")
             for (axis, label), part in zip(AXES.items(), (loss, rate), strict=True):
                 panel = data.panel(error, quantizer, label)
                 sheet.add(replace(panel, title=f"{panel.title} vs. {axis}"), part)

@@ -1,16 +1,13 @@
 """Errors along runs, against tokens and against the loss in full precision."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from ptq_dynamics.base.fields import Once, Strict
 from ptq_dynamics.figures.layout import Evaluations, Measured, Quantizers
 from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR, QUANTIZED
-
-if TYPE_CHECKING:
-    from ptq_dynamics.figures.panels import Picture, Sheet
 
 BEFORE = "FP loss (nats/token)"
 
@@ -43,14 +40,14 @@ class Parametric(Measured):
             )
         return self
 
-    def draw(self, sheet: "Sheet") -> "Picture":
+    def draw(self, sheet: Any) -> Any:
         """Draw the figure."""
         data, first = sheet.data, self.quantizers[0]
         for metric in self.metrics:
             if metric != LOSS:
                 points = data.points(metric, first, lineage=True)
-                rates = data.learning_rates(lineage=True)
-                sheet.add(data.over_tokens(metric, first), points, rates)
+                sheet.add(data.over_tokens(metric, first), points)
+        sheet.add_rates(lineage=True)
         for quantizer in self.options.losses_of or self.quantizers:
             points = data.against_loss(QUANTIZATION_ERROR, quantizer, lineage=True)
             panel = data.panel(QUANTIZATION_ERROR, quantizer, BEFORE)
