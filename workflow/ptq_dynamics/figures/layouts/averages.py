@@ -3,12 +3,9 @@ what is in them."""
 
 from dataclasses import replace
 from itertools import product
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import Field
-
-from ptq_dynamics.base.fields import Once
-from ptq_dynamics.figures.layout import Grouped, Quantizers
+from ptq_dynamics.figures.layout import Grouped, Some
 from ptq_dynamics.measure.names import INCREASE, LOSS, LossOrIncrease
 
 BEFORE = "FP loss (nats/token)"
@@ -23,8 +20,8 @@ class Averages(Grouped):
     ones."""
 
     layout: Literal["averages"]
-    quantizers: Quantizers
-    metrics: Annotated[tuple[LossOrIncrease, ...], Field(min_length=1), Once]
+    quantizers: Some[str]
+    metrics: Some[LossOrIncrease]
     quantized = frozenset({LOSS, INCREASE})
 
     def draw(self, sheet: Any) -> Any:

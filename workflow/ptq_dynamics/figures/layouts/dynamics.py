@@ -1,13 +1,10 @@
 """What runs show while they train, and errors beside it, against tokens."""
 
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import Field
-
-from ptq_dynamics.base.fields import Once, Strict
-from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.figures.layout import Measured
+from ptq_dynamics.base.fields import Strict
+from ptq_dynamics.figures.layout import Measured, Some
 from ptq_dynamics.measure.names import CHECKPOINT, EIGENVALUE, EIGENVALUES, OfRuns
 from ptq_dynamics.train.settings import TRAINING
 
@@ -24,18 +21,14 @@ class Dynamics(Measured):
     """A panel for every metric and quantizer. Dotted: the learning rate."""
 
     layout: Literal["dynamics"]
-    metrics: Annotated[tuple[OfRuns, ...], Field(min_length=1), Once]
+    metrics: Some[OfRuns]
     options: DynamicsOptions = DynamicsOptions()
 
     def check(self, place: str, timeline: Any) -> None:
         """Averages have no training curve."""
-        averages = [name for name in self.trajectories if name in timeline.config.runs.averages]
-        metrics = [metric for metric in self.metrics if metric in TRAINING]
-        if averages and metrics:
-            raise Problem(
-                f"{place}.metrics has {metrics[0]}, which an average such as {averages[0]} has "
-                "not; show runs alone, or another metric"
-            )
+        for metric in self.metrics:
+            if metric in TRAINING:
+                self.no_averages(f"{place}.metrics", timeline, metric)
 
     def draw(self, sheet: Any) -> Any:
         """Draw the figure."""

@@ -2,13 +2,12 @@
 
 from dataclasses import replace
 from itertools import product
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
-from ptq_dynamics.base.fields import Once
 from ptq_dynamics.figures.correlation import LEAST, partial, pooled, within
-from ptq_dynamics.figures.layout import Measured, Quantizers
+from ptq_dynamics.figures.layout import Measured, Some
 from ptq_dynamics.measure.names import LOSS, PROBES, SEED, STEP, VALUE, ErrorOrCurvature
 
 
@@ -18,8 +17,8 @@ class Flatness(Measured):
     branches from the other, count once."""
 
     layout: Literal["flatness"]
-    quantizers: Quantizers
-    metrics: Annotated[tuple[ErrorOrCurvature, ...], Once]
+    quantizers: Some[str]
+    metrics: Some[ErrorOrCurvature]
 
     @model_validator(mode="after")
     def _has_curvature(self) -> Self:

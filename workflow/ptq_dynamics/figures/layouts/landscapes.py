@@ -11,8 +11,7 @@ from pydantic import Field
 from ptq_dynamics.base.fields import Share, Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.curvature.settings import GRID, POINTS
-from ptq_dynamics.figures.layout import Layout, Quantizers, Text
-from ptq_dynamics.measure.names import LOSS
+from ptq_dynamics.figures.layout import Layout, Some, Text
 
 # How the three points are drawn and called.
 MARKS = {
@@ -36,11 +35,8 @@ class Landscapes(Layout):
 
     of_one_seed = True
     layout: Literal["landscapes"]
-    curves: Annotated[
-        dict[Text, Annotated[tuple[str, ...], Field(min_length=1, max_length=1)]],
-        Field(min_length=1),
-    ]
-    quantizers: Quantizers
+    curves: Annotated[dict[Text, tuple[str]], Field(min_length=1)]
+    quantizers: Some[str]
     metrics: tuple[()] = ()
     landscape: Plane
 
@@ -77,18 +73,17 @@ class Landscapes(Layout):
         from ptq_dynamics.figures.panels import Picture, finish, subplots
         from ptq_dynamics.figures.style import TEXT
 
-        called, planes = sheet.data.called, list[tuple[pd.DataFrame, str]]()
+        called, planes = sheet.data.called, dict[str, pd.DataFrame]()
         for (curve, (name,)), quantizer in product(sheet.settings.curves, called):
             (manifest,) = sheet.data.inputs[f"landscape {name} {quantizer}"]
             points = pd.read_csv(manifest.file(POINTS))
-            final = float(points.loc[points.point == "final", LOSS].iloc[0])
+            final = float(points.loss[points.point == "final"].iloc[0])
             table = pd.concat([pd.read_csv(manifest.file(GRID)).assign(point="grid"), points])
             label = curve if len(called) == 1 else f"{curve}, {called[quantizer]}"
             training, quantization = (manifest.facts[f"distance_{at}"] for at in [*MARKS][1:])
             far = f"{training:.2g} from Θₖ₋₁, {quantization:.2g} from Q(Θₖ)"
-            table = table.assign(panel=label, increase=table.loss - final)
-            planes.append((table, f"{label}\n{far}"))
-        whole = pd.concat([table for table, _ in planes])
+            planes[f"{label}\n{far}"] = table.assign(panel=label, increase=table.loss - final)
+        whole = pd.concat(planes.values())
         columns = math.ceil(math.sqrt(len(planes)))
         rows = math.ceil(len(planes) / columns)
         height = rows * TEXT / max(2, columns) * 0.8 + 0.12
@@ -97,13 +92,13 @@ class Landscapes(Layout):
         surface = whole[whole.point == "grid"].increase
         bounds = surface.max() * (np.arange(LEVELS + 1) / LEVELS) ** 2
         bounds = bounds if surface.min() >= 0 else np.array([surface.min(), *bounds])
-        for (table, title), ax in zip(planes, axes, strict=False):
+        for (title, table), ax in zip(planes.items(), axes, strict=False):
             filled = _draw_panel(ax, table, bounds)
             ax.set_title(title)
         for ax in axes[len(planes) :]:
             ax.set_visible(False)
         # With the sign that the axes have.
-        look = {"format": lambda value, _: f"{value:.2g}".replace("-", "−")}
+        look: Any = {"format": lambda value, _: f"{value:.2g}".replace("-", "−")}
         bar = figure.colorbar(filled, ax=axes, ticks=bounds, aspect=30, pad=0.01, **look)
         bar.set_label("L − L(Θₖ) (nats/token)")
         # Two standard errors of a difference of two panels, from the median of the panels'.
@@ -115,7 +110,7 @@ class Landscapes(Layout):
         ]
         said += [head.ONE_SET] * (head.calibration_sets(sheet.settings) is not None)
         finish(figure, axes[:1], said)
-        whole = whole[["panel", "point", "x", "y", LOSS, "increase"]]
+        whole = whole[["panel", "point", "x", "y", "loss", "increase"]]
         return Picture(figure, whole, {"points": len(whole), "resolves": resolved})
 
 
@@ -123,8 +118,7 @@ def _draw_panel(ax: Any, table: Any, bounds: np.ndarray) -> Any:
     """The contours of a plane and its points; gives the filled ones."""
     from matplotlib.colors import BoundaryNorm
 
-    grid = table[table.point == "grid"]
-    surface = grid.pivot(index="y", columns="x", values="increase")
+    surface = table[table.point == "grid"].pivot(index="y", columns="x", values="increase")
     shape = (surface.columns, surface.index, surface, bounds)
     filled = ax.contourf(*shape, cmap="cividis_r", norm=BoundaryNorm(bounds, 256))
     ax.contour(*shape, colors="0.25", linewidths=0.3)

@@ -30,15 +30,16 @@ class Pca(Layout):
 
     def check(self, place: str, timeline: Any) -> None:
         """Its trajectories are of one model, and have enough checkpoints."""
-        models: dict[tuple[object, ...], str] = {}
-        for name in self.trajectories:
-            shape = timeline.trajectory(name).model_shape(timeline)
-            text = timeline.scale.whole(shape.corpus).tokenized
-            models.setdefault((shape.model.weights, text), name)
+        shapes = {
+            name: timeline.trajectory(name).model_shape(timeline) for name in self.trajectories
+        }
+        models = {
+            (shape.model.weights, timeline.scale.whole(shape.corpus).tokenized): name
+            for name, shape in shapes.items()
+        }
         if len(models) > 1:
             raise Problem(
-                f"{place}.curves has trajectories of several models "
-                f"({', '.join(sorted(models.values()))}); take those of one"
+                f"{place}.curves has several models ({', '.join(sorted(models.values()))})"
             )
         count = sum(
             len(timeline.measured(name)) * len(timeline.seeds_shown(name, self.headline))

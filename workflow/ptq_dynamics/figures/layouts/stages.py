@@ -3,13 +3,12 @@ axis."""
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field
 
-from ptq_dynamics.base.fields import Once, Strict
-from ptq_dynamics.figures.layout import Measured
+from ptq_dynamics.base.fields import Strict
+from ptq_dynamics.figures.layout import Measured, Some
 from ptq_dynamics.figures.words import QUANTIZED, Panel
 from ptq_dynamics.measure import names
 
@@ -32,7 +31,7 @@ class Stages(Measured):
     gives; of a degradation, what it is where the quantized model is right by chance alone."""
 
     layout: Literal["stages"]
-    metrics: Annotated[tuple[names.AlongStages, ...], Field(min_length=1), Once]
+    metrics: Some[names.AlongStages]
     options: StagesOptions = StagesOptions()
 
     def draw(self, sheet: Any) -> Any:
