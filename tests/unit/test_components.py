@@ -9,7 +9,6 @@ from ptq_dynamics.curvature import components
 from ptq_dynamics.curvature.columns import blocks
 from ptq_dynamics.curvature.plane import flatten
 from ptq_dynamics.train.trajectory import Trajectory
-from support import measured
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
 pytestmark = pytest.mark.slow
@@ -95,23 +94,3 @@ def test_checkpoints_of_different_models_have_no_components(tmp_path):
     save(folders[1], num_attention_heads=3, hidden_size=18)
     with pytest.raises(Problem, match=r"b: gpt_neox.* has the shape .*, but the first"):
         list(blocks(folders, 64))
-
-
-MEASURED = """
-from ptq_dynamics.curvature.columns import blocks
-from ptq_dynamics.curvature.plane import pca
-folders = [Path(name) for name in sys.argv[2:]]
-next(blocks(folders, 1000))
-before = peak()
-pca(blocks(folders, int(sys.argv[1])), 2)
-print(peak() - before)
-"""
-
-
-def test_memory_is_that_of_blocks_and_not_of_checkpoints(tmp_path):
-    folders = [tmp_path / name for name in "abcd"]
-    (size, *_) = [len(save(folder, vocab_size=8000, hidden_size=128)) for folder in folders]
-    width, names = 1 << 16, 4 * [str(folder) for folder in folders]
-    (growth,) = measured(MEASURED, tmp_path, width, *names)
-    block, whole = (4 * len(names) * columns / 2**20 for columns in (width, size))
-    assert growth < 5 * block < whole / 4, (growth, block, whole)

@@ -27,12 +27,10 @@ POINT = [names.TRAJECTORY, names.SEED, names.CHECKPOINT]
 class Curves:
     """A figure's measurements, as rows (`rows`, `select`) and as points of curves (`along`).
 
-    Where a quantizer has several calibration draws, a value is the mean over them. Where a
-    trajectory has several seeds, a point is the mean over them, and its error one standard
-    deviation of them: their spread, not the error of their mean. With one seed it is one standard
-    error; that of losses and their differences is without what validation blocks have in common in
-    most points of one quantizer, so that points are compared by it (see
-    `pairing.errors_of_comparison`), and with the error of the draws.
+    A value is the mean over calibration draws. Where a trajectory has several seeds, a point is the
+    mean over them, and its error their standard deviation. With one seed it is one standard error;
+    that of losses and their differences is without what validation blocks have in common in most
+    points (see `pairing.errors_of_comparison`), and with the error of the draws.
     """
 
     def __init__(self, settings: FigureSettings, inputs: Mapping[str, Sequence[Manifest]]) -> None:
@@ -41,6 +39,8 @@ class Curves:
         self.curves = dict(settings.curves)
         self.labels = list(self.curves)
         self.quantizers = {shown.name: shown for shown in settings.quantizers}
+        self.draws: dict[str | None, tuple[str, ...]] = {None: (names.FULL_PRECISION,)}
+        self.draws |= {shown.name: shown.draws for shown in settings.quantizers}
         self.called = call(settings.quantizers)
         # Where runs begin: the trunk, and the step on it.
         self.branches = {run.name: (run.trunk, run.at or 0) for run in settings.runs}
@@ -74,7 +74,7 @@ class Curves:
     @cache
     def rows(self, metric: str, quantizer: str | None) -> pd.DataFrame:
         """A metric of every trajectory, seed, checkpoint and, of metrics of tasks, task."""
-        used = self.quantizers[quantizer].draws if quantizer else (names.FULL_PRECISION,)
+        used = self.draws[quantizer]
         point = [*POINT, names.TASK]
         table = self.table[(self.table.metric == metric) & self.table.quantizer.isin(used)]
         values = table.groupby(point, sort=False, dropna=False)[names.VALUE]
@@ -105,7 +105,7 @@ class Curves:
         for run in self.settings.runs:
             curve = pd.read_csv(self.inputs[run.label][0].file(CURVE))
             parts.append(curve.assign(trajectory=run.name, value=curve[metric], stderr=np.nan))
-        return over_seeds(pd.concat(parts), names.STEP)
+        return over_seeds(pd.concat(parts, ignore_index=True), names.STEP)
 
     def points(self, metric: str, quantizer: str | None, *, lineage: bool = False) -> pd.DataFrame:
         """A metric against tokens, of every measured checkpoint or as the training curves have
@@ -145,9 +145,8 @@ class Curves:
                     ends[trunk] = max(at, ends.get(trunk, 0))
             for name in members:
                 part = table[table.trajectory == name]
+                # Where something branches off, it has this trajectory's weights, and is measured.
                 if names.CHECKPOINT in table:
-                    # Where something branches off, it has this trajectory's weights, and is
-                    # measured.
                     forks = {n: at for n, (trunk, at) in self.branches.items() if trunk == name}
                     starts = table[table.step == table.trajectory.map(forks).astype(float)]
                     part = pd.concat([part, starts]).drop_duplicates(names.CHECKPOINT)

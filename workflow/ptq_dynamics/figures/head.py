@@ -37,10 +37,15 @@ def made_at(settings: FigureSettings, inputs: Mapping[str, Sequence[Manifest]]) 
         plural = "s" if len(sizes) > 1 else ""
         found.append(f"miniature{plural} of {small.removesuffix(')')} parameters)")
     tokens = max(run.checkpoints[-1].tokens or 0 for run in runs.values())
-    found += [f"{rounded(tokens)} tokens", _counted(len({run.seed for run in runs}), "seed")]
-    sets = calibration_sets(settings)
-    if sets is not None:
-        found.append(_counted(sets, "calibration set"))
+    found.append(f"{rounded(tokens)} tokens")
+    counts = {
+        "seed": len({run.seed for run in runs}),
+        "calibration set": calibration_sets(settings),
+    }
+    for what, count in counts.items():
+        if count is not None:
+            # In words that do not part at the end of a line.
+            found.append(f"{count}\N{NO-BREAK SPACE}{what}{'' if count == 1 else 's'}")
     words = [f"{settings.scale}: {', '.join(found)}"]
     # The settings' name where the scale takes others than those the figure names.
     tools = [
@@ -66,42 +71,33 @@ def calibration_sets(settings: FigureSettings) -> int | None:
     return max((len(shown.draws) for shown in calibrated), default=None)
 
 
-def _counted(number: int, what: str) -> str:
-    # In words that do not part at the end of a line.
-    return f"{number}\N{NO-BREAK SPACE}{what}{'' if number == 1 else 's'}"
-
-
 def resolve(
     settings: FigureSettings, table: pd.DataFrame, panels: Sequence[Panel]
 ) -> tuple[dict[str, float | None], list[str]]:
     """The smallest difference that each panel of a table resolves, and the words for it; points are
     means over all seeds, but where the table has a column of seeds."""
     seeds = 1 if SEED in table else len({run.seed for run in settings.runs})
-    parts = {panel.name: table[table.panel == panel.name] for panel in panels}
-    banded = {p.name: resolution(parts[p.name], seeds, relative=p.log_y) for p in panels}
-    bare = {
-        p.name: scatter(parts[p.name], relative=p.log_y)
-        for p in panels
-        if p.thin and banded[p.name] is None
-    }
-    said = []
+    banded, bare, said = dict[str, float | None](), dict[str, float | None](), []
+    for panel in panels:
+        part = table[table.panel == panel.name]
+        banded[panel.name] = resolution(part, seeds, relative=panel.log_y)
+        if panel.thin and banded[panel.name] is None:
+            bare[panel.name] = scatter(part, relative=panel.log_y)
     if words := _differences(panels, banded):
+        # The text, the questions, are as exact as there is of them; calibration sets are not.
         one = seeds == 1 and calibration_sets(settings) == 1
-        resolving = "resolves"
-        if one:
-            # The text, the questions, are as exact as there is of them.
-            asked = {metric in TASK_METRICS for metric in settings.figure.metrics}
-            text = f"the validation text {'and ' if True in asked else 'resolves'}"
-            questions = "the questions resolve" if True in asked else ""
-            resolving = questions if asked == {True} else text + questions
-        said += [f"{resolving} {words}", *[ONE_SET] * one]
+        asked = {metric in TASK_METRICS for metric in settings.figure.metrics}
+        exact = ["the validation text"] * (False in asked) + ["the questions"] * (True in asked)
+        resolving = "resolve" if True in asked and one else "resolves"
+        said.append(f"{' and '.join([*exact * one])} {resolving} {words}".strip())
+        said += [ONE_SET] * one
     if words := _differences(panels, bare):
         said.append(f"the scatter along a run resolves {words}")
     return banded | bare, said
 
 
 def resolution(table: pd.DataFrame, seeds: int, *, relative: bool = False) -> float | None:
-    """The smallest difference of two points of a panel that its bands resolve on every curve: two
+    """The smallest difference of two points that a panel's bands resolve on every curve: two
     standard errors of it, from the largest of the curves' median bands, of means over seeds; as a
     share of the values if it is `relative`. None without bands."""
     halves = (table.high - table.low) / 2

@@ -28,10 +28,9 @@ Evaluations = Some[Evaluated]
 class Layout(Strict):
     """A figure: curves × quantizers × metrics, with a title and a caption for its readers.
 
-    `curves` are the names of trajectories by the curve's label. They are measured in full precision
-    and under the `quantizers`, each with further `draws` of the calibration set. A `headline`
-    figure shows all seeds of the configuration, others the first. A layout `of_one_seed` shows even
-    runs with seeds of their own at the first.
+    `curves` are the names of trajectories by label. They are measured in full precision and under
+    the `quantizers`, each with further `draws` of the calibration set. A `headline` figure shows
+    all seeds of the configuration, others, and all of a layout `of_one_seed`, the first.
     """
 
     of_one_seed: ClassVar[bool] = False
@@ -74,8 +73,7 @@ class Layout(Strict):
         return self
 
     def check(self, place: str, timeline: Any) -> None:
-        """Raise `Problem` where it cannot be drawn of its trajectories; `place` is its key, and
-        `timeline` the planner's."""
+        """`Problem` where it cannot be drawn; `place` is its key, `timeline` the planner's."""
 
     def no_averages(self, place: str, timeline: Any, what: str) -> None:
         """Raise `Problem` where an average is shown, which has not `what` is drawn."""
@@ -86,8 +84,7 @@ class Layout(Strict):
                 )
 
     def inputs(self, name: str, planner: Any) -> Mapping[str, list[str]]:
-        """Manifests that it reads besides runs and what is measured, by label; `planner` is that of
-        figures."""
+        """Manifests that it reads besides runs and what is measured, by label."""
         return {}
 
     def ages(self, timeline: Any) -> Ages:

@@ -87,10 +87,9 @@ class Sheet:
         `columns`, the first as wide as `opening` of them; one legend below, with some `more`.
 
         `curves` are those of the data unless they are called otherwise. With `one_scale` all have
-        one vertical scale. The ends of segments are outlined, with `lineage` but for those that
-        another one goes on from. What is `said` stands above. A layout that draws panels otherwise
-        has a `draw` of its own. Facts: how many points there are, and the smallest difference that
-        each panel resolves.
+        one vertical scale. With `lineage` the ends of runs that another one goes on from are not
+        outlined. What is `said` stands above. A layout that draws otherwise has a `draw` of its
+        own. Facts: how many points there are, and the smallest difference that panels resolve.
         """
         table, panels, curves = pd.concat(self._parts), self.panels, curves or self.data.labels
         resolved, about = resolve(self.settings, table, panels)
@@ -98,14 +97,9 @@ class Sheet:
         styles = lines(curves)
         columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
         rows = -(-(len(panels) + opening - 1) // columns)
-        figure, axes = subplots(
-            rows,
-            columns,
-            HEIGHTS[min(columns, 3) - 1] * rows,
-            wide=len(curves) > FEW,
-            one_scale=one_scale,
-            opening=opening,
-        )
+        height = HEIGHTS[min(columns, 3) - 1] * rows
+        wide = len(curves) > FEW
+        figure, axes = subplots(rows, columns, height, one_scale, wide, opening=opening)
         for number, (panel, ax) in enumerate(zip(panels, axes, strict=False), start=opening):
             part = table[table.panel == panel.name]
             if draw:
@@ -113,7 +107,7 @@ class Sheet:
                 continue
             after = panels[number + 1 - opening : -(-number // columns) * columns + 1 - opening]
             last = not any(other.right for other in after)
-            draw_panel(ax, panel, part, styles, last=last, goes_on=goes_on)
+            _draw_panel(ax, panel, part, styles, last, goes_on)
         for ax in axes[len(panels) :]:
             ax.set_visible(False)
         if any(panel.right for panel in panels) and (table.axis == "right").any():
@@ -150,8 +144,7 @@ def finish(
 
 
 def _columns(lengths: Sequence[int], width: float) -> int:
-    """The most columns that have room for labels of so many letters, which fill one
-    after the other."""
+    # The most that have room for labels of so many letters, which fill one after the other.
     for columns in range(min(MOST, len(lengths)), 1, -1):
         rows, more = divmod(len(lengths), columns)
         rest = iter(lengths)
@@ -166,14 +159,12 @@ def _taken_over(
 ) -> set[tuple[str, str]]:
     """Curve and name of the runs that another one goes on from, along tokens: one of the same
     curve, or one that is drawn from where they end."""
-    trunks = {run.name: str(run.trunk) for run in settings.runs if run.trunk}
+    trunks = {run.name: run.trunk for run in settings.runs if run.trunk}
     along = {panel.name for panel in panels if panel.tokens_x}
     table = table[table.panel.isin(along) & (table.axis == "left")]
-    drawn = table[["curve", "segment"]].drop_duplicates()
-    named = [(str(curve), str(name)) for curve, name in drawn.itertuples(index=False)]
+    named = set(zip(table.curve, table.segment, strict=True))
     found = {(curve, trunks[name]) for curve, name in named if name in trunks}
-    points = table.groupby("segment").x
-    first, last = points.min(), points.max()
+    first, last = (getattr(table.groupby("segment").x, end)() for end in ("min", "max"))
     for name, trunk in trunks.items():
         if name in first and trunk in last and first[name] >= last[trunk]:
             found |= {(curve, other) for curve, other in named if other == trunk}
@@ -184,9 +175,9 @@ def subplots(
     rows: int,
     columns: int,
     height: float,
-    *,
     one_scale: bool = False,
     wide: bool = False,
+    *,
     layout: Any = "constrained",
     opening: int = 1,
 ) -> tuple[Figure, list[Axes]]:
@@ -205,14 +196,13 @@ def subplots(
     return figure, axes
 
 
-def draw_panel(
+def _draw_panel(
     ax: Axes,
     panel: Panel,
     table: pd.DataFrame,
     styles: Mapping[str, Line],
-    *,
-    last: bool = True,
-    goes_on: Set[tuple[str, str]] = frozenset(),
+    last: bool,
+    goes_on: Set[tuple[str, str]],
 ) -> None:
     """Draw the points of one panel; the `last` of a row names the right axis. The ends of segments
     are outlined, but for those, by curve and name, that another one `goes_on` from."""

@@ -93,12 +93,10 @@ def _correlate(table: Any) -> tuple[str, dict[str, Any]]:
         [part[["x", "y", LOSS]].to_numpy() for _, part in table.groupby([by, SEED], sort=False)]
         for by in ("curve", "segment")
     )
-    tried = {
-        "all points": pooled(runs),
-        "given the loss": partial(runs),
-        "within runs": within(segments),
-    }
-    found = {key: value for key, value in tried.items() if value is not None}
-    facts: dict[str, Any] = {key: value._asdict() for key, value in found.items()}
-    words = "\n".join(f"ρ {key}: {value}" for key, value in found.items())
-    return words, facts | {"points": len(table), "runs": len(runs)}
+    words, facts = list[str](), dict[str, Any]()
+    tried = pooled(runs), partial(runs), within(segments)
+    for key, found in zip(("all points", "given the loss", "within runs"), tried, strict=True):
+        if found is not None:
+            words.append(f"ρ {key}: {found}")
+            facts[key] = found._asdict()
+    return "\n".join(words), facts | {"points": len(table), "runs": len(runs)}

@@ -1,6 +1,5 @@
 """The loss in full precision and under every quantizer, and the errors between."""
 
-from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -8,7 +7,7 @@ import numpy as np
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.figures.layout import Evaluations, Measured
-from ptq_dynamics.measure.names import FULL_PRECISION, LOSS, QUANTIZED, Paired
+from ptq_dynamics.measure.names import LOSS, QUANTIZED, Paired
 from ptq_dynamics.measure.pairing import difference
 from ptq_dynamics.measure.settings import Series
 
@@ -16,8 +15,7 @@ WAY = "Share of the end's weights"
 
 
 class LossesOptions(Strict):
-    """What is on the horizontal axis: tokens, or the share of the way along a line between
-    checkpoints."""
+    """The horizontal axis: tokens, or the share of the way along a line between checkpoints."""
 
     against: Literal["tokens", "share"] = "tokens"
 
@@ -37,8 +35,8 @@ class Losses(Measured):
         others = [name for name in self.trajectories if name not in lines]
         if self.options.against == "share" and others:
             raise Problem(
-                f"{place}.options.against is share, but {others[0]} is no line between checkpoints "
-                f"(lines: {', '.join(lines) or 'none'}); take tokens"
+                f"{place}.options.against is share, but {others[0]} is no line between "
+                "checkpoints; take tokens"
             )
 
     def draw(self, sheet: Any) -> Any:
@@ -87,19 +85,13 @@ def paired(
     """How much larger a metric of losses is on one trajectory than on another, by seed and step,
     the mean over the calibration draws of both, and its standard error over the blocks that both
     are validated on."""
-    used = data.quantizers[quantizer].draws if quantizer else (FULL_PRECISION,)
-    mine, theirs = (
-        [
-            each
-            for each in data.settings.series
-            if (each.trajectory == name and each.quantizer in used)
-        ]
-        for name in (one, other)
-    )
+    used, series = data.draws[quantizer], data.settings.series
+    others = {(each.seed, each.quantizer): each for each in series if each.trajectory == other}
     pairs: dict[int | None, list[tuple[Series, Series]]] = {}
-    for a, b in product(mine, theirs):
-        if (a.seed, a.quantizer) == (b.seed, b.quantizer):
-            pairs.setdefault(a.seed, []).append((a, b))
+    for mine in series:
+        theirs = others.get((mine.seed, mine.quantizer))
+        if theirs and mine.trajectory == one and mine.quantizer in used:
+            pairs.setdefault(mine.seed, []).append((mine, theirs))
     return {
         (seed, step): found
         for seed, alike in pairs.items()

@@ -7,7 +7,6 @@ from pydantic import model_validator
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.figures.layout import Evaluations, Measured
-from ptq_dynamics.figures.settings import UNDER
 from ptq_dynamics.measure.names import LOSS
 
 PHASE = "Share of the phase"
@@ -36,16 +35,7 @@ class OverTokens(Measured):
         if self.quantizers and not (asked and LOSS in self.metrics):
             self._has(self.quantized, f"what it shows under {self.quantizers[0]}")
         if asked and not (LOSS in self.metrics and self.quantizers):
-            raise ValueError(
-                "options.quantized_losses goes with the metric loss and quantizers; name them, or "
-                "leave it out"
-            )
-        for label in self.curves if asked else ():
-            if (of := UNDER.fullmatch(label)) and of[1] in self.curves:
-                raise ValueError(
-                    f"curves: {label!r} is what options.quantized_losses may call {of[1]!r} "
-                    "under a quantizer; rename it"
-                )
+            raise ValueError("options.quantized_losses goes with the metric loss and quantizers")
         return self
 
     def draw(self, sheet: Any) -> Any:

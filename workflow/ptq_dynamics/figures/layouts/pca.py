@@ -30,26 +30,18 @@ class Pca(Layout):
 
     def check(self, place: str, timeline: Any) -> None:
         """Its trajectories are of one model, and have enough checkpoints."""
-        shapes = {
-            name: timeline.trajectory(name).model_shape(timeline) for name in self.trajectories
-        }
-        models = {
-            (shape.model.weights, timeline.scale.whole(shape.corpus).tokenized): name
-            for name, shape in shapes.items()
-        }
+        models, count = dict[tuple[object, ...], str](), 0
+        for name in self.trajectories:
+            shape = timeline.trajectory(name).model_shape(timeline)
+            text = timeline.scale.whole(shape.corpus).tokenized
+            models.setdefault((shape.model.weights, text), name)
+            seeds = timeline.seeds_shown(name, self.headline)
+            count += len(timeline.measured(name)) * len(seeds)
         if len(models) > 1:
-            raise Problem(
-                f"{place}.curves has several models ({', '.join(sorted(models.values()))})"
-            )
-        count = sum(
-            len(timeline.measured(name)) * len(timeline.seeds_shown(name, self.headline))
-            for name in self.trajectories
-        )
+            several = ", ".join(sorted(models.values()))
+            raise Problem(f"{place}.curves has trajectories of several models ({several})")
         if self.components >= count:
-            raise Problem(
-                f"{place}.components is {self.components}, but its trajectories have {count} "
-                "checkpoints, which leaves fewer; lower it"
-            )
+            raise Problem(f"{place}.components is {self.components} of {count} checkpoints")
 
     def inputs(self, name: str, planner: Any) -> Mapping[str, list[str]]:
         """The principal components of all its trajectories."""
@@ -77,13 +69,10 @@ class Pca(Layout):
                 parts.append(pd.DataFrame({**points, "x": part.pc1, "y": part.pc2}))
         paths = [part[["x", "y"]].to_numpy() for part in parts]
         along = [_along(path, np.linspace(0, 1, 100)) for path in paths]
-        named = set[str]()
         for number, part in enumerate(parts):
             label = part.curve.iloc[0]
             line = styles[label]
-            look: dict[str, Any] = {"color": line.color, "linestyle": line.dash}
-            look |= {"label": None if label in named else label}
-            named.add(label)
+            look: dict[str, Any] = {"color": line.color, "linestyle": line.dash, "label": label}
             ax.plot(part.x, part.y, marker=line.marker, markersize=1.6, **look)
             away = [other for place, other in enumerate(along) if place != number]
             others = np.concatenate([np.empty((0, 2)), *away])
@@ -98,7 +87,7 @@ class Pca(Layout):
 
 def _show_direction(ax: Any, path: np.ndarray, others: np.ndarray, line: Any) -> None:
     """Mark start and end of a path [n, 2]; above all markers, an arrow in the direction of time,
-    where it is farthest from the points [m, 2] of other paths."""
+    where it is farthest from the points [m, 2] of others."""
     from ptq_dynamics.figures.panels import mark_end
 
     start: dict[str, Any] = {"s": 14, "marker": line.marker, "zorder": 4}

@@ -60,12 +60,11 @@ class Stages(Measured):
     def _wanted(self, data: Any) -> Iterator[tuple[str, str | None, str | None]]:
         """Metric, quantizer and task of every panel."""
         for metric, quantizer in data.wanted():
-            if metric not in names.TASK_METRICS:
-                yield metric, quantizer, None
-                continue
-            found = dict.fromkeys(data.rows(metric, quantizer)[names.TASK])
-            each = [str(task) for task in found if task != names.MEAN]
-            for task in [*(each if self.options.tasks == "each" else []), names.MEAN]:
+            tasks: list[str | None] = [names.MEAN if metric in names.TASK_METRICS else None]
+            if tasks != [None] and self.options.tasks == "each":
+                found = dict.fromkeys(data.rows(metric, quantizer)[names.TASK])
+                tasks = [*(str(task) for task in found if task != names.MEAN), names.MEAN]
+            for task in tasks:
                 yield metric, quantizer, task
 
     def _points(self, data: Any, metric: str, quantizer: str | None, task: str | None) -> Any:
@@ -110,9 +109,6 @@ def _draw_panel(ax: Any, panel: Panel, table: Any, styles: Any) -> None:
     from ptq_dynamics.figures.panels import error_bars
 
     points, level = table[table.axis == "left"], table[table.axis == "level"]
-    degrades = panel.y == QUANTIZED[names.DEGRADATION][1]
-    if degrades:
-        ax.axhline(0, color="0.3", linewidth=0.5, zorder=1)
     ax.plot(points.x, points.y, color="0.6", linewidth=0.6, zorder=1)
     ax.plot(level.x, level.y, color="0.3", linestyle="--", linewidth=0.8, zorder=1)
     end = 0.0
@@ -124,7 +120,8 @@ def _draw_panel(ax: Any, panel: Panel, table: Any, styles: Any) -> None:
         ax.axvline(end, color="0.85", linewidth=0.4, zorder=0)
     ax.grid(False, axis="x")
     ax.set_xlim(0, end)
-    if degrades:
+    if panel.y == QUANTIZED[names.DEGRADATION][1]:
+        ax.axhline(0, color="0.3", linewidth=0.5, zorder=1)
         _limit(ax, points, level)
     ax.set_xticks([])
     ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
@@ -141,18 +138,16 @@ def _limit(ax: Any, points: Any, level: Any) -> None:
     high = max(0.0, points.high.fillna(points.y).max())
     # Where nothing is lost, all points are at zero.
     height = (high - low) or 1.0
-    room = 0.05 * height
-    ax.set_ylim(low - room, high + room)
-    above = level.y[level.y > high]
+    above, room = level.y[level.y > high], 0.05 * height
+    # A line of the panel for the words.
+    ax.set_ylim(low - room, high + room + 0.16 * height * bool(len(above)))
     if len(above):
         ends = " to ".join(dict.fromkeys(f"{100 * end:.0f}" for end in (above.min(), above.max())))
-        # A line of the panel for the words.
-        ax.set_ylim(low - room, high + room + 0.16 * height)
         look: dict[str, Any] = {"fontsize": SMALLEST, "color": "0.3", "ha": "right", "va": "top"}
         look["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
         ax.text(0.99, 0.98, f"↑ chance: {ends}", transform=ax.transAxes, **look)
 
 
 def _width(part: Any) -> float:
-    """Of a stage on the horizontal axis."""
+    # Of a stage on the horizontal axis.
     return min(WIDEST, max(1.0, len(part) / POINTS))

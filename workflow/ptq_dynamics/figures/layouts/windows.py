@@ -23,10 +23,7 @@ class Windows(Measured):
     def check(self, place: str, timeline: Any) -> None:
         """There is something to draw."""
         if not self.ages(timeline):
-            raise Problem(
-                f"{place}.curves has no averages at the end of a run, which it draws; name some "
-                "that config/runs.yaml has with intervals or memories"
-            )
+            raise Problem(f"{place}.curves has no averages at the end of a run, which it draws")
 
     def ages(self, timeline: Any) -> Ages:
         """Of all averages at the end of a run."""
