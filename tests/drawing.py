@@ -2,7 +2,8 @@
 
 import json
 import shutil
-from itertools import chain, product
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from zlib import crc32
 
@@ -12,7 +13,7 @@ import pandas as pd
 import pytest
 import yaml
 from matplotlib.axes import Axes
-from matplotlib.collections import PathCollection, PolyCollection
+from matplotlib.collections import PolyCollection
 from matplotlib.contour import ContourSet
 from matplotlib.figure import Figure as Picture
 from matplotlib.lines import AxLine, Line2D
@@ -28,26 +29,24 @@ from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.figure import FigureSettings
 from ptq_dynamics.figures.layouts.landscapes import MARKS
 from ptq_dynamics.graph import Plan
+from ptq_dynamics.measure import names
 from ptq_dynamics.measure.joining import join
 from ptq_dynamics.measure.measurements import read_csv
-from ptq_dynamics.measure.names import (
-    FULL_PRECISION,
-    LAYERS,
-    LOSSES,
-    MEASURED,
-    OUTCOMES,
-    VALUES,
-)
+from ptq_dynamics.measure.names import BESIDE, FULL_PRECISION, MEASURED
 from ptq_dynamics.measure.settings import Series
 from ptq_dynamics.train import trajectory
 from ptq_dynamics.train.schedules import learning_rate, phase
 from ptq_dynamics.train.trajectory import CURVE, Checkpoint
 from safetensors.numpy import save_file
-from support import ROOT, edit_yaml, plan
+from support import ROOT, edit_yaml
 
 mpl.rcParams["figure.max_open_warning"] = 0  # Tests look at all figures of a plan.
 BLOCKS = 24
-TRUNKS = {n: getattr(run, "trunk", None) for n, run in plan("smoke").site.config.runs.runs.items()}
+# What probes give at every checkpoint.
+PROBED = {
+    "sharpness": ["sharpness", "hessian_trace"],
+    "spectrum": [f"eigenvalue_{n:02d}" for n in (1, 2, 3)],
+}
 # What every layout draws, besides its curves and quantizers.
 LAYOUTS = {
     "over_tokens": {"metrics": ["quantization_error"]},
@@ -97,9 +96,8 @@ class Inputs:
         """All inputs of a figure, of claims or of tables that are not there yet."""
         for series in job.settings.series:
             shards = self.timeline.shards(series.trajectory).values()
-            kinds = {MEASURED: self.measured}
-            kinds |= {"sharpness": self.sharpness, "spectrum": self.spectrum}
-            for kind, make in kinds.items():
+            for kind in (MEASURED, *PROBED):
+                make = partial(self.probed, PROBED[kind]) if kind in PROBED else self.measured
                 paths = job.inputs.get(series.label(kind), [])
                 for path, points in zip(paths, shards, strict=bool(paths)):
                     self.publish(path, make, series, [point.id for point in points])
@@ -111,6 +109,8 @@ class Inputs:
                 self.publish(*paths, self.landscape, label)
             if label == "components":
                 self.publish(*paths, self.components, job)
+            if label.startswith(BESIDE):
+                self.publish(*paths, lambda folder: {})
 
     def publish(self, path, make, *arguments):
         """Files and manifest of one result, unless it is there."""
@@ -137,11 +137,9 @@ class Inputs:
             found[point.id] = Checkpoint(point.id, point.step, tokens, rate, kind)
         return found
 
-    def last_tokens(self, name: str) -> int:
+    def last_tokens(self, name):
         """Tokens of a trajectory's last measured checkpoint."""
-        tokens = self.checkpoints(name)[self.timeline.measured(name)[-1].id].tokens
-        assert tokens is not None
-        return tokens
+        return self.checkpoints(name)[self.timeline.measured(name)[-1].id].tokens
 
     def facts(self, series: Series, ids: list[str]) -> dict:
         """Facts of what is measured of some checkpoints of a series. Where a branch begins, it has
@@ -171,7 +169,7 @@ class Inputs:
         if tasks:
             found = {task: self.outcomes(task, series, ids) for task in tasks}
             flat = {f"{t}/{name}": each for t, of in found.items() for name, each in of.items()}
-            save_file(flat, folder / OUTCOMES)
+            save_file(flat, folder / names.OUTCOMES)
         facts = {task: {"documents": BLOCKS, "chance": 0.25} for task in tasks}
         return {**self.facts(series, ids), "tasks": facts}
 
@@ -187,7 +185,7 @@ class Inputs:
                 noise = random(series, name)
                 values = values * (1.01 + noise.uniform(0, 0.02) + noise.normal(0, 0.005, BLOCKS))
             losses[name] = values.astype(np.float32)
-        save_file(losses, folder / LOSSES)
+        save_file(losses, folder / names.LOSSES)
 
     def layers(self, folder: Path, series: Series, ids: list[str]) -> None:
         """Errors of two layers."""
@@ -197,7 +195,7 @@ class Inputs:
             for layer in ("first", "second")
             for a, b in [random(series, name, layer).uniform(0.001, 0.002, 2)]
         ]
-        pd.DataFrame(rows).to_csv(folder / LAYERS, index=False)
+        pd.DataFrame(rows).to_csv(folder / names.LAYERS, index=False)
 
     def outcomes(self, task: str, series: Series, ids: list[str]) -> dict[str, np.ndarray]:
         """Questions of a task, half of them answered, fewer under a quantizer."""
@@ -209,22 +207,14 @@ class Inputs:
             found[name] = (hard < skill).astype(np.float32)
         return found
 
-    def sharpness(self, folder: Path, series: Series, ids: list[str]) -> dict:
-        """Sharpness and trace of every checkpoint."""
-        return self._probe(folder, series, ids, ["sharpness", "hessian_trace"])
-
-    def spectrum(self, folder: Path, series: Series, ids: list[str]) -> dict:
-        """Three eigenvalues of every checkpoint."""
-        return self._probe(folder, series, ids, [f"eigenvalue_{n:02d}" for n in (1, 2, 3)])
-
-    def _probe(self, folder, series, ids, metrics):
+    def probed(self, metrics, folder: Path, series: Series, ids: list[str]) -> dict:
         rows = [
             (name, metric, *random(series, name, metric).uniform(1, 9, 2))
             for name in ids
             for metric in metrics
         ]
         columns = ["checkpoint_id", "metric", "value", "stderr"]
-        pd.DataFrame(rows, columns=columns).to_csv(folder / VALUES, index=False)
+        pd.DataFrame(rows, columns=columns).to_csv(folder / names.VALUES, index=False)
         return self.facts(series, ids)
 
     def run(self, folder: Path, name: str, seed: int) -> dict:
@@ -256,7 +246,8 @@ class Inputs:
     def components(self, folder: Path, job: Job) -> dict:
         """Scores of all checkpoints."""
         rows = []
-        for name in dict.fromkeys(name for _, names in job.settings.curves for name in names):
+        members = chain.from_iterable(each for _, each in job.settings.curves)
+        for name in dict.fromkeys(members):
             for seed in self.timeline.seeds_of(name):
                 for point in self.timeline.measured(name):
                     whose = {"trajectory": name, "seed": seed, "step": point.step}
@@ -275,7 +266,6 @@ class Drawn:
         self._pictures: dict[str, Picture] = {}
 
     def job(self, name: str) -> Job:
-        """The job that draws a figure."""
         return self.plan.figures.figure(name)
 
     def context(self, name: str) -> Context:
@@ -291,7 +281,9 @@ class Drawn:
         """A figure as matplotlib holds it."""
         if name not in self._pictures:
             context = self.context(name)
-            made = context.settings.figure.draw(panels.Sheet(Curves(context)))
+            made = context.settings.figure.draw(
+                panels.Sheet(Curves(context.settings, context.inputs))
+            )
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(panels.plt, "close", lambda figure: None)
                 if self.coarse:
@@ -367,10 +359,10 @@ def check(picture: Picture, table: pd.DataFrame, layout: str) -> None:
                 assert np.array_equal(dashed[0].get_xdata(), level.x)
                 assert np.array_equal(dashed[0].get_ydata(), level.y)
             case _:
-                _check_lines(left, right, part, started=layout == "pca")
+                _check_lines(left, right, part)
 
 
-def _check_lines(left: Axes, right: Axes | None, table: pd.DataFrame, *, started: bool) -> None:
+def _check_lines(left: Axes, right: Axes | None, table: pd.DataFrame) -> None:
     for axis, ax in (("left", left), ("right", right)):
         part = table[(table.axis == "right") == (axis == "right")]
         groups = [group for _, group in part.groupby(["curve", "segment", "axis"], sort=False)]
@@ -380,35 +372,12 @@ def _check_lines(left: Axes, right: Axes | None, table: pd.DataFrame, *, started
             assert np.array_equal(line.get_xdata(), group.x), (axis, group.segment)
             assert np.array_equal(line.get_ydata(), group.y), (axis, group.segment)
         if axis == "left":
-            # A run goes on in its branch, where that is of the same curve, or begins at its end.
-            goes_on = {(g.curve.iloc[0], TRUNKS.get(g.segment.iloc[0])) for g in groups}
-            for one, other in product(groups, groups):
-                trunk = TRUNKS.get(one.segment.iloc[0])
-                if trunk == other.segment.iloc[0] and one.x.min() >= other.x.max():
-                    goes_on.add((other.curve.iloc[0], trunk))
-            ending = [
-                group
-                for group in groups
-                if (group.axis == "left").all()
-                and (group.curve.iloc[0], group.segment.iloc[0]) not in goes_on
-            ]
-            # Where nothing else tells, the start of every run is marked too.
-            both = chain(*((group.head(1), group.tail(1)) for group in groups))
-            ends = [group[group.y.notna()].tail(1) for group in ending]
-            _check_marks(ax, list(both) if started else ends)
-            labels = [str(line.get_label()) for line in lines]
-            named = [label for label in labels if not label.startswith("_")]
+            named = [str(line.get_label()) for line in lines]
+            named = [label for label in named if not label.startswith("_")]
             curves = [group.curve.iloc[0] for group in groups]
             # A curve may be named once, or at each of its lines.
             assert named in (curves, list(dict.fromkeys(curves)))
             _check_bands(ax, [group for group in groups if group.low.notna().any()])
-
-
-def _check_marks(ax: Axes, points: list[pd.DataFrame]) -> None:
-    marks = [item for item in ax.collections if isinstance(item, PathCollection)]
-    assert len(marks) == len(points)
-    for mark, point in zip(marks, points, strict=True):
-        assert np.array_equal(np.asarray(mark.get_offsets()), point[["x", "y"]].to_numpy())
 
 
 def _check_bands(ax: Axes, groups: list[pd.DataFrame]) -> None:

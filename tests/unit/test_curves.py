@@ -1,9 +1,7 @@
 """Curves of trajectories that are no ordinary runs, and names that look like numbers."""
 
-from dataclasses import replace
-
 import pytest
-from drawing import Drawn, Inputs, check, figure, planned
+from drawing import Drawn, check, figure, planned
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +45,7 @@ def merged(runs):
 DECAYS = {"Runs": ["constant-3e-3", "wsd-3e-3"], "Other": ["decay-080"]}
 WITH = {**DECAYS, "Soup": ["soup"]}
 OPTIONS = {"dynamics": {"options": {"lineage": True}}}
-DRAWN = ("over_tokens", "losses", "parametric", "dynamics", "ends")
+DRAWN = ("over_tokens", "parametric", "dynamics", "ends")
 
 
 @pytest.fixture(scope="module")
@@ -72,19 +70,3 @@ def test_a_merged_model_is_drawn_at_the_end_of_its_ingredients(soups, layout):
         assert point.x in end and point.y in set().union(*values.values())
     if layout in ("parametric", "dynamics"):
         check(found.picture(layout), table, layout)
-
-
-def test_what_has_no_step_comes_after_what_has_one_by_tokens(tmp_path):
-    class Partly(Inputs):
-        def checkpoints(self, name):
-            found = super().checkpoints(name)
-            for number, (key, point) in enumerate([*found.items()][:3]):
-                found[key] = replace(point, step=None, tokens=1000 - number)
-            return found
-
-    figures = {"one": figure("over_tokens", {"Twenty": ["lawa-20"]}, ["gptq-3bit"])}
-    drawn = Drawn(tmp_path, planned(tmp_path, figures), coarse=True)
-    drawn.inputs = Partly(tmp_path, drawn.plan)
-    *first, one, two, three = drawn.table("one").x
-    assert [one, two, three] == [998, 999, 1000]
-    assert len(first) > 2 and first == sorted(first) and min(first) > 1000

@@ -4,17 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from drawing import LAYOUTS, Drawn, check, figure, planned, random, spoken
-from matplotlib.collections import PathCollection
-from ptq_dynamics.engine.context import Context
 from ptq_dynamics.figures.curves import Curves
+from ptq_dynamics.figures.head import scatter
+from ptq_dynamics.figures.layouts.losses import paired
 from ptq_dynamics.figures.layouts.onset import described
-from ptq_dynamics.figures.panels import draw_panel, subplots
-from ptq_dynamics.figures.resolution import scatter
-from ptq_dynamics.figures.settings import Shown
-from ptq_dynamics.figures.style import lines
-from ptq_dynamics.figures.words import Panel, call
 from ptq_dynamics.measure.joining import block_losses
-from ptq_dynamics.measure.pairing import errors_of_comparison
 
 pytestmark = pytest.mark.slow
 
@@ -23,13 +17,10 @@ RUNS = ["constant-3e-3", "rainbow-036", "rainbow-070", "rainbow-104", "rainbow-1
 QUANTIZERS = ["gptq-4bit", "gptq-3bit", "awq-4bit", "int8", "rtn-4bit"]
 
 
-COUNTS = [(1, 5), (3, 3), (5, 1)]
-# Every curve has a landscape of its own under every quantizer.
-FEWER = [(1, 3), (2, 2), (5, 1)]
 CASES = [
     (f"{layout}-{curves}-{quantizers}", layout, curves, quantizers)
     for layout in LAYOUTS
-    for curves, quantizers in (FEWER if layout == "landscapes" else COUNTS)
+    for curves, quantizers in ((1, 3), (4, 1))
 ]
 # What is drawn against its age, and levels.
 AVERAGES = ["lawa-windows-5", "constant-3e-3", "exponential", "wsd-3e-3", "lawa-windows-50"]
@@ -65,13 +56,6 @@ def test_a_layout_draws_any_number_of_curves_and_quantizers(
     assert picture._suptitle.get_window_extent().x0 >= -1, "the footer is cut off"
 
 
-def test_quantizers_are_called_by_what_tells_them_apart():
-    four, three = Shown("a", ("a",), "gptq", 4, True), Shown("b", ("b",), "gptq", 3, True)
-    assert call([four, three]) == {"a": "4-bit", "b": "3-bit"}
-    assert call([four, Shown("c", ("c",), "awq", 4, True)]) == {"a": "4-bit GPTQ", "c": "4-bit AWQ"}
-    assert call([four, Shown("d", ("d",), "gptqmodel", 4, True)]) == {"a": "a", "d": "d"}
-
-
 SEEDS = [1, 2, 3]
 
 
@@ -81,22 +65,13 @@ def several(runs):
 
 @pytest.fixture(scope="module")
 def seeded(tmp_path_factory):
-    """The same figures of one run at one seed and at three."""
+    """The same figure of one run at one seed and at three."""
     curves, quantizers = {"Stable": ["constant-3e-3"]}, ["gptq-3bit"]
     figures = {"over_tokens": figure("over_tokens", curves, quantizers)}
-    figures["dynamics"] = figure("dynamics", curves, [], metrics=["gradient_norm"])
     folders = [tmp_path_factory.mktemp(name) for name in ("one", "three")]
     changes = [{}, {"runs": several}]
     plans = [planned(f, figures, **c) for f, c in zip(folders, changes, strict=True)]
     return [Drawn(f, plan, coarse=True) for f, plan in zip(folders, plans, strict=True)]
-
-
-def test_a_landscape_reads_the_first_seed_alone(tmp_path):
-    figures = {"one": figure("landscapes", {"Stable": ["constant-3e-3"]}, ["gptq-3bit"])}
-    plan = planned(tmp_path, figures, runs=several)
-    job = plan.figures.figure("one")
-    assert [run.seed for run in job.settings.runs] == SEEDS[:1]
-    assert not [path for path in job.needs if f"seed-{SEEDS[1]}" in path]
 
 
 def errors_of(drawn, name):
@@ -119,17 +94,6 @@ def test_several_seeds_are_their_mean_and_spread(seeded):
     assert "3 seeds, 1 calibration set; GPTQ by llm-compressor; resolves" in words
     rates = table[table.axis == "right"]
     assert not rates.x.duplicated().any(), "the learning rate is drawn once"
-
-
-def test_training_curves_of_several_seeds_are_their_mean_and_spread(seeded):
-    one, three = (drawn.table("dynamics") for drawn in seeded)
-    assert one[one.axis == "left"].low.isna().all()
-    left = three[three.axis == "left"]
-    found = sorted(seeded[1].folder.glob("results/*/train/constant-3e-3/seed-*/curve.csv"))
-    values = np.array([pd.read_csv(path).gradient_norm for path in found])
-    assert len(values) == len(SEEDS)
-    assert np.allclose(left.y, values.mean(axis=0), rtol=1e-12)
-    assert np.allclose(left.high - left.y, values.std(axis=0, ddof=1))
 
 
 def test_what_blocks_have_in_common_is_in_no_band_of_one_seed(seeded):
@@ -156,18 +120,6 @@ def test_what_blocks_have_in_common_is_in_no_band_of_one_seed(seeded):
     assert np.allclose(left.y - left.low, np.sqrt(expected), rtol=1e-6)
 
 
-def test_a_wild_point_is_in_no_band_but_its_own():
-    rng = np.random.default_rng(2)
-    common = rng.normal(size=400)
-    calm = {n: common + rng.normal(0, 0.1, 400) for n in range(9)}
-    before = errors_of_comparison(calm)
-    assert all(error == pytest.approx(0.1 / 20, rel=0.2) for error in before.values())
-    wild = {**calm, "wild": 5 * common + rng.normal(0, 10, 400), "broken": np.full(400, np.nan)}
-    after = errors_of_comparison(wild)
-    assert all(after[n] == pytest.approx(before[n], rel=0.2) for n in calm)
-    assert after["wild"] == pytest.approx(0.5, rel=0.25) and np.isnan(after["broken"])
-
-
 def test_draws_are_averaged_and_their_error_is_added(tmp_path):
     curves, quantizers = {"Stable": ["constant-3e-3"]}, ["gptq-4bit"]
     draws = {"gptq-4bit": ["gptq-4bit-draw-2", "gptq-4bit-draw-3"]}
@@ -192,27 +144,6 @@ def rows(curve, segment, x, y):
     return pd.DataFrame(points | {"low": np.nan, "high": np.nan})
 
 
-def painted(table, **form):
-    """The left axes of one panel of a table."""
-    _, (ax,) = subplots(1, 1, 2.0)
-    panel = Panel("Norm", "Training tokens", "Norm", thin=True, **form)
-    draw_panel(ax, panel, table, lines([*dict.fromkeys(table.curve)]))
-    return ax
-
-
-@pytest.mark.parametrize("log_y", [False, True])
-def test_one_spike_does_not_set_the_scale(log_y):
-    steps = np.arange(1.0, 201)
-    calm = 1 + steps / 200 + 0.1 * (-1) ** steps
-    wild = np.where(steps == 150, 40, calm)
-    for spikes, shown in ((True, calm), (False, wild)):
-        ax = painted(rows("One", "one", steps, wild), log_y=log_y, spikes=spikes)
-        low, high = ax.get_ylim()
-        assert low <= shown.min() and shown.max() <= high < 2 * shown.max(), spikes
-    (line,) = ax.get_lines()
-    assert line.get_ydata().max() == 40, "the spike is left out of the line"
-
-
 @pytest.mark.parametrize("relative", [False, True])
 def test_what_a_line_without_bands_resolves_is_its_scatter(relative):
     steps = np.arange(1.0, 4001)
@@ -223,20 +154,6 @@ def test_what_a_line_without_bands_resolves_is_its_scatter(relative):
     found = scatter(rows("One", "one", steps, line), relative=relative)
     assert found == pytest.approx(2 * 2**0.5 * 0.02, rel=0.1)
     assert scatter(rows("One", "one", [1.0, 2.0], [1.0, 2.0])) is None
-
-
-def test_a_run_that_another_curve_goes_on_from_has_no_end_of_its_own(tmp_path):
-    """But for one that goes on itself, beside its branches."""
-    curves = {
-        "taken": {"Stable": ["smollm3"], "Decay": ["smollm3-decay"]},
-        "beside": {"Stable": ["constant-3e-3"], "Decay": ["rainbow-036"]},
-    }
-    figures = {name: figure("over_tokens", found, ["gptq-4bit"]) for name, found in curves.items()}
-    made = Drawn(tmp_path, planned(tmp_path, figures))
-    for name, outlined in (("taken", 1), ("beside", 2)):
-        found = made.picture(name).axes[0].collections
-        marks = [each for each in found if isinstance(each, PathCollection)]
-        assert len(marks) == outlined, name
 
 
 def test_weights_of_a_branch_and_its_trunk_count_once(tmp_path):
@@ -258,23 +175,19 @@ def test_paired_differences_are_those_of_the_blocks(tmp_path):
     drawn = Drawn(tmp_path, planned(tmp_path, figures), coarse=True)
     drawn.picture("one")
     job = drawn.job("one")
-    data = Curves(Context("one", job.settings, drawn.manifests("one"), tmp_path, tmp_path, None))
+    data = Curves(job.settings, drawn.manifests("one"))
     for metric in ("loss", "loss_increase", "quantization_error"):
-        found = data.paired(metric, "lawa-20", "constant-3e-3", "gptq-3bit")
+        found = paired(data, metric, "lawa-20", "constant-3e-3", "gptq-3bit")
         ids = {p.step: p.id for p in drawn.plan.site.timeline.measured("lawa-20")}
-        assert found.step.tolist() == sorted(ids)
+        assert [step for _, step in found] == sorted(ids)
         # To first order: of few blocks, the ratio's own bias is no part of the value.
         tolerance = {"rel": 0.02, "abs": 1e-4} if metric == ERROR else {"rel": 1e-9}
-        for row in found.itertuples():
+        for (_, step), (value, stderr) in found.items():
             names = ("lawa-20", "constant-3e-3")
-            one, other = (contributions(drawn, metric, name, ids[row.step]) for name in names)
-            assert row.value == pytest.approx(one.mean() - other.mean(), **tolerance)
+            one, other = (contributions(drawn, metric, name, ids[step]) for name in names)
+            assert value == pytest.approx(one.mean() - other.mean(), **tolerance)
             error = (one - other).std(ddof=1) / len(one) ** 0.5
-            assert row.stderr == pytest.approx(error, **tolerance)
-    loss = data.paired("loss", "lawa-20", "constant-3e-3", None)
-    apart = drawn.measurements("one")
-    apart = apart[(apart.quantizer == "fp") & (apart.metric == "loss")]
-    assert (loss.stderr < apart.stderr.min() / 3).all(), "blocks go up and down together"
+            assert stderr == pytest.approx(error, **tolerance)
 
 
 def contributions(drawn, metric, name, checkpoint):

@@ -92,14 +92,6 @@ def test_the_table_holds_the_measurements_of_all_seeds(pair):
     assert (both.value_1 != both.value_2).all()
 
 
-def test_seeds_give_different_weights_and_different_data(pair):
-    one, two = (ends(pair, "pair", seed) for seed in BOTH)
-    for before, after in zip(one, two, strict=True):
-        assert all(not np.array_equal(before[n], after[n]) for n in before if before[n].ndim > 1)
-    jobs = [pair.plan.trajectories.train("pair", seed) for seed in BOTH]
-    assert [pair.manifest(job).facts["seed"] for job in jobs] == list(BOTH)
-
-
 @pytest.mark.parametrize("seed", BOTH)
 def test_what_is_made_of_a_run_is_made_at_its_seed(pair, seed):
     """A cooldown leaves the trunk of its seed; averages and lines are of checkpoints of theirs."""

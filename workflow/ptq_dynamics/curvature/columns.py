@@ -25,40 +25,31 @@ class Part(NamedTuple):
     stop: int
 
 
-class Columns:
-    """The parameters of n checkpoints as a matrix [n, `size`], in the files' own dtype.
+def blocks(folders: Sequence[Path], width: int) -> Iterator[Tensor]:
+    """The parameters of n checkpoints of one architecture, in the files' own dtype, in blocks of
+    `width` columns, [n, width], from left to right; the last may be narrower.
 
-    folders: checkpoint folders of one architecture; nothing but a block is held in memory. Columns
-    are in the order of `plane.flatten(dict(model.named_parameters()))` of the loaded model: buffers
-    are left out, tied weights count once. Reading raises `Problem` when a checkpoint does not hold
-    the parameters that the first one has.
+    Columns are in the order of `plane.flatten(dict(model.named_parameters()))` of the loaded model:
+    buffers are left out, tied weights count once. `Problem` when a checkpoint does not hold the
+    parameters that the first one has.
     """
+    parts = _parts(folders[0])
+    for start in range(0, parts[-1].stop, width):
+        stop = min(start + width, parts[-1].stop)
+        yield torch.stack([_row(folder, parts, start, stop) for folder in folders])
 
-    def __init__(self, folders: Sequence[Path]) -> None:
-        self._folders = folders
-        self._parts = _parts(folders[0])
-        self.size = self._parts[-1].stop
 
-    def blocks(self, width: int) -> Iterator[Tensor]:
-        """Blocks of `width` columns, [n, width], from left to right; the last may be narrower."""
-        for start in range(0, self.size, width):
-            stop = min(start + width, self.size)
-            yield torch.stack([self._row(folder, start, stop) for folder in self._folders])
-
-    def _row(self, folder: Path, start: int, stop: int) -> Tensor:
-        with ExitStack() as stack:
-            files = [
-                stack.enter_context(safe_open(path, framework="pt"))
-                for path in sorted(folder.glob("*.safetensors"))
-            ]
-            tensors = {name: file for file in files for name in file.keys()}  # noqa: SIM118
-            return torch.cat(
-                [
-                    _columns(folder, tensors.get(part.stored), part, start, stop)
-                    for part in self._parts
-                    if part.start < stop and start < part.stop
-                ]
-            )
+def _row(folder: Path, parts: Sequence[Part], start: int, stop: int) -> Tensor:
+    with ExitStack() as stack:
+        files = [
+            stack.enter_context(safe_open(path, framework="pt"))
+            for path in sorted(folder.glob("*.safetensors"))
+        ]
+        tensors = {name: file for file in files for name in file.keys()}  # noqa: SIM118
+        inside = [part for part in parts if part.start < stop and start < part.stop]
+        return torch.cat(
+            [_columns(folder, tensors.get(part.stored), part, start, stop) for part in inside]
+        )
 
 
 def _parts(folder: Path) -> list[Part]:
@@ -66,16 +57,13 @@ def _parts(folder: Path) -> list[Part]:
     model = models.without_weights(folder)
     parameters: dict[str, Tensor] = dict(model.named_parameters())
     # Names in files are older than those in memory: GPT-NeoX's head is embed_out, once lm_head.
-    stored = {
-        id(value): name for name, value in revert_weight_conversion(model, parameters).items()
-    }
+    converted = revert_weight_conversion(model, parameters)
+    stored = {id(value): name for name, value in converted.items()}
     parts, start = [], 0
-    for name in sorted(parameters):
-        value = parameters[name]
-        parts.append(
-            Part(stored.get(id(value), name), tuple(value.shape), start, start + value.numel())
-        )
-        start = parts[-1].stop
+    for name, value in sorted(parameters.items()):
+        stop = start + value.numel()
+        parts.append(Part(stored.get(id(value), name), tuple(value.shape), start, stop))
+        start = stop
     return parts
 
 

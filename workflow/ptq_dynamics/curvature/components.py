@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from ptq_dynamics.curvature.columns import Columns
+from ptq_dynamics.curvature.columns import blocks
 from ptq_dynamics.curvature.plane import pca
 from ptq_dynamics.curvature.settings import SCORES, ComponentsSettings
 from ptq_dynamics.engine.context import Context
@@ -26,7 +26,7 @@ def run(context: Context[ComponentsSettings]) -> Mapping[str, Any]:
             whose = {TRAJECTORY: path.trajectory, SEED: path.seed}
             rows.append({**whose, STEP: checkpoint.step, TOKENS: checkpoint.tokens})
         context.progress.maybe(f"{len(rows)} checkpoints found")
-    scores, explained = pca(Columns(folders).blocks(BLOCK), context.settings.components)
+    scores, explained = pca(blocks(folders, BLOCK), context.settings.components)
     table = pd.DataFrame(rows)
     for number in range(scores.shape[1]):
         table[f"pc{number + 1}"] = scores[:, number].tolist()

@@ -1,7 +1,7 @@
 """The part of a curvature job that is the same for every probe of the Hessian."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import pandas as pd
 
@@ -14,16 +14,9 @@ from ptq_dynamics.measure.names import CHECKPOINT, ERROR, METRIC, VALUE, VALUES
 from ptq_dynamics.train import trajectory
 from ptq_dynamics.train.trajectory import Trajectory
 
-
-class Metric(NamedTuple):
-    """One measured value of the Hessian and its error, where there is one."""
-
-    name: str
-    value: float
-    error: float | None
-
-
 S = TypeVar("S", bound=CurvatureSettings)
+# Name, value and error, where there is one.
+Metric = tuple[str, float, float | None]
 # The Hessian of the loss on the probe split, and the job's settings → what is measured.
 Probe = Callable[[LossHessian, S], Iterator[Metric]]
 
@@ -37,10 +30,9 @@ def run_probe(context: Context[S], probe: Probe[S]) -> Mapping[str, Any]:
         # Fused attention has no second derivative.
         model = models.load(source.folder(checkpoint), attn_implementation="eager")
         hessian = LossHessian(model, probes, settings.batch, keep_graph=settings.keep_graph)
-        for metric in probe(hessian, settings):
-            measured = {METRIC: metric.name, VALUE: metric.value, ERROR: metric.error}
-            rows.append({CHECKPOINT: checkpoint.id, **measured})
+        rows += [(checkpoint.id, *metric) for metric in probe(hessian, settings)]
         context.progress.maybe(checkpoint.id)
-    pd.DataFrame(rows).to_csv(context.out / VALUES, index=False)
+    table = pd.DataFrame(rows, columns=[CHECKPOINT, METRIC, VALUE, ERROR])
+    table.to_csv(context.out / VALUES, index=False)
     digests = {checkpoint.id: source.digest(checkpoint) for checkpoint in chosen}
     return trajectory.facts(chosen, digests=digests, seed=source.seed)

@@ -1,14 +1,13 @@
 """Curvature of a causal language model's loss: its Hessian, sharpness and trace.
 
-The estimators see the Hessian only as a function v -> Hv on flat vectors: no P x P matrix is ever
-formed, and a known matrix can stand in for a model. Source: paper, figures 9 and 26 (power
-iteration, Hutchinson), after PyHessian (Yao et al. 2020, arXiv 1912.07145).
+The estimators see the Hessian only as a function v -> Hv on flat vectors. Source: paper, figures 9
+and 26 (power iteration, Hutchinson), after PyHessian (Yao et al. 2020, arXiv 1912.07145).
 """
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import count
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,8 +19,7 @@ Matvec = Callable[[Tensor], Tensor]
 Form = Callable[[Tensor], Tensor]
 
 
-@dataclass(frozen=True)
-class Eigenpair:
+class Eigenpair(NamedTuple):
     """The eigenvalue of largest magnitude, with its sign (nats per squared parameter unit), and a
     vector [P] of unit norm whose Rayleigh quotient it is; `iterations`: Hessian-vector products;
     `residual`: |Hv - value v| / |value|; `converged`: whether that reached the tolerance."""
@@ -33,24 +31,14 @@ class Eigenpair:
     converged: bool
 
 
-@dataclass(frozen=True)
-class Trace:
-    """Hutchinson's estimate of a trace, and its standard error."""
-
-    mean: float
-    standard_error: float
-
-
 class LossHessian:
     """Hessian of the mean next-token cross-entropy over all probe tokens; call it with v for H v.
 
     model: causal LM in evaluation mode, eager attention (fused attention has no double backward).
-    probes: [n, context] int64; n (context - 1) predictions. batch_size: probes per micro-batch.
-    keep_graph: hold the gradient's graph of every micro-batch between products, which spares their
-    forward and backward passes; memory grows with n. Without it memory is one micro-batch's.
-    Vectors are `like` a tensor [P], P the number of trainable parameters, in the order of
-    `plane.flatten` (sorted names), so that eigenvectors and loss planes share coordinates.
-    `loss` is the mean (nats per token). ValueError: a loss that is not finite (divergence).
+    probes: [n, context] int64, `batch_size` per micro-batch. keep_graph: hold the gradient's graph
+    of every micro-batch between products, which spares their forward and backward passes; memory
+    grows with n. Vectors are `like` a tensor [P], P the number of trainable parameters, in the
+    order of `plane.flatten`. `loss` is the mean (nats per token). ValueError: it is not finite.
     """
 
     def __init__(
@@ -72,7 +60,7 @@ class LossHessian:
         self._graphs = list(self._gradients()) if keep_graph else None
 
     def __call__(self, v: Tensor) -> Tensor:
-        """H v, exact mean over all tokens; v and result [P] of `dtype` on `device`."""
+        """H v, exact mean over all tokens; v and result [P]."""
         product = torch.zeros_like(v)
         for part in self._products(v):
             product += part
@@ -112,11 +100,9 @@ def top_eigenvalue(
 ) -> Eigenpair:
     """Sharpness: the eigenvalue of largest magnitude by power iteration from a unit vector [P].
 
-    Stops when |Hv - value v| <= tolerance |value|: some eigenvalue then lies that close.
-    PyHessian's rule (relative change of the quotient below 1e-3) bounds nothing. Neither shows that
-    it is the largest: a start nearly orthogonal to the dominant eigenvector can settle on the next
-    one, which `lanczos.top_spectrum` avoids. Eigenvalues of equal magnitude and opposite sign never
-    converge.
+    Stops when |Hv - value v| <= tolerance |value|: some eigenvalue then lies that close. It need
+    not be the largest: a start nearly orthogonal to the dominant eigenvector can settle on the next
+    one, which `lanczos.top_spectrum` avoids.
     """
     v = start
     for iteration in count(1):
@@ -130,21 +116,23 @@ def top_eigenvalue(
     return Eigenpair(value, v, iteration, residual, residual <= tolerance)
 
 
-def trace(form: Form, like: Tensor, samples: int, generator: torch.Generator) -> Trace:
+def trace(
+    form: Form, like: Tensor, samples: int, generator: torch.Generator
+) -> tuple[float, float]:
     """Trace by Hutchinson's estimator, the mean of z'Hz over at least two Rademacher vectors z that
-    are `like` a tensor [P], with the error of both samples: of the vectors, and of the parts of the
-    text. Source: Hutchinson (1990); PyHessian."""
+    are `like` a tensor [P], with the standard error of both samples: of the vectors, and of the
+    parts of the text. Source: Hutchinson (1990); PyHessian."""
     draws = []
     for _ in range(samples):
         bits = torch.randint(0, 2, like.shape, generator=generator, dtype=torch.int8)
         draws.append(form((2 * bits - 1).to(like)))
     values = torch.stack(draws)
     error = math.hypot(standard_error(values.mean(dim=1)), standard_error(values.mean(dim=0)))
-    return Trace(values.mean().item(), error)
+    return values.mean().item(), error
 
 
 def standard_error(values: Tensor) -> float:
-    """Standard error of the mean of values [n]; of one alone it is not known, and none is added."""
+    """Standard error of the mean of values [n]; 0 of one alone, of which it is not known."""
     return values.std().item() / math.sqrt(len(values)) if len(values) > 1 else 0.0
 
 

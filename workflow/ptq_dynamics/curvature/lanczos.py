@@ -1,7 +1,7 @@
 """The leading eigenvalues of a Hessian by Lanczos, in bounded memory."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,8 +19,7 @@ _KRYLOV_FLOOR = 16
 _BLOCK = 1 << 16
 
 
-@dataclass(frozen=True)
-class Spectrum:
+class Spectrum(NamedTuple):
     """Leading eigenvalues, signed, by falling magnitude, and |Hv - value v| / |value| of each, both
     float64 [k]; `iterations`: Hessian-vector products; `converged`: whether every residual reached
     the tolerance; `top`: the Ritz vector of the first value, [P], unit norm."""
@@ -46,10 +45,9 @@ def top_spectrum(
     vector [P].
 
     Stops when all k residuals are within tolerance, and no sooner than after max(2k + 1, 16)
-    products (or P). The recurrence gives the residuals; scipy's eigsh takes k products more for
-    them, and a fifth more by restarting. Memory: one vector [P] a product, in the computer's memory
-    up to `basis_bytes` (but no fewer than those first products); then a thick restart goes on from
-    the leading Ritz vectors, k and half of the others. A product is orthogonalised in two passes.
+    products (or P). Memory: one vector [P] a product, in the computer's memory up to `basis_bytes`
+    (but no fewer than those first products); then a thick restart goes on from the leading Ritz
+    vectors, k and half of the others.
 
     generator: of directions that an invariant subspace leaves out. ValueError: k > P.
     Source: Saad, Numerical Methods for Large Eigenvalue Problems (2011), sections 6.6 and 6.7; the
@@ -101,7 +99,7 @@ def top_spectrum(
 
 
 def _kept(vector: Tensor) -> Tensor:
-    """The vector in the computer's memory, where a GPU reads it fast."""
+    # In the computer's memory, where a GPU reads it fast.
     if not vector.is_cuda:
         return vector
     return torch.empty(vector.shape, dtype=vector.dtype, pin_memory=True).copy_(vector)

@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -25,38 +24,31 @@ def run(context: Context[LandscapeSettings]) -> Mapping[str, Any]:
     the standard error, over blocks, of its difference to the final one; facts: the distances
     between them."""
     settings, source = context.settings, Trajectory(context.inputs["trajectory"])
-    validation = tokens.blocks(
-        context.input("corpus"), "validation", settings.context, settings.blocks
-    )
-    state = _quantized(context, _folder(source, settings.final))
-    model = models.load(_folder(source, settings.final))
+    corpus, packed = context.input("corpus"), context.scratch / "packed"
+    validation = tokens.blocks(corpus, "validation", settings.context, settings.blocks)
+    final, previous = map(source.folder, source.at([settings.final, settings.previous]))
+    shutil.rmtree(packed, ignore_errors=True)
+    calibration = settings.calibration.read(corpus)
+    with quietly(context):
+        (result,) = settings.quantizer.each([final], calibration, context)
+        result.save(final, packed)
+    state, model = models.dequantized(packed), models.load(final)
     parameters = dict(model.named_parameters())
-    here, there, rounded = (
-        plane.flatten(each)
-        for each in (
-            parameters,
-            dict(models.load(_folder(source, settings.previous)).named_parameters()),
-            {name: state[name] for name in parameters},
-        )
-    )
+    here = plane.flatten(parameters)
+    there = plane.flatten(dict(models.load(previous).named_parameters()))
+    rounded = plane.flatten({name: state[name] for name in parameters})
     section = plane.plane(here, there, rounded.to(here.device))
     ordered = [parameters[name] for name in sorted(parameters)]
 
     def losses(x: float, y: float) -> Tensor:
-        vector = plane.point(section, x, y).to(here)
-        vector_to_parameters(vector, ordered)
+        vector_to_parameters(plane.point(section, x, y).to(here), ordered)
         return block_losses(model, validation, settings.batch)
 
-    names = ("final", "previous", "quantized")
-    found = [losses(x, y) for x, y in section.points.tolist()]
-    errors = [(each - found[0]).std() / len(each) ** 0.5 for each in found]
-    points = [
-        {"point": name, "x": x, "y": y, LOSS: float(each.mean()), ERROR: float(error)}
-        for name, (x, y), each, error in zip(
-            names, section.points.tolist(), found, errors, strict=True
-        )
-    ]
-    grid = []
+    places, points, grid = section.points.tolist(), [], []
+    found = [losses(x, y) for x, y in places]
+    for name, (x, y), each in zip(("final", "previous", "quantized"), places, found, strict=True):
+        error = float((each - found[0]).std() / len(each) ** 0.5)
+        points.append({"point": name, "x": x, "y": y, LOSS: float(each.mean()), ERROR: error})
     for x, y in plane.grid(section.points, settings.side, settings.margin).flatten(0, 1).tolist():
         grid.append({"x": x, "y": y, LOSS: float(losses(x, y).mean())})
         context.progress.maybe(f"{len(grid)} of {settings.side**2} grid points")
@@ -66,19 +58,3 @@ def run(context: Context[LandscapeSettings]) -> Mapping[str, Any]:
         "distance_previous": section.training_distance,
         "distance_quantized": section.quantization_distance,
     }
-
-
-def _quantized(context: Context[LandscapeSettings], folder: Path) -> dict[str, Tensor]:
-    """State dict of a checkpoint under the quantizer, as its packed weights have it."""
-    settings, target = context.settings, context.scratch / "packed"
-    shutil.rmtree(target, ignore_errors=True)
-    calibration = settings.calibration.read(context.input("corpus"))
-    with quietly(context):
-        (result,) = settings.quantizer.each([folder], calibration, context)
-        result.save(folder, target)
-    return models.dequantized(target)
-
-
-def _folder(source: Trajectory, name: str) -> Path:
-    (checkpoint,) = source.at([name])
-    return source.folder(checkpoint)

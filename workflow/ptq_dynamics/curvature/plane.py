@@ -1,7 +1,7 @@
 """Flat parameter vectors, the plane through three checkpoints, and PCA of a trajectory."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,8 +10,7 @@ from torch import Tensor
 _COLLINEAR = 1e-6
 
 
-@dataclass(frozen=True)
-class Plane:
+class Plane(NamedTuple):
     """Plane through a final checkpoint (`origin`), an earlier one and the quantized final one, with
     orthonormal `u` and `v`, all [P] float64; `points`: final (0, 0), earlier (a, 0), quantized
     (b, c), [3, 2], with a and c positive; L2 distances of the final one from the others."""
@@ -25,10 +24,7 @@ class Plane:
 
 
 def flatten(state: Mapping[str, Tensor]) -> Tensor:
-    """Floating-point tensors of a state as one vector [P], by sorted name; others are left out.
-
-    Give it `dict(model.named_parameters())` to leave out buffers and to count tied weights once.
-    """
+    """Floating-point tensors of a state as one vector [P], by sorted name."""
     tensors = [state[name] for name in sorted(state) if state[name].is_floating_point()]
     return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
 
@@ -53,10 +49,9 @@ def plane(theta_k: Tensor, theta_prev: Tensor, theta_q: Tensor) -> Plane:
             f"no plane: the quantized checkpoint is {height:.3g} off the line through the final "
             f"and the earlier one; from the final to these: {quantization:.3g} and {training:.3g}"
         )
-    points = torch.tensor(
-        [[0.0, 0.0], [training, 0.0], [along.item(), height]], dtype=torch.float64
-    )
-    return Plane(origin, u, rest / height, points, training, quantization)
+    points = [[0.0, 0.0], [training, 0.0], [along.item(), height]]
+    places = torch.tensor(points, dtype=torch.float64)
+    return Plane(origin, u, rest / height, places, training, quantization)
 
 
 def grid(points: Tensor, side: int, margin: float) -> Tensor:
@@ -80,11 +75,9 @@ def point(plane: Plane, x: float, y: float) -> Tensor:
 def pca(blocks: Iterable[Tensor], components: int) -> tuple[Tensor, Tensor]:
     """Principal components of n checkpoints through their n x n Gram matrix in float64.
 
-    blocks: the matrix checkpoints x parameters, [n, P], in blocks of columns, each taken once and
-    let go; at work on a float32 block, memory is up to four times its size.
-    Returns scores [n, components] (parameter units; each column's largest entry is positive) and
-    the explained variance ratio [components], falling, both float64.
-    ValueError: all checkpoints equal or not finite.
+    blocks: the matrix checkpoints x parameters, [n, P], in blocks of columns. Returns scores
+    [n, components] (parameter units; each column's largest entry is positive) and the explained
+    variance ratio [components], falling. ValueError: all checkpoints equal or not finite.
     """
     products = map(_gram, blocks)
     gram = next(products)

@@ -37,10 +37,9 @@ class SpectrumSettings(CurvatureSettings):
 
 
 class LandscapeSettings(Strict):
-    """The plane of the checkpoints `final` and `previous` and of the final one under a `quantizer`
-    with its `calibration` set, on a
-    grid of side × side points that reaches `margin` of a side beyond them; the loss is that of the
-    first `blocks` validation blocks of `context` tokens, `batch` at once."""
+    """The plane of two checkpoints and the final one's quantized weights, on a grid of side × side
+    points that reaches `margin` of a side beyond them; the loss on the first `blocks` validation
+    blocks of `context` tokens, `batch` at once."""
 
     final: str
     previous: str

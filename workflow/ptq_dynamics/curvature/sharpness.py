@@ -7,14 +7,9 @@ from typing import Any
 import torch
 
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.curvature import hessian as hessians
 from ptq_dynamics.curvature.curvature import Metric, run_probe
-from ptq_dynamics.curvature.hessian import (
-    LossHessian,
-    gaussian,
-    standard_error,
-    top_eigenvalue,
-    trace,
-)
+from ptq_dynamics.curvature.hessian import LossHessian
 from ptq_dynamics.curvature.lanczos import top_spectrum
 from ptq_dynamics.curvature.settings import SharpnessSettings
 from ptq_dynamics.engine.context import Context
@@ -30,26 +25,21 @@ def probe(hessian: LossHessian, settings: SharpnessSettings) -> Iterator[Metric]
     """Sharpness and trace from one seeded generator.
 
     Power iteration from a random start can settle on the second eigenvalue and look converged, so
-    it starts from a Lanczos estimate of the top eigenvector; its iterations count both. The error
-    of the sharpness is its residual and the standard error over micro-batches of the curvature
-    along its eigenvector, which is what another choice of probes would change to first order.
+    it starts from a Lanczos estimate of the top eigenvector. The error of the sharpness is its
+    residual and the standard error over micro-batches of the curvature along its eigenvector.
     """
-    limits: dict[str, Any] = {
-        "tolerance": settings.tolerance,
-        "max_iterations": settings.max_iterations,
-    }
+    limits: Any = {"tolerance": settings.tolerance, "max_iterations": settings.max_iterations}
     generator = torch.Generator().manual_seed(settings.seed)
-    start = gaussian(hessian.like, generator)
+    start = hessians.gaussian(hessian.like, generator)
     estimate = top_spectrum(hessian, start, 1, generator=generator, **limits)
-    top = top_eigenvalue(hessian, estimate.top, **limits)
+    top = hessians.top_eigenvalue(hessian, estimate.top, **limits)
     if not top.converged:
         raise Problem(
             f"power iteration reached a residual of {top.residual:.1e} in {top.iterations} steps, "
             f"not {settings.tolerance:.0e}; raise curvature.max_iterations or tolerance in the "
             "scale's file under config/scales"
         )
-    sampled_text = standard_error(hessian.form(top.vector))
-    yield Metric(SHARPNESS, top.value, math.hypot(top.value * top.residual, sampled_text))
-    yield Metric("sharpness_iterations", estimate.iterations + top.iterations, None)
-    sampled = trace(hessian.form, hessian.like, settings.trace_samples, generator)
-    yield Metric(TRACE, sampled.mean, sampled.standard_error)
+    sampled_text = hessians.standard_error(hessian.form(top.vector))
+    yield SHARPNESS, top.value, math.hypot(top.value * top.residual, sampled_text)
+    yield "sharpness_iterations", estimate.iterations + top.iterations, None
+    yield TRACE, *hessians.trace(hessian.form, hessian.like, settings.trace_samples, generator)

@@ -14,21 +14,17 @@ from ptq_dynamics.measure.names import EIGENVALUE
 
 
 def run(context: Context[SpectrumSettings]) -> Mapping[str, Any]:
-    """Stage: a row for every eigenvalue, eigenvalue_01 the one of largest magnitude."""
+    """Stage: a row for every eigenvalue, eigenvalue_01 the one of largest magnitude; its error is
+    its residual."""
     return run_probe(context, probe)
 
 
 def probe(hessian: LossHessian, settings: SpectrumSettings) -> Iterator[Metric]:
-    """Lanczos; the error of a row is the residual of its eigenvalue."""
+    """The eigenvalues by Lanczos."""
+    limits: Any = {"tolerance": settings.tolerance, "max_iterations": settings.max_iterations}
     generator = torch.Generator().manual_seed(settings.seed)
-    spectrum = top_spectrum(
-        hessian,
-        gaussian(hessian.like, generator),
-        settings.eigenvalues,
-        tolerance=settings.tolerance,
-        max_iterations=settings.max_iterations,
-        generator=generator,
-    )
-    pairs = zip(spectrum.values.tolist(), spectrum.residuals.tolist(), strict=True)
+    start = gaussian(hessian.like, generator)
+    found = top_spectrum(hessian, start, settings.eigenvalues, generator=generator, **limits)
+    pairs = zip(found.values.tolist(), found.residuals.tolist(), strict=True)
     for number, (value, residual) in enumerate(pairs, start=1):
-        yield Metric(f"{EIGENVALUE}{number:02d}", value, abs(value) * residual)
+        yield f"{EIGENVALUE}{number:02d}", value, abs(value) * residual

@@ -10,9 +10,8 @@ from ptq_dynamics.figures.panels import Sheet, save
 
 
 def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
-    """Stage: join the measurements and draw them as the figure's layout does. Facts: the number of
-    points, the smallest difference that each panel resolves, and what the layout adds."""
-    picture = context.settings.figure.draw(Sheet(Curves(context)))
+    """Join the measurements and draw them as the figure's layout does. Facts: the number of points,
+    the smallest difference that each panel resolves, and what the layout adds."""
+    picture = context.settings.figure.draw(Sheet(Curves(context.settings, context.inputs)))
     save(picture, context)
-    facts: Mapping[str, Any] = picture.facts
-    return facts
+    return dict(picture.facts)

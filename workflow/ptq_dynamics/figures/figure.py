@@ -15,12 +15,8 @@ else:
 
 
 class FigureSettings(Strict):
-    """What a figure shows.
-
-    `figure` is the entry of the configuration without its words. `curves` are labels, as at this
-    scale, and names of trajectories in the order of the legend. `uncertain` says what is uncertain
-    of public models, `uncertain_rates` which of them have an uncertain learning rate.
-    """
+    """What a figure shows: its entry without words, labels at this scale with trajectories in the
+    order of the legend, and what is uncertain of public models, the learning rate of some."""
 
     figure: Figure
     curves: tuple[tuple[str, tuple[str, ...]], ...]

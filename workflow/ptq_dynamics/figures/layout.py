@@ -6,31 +6,31 @@ drawing needs is imported where it is used.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import Field, model_validator
 
 from ptq_dynamics.base.fields import Once, Strict
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.figures.settings import Ages, in_group
 from ptq_dynamics.measure.names import QUANTIZED, Evaluated, Metric
 
 MOST_CURVES = 8  # as many as there are styles of lines
 
+T = TypeVar("T")
+Some = Annotated[tuple[T, ...], Field(min_length=1), Once]
 Text = Annotated[str, Field(min_length=1)]
-Members = Annotated[tuple[str, ...], Field(min_length=1), Once]
-Quantizers = Annotated[tuple[str, ...], Field(min_length=1), Once]
-Evaluations = Annotated[tuple[Evaluated, ...], Field(min_length=1), Once]
+Evaluations = Some[Evaluated]
 
 
 class Layout(Strict):
     """A figure: curves × quantizers × metrics, with a title and a caption for its readers.
 
-    `curves` are the names of trajectories by the curve's label. They are measured in full precision
-    and under the `quantizers`, each with further `draws` of the calibration set. A `headline`
-    figure shows all seeds of the configuration, others the first. A layout `of_one_seed` shows even
-    runs with seeds of their own at the first.
+    `curves` are the names of trajectories by label. They are measured in full precision and under
+    the `quantizers`, each with further `draws` of the calibration set. A `headline` figure shows
+    all seeds of the configuration, others, and all of a layout `of_one_seed`, the first.
     """
 
     of_one_seed: ClassVar[bool] = False
@@ -39,7 +39,7 @@ class Layout(Strict):
     caption: Text
     headline: bool = False
     layout: str
-    curves: Annotated[dict[Text, Members], Field(min_length=1)]
+    curves: Annotated[dict[Text, Some[str]], Field(min_length=1)]
     quantizers: Annotated[tuple[str, ...], Once] = ()
     draws: dict[str, Annotated[tuple[str, ...], Once]] = {}
     metrics: Annotated[tuple[Metric, ...], Once] = ()
@@ -64,10 +64,7 @@ class Layout(Strict):
             )
         unknown = [name for name in self.draws if name not in self.quantizers]
         if unknown:
-            raise ValueError(
-                f"draws has {unknown[0]!r}, which is none of its quantizers "
-                f"({', '.join(self.quantizers) or 'none'}); name it there"
-            )
+            raise ValueError(f"draws has {unknown[0]!r}, which is none of its quantizers")
         if len(self.styles) > MOST_CURVES:
             raise ValueError(
                 f"curves: there are {len(self.styles)}, and {MOST_CURVES} can be told apart; "
@@ -76,12 +73,18 @@ class Layout(Strict):
         return self
 
     def check(self, place: str, timeline: Any) -> None:
-        """Raise `Problem` where it cannot be drawn of its trajectories; `place` is its key, and
-        `timeline` the planner's."""
+        """`Problem` where it cannot be drawn; `place` is its key, `timeline` the planner's."""
+
+    def no_averages(self, place: str, timeline: Any, what: str) -> None:
+        """Raise `Problem` where an average is shown, which has not `what` is drawn."""
+        for name in self.trajectories:
+            if name in timeline.config.runs.averages:
+                raise Problem(
+                    f"{place} shows {what}, which {name}, an average, has not; leave it out"
+                )
 
     def inputs(self, name: str, planner: Any) -> Mapping[str, list[str]]:
-        """Manifests that it reads besides runs and what is measured, by label; `planner` is that of
-        figures."""
+        """Manifests that it reads besides runs and what is measured, by label."""
         return {}
 
     def ages(self, timeline: Any) -> Ages:
@@ -96,7 +99,7 @@ class Layout(Strict):
 class Measured(Layout):
     """A figure of metrics. One that has quantizers has a metric that it shows under them."""
 
-    metrics: Annotated[tuple[Metric, ...], Field(min_length=1), Once]
+    metrics: Some[Metric]
     quantized: ClassVar[frozenset[str]] = QUANTIZED
 
     @model_validator(mode="after")
@@ -116,4 +119,17 @@ class Grouped(Measured):
     @property
     def styles(self) -> list[str]:
         """Names of curves within a group."""
-        return list(dict.fromkeys(in_group(label)[1] for label in self.curves))
+        return self.names(self.curves)
+
+    def groups(self, labels: Iterable[str]) -> list[str]:
+        """Of some curves the groups, each once."""
+        return list(dict.fromkeys(in_group(label)[0] for label in labels))
+
+    def names(self, labels: Iterable[str]) -> list[str]:
+        """Of some curves the names within their groups, each once."""
+        return list(dict.fromkeys(in_group(label)[1] for label in labels))
+
+    def of_group(self, group: str, points: Any) -> Any:
+        """The points of a group's curves, which are called by their names within it."""
+        points = points[[in_group(curve)[0] == group for curve in points.curve]]
+        return points.assign(curve=[in_group(curve)[1] for curve in points.curve])

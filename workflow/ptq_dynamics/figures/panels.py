@@ -1,14 +1,18 @@
 """Panels and how they are drawn. A figure's table is exactly what is drawn, and is its .csv: the
 panel, and the columns of points (see `curves.COLUMNS`), one row a point."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from itertools import islice
+from string import ascii_lowercase
+from textwrap import wrap
+from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import seaborn as sns
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis, XAxis
 from matplotlib.figure import Figure
@@ -16,18 +20,20 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter, PercentFormatter
 
 from ptq_dynamics.engine.context import Context
-from ptq_dynamics.figures import carrying
-from ptq_dynamics.figures.around import footer, head, legend
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.figure import FigureSettings
-from ptq_dynamics.figures.resolution import resolve
-from ptq_dynamics.figures.settings import PICTURES, TABLE
-from ptq_dynamics.figures.style import END, HALF, SETTINGS, TEXT, Line, lines
-from ptq_dynamics.figures.words import Panel, letters
+from ptq_dynamics.figures.head import made_at, resolve
+from ptq_dynamics.figures.settings import ORIGIN, PICTURES, TABLE
+from ptq_dynamics.figures.style import END, HALF, SETTINGS, SMALLEST, TEXT, Line, lines
+from ptq_dynamics.figures.words import Panel
 
 # Inches of a row of one, two, or three and more panels.
 HEIGHTS = (1.9, 1.85, 1.55)
 FEW = 5  # curves, for the legend of which half a text column has room
+ENTRY, LETTER = 0.42, 0.052  # inches of an entry of the legend without its label, and of a letter
+MOST = 5  # columns of the legend
+SMALL_LETTER, SMALL_LINE = 0.049, 0.115  # inches of a letter, and a line, of those at the top
+LINES = 3  # at the top, for which there is room
 # A spike is so many times above the highest median of so many neighbours on a curve.
 SPIKE, NEIGHBOURS = 1.5, 9
 # The learning rate's lines stand for one entry of the legend.
@@ -49,16 +55,10 @@ class Sheet:
         self.data, self.settings = data, data.settings
         self.panels: list[Panel] = []
         self._parts: list[pd.DataFrame] = []
-        self._letters = letters()
-
-    @property
-    def table(self) -> pd.DataFrame:
-        """All points, each with the letter of its panel."""
-        return pd.concat(self._parts)
 
     def add(self, panel: Panel, *parts: pd.DataFrame) -> None:
         """One more panel, and the points in it."""
-        name = next(self._letters)
+        name = ascii_lowercase[len(self.panels)]
         self.panels.append(replace(panel, name=name, title=f"({name}) {panel.title}"))
         self._add(name, *parts)
 
@@ -71,10 +71,6 @@ class Sheet:
     def _add(self, name: str, *parts: pd.DataFrame) -> None:
         self._parts += [part.assign(panel=name)[["panel", *part.columns]] for part in parts]
 
-    def footer(self) -> str:
-        """The scale that the figure was made at."""
-        return footer(self.settings, self.data.inputs)
-
     def publish(
         self,
         curves: Sequence[str] = (),
@@ -84,36 +80,78 @@ class Sheet:
         lineage: bool = False,
         said: Sequence[str] = (),
         opening: int = 1,
+        draw: Callable[[Axes, Panel, pd.DataFrame, Mapping[str, Line]], None] | None = None,
+        more: Mapping[str, Artist] = {},
     ) -> Picture:
         """Draw all panels, in rows of up to three, two by two where there are four, or of
-        `columns`, the first as wide as `opening` of them; one legend below.
+        `columns`, the first as wide as `opening` of them; one legend below, with some `more`.
 
         `curves` are those of the data unless they are called otherwise. With `one_scale` all have
-        one vertical scale. The ends of segments are outlined, with `lineage` but for those that
-        another one goes on from. What is `said` stands above. Facts: how many points there are, and
-        the smallest difference that each panel resolves.
+        one vertical scale. With `lineage` the ends of runs that another one goes on from are not
+        outlined. What is `said` stands above. A layout that draws otherwise has a `draw` of its
+        own. Facts: how many points there are, and the smallest difference that panels resolve.
         """
-        table, panels, curves = self.table, self.panels, curves or self.data.labels
+        table, panels, curves = pd.concat(self._parts), self.panels, curves or self.data.labels
         resolved, about = resolve(self.settings, table, panels)
         goes_on = _taken_over(self.settings, table, panels) if lineage else set()
         styles = lines(curves)
         columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
         rows = -(-(len(panels) + opening - 1) // columns)
-        height, wide = HEIGHTS[min(columns, 3) - 1] * rows, len(curves) > FEW
-        figure, axes = subplots(
-            rows, columns, height, wide=wide, one_scale=one_scale, opening=opening
-        )
+        height = HEIGHTS[min(columns, 3) - 1] * rows
+        wide = len(curves) > FEW
+        figure, axes = subplots(rows, columns, height, one_scale, wide, opening=opening)
         for number, (panel, ax) in enumerate(zip(panels, axes, strict=False), start=opening):
+            part = table[table.panel == panel.name]
+            if draw:
+                draw(ax, panel, part, styles)
+                continue
             after = panels[number + 1 - opening : -(-number // columns) * columns + 1 - opening]
             last = not any(other.right for other in after)
-            part = table[table.panel == panel.name]
-            draw_panel(ax, panel, part, styles, last=last, goes_on=goes_on)
+            _draw_panel(ax, panel, part, styles, last, goes_on)
         for ax in axes[len(panels) :]:
             ax.set_visible(False)
-        has_rates = any(panel.right for panel in panels) and bool((table.axis == "right").any())
-        legend(figure, axes, {"learning rate (right axis)": RATE} if has_rates else {}, curves)
-        head(figure, [self.footer(), *about, *said])
+        if any(panel.right for panel in panels) and (table.axis == "right").any():
+            more = {**more, "learning rate (right axis)": RATE}
+        scale = made_at(self.settings, self.data.inputs)
+        finish(figure, axes, [scale, *about, *said], more, curves)
         return Picture(figure, table, {"points": len(table), "resolves": resolved})
+
+
+def finish(
+    figure: Figure,
+    axes: Sequence[Axes],
+    said: Sequence[str],
+    more: Mapping[str, Artist] = {},
+    curves: Sequence[str] = (),
+) -> None:
+    """What stands around panels: below them one legend, of every label once, in the order of the
+    curves, then some more, as many in a row as there is room for, none where there is one curve
+    alone; at the top right what is said, small, in as many lines as that takes."""
+    found: dict[str, Artist] = {}
+    for ax in axes:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    found = {**{label: found[label] for label in curves if label in found}, **found, **more}
+    width = figure.get_figwidth()
+    if len(found) > 1:
+        columns = _columns([len(label) for label in found], width)
+        look: dict[str, Any] = {"loc": "outside lower center", "ncols": columns}
+        figure.legend(list(found.values()), list(found), **look)
+    rows = wrap("; ".join(said), int(width / SMALL_LETTER), break_on_hyphens=False)
+    if len(rows) > LINES:
+        figure.set_figheight(figure.get_figheight() + (len(rows) - LINES) * SMALL_LINE)
+    figure.suptitle("\n".join(rows), x=0.995, ha="right", fontsize=SMALLEST, color="0.35")
+
+
+def _columns(lengths: Sequence[int], width: float) -> int:
+    # The most that have room for labels of so many letters, which fill one after the other.
+    for columns in range(min(MOST, len(lengths)), 1, -1):
+        rows, more = divmod(len(lengths), columns)
+        rest = iter(lengths)
+        each = [list(islice(rest, rows + (at < more))) for at in range(columns)]
+        if sum(ENTRY + LETTER * max(column) for column in each) <= width:
+            return columns
+    return 1
 
 
 def _taken_over(
@@ -121,14 +159,12 @@ def _taken_over(
 ) -> set[tuple[str, str]]:
     """Curve and name of the runs that another one goes on from, along tokens: one of the same
     curve, or one that is drawn from where they end."""
-    trunks = {run.name: str(run.trunk) for run in settings.runs if run.trunk}
+    trunks = {run.name: run.trunk for run in settings.runs if run.trunk}
     along = {panel.name for panel in panels if panel.tokens_x}
     table = table[table.panel.isin(along) & (table.axis == "left")]
-    drawn = table[["curve", "segment"]].drop_duplicates()
-    named = [(str(curve), str(name)) for curve, name in drawn.itertuples(index=False)]
+    named = set(zip(table.curve, table.segment, strict=True))
     found = {(curve, trunks[name]) for curve, name in named if name in trunks}
-    points = table.groupby("segment").x
-    first, last = points.min(), points.max()
+    first, last = (getattr(table.groupby("segment").x, end)() for end in ("min", "max"))
     for name, trunk in trunks.items():
         if name in first and trunk in last and first[name] >= last[trunk]:
             found |= {(curve, other) for curve, other in named if other == trunk}
@@ -139,10 +175,10 @@ def subplots(
     rows: int,
     columns: int,
     height: float,
-    *,
     one_scale: bool = False,
     wide: bool = False,
-    layout: Literal["constrained", "compressed"] = "constrained",
+    *,
+    layout: Any = "constrained",
     opening: int = 1,
 ) -> tuple[Figure, list[Axes]]:
     """A figure in the style of all, as wide as a text column, or half where it is one panel unless
@@ -160,14 +196,13 @@ def subplots(
     return figure, axes
 
 
-def draw_panel(
+def _draw_panel(
     ax: Axes,
     panel: Panel,
     table: pd.DataFrame,
     styles: Mapping[str, Line],
-    *,
-    last: bool = True,
-    goes_on: Set[tuple[str, str]] = frozenset(),
+    last: bool,
+    goes_on: Set[tuple[str, str]],
 ) -> None:
     """Draw the points of one panel; the `last` of a row names the right axis. The ends of segments
     are outlined, but for those, by curve and name, that another one `goes_on` from."""
@@ -272,13 +307,15 @@ def plain_log_ticks(axis: Axis) -> None:
 
 
 def save(picture: Picture, context: Context[FigureSettings]) -> None:
-    """Write a figure's pictures, and its table; equal input gives equal bytes."""
+    """Write a figure's pictures, which carry their scale and the identity of what they are made
+    from, and its table; equal input gives equal bytes."""
     # Laid out once: with a layout engine, matplotlib lays a figure out, and draws it, twice a file.
     picture.figure.draw_without_rendering()
     picture.figure.set_layout_engine(None)
+    origin = ORIGIN.format(scale=context.settings.scale, identity=context.identity)
+    fields = {"pdf": {"Keywords": origin, "CreationDate": None}, "png": {"Source": origin}}
     for kind in PICTURES:
-        path = context.out / f"{context.name}.{kind}"
-        carrying.save(picture.figure, path, context.settings.scale, context.identity)
+        picture.figure.savefig(context.out / f"{context.name}.{kind}", metadata=fields[kind])
     path = context.out / f"{context.name}.{TABLE}"
     picture.table.to_csv(path, index=False, lineterminator="\n")
     plt.close(picture.figure)

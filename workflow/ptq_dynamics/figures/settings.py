@@ -41,8 +41,7 @@ def short(number: float) -> str:
 
 @dataclass(frozen=True)
 class Shown:
-    """A quantizer: `name` is the figure's for it, `draws` are those of the ones this scale takes,
-    which differ in the calibration set, if they are `calibrated`."""
+    """A quantizer by the figure's name; the draws of its calibration set, if it is `calibrated`."""
 
     name: str
     draws: tuple[str, ...]
@@ -58,9 +57,8 @@ class Shown:
 
 @dataclass(frozen=True)
 class ShownRun:
-    """A run whose learning rate or training curve is drawn, at one seed; `label` is that of its
-    input; a branch leaves its `trunk` at the step `at`; a miniature stands in for the public model
-    `stands_for`."""
+    """A run at one seed; a branch leaves its `trunk` at the step `at`; a miniature stands in for
+    the public model `stands_for`."""
 
     label: str
     name: str

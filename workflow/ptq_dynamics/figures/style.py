@@ -79,9 +79,9 @@ FIXED = {
 # Places apart that have dashes or markers of their own: fewer than pairs of the two, and so many
 # that the values of no figure share a marker.
 STEPS = 23
-# Quantities whose values have an order, as labels call them: peak learning rate, weight decay,
-# window and horizon. Each has colours of its own.
-SEQUENTIAL = {"LR": "viridis", "λ": "YlOrBr_r", "L": "Greys_r", "T": "PuRd_r"}
+# Quantities whose values have an order, as labels call them: peak learning rate, weight decay and
+# window. Each has colours of its own.
+SEQUENTIAL = {"LR": "viridis", "λ": "YlOrBr_r", "L": "Greys_r"}
 ANY_OTHER = "YlGn_r"
 # CIE lightness of the first and the last value: evenly between, so that greys are as far apart. A
 # lighter line could not be seen on white.
@@ -94,7 +94,7 @@ SIZES, SIZE_MARKERS = "PuBuGn_r", ("o", "v", "D", "P")
 
 
 def _value(at: re.Match[str]) -> float:
-    """Of a label of an ordered value, in the paper where it says so."""
+    # In the paper, where a label says so.
     return float(at[3] or at[2])
 
 
@@ -123,10 +123,9 @@ def lines(labels: Sequence[str]) -> dict[str, Line]:
         if label not in found:
             marker, area = next(OF[start] for start in OF if label.startswith(start))
             found[label] = replace(found.get(whose(label), LINES[0]), marker=marker, area=area)
-    before: dict[str, int] = {}
-    for label, of_which in lower.items():
-        before[of_which] = before.get(of_which, 0) + 1
-        found[label] = _lighter(found[of_which], before[of_which])
+    for number, (label, of) in enumerate(lower.items()):
+        before = [*lower.values()][:number].count(of)
+        found[label] = _lighter(found[of], before + 1)
     return found
 
 
@@ -137,29 +136,28 @@ def _lines(labels: Sequence[str]) -> dict[str, Line]:
             by_quantity.setdefault(at[1], {})[label] = _value(at)
     for quantity, values in by_quantity.items():
         fixed = FIXED.get(quantity, {})
-        if fixed and min(fixed) <= min(values.values()) and max(values.values()) <= max(fixed):
-            known = np.log([*fixed]), [*fixed.values()]
-            for label, value in values.items():
-                place = float(np.interp(np.log(value), *known))
-                found[label] = _at(quantity, place, round(place * STEPS))
-        else:
-            for number, label in enumerate(sorted(values, key=values.__getitem__)):
-                found[label] = _at(quantity, number / max(1, len(values) - 1), number)
-    roles = {label: re.split(r"[\s,]", label)[0] for label in labels}
+        known = fixed and min(fixed) <= min(values.values()) and max(values.values()) <= max(fixed)
+        for number, label in enumerate(sorted(values, key=values.__getitem__)):
+            place = number / max(1, len(values) - 1)
+            if known:
+                value = np.log(values[label])
+                place = float(np.interp(value, np.log([*fixed]), [*fixed.values()]))
+                number = round(place * STEPS)
+            color = _shade(SEQUENTIAL.get(quantity, ANY_OTHER), place)
+            found[label] = Line(color, *_nth(number, MARKERS))
+    roles = {label: re.split(r"[\s,]", label)[0] for label in labels if label not in found}
     # What has no meaning of its own takes first what means nothing elsewhere.
     taken = {role.color for role in ROLES.values()}
     used = {ROLES[role].color for role in roles.values() if role in ROLES}
     free = [line for line in (*LINES, *OTHERS) if line.color not in used]
     free.sort(key=lambda line: line.color in taken)
-    seen: dict[str, int] = {}
+    seen = list[str]()
     for label, role in roles.items():
-        if label in found:
-            continue
         if role in ROLES:
-            found[label] = _variant(ROLES[role], seen.setdefault(role, 0))
-            seen[role] += 1
+            found[label] = _variant(ROLES[role], seen.count(role))
+            seen.append(role)
         else:
-            found[label] = free.pop(0) if free else LINES[len(found) % len(LINES)]
+            found[label] = free.pop(0)
     return found
 
 
@@ -170,38 +168,29 @@ def _sized(labels: Sequence[str]) -> dict[str, Line]:
         return {}
     ranked = sorted(sizes, key=lambda label: float(sizes[label][2]) * UNITS[sizes[label][3]])
     return {
-        label: Line(
-            _shade(SIZES, number / (len(ranked) - 1)),
-            DASHES[number % len(DASHES)],
-            SIZE_MARKERS[number % len(SIZE_MARKERS)],
-        )
+        label: Line(_shade(SIZES, number / (len(ranked) - 1)), *_nth(number, SIZE_MARKERS))
         for number, label in enumerate(ranked)
     }
 
 
-def _at(quantity: str, place: float, number: int) -> Line:
-    """The line of a quantity at a place from 0, dark, to 1, light; the number gives dashes and
-    marker."""
-    color = _shade(SEQUENTIAL.get(quantity, ANY_OTHER), place)
-    return Line(color, DASHES[number % len(DASHES)], MARKERS[number % len(MARKERS)])
+def _nth(number: int, markers: Sequence[str]) -> tuple[str, str]:
+    """Dash and marker."""
+    return DASHES[number % len(DASHES)], markers[number % len(markers)]
 
 
 def _shade(name: str, place: float) -> str:
     """The colour of a map, which goes from dark to light, at a place from 0 to 1 by lightness."""
     colors = colormaps[name](np.linspace(0, 1, 512))[:, :3]
-    found = np.maximum.accumulate(_lightness(colors))
+    linear = np.where(colors <= 0.04045, colors / 12.92, ((colors + 0.055) / 1.055) ** 2.4)
+    luminance = linear @ np.array([0.2126, 0.7152, 0.0722])
+    dark = luminance <= (6 / 29) ** 3
+    # CIE's, from 0 to 100.
+    lightness = np.where(dark, luminance * (29 / 3) ** 3, 116 * np.cbrt(luminance) - 16)
+    found = np.maximum.accumulate(lightness)
     first = max(DARKEST, float(found[0]))
     wanted = first + place * (LIGHTEST - first)
     red, green, blue = (float(np.interp(wanted, found, channel)) for channel in colors.T)
     return to_hex((red, green, blue))
-
-
-def _lightness(colors: np.ndarray) -> np.ndarray:
-    """CIE lightness [n], from 0 to 100, of colours [n, 3]."""
-    linear = np.where(colors <= 0.04045, colors / 12.92, ((colors + 0.055) / 1.055) ** 2.4)
-    luminance = linear @ np.array([0.2126, 0.7152, 0.0722])
-    dark = luminance <= (6 / 29) ** 3
-    return np.where(dark, luminance * (29 / 3) ** 3, 116 * np.cbrt(luminance) - 16)
 
 
 def _variant(line: Line, number: int) -> Line:
@@ -219,8 +208,8 @@ def _lighter(line: Line, number: int) -> Line:
     with the first quantizer and so on."""
     dash = DASHES[(DASHES.index(line.dash) + number) % len(DASHES)]
     place = (MARKERS.index(line.marker) if line.marker in MARKERS else 0) + 3 * number
-    share = 0.9 * 0.75**number
-    return Line(_faded(line, share), dash, MARKERS[place % len(MARKERS)], line.area)
+    color = _faded(line, 0.9 * 0.75**number)
+    return Line(color, dash, MARKERS[place % len(MARKERS)], line.area)
 
 
 def _faded(line: Line, share: float) -> str:
@@ -229,15 +218,21 @@ def _faded(line: Line, share: float) -> str:
     return to_hex((red, green, blue))
 
 
-SETTINGS = {
+TICKS = {
+    "labelsize": 6.5,
+    "major.width": 0.6,
+    "major.size": 2.0,
+    "major.pad": 2.0,
+    "minor.width": 0.4,
+    "minor.size": 1.2,
+}
+SETTINGS = {f"{axis}tick.{name}": value for axis in "xy" for name, value in TICKS.items()} | {
     "figure.dpi": 150,
     "savefig.dpi": 300,
     "font.size": 7,
     "axes.titlesize": 7,
     "axes.labelsize": 7,
     "legend.fontsize": 6.5,
-    "xtick.labelsize": 6.5,
-    "ytick.labelsize": 6.5,
     "axes.grid": True,
     "grid.color": "0.88",
     "grid.linewidth": 0.4,
@@ -245,16 +240,6 @@ SETTINGS = {
     "axes.linewidth": 0.6,
     "axes.titlepad": 3.0,
     "axes.labelpad": 2.0,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "xtick.major.size": 2.0,
-    "ytick.major.size": 2.0,
-    "xtick.minor.width": 0.4,
-    "ytick.minor.width": 0.4,
-    "xtick.minor.size": 1.2,
-    "ytick.minor.size": 1.2,
-    "xtick.major.pad": 2.0,
-    "ytick.major.pad": 2.0,
     "axes.spines.top": False,
     "lines.linewidth": 1.1,
     "lines.markersize": 2.2,

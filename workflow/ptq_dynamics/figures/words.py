@@ -1,9 +1,7 @@
 """What a panel of a figure is, and what metrics and quantizers are called in it."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import count, product
-from string import ascii_lowercase
 from typing import Any
 
 from ptq_dynamics.figures.settings import Shown
@@ -13,11 +11,10 @@ from ptq_dynamics.measure import names
 @dataclass(frozen=True)
 class Panel:
     """One panel: labels with units; `tokens_x` and `percent_y` format the ticks; `zoom` shows what
-    is left of it on the horizontal axis; `thin` draws many points or lines without markers; with
-    `spikes`, what stands far above its neighbours does not set the scale; `crop` lets what comes
-    before the first hundredth of the horizontal axis run out of the panel; `diagonal` draws the
-    line on which both axes have one value; `widths` in points are those of curves that may lie on
-    each other; `name` is its letter."""
+    is left of it; `thin` draws without markers; with `spikes`, what stands far above its neighbours
+    does not set the scale; with `crop`, what comes before the first hundredth of the horizontal
+    axis neither; `diagonal` draws the line of equal values; `widths` in points are those of curves
+    that may lie on each other; `name` is its letter."""
 
     title: str
     x: str
@@ -38,18 +35,14 @@ class Panel:
 
 # Title, {q} the quantizer, label of the vertical axis, and form of a metric's panel.
 Words = tuple[str, str, Mapping[str, Any]]
+SPIKY = {"thin": True, "spikes": True}
 FULL_PRECISION: dict[str, Words] = {
     names.LOSS: ("Full-precision loss", "Loss (nats/token)", {}),
     names.SHARPNESS: ("Sharpness", "Top Hessian eigenvalue (nats)", {}),
     names.TRACE: ("Trace", "Hessian trace (nats)", {}),
     names.EIGENVALUES: ("Leading eigenvalues", "Magnitude (nats)", {"thin": True, "log_y": True}),
-    # Its spikes are many times its level.
-    "gradient_norm": (
-        "Gradient norm",
-        "L2 norm of the gradient",
-        {"thin": True, "spikes": True, "log_y": True},
-    ),
-    "weight_norm": ("Weight norm", "L2 norm of the weights", {"thin": True, "spikes": True}),
+    "gradient_norm": ("Gradient norm", "L2 norm of the gradient", {**SPIKY, "log_y": True}),
+    "weight_norm": ("Weight norm", "L2 norm of the weights", SPIKY),
     names.ACCURACY: ("Accuracy", "Accuracy (%)", {"percent_y": True}),
 }
 QUANTIZED: dict[str, Words] = {
@@ -71,32 +64,11 @@ METHODS = {
 }
 
 
-def panel(metric: str, quantizer: str | None, x: str, group: str = "") -> Panel:
-    """A panel of a metric, of the quantizer that is called so or in full precision, against `x`."""
-    title, label, form = QUANTIZED[metric] if quantizer else FULL_PRECISION[metric]
-    title = title.format(q=quantizer)
-    return Panel(f"{group}\n{title}" if group else title, x, label, **form)
-
-
-def learning_rate(uncertain: Sequence[str]) -> str:
-    """Label of the axis of the learning rate, with the models of which it is `uncertain`."""
-    return "Learning rate" + (f"\n(uncertain of {', '.join(uncertain)})" if uncertain else "")
-
-
 def call(quantizers: Iterable[Shown]) -> dict[str, str]:
     """What quantizers are called, by name: the bits where those alone tell them apart, with the
     method where that does, and else their names in the configuration."""
-    shown = {quantizer.name: quantizer for quantizer in quantizers}
-    bits = {name: f"{quantizer.bits}-bit" for name, quantizer in shown.items()}
-    methods = {name: METHODS.get(each.method, each.method) for name, each in shown.items()}
-    both = {name: f"{bits[name]} {methods[name]}" for name in shown}
-    for called in (bits, both):
-        if len({*called.values()}) == len(called):
-            return called
-    return {name: name for name in shown}
-
-
-def letters() -> Iterator[str]:
-    """Names of panels: a to z, then aa, ab and so on."""
-    for length in count(1):
-        yield from map("".join, product(ascii_lowercase, repeat=length))
+    shown = list(quantizers)
+    bits = {each.name: f"{each.bits}-bit" for each in shown}
+    both = {each.name: f"{each.bits}-bit {METHODS.get(each.method, each.method)}" for each in shown}
+    named = {each.name: each.name for each in shown}
+    return next(each for each in (bits, both, named) if len({*each.values()}) == len(named))

@@ -3,17 +3,10 @@ what is in them."""
 
 from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Any, Literal
 
-from pydantic import Field
-
-from ptq_dynamics.base.fields import Once
-from ptq_dynamics.figures.layout import Grouped, Quantizers
-from ptq_dynamics.figures.settings import in_group
+from ptq_dynamics.figures.layout import Grouped, Some
 from ptq_dynamics.measure.names import INCREASE, LOSS, LossOrIncrease
-
-if TYPE_CHECKING:
-    from ptq_dynamics.figures.panels import Picture, Sheet
 
 BEFORE = "FP loss (nats/token)"
 # Of the points of a group, counted from the lowest loss, those that are in the panel at least, of
@@ -27,25 +20,21 @@ class Averages(Grouped):
     ones."""
 
     layout: Literal["averages"]
-    quantizers: Quantizers
-    metrics: Annotated[tuple[LossOrIncrease, ...], Field(min_length=1), Once]
+    quantizers: Some[str]
+    metrics: Some[LossOrIncrease]
     quantized = frozenset({LOSS, INCREASE})
 
-    def draw(self, sheet: "Sheet") -> "Picture":
+    def draw(self, sheet: Any) -> Any:
         """Draw the figure."""
         from ptq_dynamics.figures.style import in_order
 
-        data = sheet.data
-        split = {label: in_group(label) for label in data.labels}
-        groups = list(dict.fromkeys(group for group, _ in split.values()))
+        data, groups = sheet.data, self.groups(sheet.data.labels)
         for metric, quantizer, group in product(self.metrics, data.quantizers, groups):
-            points = data.against_loss(metric, quantizer)
-            points = points[[split[curve][0] == group for curve in points.curve]]
-            panel = data.panel(metric, quantizer, BEFORE, group)
+            points = self.of_group(group, data.against_loss(metric, quantizer))
             shown = SHOWN_OF_LOSSES if metric == LOSS else SHOWN
             last = max(points.x.quantile(shown), points.groupby("curve").x.min().max())
-            zoom = last + BEYOND * (last - points.x.min())
-            panel = replace(panel, zoom=float(zoom), diagonal=metric == LOSS)
-            sheet.add(panel, points.assign(curve=[split[curve][1] for curve in points.curve]))
-        names = in_order(list(dict.fromkeys(name for _, name in split.values())))
-        return sheet.publish(names, len(groups) if len(groups) in (2, 3) else None)
+            zoom = float(last + BEYOND * (last - points.x.min()))
+            panel = data.panel(metric, quantizer, BEFORE, group)
+            sheet.add(replace(panel, zoom=zoom, diagonal=metric == LOSS), points)
+        columns = len(groups) if len(groups) in (2, 3) else None
+        return sheet.publish(in_order(self.names(data.labels)), columns)

@@ -1,18 +1,12 @@
 """What runs show while they train, and errors beside it, against tokens."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import Field
-
-from ptq_dynamics.base.fields import Once, Strict
-from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.figures.layout import Measured
-from ptq_dynamics.measure.names import EIGENVALUES, OfRuns
+from ptq_dynamics.base.fields import Strict
+from ptq_dynamics.figures.layout import Measured, Some
+from ptq_dynamics.measure.names import CHECKPOINT, EIGENVALUE, EIGENVALUES, OfRuns
 from ptq_dynamics.train.settings import TRAINING
-
-if TYPE_CHECKING:
-    from ptq_dynamics.figures.panels import Picture, Sheet
 
 
 class DynamicsOptions(Strict):
@@ -27,27 +21,39 @@ class Dynamics(Measured):
     """A panel for every metric and quantizer. Dotted: the learning rate."""
 
     layout: Literal["dynamics"]
-    metrics: Annotated[tuple[OfRuns, ...], Field(min_length=1), Once]
+    metrics: Some[OfRuns]
     options: DynamicsOptions = DynamicsOptions()
 
     def check(self, place: str, timeline: Any) -> None:
         """Averages have no training curve."""
-        averages = [name for name in self.trajectories if name in timeline.config.runs.averages]
-        metrics = [metric for metric in self.metrics if metric in TRAINING]
-        if averages and metrics:
-            raise Problem(
-                f"{place}.metrics has {metrics[0]}, which an average such as {averages[0]} has "
-                "not; show runs alone, or another metric"
-            )
+        for metric in self.metrics:
+            if metric in TRAINING:
+                self.no_averages(f"{place}.metrics", timeline, metric)
 
-    def draw(self, sheet: "Sheet") -> "Picture":
+    def draw(self, sheet: Any) -> Any:
         """Draw the figure."""
-        lineage = self.options.lineage
-        for metric, quantizer in sheet.data.wanted():
-            panel = sheet.data.over_tokens(metric, quantizer)
+        data, lineage = sheet.data, self.options.lineage
+        for metric, quantizer in data.wanted():
             if metric == EIGENVALUES:
-                panel = sheet.data.panel(metric, quantizer, "Rank")
-            panel = replace(panel, log_y=panel.log_y or self.options.log)
-            sheet.add(panel, sheet.data.points(metric, quantizer, lineage=lineage))
+                panel, points = data.panel(metric, quantizer, "Rank"), _ranks(data)
+            else:
+                panel = data.over_tokens(metric, quantizer)
+                points = data.points(metric, quantizer, lineage=lineage)
+            sheet.add(replace(panel, log_y=panel.log_y or self.options.log), points)
         sheet.add_rates(lineage=lineage)
         return sheet.publish(lineage=lineage)
+
+
+def _ranks(data: Any) -> Any:
+    """Magnitudes of the leading eigenvalues by rank, at every trajectory's last checkpoint."""
+    import pandas as pd
+
+    from ptq_dynamics.figures.curves import last_of, over_seeds
+
+    parts = []
+    ranked = sorted(name for name in {*data.table.metric} if name.startswith(EIGENVALUE))
+    for rank, name in enumerate(ranked, start=1):
+        rows = data.rows(name, None)
+        rows = over_seeds(rows.assign(value=rows.value.abs(), rank=rank), CHECKPOINT)
+        parts.append(last_of(data.along(rows, "rank")))
+    return pd.concat(parts).sort_values(["curve", "segment", "x"], kind="stable")

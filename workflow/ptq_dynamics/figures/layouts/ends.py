@@ -2,13 +2,9 @@
 
 from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 from ptq_dynamics.figures.layout import Evaluations, Grouped
-from ptq_dynamics.figures.settings import in_group
-
-if TYPE_CHECKING:
-    from ptq_dynamics.figures.panels import Picture, Sheet
 
 
 class Ends(Grouped):
@@ -17,16 +13,16 @@ class Ends(Grouped):
     layout: Literal["ends"]
     metrics: Evaluations
 
-    def draw(self, sheet: "Sheet") -> "Picture":
+    def draw(self, sheet: Any) -> Any:
         """Draw the figure."""
-        data, wanted = sheet.data, list(sheet.data.wanted())
-        split = {label: in_group(label) for label in data.labels}
-        groups = list(dict.fromkeys(group for group, _ in split.values()))
+        from ptq_dynamics.figures.curves import last_of
+
+        data, groups = sheet.data, self.groups(sheet.data.labels)
+        wanted = list(data.wanted())
         for group, (metric, quantizer) in product(groups, wanted):
+            last = last_of(data.points(metric, quantizer))
+            points = last.assign(segment=last.curve).sort_values(["curve", "x"], kind="stable")
             panel = data.panel(metric, quantizer, "Budget (tokens)", group)
-            points = data.ends(metric, quantizer)
-            points = points[[split[curve][0] == group for curve in points.curve]]
-            points = points.assign(curve=[split[curve][1] for curve in points.curve])
-            sheet.add(replace(panel, tokens_x=True, log_x=True), points)
-        names = list(dict.fromkeys(name for _, name in split.values()))
-        return sheet.publish(names, len(wanted) if len(groups) > 1 else None)
+            panel = replace(panel, tokens_x=True, log_x=True)
+            sheet.add(panel, self.of_group(group, points))
+        return sheet.publish(self.names(data.labels), len(wanted) if len(groups) > 1 else None)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from itertools import product
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -11,11 +11,7 @@ from pydantic import Field
 from ptq_dynamics.base.fields import Share, Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.curvature.settings import GRID, POINTS
-from ptq_dynamics.figures.layout import Layout, Quantizers, Text
-from ptq_dynamics.measure.names import LOSS
-
-if TYPE_CHECKING:
-    from ptq_dynamics.figures.panels import Picture, Sheet
+from ptq_dynamics.figures.layout import Layout, Some, Text
 
 # How the three points are drawn and called.
 MARKS = {
@@ -39,11 +35,8 @@ class Landscapes(Layout):
 
     of_one_seed = True
     layout: Literal["landscapes"]
-    curves: Annotated[
-        dict[Text, Annotated[tuple[str, ...], Field(min_length=1, max_length=1)]],
-        Field(min_length=1),
-    ]
-    quantizers: Quantizers
+    curves: Annotated[dict[Text, tuple[str]], Field(min_length=1)]
+    quantizers: Some[str]
     metrics: tuple[()] = ()
     landscape: Plane
 
@@ -72,66 +65,60 @@ class Landscapes(Layout):
             for each, quantizer in product(self.trajectories, self.quantizers)
         }
 
-    def draw(self, sheet: "Sheet") -> "Picture":
+    def draw(self, sheet: Any) -> Any:
         """Draw the figure. The table has the grids and the points."""
         import pandas as pd
 
-        from ptq_dynamics.figures.around import calibration_sets, head, legend
-        from ptq_dynamics.figures.panels import Picture, subplots
-        from ptq_dynamics.figures.resolution import ONE_SET, TWO_ERRORS, amount
+        from ptq_dynamics.figures import head
+        from ptq_dynamics.figures.panels import Picture, finish, subplots
         from ptq_dynamics.figures.style import TEXT
 
-        called = sheet.data.called
-        planes = list[tuple[pd.DataFrame, str]]()
+        called, planes = sheet.data.called, dict[str, pd.DataFrame]()
         for (curve, (name,)), quantizer in product(sheet.settings.curves, called):
             (manifest,) = sheet.data.inputs[f"landscape {name} {quantizer}"]
             points = pd.read_csv(manifest.file(POINTS))
-            final = float(points.loc[points.point == "final", LOSS].iloc[0])
+            final = float(points.loss[points.point == "final"].iloc[0])
             table = pd.concat([pd.read_csv(manifest.file(GRID)).assign(point="grid"), points])
             label = curve if len(called) == 1 else f"{curve}, {called[quantizer]}"
             training, quantization = (manifest.facts[f"distance_{at}"] for at in [*MARKS][1:])
             far = f"{training:.2g} from Θₖ₋₁, {quantization:.2g} from Q(Θₖ)"
-            table = table.assign(panel=label, increase=table.loss - final)
-            planes.append((table, f"{label}\n{far}"))
-        whole = pd.concat([table for table, _ in planes])
+            planes[f"{label}\n{far}"] = table.assign(panel=label, increase=table.loss - final)
+        whole = pd.concat(planes.values())
         columns = math.ceil(math.sqrt(len(planes)))
         rows = math.ceil(len(planes) / columns)
         height = rows * TEXT / max(2, columns) * 0.8 + 0.12
         figure, axes = subplots(rows, columns, height, layout="compressed")
-        bounds = _levels(whole[whole.point == "grid"].increase.to_numpy())
-        for (table, title), ax in zip(planes, axes, strict=False):
+        # Levels for all panels, closer together near zero.
+        surface = whole[whole.point == "grid"].increase
+        bounds = surface.max() * (np.arange(LEVELS + 1) / LEVELS) ** 2
+        bounds = bounds if surface.min() >= 0 else np.array([surface.min(), *bounds])
+        for (title, table), ax in zip(planes.items(), axes, strict=False):
             filled = _draw_panel(ax, table, bounds)
             ax.set_title(title)
         for ax in axes[len(planes) :]:
             ax.set_visible(False)
-        bar = figure.colorbar(filled, ax=axes, ticks=bounds, format=_number, aspect=30, pad=0.01)
+        # With the sign that the axes have.
+        look: Any = {"format": lambda value, _: f"{value:.2g}".replace("-", "−")}
+        bar = figure.colorbar(filled, ax=axes, ticks=bounds, aspect=30, pad=0.01, **look)
         bar.set_label("L − L(Θₖ) (nats/token)")
-        legend(figure, axes[:1], {})
         # Two standard errors of a difference of two panels, from the median of the panels'.
-        resolved = float(TWO_ERRORS * whole[whole.point == "quantized"].stderr.median())
-        said = [f"{' and '.join(called.values())} quantization", sheet.footer()]
-        said.append(
-            f"the validation text resolves differences at Q(Θₖ) of {amount(resolved, 'nats')}"
-        )
-        said += [ONE_SET] * (calibration_sets(sheet.settings) is not None)
-        head(figure, said)
-        whole = whole[["panel", "point", "x", "y", LOSS, "increase"]]
+        resolved = float(head.TWO_ERRORS * whole[whole.point == "quantized"].stderr.median())
+        said = [
+            f"{' and '.join(called.values())} quantization",
+            head.made_at(sheet.settings, sheet.data.inputs),
+            f"the validation text resolves differences at Q(Θₖ) of {head.amount(resolved, 'nats')}",
+        ]
+        said += [head.ONE_SET] * (head.calibration_sets(sheet.settings) is not None)
+        finish(figure, axes[:1], said)
+        whole = whole[["panel", "point", "x", "y", "loss", "increase"]]
         return Picture(figure, whole, {"points": len(whole), "resolves": resolved})
-
-
-def _levels(values: np.ndarray) -> np.ndarray:
-    """Levels for all panels: from the lowest increase to the largest, closer together near zero."""
-    top = values.max() * (np.arange(LEVELS + 1) / LEVELS) ** 2
-    below = values.min()
-    return top if below >= 0 else np.concatenate([[below], top])
 
 
 def _draw_panel(ax: Any, table: Any, bounds: np.ndarray) -> Any:
     """The contours of a plane and its points; gives the filled ones."""
     from matplotlib.colors import BoundaryNorm
 
-    grid = table[table.point == "grid"]
-    surface = grid.pivot(index="y", columns="x", values="increase")
+    surface = table[table.point == "grid"].pivot(index="y", columns="x", values="increase")
     shape = (surface.columns, surface.index, surface, bounds)
     filled = ax.contourf(*shape, cmap="cividis_r", norm=BoundaryNorm(bounds, 256))
     ax.contour(*shape, colors="0.25", linewidths=0.3)
@@ -144,8 +131,3 @@ def _draw_panel(ax: Any, table: Any, bounds: np.ndarray) -> Any:
     ax.set_aspect("equal")
     ax.grid(False)
     return filled
-
-
-def _number(value: float, _position: int) -> str:
-    # With the sign that the axes have.
-    return f"{value:.2g}".replace("-", "−")

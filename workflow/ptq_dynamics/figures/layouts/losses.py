@@ -1,22 +1,21 @@
 """The loss in full precision and under every quantizer, and the errors between."""
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+import numpy as np
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.figures.layout import Evaluations, Measured
-from ptq_dynamics.measure.names import LOSS, QUANTIZED
-
-if TYPE_CHECKING:
-    from ptq_dynamics.figures.curves import Curves
-    from ptq_dynamics.figures.panels import Picture, Sheet
+from ptq_dynamics.measure.names import LOSS, QUANTIZED, Paired
+from ptq_dynamics.measure.pairing import difference
+from ptq_dynamics.measure.settings import Series
 
 WAY = "Share of the end's weights"
 
 
 class LossesOptions(Strict):
-    """What is on the horizontal axis: tokens, or the share of the way along a line between
-    checkpoints."""
+    """The horizontal axis: tokens, or the share of the way along a line between checkpoints."""
 
     against: Literal["tokens", "share"] = "tokens"
 
@@ -36,25 +35,26 @@ class Losses(Measured):
         others = [name for name in self.trajectories if name not in lines]
         if self.options.against == "share" and others:
             raise Problem(
-                f"{place}.options.against is share, but {others[0]} is no line between checkpoints "
-                f"(lines: {', '.join(lines) or 'none'}); take tokens"
+                f"{place}.options.against is share, but {others[0]} is no line between "
+                "checkpoints; take tokens"
             )
 
-    def draw(self, sheet: "Sheet") -> "Picture":
+    def draw(self, sheet: Any) -> Any:
         """Draw the figure."""
-        data = sheet.data
+        data, along = sheet.data, self.options.against == "share"
         for metric, quantizer in data.wanted(quantized_losses=True):
-            if self.options.against == "share":
-                panel = data.panel(metric, quantizer, WAY)
-                sheet.add(panel, data.against_share(metric, quantizer))
+            if along:
+                table = data.select(metric, quantizer)
+                share = table.step / table.groupby("trajectory").step.transform("max")
+                points = data.along(table.assign(share=share), "share")
+                sheet.add(data.panel(metric, quantizer, WAY), points)
             else:
-                panel = data.over_tokens(metric, quantizer)
-                sheet.add(panel, data.points(metric, quantizer))
+                sheet.add(data.over_tokens(metric, quantizer), data.points(metric, quantizer))
         sheet.add_rates()
-        return sheet.publish(said=_at_the_end(data) if self.options.against == "tokens" else [])
+        return sheet.publish(said=[] if along else _at_the_end(data))
 
 
-def _at_the_end(data: "Curves") -> list[str]:
+def _at_the_end(data: Any) -> list[str]:
     """How much larger losses are at the last step of each curve than on the last curve, where that
     has this step too: paired block by block, one standard error, or deviation over seeds."""
     *others, (label, members) = data.curves.items()
@@ -63,15 +63,37 @@ def _at_the_end(data: "Curves") -> list[str]:
         found = []
         for other, names in others:
             try:
-                table = data.paired(LOSS, names[-1], members[-1], quantizer)
+                pairs = paired(data, LOSS, names[-1], members[-1], quantizer)
             except Problem:
                 # Of other blocks, or with several checkpoints at a step: no pairs, but drawn.
                 continue
-            table = table[table.step == table.step.max()]
-            if len(table):
-                error = table.value.std(ddof=1) if len(table) > 1 else table.stderr.iloc[0]
-                found.append(f"{other} {table.value.mean():+.3f} ± {error:.3f}".replace("-", "−"))
+            last = max((step for _, step in pairs), default=None)
+            ends = [found for (_, step), found in pairs.items() if step == last]
+            if ends:
+                values = np.array([value for value, _ in ends])
+                error = values.std(ddof=1) if len(ends) > 1 else ends[0][1]
+                found.append(f"{other} {values.mean():+.3f} ± {error:.3f}".replace("-", "−"))
         if found:
             what = "full-precision" if quantizer is None else data.called[quantizer]
             said.append(f"{what} loss less that of {label} at the same step: {', '.join(found)}")
     return said
+
+
+def paired(
+    data: Any, metric: Paired, one: str, other: str, quantizer: str | None
+) -> dict[tuple[int | None, int], tuple[float, float]]:
+    """How much larger a metric of losses is on one trajectory than on another, by seed and step,
+    the mean over the calibration draws of both, and its standard error over the blocks that both
+    are validated on."""
+    used, series = data.draws[quantizer], data.settings.series
+    others = {(each.seed, each.quantizer): each for each in series if each.trajectory == other}
+    pairs: dict[int | None, list[tuple[Series, Series]]] = {}
+    for mine in series:
+        theirs = others.get((mine.seed, mine.quantizer))
+        if theirs and mine.trajectory == one and mine.quantizer in used:
+            pairs.setdefault(mine.seed, []).append((mine, theirs))
+    return {
+        (seed, step): found
+        for seed, alike in pairs.items()
+        for step, found in difference(metric, alike, data.inputs).items()
+    }

@@ -2,17 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.figures.layout import Measured, Quantizers
+from ptq_dynamics.figures.layout import Measured, Some
 from ptq_dynamics.figures.settings import FINDING
 from ptq_dynamics.measure.names import ErrorThenLoss
-
-if TYPE_CHECKING:
-    from ptq_dynamics.figures.panels import Picture, Sheet
 
 AXES = {"loss": "FP loss (nats/token)", "rate": "Learning rate"}
 CALLED = {"loss": "the loss in full precision", "rate": "the learning rate"}
@@ -25,59 +21,52 @@ class Onset(Measured):
     against the learning rate, with how much of its variance each of the latter two describes."""
 
     layout: Literal["onset"]
-    quantizers: Quantizers
+    quantizers: Some[str]
     metrics: ErrorThenLoss
 
     def check(self, place: str, timeline: Any) -> None:
         """Averages have no learning rate."""
-        averages = [name for name in self.trajectories if name in timeline.config.runs.averages]
-        if averages:
-            raise Problem(
-                f"{place}.curves has {averages[0]}, an average, which has no learning rate to draw "
-                "the error against; show runs alone"
-            )
+        self.no_averages(place, timeline, "the learning rate")
 
-    def draw(self, sheet: "Sheet") -> "Picture":
+    def draw(self, sheet: Any) -> Any:
         """Draw the figure. Facts: for every quantizer, what `described` gives; and what these say,
         in a sentence."""
         data, error = sheet.data, self.metrics[0]
-        told, facts = list[tuple[str, str]](), dict[str, Any]()
+        above, below, facts = list[str](), list[str](), dict[str, Any]()
         for quantizer in data.quantizers:
             points = data.points(error, quantizer)
             sheet.add(data.over_tokens(error, quantizer), points, data.learning_rates())
-            loss, rate = data.against_loss(error, quantizer), data.against_rate(error, quantizer)
+            loss = data.against_loss(error, quantizer)
+            rate = data.along(data.select(error, quantizer), "lr")
             for (axis, label), part in zip(AXES.items(), (loss, rate), strict=True):
                 panel = data.panel(error, quantizer, label)
                 sheet.add(replace(panel, title=f"{panel.title} vs. {axis}"), part)
             shares = described(loss.x.to_numpy(), rate.x.to_numpy(), loss.y.to_numpy())
             if shares is not None:
                 facts[quantizer] = shares
-                told.append(_told(data.called[quantizer], shares))
-        if told:
-            facts[FINDING] = f"On a straight line, {'; '.join(finding for _, finding in told)}."
-        picture = sheet.publish(columns=1 + len(AXES), said=[above for above, _ in told])
+                found = _told(data.called[quantizer], shares)
+                above.append(found[0])
+                below.append(found[1])
+        if below:
+            facts[FINDING] = f"On a straight line, {'; '.join(below)}."
+        picture = sheet.publish(columns=1 + len(AXES), said=above)
         return picture._replace(facts=picture.facts | facts)
 
 
-def described(
-    loss: np.ndarray, rate: np.ndarray, error: np.ndarray
-) -> dict[str, tuple[float, float, float] | float] | None:
+def described(loss: np.ndarray, rate: np.ndarray, error: np.ndarray) -> dict[str, Any] | None:
     """Squared correlations of the error [n] with loss and rate [n], each with its 95 % interval
     from resampled points; and the share of resamples in which the larger one is the larger. None of
     too few points."""
     table = np.array([loss, rate, error])
-    if table.shape[1] < LEAST:
+    count = table.shape[1]
+    if count < LEAST:
         return None
-    rng = np.random.default_rng(0)
-    draws = rng.integers(table.shape[1], size=(RESAMPLES, table.shape[1]))
-    found = np.array([_squared(table[:, draw]) for draw in draws])
-    whole = _squared(table)
-    low, high = np.nanquantile(found, [0.025, 0.975], axis=0)
+    draws = np.random.default_rng(0).integers(count, size=(RESAMPLES, count))
+    found, whole = np.array([_squared(table[:, draw]) for draw in draws]), _squared(table)
+    ends = np.nanquantile(found, [0.025, 0.975], axis=0)
+    shares = {axis: (float(whole[n]), *map(float, ends[:, n])) for n, axis in enumerate(AXES)}
     better = int(np.argmax(whole))
-    shares: dict[str, tuple[float, float, float] | float] = {
-        axis: (float(whole[n]), float(low[n]), float(high[n])) for n, axis in enumerate(AXES)
-    }
-    return shares | {"certain": float(np.nanmean(found[:, better] > found[:, 1 - better]))}
+    return {**shares, "certain": float(np.nanmean(found[:, better] > found[:, 1 - better]))}
 
 
 def _squared(table: np.ndarray) -> np.ndarray:
@@ -94,10 +83,7 @@ def _told(called: str, shares: Mapping[str, Any]) -> tuple[str, str]:
     """What `described` gives, in the words above the figure and in those of its finding."""
     better, other = sorted(AXES, key=lambda axis: -shares[axis][0])
     certain = f"in {100 * shares['certain']:.0f} % of resamples"
-    each = []
-    for axis in AXES:
-        value, low, high = shares[axis]
-        each.append(f"{CALLED[axis]} {value:.2f} [{low:.2f}, {high:.2f}]")
+    each = ["{} {:.2f} [{:.2f}, {:.2f}]".format(CALLED[axis], *shares[axis]) for axis in AXES]
     return (
         f"of the variance of the {called} error, {' and '.join(each)} (r², squared correlation); "
         f"{CALLED[better]} describes it better {certain}",

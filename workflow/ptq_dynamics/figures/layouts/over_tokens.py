@@ -1,17 +1,13 @@
 """Every metric against tokens, a panel for each quantizer or one in full precision."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.figures.layout import Evaluations, Measured
-from ptq_dynamics.figures.settings import UNDER
 from ptq_dynamics.measure.names import LOSS
-
-if TYPE_CHECKING:
-    from ptq_dynamics.figures.panels import Picture, Sheet
 
 PHASE = "Share of the phase"
 # Points, of lines that may lie on each other.
@@ -39,33 +35,32 @@ class OverTokens(Measured):
         if self.quantizers and not (asked and LOSS in self.metrics):
             self._has(self.quantized, f"what it shows under {self.quantizers[0]}")
         if asked and not (LOSS in self.metrics and self.quantizers):
-            raise ValueError(
-                "options.quantized_losses goes with the metric loss and quantizers; name them, or "
-                "leave it out"
-            )
-        for label in self.curves if asked else ():
-            if (of := UNDER.fullmatch(label)) and of[1] in self.curves:
-                raise ValueError(
-                    f"curves: {label!r} is what options.quantized_losses may call {of[1]!r} "
-                    "under a quantizer; rename it"
-                )
+            raise ValueError("options.quantized_losses goes with the metric loss and quantizers")
         return self
 
-    def draw(self, sheet: "Sheet") -> "Picture":
+    def draw(self, sheet: Any) -> Any:
         """Draw the figure; what branches off has panels of its own where that is asked for."""
         data, wanted = sheet.data, list(sheet.data.wanted())
-        trunks = {run.name for run in sheet.settings.runs if run.trunk is None}
-        phases = self.options.phases and any(run.trunk for run in sheet.settings.runs)
-        labels = data.labels
+        branches = {name: at for name, (trunk, at) in data.branches.items() if trunk is not None}
+        phases, labels = self.options.phases and bool(branches), data.labels
         for metric, quantizer in wanted:
-            panel, parts = data.over_tokens(metric, quantizer), list[Any]()
+            panel = data.over_tokens(metric, quantizer)
+            parts = [data.points(metric, quantizer, lineage=True)]
             if metric == LOSS and self.options.quantized_losses:
-                parts, widths = _quantized_losses(sheet)
+                # With ever fewer bits narrower, and above those with more, as they may differ by
+                # less than a line is wide.
+                widths = dict.fromkeys(data.labels, WIDEST)
+                ordered = sorted(data.quantizers.values(), key=lambda shown: -shown.bits)
+                for number, shown in enumerate(ordered, start=1):
+                    under = {label: f"{label} ({data.called[shown.name]})" for label in data.labels}
+                    points = data.points(LOSS, shown.name, lineage=True)
+                    parts.append(points.assign(curve=points.curve.map(under)))
+                    width = WIDEST + (NARROWEST - WIDEST) * number / len(ordered)
+                    widths |= dict.fromkeys(under.values(), width)
                 panel = replace(panel, title="Loss", widths=widths)
-                labels = [*labels, *(label for label in widths if label not in labels)]
-            else:
-                parts = [data.points(metric, quantizer, lineage=True)]
+                labels = list(dict.fromkeys([*labels, *widths]))
             if phases:
+                trunks = data.branches.keys() - branches
                 parts = [part[part.segment.isin(trunks)] for part in parts]
             sheet.add(panel, *parts, data.learning_rates(lineage=True))
         # The same metric in all panels: one scale compares them.
@@ -73,32 +68,25 @@ class OverTokens(Measured):
         if not phases:
             return sheet.publish(labels, one_scale=one_scale and len(wanted) > 1, lineage=True)
         for metric, quantizer in wanted:
-            self._add_phases(sheet, metric, quantizer)
+            _add_phases(sheet, metric, quantizer, branches)
         opening = 2 if len(wanted) == 1 else 1
         return sheet.publish(labels, 3, one_scale=one_scale, lineage=True, opening=opening)
 
-    def _add_phases(self, sheet: "Sheet", metric: str, quantizer: str | None) -> None:
-        """A panel for every curve that has something that branches off, with what is made of it."""
-        from ptq_dynamics.figures.style import whose
 
-        points = sheet.data.against_phase(metric, quantizer)
-        for curve in dict.fromkeys(map(whose, points.curve)):
-            part = points[[whose(each) == curve for each in points.curve]]
-            sheet.add(sheet.data.panel(metric, quantizer, PHASE, curve), part)
+def _add_phases(sheet: Any, metric: str, quantizer: str | None, starts: dict[str, int]) -> None:
+    """A panel for every curve that has something that branches off, with what is made of it,
+    against the share of its steps; the last of averages, which have no beginning, at the end."""
+    from ptq_dynamics.figures.style import whose
 
-
-def _quantized_losses(sheet: "Sheet") -> tuple[list[Any], dict[str, float]]:
-    """The points of a panel of the loss in full precision and under every quantizer, and how wide
-    the lines of its curves are: with ever fewer bits narrower, and above those with more, as they
-    may differ by less than a line is wide."""
     data = sheet.data
-    parts = [data.points(LOSS, None, lineage=True)]
-    widths = dict.fromkeys(data.labels, WIDEST)
-    ordered = sorted(data.quantizers.values(), key=lambda shown: -shown.bits)
-    for number, shown in enumerate(ordered, start=1):
-        under = {label: f"{label} ({data.called[shown.name]})" for label in data.labels}
-        points = data.points(LOSS, shown.name, lineage=True)
-        parts.append(points.assign(curve=points.curve.map(under)))
-        width = WIDEST + (NARROWEST - WIDEST) * number / len(ordered)
-        widths |= dict.fromkeys(under.values(), width)
-    return parts, widths
+    table = data.select(metric, quantizer)
+    start = table.trajectory.map(starts).astype(float)
+    last = table.groupby("trajectory").step.transform("max").astype(float)
+    share = (table.step.astype(float) - start) / (last - start)
+    ends = ~table.trajectory.isin(data.branches) & ~table.trajectory.duplicated(keep="last")
+    points = data.along(table.assign(share=share.mask(ends, 1.0)), "share")
+    # A run goes through the points where its branches begin, and is no phase itself.
+    points = points[points.segment.isin(starts) | ~points.segment.isin(data.branches)]
+    for curve in dict.fromkeys(map(whose, points.curve)):
+        part = points[[whose(each) == curve for each in points.curve]]
+        sheet.add(data.panel(metric, quantizer, PHASE, curve), part)

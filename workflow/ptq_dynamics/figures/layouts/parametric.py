@@ -1,16 +1,13 @@
 """Errors along runs, against tokens and against the loss in full precision."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
-from ptq_dynamics.base.fields import Once, Strict
-from ptq_dynamics.figures.layout import Evaluations, Measured, Quantizers
+from ptq_dynamics.base.fields import Strict
+from ptq_dynamics.figures.layout import Evaluations, Measured, Some
 from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR, QUANTIZED
-
-if TYPE_CHECKING:
-    from ptq_dynamics.figures.panels import Picture, Sheet
 
 BEFORE = "FP loss (nats/token)"
 
@@ -18,7 +15,7 @@ BEFORE = "FP loss (nats/token)"
 class ParametricOptions(Strict):
     """`losses_of`: quantizers under which the loss is drawn; all of the figure's unless stated."""
 
-    losses_of: Annotated[tuple[str, ...], Field(min_length=1), Once] | None = None
+    losses_of: Some[str] | None = None
 
 
 class Parametric(Measured):
@@ -27,7 +24,7 @@ class Parametric(Measured):
     losses that all curves come to. Dotted: the learning rate."""
 
     layout: Literal["parametric"]
-    quantizers: Quantizers
+    quantizers: Some[str]
     metrics: Evaluations
     quantized = QUANTIZED | {LOSS}
     options: ParametricOptions = ParametricOptions()
@@ -37,20 +34,17 @@ class Parametric(Measured):
         self._has(frozenset({LOSS}), "its panels of losses")
         unknown = {*(self.options.losses_of or ())} - {*self.quantizers}
         if unknown:
-            raise ValueError(
-                f"options.losses_of: {min(unknown)!r} is none of the figure's quantizers "
-                f"({', '.join(self.quantizers)})"
-            )
+            raise ValueError(f"options.losses_of: {min(unknown)!r} is none of its quantizers")
         return self
 
-    def draw(self, sheet: "Sheet") -> "Picture":
+    def draw(self, sheet: Any) -> Any:
         """Draw the figure."""
         data, first = sheet.data, self.quantizers[0]
         for metric in self.metrics:
             if metric != LOSS:
                 points = data.points(metric, first, lineage=True)
-                rates = data.learning_rates(lineage=True)
-                sheet.add(data.over_tokens(metric, first), points, rates)
+                sheet.add(data.over_tokens(metric, first), points)
+        sheet.add_rates(lineage=True)
         for quantizer in self.options.losses_of or self.quantizers:
             points = data.against_loss(QUANTIZATION_ERROR, quantizer, lineage=True)
             panel = data.panel(QUANTIZATION_ERROR, quantizer, BEFORE)

@@ -1,7 +1,7 @@
 """Where the checkpoints of trajectories lie in their first two principal components."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -10,10 +10,6 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.curvature.settings import SCORES
 from ptq_dynamics.figures.layout import Layout
 from ptq_dynamics.measure.names import SEED, TRAJECTORY
-
-if TYPE_CHECKING:
-    from ptq_dynamics.figures.panels import Picture, Sheet
-    from ptq_dynamics.figures.style import Line
 
 SIGNS = "hollow: start, outlined: end, arrows: direction of time"
 EXACT = "places are exact, those of another seed are not in it"
@@ -34,76 +30,64 @@ class Pca(Layout):
 
     def check(self, place: str, timeline: Any) -> None:
         """Its trajectories are of one model, and have enough checkpoints."""
-        models: dict[tuple[object, ...], str] = {}
+        models, count = dict[tuple[object, ...], str](), 0
         for name in self.trajectories:
             shape = timeline.trajectory(name).model_shape(timeline)
             text = timeline.scale.whole(shape.corpus).tokenized
             models.setdefault((shape.model.weights, text), name)
+            seeds = timeline.seeds_shown(name, self.headline)
+            count += len(timeline.measured(name)) * len(seeds)
         if len(models) > 1:
-            raise Problem(
-                f"{place}.curves has trajectories of several models "
-                f"({', '.join(sorted(models.values()))}); take those of one"
-            )
-        count = sum(
-            len(timeline.measured(name)) * len(timeline.seeds_shown(name, self.headline))
-            for name in self.trajectories
-        )
+            several = ", ".join(sorted(models.values()))
+            raise Problem(f"{place}.curves has trajectories of several models ({several})")
         if self.components >= count:
-            raise Problem(
-                f"{place}.components is {self.components}, but its trajectories have {count} "
-                "checkpoints, which leaves fewer; lower it"
-            )
+            raise Problem(f"{place}.components is {self.components} of {count} checkpoints")
 
     def inputs(self, name: str, planner: Any) -> Mapping[str, list[str]]:
         """The principal components of all its trajectories."""
         return {"components": [planner.components(name).manifest]}
 
-    def draw(self, sheet: "Sheet") -> "Picture":
+    def draw(self, sheet: Any) -> Any:
         """Draw the figure."""
         import pandas as pd
 
-        from ptq_dynamics.figures.around import head, legend
         from ptq_dynamics.figures.curves import COLUMNS
-        from ptq_dynamics.figures.panels import HEIGHTS, Picture, subplots
+        from ptq_dynamics.figures.head import made_at
+        from ptq_dynamics.figures.panels import HEIGHTS, Picture, finish, subplots
         from ptq_dynamics.figures.style import lines
         from ptq_dynamics.measure.measurements import read_csv
 
         (manifest,) = sheet.data.inputs["components"]
         scores = read_csv(manifest.file(SCORES), {TRAJECTORY: "string"})
         figure, (ax,) = subplots(1, 1, HEIGHTS[0] * 1.3)
-        styles = lines(sheet.data.labels)
-        paths = list[tuple[str, str, pd.DataFrame]]()
+        styles, parts = lines(sheet.data.labels), []
         for label, name in ((label, n) for label, names in sheet.settings.curves for n in names):
             found = scores[scores.trajectory == name]
             for seed, part in found.groupby(SEED, sort=False):
                 segment = name if found.seed.nunique() == 1 else f"{name} seed {seed}"
-                paths.append((label, segment, part))
-        places = [part[["pc1", "pc2"]].to_numpy() for _, _, part in paths]
-        along = [_along(path, np.linspace(0, 1, 100)) for path in places]
-        parts = []
-        for number, (label, segment, part) in enumerate(paths):
+                points = {"panel": "a", "curve": label, "segment": segment, "axis": "left"}
+                parts.append(pd.DataFrame({**points, "x": part.pc1, "y": part.pc2}))
+        paths = [part[["x", "y"]].to_numpy() for part in parts]
+        along = [_along(path, np.linspace(0, 1, 100)) for path in paths]
+        for number, part in enumerate(parts):
+            label = part.curve.iloc[0]
             line = styles[label]
-            named = label not in {other for other, _, _ in paths[:number]}
-            look: dict[str, Any] = {"color": line.color, "linestyle": line.dash}
-            look |= {"marker": line.marker, "markersize": 1.6}
-            ax.plot(part.pc1, part.pc2, label=label if named else None, **look)
+            look: dict[str, Any] = {"color": line.color, "linestyle": line.dash, "label": label}
+            ax.plot(part.x, part.y, marker=line.marker, markersize=1.6, **look)
             away = [other for place, other in enumerate(along) if place != number]
             others = np.concatenate([np.empty((0, 2)), *away])
-            _show_direction(ax, places[number], others, line)
-            points = {"panel": "a", "curve": label, "segment": segment, "axis": "left"}
-            parts.append(pd.DataFrame({**points, "x": part.pc1, "y": part.pc2}))
+            _show_direction(ax, paths[number], others, line)
         for number, axis in enumerate((ax.xaxis, ax.yaxis)):
             share = 100 * manifest.facts["explained"][number]
             axis.set_label_text(f"Principal component {number + 1} ({share:.0f} % of variance)")
-        legend(figure, [ax], {})
-        head(figure, [sheet.footer(), EXACT, SIGNS, CAVEAT])
+        finish(figure, [ax], [made_at(sheet.settings, sheet.data.inputs), EXACT, SIGNS, CAVEAT])
         table = pd.concat(parts).reindex(columns=["panel", *COLUMNS])
         return Picture(figure, table, {"points": len(table)})
 
 
-def _show_direction(ax: Any, path: np.ndarray, others: np.ndarray, line: "Line") -> None:
+def _show_direction(ax: Any, path: np.ndarray, others: np.ndarray, line: Any) -> None:
     """Mark start and end of a path [n, 2]; above all markers, an arrow in the direction of time,
-    where it is farthest from the points [m, 2] of other paths."""
+    where it is farthest from the points [m, 2] of others."""
     from ptq_dynamics.figures.panels import mark_end
 
     start: dict[str, Any] = {"s": 14, "marker": line.marker, "zorder": 4}

@@ -1,25 +1,16 @@
 """Metrics along the stages that one model went through, each with a stretch of the horizontal
 axis."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field
 
-from ptq_dynamics.base.fields import Once, Strict
-from ptq_dynamics.figures.layout import Measured
+from ptq_dynamics.base.fields import Strict
+from ptq_dynamics.figures.layout import Measured, Some
 from ptq_dynamics.figures.words import QUANTIZED, Panel
 from ptq_dynamics.measure import names
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-
-    from ptq_dynamics.figures.curves import Curves
-    from ptq_dynamics.figures.panels import Picture, Sheet
-    from ptq_dynamics.figures.style import Line
 
 # A stage has the width of one, and a longer one that of as many as hold its points so near.
 POINTS, WIDEST = 4, 3.0
@@ -40,20 +31,16 @@ class Stages(Measured):
     gives; of a degradation, what it is where the quantized model is right by chance alone."""
 
     layout: Literal["stages"]
-    metrics: Annotated[tuple[names.AlongStages, ...], Field(min_length=1), Once]
+    metrics: Some[names.AlongStages]
     options: StagesOptions = StagesOptions()
 
-    def draw(self, sheet: "Sheet") -> "Picture":
+    def draw(self, sheet: Any) -> Any:
         """Draw the figure."""
         from matplotlib.lines import Line2D
 
-        from ptq_dynamics.figures.around import head, legend
-        from ptq_dynamics.figures.panels import HEIGHTS, Picture, subplots
-        from ptq_dynamics.figures.resolution import resolve
-        from ptq_dynamics.figures.style import lines
         from ptq_dynamics.measure.joining import chances, tasks
 
-        data = sheet.data
+        data, guessed = sheet.data, dict[str, Any]()
         chance, counted = chances(data.inputs), tasks(sheet.settings.series[0], data.inputs)
         for metric, quantizer, task in self._wanted(data):
             panel = data.panel(metric, quantizer, ALONG)
@@ -62,43 +49,31 @@ class Stages(Measured):
                 panel = Panel(said, ALONG, panel.y, percent_y=panel.percent_y)
             if not counted.get(task or "", True):
                 panel = replace(panel, title=f"{panel.title}, at chance")
-            points = self._points(data, metric, quantizer, task)
-            level = [_by_chance(data, points, metric, chance[task])] if task in chance else []
-            sheet.add(panel, points, *level)
-        table, panels = sheet.table, sheet.panels
-        columns = min(len(panels), 3)
-        rows = -(-len(panels) // columns)
-        figure, axes = subplots(rows, columns, HEIGHTS[columns - 1] * rows, wide=True)
-        styles = lines(data.labels)
-        for panel, ax in zip(panels, axes, strict=False):
-            _draw_panel(ax, panel, table[table.panel == panel.name], styles)
-        for ax in axes[len(panels) :]:
-            ax.set_visible(False)
-        drawn = table[table.axis == "left"]
-        resolved, about = resolve(sheet.settings, drawn, panels)
-        guessed = {CHANCE: Line2D([], [], color="0.3", linestyle="--", linewidth=0.8)}
-        legend(figure, axes, guessed if (table.axis == "level").any() else {})
-        head(figure, [sheet.footer(), *about])
-        return Picture(figure, table, {"points": len(drawn), "resolves": resolved})
+            parts = [self._points(data, metric, quantizer, task)]
+            if task in chance:
+                parts.append(_by_chance(data, parts[0], metric, chance[task]))
+                guessed[CHANCE] = Line2D([], [], color="0.3", linestyle="--", linewidth=0.8)
+            sheet.add(panel, *parts)
+        columns = min(len(sheet.panels), 3)
+        return sheet.publish(columns=columns, draw=_draw_panel, more=guessed)
 
-    def _wanted(self, data: "Curves") -> Iterator[tuple[str, str | None, str | None]]:
+    def _wanted(self, data: Any) -> Iterator[tuple[str, str | None, str | None]]:
         """Metric, quantizer and task of every panel."""
         for metric, quantizer in data.wanted():
-            if metric not in names.TASK_METRICS:
-                yield metric, quantizer, None
-                continue
-            found = dict.fromkeys(data.read.rows(metric, quantizer)[names.TASK])
-            each = [str(task) for task in found if task != names.MEAN]
-            for task in [*(each if self.options.tasks == "each" else []), names.MEAN]:
+            tasks: list[str | None] = [names.MEAN if metric in names.TASK_METRICS else None]
+            if tasks != [None] and self.options.tasks == "each":
+                found = dict.fromkeys(data.rows(metric, quantizer)[names.TASK])
+                tasks = [*(str(task) for task in found if task != names.MEAN), names.MEAN]
+            for task in tasks:
                 yield metric, quantizer, task
 
-    def _points(
-        self, data: "Curves", metric: str, quantizer: str | None, task: str | None
-    ) -> "pd.DataFrame":
+    def _points(self, data: Any, metric: str, quantizer: str | None, task: str | None) -> Any:
         """The points of every stage in their order, one after the other from left to right."""
         import pandas as pd
 
-        table = data.read.select(metric, quantizer)
+        from ptq_dynamics.figures.curves import band
+
+        table = data.select(metric, quantizer)
         if task is not None:
             table = table[table[names.TASK] == task]
         parts, start, order = [], 0.0, [names.STEP, names.TOKENS]
@@ -108,16 +83,13 @@ class Stages(Measured):
             width = _width(part)
             x = start + width * (np.arange(len(part)) + 0.5) / len(part)
             start += width
-            low, high = part.value - part.stderr, part.value + part.stderr
-            place = {"curve": label, "segment": part.trajectory, "axis": "left"}
-            columns = {**place, "x": x, "y": part[names.VALUE], "low": low, "high": high}
-            parts.append(pd.DataFrame({**columns, "checkpoint": part.checkpoint_id, "task": task}))
+            place = {"curve": label, "segment": part.trajectory, "axis": "left", "x": x}
+            more = {"checkpoint": part.checkpoint_id, "task": task}
+            parts.append(pd.DataFrame({**place, **band(part), **more}))
         return pd.concat(parts)
 
 
-def _by_chance(
-    data: "Curves", points: "pd.DataFrame", metric: str, chance: float
-) -> "pd.DataFrame":
+def _by_chance(data: Any, points: Any, metric: str, chance: float) -> Any:
     """What a model that guesses has, at every point."""
     import pandas as pd
 
@@ -125,7 +97,7 @@ def _by_chance(
     if metric == names.ACCURACY:
         return level.assign(y=chance)
     key = [names.TRAJECTORY, names.CHECKPOINT, names.TASK]
-    before = data.read.select(names.ACCURACY, None).set_index(key)[names.VALUE]
+    before = data.select(names.ACCURACY, None).set_index(key)[names.VALUE]
     places = pd.MultiIndex.from_frame(points[["segment", "checkpoint", "task"]], names=key)
     accuracy = before.reindex(places).to_numpy(dtype=float)
     # Without anything wrong in full precision there is no degradation.
@@ -133,27 +105,23 @@ def _by_chance(
     return level.assign(y=(accuracy - chance) / wrong)
 
 
-def _draw_panel(
-    ax: "Axes", panel: Panel, table: "pd.DataFrame", styles: Mapping[str, "Line"]
-) -> None:
+def _draw_panel(ax: Any, panel: Panel, table: Any, styles: Any) -> None:
     from ptq_dynamics.figures.panels import error_bars
 
     points, level = table[table.axis == "left"], table[table.axis == "level"]
-    degrades = panel.y == QUANTIZED[names.DEGRADATION][1]
-    if degrades:
-        ax.axhline(0, color="0.3", linewidth=0.5, zorder=1)
     ax.plot(points.x, points.y, color="0.6", linewidth=0.6, zorder=1)
     ax.plot(level.x, level.y, color="0.3", linestyle="--", linewidth=0.8, zorder=1)
     end = 0.0
     for stage, part in points.groupby("curve", sort=False):
-        line = styles[str(stage)]
+        line = styles[stage]
         look = {"linestyle": "none", "elinewidth": 0.6, "markersize": line.area**0.5}
         error_bars(ax, part, line, stage, **look)
         end += _width(part)
         ax.axvline(end, color="0.85", linewidth=0.4, zorder=0)
     ax.grid(False, axis="x")
     ax.set_xlim(0, end)
-    if degrades:
+    if panel.y == QUANTIZED[names.DEGRADATION][1]:
+        ax.axhline(0, color="0.3", linewidth=0.5, zorder=1)
         _limit(ax, points, level)
     ax.set_xticks([])
     ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
@@ -161,7 +129,7 @@ def _draw_panel(
         ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g}".replace("-", "−"))
 
 
-def _limit(ax: "Axes", points: "pd.DataFrame", level: "pd.DataFrame") -> None:
+def _limit(ax: Any, points: Any, level: Any) -> None:
     """The vertical axis is that of the points: what chance gives may lie far from them, and is then
     told in words."""
     from ptq_dynamics.figures.style import SMALLEST
@@ -170,18 +138,16 @@ def _limit(ax: "Axes", points: "pd.DataFrame", level: "pd.DataFrame") -> None:
     high = max(0.0, points.high.fillna(points.y).max())
     # Where nothing is lost, all points are at zero.
     height = (high - low) or 1.0
-    room = 0.05 * height
-    ax.set_ylim(low - room, high + room)
-    above = level.y[level.y > high]
+    above, room = level.y[level.y > high], 0.05 * height
+    # A line of the panel for the words.
+    ax.set_ylim(low - room, high + room + 0.16 * height * bool(len(above)))
     if len(above):
         ends = " to ".join(dict.fromkeys(f"{100 * end:.0f}" for end in (above.min(), above.max())))
-        # A line of the panel for the words.
-        ax.set_ylim(low - room, high + room + 0.16 * height)
         look: dict[str, Any] = {"fontsize": SMALLEST, "color": "0.3", "ha": "right", "va": "top"}
         look["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
         ax.text(0.99, 0.98, f"↑ chance: {ends}", transform=ax.transAxes, **look)
 
 
-def _width(part: "pd.DataFrame") -> float:
-    """Of a stage on the horizontal axis."""
+def _width(part: Any) -> float:
+    # Of a stage on the horizontal axis.
     return min(WIDEST, max(1.0, len(part) / POINTS))

@@ -1,15 +1,13 @@
 """Averages at the end of a run by how far back they reach."""
 
+import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.figures.layout import Evaluations, Measured
 from ptq_dynamics.figures.settings import Ages
 from ptq_dynamics.measure.names import LOSS, QUANTIZED
-
-if TYPE_CHECKING:
-    from ptq_dynamics.figures.panels import Picture, Sheet
 
 AGE = "Mean age (tokens)"
 
@@ -25,10 +23,7 @@ class Windows(Measured):
     def check(self, place: str, timeline: Any) -> None:
         """There is something to draw."""
         if not self.ages(timeline):
-            raise Problem(
-                f"{place}.curves has no averages at the end of a run, which it draws; name some "
-                "that config/runs.yaml has with intervals or memories"
-            )
+            raise Problem(f"{place}.curves has no averages at the end of a run, which it draws")
 
     def ages(self, timeline: Any) -> Ages:
         """Of all averages at the end of a run."""
@@ -41,10 +36,23 @@ class Windows(Measured):
                 found += [(name, n, age * model.batch * model.context) for n, age in ages.items()]
         return tuple(found)
 
-    def draw(self, sheet: "Sheet") -> "Picture":
+    def draw(self, sheet: Any) -> Any:
         """Draw the figure."""
-        for metric, quantizer in sheet.data.wanted(quantized_losses=True):
-            panel = sheet.data.panel(metric, quantizer, AGE)
-            points = sheet.data.against_age(metric, quantizer)
-            sheet.add(replace(panel, tokens_x=True, log_x=True), points)
+        import pandas as pd
+
+        from ptq_dynamics.figures.curves import last_of
+
+        data = sheet.data
+        ages = {(trajectory, name): age for trajectory, name, age in sheet.settings.ages}
+        for metric, quantizer in data.wanted(quantized_losses=True):
+            table = data.select(metric, quantizer)
+            keys = zip(table.trajectory, table.checkpoint_id, strict=True)
+            aged = data.along(table.assign(age=[ages.get(key, math.nan) for key in keys]), "age")
+            aged = aged.assign(segment=aged.curve).sort_values("x", kind="stable")
+            parts = [aged[aged.curve == curve] for curve in data.labels]
+            last = last_of(data.points(metric, quantizer)).assign(axis="level")
+            levels = last[~last.segment.isin({trajectory for trajectory, _ in ages})]
+            parts += [levels.assign(x=end(ages.values())) for end in (min, max)]
+            panel = data.panel(metric, quantizer, AGE)
+            sheet.add(replace(panel, tokens_x=True, log_x=True), pd.concat(parts))
         return sheet.publish()
