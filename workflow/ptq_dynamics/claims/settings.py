@@ -194,7 +194,7 @@ class Claim(Strict):
 class ClaimsSettings(Strict):
     """All claims, the series and runs that they read, and the scale's name."""
 
-    claims: dict[str, Claim]
+    claims: tuple[tuple[str, Claim], ...]
     series: tuple[Series, ...]
     runs: tuple[ShownRun, ...]
     scale: str

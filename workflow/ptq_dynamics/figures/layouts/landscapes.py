@@ -35,7 +35,7 @@ class Landscapes(Layout):
 
     of_one_seed = True
     layout: Literal["landscapes"]
-    curves: Annotated[dict[Text, tuple[str]], Field(min_length=1)]
+    curves: Annotated[dict[Text, tuple[str]], Field(min_length=1)]  # type: ignore[assignment]
     quantizers: Some[str]
     metrics: tuple[()] = ()
     landscape: Plane
