@@ -98,7 +98,6 @@ class Trajectories:
             parameters=shape.parameters(vocabulary),
             convert=public.convert,
             format=public.format,
-            code=public.code,
         )
         folder = self._site.place("fetch", public=name, shard=shard)
         return self._site.add(Job(public.stage, f"{name} {shard}", folder, {}, settings))
