@@ -21,7 +21,7 @@ from ptq_dynamics.engine.execute import execute
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.hub import lock
 from ptq_dynamics.train.fetch import FetchSettings, Revision
-from ptq_dynamics.train.trajectory import Trajectory
+from ptq_dynamics.train.trajectory import Checkpoint, Trajectory
 from safetensors.torch import load_file, save_file
 from support import artifacts, differing, job_file, wait_until
 from transformers import AutoTokenizer
@@ -29,7 +29,7 @@ from transformers import AutoTokenizer
 pytestmark = pytest.mark.slow
 
 COMMIT = "0123456789abcdef" * 2 + "01234567"
-NAME, BRANCH = "people/family", "stage1-step-100"
+NAME, BRANCH = "people/family", "step-100"
 ONE, TWO = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 INDEX = "model.safetensors.index.json"
 # What repositories have besides, and nobody asks for.
@@ -90,9 +90,9 @@ def hub(saved, tmp_path, monkeypatch):
 def revision(**changes):
     """The revision as the hub has it now."""
     entry = lock.resolve(lock.Wanted(NAME, BRANCH))
-    place = {"step": 100, "tokens": 6400, "lr": None, "phase": "stable"}
-    known = {"commit": entry.commit, "files": entry.files, **place, **changes}
-    return Revision(id="step-100", revision=BRANCH, **known)
+    checkpoint = Checkpoint(BRANCH, 100, 6400, None, "stable")
+    known = {"commit": entry.commit, "files": entry.files, "checkpoint": checkpoint, **changes}
+    return Revision(**known)
 
 
 def job(found, **changes):
@@ -246,7 +246,7 @@ def test_a_result_is_made_anew_from_what_is_there(hub, saved, tmp_path):
     path = first.folder / "step-100" / TWO
     damage(path)
     asked = hub.asked.copy()
-    again = build(tmp_path, job(revision(phase="decay")))
+    again = build(tmp_path, job(revision(checkpoint=Checkpoint(BRANCH, 100, 6400, None, "decay"))))
     assert again.facts["checkpoints"][0]["phase"] == "decay"
     assert not differing(artifacts(saved), artifacts(again.folder / "step-100"))
     assert hub.asked - asked == {TWO: 1}

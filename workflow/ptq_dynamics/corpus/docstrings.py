@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ptq_dynamics.corpus.packages import text_of, unreadable
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.corpus.packages import text_of
 
 
 def read(file: Path, whole: bool = False) -> list[str]:
@@ -58,10 +59,12 @@ def _nodes(file: Path, text: str) -> Iterator[ast.AST]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # invalid escapes in other people's strings
         try:
-            tree = ast.parse(text, filename=file.name)
+            return ast.walk(ast.parse(text, filename=file.name))
         except SyntaxError as error:
-            raise unreadable(file, f"is no source that this Python reads ({error.msg})") from None
-    return ast.walk(tree)
+            raise Problem(
+                f"{file.parent.name}/{file.name} is no source that this Python reads ({error.msg});"
+                " remove its package from the scale's file under config/scales"
+            ) from None
 
 
 def dedent(docstring: str) -> str:

@@ -91,16 +91,5 @@ def read_all(files: Sequence[Path], read: Callable[[Path], T]) -> list[T]:
 
 
 def text_of(file: Path) -> str:
-    """The text of a file; `Problem` where it is not UTF-8."""
-    try:
-        return file.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise unreadable(file, "is not UTF-8") from None
-
-
-def unreadable(file: Path, why: str) -> Problem:
-    """What to say of a file that cannot be read."""
-    return Problem(
-        f"{file.parent.name}/{file.name} {why}; remove its package from packages of the corpus in "
-        "the scale's file under config/scales"
-    )
+    """The text of a file, which is UTF-8."""
+    return file.read_text(encoding="utf-8")

@@ -6,7 +6,6 @@ file at a time, and anything else in them is refused.
 """
 
 import json
-import os
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -29,11 +28,8 @@ def safe_index(content: str, renamed: Callable[[str], Sequence[str]]) -> str:
     return json.dumps(index, indent=2, sort_keys=True) + "\n"
 
 
-def save_safely(
-    source: Path, target: Path, partial: Path, parts: Callable[[str, Any], Mapping[str, Any]]
-) -> None:
-    """Save weights as safetensors, to the bit, `parts` of each tensor by name; `target` is there
-    when it is whole.
+def save_safely(source: Path, target: Path, parts: Callable[[str, Any], Mapping[str, Any]]) -> None:
+    """Save weights as safetensors, to the bit, `parts` of each tensor by name.
 
     Raises `Problem` when `source` holds anything else than tensors.
     """
@@ -57,5 +53,4 @@ def save_safely(
     split = {new: part for name, value in state.items() for new, part in parts(name, value).items()}
     # Tied weights are one tensor under two names, which the format does not have.
     plain = {name: value.contiguous().clone() for name, value in split.items()}
-    save_file(plain, partial, metadata={"format": "pt"})
-    os.replace(partial, target)
+    save_file(plain, target, metadata={"format": "pt"})

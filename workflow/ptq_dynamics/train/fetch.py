@@ -8,6 +8,7 @@ from it, and what the job's last result has, from that: then nothing lies on a d
 """
 
 import json
+import os
 import shutil
 from collections.abc import Iterable, Mapping
 from math import prod
@@ -27,17 +28,12 @@ RESUMABLE = True
 
 
 class Revision(Strict):
-    """A checkpoint as the hub has it: a revision of a repository, with the commit and the files
-    that the lock has for it, if it has it; and what it is in its trajectory (see `Checkpoint`)."""
+    """A checkpoint whose id is a revision of a repository, with the commit and the files that the
+    lock has for it, if it has it."""
 
-    id: str
-    revision: str
+    checkpoint: Checkpoint
     commit: str | None
     files: tuple[HubFile, ...]
-    step: int | None
-    tokens: int | None
-    lr: float | None
-    phase: str
 
 
 class FetchSettings(Strict):
@@ -59,13 +55,13 @@ def run(context: Context[FetchSettings]) -> Mapping[str, Any]:
     for number, revision in enumerate(settings.revisions, start=1):
         _Checkpoint(context, revision).fetch()
         context.progress.maybe(f"{number} of {len(settings.revisions)} checkpoints")
-    last = settings.revisions[-1]
+    checkpoints = [revision.checkpoint for revision in settings.revisions]
     return trajectory.facts(
-        (Checkpoint(r.id, r.step, r.tokens, r.lr, r.phase) for r in settings.revisions),
-        parameters=settings.parameters or count_parameters(context.out / last.id),
+        checkpoints,
+        parameters=settings.parameters or count_parameters(context.out / checkpoints[-1].id),
         seed=None,
         repository=settings.repository,
-        commits={revision.id: revision.commit for revision in settings.revisions},
+        commits={revision.checkpoint.id: revision.commit for revision in settings.revisions},
     )
 
 
@@ -84,17 +80,14 @@ class _Checkpoint:
     """One revision on its way from the hub to its folder."""
 
     def __init__(self, context: Context[FetchSettings], revision: Revision) -> None:
-        self._settings = context.settings
+        self._settings, name = context.settings, revision.checkpoint.id
         repository = self._settings.repository
         if revision.commit is None:
-            raise Problem(
-                f"{repository}@{revision.revision} is not in the lock; run ptq-dynamics lock"
-            )
-        self._source = Source(repository, revision.revision, revision.commit)
+            raise Problem(f"{repository}@{name} is not in the lock; run ptq-dynamics lock")
+        self._source = Source(repository, name, revision.commit)
         self._files = {file.name: file for file in revision.files}
-        self._out = context.out / revision.id
-        self._scratch = context.scratch / revision.id
-        self._earlier = context.earlier / revision.id if context.earlier else None
+        self._out, self._scratch = context.out / name, context.scratch / name
+        self._earlier = context.earlier / name if context.earlier else None
         # What is saved otherwise than it is there; the configuration as it is there.
         self._translates = self._settings.format == olmo_format.OLMO
         self._config: dict[str, Any] = {}
@@ -145,13 +138,13 @@ class _Checkpoint:
     def _convert(self, file: HubFile) -> None:
         target = self._out / safe_name(file.name)
         if not target.exists():
-            theirs = self._have(file, self._scratch)
-            save_safely(theirs, target, self._scratch / f"{target.name}.saved", self._parts)
+            theirs, saved = self._have(file, self._scratch), self._scratch / f"{target.name}.saved"
+            save_safely(theirs, saved, self._parts)
+            os.replace(saved, target)
             # One at a time: these are as large as the weights.
             theirs.unlink()
 
     def _parts(self, name: str, value: Any) -> Mapping[str, Any]:
-        """A tensor as it is saved, by name."""
         if self._translates:
             return olmo_format.tensors(name, value, self._config)
         return {name: value}
@@ -161,7 +154,6 @@ class _Checkpoint:
         (self._out / name).write_text(text, encoding="utf-8")
 
     def _read(self, file: HubFile) -> str:
-        """The text of a file that does not stay."""
         return self._have(file, self._scratch).read_text(encoding="utf-8")
 
     def _have(self, file: HubFile, folder: Path | None = None) -> Path:
