@@ -120,15 +120,6 @@ def test_docstrings_lose_the_indentation_of_their_code(docstring, expected):
     assert docstrings.dedent(docstring) == expected
 
 
-def test_source_files_are_documents_where_asked_for():
-    without = embedded.collect(["click"], False, 100)
-    documents = embedded.collect(["click"], True, 100)
-    source = next(path for path in installed_files("click", python_files) if path.name == "core.py")
-    assert source.read_text() in documents
-    assert source.read_text() not in without
-    assert set(without) < set(documents)
-
-
 MODULE, DOCSTRING = "brief/__init__.py", '"""A docstring that is long enough."""\n'
 
 

@@ -302,9 +302,6 @@ def test_an_unreachable_file_is_one_line_and_the_next_run_goes_on(hub, undisturb
     assert not differing(undisturbed, build.artifacts())
 
 
-# Defects
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -151,30 +151,12 @@ def test_a_revision_becomes_a_checkpoint_and_nothing_else_is_asked_for(hub, save
     assert trajectory.fact("commits") == {"step-100": COMMIT}
 
 
-def test_a_single_file_is_taken_without_an_index(hub, model, tmp_path):
-    folder = hub.root / NAME
-    for name in (ONE, TWO, INDEX):
-        (folder / name).unlink()
-    model.save_pretrained(folder)
-    found = build(tmp_path, job(revision())).subfolder("step-100")
-    assert [path.name for path in found.glob("*.safetensors*")] == ["model.safetensors"]
-    assert same(found, model)
-
-
 @pytest.mark.parametrize("gone", [TWO, INDEX, "config.json"])
 def test_a_checkpoint_that_is_not_whole_is_refused(hub, tmp_path, gone, capsys):
     found = revision()
     found = revision(files=tuple(file for file in found.files if file.name != gone))
     line = refused(tmp_path, job(found), capsys)
     assert f"{NAME}@{BRANCH} has no {gone}" in line and "leave it out" in line
-
-
-def test_a_broken_connection_and_a_busy_hub_are_tried_again(hub, saved, tmp_path):
-    hub.dropped[TWO] = {1, 2}
-    hub.answers[ONE] = [(429, {"Retry-After": "0"})]
-    found = build(tmp_path, job(revision())).folder / "step-100"
-    assert not differing(artifacts(saved), artifacts(found))
-    assert hub.asked[TWO] == 3 and hub.asked[ONE] == 2
 
 
 @pytest.mark.parametrize("change", [damage, lambda path: path.write_bytes(b"less")])

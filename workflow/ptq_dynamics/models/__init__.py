@@ -146,7 +146,8 @@ def _read(folder: Path, **options: Any) -> Any:
         state = packed.state(folder)
         model, about = kind.from_pretrained(None, config=config, state_dict=state, **options)
     else:
-        model, about = AutoModelForCausalLM.from_pretrained(folder, **LOCAL, **options)
+        auto: Any = AutoModelForCausalLM
+        model, about = auto.from_pretrained(folder, **LOCAL, **options)
     if about["missing_keys"]:
         # transformers would go on with random ones.
         raise ValueError(f"no weights for {min(about['missing_keys'])}")

@@ -59,11 +59,8 @@ class Grid:
 
     def weight(self) -> Tensor:
         """The weights, [out, in] in the dtype of the scales."""
-        steps = self.codes if self.zeros is None else self.steps()
-        weight = steps.to(self.scales.dtype)
-        if self.columns is not None:
-            return weight.mul_(self.scales[:, self.columns.long()])
-        return weight.unflatten(1, (-1, self.group_size)).mul_(self.scales[:, :, None]).flatten(1)
+        weight = self.steps().to(self.scales.dtype)
+        return weight.mul_(self.scales[:, self.groups().long()])
 
 
 def quantization(folder: Path) -> dict[str, Any]:

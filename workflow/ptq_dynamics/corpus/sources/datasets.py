@@ -72,8 +72,8 @@ class DatasetSource(Strict):
             yield
         except (OSError, ValueError, RuntimeError) as error:
             raise Problem(
-                f"data set {self.path} cannot be read: {_reason(error)}; run the same command "
-                "again to go on"
+                f"data set {self.path} cannot be read: {' '.join(str(error).split())}; run the "
+                "same command again to go on"
             ) from error
 
 
@@ -140,8 +140,8 @@ class DatasetsCorpus(WholeCorpus):
         # Besides its own errors, whatever files that are no tokenizer raise.
         except Exception as error:
             raise Problem(
-                f"tokenizer {name!r} cannot be loaded: {_reason(error)}; fetch it where there is a "
-                "network, or change the scale"
+                f"tokenizer {name!r} cannot be loaded ({' '.join(str(error).split())}); fetch it "
+                "where there is a network, or change the scale"
             ) from error
         # Not its length: identifiers may have holes.
         needed = max(tokenizer.get_vocab().values()) + 1
@@ -206,7 +206,3 @@ def _write_train(context: Context[Any], source: DatasetSource, encode: Any, want
             context.progress.maybe(f"train: {done:,} of {wanted:,} tokens")
     splits.require("train", done, wanted)
     return done
-
-
-def _reason(error: Exception) -> str:
-    return (str(error).splitlines() or [""])[0] or type(error).__name__

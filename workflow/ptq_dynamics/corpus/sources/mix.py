@@ -4,6 +4,7 @@ It has the tokenizer and the held-out splits of that corpus, byte for byte, so t
 measured of a run on it reads the very text that its trunk is measured on; only train is its own.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import Distribution, PackagePath
@@ -65,15 +66,12 @@ def collect(text: Text, names: Sequence[str], shortest: int) -> list[str]:
     return packages.distinct_documents(files, read, shortest)
 
 
+_TEST = re.compile(r"(.*/)?(tests?/.*|test_[^/]*|[^/]*_test\.py|conftest\.py)")
+
+
 def _sources(distribution: Distribution, tests: bool) -> list[PackagePath]:
-    return [file for file in packages.python_files(distribution) if _is_test(file) == tests]
-
-
-def _is_test(file: PackagePath) -> bool:
-    named = file.name.startswith("test_") or file.name.endswith("_test.py")
-    return (
-        named or file.name == "conftest.py" or not {"test", "tests"}.isdisjoint(file.parent.parts)
-    )
+    files = packages.python_files(distribution)
+    return [file for file in files if bool(_TEST.fullmatch(file.as_posix())) == tests]
 
 
 def _about_files(distribution: Distribution) -> list[PackagePath]:
