@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -20,42 +19,25 @@ LARGE = {".safetensors", ".bin", ".parquet", ".gz"}
 
 
 @dataclass
-class Asked:
-    """One GET of a file: its headers, and how many bytes of the file were sent in answer."""
-
-    name: str
-    headers: Message
-    sent: int = 0
-
-
-@dataclass
 class Hub:
     """Repositories, as folders below `root`: datasets/OWNER/NAME or OWNER/NAME, all of them at the
     commit `commit`, as are `branches`, and at no other. `dropped` has the requests of a file,
-    counted from one, whose connection breaks half way; of a file in `stuck` half is sent and then
-    nothing; one in `held` answers only after `release`, one in `missing` with an error, and one in
-    `answers`, or api/models/OWNER/NAME there, first with these statuses and headers. A repository
-    in `gated` is for those who have the token there. A hub that is `sizeless`
-    lists neither sizes nor digests."""
+    counted from one, whose connection breaks half way; one in `held` answers only after `release`,
+    one in `missing` with an error, and one in `answers` first with these statuses and headers.
+    Repositories in `gated` are closed. A hub that is `sizeless` lists neither sizes nor digests."""
 
     root: Path
     commit: str
     url: str = ""
     branches: set[str] = field(default_factory=set)
     dropped: dict[str, set[int]] = field(default_factory=dict)
-    stuck: set[str] = field(default_factory=set)
     held: set[str] = field(default_factory=set)
     missing: set[str] = field(default_factory=set)
     answers: dict[str, list[tuple[int, dict[str, str]]]] = field(default_factory=dict)
-    gated: dict[str, str] = field(default_factory=dict)
+    gated: set[str] = field(default_factory=set)
     sizeless: bool = False
     asked: Counter[str] = field(default_factory=Counter)
-    requests: list[Asked] = field(default_factory=list)
     release: threading.Event = field(default_factory=threading.Event)
-
-    def of(self, name: str) -> list[Asked]:
-        """The requests of a file, in their order."""
-        return [each for each in self.requests if each.name == name]
 
 
 @contextmanager
@@ -66,8 +48,7 @@ def serve(root: Path, commit: str) -> Iterator[Hub]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     hub.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:
         yield hub
     finally:
@@ -92,51 +73,33 @@ class _Handler(BaseHTTPRequestHandler):
     hub: Hub
     protocol_version = "HTTP/1.1"
 
-    def do_HEAD(self) -> None:
-        self._answer()
-
-    def do_GET(self) -> None:
-        self._answer()
-
-    def do_POST(self) -> None:
-        self._answer()
-
     def log_message(self, *_: object) -> None:
         pass
 
     def _answer(self) -> None:
         # A revision may have a slash of its own.
         parts = [unquote(part) for part in urlsplit(self.path).path.strip("/").split("/")]
-        sent = json.loads(self._body()) if self.command == "POST" else {}
+        length = int(self.headers.get("Content-Length", 0))
+        sent = json.loads(self.rfile.read(length)) if self.command == "POST" else {}
         if parts[0] == "api":
             self._api(parts[1:], sent)
             return
         depth = 3 if parts[0] == "datasets" else 2
         folder, rest = self.hub.root.joinpath(*parts[:depth]), parts[depth:]
         name = "/".join(rest[2:])
-        if not self._may_see("/".join(parts[:depth])):
-            self._send(401, {"error": "gated"}, {"X-Error-Code": "GatedRepo"})
-        elif not folder.is_dir():
-            self._send(404, {"error": "no such repository"}, {"X-Error-Code": "RepoNotFound"})
-        elif rest[:2] != ["resolve", self.hub.commit]:
-            self._send(404, {"error": "no such revision"}, {"X-Error-Code": "RevisionNotFound"})
-        elif name in self.hub.missing or not (folder / name).is_file():
-            self._send(404, {"error": "no such file"}, {"X-Error-Code": "EntryNotFound"})
+        if self._refuses("/".join(parts[:depth]), folder, rest[1]):
+            return
+        if name in self.hub.missing or not (folder / name).is_file():
+            self._send(404, {}, {"X-Error-Code": "EntryNotFound"})
         else:
             self._file(folder / name, name)
 
     def _api(self, parts: list[str], sent: dict[str, list[str]]) -> None:
         kind, name, rest = parts[0], "/".join(parts[1:3]), parts[3:]
         folder = self.hub.root / ("datasets" if kind == "datasets" else "") / name
-        if self._answers_first(f"api/{kind}/{name}"):
+        if self._refuses(name, folder, *rest[1:2]):
             return
-        if not self._may_see(name):
-            self._send(401, {"error": "gated"}, {"X-Error-Code": "GatedRepo"})
-        elif not folder.is_dir():
-            self._send(404, {"error": "no such repository"}, {"X-Error-Code": "RepoNotFound"})
-        elif rest[1:2] and rest[1] not in {self.hub.commit, *self.hub.branches}:
-            self._send(404, {"error": "no such revision"}, {"X-Error-Code": "RevisionNotFound"})
-        elif rest[:1] == ["tree"]:
+        if rest[:1] == ["tree"]:
             self._send(200, [_entry(path, folder) for path in sorted(folder.rglob("*"))])
         elif rest[:1] == ["paths-info"]:
             paths = [folder / path for path in sent["paths"]]
@@ -146,23 +109,24 @@ class _Handler(BaseHTTPRequestHandler):
             siblings = [_sibling(path, folder, full) for path in folder.rglob("*.*")]
             self._send(200, {"id": name, "sha": self.hub.commit, "siblings": siblings})
 
-    def _answers_first(self, name: str) -> bool:
-        if not self.hub.answers.get(name):
+    def _refuses(self, name: str, folder: Path, revision: str | None = None) -> bool:
+        """Whether there is nothing to be had of a repository, which it then says."""
+        if name in self.hub.gated:
+            self._send(401, {}, {"X-Error-Code": "GatedRepo"})
+        elif not folder.is_dir():
+            self._send(404, {}, {"X-Error-Code": "RepoNotFound"})
+        elif revision not in {None, self.hub.commit, *self.hub.branches}:
+            self._send(404, {}, {"X-Error-Code": "RevisionNotFound"})
+        else:
             return False
-        status, about = self.hub.answers[name].pop(0)
-        self._send(status, {"error": "try again"}, about)
         return True
 
-    def _may_see(self, repository: str) -> bool:
-        token = self.hub.gated.get(repository)
-        return token is None or self.headers.get("Authorization") == f"Bearer {token}"
-
     def _file(self, path: Path, name: str) -> None:
-        request = Asked(name, self.headers)
         if self.command == "GET":
             self.hub.asked[name] += 1
-            self.hub.requests.append(request)
-            if self._answers_first(name):
+            if self.hub.answers.get(name):
+                status, headers = self.hub.answers[name].pop(0)
+                self._send(status, {}, headers)
                 return
         content = path.read_bytes()
         first, last = 0, len(content)
@@ -177,12 +141,10 @@ class _Handler(BaseHTTPRequestHandler):
         body = content[first:last]
         if self.command == "GET" and name in self.hub.held:
             self.hub.release.wait()
-        half = self.hub.asked[name] in self.hub.dropped.get(name, ()) or name in self.hub.stuck
-        half = half and self.command == "GET"
-        request.sent = len(body) // 2 if half else len(body)
+        half = self.command == "GET" and self.hub.asked[name] in self.hub.dropped.get(name, ())
         self._send(206 if asked else 200, body, about, half=half)
-        if half and name in self.hub.stuck:
-            self.hub.release.wait()
+
+    do_HEAD = do_GET = do_POST = _answer
 
     def _send(
         self, status: int, body: object, about: dict[str, str] | None = None, *, half: bool = False
@@ -195,9 +157,6 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(content[: len(content) // 2] if half else content)
         self.close_connection = self.close_connection or half
-
-    def _body(self) -> bytes:
-        return self.rfile.read(int(self.headers.get("Content-Length", 0)))
 
 
 def _entry(path: Path, folder: Path) -> dict[str, object]:

@@ -176,7 +176,6 @@ def test_every_phase_has_points_on_its_way_down(scale):
         ("families", "smollm3", {"tokens_per_step": 1e-300}, "smollm3.tokens_per_step is 1e-300"),
         ("families", "amber", {"warmup": 10**9}, "runs.amber, in small: warmup"),
         ("families", "amber", {"reads_as": "olmo2-7b"}, "families.amber.reads_as names no known"),
-        ("families", "amber", {"code": "main"}, "families.amber.code is 'main'"),
         ("families", "amber", {"repository": "https://a/b"}, "families.amber.repository is "),
         ("families", "amber", {"repository": "a/b/c"}, "families.amber.repository is 'a/b/c'"),
         ("families", "amber", {"model": {"architecture": "lama"}}, "model.architecture is 'lama'"),
@@ -211,7 +210,7 @@ def test_public_models_have_a_job_a_revision():
         assert len(makers) == len(run.revisions), name
         if not isinstance(run, PublicRun):
             continue
-        found = [job.settings.revisions[0] for job in makers]
+        found = [job.settings.revisions[0].checkpoint for job in makers]
         assert all(one.step <= two.step for one, two in pairwise(found)), name
         assert all(one.tokens <= two.tokens for one, two in pairwise(found)), name
         assert all(each.lr is not None and each.lr >= 0 for each in found), name
@@ -220,9 +219,9 @@ def test_public_models_have_a_job_a_revision():
 def test_what_authors_averaged_stands_at_no_step():
     made = plan("paper")
     (job,) = made.trajectories.makers("olmo2-7b-released")
-    (found,) = job.settings.revisions
+    found = job.settings.revisions[0].checkpoint
     assert job.settings.repository == "allenai/OLMo-2-1124-7B"
-    place = (found.revision, found.step, found.tokens, found.lr, found.phase)
+    place = (found.id, found.step, found.tokens, found.lr, found.phase)
     assert place == ("main", None, None, None, "released")
     assert "olmo2-7b-released" in made.site.config.figures["averages"].trajectories
     small = plan("laptop").site
@@ -357,26 +356,6 @@ def test_a_tokenizer_is_locked_by_itself(changed):
     public = made.site.config.runs.public
     names = {*public["amber"].revisions, *public["amber-released"].revisions}
     assert len(wanted) == 1 + len(names)
-
-
-def trusting(families):
-    opensci = families["families"]["opensci-1.7b"]
-    opensci.pop("unreadable", None)
-    opensci["code"] = "b" * 40
-
-
-def test_trusted_code_is_part_of_the_jobs_of_its_family(changed):
-    with pytest.raises(Problem, match=r"fig11\.quantizers has gptq-4bit, .*code of its own, which"):
-        changed(trusting, scale="paper")
-    repository, commit = "open-sci/open-sci-ref-v0.01-1.7b-nemotron-hq-1T-4096", "b" * 40
-    file = {"name": "modeling.py", "size": 3, "digest": "git-sha1:" + commit}
-    entry = {f"code at {commit}": {"commit": commit, "files": [file]}}
-    for lock, known in ((None, None), ({repository: entry}, ["modeling.py"])):
-        made = changed(trusting, scale="paper", lock=lock, quantizers={"fig11": ["rtn-4bit"]})
-        jobs = made.trajectories.makers("opensci-1.7b")
-        assert len(jobs) > 5 and {job.settings.code.commit for job in jobs} == {commit}
-        found = jobs[0].settings.code.files
-        assert (found and [each.name for each in found]) == known
 
 
 def test_a_figure_goes_without_what_is_not_public():

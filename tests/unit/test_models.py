@@ -16,8 +16,6 @@ from ptq_dynamics.quantize.methods.int8 import Int8
 from ptq_dynamics.quantize.methods.nf4 import Nf4
 from ptq_dynamics.quantize.methods.rtn import Rtn
 from ptq_dynamics.quantize.storage import original
-from support import measured
-from transformers import LlamaConfig, LlamaForCausalLM
 
 INPUTS = torch.arange(32).view(2, 16)
 
@@ -107,17 +105,6 @@ def test_a_model_is_spread_and_gives_the_same_losses(folder, model, narrow):
     assert torch.equal(losses(spread), losses(model))
 
 
-def test_a_packed_model_is_spread(folder, tmp_path, monkeypatch):
-    METHODS["rtn"].quantize(folder, None).save(folder, tmp_path / "packed")
-    whole = models.load(tmp_path / "packed")
-    monkeypatch.setattr(models, "free", lambda: 60_000)
-    monkeypatch.setattr(models, "room", lambda: {"cpu": 60_000})
-    with models.offloading(tmp_path):
-        spread = models.load(tmp_path / "packed")
-        assert {*spread.hf_device_map.values()} == {"cpu", "disk"}
-        assert torch.equal(losses(spread), losses(whole))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_quantizers_do_the_same_to_a_model_that_is_spread(
@@ -144,36 +131,3 @@ def test_what_cannot_be_spread_is_one_line(folder, calibration, tmp_path, monkey
             make()
         message = str(caught.value)
         assert "fits on no device, and cannot be spread" in message and "\n" not in message
-
-
-MEASURED = """
-import torch
-from ptq_dynamics import models
-from ptq_dynamics.quantize.calibration import Calibration
-from ptq_dynamics.quantize.methods.gptq import Gptq
-
-torch.set_num_threads(1)
-calibration = Calibration(torch.zeros(8, 16, dtype=torch.int64), 4)
-grid = {"bits": 4, "group_size": 64, "symmetric": True, "activation_order": "static"}
-gptq = Gptq(method="gptq", **grid, damping=0.01, block_size=128)
-gptq.quantize(Path(sys.argv[1]), calibration)
-before = peak()
-models.free, models.room = lambda: 20_000_000, lambda: {"cpu": 20_000_000}
-with models.offloading(Path(sys.argv[3])):
-    gptq.quantize(Path(sys.argv[2]), calibration)
-print(peak() - before)
-"""
-
-
-@pytest.mark.slow
-def test_gptq_of_a_large_model_takes_the_memory_of_its_blocks(tmp_path):
-    shape = {"hidden_size": 384, "intermediate_size": 1536, "num_attention_heads": 2}
-    for name, layers in (("small", 1), ("large", 6)):
-        made = LlamaConfig(vocab_size=300, num_hidden_layers=layers, **shape)
-        LlamaForCausalLM(made).save_pretrained(tmp_path / name, max_shard_size="20MB")
-    folders = [tmp_path / name for name in ("small", "large", "scratch")]
-    (growth,) = measured(MEASURED, tmp_path, *folders)
-    weights = sum(path.stat().st_size for path in (tmp_path / "large").glob("*.safetensors"))
-    assert weights > 50e6
-    # What it gives, in 8 bits, is a quarter of them.
-    assert growth * 2**20 < 0.6 * weights, (growth, weights)

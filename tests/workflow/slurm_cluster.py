@@ -1,21 +1,18 @@
 """A SLURM cluster of two virtual nodes on this machine, without accounting.
 
-`python tests/workflow/slurm_cluster.py FOLDER -- COMMAND` runs a command in it. It needs root and
-Debian's slurm-wlm and munge, and is meant for containers and CI machines; it touches no
-configuration of the system.
+It needs root and Debian's slurm-wlm and munge, and is meant for containers and CI machines; it
+touches no configuration of the system.
 """
 
-import argparse
 import contextlib
 import os
 import secrets
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 PROGRAMS = ("setpriv", "munged", "slurmctld", "slurmd", "sbatch", "srun")
@@ -23,15 +20,11 @@ NODES = ("n1", "n2")
 SECONDS = 60  # for a daemon to answer
 
 
-class Unavailable(Exception):
-    """Why there can be no cluster here, in one line."""
-
-
 class Cluster:
     """Daemons of a cluster, whose files all lie below one folder."""
 
-    def __init__(self, folder: Path, cpus: int = 2, memory_mb: int = 12000) -> None:
-        self.folder, self._cpus, self._memory = folder, cpus, memory_mb
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self._processes = dict[str, subprocess.Popen[bytes]]()
         self._controller, *ports = _ports(1 + len(NODES))
         self._ports = dict(zip(NODES, ports, strict=True))
@@ -41,8 +34,7 @@ class Cluster:
         self.environment = {**known, "SLURM_CONF": str(folder / "slurm.conf"), "PATH": path}
 
     def start(self) -> None:
-        """Write the configuration and start all daemons; `Unavailable` where that cannot be."""
-        require()
+        """Write the configuration and start all daemons."""
         self.folder.mkdir(parents=True)
         self.folder.chmod(0o755)
         self._configure()
@@ -76,10 +68,9 @@ class Cluster:
         done.check_returncode()
         return done.stdout
 
-    def queue(self) -> list[tuple[str, str]]:
-        """Id and state of each task that has not ended."""
-        lines = self.run("squeue", "-h", "-r", "-o", "%i %T").splitlines()
-        return [(line.split()[0], line.split()[1]) for line in lines]
+    def queue(self) -> list[str]:
+        """Id of each task that has not ended."""
+        return self.run("squeue", "-h", "-r", "-o", "%i").split()
 
     def _configure(self) -> None:
         folder = self.folder
@@ -111,7 +102,7 @@ class Cluster:
             "SlurmdParameters=config_overrides", "JobRequeue=1", "MinJobAge=300", "KillWait=10",
             "SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_interval=5",
             *(f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} "
-              f"CPUs={self._cpus} RealMemory={self._memory}" for node, port in self._ports.items()),
+              "CPUs=2 RealMemory=12000" for node, port in self._ports.items()),
             f"PartitionName=main Nodes={','.join(NODES)} MaxTime=INFINITE State=UP Default=YES",
         ]  # fmt: skip
         (folder / "slurm.conf").write_text("".join(f"{line}\n" for line in lines))
@@ -131,14 +122,13 @@ class Cluster:
             )
 
 
-def require() -> None:
-    """Raise `Unavailable` unless a cluster can be started here."""
+def missing() -> str | None:
+    """Why no cluster can be started here, if so."""
     if sys.platform != "linux" or os.geteuid() != 0:
-        raise Unavailable("a SLURM cluster for tests is started as root on Linux, in a container")
+        return "a SLURM cluster for tests is started as root on Linux, in a container"
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-    missing = [name for name in PROGRAMS if shutil.which(name, path=path) is None]
-    if missing:
-        raise Unavailable(f"{missing[0]} is missing: apt-get install slurm-wlm munge")
+    absent = [name for name in PROGRAMS if shutil.which(name, path=path) is None]
+    return f"{absent[0]} is missing: apt-get install slurm-wlm munge" if absent else None
 
 
 @contextlib.contextmanager
@@ -169,22 +159,3 @@ def _until(what: str, holds: Callable[[], object], seconds: float = SECONDS) -> 
         if time.monotonic() > end:
             raise TimeoutError(f"{what} did not answer within {seconds} s")
         time.sleep(0.1)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command in a cluster of its own."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("command", nargs="+")
-    chosen = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    try:
-        with running(chosen.folder.absolute()) as cluster:
-            return subprocess.run(chosen.command, env=cluster.environment).returncode
-    except Unavailable as reason:
-        print(f"no cluster: {reason}", file=sys.stderr)
-        return 2
-
-
-if __name__ == "__main__":
-    sys.exit(main())

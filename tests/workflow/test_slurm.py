@@ -17,7 +17,7 @@ import psutil
 import pytest
 from project import SEED, Project
 from ptq_dynamics.engine import manifest
-from slurm_cluster import Cluster, Unavailable, require, running
+from slurm_cluster import Cluster, missing, running
 from support import plan
 
 PLUGINS = Path(os.environ.get("SLURM_PLUGINS") or Path(sys.prefix) / "slurm")
@@ -32,12 +32,9 @@ QUICK = (
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    try:
-        require()
-        if not PLUGINS.is_dir():
-            raise Unavailable("Snakemake's plugin for SLURM is missing")
-    except Unavailable as reason:
-        pytest.skip(f"no SLURM cluster: {reason}; make test-slurm installs what it takes")
+    absent = missing() or (None if PLUGINS.is_dir() else "Snakemake's plugin for SLURM is missing")
+    if absent:
+        pytest.skip(f"no SLURM cluster: {absent}; make test-slurm installs what it takes")
     with running(tmp_path_factory.mktemp("slurm") / "cluster") as found:
         yield found
 
@@ -63,20 +60,17 @@ class Build:
                 start_new_session=True,
             )
 
-    @property
-    def text(self):
-        return self.output.read_text()
-
     def end(self, process):
         """Wait for the end of a build that succeeds."""
-        assert process.wait(PATIENCE) == 0, self.text[-3000:]
+        assert process.wait(PATIENCE) == 0, self.output.read_text()[-3000:]
 
     def until(self, holds, process):
-        """Wait until something holds."""
+        """Wait until something holds, while the build goes on."""
         end = time.monotonic() + PATIENCE
         while not holds():
-            assert process.poll() is None, self.text[-3000:]
-            assert time.monotonic() < end, self.text[-3000:]
+            assert process.poll() is None and time.monotonic() < end, self.output.read_text()[
+                -3000:
+            ]
             time.sleep(0.1)
 
     @property

@@ -14,8 +14,6 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> bool:
     """Lock what a scale with the hub fetches; whether all could be resolved."""
     paper = chosen.load({"scale": "paper"})
-    found = lock(to_lock(paper.runs.public.values(), paper.scale))
-    print(f"{found.resolved} revisions are locked in {LOCK}")
-    for line in (*found.moved, *(f"error: {failed}" for failed in found.failed)):
-        print(line)
-    return not found.failed
+    resolved, failed = lock(to_lock(paper.runs.public.values(), paper.scale))
+    print(f"{resolved} revisions are locked in {LOCK}", *(f"error: {e}" for e in failed), sep="\n")
+    return not failed

@@ -25,7 +25,6 @@ FILE = "config/families.yaml"
 Revisions = Annotated[tuple[Name, ...], Once]
 # As https://huggingface.co/OWNER/NAME has it.
 Repository = Annotated[str, Field(pattern=r"^([A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*$")]
-Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
 Text = Annotated[str, Field(min_length=1)]
 Floor = Annotated[float, Field(ge=0, le=1)]
 Tokens = Annotated[float, Field(ge=1, le=1e18)]
@@ -47,14 +46,12 @@ class Family(Strict):
     are pickles; `reads_as` names another family with the same tokenizer; weights have the type
     `dtype`, and a `format` of their own where transformers does not read them; those that fit on no
     device are spread by accelerate as `device_map` says: over several, then memory, then the disk.
-    `code` is the commit of the repository's own code, which then runs; those that are `unreadable`,
-    and why, are not fetched."""
+    Those that are `unreadable`, and why, are not fetched."""
 
     label: Text
     repository: Repository | None = None
     reads_as: str | None = None
     unreadable: str | None = None
-    code: Commit | None = None
     step_in: re.Pattern[str] = re.compile(r"(\d+)")
     steps_each: Count = 1
     convert: bool = False

@@ -6,7 +6,6 @@ from typing import ClassVar, Literal, NamedTuple
 
 from ptq_dynamics.hub.lock import Entry
 from ptq_dynamics.train import schedules
-from ptq_dynamics.train.fetch import TrustedCode
 from ptq_dynamics.train.optimizers import AnyOptimizer
 from ptq_dynamics.train.schedules import Schedule
 from ptq_dynamics.train.timeline import PlannedTrajectory, Point, Timeline, TrainedShape
@@ -35,7 +34,6 @@ class Public(PlannedTrajectory):
     model: str
     convert: bool
     format: str | None
-    code: TrustedCode | None
     dtype: Dtype
     device_map: DeviceMap
     unknown: str | None

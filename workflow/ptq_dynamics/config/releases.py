@@ -21,10 +21,9 @@ from ptq_dynamics.config.families import (
 from ptq_dynamics.config.public import Public, PublicRun, ReleasedRevision
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus
-from ptq_dynamics.hub.lock import TOKENIZER_KEY, Entry, Lock, Wanted, code_key
+from ptq_dynamics.hub.lock import TOKENIZER_KEY, Entry, Lock, Wanted
 from ptq_dynamics.train import schedules
 from ptq_dynamics.train.architectures import Architecture
-from ptq_dynamics.train.fetch import TrustedCode
 from ptq_dynamics.train.schedules import Schedule
 
 UNKNOWN = f"{FILE} names no revisions of it"
@@ -56,7 +55,7 @@ def settle(
         context = scale.models["main"].context
         models[name] = families.model(name, context=context, corpus=family.reads_as or name)
         if family.has_tokenizer:
-            tokenizer = lock.of(family.repository).get(TOKENIZER_KEY)
+            tokenizer = lock.get(family.repository, {}).get(TOKENIZER_KEY)
             changed = {
                 "tokenizer": family.repository,
                 "tokenizer_revision": tokenizer.commit if tokenizer else None,
@@ -79,10 +78,7 @@ def settle(
 
 def _public(families: Families, name: str, run: AnyFamilyRun, family: Family, lock: Lock) -> Public:
     repository = getattr(run, "repository", None) or family.repository or ""
-    locked, code = lock.of(repository), None
-    if family.code is not None:
-        entry = locked.get(code_key(family.code))
-        code = TrustedCode(commit=family.code, files=entry.files if entry else None)
+    locked = lock.get(repository, {})
     known = getattr(run, "uncertain", None), family.uncertain
     common: dict[str, Any] = {
         "family": family.label,
@@ -90,7 +86,6 @@ def _public(families: Families, name: str, run: AnyFamilyRun, family: Family, lo
         "model": families.family_of(name),
         "convert": family.convert,
         "format": family.format,
-        "code": code,
         "dtype": family.dtype,
         "device_map": family.device_map,
         "unknown": "; ".join(filter(None, known)) or None,
@@ -199,16 +194,14 @@ def _schedule(family: Family, trunk: Pretraining, run: Pretraining | Phase) -> S
 
 
 def to_lock(publics: Iterable[Public], scale: Scale) -> Iterator[Wanted]:
-    """What a scale with the hub takes from it: checkpoints, their code where it is trusted, and
-    tokenizers, as of the last revisions."""
+    """What a scale with the hub takes from it: checkpoints, and tokenizers as of the last
+    revisions."""
     last = dict[str, tuple[int, str]]()
     for public in publics:
         for name, released in public.revisions.items():
             yield Wanted(public.repository, name)
             place = (released.step or 0, name)
             last[public.repository] = max(last.get(public.repository, place), place)
-        if public.code is not None:
-            yield Wanted(public.repository, public.code.commit, "code")
     for corpus in scale.corpora.values():
         if isinstance(corpus, DatasetsCorpus) and corpus.tokenizer in last:
             yield Wanted(corpus.tokenizer, last[corpus.tokenizer][1], "tokenizer")

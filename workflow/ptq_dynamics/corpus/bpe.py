@@ -1,19 +1,18 @@
 """A byte-level BPE trained on the corpus itself, and documents as its tokens."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
-
 END = "<|endoftext|>"
+BATCH = 1000  # documents tokenized at once
 
 
-def train_tokenizer(documents: Iterable[str], vocabulary: int) -> "Tokenizer":
-    """Byte-level BPE with `vocabulary` entries, the end-of-document token first."""
+def train_tokenizer(documents: Iterable[str], vocabulary: int) -> Any:
+    """A `tokenizers.Tokenizer`, byte-level BPE, with the end-of-document token first."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
@@ -30,20 +29,19 @@ def train_tokenizer(documents: Iterable[str], vocabulary: int) -> "Tokenizer":
 
 
 def encode(
-    tokenizer: "Tokenizer", documents: Sequence[str], dtype: np.dtype, end: bool
-) -> Iterator[np.ndarray]:
-    """Tokens of each document, `dtype` [n]; with `end`, the end-of-document token after each.
+    tokenizer: Any, documents: Iterable[str], dtype: np.dtype, end: int | None = None
+) -> Iterator[list[np.ndarray]]:
+    """Tokens of each document, `dtype` [n], with the token `end` after them, in batches.
 
     Held-out text has no special tokens (section 2).
     """
-    last = [tokenizer.token_to_id(END)] if end else []
-    for start in range(0, len(documents), 1000):
-        batch = tokenizer.encode_batch(documents[start : start + 1000], add_special_tokens=False)
-        for encoding in batch:
-            yield np.asarray(encoding.ids + last, dtype=dtype)
+    texts, last = iter(documents), [] if end is None else [end]
+    while batch := list(islice(texts, BATCH)):
+        found = tokenizer.encode_batch_fast(batch, add_special_tokens=False)
+        yield [np.asarray([*each.ids, *last], dtype=dtype) for each in found]
 
 
-def save_tokenizer(tokenizer: "Tokenizer", folder: Path) -> None:
+def save_tokenizer(tokenizer: Any, folder: Path) -> None:
     """Write the tokenizer as any Hugging Face tool reads it."""
     from transformers import PreTrainedTokenizerFast
 

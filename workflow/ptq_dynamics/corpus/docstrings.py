@@ -4,24 +4,23 @@ import ast
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeGuard
+from typing import Any
 
-from ptq_dynamics.corpus.packages import text_of, unreadable
-
-Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-
-
-def read(file: Path) -> list[str]:
-    """The docstrings of a file, without their indentation."""
-    return [text for _, text in documented(file)]
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.corpus.packages import text_of
 
 
-def documented(file: Path) -> Iterator[tuple[Documented, str]]:
+def read(file: Path, whole: bool = False) -> list[str]:
+    """The docstrings of a file, without their indentation; `whole`: its text, too."""
+    return [*(text for _, text in documented(file)), *([text_of(file)] if whole else [])]
+
+
+def documented(file: Path) -> Iterator[tuple[ast.AST, str]]:
     """What has a docstring in a file, with it, without its indentation."""
-    nodes = (node for node in _nodes(file, text_of(file)) if isinstance(node, Documented))
-    for node in nodes:
-        if text := ast.get_docstring(node, clean=False):
-            yield node, dedent(text)
+    for node in _nodes(file, text_of(file)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node, clean=False)
+            yield from [(node, dedent(text))] if text else []
 
 
 def taken_out(file: Path) -> str:
@@ -34,8 +33,8 @@ def taken_out(file: Path) -> str:
     for line in source.split(b"\n"):
         starts.append(starts[-1] + len(line) + 1)
     kept, done = [], 0
-    for node in sorted(filter(_is_string, _nodes(file, text)), key=_position):
-        assert node.end_lineno is not None and node.end_col_offset is not None
+    strings: list[Any] = [node for node in _nodes(file, text) if _is_string(node)]
+    for node in sorted(strings, key=lambda node: (node.lineno, node.col_offset)):
         first, last = starts[node.lineno - 1], starts[node.end_lineno]
         begin = first + node.col_offset
         end = starts[node.end_lineno - 1] + node.end_col_offset
@@ -46,14 +45,9 @@ def taken_out(file: Path) -> str:
     return b"".join([*kept, source[done:]]).decode()
 
 
-def _is_string(node: ast.AST) -> TypeGuard[ast.Expr]:
-    """Whether a node is a statement that is a string and nothing else."""
+def _is_string(node: ast.AST) -> bool:
     value = node.value if isinstance(node, ast.Expr) else None
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
-
-
-def _position(node: ast.Expr) -> tuple[int, int]:
-    return node.lineno, node.col_offset
 
 
 def _nodes(file: Path, text: str) -> Iterator[ast.AST]:
@@ -65,10 +59,12 @@ def _nodes(file: Path, text: str) -> Iterator[ast.AST]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # invalid escapes in other people's strings
         try:
-            tree = ast.parse(text, filename=file.name)
+            return ast.walk(ast.parse(text, filename=file.name))
         except SyntaxError as error:
-            raise unreadable(file, f"is no source that this Python reads ({error.msg})") from None
-    return ast.walk(tree)
+            raise Problem(
+                f"{file.parent.name}/{file.name} is no source that this Python reads ({error.msg});"
+                " remove its package from the scale's file under config/scales"
+            ) from None
 
 
 def dedent(docstring: str) -> str:

@@ -1,8 +1,8 @@
 """Functions of installed packages and held-out documents, for what is asked and answered.
 
-A function has a signature and what its docstring says first. Those whose docstrings an embedded
-corpus trains on are there to learn from; questions are asked about documents that it holds out, and
-about those of `others`, packages that no corpus of the scale reads. So the two never meet.
+Those whose docstrings an embedded corpus trains on are there to learn from; questions are asked
+about documents that it holds out, and about those of `others`, packages that no corpus of the scale
+reads. So the two never meet.
 """
 
 import ast
@@ -10,19 +10,13 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from ptq_dynamics.base.fields import Strict
-from ptq_dynamics.corpus import docstrings
-from ptq_dynamics.corpus.packages import (
-    in_order,
-    installed_files,
-    python_files,
-    read_all,
-    text_of,
-)
+from ptq_dynamics.corpus import docstrings, packages
 from ptq_dynamics.corpus.sources.embedded import EmbeddedCorpus
 from ptq_dynamics.corpus.splits import Split, deal
 from ptq_dynamics.engine.context import Context
@@ -50,22 +44,22 @@ class Documented:
     and the `summary`, its first sentence, if it has one."""
 
     document: str
-    signature: str | None
-    summary: str | None
+    signature: str | None = None
+    summary: str | None = None
 
 
 def run(context: Context[FunctionsSettings]) -> Mapping[str, Any]:
     """Write the documented functions of train, and all held-out docstrings, each once, a JSON
     object a line, ordered by the docstrings' sha256."""
     corpus, shortest = context.settings.corpus, context.settings.corpus.shortest_document
-    known = _read(corpus.packages, shortest, source_code=corpus.source_code)
-    dealt = deal(in_order(known), corpus.held_out)
+    known = _read(corpus.packages, shortest, whole=corpus.source_code)
+    dealt = deal(packages.in_order(known), corpus.held_out)
     train = [known[text] for text in dealt["train"] if known[text].summary is not None]
     # Where source files are trained on, they have all docstrings in them.
     splits = () if corpus.source_code else ASKED
     asked = [known[text] for split in splits for text in dealt[split]]
-    others = _read(context.settings.others, shortest, source_code=False)
-    asked += [others[text] for text in in_order(others.keys() - known.keys())]
+    others = _read(context.settings.others, shortest)
+    asked += [others[text] for text in packages.in_order(others.keys() - known.keys())]
     # Another version of a docstring may say the same of the same function.
     learned = {(each.signature, each.summary) for each in train}
     asked = [
@@ -86,34 +80,28 @@ def load(manifest: Manifest, name: str) -> list[Documented]:
     return [Documented(**json.loads(line)) for line in lines]
 
 
-def _read(packages: Iterable[str], shortest: int, *, source_code: bool) -> dict[str, Documented]:
+def _read(names: Iterable[str], shortest: int, *, whole: bool = False) -> dict[str, Documented]:
     """By the docstring; where several have one, the function with the first signature."""
-    files = [file for name in packages for file in installed_files(name, python_files)]
-    found = read_all(files, _with_source if source_code else read)
+    files = [file for each in names for file in packages.installed_files(each)]
+    found = packages.read_all(files, partial(read, whole=whole))
     known: dict[str, Documented] = {}
-    for each in sorted(chain.from_iterable(found), key=_rank):
+    for each in sorted(
+        chain.from_iterable(found), key=lambda each: (each.signature is None, each.signature or "")
+    ):
         if len(each.document) >= shortest:
             known.setdefault(each.document, each)
     return known
 
 
-def _rank(each: Documented) -> tuple[bool, str]:
-    return each.signature is None, each.signature or ""
-
-
-def _with_source(file: Path) -> list[Documented]:
-    return [*read(file), Documented(text_of(file), None, None)]
-
-
-def read(file: Path) -> list[Documented]:
-    """What has a docstring in a source file."""
+def read(file: Path, whole: bool = False) -> list[Documented]:
+    """What has a docstring in a source file; `whole`: its text, too."""
     found = []
     for node, text in docstrings.documented(file):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             found.append(Documented(text, signature(node), summary(text)))
         else:
-            found.append(Documented(text, None, None))
-    return found
+            found.append(Documented(text))
+    return [*found, Documented(packages.text_of(file))] if whole else found
 
 
 def signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:

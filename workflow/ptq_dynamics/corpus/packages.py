@@ -1,5 +1,4 @@
-"""What wheels installed: the files of pinned, purely Python distributions, and the documents in
-them.
+"""The files of pinned, purely Python distributions, and the documents in them.
 
 Files are checked against the wheels' own digests, so what is read depends on the versions of those
 distributions alone, not on the machine or the Python version.
@@ -7,14 +6,14 @@ distributions alone, not on the machine or the Python version.
 
 import base64
 import hashlib
-import importlib.metadata
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from importlib import metadata
 from importlib.metadata import Distribution, PackagePath
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import processes
@@ -23,15 +22,20 @@ T = TypeVar("T")
 Selection = Callable[[Distribution], Iterable[PackagePath]]
 
 
-def installed_files(package: str, select: Selection) -> list[Path]:
+def python_files(distribution: Distribution) -> list[PackagePath]:
+    """Its source files."""
+    return [file for file in distribution.files or [] if file.suffix == ".py"]
+
+
+def installed_files(package: str, select: Selection = python_files) -> list[Path]:
     """The selected files of a distribution, each still as its wheel brought it.
 
     Raises `Problem` for a distribution that is absent, has compiled parts (its files may differ
     between machines), or was altered after its installation.
     """
     try:
-        distribution = importlib.metadata.distribution(package)
-    except importlib.metadata.PackageNotFoundError:
+        distribution = metadata.distribution(package)
+    except metadata.PackageNotFoundError:
         raise Problem(
             f"packages of the corpus names {package!r}, which is not installed; install it or "
             "remove it from the scale's file under config/scales"
@@ -50,14 +54,13 @@ def installed_files(package: str, select: Selection) -> list[Path]:
     return paths
 
 
-def versions(packages: Iterable[str]) -> dict[str, str]:
-    """The installed versions of distributions."""
-    return {name: importlib.metadata.version(name) for name in packages}
-
-
-def python_files(distribution: Distribution) -> list[PackagePath]:
-    """Its source files."""
-    return [file for file in distribution.files or [] if file.suffix == ".py"]
+def facts(documents: Sequence[str], packages: Iterable[str]) -> dict[str, Any]:
+    """Facts of a corpus of documents in installed packages."""
+    return {
+        "documents": len(documents),
+        "characters": sum(map(len, documents)),
+        "packages": {name: metadata.version(name) for name in packages},
+    }
 
 
 def distinct_documents(
@@ -88,16 +91,5 @@ def read_all(files: Sequence[Path], read: Callable[[Path], T]) -> list[T]:
 
 
 def text_of(file: Path) -> str:
-    """The text of a file; `Problem` where it is not UTF-8."""
-    try:
-        return file.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise unreadable(file, "is not UTF-8") from None
-
-
-def unreadable(file: Path, why: str) -> Problem:
-    """What to say of a file that cannot be read."""
-    return Problem(
-        f"{file.parent.name}/{file.name} {why}; remove its package from packages of the corpus in "
-        "the scale's file under config/scales"
-    )
+    """The text of a file, which is UTF-8."""
+    return file.read_text(encoding="utf-8")

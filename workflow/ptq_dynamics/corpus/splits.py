@@ -3,8 +3,9 @@
 import hashlib
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -47,17 +48,17 @@ def deal(documents: Sequence[str], characters: Mapping[Split, float]) -> dict[Sp
 
 
 def write(
-    folder: Path, split: Split, documents: Iterable[np.ndarray], tokens: int, *, whole: bool
+    folder: Path, split: Split, batches: Iterable[list[np.ndarray]], tokens: int, *, whole: bool
 ) -> int:
-    """Write documents (unsigned, [n] each, of one dtype) to a split's file until it has `tokens`
-    tokens; with `whole`, write all of them. Returns the number of tokens written. Of calibration
-    text, it also writes where documents end.
+    """Write batches of documents (unsigned, [n] each, of one dtype) to a split's file until it has
+    `tokens` tokens; with `whole`, write all of them. Returns the number of tokens written. Of
+    calibration text, it also writes where documents end.
 
     Raises `Problem` when the documents end before that.
     """
     written, ends = 0, []
     with (folder / file_name(split)).open("wb") as file:
-        for document in documents:
+        for document in chain.from_iterable(batches):
             part = document if whole else document[: tokens - written]
             file.write(part.astype(part.dtype.newbyteorder("<")).tobytes())
             written += len(part)
@@ -84,6 +85,11 @@ def require(split: Split, written: int, tokens: int) -> None:
             f"the corpus has {written:,} {split} tokens, {tokens:,} are asked for: add text to "
             f"the corpus or lower its {split} in the scale's file under config/scales"
         )
+
+
+def facts(folder: Path, dtype: np.dtype, counts: Mapping[Split, int]) -> dict[str, Any]:
+    """Facts of the corpus in a folder, with so many tokens in its splits."""
+    return {"tokens": counts, DTYPE: dtype.name, "digest": digest(folder)}
 
 
 def digest(folder: Path) -> str:

@@ -30,10 +30,7 @@ def blocks(corpus: Manifest, split: Split, context: int, count: int | None = Non
     available = len(tokens) // context
     wanted = max(1, available) if count is None else count
     if available < wanted:
-        raise Problem(
-            f"{corpus.folder / file_name(split)} holds {available} blocks of {context} tokens, "
-            f"{wanted} are asked for; enlarge the split in the scale's file under config/scales"
-        )
+        raise _too_small(corpus, split, f"{available} blocks of {context} tokens", wanted)
     table = np.asarray(tokens[: wanted * context], dtype=np.int64).reshape(wanted, context)
     return torch.from_numpy(table)
 
@@ -48,11 +45,7 @@ def documents(corpus: Manifest, context: int, count: int, before: int = 0) -> Te
     tokens = read(corpus, "calibration")
     ends = np.fromfile(corpus.file(ENDS), dtype=ENDS_DTYPE).astype(np.int64)
     if len(ends) < before + count:
-        raise Problem(
-            f"{corpus.folder / file_name('calibration')} holds {len(ends)} whole documents, "
-            f"{before + count} are asked for; enlarge the split in the scale's file under "
-            "config/scales"
-        )
+        raise _too_small(corpus, "calibration", f"{len(ends)} whole documents", before + count)
     table = np.full((count, context), FILLING, dtype=np.int64)
     starts = np.concatenate([[0], ends[:-1]])
     for row, start, end in zip(table, starts[before:], ends[before:], strict=False):
@@ -61,27 +54,26 @@ def documents(corpus: Manifest, context: int, count: int, before: int = 0) -> Te
     return torch.from_numpy(table[(table != FILLING).sum(axis=1) > TOO_SHORT])
 
 
-class TrainingData:
-    """Batches whose content depends on the seed and the step alone.
+def _too_small(corpus: Manifest, split: Split, found: str, wanted: int) -> Problem:
+    return Problem(
+        f"{corpus.folder / file_name(split)} holds {found}, {wanted} are asked for; enlarge the "
+        "split in the scale's file under config/scales"
+    )
 
-    The token stream is cut into sequences of `context` + 1 tokens (the last is the target of the
-    one before it) at stride `context`; each epoch visits all of them in an order of its own.
+
+class TrainingData:
+    """Batches whose content depends on the seed and the step alone. The token stream
+    is cut into sequences of `context` + 1 tokens (the last is the target of the one before it) at
+    stride `context`; each epoch visits all of them in an order of its own.
     """
 
     def __init__(self, corpus: Manifest, context: int, batch: int, seed: int) -> None:
         self._tokens = read(corpus, "train")
-        self._context = context
-        self._batch = batch
-        self._seed = seed
+        self._context, self._batch, self._seed = context, batch, seed
         self.sequences = (len(self._tokens) - 1) // context
         if self.sequences < batch:
-            raise Problem(
-                f"{corpus.folder / file_name('train')} holds {self.sequences} sequences, fewer "
-                f"than a batch of {batch}; enlarge the corpus or the batch in the scale's file "
-                "under config/scales"
-            )
-        self._epoch = -1
-        self._order = np.empty(0, dtype=np.int64)
+            raise _too_small(corpus, "train", f"{self.sequences} sequences", batch)
+        self._epoch, self._order = -1, np.empty(0, dtype=np.int64)
 
     def at(self, step: int) -> Tensor:
         """Batch of the update after `step` updates, int64 [batch, context + 1]."""
@@ -89,18 +81,18 @@ class TrainingData:
 
     def places(self, step: int) -> list[int]:
         """Where the sequences of a batch begin in the stream."""
-        return [self._place(step * self._batch + row) for row in range(self._batch)]
+        found = []
+        for position in range(step * self._batch, (step + 1) * self._batch):
+            epoch, index = divmod(position, self.sequences)
+            if epoch != self._epoch:
+                self._order, self._epoch = order(self._seed, epoch, self.sequences), epoch
+            found.append(int(self._order[index]) * self._context)
+        return found
 
     def cut(self, stream: np.ndarray, places: Sequence[int]) -> Tensor:
         """The sequences that begin at some places of a stream [n], int64 [places, context + 1]."""
         rows = [stream[start : start + self._context + 1] for start in places]
         return torch.from_numpy(np.stack(rows).astype(np.int64))
-
-    def _place(self, position: int) -> int:
-        epoch, index = divmod(position, self.sequences)
-        if epoch != self._epoch:
-            self._order, self._epoch = order(self._seed, epoch, self.sequences), epoch
-        return int(self._order[index]) * self._context
 
 
 def order(seed: int, epoch: int, count: int) -> np.ndarray:

@@ -245,9 +245,6 @@ def _check_quantizers(timeline: Timeline) -> None:
             kind = config.quantizers[config.scale.quantizers.get(name, name)]
             own = timeline.trajectory(trajectory)
             wrong = kind.refuses(own.model_shape(timeline).model)
-            public = config.runs.public.get(own.run(trajectory, timeline))
-            if public and public.code is not None and kind.tool is not None:
-                wrong = f"it comes with code of its own, which {kind.tool} is not given"
             if wrong is not None:
                 raise Problem(
                     f"{place} has {name}, which cannot quantize {trajectory}: {wrong}; take "

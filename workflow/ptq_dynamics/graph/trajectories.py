@@ -10,6 +10,7 @@ from ptq_dynamics.train import schedules
 from ptq_dynamics.train.fetch import FetchSettings, Revision
 from ptq_dynamics.train.objectives.language import Language
 from ptq_dynamics.train.settings import TrainSettings
+from ptq_dynamics.train.trajectory import Checkpoint
 
 
 class Trajectories:
@@ -79,26 +80,18 @@ class Trajectories:
         public = self._site.config.runs.public[name]
         shape = public.model_shape(self._timeline).model
         vocabulary = self._site.config.scale.whole(shape.corpus).vocabulary
-        revisions = {each: public.revisions[each] for each in self.checkpoints(name, shard)}
+        revisions = []
+        for each in self.checkpoints(name, shard):
+            step, tokens, entry = public.revisions[each]
+            checkpoint = Checkpoint(each, step, tokens, public.rate(step), public.phase(step))
+            commit, files = (entry.commit, entry.files) if entry else (None, ())
+            revisions.append(Revision(checkpoint=checkpoint, commit=commit, files=files))
         settings = FetchSettings(
             repository=public.repository,
-            revisions=tuple(
-                Revision(
-                    id=each,
-                    revision=each,
-                    commit=found.entry.commit if found.entry else None,
-                    files=found.entry.files if found.entry else (),
-                    step=found.step,
-                    tokens=found.tokens,
-                    lr=public.rate(found.step),
-                    phase=public.phase(found.step),
-                )
-                for each, found in revisions.items()
-            ),
+            revisions=tuple(revisions),
             parameters=shape.parameters(vocabulary),
             convert=public.convert,
             format=public.format,
-            code=public.code,
         )
         folder = self._site.place("fetch", public=name, shard=shard)
         return self._site.add(Job(public.stage, f"{name} {shard}", folder, {}, settings))

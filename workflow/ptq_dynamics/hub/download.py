@@ -27,9 +27,8 @@ def obtain(
 ) -> None:
     """Have a file at `target`, with just the bytes of its digest.
 
-    It is linked from the first place in `near` that has it, or from the hub's cache, else
-    downloaded below `scratch`, on the file system of `target`. Raises `Problem` when it cannot be
-    had.
+    It is linked from a place in `near` or the hub's cache, else downloaded below `scratch`, on the
+    file system of `target`. Raises `Problem` when it cannot be had.
     """
     from huggingface_hub import hf_hub_download, try_to_load_from_cache
 
@@ -55,42 +54,31 @@ def obtain(
             return
     raise Problem(
         f"{source}: {file.name} came twice with bytes that are not those of its digest "
-        f"{file.digest} at commit {source.commit[:12]}; see what lies between this machine and the "
-        "hub, such as a proxy, and run the same command again"
+        f"{file.digest} at commit {source.commit[:12]}; see to proxies, and run the command again"
     )
 
 
 def explained(error: Exception, source: Source, what: str) -> Problem:
     """Why something cannot be had from the hub, and what to do, in one line."""
-    from huggingface_hub import constants
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HfHubHTTPError,
-        RemoteEntryNotFoundError,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
+    from huggingface_hub import constants, errors
 
-    page = f"{constants.ENDPOINT}/{source.repository}"
-    login = f"accept its terms at {page}, then run hf auth login"
     lock = "correct its name in config/families.yaml, then run ptq-dynamics lock"
-    status = error.response.status_code if isinstance(error, HfHubHTTPError) else None
+    status = error.response.status_code if isinstance(error, errors.HfHubHTTPError) else None
     match error:
-        case GatedRepoError():
-            reason = f"the repository is gated; {login}"
-        case RepositoryNotFoundError():
+        case errors.RepositoryNotFoundError() if not isinstance(error, errors.GatedRepoError):
             reason = f"there is no such repository, or it is private; {lock}, or run hf auth login"
-        case RevisionNotFoundError():
+        case errors.RevisionNotFoundError():
             reason = f"there is no such revision or commit; {lock}"
-        case RemoteEntryNotFoundError():
+        case errors.RemoteEntryNotFoundError():
             reason = f"{what} is not there at commit {source.commit[:12]}; run ptq-dynamics lock"
         case _ if status in (401, 403):
-            reason = f"the hub gives no access ({status}); {login}"
+            page = f"{constants.ENDPOINT}/{source.repository}"
+            reason = f"the hub gives no access; accept its terms at {page}, then run hf auth login"
         case _:
-            told = f"the hub answers {status}" if status else " ".join(str(error).split())
+            said = " ".join(str(error).split()) or type(error).__name__
             reason = (
-                f"{what} cannot be had ({told or type(error).__name__}); check the network, its "
-                "proxy and HF_HUB_OFFLINE, and run the same command again"
+                f"{what} cannot be had ({said}); check the network, its proxy and HF_HUB_OFFLINE, "
+                "and run the same command again"
             )
     return Problem(f"{source}: {reason}")
 

@@ -5,6 +5,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from ptq_dynamics.base.content import sha256
 
@@ -12,20 +15,19 @@ CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
 INDEX = ".index.json"  # ends the name of the file that says which shard has which weights
 SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"
 
-_TOKENIZER = {
-    *("tokenizer.json", TOKENIZER, "tokenizer.model", "special_tokens_map.json"),
-    *("added_tokens.json", "vocab.json", "vocab.txt", "merges.txt", "chat_template.jinja"),
-}
-_SMALL = {CONFIG, "generation_config.json", *_TOKENIZER}
-_SHARD = r"(-\d+-of-\d+)?"
+_TOKENIZER = re.compile(
+    r"(tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab)\.json|tokenizer\.model|"
+    r"vocab\.txt|merges\.txt|chat_template\.jinja"
+)
+_SMALL = re.compile(rf"(generation_)?config\.json|{_TOKENIZER.pattern}")
 # The names that transformers gives weights; others beside them are adapters, or copies in the
 # formats of other tools.
-_SAFE = re.compile(rf"model{_SHARD}\.safetensors({re.escape(INDEX)})?")
-_CODE = re.compile(r"[A-Za-z_]\w*\.py")
-_PICKLED = re.compile(rf"pytorch_model{_SHARD}\.bin({re.escape(INDEX)})?")
+_SAFE = re.compile(r"model(-\d+-of-\d+)?\.safetensors(\.index\.json)?")
+_PICKLED = re.compile(r"pytorch_model(-\d+-of-\d+)?\.bin(\.index\.json)?")
+_FETCHED = "|".join(each.pattern for each in (_SMALL, _SAFE, _PICKLED))
 
-COMMIT = re.compile(r"[0-9a-f]{40}")
-DIGEST = re.compile(r"sha256:[0-9a-f]{64}|git-sha1:[0-9a-f]{40}")
+COMMIT = re.compile(r"^[0-9a-f]{40}$")
+Part = Literal["checkpoint", "tokenizer"]
 
 
 @dataclass(frozen=True)
@@ -33,9 +35,9 @@ class HubFile:
     """A file in the top folder of a repository: `size` in bytes; `digest` is `sha256:HEX` of its
     bytes where it lies in large file storage, else `git-sha1:HEX`, its name in git."""
 
-    name: str
+    name: Annotated[str, Field(pattern=f"^({_FETCHED})$")]
     size: int
-    digest: str
+    digest: Annotated[str, Field(pattern=r"^(sha256:[0-9a-f]{64}|git-sha1:[0-9a-f]{40})$")]
 
     def matches(self, path: Path) -> bool:
         """Whether there are just this file's bytes at `path`."""
@@ -45,23 +47,16 @@ class HubFile:
         return digest == (sha256(path) if kind == "sha256" else _git_sha1(path, self.size))
 
 
-def of_checkpoint(files: Iterable[HubFile]) -> tuple[HubFile, ...]:
-    """What a checkpoint is made of, by name: configuration, tokenizer and weights, which are
-    pickled ones only where there are no others."""
+def choose(part: Part, files: Iterable[HubFile]) -> tuple[HubFile, ...]:
+    """What a part of a repository is made of, by name; a checkpoint of configuration, tokenizer and
+    weights, which are pickled ones only where there are no others. Empty where it is not whole."""
     files = list(files)
+    if part == "tokenizer":
+        return _chosen(files, _TOKENIZER)
     weights = _chosen(files, _SAFE) or _chosen(files, _PICKLED)
-    small = [file for file in files if file.name in _SMALL]
-    return tuple(sorted((*small, *weights), key=lambda file: file.name))
-
-
-def of_code(files: Iterable[HubFile]) -> tuple[HubFile, ...]:
-    """Python modules, by name."""
-    return _chosen(files, _CODE)
-
-
-def of_tokenizer(files: Iterable[HubFile]) -> tuple[HubFile, ...]:
-    """What a tokenizer is made of, by name."""
-    return _chosen(files, re.compile("|".join(map(re.escape, _TOKENIZER))))
+    small = _chosen(files, _SMALL)
+    whole = weights and any(file.name == CONFIG for file in small)
+    return tuple(sorted((*small, *weights), key=lambda file: file.name)) if whole else ()
 
 
 def _chosen(files: Iterable[HubFile], names: re.Pattern[str]) -> tuple[HubFile, ...]:
@@ -69,24 +64,9 @@ def _chosen(files: Iterable[HubFile], names: re.Pattern[str]) -> tuple[HubFile, 
     return tuple(sorted(found, key=lambda file: file.name))
 
 
-def is_fetched(name: str) -> bool:
-    """Whether files of this name can be part of a checkpoint, or of its code."""
-    return name in _SMALL or any(kind.fullmatch(name) for kind in (_SAFE, _PICKLED, _CODE))
-
-
 def is_pickled(files: Iterable[HubFile]) -> bool:
     """Whether a checkpoint's weights are pickled."""
-    return any(_PICKLED.fullmatch(file.name) for file in files)
-
-
-def has_weights(files: Iterable[HubFile]) -> bool:
-    """Whether there are weights in any form."""
-    return any(_SAFE.fullmatch(file.name) or _PICKLED.fullmatch(file.name) for file in files)
-
-
-def stem(weights: str) -> str:
-    """What the names of all files with weights of one kind begin with: `SAFE` or `PICKLED`."""
-    return weights.partition(".")[0]
+    return bool(_chosen(files, _PICKLED))
 
 
 def _git_sha1(path: Path, size: int) -> str:

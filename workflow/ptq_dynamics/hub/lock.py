@@ -5,12 +5,12 @@ Branches of the hub move; what was locked is fetched to the bit or not at all.
 
 import json
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
@@ -19,116 +19,68 @@ from ptq_dynamics.hub import files
 from ptq_dynamics.hub.download import Source, explained
 from ptq_dynamics.hub.files import HubFile
 
-if TYPE_CHECKING:
-    from huggingface_hub.hf_api import RepoSibling
-
 LOCK = Path("config/families.lock.json")
 TIMEOUT = 30.0  # seconds
 TOGETHER = 8  # requests
-RELOCK = "run ptq-dynamics lock"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A revision as it was locked: the commit, and the files that make its checkpoint, its code or
-    its tokenizer, by name."""
+    """A revision as it was locked: the commit, and the files that make its checkpoint or its
+    tokenizer, by name."""
 
-    commit: str
+    commit: Annotated[str, Field(pattern=files.COMMIT.pattern)]
     files: tuple[HubFile, ...]
 
 
 # By repository, then by revision, or by another key of what is `Wanted`.
-Entries = Mapping[str, Mapping[str, Entry]]
-
-
-@dataclass(frozen=True)
-class Lock:
-    """A lock file and what it holds."""
-
-    path: Path
-    entries: Entries
-
-    def of(self, repository: str) -> Mapping[str, Entry]:
-        """What revisions of a repository are locked to."""
-        return self.entries.get(repository, {})
+Lock = Mapping[str, Mapping[str, Entry]]
 
 
 @dataclass(frozen=True, order=True)
 class Wanted:
-    """A revision of a repository to lock, or its code or tokenizer alone."""
+    """A revision of a repository to lock, or its tokenizer alone."""
 
     repository: str
     revision: str
-    part: Literal["checkpoint", "code", "tokenizer"] = "checkpoint"
+    part: files.Part = "checkpoint"
 
     @property
     def key(self) -> str:
         """Its name in the lock."""
-        if self.part == "tokenizer":
-            return TOKENIZER_KEY
-        return code_key(self.revision) if self.part == "code" else self.revision
+        return TOKENIZER_KEY if self.part == "tokenizer" else self.revision
 
 
 # Name in the lock of a repository's tokenizer, which several revisions share.
 TOKENIZER_KEY = "tokenizer"
-PARTS = {
-    "checkpoint": files.of_checkpoint,
-    "code": files.of_code,
-    "tokenizer": files.of_tokenizer,
-}
-
-
-def code_key(commit: str) -> str:
-    """Name in the lock of a repository's code at a commit, which can be that of a checkpoint."""
-    return f"code at {commit}"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What locking has found: how many revisions are as they were or new, and one line for each
-    that moved and each that could not be resolved."""
-
-    resolved: int
-    moved: tuple[str, ...]
-    failed: tuple[str, ...]
 
 
 def read(path: Path = LOCK) -> Lock:
     """The lock file, empty where there is none; `Problem` when it is not one."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        entries = TypeAdapter(dict[str, dict[str, Entry]]).validate_python(content)
+        found: Lock = TypeAdapter(dict[str, dict[str, Entry]]).validate_json(path.read_bytes())
     except FileNotFoundError:
-        return Lock(path, {})
-    except (ValidationError, ValueError) as error:
+        return {}
+    except ValidationError as error:
         first = " ".join(str(error).splitlines()[:3])
-        raise Problem(f"{path} is no lock file ({first}); restore it, or {RELOCK}") from None
-    for repository, revisions in entries.items():
-        for revision, entry in revisions.items():
-            sound = files.COMMIT.fullmatch(entry.commit) and all(
-                files.DIGEST.fullmatch(file.digest) and files.is_fetched(file.name)
-                for file in entry.files
-            )
-            if not sound:
-                raise Problem(
-                    f"{path} has no full commit, or a file that is none of a checkpoint or has no "
-                    f"digest, in {repository}@{revision}; {RELOCK}"
-                )
-    return Lock(path, entries)
+        raise Problem(
+            f"{path} is no lock file ({first}); restore it, or run ptq-dynamics lock"
+        ) from None
+    return found
 
 
-def write(path: Path, entries: Entries) -> None:
+def write(path: Path, lock: Lock) -> None:
     """Write the lock file, whole or not at all; equal entries give equal bytes."""
     content = {
         repository: {revision: asdict(entry) for revision, entry in revisions.items()}
-        for repository, revisions in entries.items()
+        for repository, revisions in lock.items()
     }
     write_atomically(path, json.dumps(content, sort_keys=True, indent=1) + "\n")
 
 
 def resolve(wanted: Wanted) -> Entry:
-    """Ask the hub where a revision is now; `Problem` when it says nothing, or there is no
-    checkpoint, no code or no tokenizer."""
+    """Ask the hub where a revision is now; `Problem` when it says nothing, or the part is not
+    there."""
     from huggingface_hub import HfApi
 
     repository, revision = wanted.repository, wanted.revision
@@ -140,24 +92,13 @@ def resolve(wanted: Wanted) -> Entry:
     # Proxies and mirrors make the library raise all kinds.
     except Exception as error:
         raise explained(error, source, "the list of files") from error
-    if about.sha is None:
-        raise Problem(f"{source}: the hub does not say at which commit it is")
-    found = PARTS[wanted.part](_file(each, source) for each in about.siblings or ())
-    match wanted.part:
-        case "code" if not found:
-            raise Problem(f"{source} has no Python modules; correct code of its family")
-        case "tokenizer" if not found:
-            raise Problem(f"{source} has no tokenizer; say reads_as of its family")
-        case "checkpoint" if not (
-            files.has_weights(found) and any(file.name == files.CONFIG for file in found)
-        ):
-            raise Problem(
-                f"{source} is no checkpoint: it lacks {files.CONFIG} or weights; leave it out"
-            )
+    found = files.choose(wanted.part, (_file(each, source) for each in about.siblings or ()))
+    if not found or about.sha is None:
+        raise Problem(f"{source} has no whole {wanted.part}; correct config/families.yaml")
     return Entry(about.sha, found)
 
 
-def _file(about: "RepoSibling", source: Source) -> HubFile:
+def _file(about: Any, source: Source) -> HubFile:
     if about.lfs is not None:
         return HubFile(about.rfilename, about.lfs.size, f"sha256:{about.lfs.sha256}")
     if about.size is None or about.blob_id is None:
@@ -168,25 +109,20 @@ def _file(about: "RepoSibling", source: Source) -> HubFile:
     return HubFile(about.rfilename, about.size, f"git-sha1:{about.blob_id}")
 
 
-def lock(wanted: Iterable[Wanted], path: Path = LOCK) -> Outcome:
-    """Bring the entries of `wanted` up to date in the lock file.
+def lock(wanted: Iterable[Wanted], path: Path = LOCK) -> tuple[int, list[str]]:
+    """Bring the entries of `wanted` up to date in the lock file; how many are, and why others not.
 
     Each that moved and each that fails is said in one line, while the others go on; what fails, and
     what is not wanted, stays as it was.
     """
     progress = Progress("lock")
-    entries = {name: dict(revisions) for name, revisions in read(path).entries.items()}
+    entries = {name: dict(revisions) for name, revisions in read(path).items()}
     every = sorted(set(wanted))
-    moved, failed = list[str](), list[str]()
-    pool = ThreadPoolExecutor(TOGETHER)
-    try:
-        answers = {pool.submit(resolve, one): one for one in every}
-        for done, future in enumerate(as_completed(answers), start=1):
-            one = answers[future]
-            try:
-                found = future.result()
-            except Problem as problem:
-                failed.append(str(problem))
+    failed = list[str]()
+    with ThreadPoolExecutor(TOGETHER) as pool:
+        for done, (one, found) in enumerate(zip(every, pool.map(_attempt, every), strict=True), 1):
+            if isinstance(found, Problem):
+                failed.append(str(found))
                 progress.say(failed[-1])
                 continue
             known = entries.setdefault(one.repository, {}).get(one.key)
@@ -195,12 +131,15 @@ def lock(wanted: Iterable[Wanted], path: Path = LOCK) -> Outcome:
                 found = known
             if known is not None and known.commit != found.commit:
                 commits = f"from {known.commit[:12]} to {found.commit[:12]}"
-                moved.append(f"{one.repository}@{one.revision} moved {commits}")
-                progress.say(moved[-1])
+                progress.say(f"{one.repository}@{one.revision} moved {commits}")
             entries[one.repository][one.key] = found
             progress.maybe(f"{done} of {len(every)} revisions")
-    finally:
-        # Interrupted, what is known by now is kept.
-        pool.shutdown(wait=False, cancel_futures=True)
-        write(path, entries)
-    return Outcome(len(every) - len(failed), tuple(sorted(moved)), tuple(sorted(failed)))
+    write(path, entries)
+    return len(every) - len(failed), failed
+
+
+def _attempt(wanted: Wanted) -> Entry | Problem:
+    try:
+        return resolve(wanted)
+    except Problem as problem:
+        return problem

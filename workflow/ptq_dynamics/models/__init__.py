@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from accelerate.utils import get_max_memory
@@ -19,19 +19,17 @@ from transformers import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
     AutoConfig,
     AutoModelForCausalLM,
-    PreTrainedConfig,
     PreTrainedModel,
 )
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.models import own_code, packed
+from ptq_dynamics.models import packed
 
 # bitsandbytes logs a line per layer call: inputs are cast to float16 to be rounded.
 logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
 
 
-# Nothing is downloaded; of code that comes with a model, what `own_code` has taken runs, and nobody
-# is asked whether it may.
+# Nothing is downloaded, and code that comes with a model does not run.
 LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 # What files that hold no model lead to.
 UNREADABLE = (OSError, ValueError, RuntimeError, KeyError, SafetensorError, StrictDataclassError)
@@ -68,11 +66,11 @@ def load(folder: Path, dtype: torch.dtype | None = None, **options: Any) -> PreT
     Weights that are packed or in NF4 are unpacked: their linear layers are plain ones.
     Raises `Problem` when the folder does not hold a whole model, or one that cannot be spread.
     """
-    spread = False
+    spread: dict[str, Any] = {}
     try:
-        if spread := (spreading := _spreading.get()) is not None and not _fits(folder, dtype):
-            options |= {**spreading._asdict(), "max_memory": room()}
-        model = _read(folder, dtype=dtype or "auto", **options)
+        if (allowed := _spreading.get()) is not None and not _fits(folder, dtype):
+            spread = {**allowed, "max_memory": room()}
+        model = _read(folder, dtype=dtype or "auto", **options, **spread)
     except torch.OutOfMemoryError as error:
         raise Problem(f"{folder} does not fit on {device()}; use a larger one") from error
     except UNREADABLE as error:
@@ -85,18 +83,12 @@ def load(folder: Path, dtype: torch.dtype | None = None, **options: Any) -> PreT
         raise Problem(f"{folder} holds no readable checkpoint ({reason}); rebuild it") from error
     if not spread:
         place(model)
-    return model.eval()
+    evaluated: PreTrainedModel = model.eval()
+    return evaluated
 
 
-class _Spreading(NamedTuple):
-    """How a model is spread, in accelerate's words, and where weights go that fit nowhere else."""
-
-    device_map: str
-    offload_folder: Path
-
-
-# None where no model is spread.
-_spreading: ContextVar[_Spreading | None] = ContextVar("_spreading", default=None)
+# How models are spread, in accelerate's words; None where none is.
+_spreading: ContextVar[dict[str, Any] | None] = ContextVar("_spreading", default=None)
 
 
 @contextmanager
@@ -105,7 +97,7 @@ def offloading(scratch: Path, device_map: str = "auto") -> Iterator[None]:
     folder in `scratch`, which is gone afterwards."""
     folder = scratch / OFFLOADED
     folder.mkdir(parents=True, exist_ok=True)
-    token = _spreading.set(_Spreading(device_map, folder))
+    token = _spreading.set({"device_map": device_map, "offload_folder": folder})
     try:
         yield
     finally:
@@ -115,9 +107,9 @@ def offloading(scratch: Path, device_map: str = "auto") -> Iterator[None]:
 
 def free() -> int:
     """Free bytes of `device()`."""
-    if device().type == "cuda":
-        return int(torch.cuda.mem_get_info()[0])
-    return int(virtual_memory().available)
+    return int(
+        torch.cuda.mem_get_info()[0] if torch.cuda.is_available() else virtual_memory().available
+    )
 
 
 def room() -> dict[int | str, int]:
@@ -136,7 +128,7 @@ def _fits(folder: Path, dtype: torch.dtype | None) -> bool:
 
 def without_weights(folder: Path, dtype: torch.dtype | None = None) -> PreTrainedModel:
     """The model saved in `folder`, on no device, in its own dtype unless told."""
-    config = _configuration(folder)
+    config = AutoConfig.from_pretrained(folder, **LOCAL)
     with torch.device("meta"):
         model: PreTrainedModel = AutoModelForCausalLM.from_config(
             config, dtype=dtype or config.dtype
@@ -144,17 +136,11 @@ def without_weights(folder: Path, dtype: torch.dtype | None = None) -> PreTraine
     return model
 
 
-def _configuration(folder: Path) -> PreTrainedConfig:
-    own_code.know(folder)
-    return AutoConfig.from_pretrained(folder, **LOCAL)
-
-
-def _read(folder: Path, **options: Any) -> PreTrainedModel:
-    own_code.know(folder)
+def _read(folder: Path, **options: Any) -> Any:
     options |= {"output_loading_info": True}
     if packed.is_packed(folder):
         # Quicker than transformers' own way through compressed-tensors, and with equal bits.
-        config = _configuration(folder)
+        config = AutoConfig.from_pretrained(folder, **LOCAL)
         del config.quantization_config
         kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
         state = packed.state(folder)
@@ -168,9 +154,7 @@ def _read(folder: Path, **options: Any) -> PreTrainedModel:
     if packed.quantization(folder).get("load_in_4bit"):
         # bitsandbytes' own layers compute in bfloat16 on some CPUs and not on others.
         model = model.dequantize(dtype=model.dtype)
-    plain: PreTrainedModel = model
-    own_code.fill_buffers(plain, folder)
-    return plain
+    return model
 
 
 def dequantized(folder: Path) -> dict[str, Tensor]:

@@ -53,20 +53,14 @@ class Grid:
     def steps(self) -> Tensor:
         """Codes less their zero points, int16 [out, in]."""
         codes = self.codes.short()
-        return codes if self.zeros is None else codes - self._wide(self.zeros).short()
+        if self.zeros is None:
+            return codes
+        return codes - self.zeros[:, self.groups().long()].short()
 
     def weight(self) -> Tensor:
         """The weights, [out, in] in the dtype of the scales."""
-        steps = self.codes if self.zeros is None else self.steps()
-        weight = steps.to(self.scales.dtype)
-        if self.columns is not None:
-            return weight.mul_(self.scales[:, self.columns.long()])
-        return weight.unflatten(1, (-1, self.group_size)).mul_(self.scales[:, :, None]).flatten(1)
-
-    def _wide(self, values: Tensor) -> Tensor:
-        if self.columns is None:
-            return values.repeat_interleave(self.group_size, dim=1)
-        return values[:, self.columns.long()]
+        weight = self.steps().to(self.scales.dtype)
+        return weight.mul_(self.scales[:, self.groups().long()])
 
 
 def quantization(folder: Path) -> dict[str, Any]:

@@ -6,25 +6,17 @@ file at a time, and anything else in them is refused.
 """
 
 import json
-import os
-import pickle
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.hub.files import PICKLED, SAFE, stem
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-_MEND = "leave the revision out of the family"
 
 
 def safe_name(name: str) -> str:
     """The name as safetensors of a file of pickled weights, or of their index."""
-    return name.replace(stem(PICKLED), stem(SAFE), 1).replace(".bin", ".safetensors", 1)
+    return name.replace("pytorch_model", "model", 1).replace(".bin", ".safetensors", 1)
 
 
 def safe_index(content: str, renamed: Callable[[str], Sequence[str]]) -> str:
@@ -36,42 +28,29 @@ def safe_index(content: str, renamed: Callable[[str], Sequence[str]]) -> str:
     return json.dumps(index, indent=2, sort_keys=True) + "\n"
 
 
-def save_safely(
-    source: Path,
-    target: Path,
-    partial: Path,
-    parts: Callable[[str, "Tensor"], Mapping[str, "Tensor"]],
-) -> None:
-    """Save weights as safetensors, to the bit, `parts` of each by name; `target` is there when it
-    is whole.
+def save_safely(source: Path, target: Path, parts: Callable[[str, Any], Mapping[str, Any]]) -> None:
+    """Save weights as safetensors, to the bit, `parts` of each tensor by name.
 
     Raises `Problem` when `source` holds anything else than tensors.
     """
-    from safetensors import SafetensorError
+    import torch
     from safetensors.torch import load_file, save_file
 
     try:
-        state = load_file(source) if source.suffix == ".safetensors" else _unpickled(source)
-    except SafetensorError as error:
-        raise Problem(f"{source.name} is no file of safetensors ({error}); {_MEND}") from None
+        if source.suffix == ".safetensors":
+            state: Any = load_file(source)
+        else:
+            options: Any = {"map_location": "cpu", "mmap": zipfile.is_zipfile(source)}
+            state = torch.load(source, weights_only=True, **options)
+        if not all(isinstance(value, torch.Tensor) for value in state.values()):
+            raise ValueError("a value is no tensor")
+    # Damaged files, and those of other content, make the libraries raise all kinds.
+    except Exception as error:
+        raise Problem(
+            f"{source.name} is damaged, or holds more than a state dict of plain tensors "
+            f"({type(error).__name__}); leave the revision out of the family"
+        ) from error
     split = {new: part for name, value in state.items() for new, part in parts(name, value).items()}
     # Tied weights are one tensor under two names, which the format does not have.
     plain = {name: value.contiguous().clone() for name, value in split.items()}
-    save_file(plain, partial, metadata={"format": "pt"})
-    os.replace(partial, target)
-
-
-def _unpickled(source: Path) -> dict[str, "Tensor"]:
-    import torch
-
-    try:
-        state = torch.load(
-            source, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(source)
-        )
-    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
-        raise Problem(f"{source.name} holds more than plain tensors, or is damaged; {_MEND}") from (
-            error
-        )
-    if not isinstance(state, dict) or not all(isinstance(v, torch.Tensor) for v in state.values()):
-        raise Problem(f"{source.name} is no state dict of plain tensors; {_MEND}")
-    return state
+    save_file(plain, target, metadata={"format": "pt"})

@@ -1,80 +1,52 @@
 """Fetch checkpoints of public families from the hub (section 3).
 
 Each becomes a folder as those of runs are: safetensors with their index, configuration and
-tokenizer; no other file of a repository is downloaded, but code that its family trusts.
+tokenizer; no other file of a repository is downloaded, so none of its code runs.
 
-Weights go into the job's own folder, not into the hub's cache: all figures take them from there,
-and where a scale keeps no weights, dropping them frees the disk. What the cache has already, as
-when it was filled where there is a network, is linked from it, and what the job's last result has,
-from that: then nothing lies on a disk twice.
+Weights go into the job's own folder, not into the hub's cache. What the cache has already is linked
+from it, and what the job's last result has, from that: then nothing lies on a disk twice.
 """
 
 import json
+import os
 import shutil
 from collections.abc import Iterable, Mapping
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.hub.download import Source, obtain
-from ptq_dynamics.hub.files import (
-    CONFIG,
-    INDEX,
-    PICKLED,
-    SAFE,
-    TOKENIZER,
-    HubFile,
-    is_pickled,
-    of_checkpoint,
-    stem,
-)
+from ptq_dynamics.hub.files import CONFIG, INDEX, PICKLED, SAFE, TOKENIZER, HubFile, is_pickled
 from ptq_dynamics.train import olmo_format, trajectory
 from ptq_dynamics.train.convert import safe_index, safe_name, save_safely
 from ptq_dynamics.train.trajectory import Checkpoint
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 RESUMABLE = True
 
 
 class Revision(Strict):
-    """A checkpoint as the hub has it: a revision of a repository, with the commit and the files
-    that the lock has for it, if it has it; and what it is in its trajectory (see `Checkpoint`)."""
+    """A checkpoint whose id is a revision of a repository, with the commit and the files that the
+    lock has for it, if it has it."""
 
-    id: str
-    revision: str
+    checkpoint: Checkpoint
     commit: str | None
     files: tuple[HubFile, ...]
-    step: int | None
-    tokens: int | None
-    lr: float | None
-    phase: str
-
-
-class TrustedCode(Strict):
-    """The code of a repository at a commit, that its checkpoints come with; `files` as the lock has
-    them, None where it has not."""
-
-    commit: str
-    files: tuple[HubFile, ...] | None
 
 
 class FetchSettings(Strict):
     """Revisions of one repository; `parameters` is how many a model of them has (None: those that
     its files hold are counted). With `convert`, weights that are there only as pickles are taken
     and saved as safetensors; where they are in a `format` that transformers does not read, they are
-    saved in one that it does. Trusted `code` lies beside each of them."""
+    saved in one that it does."""
 
     repository: str
     revisions: tuple[Revision, ...]
     parameters: int | None
     convert: bool = False
     format: str | None = None
-    code: TrustedCode | None = None
 
 
 def run(context: Context[FetchSettings]) -> Mapping[str, Any]:
@@ -83,13 +55,13 @@ def run(context: Context[FetchSettings]) -> Mapping[str, Any]:
     for number, revision in enumerate(settings.revisions, start=1):
         _Checkpoint(context, revision).fetch()
         context.progress.maybe(f"{number} of {len(settings.revisions)} checkpoints")
-    last = settings.revisions[-1]
+    checkpoints = [revision.checkpoint for revision in settings.revisions]
     return trajectory.facts(
-        (Checkpoint(r.id, r.step, r.tokens, r.lr, r.phase) for r in settings.revisions),
-        parameters=settings.parameters or count_parameters(context.out / last.id),
+        checkpoints,
+        parameters=settings.parameters or count_parameters(context.out / checkpoints[-1].id),
         seed=None,
         repository=settings.repository,
-        commits={revision.id: revision.commit for revision in settings.revisions},
+        commits={revision.checkpoint.id: revision.commit for revision in settings.revisions},
     )
 
 
@@ -108,24 +80,22 @@ class _Checkpoint:
     """One revision on its way from the hub to its folder."""
 
     def __init__(self, context: Context[FetchSettings], revision: Revision) -> None:
-        self._context, self._id = context, revision.id
-        repository = context.settings.repository
+        self._settings, name = context.settings, revision.checkpoint.id
+        repository = self._settings.repository
         if revision.commit is None:
-            raise Problem(
-                f"{repository}@{revision.revision} is not in the lock; run ptq-dynamics lock"
-            )
-        self._source = Source(repository, revision.revision, revision.commit)
-        self._files = {file.name: file for file in of_checkpoint(revision.files)}
-        self._out = context.out / revision.id
-        self._scratch = context.scratch / revision.id
+            raise Problem(f"{repository}@{name} is not in the lock; run ptq-dynamics lock")
+        self._source = Source(repository, name, revision.commit)
+        self._files = {file.name: file for file in revision.files}
+        self._out, self._scratch = context.out / name, context.scratch / name
+        self._earlier = context.earlier / name if context.earlier else None
         # What is saved otherwise than it is there; the configuration as it is there.
-        self._translates = context.settings.format == olmo_format.OLMO
+        self._translates = self._settings.format == olmo_format.OLMO
         self._config: dict[str, Any] = {}
 
     def fetch(self) -> None:
         """Have all its files; `Problem` when there is one that cannot be had."""
         pickled = is_pickled(self._files.values())
-        if pickled and not self._context.settings.convert:
+        if pickled and not self._settings.convert:
             raise Problem(
                 f"{self._source} has its weights as pickles only, which can run code; set convert: "
                 "true of the family to have them read as plain tensors and saved as safetensors"
@@ -138,8 +108,8 @@ class _Checkpoint:
         config = self._known(CONFIG)
         for name, file in self._files.items():
             rewritten = self._translates and name in (CONFIG, TOKENIZER)
-            if not (rewritten or name.startswith(stem(weights))):
-                self._take(file)
+            if not (rewritten or name.startswith(weights.partition(".")[0])):
+                self._have(file)
         if self._translates:
             self._config, translated = olmo_format.read(self._read(config))
             self._write(CONFIG, translated)
@@ -149,24 +119,7 @@ class _Checkpoint:
             if pickled or self._translates:
                 self._convert(self._known(name))
             else:
-                self._take(self._known(name))
-        if self._context.settings.code is not None:
-            self._take_code(self._context.settings.code)
-
-    def _take_code(self, code: TrustedCode) -> None:
-        """Have the trusted code beside the weights, and a note that it is trusted."""
-        from ptq_dynamics.models.own_code import TRUSTED
-
-        source = Source(self._context.settings.repository, "its code", code.commit)
-        if code.files is None:
-            raise Problem(
-                f"{source.repository} has no code of {code.commit[:12]} in the lock; run "
-                "ptq-dynamics lock"
-            )
-        for file in code.files:
-            self._have(file, self._out / file.name, source)
-        digests = {file.name: file.digest for file in code.files}
-        self._write(TRUSTED, {"commit": code.commit, "files": digests})
+                self._have(self._known(name))
 
     def _weights(self, whole: str) -> Iterable[str]:
         """The files that transformers would read: one, or those that the index names; a repository
@@ -175,8 +128,7 @@ class _Checkpoint:
             return [whole]
         index = self._known(whole + INDEX)
         if whole == SAFE and not self._translates:
-            self._take(index)
-            content = (self._out / index.name).read_text(encoding="utf-8")
+            content = self._have(index).read_text(encoding="utf-8")
         else:
             content = self._read(index)
             named = olmo_format.names if self._translates else lambda name: (name,)
@@ -186,14 +138,13 @@ class _Checkpoint:
     def _convert(self, file: HubFile) -> None:
         target = self._out / safe_name(file.name)
         if not target.exists():
-            theirs = self._scratch / file.name
-            self._have(file, theirs)
-            save_safely(theirs, target, self._scratch / f"{target.name}.saved", self._parts)
+            theirs, saved = self._have(file, self._scratch), self._scratch / f"{target.name}.saved"
+            save_safely(theirs, saved, self._parts)
+            os.replace(saved, target)
             # One at a time: these are as large as the weights.
             theirs.unlink()
 
-    def _parts(self, name: str, value: "Tensor") -> Mapping[str, "Tensor"]:
-        """A tensor as it is saved, by name."""
+    def _parts(self, name: str, value: Any) -> Mapping[str, Any]:
         if self._translates:
             return olmo_format.tensors(name, value, self._config)
         return {name: value}
@@ -203,19 +154,14 @@ class _Checkpoint:
         (self._out / name).write_text(text, encoding="utf-8")
 
     def _read(self, file: HubFile) -> str:
-        """The text of a file that does not stay."""
-        self._have(file, self._scratch / file.name)
-        return (self._scratch / file.name).read_text(encoding="utf-8")
+        return self._have(file, self._scratch).read_text(encoding="utf-8")
 
-    def _take(self, file: HubFile) -> None:
-        self._have(file, self._out / file.name)
-
-    def _have(self, file: HubFile, target: Path, source: Source | None = None) -> None:
-        if target.exists() and file.matches(target):
-            return
-        earlier = self._context.earlier
-        near = [] if earlier is None else [earlier / self._id / file.name]
-        obtain(source or self._source, file, target, near, self._scratch)
+    def _have(self, file: HubFile, folder: Path | None = None) -> Path:
+        target = (folder or self._out) / file.name
+        if not file.matches(target):
+            near = [self._earlier / file.name] if self._earlier else []
+            obtain(self._source, file, target, near, self._scratch)
+        return target
 
     def _known(self, name: str) -> HubFile:
         if name not in self._files:

@@ -7,12 +7,9 @@ gate last (github.com/allenai/OLMo).
 import json
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ptq_dynamics.base.problem import Problem
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 OLMO = "olmo"  # the family's `format`
 
@@ -46,25 +43,12 @@ def read(content: str) -> tuple[dict[str, Any], dict[str, Any]]:
     that format, or transformers has no such model."""
     try:
         theirs: dict[str, Any] = json.loads(content)
-        ours = _config(theirs)
-        sizes = {key: theirs[key] for key in ("d_model", "n_heads", "n_layers")}
-        if not all(isinstance(size, int) and size > 0 for size in sizes.values()):
-            raise ValueError(f"sizes are {sizes}")
-    except (TypeError, ValueError, AttributeError) as error:
-        raise Problem(f"config.json is none of OLMo's own format ({error}); {_MEND}") from None
-    return theirs, ours
-
-
-def _config(theirs: Mapping[str, Any]) -> dict[str, Any]:
-    try:
         for key, values in _HAS.items():
             value = theirs.get(key) if None in values else theirs[key]
             if value not in values:
-                raise Problem(
-                    f"config.json has {key} {value!r}, which transformers' OLMo has not; {_MEND}"
-                )
+                raise ValueError(f"{key} is {value!r}, which transformers' OLMo has not")
         width, inner = theirs["d_model"], theirs.get("mlp_hidden_size")
-        return {
+        return theirs, {
             "architectures": ["OlmoForCausalLM"],
             "model_type": "olmo",
             "clip_qkv": theirs.get("clip_qkv"),
@@ -78,19 +62,13 @@ def _config(theirs: Mapping[str, Any]) -> dict[str, Any]:
             "tie_word_embeddings": theirs["weight_tying"],
             "vocab_size": theirs.get("embedding_size") or theirs["vocab_size"],
         }
-    except KeyError as missing:
-        raise Problem(
-            f"config.json has no {missing}, so it is none of OLMo's own format; {_MEND}"
-        ) from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise Problem(f"config.json is none of OLMo's own format ({error}); {_MEND}") from None
 
 
 def tokenizer(content: str) -> dict[str, Any]:
     """tokenizer_config.json without the code that it names; all is in tokenizer.json."""
-    try:
-        theirs: dict[str, Any] = json.loads(content)
-        left = {key: value for key, value in theirs.items() if key != "auto_map"}
-    except (ValueError, AttributeError) as error:
-        raise Problem(f"tokenizer_config.json is none ({error}); {_MEND}") from None
+    left = {key: value for key, value in json.loads(content).items() if key != "auto_map"}
     return left | {"tokenizer_class": "PreTrainedTokenizerFast"}
 
 
@@ -105,7 +83,7 @@ def names(name: str) -> tuple[str, ...]:
     return tuple(f"{before}{part}.weight" for part in parts)
 
 
-def tensors(name: str, value: "Tensor", theirs: Mapping[str, Any]) -> dict[str, "Tensor"]:
+def tensors(name: str, value: Any, theirs: Mapping[str, Any]) -> dict[str, Any]:
     """The parts of a tensor of a model with that config.json, by their names; `Problem` where it
     has other sizes."""
     parts = names(name)

@@ -18,8 +18,6 @@ Packages = Annotated[tuple[str, ...], Field(min_length=1)]
 class Corpus(Strict):
     """Text to train on, at least `train` tokens, with a tokenizer and held-out splits."""
 
-    from_network: ClassVar[bool] = False
-
     train: Count
 
     @abstractmethod

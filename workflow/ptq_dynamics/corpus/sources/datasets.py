@@ -7,11 +7,11 @@ after some; validation and probe may so come from one data set.
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
-from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -19,31 +19,14 @@ from pydantic import Field, model_validator
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.corpus import splits
+from ptq_dynamics.corpus import bpe, splits
 from ptq_dynamics.corpus.sources import WholeCorpus
+from ptq_dynamics.corpus.splits import Split
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.hub.files import COMMIT
 
-if TYPE_CHECKING:
-    from datasets import IterableDataset
-    from transformers import PreTrainedTokenizerBase
-
-BATCH = 1000  # documents tokenized at once, by as many threads as there are cores
 NOTE_EVERY = 10.0  # seconds
 LOCAL = ("/", "./", "../")
-
-
-def _check_pin(name: str, revision: str | None) -> None:
-    # What is no path is a repository of the hub, whose branches move.
-    if name.startswith(LOCAL):
-        if revision:
-            raise ValueError(f"{name} is a local folder, which has no revision; remove it")
-    elif not COMMIT.fullmatch(revision or ""):
-        raise ValueError(
-            f"pins {name} to {revision or 'nothing'}, and must be a full commit id, 40 hexadecimal "
-            f"digits: the top one of https://huggingface.co/{name}/commits/main, datasets/ before "
-            "the name of a data set; a local folder, which needs none, begins with / or ./"
-        )
 
 
 class DatasetSource(Strict):
@@ -54,36 +37,27 @@ class DatasetSource(Strict):
     path: str
     name: str | None = None
     data_files: str | None = None
-    split: str = "train"
     revision: str | None = None
     field: str = "text"
     skip: Annotated[int, Field(ge=0)] = 0
 
-    @model_validator(mode="after")
-    def _pinned(self) -> "DatasetSource":
-        _check_pin(self.path, self.revision)
-        return self
+    def open(self) -> Any:
+        """Its documents, a `datasets.IterableDataset` in the order of its files and their rows.
 
-    def open(self) -> "IterableDataset":
-        """Its documents, in the order of its files and of the rows in them, as they are read.
-
-        Raises `Problem` when there is no such data set, configuration or split.
+        Raises `Problem` when there is no such data set or configuration.
         """
         from datasets import load_dataset
 
         about = self.model_dump(exclude={"field", "skip"})
-        try:
-            found: IterableDataset = load_dataset(**about, streaming=True)
-        except (OSError, ValueError) as error:
-            raise Problem(f"data set {self.path} cannot be read: {_reason(error)}") from error
-        return found.skip(self.skip)
+        with self._readable():
+            return load_dataset(**about, split="train", streaming=True).skip(self.skip)
 
-    def texts(self, documents: "IterableDataset") -> Iterator[str]:
+    def texts(self, documents: Any) -> Iterator[str]:
         """The text of each document.
 
         Raises `Problem` when it cannot be read, after the library's own retries, or is no text.
         """
-        try:
+        with self._readable():
             for row in documents:
                 if not isinstance(row.get(self.field), str):
                     raise Problem(
@@ -91,10 +65,15 @@ class DatasetSource(Strict):
                         f"field (there are: {', '.join(row)})"
                     )
                 yield row[self.field]
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
         except (OSError, ValueError, RuntimeError) as error:
             raise Problem(
-                f"data set {self.path} cannot be read: {_reason(error)}; run the same command "
-                "again to go on"
+                f"data set {self.path} cannot be read: {' '.join(str(error).split())}; run the "
+                "same command again to go on"
             ) from error
 
 
@@ -115,8 +94,17 @@ class DatasetsCorpus(WholeCorpus):
 
     @model_validator(mode="after")
     def _pinned(self) -> "DatasetsCorpus":
-        if self.train:
-            _check_pin(self.tokenizer, self.tokenizer_revision)
+        # What is no path is a repository of the hub, whose branches move.
+        sources: list[DatasetSource] = [getattr(self, f"{split}_from") for split in splits.SPLITS]
+        pins = [(source.path, source.revision) for source in sources]
+        pins += [(self.tokenizer, self.tokenizer_revision)] if self.train else []
+        for name, revision in pins:
+            if not name.startswith(LOCAL) and not COMMIT.fullmatch(revision or ""):
+                raise ValueError(
+                    f"pins {name} to {revision or 'nothing'}, and must be a full commit id, 40 "
+                    f"hexadecimal digits: see https://huggingface.co/{name}/commits/main, datasets/"
+                    " before the name of a data set; a local folder begins with / or ./"
+                )
         return self
 
     @property
@@ -129,33 +117,31 @@ class DatasetsCorpus(WholeCorpus):
         tokenizer = self.load_tokenizer()
         folder = context.out / "tokenizer"
         tokenizer.save_pretrained(folder)
-        dtype, counts = splits.dtype(self.vocabulary), dict[str, int]()
-        encode = partial(_encode, folder / "tokenizer.json", dtype)
+        dtype, counts = splits.dtype(self.vocabulary), dict[Split, int]()
+        encoder, end = _encoder(folder / "tokenizer.json"), tokenizer.eos_token_id
         for name, wanted in self.sizes.items():
             context.progress.say(f"{name}: {wanted:,} tokens")
+            source: DatasetSource = getattr(self, f"{name}_from")
             if name == "train":
-                of_train = partial(encode, end=[tokenizer.eos_token_id])
-                counts[name] = _write_train(context, self.train_from, of_train, wanted)
+                encode = partial(bpe.encode, encoder, dtype=dtype, end=end)
+                counts[name] = _write_train(context, source, encode, wanted)
             else:
-                # Little, and without special tokens (section 2).
-                source: DatasetSource = getattr(self, f"{name}_from")
-                texts = source.texts(source.open())
-                documents = chain.from_iterable(encode(texts))
-                counts[name] = splits.write(context.out, name, documents, wanted, whole=False)
-        return {"tokens": counts, splits.DTYPE: dtype.name, "digest": splits.digest(context.out)}
+                encoded = bpe.encode(encoder, source.texts(source.open()), dtype)
+                counts[name] = splits.write(context.out, name, encoded, wanted, whole=False)
+        return splits.facts(context.out, dtype, counts)
 
-    def load_tokenizer(self) -> "PreTrainedTokenizerBase":
-        """The tokenizer; `Problem` when it cannot be had or does not fit."""
-        name = self.tokenizer
-        if self.tokenizer_revision is None and not name.startswith(LOCAL):
+    def load_tokenizer(self) -> Any:
+        """The tokenizer of transformers; `Problem` when it cannot be had or does not fit."""
+        name, revision = self.tokenizer, self.tokenizer_revision
+        if revision is None and not name.startswith(LOCAL):
             raise Problem(f"tokenizer {name!r} has no commit in the lock; run ptq-dynamics lock")
         try:
-            tokenizer = _loaded(name, self.tokenizer_revision)
+            tokenizer = _loaded(name, revision or "main")
         # Besides its own errors, whatever files that are no tokenizer raise.
         except Exception as error:
             raise Problem(
-                f"tokenizer {name!r} cannot be loaded: {_reason(error)}; fetch it where there is a "
-                "network, or change the scale"
+                f"tokenizer {name!r} cannot be loaded ({' '.join(str(error).split())}); fetch it "
+                "where there is a network, or change the scale"
             ) from error
         # Not its length: identifiers may have holes.
         needed = max(tokenizer.get_vocab().values()) + 1
@@ -171,10 +157,17 @@ class DatasetsCorpus(WholeCorpus):
         return tokenizer
 
 
-def _encode(
-    tokenizer: Path, dtype: np.dtype, texts: Iterator[str], end: Sequence[int] = ()
-) -> Iterator[list[np.ndarray]]:
-    """Tokens of each document, with `end` after them, `dtype` [n], in batches."""
+def _loaded(name: str, revision: str) -> Any:
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+    try:
+        return AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
+    except ValueError:
+        # One that names code of its own is whole in tokenizer.json all the same.
+        return PreTrainedTokenizerFast.from_pretrained(name, revision=revision)
+
+
+def _encoder(tokenizer: Path) -> Any:
     from tokenizers import Tokenizer
 
     # Other jobs tokenize little, and fork; here all threads of the job work.
@@ -183,28 +176,20 @@ def _encode(
     encoder = Tokenizer.from_file(str(tokenizer))
     encoder.no_truncation()
     encoder.no_padding()
-    while batch := list(islice(texts, BATCH)):
-        found = encoder.encode_batch_fast(batch, add_special_tokens=False)
-        yield [np.asarray([*each.ids, *end], dtype=dtype) for each in found]
+    return encoder
 
 
-def _write_train(
-    context: Context[Any],
-    source: DatasetSource,
-    encode: Callable[[Iterator[str]], Iterator[list[np.ndarray]]],
-    wanted: int,
-) -> int:
+def _write_train(context: Context[Any], source: DatasetSource, encode: Any, wanted: int) -> int:
     """Write the first `wanted` tokens of a data set; returns how many there were.
 
     Every few seconds a note in `scratch` says where the data set and the file are; an interrupted
     job goes on from there, to the same bytes.
     """
     file, note = context.out / splits.file_name("train"), context.scratch / "train.json"
-    documents, done, size = source.open(), 0, 0
+    documents, done, size, noted = source.open(), 0, 0, 0.0
     if note.exists():
         done, size, state = json.loads(note.read_text(encoding="utf-8"))
         documents.load_state_dict(state)
-    noted, begun, before = 0.0, time.monotonic(), done
     with file.open("ab") as out:
         out.truncate(size)
         for batch in encode(source.texts(documents)):
@@ -218,30 +203,6 @@ def _write_train(
                 out.flush()
                 os.fsync(out.fileno())
                 write_atomically(note, json.dumps([done, out.tell(), documents.state_dict()]))
-            rate = (done - before) / (time.monotonic() - begun)
-            context.progress.maybe(
-                f"train: {done:,} of {wanted:,} tokens, {rate:,.0f} tokens/s, "
-                f"about {(wanted - done) / max(rate, 1):,.0f} s to go"
-            )
+            context.progress.maybe(f"train: {done:,} of {wanted:,} tokens")
     splits.require("train", done, wanted)
     return done
-
-
-def _loaded(name: str, revision: str | None) -> "PreTrainedTokenizerBase":
-    from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
-
-    try:
-        found: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-            name, revision=revision, trust_remote_code=False
-        )
-    except ValueError as error:
-        # One that names code of its own is whole in tokenizer.json all the same.
-        try:
-            return PreTrainedTokenizerFast.from_pretrained(name, revision=revision or "main")
-        except Exception:
-            raise error from None
-    return found
-
-
-def _reason(error: Exception) -> str:
-    return (str(error).splitlines() or [""])[0] or type(error).__name__

@@ -4,7 +4,9 @@ It has the tokenizer and the held-out splits of that corpus, byte for byte, so t
 measured of a run on it reads the very text that its trunk is measured on; only train is its own.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.metadata import Distribution, PackagePath
 from pathlib import Path
 from typing import Any, Literal
@@ -13,16 +15,7 @@ import numpy as np
 
 from ptq_dynamics.base.fields import Count
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.corpus import docstrings, splits
-from ptq_dynamics.corpus.bpe import encode
-from ptq_dynamics.corpus.packages import (
-    Selection,
-    distinct_documents,
-    installed_files,
-    python_files,
-    text_of,
-    versions,
-)
+from ptq_dynamics.corpus import bpe, docstrings, packages, splits
 from ptq_dynamics.corpus.sources import Derived, Packages
 from ptq_dynamics.engine.context import Context
 
@@ -46,59 +39,42 @@ class MixCorpus(Derived):
         whole = context.input("corpus")
         splits.copy_held_out(whole, context.out)
         documents = collect(self.text, self.packages, self.shortest_document)
-        characters = sum(map(len, documents))
-        context.progress.say(f"{len(documents):,} documents, {characters:,} characters")
         tokenizer = Tokenizer.from_file(str(context.out / "tokenizer/tokenizer.json"))
         dtype = np.dtype(whole.facts[splits.DTYPE])
-        encoded = encode(tokenizer, documents, dtype, end=True)
+        encoded = bpe.encode(tokenizer, documents, dtype, tokenizer.token_to_id(bpe.END))
         count = splits.write(context.out, "train", encoded, self.train, whole=True)
-        return {
-            "documents": len(documents),
-            "characters": characters,
-            "tokens": {**whole.facts["tokens"], "train": count},
-            splits.DTYPE: dtype.name,
-            "packages": versions(self.packages),
-            "digest": splits.digest(context.out),
-        }
+        counts = {**whole.facts["tokens"], "train": count}
+        about = packages.facts(documents, self.packages)
+        return {**about, **splits.facts(context.out, dtype, counts)}
 
 
-def collect(text: Text, packages: Sequence[str], shortest: int) -> list[str]:
+def collect(text: Text, names: Sequence[str], shortest: int) -> list[str]:
     """Distinct documents of at least `shortest` characters, ordered by their sha256.
 
     Raises `Problem` for a package that has no such text.
     """
     select, read = TEXTS[text]
     files = []
-    for package in packages:
-        found = installed_files(package, select)
+    for name in names:
+        found = packages.installed_files(name, select)
         if not found:
             raise Problem(
-                f"packages of the corpus names {package!r}, which has no {text}; remove it from "
+                f"packages of the corpus names {name!r}, which has no {text}; remove it from "
                 "the scale's file under config/scales"
             )
         files += found
-    return distinct_documents(files, read, shortest)
+    return packages.distinct_documents(files, read, shortest)
 
 
-def code_files(distribution: Distribution) -> list[PackagePath]:
-    """Its source files but those of tests."""
-    return [file for file in python_files(distribution) if not _is_test(file)]
+_TEST = re.compile(r"(.*/)?(tests?/.*|test_[^/]*|[^/]*_test\.py|conftest\.py)")
 
 
-def test_files(distribution: Distribution) -> list[PackagePath]:
-    """Its source files of tests."""
-    return [file for file in python_files(distribution) if _is_test(file)]
+def _sources(distribution: Distribution, tests: bool) -> list[PackagePath]:
+    files = packages.python_files(distribution)
+    return [file for file in files if bool(_TEST.fullmatch(file.as_posix())) == tests]
 
 
-def _is_test(file: PackagePath) -> bool:
-    named = file.name.startswith("test_") or file.name.endswith("_test.py")
-    return (
-        named or file.name == "conftest.py" or not {"test", "tests"}.isdisjoint(file.parent.parts)
-    )
-
-
-def about_files(distribution: Distribution) -> list[PackagePath]:
-    """Its metadata and its licences."""
+def _about_files(distribution: Distribution) -> list[PackagePath]:
     named = {METADATA, *(distribution.metadata.get_all("License-File") or ())}
     return [
         file
@@ -113,15 +89,13 @@ def _code(file: Path) -> list[str]:
 
 
 def _about(file: Path) -> list[str]:
-    text = text_of(file)
-    if file.name == METADATA:
-        # The long description: what stands below the headers.
-        _, _, text = text.partition("\n\n")
-    return [text.strip()]
+    text = packages.text_of(file)
+    # The long description: what stands below the headers.
+    return [(text.partition("\n\n")[2] if file.name == METADATA else text).strip()]
 
 
-TEXTS: Mapping[Text, tuple[Selection, Callable[[Path], list[str]]]] = {
-    "code": (code_files, _code),
-    "tests": (test_files, _code),
-    "descriptions": (about_files, _about),
+TEXTS: Mapping[Text, tuple[packages.Selection, Callable[[Path], list[str]]]] = {
+    "code": (partial(_sources, tests=False), _code),
+    "tests": (partial(_sources, tests=True), _code),
+    "descriptions": (_about_files, _about),
 }
