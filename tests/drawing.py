@@ -31,6 +31,7 @@ from ptq_dynamics.graph import Plan
 from ptq_dynamics.measure.joining import join
 from ptq_dynamics.measure.measurements import read_csv
 from ptq_dynamics.measure.names import (
+    BESIDE,
     FULL_PRECISION,
     LAYERS,
     LOSSES,
@@ -109,6 +110,8 @@ class Inputs:
         for label, paths in job.inputs.items():
             if label.startswith("landscape "):
                 self.publish(*paths, self.landscape, label)
+            if label.startswith(BESIDE):
+                self.publish(*paths, lambda folder: {})
             if label == "components":
                 self.publish(*paths, self.components, job)
 

@@ -121,7 +121,7 @@ def test_names_are_filled_in_everywhere():
 def test_all_claims_of_the_paper_need_nothing_that_figures_do_not(scale):
     plan = planned(scale)
     job, tables = plan.claims.judge(), plan.tables.write()
-    numbers = {each.number for each in job.settings.claims.values()} - {None}
+    numbers = {each.number for each in dict(job.settings.claims).values()} - {None}
     assert numbers == set(range(1, 16))
     drawn = {each.manifest for each in plan.site.needed(plan.figures.targets())}
     beside = {each.manifest for each in plan.site.needed([job, tables])} - drawn
@@ -131,13 +131,13 @@ def test_all_claims_of_the_paper_need_nothing_that_figures_do_not(scale):
 def test_what_a_build_or_a_scale_leaves_out_is_not_measured():
     plan = planned("laptop", figures=["fig04"])
     job = plan.claims.judge()
-    found = job.settings.claims
+    found = dict(job.settings.claims)
     assert {each.unmeasured for each in found["rise-in-decay"].inequalities} == {None}
     missing = {each.unmeasured for each in found["peak-rate"].inequalities}
     assert missing == {"figure fig06 was not chosen"}
     read = {each.trajectory for each in job.settings.series}
     assert read == {*plan.site.config.figures["fig04"].trajectories}
-    found = planned("laptop").claims.judge().settings.claims
+    found = dict(planned("laptop").claims.judge().settings.claims)
     said = {each.unmeasured for each in found["weight-decay"].inequalities}
     assert "decay-lambda-0.05 is left out at laptop scale" in said and None in said
     (spike,) = [each for each in found["apertus-and-amber"].inequalities if "spike" in each.says]
@@ -252,6 +252,8 @@ def test_what_is_tolerated_makes_a_claim_easier_whatever_the_sign(right, relatio
 
 def test_the_effect_is_the_mean_over_seeds_and_calibration_sets(judged):
     folder, claims, _ = judged
+    # In the order of the file.
+    assert [*claims] == ["rise", "levels", "loss", "never", "shortest", "spread", "alone", "ranks"]
     first, second = claims["rise"]["inequalities"]
     assert (first["seeds"], first["calibration_sets"]) == ([*SEEDS], 3)
     last, stable = ends(folder, "rainbow-172"), ends(folder, "constant-3e-3")

@@ -19,9 +19,9 @@ def run(context: Context[ClaimsSettings]) -> Mapping[str, Any]:
     """Write claims.json; facts: how many claims have each verdict."""
     settings = context.settings
     readings = Readings(settings.series, settings.runs, context.inputs)
-    every = [one for claim in settings.claims.values() for one in claim.inequalities]
+    every = [one for _, claim in settings.claims for one in claim.inequalities]
     between = deviations(every, readings)
-    claims = [_judged(*each, readings, between) for each in settings.claims.items()]
+    claims = [_judged(*each, readings, between) for each in settings.claims]
     content = {
         "scale": settings.scale,
         "deviation_between_calibration_sets": [

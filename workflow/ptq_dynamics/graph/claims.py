@@ -42,7 +42,7 @@ class Claims:
         figures = [config.figures[name] for name in about]
         series = (self._figures.measured(each)[0] for each in figures)
         settings = ClaimsSettings(
-            claims=claims,
+            claims=tuple(claims.items()),
             series=tuple(dict.fromkeys(chain.from_iterable(series))),
             runs=tuple(dict.fromkeys(chain.from_iterable(map(self._figures.runs, figures)))),
             scale=config.scale.description,
