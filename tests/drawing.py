@@ -107,6 +107,8 @@ class Inputs:
         for label, paths in job.inputs.items():
             if label.startswith("landscape "):
                 self.publish(*paths, self.landscape, label)
+            if label.startswith(BESIDE):
+                self.publish(*paths, lambda folder: {})
             if label == "components":
                 self.publish(*paths, self.components, job)
             if label.startswith(BESIDE):

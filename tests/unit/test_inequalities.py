@@ -252,6 +252,8 @@ def test_what_is_tolerated_makes_a_claim_easier_whatever_the_sign(right, relatio
 
 def test_the_effect_is_the_mean_over_seeds_and_calibration_sets(judged):
     folder, claims, _ = judged
+    # In the order of the file.
+    assert [*claims] == ["rise", "levels", "loss", "never", "shortest", "spread", "alone", "ranks"]
     first, second = claims["rise"]["inequalities"]
     assert (first["seeds"], first["calibration_sets"]) == ([*SEEDS], 3)
     last, stable = ends(folder, "rainbow-172"), ends(folder, "constant-3e-3")

@@ -192,7 +192,8 @@ class Claim(Strict):
 
 
 class ClaimsSettings(Strict):
-    """All claims, the series and runs that they read, and the scale's name."""
+    """All claims by name, in their order, which a mapping loses on its way to a job; the series and
+    runs that they read; and the scale's name."""
 
     claims: tuple[tuple[str, Claim], ...]
     series: tuple[Series, ...]
