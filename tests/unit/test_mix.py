@@ -199,7 +199,7 @@ def test_a_branch_goes_on_with_a_mix_of_the_corpus_of_its_trunk(tmp_path):
     assert (extra.stage, extra.inputs) == ("corpus.corpus", {"corpus": [whole.manifest]})
     assert "click" in json.loads(extra.spec())["environment"]
     assert len(found.site.timeline.checkpoints("line")) == 3
-    numbers = dict(regimes(found.site, found.trajectories))
+    numbers = dict(regimes(found))
     # Those of the phase alone, which begins another text.
     tokens = 8 * 4 * 16
     assert numbers["phase"].epochs == pytest.approx(tokens / 777)

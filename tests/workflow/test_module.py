@@ -113,7 +113,7 @@ print(json.dumps(fingerprint.planned("corpus.corpus", (), ()).definitions))
 """
 
 
-@pytest.mark.parametrize("module", [["cli", "config"], ["cli.bench"], ["cli.sweep", "regime"]])
+@pytest.mark.parametrize("module", [["cli", "config"], ["cli.sweep", "regime"]])
 def test_a_command_does_not_run_the_code_of_another_checkout(tmp_path, module):
     other = Project.copy(tmp_path / "other")
     name, *arguments = module

@@ -4,52 +4,48 @@ environments of tools."""
 from functools import cache, cached_property
 from itertools import chain, product
 from pathlib import Path
+from typing import Any
 
-from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Figure
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.graph.corpora import Corpora
-from ptq_dynamics.graph.site import Site
-from ptq_dynamics.graph.trajectories import Trajectories
+from ptq_dynamics.graph.site import Planner
 from ptq_dynamics.measure.names import BESIDE, FULL_PRECISION, MEASURED, TASK_METRICS
 from ptq_dynamics.measure.settings import Asked, ComparisonSettings, MeasureSettings, Series
-from ptq_dynamics.measure.tasks.harness import HarnessSettings, HarnessTask
-from ptq_dynamics.measure.tasks.made import MadeSettings, MadeTask
+from ptq_dynamics.measure.tasks.harness import HarnessSettings
+from ptq_dynamics.measure.tasks.made import MadeSettings
 from ptq_dynamics.quantize import environment
 from ptq_dynamics.quantize.calibration import CalibrationSettings
-from ptq_dynamics.quantize.environment import EnvironmentSettings
 from ptq_dynamics.quantize.methods import Quantizer
 
 # What torch brings along in each environment, where it is built for a GPU.
 CUDA = Path("envs/cuda.txt")
 
 
-class Measuring:
+class Measuring(Planner):
     """Losses, layer errors and answers to tasks of trajectories, quantized or not."""
-
-    def __init__(self, site: Site, corpora: Corpora, trajectories: Trajectories) -> None:
-        self._site, self._timeline = site, site.timeline
-        self._corpora, self._trajectories = corpora, trajectories
 
     @cache
     def measure(
         self, trajectory: str, quantizer: str, shard: str = "all", seed: int | None = None
     ) -> Job:
         """All measurements of one shard under a quantizer, or in full precision."""
-        site, seed = self._site, self._site.seed(trajectory, seed)
-        evaluation, context = site.config.scale.evaluation, self._context(trajectory)
+        seed, evaluation = self.seed(trajectory, seed), self.scale.evaluation
+        context, made = self.context(trajectory), self.plan.trajectories
         inputs = {
-            "corpus": [self._corpora.of(trajectory).manifest],
-            "trajectory": self._trajectories.manifests(trajectory, seed, shard),
+            "corpus": [self.plan.corpora.of(trajectory).manifest],
+            "trajectory": made.manifests(trajectory, seed, shard),
         }
         kind = None
         if quantizer != FULL_PRECISION:
             kind = self.kind(quantizer, trajectory)
             inputs |= self.tools(kind)
-        tasks = self._names if (trajectory, seed, quantizer) in self._answering else ()
+        tasks: tuple[str, ...] = ()
+        if self.scale.tasks and (trajectory, seed, quantizer) in self._answering:
+            tasks = self.scale.tasks.names
         inputs |= {f"task {task}": [self._task(trajectory, task).manifest] for task in tasks}
+        written = self.scale.keep.quantize == "all"
         settings = MeasureSettings(
-            checkpoints=self._trajectories.checkpoints(trajectory, shard),
+            checkpoints=made.checkpoints(trajectory, shard),
             context=context,
             blocks=evaluation.count(context),
             batch=evaluation.batch,
@@ -57,20 +53,17 @@ class Measuring:
             calibration=None if kind is None else self.calibration(trajectory, kind),
             tasks=tuple(self._asked(trajectory, task) for task in tasks),
             keep=kind is not None
-            and (
-                site.config.scale.keep.quantize == "all"
-                or (trajectory, quantizer, shard, seed) in self._compared
-            ),
+            and (written or (trajectory, quantizer, shard, seed) in self._compared),
         )
         places = {"trajectory": trajectory, "seed": seed, "method": quantizer, "shard": shard}
-        name, folder = f"{trajectory} seed {seed} {quantizer}", site.place("measure", **places)
-        return site.add(Job("measure.measure", name, folder, inputs, settings))
+        name = f"{trajectory} seed {seed} {quantizer}"
+        return self.site.make("measure", "measure.measure", name, inputs, settings, **places)
 
     @cache
     def series(self, trajectory: str, quantizer: str, seed: int | None = None) -> Series:
         """A trajectory at a seed under a quantizer, or in full precision."""
-        family = self._timeline.trajectory(trajectory).trained_by(self._timeline)
-        seed = self._site.seed(trajectory, seed)
+        family = self.timeline.trajectory(trajectory).trained_by(self.timeline)
+        seed = self.seed(trajectory, seed)
         if quantizer == FULL_PRECISION:
             return Series(trajectory, seed, family, quantizer, FULL_PRECISION, None, None)
         kind = self.kind(quantizer, trajectory)
@@ -79,25 +72,24 @@ class Measuring:
     def inputs(self, series: Series) -> dict[str, list[str]]:
         """The manifests of what was measured of a series, by their label; and of its tasks that
         count in no mean."""
-        shards = self._timeline.shards(series.trajectory)
+        shards = self.timeline.shards(series.trajectory)
         of = (series.trajectory, series.quantizer)
         jobs = [self.measure(*of, shard, series.seed) for shard in shards]
         found = {series.label(MEASURED): [job.manifest for job in jobs]}
-        chosen = self._site.config.scale.tasks
         for each in jobs[0].settings.tasks:
-            if chosen is not None and each.task in chosen.at_chance:
+            if self.scale.tasks and each.task in self.scale.tasks.at_chance:
                 found[f"{BESIDE} {each.task}"] = jobs[0].inputs[f"task {each.task}"]
         return found
 
     @cache
     def kind(self, quantizer: str, trajectory: str) -> Quantizer:
         """A quantizer as it is for a trajectory's model."""
-        widths = self._timeline.trajectory(trajectory).model_shape(self._timeline).model.widths
-        return self._site.config.quantizers[quantizer].resolved(widths)
+        shape = self.timeline.trajectory(trajectory).model_shape(self.timeline)
+        return self.config.quantizers[quantizer].resolved(shape.model.widths)
 
     def calibration(self, trajectory: str, kind: Quantizer) -> CalibrationSettings:
         """The calibration set of a trajectory for a quantizer."""
-        calibration, context = self._site.config.scale.calibration, self._context(trajectory)
+        calibration, context = self.scale.calibration, self.context(trajectory)
         return CalibrationSettings(
             context=context,
             sequences=calibration.documents or calibration.count(context),
@@ -114,70 +106,53 @@ class Measuring:
     def environment(self, tool: str) -> Job:
         """The environment of a tool that cannot share the main one, from its lock file."""
         lock, folder = Path("envs") / f"{tool}.txt", f"envs/{tool}"
-        digest = environment.digest(self._site.root / lock, self._site.root / CUDA)
-        settings = EnvironmentSettings(lock=str(lock), folder=folder, digest=digest)
-        return self._site.add(Job("quantize.environment", tool, folder, {}, settings))
-
-    def used(self, quantizer: str) -> str:
-        """The quantizer that this scale takes where a figure names one."""
-        return self._site.config.scale.quantizers.get(quantizer, quantizer)
+        digest = environment.digest(self.site.root / lock, self.site.root / CUDA)
+        settings = environment.EnvironmentSettings(lock=str(lock), folder=folder, digest=digest)
+        return self.site.add(Job("quantize.environment", tool, folder, {}, settings))
 
     def draws(self, query: Figure, quantizer: str) -> tuple[str, ...]:
         """The quantizers that this scale takes where a figure names one: with each draw of the
         calibration set that both have."""
-        further = query.draws.get(quantizer, ())[: self._site.config.scale.calibration.draws - 1]
-        return tuple(map(self.used, (quantizer, *further)))
+        further = query.draws.get(quantizer, ())[: self.scale.calibration.draws - 1]
+        return tuple(map(self.scale.used, (quantizer, *further)))
 
     @cached_property
     def _answering(self) -> frozenset[tuple[str, int, str]]:
         """Trajectory, seed and quantizer of all series that are asked tasks: by all figures, chosen
         or not, so that a job is the same in a build of one figure as in one of all."""
         found = set[tuple[str, int, str]]()
-        for figure in self._site.config.figures.values():
+        for figure in self.config.figures.values():
             if not {*TASK_METRICS}.isdisjoint(figure.metrics):
                 drawn = chain.from_iterable(self.draws(figure, each) for each in figure.quantizers)
                 quantizers = (FULL_PRECISION, *drawn)
                 for name in figure.trajectories:
-                    seeds = self._timeline.seeds_shown(name, figure.headline)
+                    seeds = self.timeline.seeds_shown(name, figure.headline)
                     found |= set(product([name], seeds, quantizers))
         return frozenset(found)
 
-    @property
-    def _names(self) -> tuple[str, ...]:
-        chosen = self._site.config.scale.tasks
-        return chosen.names if chosen else ()
-
     def _asked(self, trajectory: str, task: str) -> Asked:
-        chosen, public = self._site.config.scale.tasks, self._timeline.run(trajectory) is None
+        chosen, public = self.scale.tasks, self.timeline.run(trajectory) is None
         assert chosen is not None
         return Asked(
             task=task,
-            documents=None if self._site.config.tasks[task].made else chosen.documents,
+            documents=None if self.config.tasks[task].made else chosen.documents,
             shots=chosen.shots_before(task),
             batch=chosen.batch,
             # What was released reads more than the blocks that losses are measured on.
-            context=(public and chosen.context) or self._context(trajectory),
+            context=(public and chosen.context) or self.context(trajectory),
         )
 
     def _task(self, trajectory: str, task: str) -> Job:
-        shape = self._timeline.trajectory(trajectory).model_shape(self._timeline)
-        if self._site.config.tasks[task].made:
-            return self.made(task, self._site.config.scale.held_by(shape.corpus))
+        shape = self.timeline.trajectory(trajectory).model_shape(self.timeline)
+        if self.config.tasks[task].made:
+            return self.made(task, self.scale.held_by(shape.corpus))
         return self.fetched(task)
-
-    def of_kind(self, *, made: bool) -> list[str]:
-        """Names of the tasks that are made, or fetched."""
-        return [name for name, each in self._site.config.tasks.items() if each.made == made]
 
     @cache
     def made(self, task: str, corpus: str) -> Job:
         """A task about documents that a corpus holds out."""
-        kind, chosen = self._site.config.tasks[task], self._site.config.scale.tasks
-        if chosen is None:
-            choice = self._site.config.choice.scale
-            raise Problem(f"config/scales/{choice}.yaml has no tasks; add them")
-        assert isinstance(kind, MadeTask)
-        assert chosen.documents is not None and chosen.context is not None
+        chosen: Any = self.scale.tasks
+        kind: Any = self.config.tasks[task]
         settings = MadeSettings(
             name=task,
             task=kind,
@@ -187,37 +162,35 @@ class Measuring:
             context=chosen.context,
         )
         inputs = {
-            "functions": [self._corpora.functions(corpus).manifest],
-            "corpus": [self._corpora.corpus(corpus).manifest],
+            "functions": [self.plan.corpora.functions(corpus).manifest],
+            "corpus": [self.plan.corpora.corpus(corpus).manifest],
         }
-        folder = self._site.place("make_task", made=task, corpus=corpus)
-        return self._site.add(Job("measure.tasks.made", task, folder, inputs, settings))
+        return self.site.make(
+            "make_task", "measure.tasks.made", task, inputs, settings, made=task, corpus=corpus
+        )
 
     @cache
     def fetched(self, task: str) -> Job:
         """A task of the harness with its data."""
-        kind = self._site.config.tasks[task]
-        assert isinstance(kind, HarnessTask)
-        folder = self._site.place("fetch_task", fetched=task)
+        kind: Any = self.config.tasks[task]
         settings = HarnessSettings(name=task, task=kind)
-        return self._site.add(Job("measure.tasks.harness", task, folder, {}, settings))
+        return self.site.make(
+            "fetch_task", "measure.tasks.harness", task, {}, settings, fetched=task
+        )
 
     @cached_property
     def _compared(self) -> frozenset[tuple[str, str, str, int]]:
         """Trajectory, quantizer, shard and seed of all weights that the comparison of backends
         reads."""
-        backends = self._site.config.backends
-        shard = list(self._timeline.shards(backends.trajectory))[-1]
-        seed = self._site.seed(backends.trajectory, None)
-        quantizers = chain.from_iterable(backends.groups)
-        return frozenset((backends.trajectory, each, shard, seed) for each in quantizers)
+        name, groups = self.config.backends.trajectory, self.config.backends.groups
+        last, seed = list(self.timeline.shards(name))[-1], self.seed(name, None)
+        return frozenset((name, each, last, seed) for each in chain.from_iterable(groups))
 
     @cache
     def comparison(self) -> Job:
         """The comparison of GPTQ backends, on the last shard of one trajectory."""
-        backends = self._site.config.backends
-        trajectory, groups = backends.trajectory, backends.groups
-        shard = list(self._timeline.shards(trajectory))[-1]
+        trajectory, groups = self.config.backends.trajectory, self.config.backends.groups
+        shard = list(self.timeline.shards(trajectory))[-1]
         quantizers = dict.fromkeys(chain.from_iterable(groups))
         series = [self.series(trajectory, each) for each in (FULL_PRECISION, *quantizers)]
         inputs = {
@@ -227,8 +200,4 @@ class Measuring:
         for each in series:
             inputs |= self.inputs(each)
         settings = ComparisonSettings(tuple(map(tuple, groups)), tuple(series))
-        folder = self._site.place("comparison")
-        return self._site.add(Job("measure.comparison", trajectory, folder, inputs, settings))
-
-    def _context(self, trajectory: str) -> int:
-        return self._timeline.trajectory(trajectory).model_shape(self._timeline).context
+        return self.site.make("comparison", "measure.comparison", trajectory, inputs, settings)
