@@ -78,7 +78,7 @@ class Runs(Strict):
         names = Counter([*self.runs, *self.averages, *families])
         if twice := [name for name, count in names.items() if count > 1]:
             raise Problem(
-                f"config/runs.yaml and config/families.yaml have {twice[0]!r} twice; rename one run "
+                f"config/runs.yaml and config/families.yaml have {twice[0]!r} twice; rename a run "
                 "or average"
             )
         every = {"runs": {**self.runs, **runs}, "averages": {**self.averages, **averages}}
