@@ -67,12 +67,6 @@ def test_a_scale_is_one_file(folder):
     refused(folder, words, scale="mein")
 
 
-def test_figures_are_chosen_by_name_or_all():
-    choices = {"words": "fig04 fig07", "list": ["fig07"], "one": "fig06"}
-    chosen = {key: outcome(CONFIG, figures=each).figures.chosen for key, each in choices.items()}
-    assert chosen == {"words": ["fig04", "fig07"], "list": ["fig07"], "one": ["fig06"]}
-
-
 FILES = {name: f"{name}.yaml" for name in TYPES if (CONFIG / f"{name}.yaml").exists()}
 FILES |= {"scale": SMOKE, "sweep": "sweeps/regime.yaml"}
 
@@ -370,18 +364,6 @@ def test_a_name_that_could_do_harm_is_a_problem(damaged, name, where):
     assert f"config/{file}" in str(caught.value)
 
 
-@settings(max_examples=10, deadline=None)
-@given(
-    st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,9}(\.[A-Za-z0-9_-]{1,9}){0,3}", fullmatch=True),
-    st.sampled_from(NAMED),
-)
-def test_a_plain_name_is_taken(damaged, name, where):
-    file, place = where
-    with changed(damaged / file, rename(*place, name=name)):
-        found = load({"scale": "smoke", "seed": 100, "figures": "all"}, damaged)
-    assert name in repr(found)
-
-
 # The command
 
 
@@ -397,9 +379,3 @@ def test_the_command_prints_the_resolved_configuration_or_one_line(folder):
         "error: config/scales/smoke.yaml: budget is 'many': must be a valid integer, "
         "unable to parse string as an integer"
     ]
-
-
-def test_a_reader_that_has_seen_enough_is_no_error(folder):
-    head = ["sh", "-c", '"$@" | head -1', "sh"]
-    done = python(["-m", "ptq_dynamics.cli", "config"], folder.parent, prefix=head)
-    assert done.stdout.count("\n") == 1 and done.stderr == ""

@@ -47,7 +47,7 @@ def test_the_readme_says_what_is_released():
 def test_verbs_that_pages_name_are_there():
     """And targets of the Makefile."""
     pages = "".join((ROOT / page).read_text() for page in PAGES)
-    said = re.findall(r"ptq-dynamics( dev)? ([a-z]+)", pages)
+    said = re.findall(r"\.venv/bin/ptq-dynamics( dev)? ([a-z]+)", pages)
     assert {name for dev, name in said if not dev and name != "dev"} <= {*VERBS}
     assert {name for dev, name in said if dev} <= {*MAINTAINERS}
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))

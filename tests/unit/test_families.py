@@ -9,11 +9,10 @@ from itertools import pairwise
 
 import pytest
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import PublicRun, Stage, load
-from ptq_dynamics.config.releases import to_lock
+from ptq_dynamics.config import PublicRun, load
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.graph.regime import regimes
-from ptq_dynamics.hub.lock import LOCK, Wanted
+from ptq_dynamics.hub.lock import LOCK
 from ptq_dynamics.train.schedules import learning_rate
 from support import ROOT, edit_yaml, plan
 
@@ -117,29 +116,6 @@ def test_stage_two_begins_where_the_cosine_is_cut():
     assert made.corpora.of("olmo2-7b-ingredient-1").name == "code"
 
 
-@pytest.mark.parametrize("scale", SMALL)
-def test_every_phase_has_points_on_its_way_down(scale):
-    made = plan(scale)
-    timeline = made.site.timeline
-    wanted = made.site.config.scale.miniatures.measured_cooldown
-    for name, run in runs_of(made).items():
-        points = [point.step for point in timeline.measured(name)]
-        first, last = run.ends(timeline)
-        if isinstance(run, Stage):
-            assert points[0] > first and points[-1] == last, name
-            assert len(points) >= made.site.config.scale.miniatures.measured_stage, name
-            continue
-        assert points[-1] == last and points == sorted(set(points)), name
-        if hasattr(run, "cooldown_points"):
-            start = run.cooldown_start(timeline)
-            late = [step for step in points if step >= start]
-            steps = last - start
-            assert points[0] == first, name
-            assert len(late) >= min(wanted, steps) * 0.7, (name, late)
-        else:
-            assert len(points) >= made.site.config.scale.miniatures.measured, name
-
-
 @pytest.mark.parametrize(
     ("section", "name", "changes", "words"),
     [
@@ -191,19 +167,6 @@ def test_public_models_have_a_job_a_revision():
         assert all(one.step <= two.step for one, two in pairwise(found)), name
         assert all(one.tokens <= two.tokens for one, two in pairwise(found)), name
         assert all(each.lr is not None and each.lr >= 0 for each in found), name
-
-
-def test_an_uncertain_rate_is_marked(changed):
-    made = plan("paper")
-    peaks = [
-        made.site.timeline.trajectory(name).schedule.peak
-        for name in ("olmo2-13b", "olmo2-13b-lr-3e-4")
-    ]
-    assert peaks == [9e-4, 3e-4]
-    assert made.figures.figure("fig02").settings.uncertain_rates == ("OLMo-2 13B",)
-    assert made.figures.figure("fig01").settings.uncertain_rates == ()
-    sure = changed(lambda f: f["families"]["olmo2-13b"].pop("other_peak_lr"), scale="paper")
-    assert sure.figures.figure("fig02").settings.uncertain_rates == ()
 
 
 def test_averages_take_what_their_authors_took():
@@ -261,21 +224,6 @@ def test_tokens_are_those_that_the_revisions_name(name, revision):
     assert found.tokens == pytest.approx(published, rel=2e-3)
 
 
-def test_sizes_are_those_of_the_real_models():
-    """By the models' cards."""
-    made = plan("paper")
-    real = {
-        "smollm3": 3_075_098_624,
-        "olmo2-1b": 1_484_916_736,
-        "olmo2-7b": 7_298_617_344,
-        "olmo2-13b": 13_716_198_400,
-        "pythia-160m": 162_322_944,
-    }
-    for name, parameters in real.items():
-        job = made.trajectories.makers(name)[0]
-        assert job.settings.parameters == pytest.approx(parameters, rel=1e-3), name
-
-
 def test_what_is_locked_is_part_of_its_job_alone(changed):
     repository, one = "LLM360/Amber", "ckpt_010"
     file = {"name": "config.json", "size": 3, "digest": "sha256:" + HEX * 4}
@@ -288,27 +236,6 @@ def test_what_is_locked_is_part_of_its_job_alone(changed):
     job = after.trajectories.fetch("amber", one)
     assert job.settings.revisions[0].commit == "a" * 40
     assert [each.size for each in job.settings.revisions[0].files] == [3]
-
-
-def test_a_tokenizer_is_locked_by_itself(changed):
-    """A revision that is locked anew has no text tokenized again."""
-    repository = "LLM360/Amber"
-    file = {"name": "tokenizer.json", "size": 3, "digest": "sha256:" + HEX * 4}
-    last = [*changed(scale="paper").site.config.runs.public["amber"].revisions][-1]
-    entries = {last: {"commit": "a" * 40, "files": []}, "tokenizer": {"commit": "c" * 40}}
-    entries["tokenizer"]["files"] = [file]
-    made = changed(scale="paper", lock={repository: entries})
-    assert made.corpora.corpus("amber").settings.tokenizer_revision == "c" * 40
-    wanted = {
-        each
-        for each in to_lock(made.site.config.runs.public.values(), made.site.config.scale)
-        if each.repository == repository
-    }
-    assert Wanted(repository, last, "tokenizer") in wanted
-    assert {each.part for each in wanted} == {"checkpoint", "tokenizer"}
-    public = made.site.config.runs.public
-    names = {*public["amber"].revisions, *public["amber-released"].revisions}
-    assert len(wanted) == 1 + len(names)
 
 
 def trusting(families):

@@ -3,9 +3,8 @@
 import re
 import shutil
 from functools import cache
-from itertools import chain, pairwise
+from itertools import chain
 
-import drawing
 import pytest
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import scales
@@ -143,23 +142,6 @@ def test_measured_points_are_checkpoints_and_hold_both_ends(scale):
         assert [point for part in timeline.shards(name).values() for point in part] == measured
 
 
-@pytest.mark.parametrize("every", ["1.5/190", "2/190", "5/190", "9/190"])
-def test_checkpoints_of_any_spacing_are_measured_as_often(tmp_path, every):
-    """Where the spacing does not divide the distance of measurements, the nearest are taken."""
-
-    def coarse(runs):
-        runs["runs"]["constant-3e-3"]["checkpoint_every"] = every
-        runs["averages"] = {}
-
-    figures = {"one": drawing.figure("ends", {"A": ["constant-3e-3"]}, ["gptq-3bit"])}
-    timeline = drawing.planned(tmp_path, figures, runs=coarse).site.timeline
-    steps = [point.step for point in timeline.measured("constant-3e-3")]
-    run = timeline.run("constant-3e-3")
-    widest = run.measured_every(timeline) + run.spacing(timeline)
-    gaps = [after - before for before, after in pairwise(steps)]
-    assert max(gaps) <= widest, steps
-
-
 @pytest.mark.parametrize(("scale", "group"), [("paper", 128), ("gpu", 64), ("laptop", 16)])
 def test_group_sizes_are_the_largest_that_divide(scale, group):
     timeline = at(scale).site.timeline
@@ -243,17 +225,6 @@ def test_a_scale_takes_its_own_quantizer_where_a_figure_names_one(tmp_path):
     assert both and all(one[path] == two[path] for path in both)
     assert all("gptq4" in path for path in one.keys() - two.keys())
     assert all("rtn3" in path for path in two.keys() - one.keys())
-
-
-@pytest.mark.parametrize("quantizers", [{"gptq4": "gptq-5bit"}, {"gptq-5bit": "gptq4"}])
-def test_a_scale_takes_known_quantizers_for_known_ones(tmp_path, quantizers):
-    with pytest.raises(Problem, match=r"smoke\.yaml: quantizers names no known .*'gptq-5bit'"):
-        taking(tmp_path, **quantizers)
-
-
-def test_an_unknown_shard_is_a_problem():
-    with pytest.raises(Problem, match="lawa-20 has no shard 'none' \\(its shards: all\\)"):
-        plan("smoke").trajectories.average("lawa-20", "none")
 
 
 def test_the_family_of_what_is_made_from_a_run_is_the_runs(tmp_path):

@@ -84,20 +84,6 @@ def test_what_is_left_out_is_not_planned_and_figures_say_so(changed):
     assert made.figures.figure("fig04").settings.left_out == ()
 
 
-LAMBDAS = [name for name in plan("smoke").site.config.runs.runs if "decay-lambda" in name]
-
-
-def test_a_figure_without_trajectories_is_left_out_unless_it_was_chosen(changed):
-    assert "fig19" not in changed(factors(1, 1, LAMBDAS)).figures.chosen
-    with pytest.raises(Problem, match=r"regime.left_out leaves nothing of figure fig19"):
-        changed(factors(1, 1, LAMBDAS), figures="fig04 fig19")
-
-
-def test_the_trajectory_of_the_backends_cannot_be_left_out(changed):
-    with pytest.raises(Problem, match=r"leaves out wsd-3e-3, or what it is made of"):
-        changed(factors(1, 1, ["constant-3e-3"]))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("file", SWEEPS, ids=lambda file: file.stem)
 def test_candidates_are_what_the_released_table_says(tmp_path, file):

@@ -31,7 +31,7 @@ class Regime(Strict):
     final_losses: dict[str, Rate] = {}
 
 
-class Measuring(Strict):
+class MeasuredPoints(Strict):
     """Which checkpoints are measured: one every so often, besides the first and the last; a short
     run, other than a cooldown, more often, to have about `trunk_least` intervals between them."""
 
@@ -152,9 +152,10 @@ class Tasks(Strict):
 
     @model_validator(mode="after")
     def _leaves_some(self) -> "Tasks":
-        for name in (*self.at_chance, *self.shots_of):
-            if name not in self.names:
-                raise ValueError(f"at_chance or shots_of has {name!r}, which names has not")
+        for key, named in (("at_chance", self.at_chance), ("shots_of", self.shots_of)):
+            for name in named:
+                if name not in self.names:
+                    raise ValueError(f"{key} has {name!r}, which names has not")
         if len(self.at_chance) == len(self.names):
             raise ValueError("at_chance has all of names, which leaves no task for the mean")
         return self
@@ -217,7 +218,7 @@ class Scale(Strict):
     compile: bool
     corpora: Named[AnyCorpus]
     log_every: Count
-    measure: Measuring
+    measure: MeasuredPoints
     evaluation: Evaluation
     calibration: CalibrationSet
     curvature: Curvature

@@ -46,7 +46,8 @@ def check(timeline: Timeline) -> None:
     try:
         TopologicalSorter({name: each.sources().values() for _, name, each in every}).prepare()
     except CycleError as error:
-        raise Problem(f"config/runs.yaml: {error.args[1][0]} is made from itself") from None
+        place = next(f"{section}.{name}" for section, name, _ in every if name in error.args[1])
+        raise Problem(f"config/runs.yaml: {place} is made from itself") from None
     for section, name, trajectory in every:
         place = f"{runs.file(name)}: {section}.{name}"
         if isinstance(trajectory, Whole | Stage) and name not in config.scale.regime.left_out:
@@ -57,7 +58,18 @@ def check(timeline: Timeline) -> None:
     for name, figure in config.figures.items():
         place = f"config/figures.yaml: {name}"
         _check_draws(config, place, figure)
-        _check_tasks(timeline, place, figure)
+        asked = [metric for metric in figure.metrics if metric in TASK_METRICS]
+        if asked and config.scale.tasks is None:
+            raise Problem(f"{place}.metrics has {asked[0]}, but {_file(config)} has no tasks")
+        for source in figure.trajectories if asked else ():
+            tasks: Any = config.scale.tasks
+            read = timeline.trajectory(source).model_shape(timeline).context
+            made = any(config.tasks[each].made for each in tasks.names)
+            if made and tasks.context > read:
+                raise Problem(
+                    f"{_file(config)}: tasks.context is {tasks.context:,}, and {source}, which is "
+                    f"asked in {place}, reads {read:,} tokens; lower it"
+                )
         figure.check(place, timeline)
 
 
@@ -173,15 +185,19 @@ def _check_texts(config: Config) -> None:
                 f"{place}: tasks.others has {package!r}, which corpora.{corpus} reads; name "
                 "packages that nothing is trained on"
             )
-    made = [name for name in tasks.names if config.tasks[name].made]
-    shots = max((tasks.shots_before(name) for name in made), default=0)
     others = [name for name, each in corpora.items() if isinstance(each, DatasetsCorpus)]
-    if made and (tasks.documents is None or tasks.context is None or shots > tasks.pool or others):
-        raise Problem(
-            f"{place}: tasks.names has {made[0]}, which is made of documents that embedded corpora "
-            f"hold out: it needs documents, context, a pool of {shots} for the shots, and no other "
-            f"kind of corpus ({', '.join(others) or 'there is none'})"
-        )
+    for name in (name for name in tasks.names if config.tasks[name].made):
+        shots = tasks.shots_before(name)
+        if shots > tasks.pool:
+            raise Problem(f"{place}: tasks.pool is {tasks.pool}, and {name} has {shots} shots")
+        for key in ("documents", "context"):
+            if getattr(tasks, key) is None:
+                raise Problem(f"{place}: tasks.{key} is null, and {name} is made; set it")
+        if others:
+            raise Problem(
+                f"{place}: tasks.names has {name}, which is made of documents that embedded "
+                f"corpora hold out, and corpora.{others[0]} is none; name tasks of the harness"
+            )
 
 
 def _distribution(package: str) -> str:
@@ -281,22 +297,3 @@ def _check_draws(config: Config, place: str, figure: Figure) -> None:
             )
         if len({kind.calibration_draw for kind in kinds}) < len(few):
             raise Problem(f"{place}.draws.{name} has one draw twice; give each its own")
-
-
-def _check_tasks(timeline: Timeline, place: str, figure: Figure) -> None:
-    """That there are tasks, short enough, where a figure asks for accuracies."""
-    asked = [metric for metric in figure.metrics if metric in TASK_METRICS]
-    tasks, file = timeline.scale.tasks, _file(timeline.config)
-    if asked and tasks is None:
-        raise Problem(
-            f"{place}.metrics has {asked[0]}, but {file} has no tasks; add them there, or show "
-            "another metric"
-        )
-    if asked and any(timeline.config.tasks[name].made for name in tasks.names):
-        for name in figure.trajectories:
-            read = timeline.trajectory(name).model_shape(timeline).context
-            if tasks.context > read:
-                raise Problem(
-                    f"{file}: tasks.context is {tasks.context:,}, and {name}, which is asked in "
-                    f"{place}, reads {read:,} tokens; lower it"
-                )
