@@ -60,13 +60,6 @@ def test_every_scale_loads(scale):
     assert {"fig04", "fig06", "fig07"} <= set(loaded.figures.chosen)
 
 
-def test_a_scale_is_one_file(folder):
-    shutil.copy(folder / SMOKE, folder / "scales/mine.yaml")
-    assert outcome(folder, scale="mine").site.results == "results/mine"
-    words = ["config/config.yaml: scale names no known scale: 'mein'", "mine"]
-    refused(folder, words, scale="mein")
-
-
 FILES = {name: f"{name}.yaml" for name in TYPES if (CONFIG / f"{name}.yaml").exists()}
 FILES |= {"scale": SMOKE, "sweep": "sweeps/regime.yaml"}
 

@@ -101,21 +101,6 @@ def test_the_power_of_the_ratio_is_the_one_of_the_least_loss(scale):
     assert small.exponents == own, rows
 
 
-def test_stage_two_begins_where_the_cosine_is_cut():
-    made = plan("laptop")
-    trunk, phase = (
-        made.trajectories.train(name).settings for name in ("olmo2-7b", "olmo2-7b-ingredient-1")
-    )
-    cut = learning_rate(trunk.schedule, trunk.last)
-    # Published: 6.15e-5 of 3e-4.
-    assert cut / trunk.schedule.peak == pytest.approx(6.15e-5 / 3e-4, rel=0.02)
-    assert learning_rate(phase.schedule, phase.first) == pytest.approx(cut)
-    assert learning_rate(phase.schedule, phase.last) == 0
-    rates = [learning_rate(phase.schedule, step) for step in range(phase.first, phase.last + 1)]
-    assert all(after < before for before, after in pairwise(rates))
-    assert made.corpora.of("olmo2-7b-ingredient-1").name == "code"
-
-
 @pytest.mark.parametrize(
     ("section", "name", "changes", "words"),
     [
@@ -222,20 +207,6 @@ def test_tokens_are_those_that_the_revisions_name(name, revision):
     found = plan("paper").site.config.runs.public[name].revisions[revision]
     published = int(re.search(r"tokens(\d+)B", revision)[1]) * 1e9
     assert found.tokens == pytest.approx(published, rel=2e-3)
-
-
-def test_what_is_locked_is_part_of_its_job_alone(changed):
-    repository, one = "LLM360/Amber", "ckpt_010"
-    file = {"name": "config.json", "size": 3, "digest": "sha256:" + HEX * 4}
-    entry = {"commit": "a" * 40, "files": [file]}
-    before = changed(scale="paper")
-    after = changed(scale="paper", lock={repository: {one: entry}})
-    pairs = zip(*(made.trajectories.makers("amber") for made in (before, after)), strict=True)
-    differing = [old.name for old, new in pairs if old.spec != new.spec]
-    assert differing == [f"amber {one}"]
-    job = after.trajectories.fetch("amber", one)
-    assert job.settings.revisions[0].commit == "a" * 40
-    assert [each.size for each in job.settings.revisions[0].files] == [3]
 
 
 def trusting(families):

@@ -12,7 +12,6 @@ from pathlib import Path
 from subprocess import run
 
 import pytest
-import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from support import ROOT
@@ -36,13 +35,6 @@ def test_a_lock_is_distributions_of_one_version_with_digests(lock):
     names = re.findall(r"^([a-z0-9-]+)==", text, re.M)
     assert names and len(set(names)) == len(names)
     assert list(installer().entries_of(lock)) == names
-
-
-def test_conda_is_given_what_the_locks_say():
-    said = "".join((ENVS / name).read_text() for name in ("main.txt", "cuda.txt"))
-    lines = [line for line in said.replace(" \\\n   ", "").splitlines() if line[0] != "#"]
-    *_, packages = yaml.safe_load((ENVS / "main.yaml").read_text())["dependencies"]
-    assert sorted(packages["pip"]) == sorted(lines)
 
 
 def test_everything_that_the_project_asks_for_is_locked():

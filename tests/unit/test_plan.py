@@ -1,7 +1,6 @@
 """The plan: the paper's steps at scale paper, and what jobs depend on."""
 
 import re
-import shutil
 from functools import cache
 from itertools import chain
 
@@ -142,15 +141,6 @@ def test_measured_points_are_checkpoints_and_hold_both_ends(scale):
         assert [point for part in timeline.shards(name).values() for point in part] == measured
 
 
-@pytest.mark.parametrize(("scale", "group"), [("paper", 128), ("gpu", 64), ("laptop", 16)])
-def test_group_sizes_are_the_largest_that_divide(scale, group):
-    timeline = at(scale).site.timeline
-    shape = timeline.trajectory("constant-3e-3").model_shape(timeline).model
-    fits = [g for g in range(1, 129) if not shape.width % g and not shape.feedforward % g]
-    quantizer = at(scale).site.config.quantizers["gptq-4bit"].resolved(shape.widths)
-    assert quantizer.group_size == max(fits) == group
-
-
 # Jobs
 
 
@@ -225,14 +215,3 @@ def test_a_scale_takes_its_own_quantizer_where_a_figure_names_one(tmp_path):
     assert both and all(one[path] == two[path] for path in both)
     assert all("gptq4" in path for path in one.keys() - two.keys())
     assert all("rtn3" in path for path in two.keys() - one.keys())
-
-
-def test_the_family_of_what_is_made_from_a_run_is_the_runs(tmp_path):
-    config = shutil.copytree(ROOT / "config", tmp_path / "config")
-    edit_yaml(
-        config / "runs.yaml", lambda found: found["runs"]["constant-3e-3"].update(family="others")
-    )
-    timeline = plan("smoke", config).site.timeline
-    names = ("constant-3e-3", "wsd-3e-3", "lawa-20", "lawa-to-decay", "constant-1e-3", "wsd-1e-3")
-    found = [timeline.trajectory(name).trained_by(timeline) for name in names]
-    assert found == ["others"] * 4 + ["controlled"] * 2

@@ -21,14 +21,6 @@ def test_every_row_of_the_table_is_of_a_rule(scale):
         assert asked["mem_mb"] >= 1000 and asked["runtime"] >= 1, rule
 
 
-@pytest.mark.parametrize("scale", ["smoke", "laptop"])
-def test_scales_without_a_device_ask_for_none(scale):
-    found = plan(scale)
-    rules = {*found.site.config.scale.resources.rules, "report"}
-    assert not [rule for rule in rules if {"gpu", "gpu_model"} & found.resources.ask(rule).keys()]
-    assert found.resources.threads("train") == 1 and found.resources.threads("corpus", 2) == 2
-
-
 def test_limits_grow_with_the_attempt_and_models_with_their_weights():
     found = plan("paper").resources
     first, third = found.ask("train"), found.ask("train", 3)

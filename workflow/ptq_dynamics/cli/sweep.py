@@ -46,13 +46,11 @@ def main() -> int:
 
     parser = argparse.ArgumentParser(prog="python -m ptq_dynamics.cli.sweep", description=__doc__)
     parser.add_argument("name", help="of a file in config/sweeps")
-    parser.add_argument("--table", type=Path, help="where it goes; results/sweep/NAME.csv")
-    arguments = parser.parse_args()
-    folder, rows = Path("results/sweep") / arguments.name, list[dict[str, Any]]()
-    table = arguments.table or folder.with_suffix(".csv")
+    folder = Path("results/sweep") / parser.parse_args().name
+    table, rows = folder.with_suffix(".csv"), list[dict[str, Any]]()
     try:
         checkout.check(Path())
-        file = Path(f"config/sweeps/{arguments.name}.yaml")
+        file = Path(f"config/sweeps/{folder.name}.yaml")
         sweep = config.load_sweep(file)
         for name, changes in sweep.candidates.items():
             prepare(folder / name, sweep, changes)
