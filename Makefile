@@ -101,7 +101,7 @@ lint: $(INSTALLED)
 	@$(VENV)/bin/snakefmt --check Snakefile workflow/Snakefile workflow/rules
 	@$(VENV)/bin/mypy
 
-bench: $(INSTALLED)  ## measure training, quantization, evaluation and planning
+bench: $(INSTALLED)  ## print how fast the jobs of a scale were, by their records
 	@$(HERE)/python -m ptq_dynamics.cli.bench --scale $(SCALE)
 
 sweep: $(INSTALLED)  ## train candidates for settings of a scale (SWEEP=regime|miniatures)

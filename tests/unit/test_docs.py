@@ -62,18 +62,3 @@ def test_all_that_name_a_version_name_the_same():
     assert json.loads((ROOT / ".zenodo.json").read_text())["version"] == version
     assert __version__ == version
     assert f"\n## {version}\n" in (ROOT / "CHANGELOG.md").read_text()
-
-
-def test_the_definitions_for_a_forge_run_what_there_is():
-    """They have not been run; what they call is there."""
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
-    paths = sorted((ROOT / ".github/workflows").glob("*.yml"))
-    assert paths
-    for path in paths:
-        text = path.read_text()
-        jobs = yaml.safe_load(text)["jobs"]
-        steps = [step for job in jobs.values() for step in job["steps"]]
-        said = "\n".join(step["run"] for step in steps if "run" in step)
-        assert "Not run so far" in text
-        assert set(re.findall(r"\bmake ([a-z-]+)", said)) <= targets
-        assert all((ROOT / name).exists() for name in re.findall(r"bash (\S+)", said))

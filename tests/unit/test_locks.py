@@ -98,15 +98,3 @@ def test_a_file_with_another_digest_is_refused(install, tmp_path):
     said, found = install("tiny==1.0")
     assert not found and "Hashes are required" in said
     assert install("tiny==1.0", locked, changed)[1] == ["tiny-1.0"]
-
-
-@pytest.mark.parametrize("known", [True, False])
-def test_a_build_of_torch_that_lies_here_comes_before_the_index(known, install, tmp_path):
-    """But for one that the lock does not know."""
-    page = tmp_path / "index/torch/index.html"
-    digests = [wheel(page.parent, "torch", "1.0")]
-    (file,) = page.parent.iterdir()
-    page.write_text(f'<a href="{file.name}#sha256={digests[0]}">{file.name}</a>')
-    here = wheel(tmp_path / "links", "torch", "1.0+cpu")
-    said, found = install("torch==1.0", *digests, *[here] * known)
-    assert found == ["torch-1.0+cpu" if known else "torch-1.0"], said

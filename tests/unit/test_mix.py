@@ -5,6 +5,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import bpe, docstrings, splits, tokens
 from ptq_dynamics.corpus.sources import embedded, mix
 from ptq_dynamics.corpus.splits import HELD_OUT
+from ptq_dynamics.graph.regime import regimes
 from support import (
     RUNS,
     SCALE,
@@ -155,6 +156,27 @@ def with_mix(folder, **changes):
     edit_yaml(config / "scales/smoke.yaml", lambda found: found["corpora"].update(extra=extra))
     edit_yaml(config / "runs.yaml", lambda found: found["runs"].update(phase=run))
     return config
+
+
+def test_a_branch_goes_on_with_a_mix_of_the_corpus_of_its_trunk(tmp_path):
+    config = with_mix(tmp_path, train=777)
+    line = {"start": "trunk", "end": "phase", "points": 3}
+    edit_yaml(config / "runs.yaml", lambda found: found["averages"].update(line=line))
+    found = plan("smoke", config)
+    job = found.trajectories.train("phase")
+    whole, extra = (found.corpora.corpus(name) for name in ("main", "extra"))
+    assert job.inputs["corpus"] == [extra.manifest] == ["results/smoke/corpus/extra/manifest.json"]
+    assert job.settings.model == found.trajectories.train("trunk").settings.model
+    assert found.measuring.measure("phase", "fp").inputs["corpus"] == [extra.manifest]
+    assert (extra.stage, extra.inputs) == ("corpus.corpus", {"corpus": [whole.manifest]})
+    assert "click" in extra.spec["libraries"]
+    assert len(found.site.timeline.checkpoints("line")) == 3
+    numbers = dict(regimes(found))
+    # Those of the phase alone, which begins another text.
+    tokens = 8 * 4 * 16
+    assert numbers["phase"].epochs == pytest.approx(tokens / 777)
+    ratio = numbers["phase"].tokens_per_parameter / numbers["branch"].tokens_per_parameter
+    assert ratio == pytest.approx(1)
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,12 @@ import csv
 import math
 import shutil
 from contextlib import chdir
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pandas as pd
 import pytest
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.cli.sweep import check, loaded, miniatures, prepare, regime
+from ptq_dynamics.cli.sweep import about, check, loaded, prepare
 from ptq_dynamics.config import load, load_sweep
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.graph.regime import Dimensionless, best_rates, regimes
@@ -21,7 +21,7 @@ FAR = ["decay-lambda-0.1", "decay-lambda-0.05"]
 
 
 def numbers(of):
-    return dict(regimes(of.site, of.trajectories))
+    return dict(regimes(of))
 
 
 @pytest.fixture
@@ -84,20 +84,6 @@ def test_what_is_left_out_is_not_planned_and_figures_say_so(changed):
     assert made.figures.figure("fig04").settings.left_out == ()
 
 
-LAMBDAS = [name for name in plan("smoke").site.config.runs.runs if "decay-lambda" in name]
-
-
-def test_a_figure_without_trajectories_is_left_out_unless_it_was_chosen(changed):
-    assert "fig19" not in changed(factors(1, 1, LAMBDAS)).figures.chosen
-    with pytest.raises(Problem, match=r"regime.left_out leaves nothing of figure fig19"):
-        changed(factors(1, 1, LAMBDAS), figures="fig04 fig19")
-
-
-def test_the_trajectory_of_the_backends_cannot_be_left_out(changed):
-    with pytest.raises(Problem, match=r"leaves out wsd-3e-3, or what it is made of"):
-        changed(factors(1, 1, ["constant-3e-3"]))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("file", SWEEPS, ids=lambda file: file.stem)
 def test_candidates_are_what_the_released_table_says(tmp_path, file):
@@ -110,7 +96,7 @@ def test_candidates_are_what_the_released_table_says(tmp_path, file):
             prepare(tmp_path / name, sweep, changes)
             check(tmp_path / name, sweep, file)
             made = Plan(loaded(tmp_path / name, sweep))
-            found = miniatures(made) if sweep.trunk is None else regime(made, sweep.trunk)
+            found = about(made, sweep.trunk)
             assert {key: str(value) for key, value in found.items()}.items() <= rows[name].items()
 
 
@@ -135,7 +121,7 @@ def test_legends_have_the_rate_that_is_used_and_the_papers(changed):
 def test_the_best_rate_is_that_of_the_lowest_loss_among_runs_that_are_alike():
     made = plan("smoke")
     losses = {"wsd-3e-4": 3.2, "wsd-1e-3": 2.8, "wsd-3e-3": 2.9, "rainbow-002": 1.0}
-    (group,) = best_rates(made.site, made.trajectories, losses)
+    (group,) = best_rates(made, losses)
     assert group == [(2.8, 1e-3, "wsd-1e-3"), (2.9, 3e-3, "wsd-3e-3"), (3.2, 3e-4, "wsd-3e-4")]
 
 
@@ -145,7 +131,7 @@ def test_the_command_prints_final_losses_and_the_published_ones(tmp_path):
     kept = tmp_path / "results/reference/laptop" / TABLE
     kept.parent.mkdir(parents=True)
     shutil.copy(ROOT / "results/reference/laptop" / TABLE, kept)
-    done = python(["-m", "ptq_dynamics.cli", "regime", "--scale", "laptop"], tmp_path)
+    done = python(["-m", "ptq_dynamics.cli", "dev", "regime", "--scale", "laptop"], tmp_path)
     assert done.returncode == 0, done.stderr
     assert max(map(len, done.stdout.splitlines())) <= 156
     said = " ".join(done.stdout.split())
@@ -156,44 +142,23 @@ def test_the_command_prints_final_losses_and_the_published_ones(tmp_path):
     assert f"wsd-1e-3 {last['wsd-1e-3']:.3f}" in said
 
 
-@pytest.mark.parametrize(("key", "value"), [("final_losses", 3.4), ("left_out", "too large")])
-def test_runs_that_a_regime_names_are_there(changed, key, value):
-    with pytest.raises(Problem, match=rf"regime\.{key} names no known run: 'typo'"):
-        changed(lambda scale: scale["regime"].update({key: {"typo": value}}))
-
-
 def test_what_is_not_alike_is_named():
     paper = Dimensionless(57, 0.0175, 0.01, 0.2, 614, 1.0, 5e-6)
     assert Dimensionless(60, 0.0175, 0.01, 0.2, 700, 0.5, 5e-6).unlike(paper) == set()
     other = Dimensionless(5.7, 0.175, 0.02, 0.2, 23, 1.5, 5e-4)
+    names = {field.name for field in fields(Dimensionless)}
     same = {"cooldown"}
-    names = {
-        "e_folds",
-        "timescale",
-        "warmup",
-        "cooldown",
-        "tokens_per_parameter",
-        "epochs",
-        "batch",
-    }
     assert other.unlike(paper) == names - same
     assert replace(paper, timescale=None).unlike(paper) == {"timescale"}
     assert other.unlike(replace(paper, epochs=math.nan)) == names - same
     assert other.unlike(None) == {"epochs"} and paper.unlike(None) == set()
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"trunk": "lawa-20"}, "names no known run: 'lawa-20'"),
-        ({"runs": ("wsd-3e-3", "wsd-9")}, "names no known run: 'wsd-9'"),
-    ],
-)
-def test_a_sweep_of_what_is_no_run_is_a_problem(tmp_path, changes, words):
+def test_a_sweep_of_what_is_no_run_is_a_problem(tmp_path):
     file = ROOT / "config/sweeps/regime.yaml"
-    sweep = load_sweep(file).model_copy(update=changes)
+    sweep = load_sweep(file).model_copy(update={"trunk": "lawa-20"})
     with chdir(ROOT):
         prepare(tmp_path, sweep, {})
-    with pytest.raises(Problem, match=words) as caught:
+    words = r"sweeps/regime.yaml: runs and trunk, .*names no known run: 'lawa-20'"
+    with pytest.raises(Problem, match=words):
         check(tmp_path, sweep, file)
-    assert "config/sweeps/regime.yaml: runs and trunk" in str(caught.value)

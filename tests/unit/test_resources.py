@@ -4,31 +4,21 @@ import re
 
 import pytest
 from ptq_dynamics.config import scales
-from ptq_dynamics.config.names import rule_names
 from ptq_dynamics.graph.resources import COMPUTING
 from support import ROOT, plan
+
+FILES = [ROOT / "workflow/Snakefile", *sorted((ROOT / "workflow/rules").glob("*.smk"))]
+RULES = {name for path in FILES for name in re.findall(r"^rule (\w+):", path.read_text(), re.M)}
 
 
 @pytest.mark.parametrize("scale", scales(ROOT / "config"))
 def test_every_row_of_the_table_is_of_a_rule(scale):
     found = plan(scale)
     rows = {*found.site.config.scale.resources.rules, *COMPUTING}
-    # Measuring becomes one rule.
-    assert rows - {"measure"} <= rule_names()
+    assert rows <= RULES
     for rule in rows:
         asked = found.resources.ask(rule)
         assert asked["mem_mb"] >= 1000 and asked["runtime"] >= 1, rule
-        assert found.resources.threads(rule) == (
-            found.site.config.scale.threads if rule in COMPUTING else found.resources.threads(rule)
-        )
-
-
-@pytest.mark.parametrize("scale", ["smoke", "laptop"])
-def test_scales_without_a_device_ask_for_none(scale):
-    found = plan(scale)
-    rules = {*found.site.config.scale.resources.rules, "report"}
-    assert not [rule for rule in rules if {"gpu", "gpu_model"} & found.resources.ask(rule).keys()]
-    assert found.resources.threads("train") == 1 and found.resources.threads("corpus", 2) == 2
 
 
 def test_limits_grow_with_the_attempt_and_models_with_their_weights():
@@ -51,8 +41,3 @@ def test_what_fits_on_no_device_is_spread_as_its_family_says():
     assert found.resources.device_map("wsd-3e-3") == "auto"
     averages = found.site.config.runs.averages
     assert found.resources.device_map(next(n for n in averages if "32b" in n)) == public.device_map
-
-
-def test_the_table_is_documented():
-    text = (ROOT / "docs/machines.md").read_text()
-    assert re.search(r"resources", text)

@@ -155,18 +155,3 @@ def test_importing_a_module_of_stages_binds_names_and_does_nothing_else():
     shaping = [name for name in shaping if ".foreign." not in name]
     found = [f"{name}, {each}" for name in shaping for each in effects(TREES[name])]
     assert not found, "\n".join(found)
-
-
-def test_no_name_of_a_module_is_bound_twice():
-    """Else their order would count, which the code digest does not see."""
-    for name, tree in TREES.items():
-        kinds = ast.FunctionDef | ast.ClassDef
-        bound = [node.name for node in tree.body if isinstance(node, kinds)]
-        bound += [
-            target.id
-            for node in tree.body
-            if isinstance(node, ast.Assign)
-            for target in node.targets
-            if isinstance(target, ast.Name)
-        ]
-        assert len(bound) == len({*bound}), name

@@ -6,6 +6,7 @@ Modules import torch and other large libraries inside functions, since planning 
 
 import pkgutil
 from functools import reduce
+from inspect import isabstract
 from operator import or_
 from typing import Annotated, Any, TypeVar
 
@@ -17,14 +18,12 @@ C = TypeVar("C", bound=BaseModel)
 def found(package: str, base: type[C]) -> tuple[type[C], ...]:
     """The concrete classes below `base` that the modules of a package define, in order of their
     modules' names."""
-    folder = pkgutil.resolve_name(package)
-    kinds = dict[type[C], None]()
+    folder, kinds = pkgutil.resolve_name(package), list[type[C]]()
     for module in sorted(each.name for each in pkgutil.iter_modules(folder.__path__)):
-        content = vars(pkgutil.resolve_name(f"{package}.{module}"))
-        for each in content.values():
+        for each in vars(pkgutil.resolve_name(f"{package}.{module}")).values():
             own = isinstance(each, type) and each.__module__ == f"{package}.{module}"
-            if own and issubclass(each, base) and each is not base and not _is_abstract(each):
-                kinds[each] = None
+            if own and issubclass(each, base) and not isabstract(each) and each not in kinds:
+                kinds += [] if each.__name__.startswith("_") else [each]
     return tuple(kinds)
 
 
@@ -32,7 +31,3 @@ def union(package: str, base: type[BaseModel], by: str) -> Any:
     """The type of any component of a package, told apart by the literal field `by`."""
     kinds = found(package, base)
     return Annotated[reduce(or_, kinds), Field(discriminator=by)] if len(kinds) > 1 else kinds[0]
-
-
-def _is_abstract(kind: type[BaseModel]) -> bool:
-    return bool(getattr(kind, "__abstractmethods__", None)) or kind.__name__.startswith("_")

@@ -3,8 +3,8 @@
 import difflib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import fields
-from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+from fractions import Fraction
+from typing import Annotated, Any, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -12,12 +12,10 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    WithJsonSchema,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
-
-from ptq_dynamics.base.shares import Factor as Factor
-from ptq_dynamics.base.shares import Share as Share
 
 Values = TypeVar("Values", bound=Sequence[Any])
 
@@ -30,10 +28,16 @@ class Strict(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _known_keys(cls, data: Any) -> Any:
+        known = list(cls.model_fields)
         if not isinstance(data, dict | cls):
-            raise ValueError(f"must be a mapping (its keys: {', '.join(cls.model_fields)})")
-        if isinstance(data, dict):
-            _require_known(data, list(cls.model_fields))
+            raise ValueError(f"must be a mapping (its keys: {', '.join(known)})")
+        for key in data if isinstance(data, dict) else ():
+            if key not in known:
+                near = difflib.get_close_matches(str(key), known, 1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                allowed = {"key": key, "hint": hint, "allowed": ", ".join(known)}
+                message = "unknown key{hint} (allowed: {allowed})"
+                raise PydanticCustomError("unknown_key", message, allowed)
         return data
 
 
@@ -46,43 +50,26 @@ def _once(values: Values) -> Values:
 
 # Of a list: no value is there twice.
 Once = AfterValidator(_once)
-
-
-def keys_of(kinds: Any, by: str) -> BeforeValidator:
-    """The same for a union of frozen dataclasses that are told apart by the literal field `by`."""
-    known = {
-        get_args(get_type_hints(kind)[by])[0]: [field.name for field in fields(kind)]
-        for kind in get_args(get_args(kinds)[0])
-    }
-
-    def check(data: Any) -> Any:
-        if isinstance(data, dict) and (kind := data.get(by)) in [*known]:
-            _require_known(data, known[kind])
-        return data
-
-    return BeforeValidator(check)
-
-
-def _require_known(data: dict[Any, Any], known: list[str]) -> None:
-    for key in data:
-        if key not in known:
-            near = difflib.get_close_matches(str(key), known, 1)
-            raise PydanticCustomError(
-                "unknown_key",
-                "unknown key{hint} (allowed: {allowed})",
-                {
-                    "key": key,
-                    "hint": f"; did you mean {near[0]!r}?" if near else "",
-                    "allowed": ", ".join(known),
-                },
-            )
-
-
 # Of steps, tokens, layers: less than floating point counts exactly.
-MOST = 10**15  # more than anything is counted to
+MOST = 10**15
 Count = Annotated[int, Field(gt=0, le=MOST)]
 # A block has as many targets as it has tokens after the first.
 Context = Annotated[int, Field(ge=2)]
 # What generators of random numbers take.
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+def _fraction(value: Any) -> Fraction:
+    try:
+        numerator, _, denominator = str(value).partition("/")
+        return Fraction(numerator) / Fraction(denominator or "1")
+    except (ValueError, ZeroDivisionError):
+        raise ValueError("must be a number or a fraction such as 18/190") from None
+
+
+_SCHEMA = WithJsonSchema({"type": ["number", "string"], "description": "a number, or as 18/190"})
+_EXACT = BeforeValidator(_fraction)
+# Of the budget of steps, exact: 18/190 of 190,000 steps is 18,000; and of sizes.
+Share = Annotated[Fraction, _EXACT, Field(gt=0, le=1), _SCHEMA]
+Factor = Annotated[Fraction, _EXACT, Field(gt=0, le=1000), _SCHEMA]

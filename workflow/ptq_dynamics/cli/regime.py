@@ -3,7 +3,6 @@
 import argparse
 import math
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 
 from rich.console import Console
@@ -12,18 +11,9 @@ from rich.table import Table
 from ptq_dynamics.cli import chosen
 from ptq_dynamics.figures.settings import rounded
 from ptq_dynamics.graph import Plan
-from ptq_dynamics.graph.regime import (
-    Dimensionless,
-    Rates,
-    best_rates,
-    peak_rate,
-    regimes,
-    tokens_of,
-)
+from ptq_dynamics.graph.regime import NUMBERS, Rates, best_rates, peak_rate, regimes, tokens_of
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.names import MEASUREMENTS
-
-NUMBERS = [field.name for field in fields(Dimensionless)]
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -34,15 +24,14 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> bool:
     """Print the numbers without dimension of every run, and the losses at their ends."""
     here, paper = chosen.plan(arguments), Plan(chosen.load({"scale": "paper"}))
-    theirs = dict(regimes(paper.site, paper.trajectories))
+    scale, theirs = here.site.config.scale, dict(regimes(paper))
     titles = [name.replace("_per_", "\nper ").replace("_", " ") for name in NUMBERS]
     table = Table("run", "peak rate", "tokens", *titles, box=None, padding=(0, 1, 0, 0))
-    for name, mine in regimes(here.site, here.trajectories):
+    for name, mine in regimes(here):
         other = theirs.get(name)
         sides = [here, paper] if other else [here]
-        rates = [_number(peak_rate(each.site, each.trajectories, name)) for each in sides]
-        tokens = [rounded(tokens_of(each.site, name)) for each in sides]
-        cells = [_beside(rates), _beside(tokens)]
+        cells = [_beside([_number(peak_rate(each, name)) for each in sides])]
+        cells.append(_beside([rounded(tokens_of(each, name)) for each in sides]))
         unlike = mine.unlike(other)
         for key in NUMBERS:
             both = [_number(getattr(each, key)) for each in (mine, other) if each]
@@ -51,18 +40,16 @@ def run(arguments: argparse.Namespace) -> bool:
     console = Console(width=156)
     console.print(table)
     console.print(
-        f"{here.site.config.scale.description}, in brackets paper scale where it differs; !: not "
-        "alike. "
+        f"{scale.description}, in brackets paper scale where it differs; !: not alike. "
         "e folds: sum of the shares that weight decay takes of the weights; timescale, warmup, "
         "cooldown, batch: shares of the run."
     )
-    published = paper.site.config.scale.regime.final_losses
-    groups = best_rates(paper.site, paper.trajectories, published)
-    losses, source = _final_losses(here.site.results)
+    groups = best_rates(paper, paper.site.config.scale.regime.final_losses)
+    losses, source = _final_losses(Path(here.site.results) / MEASUREMENTS)
     console.print(f"final loss in full precision (peak rate over the best) by {source}:")
-    for group in best_rates(here.site, here.trajectories, losses):
+    for group in best_rates(here, losses):
         console.print("; ".join([_over_the_best(group), *_beside_published(group, groups)]))
-    for name, reason in here.site.config.scale.regime.left_out.items():
+    for name, reason in scale.regime.left_out.items():
         console.print(f"left out: {name} ({reason})", markup=False)
     return True
 
@@ -83,13 +70,12 @@ def _beside_published(group: Rates, published: list[Rates]) -> Iterator[str]:
                 yield f"not alike !: best is {mine[0]} ({theirs[0]})"
 
 
-def _final_losses(results: str) -> tuple[dict[str, float], str]:
+def _final_losses(own: Path) -> tuple[dict[str, float], str]:
     """Loss of every run's last checkpoint in full precision, as far as it is measured, in the
-    scale's results or else in those kept for reference; and where it was."""
-    own = Path(results) / MEASUREMENTS
-    kept = own.parents[1] / "reference" / own.parent.name / MEASUREMENTS
-    path = next((path for path in (own, kept) if path.exists()), None)
-    if path is None:
+    scale's table or else in that kept for reference; and where it was."""
+    kept = own.parents[1] / "reference" / own.parent.name / own.name
+    path = own if own.exists() else kept
+    if not path.exists():
         return {}, f"{own} or {kept}, neither of which is there"
     losses = measurements.full_precision_losses(measurements.read(path))
     return {name: by_step[max(by_step)] for name, by_step in losses.items()}, str(path)

@@ -4,42 +4,20 @@ Configuration holds what is built. Everything here is checked before any job sta
 the file, the key, the value and what is allowed.
 """
 
-from ptq_dynamics.config.loading import Config, load, load_sweep, read_yaml, scales
-from ptq_dynamics.config.names import require
-from ptq_dynamics.config.public import Public, PublicRun
-from ptq_dynamics.config.quantizers import Calibrated
-from ptq_dynamics.config.queries import Sweep
-from ptq_dynamics.config.runs import Branch, Run, Whole
-from ptq_dynamics.config.stages import Stage
-from ptq_dynamics.config.trajectories import Runs
-from ptq_dynamics.corpus.sources import Corpus, Derived
-from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus
-from ptq_dynamics.corpus.sources.dialogues import DialoguesCorpus
-from ptq_dynamics.corpus.sources.embedded import EmbeddedCorpus
-from ptq_dynamics.corpus.sources.mix import MixCorpus
-from ptq_dynamics.figures.figure import Figure
-
-__all__ = [
-    "Branch",
-    "Calibrated",
-    "Config",
-    "Corpus",
-    "DatasetsCorpus",
-    "Derived",
-    "DialoguesCorpus",
-    "EmbeddedCorpus",
-    "Figure",
-    "MixCorpus",
-    "Public",
-    "PublicRun",
-    "Run",
-    "Runs",
-    "Stage",
-    "Sweep",
-    "Whole",
-    "load",
-    "load_sweep",
-    "read_yaml",
-    "require",
-    "scales",
-]
+from ptq_dynamics.config.loading import Config as Config
+from ptq_dynamics.config.loading import Sweep as Sweep
+from ptq_dynamics.config.loading import load as load
+from ptq_dynamics.config.loading import load_sweep as load_sweep
+from ptq_dynamics.config.loading import read_yaml as read_yaml
+from ptq_dynamics.config.loading import scales as scales
+from ptq_dynamics.config.names import require as require
+from ptq_dynamics.config.public import Public as Public
+from ptq_dynamics.config.public import PublicRun as PublicRun
+from ptq_dynamics.config.runs import Branch as Branch
+from ptq_dynamics.config.runs import Run as Run
+from ptq_dynamics.config.runs import Whole as Whole
+from ptq_dynamics.config.stages import Stage as Stage
+from ptq_dynamics.config.trajectories import Runs as Runs
+from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus as DatasetsCorpus
+from ptq_dynamics.corpus.sources.embedded import EmbeddedCorpus as EmbeddedCorpus
+from ptq_dynamics.figures.figure import Figure as Figure

@@ -1,6 +1,6 @@
 """What is wrong with a file of configuration, in one line that names the whole key."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import ValidationError
@@ -19,6 +19,7 @@ MESSAGES = {
     "list_type": "must be a list",
     "tuple_type": "must be a list",
     "string_type": "must be text",
+    "string_pattern_mismatch": "must match {pattern}",
     "bool_type": "must be true or false",
     "bool_parsing": "must be true or false",
     "string_too_short": "must not be empty",
@@ -26,23 +27,12 @@ MESSAGES = {
     "union_tag_invalid": "must be one of {expected_tags}",
 }
 LONGEST_VALUE = 80
-# Pydantic's last part of the location of an error in a key itself.
-KEY = "[key]"
 
 
-def problem(
-    error: ValidationError,
-    data: Any,
-    place: str,
-    grids: Mapping[tuple[str, str], str],
-    below: Key = (),
-) -> Problem:
+def problem(error: ValidationError, data: Any, place: str, below: Key = ()) -> Problem:
     """The first error in the content `data` of the file at `place`, where it stands `below` these
-    keys, and how many more there are.
-
-    `grids` has the entries that stand in the file as part of a grid, whose name is given.
-    What the alternatives of a type say of one value is one error.
-    """
+    keys, and how many more there are. What the alternatives of a type say of one value is one
+    error."""
     found = [(_key(details, data), details) for details in error.errors()]
     first = found[0][0]
     same = [(key, details) for key, details in found if key[: len(first)] == first]
@@ -51,9 +41,6 @@ def problem(
     chosen = [details for key, details in same if key == deepest]
     more = len({key for key, _ in found} - {key for key, _ in same})
     also = f" (and {more} more such errors)" if more else ""
-    if grid := grids.get(deepest[:2]):
-        also = f" (in {deepest[1]}){also}"
-        deepest = (deepest[0], grid, *deepest[2:])
     named = ".".join(str(part) for part in (*below, *deepest))
     where = f"{place}: {named}{_value(chosen[0])}" if named else place
     return Problem(f"{where}: {' or '.join(dict.fromkeys(map(_message, chosen)))}{also}")
@@ -64,14 +51,14 @@ def _key(details: ErrorDetails, data: Any) -> Key:
 
     Pydantic's location also has the names of types and alternatives, which are dropped.
     """
-    location, rest = details["loc"], tuple[Any, ...]()
+    location, rest = details["loc"], Key()
     match details["type"]:
         case "missing":
             location, rest = location[:-1], location[-1:]
         case "unknown_key":
             rest = (details["ctx"]["key"],)
         case "union_tag_invalid" | "union_tag_not_found":
-            rest = (_discriminator(details),)
+            rest = (details["ctx"]["discriminator"].strip("'"),)
     ways = list(_ways(location, data))
     return (*next((key for key, end in ways if end is details["input"]), ways[0][0]), *rest)
 
@@ -89,10 +76,6 @@ def _ways(location: Key, data: Any) -> Iterator[tuple[Key, Any]]:
     yield from _ways(tuple(rest), data)
 
 
-def _discriminator(details: ErrorDetails) -> str:
-    return str(details["ctx"]["discriminator"]).strip("'")
-
-
 def _message(details: ErrorDetails) -> str:
     if known := MESSAGES.get(details["type"]):
         return known.format(**details.get("ctx", {}))
@@ -102,12 +85,12 @@ def _message(details: ErrorDetails) -> str:
 
 def _value(details: ErrorDetails) -> str:
     """The value that is wrong, where it is short and says more than its key."""
-    value = details["input"]
-    if details["type"] == "union_tag_invalid":
-        value = value[_discriminator(details)]
-    elif details["type"] in ("missing", "unknown_key", "union_tag_not_found"):
-        return ""
-    if isinstance(value, dict) or details["loc"][-1:] == (KEY,):
+    value, kind = details["input"], details["type"]
+    if kind == "union_tag_invalid":
+        value = value[details["ctx"]["discriminator"].strip("'")]
+    # Pydantic's last part of the location of an error in a key itself.
+    about_key = details["loc"][-1:] == ("[key]",)
+    if isinstance(value, dict) or about_key or kind in ("missing", "unknown_key"):
         return ""
     text = repr(value)
     return f" is {text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + '…'}"

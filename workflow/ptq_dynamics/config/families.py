@@ -12,7 +12,7 @@ from ptq_dynamics.base.fields import Count, Once, Rate, Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.errors import problem
 from ptq_dynamics.config.names import Name, Named, require
-from ptq_dynamics.config.public import DeviceMap, Dtype
+from ptq_dynamics.config.public import DeviceMap
 from ptq_dynamics.config.runs import CooldownShape
 from ptq_dynamics.train.architectures import AnyArchitecture, Architecture
 from ptq_dynamics.train.averages import AnyAverage
@@ -56,7 +56,7 @@ class Family(Strict):
     steps_each: Count = 1
     convert: bool = False
     format: Literal["olmo"] | None = None
-    dtype: Dtype = "bfloat16"
+    dtype: Literal["bfloat16", "float32"] = "bfloat16"
     device_map: DeviceMap = "auto"
     vocabulary: Count
     tokens_per_step: Tokens
@@ -68,11 +68,6 @@ class Family(Strict):
     miniature: dict[str, Any]
     miniature_optimizer: AnyOptimizer | None = None
     uncertain: str | None = None
-
-    @property
-    def has_tokenizer(self) -> bool:
-        """Whether it has a tokenizer of its own."""
-        return self.repository is not None and self.reads_as is None
 
     @model_validator(mode="after")
     def _step_has_one_group(self) -> Self:
@@ -156,19 +151,19 @@ class Release(Strict):
     revisions: Annotated[Revisions, Field(min_length=1)]
 
 
-# What stands in an entry of each kind and in no other.
-KEYS = {"trunk": "phase", "release_of": "release", "after": "later"}
+# By what stands in an entry of each kind and in no other.
+KINDS = {"trunk": Phase, "release_of": Release, "after": Later}
 
 
 def _kind(data: Any) -> str:
-    return next((kind for key, kind in KEYS.items() if key in data), "pretraining")
+    return next((kind.__name__ for key, kind in KINDS.items() if key in data), "Pretraining")
 
 
 AnyFamilyRun = Annotated[
-    Annotated[Pretraining, Tag("pretraining")]
-    | Annotated[Phase, Tag("phase")]
-    | Annotated[Later, Tag("later")]
-    | Annotated[Release, Tag("release")],
+    Annotated[Pretraining, Tag("Pretraining")]
+    | Annotated[Phase, Tag("Phase")]
+    | Annotated[Later, Tag("Later")]
+    | Annotated[Release, Tag("Release")],
     Discriminator(_kind),
 ]
 # Made once: every start of Snakemake checks all models.
@@ -190,18 +185,18 @@ class Families(Strict):
                 alike = [
                     key
                     for key, other in self.families.items()
-                    if other.has_tokenizer and other.vocabulary == family.vocabulary
+                    if other.repository and not other.reads_as
+                    if other.vocabulary == family.vocabulary
                 ]
                 place = f"{FILE}: families.{name}.reads_as"
                 require(place, "family with that vocabulary", [family.reads_as], alike)
         for name, run in self.runs.items():
             place, own = f"{FILE}: runs.{name}", self.family_of(name)
             require(f"{place}.family", "family", [own], self.families)
-            each = self.families[own].tokens_per_step
-            if isinstance(run, Phase) and run.tokens - run.steady < run.batch * each:
-                raise Problem(f"{place}.tokens, but for steady ones, must be {run.batch * each:g}")
-            if not isinstance(run, Release) and run.tokens is not None and run.tokens < each:
-                raise Problem(f"{place}.tokens is {run.tokens:g}, and must be {each:g}, a step's")
+            least = self.families[own].tokens_per_step * getattr(run, "batch", 1)
+            tokens = getattr(run, "tokens", None)
+            if tokens is not None and tokens - getattr(run, "steady", 0) < least:
+                raise Problem(f"{place}.tokens, but for steady ones, must be {least:g}, a step's")
 
     def model(self, name: str, key: str = "model", **changed: Any) -> Architecture:
         """A family's model, with what is `changed` of it for its `key`; `Problem` where it is
@@ -210,26 +205,29 @@ class Families(Strict):
         try:
             return MODEL.validate_python(shape)
         except ValidationError as error:
-            raise problem(error, shape, FILE, {}, ("families", name, key)) from None
+            raise problem(error, shape, FILE, ("families", name, key)) from None
+
+    def optimizer(self, family: Family) -> AnyOptimizer:
+        """A family's optimizer."""
+        return family.optimizer or self.defaults.optimizer
 
     def family_of(self, name: str) -> str:
         """Name of the family of a run."""
         run = self.runs[name]
-        return run.release_of if isinstance(run, Release) else self.first(name).family
+        return run.release_of if isinstance(run, Release) else self.first(name)[1].family
 
-    def first(self, name: str) -> Pretraining:
+    def first(self, name: str) -> tuple[str, Pretraining]:
         """The run from fresh weights that one goes back to; `Problem` where there is none."""
         seen = [name]
         while not isinstance(run := self.runs[seen[-1]], Pretraining):
             key = "trunk" if isinstance(run, Phase) else "after"
-            before = getattr(run, key)
             kinds = Pretraining if key == "trunk" else Pretraining | Phase | Later
-            known = [
-                n for n, each in self.runs.items() if isinstance(each, kinds) and n not in seen
-            ]
-            require(f"{FILE}: runs.{seen[-1]}.{key}", "run to follow", [before], known)
-            seen.append(before)
-        return run
+            runs = self.runs.items()
+            known = [n for n, each in runs if isinstance(each, kinds) and n not in seen]
+            place = f"{FILE}: runs.{seen[-1]}.{key}"
+            require(place, "run to follow", [getattr(run, key)], known)
+            seen.append(getattr(run, key))
+        return seen[-1], run
 
     def tokens_before(self, name: str) -> float | None:
         """Tokens up to where a run begins, if those of all before are known."""

@@ -11,7 +11,7 @@ nothing else becomes the value itself, a number if it is one.
 import re
 from collections.abc import Iterator, Mapping
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 from ptq_dynamics.base.problem import Problem
 
@@ -19,55 +19,33 @@ KEY = "over"
 PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
-class Expanded(NamedTuple):
-    """Content of a file without grids, and for (section, name) of every entry that a grid made the
-    name of that grid."""
-
-    content: Any
-    grids: Mapping[tuple[str, str], str]
-
-
-def expand(content: Any, sections: tuple[str, ...], file: str) -> Expanded:
-    """Replace the grids among the named entries of some sections of a file.
+def expand(content: Any, sections: tuple[str, ...], file: str) -> Any:
+    """The content of a file with the entries that grids among those of some sections stand for.
 
     Raises `Problem` when a grid's lists do not fit its name or its texts, or two entries have one
     name. What is no mapping is left to the checks of types.
     """
-    if not isinstance(content, dict):
-        return Expanded(content, {})
-    content = dict(content)
-    grids: dict[tuple[str, str], str] = {}
-    for section in sections:
-        if not isinstance(entries := content.get(section), dict):
+    content = dict(content) if isinstance(content, dict) else content
+    for section in sections if isinstance(content, dict) else ():
+        entries, found = content.get(section), dict[Any, Any]()
+        if not isinstance(entries, dict):
             continue
-        found = content[section] = dict[Any, Any]()
         for written, entry in entries.items():
             is_grid = isinstance(entry, dict) and KEY in entry
             place = f"{file}: {section}.{written}"
-            for name, one in (
-                _combinations(written, entry, place) if is_grid else [(written, entry)]
-            ):
+            made = _combinations(written, entry, place) if is_grid else [(written, entry)]
+            for name, one in made:
                 if name in found:
-                    other = grids.get((section, name), name)
-                    raise Problem(f"{place} makes {name!r}, which {other} makes as well")
+                    raise Problem(f"{place} makes {name!r}, which another entry makes as well")
                 found[name] = one
-                if is_grid:
-                    grids[section, name] = written
-    return Expanded(content, grids)
+        content[section] = found
+    return content
 
 
 def _combinations(name: Any, entry: dict[str, Any], place: str) -> Iterator[tuple[str, Any]]:
     lists = entry[KEY]
-    if not isinstance(lists, dict) or not all(
-        isinstance(values, list)
-        and values
-        and all(isinstance(value, str | int | float) for value in values)
-        for values in lists.values()
-    ):
-        raise Problem(
-            f"{place}.{KEY} is {lists!r}: must be a mapping of placeholders to lists of numbers or "
-            "texts"
-        )
+    if not isinstance(lists, dict) or not all(isinstance(each, list) for each in lists.values()):
+        raise Problem(f"{place}.{KEY} is {lists!r}: must be a mapping of placeholders to lists")
     if missing := [key for key in lists if f"{{{key}}}" not in str(name)]:
         raise Problem(f"{place}.{KEY}.{missing[0]} is not in the name; put {{{missing[0]}}} there")
     rest = {key: value for key, value in entry.items() if key != KEY}

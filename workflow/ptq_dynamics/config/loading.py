@@ -1,30 +1,82 @@
 """Reading and checking all files under config/."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
 
-from ptq_dynamics.base.fields import Strict
+from ptq_dynamics.base.components import union
+from ptq_dynamics.base.fields import Once, Seed, Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.settings import Claim, TableKind
 from ptq_dynamics.config import miniatures, releases
 from ptq_dynamics.config.errors import problem
 from ptq_dynamics.config.families import Families
 from ptq_dynamics.config.grids import expand
-from ptq_dynamics.config.names import DISTINCT, FigureName, Named, QuantizerName, require
-from ptq_dynamics.config.quantizers import Quantizer
-from ptq_dynamics.config.queries import Backends, Choice, Sweep
+from ptq_dynamics.config.names import Name, Named, require
 from ptq_dynamics.config.scale import Scale
-from ptq_dynamics.config.tasks import Task
 from ptq_dynamics.config.trajectories import Runs
 from ptq_dynamics.figures.figure import Figure
 from ptq_dynamics.hub.lock import read as read_lock
+from ptq_dynamics.measure import tasks
+from ptq_dynamics.quantize.quantizers import AnyQuantizer
 
-Quantizers = Annotated[dict[QuantizerName, Quantizer], DISTINCT]
-Figures = Annotated[dict[FigureName, Figure], DISTINCT]
+if TYPE_CHECKING:
+    Task = tasks.Task
+else:
+    Task = union("ptq_dynamics.measure.tasks", tasks.Task, by="source")
+
+
+def _words(value: Any) -> Any:
+    # From the command line: --config figures="fig04 fig06".
+    return value.split() if isinstance(value, str) and value != "all" else value
+
+
+def _numbers(value: Any) -> Any:
+    # From the command line: more_seeds="102 103" is text, more_seeds=102 a number.
+    if isinstance(value, str) and not all(word.isdecimal() for word in value.split()):
+        raise ValueError("must be whole numbers with spaces between")
+    return [value] if isinstance(value, int) else _words(value)
+
+
+class Choice(Strict):
+    """What to build: the scale, the seed of initial weights and data order, and further seeds of
+    what headline figures show; the figures; and whether to look for damage at all bytes of
+    results."""
+
+    scale: Name
+    seed: Seed
+    more_seeds: Annotated[tuple[Seed, ...], BeforeValidator(_numbers), Once] = ()
+    figures: Annotated[
+        Literal["all"] | Annotated[list[str], Field(min_length=1)], BeforeValidator(_words)
+    ]
+    deep: bool = False
+
+    @model_validator(mode="after")
+    def _seeds_differ(self) -> Self:
+        if self.seed in self.more_seeds:
+            raise ValueError(f"more_seeds has {self.seed}, which is seed already; name it once")
+        return self
+
+
+class Backends(Strict):
+    """What `make backends` compares: groups of quantizers with equal settings, on the measured
+    checkpoints of one trajectory."""
+
+    trajectory: str
+    groups: list[Annotated[list[str], Field(min_length=2)]]
+
+
+class Sweep(Strict):
+    """What `make sweep` trains: candidates for settings of a scale, each with what it changes in
+    the scale's file, compared by the last losses of `runs`, and by whether `trunk` still learns."""
+
+    scale: Name
+    seed: Seed
+    runs: Annotated[tuple[str, ...], Field(min_length=2), Once]
+    trunk: str | None = None
+    candidates: Annotated[Named[dict[str, Any]], Field(min_length=1)]
 
 
 class Config(Strict):
@@ -33,8 +85,8 @@ class Config(Strict):
     choice: Choice
     scale: Scale
     runs: Runs
-    quantizers: Quantizers
-    figures: Figures
+    quantizers: Named[AnyQuantizer]
+    figures: Named[Figure]
     tasks: Named[Task]
     backends: Backends
     claims: Named[Claim] = {}
@@ -47,9 +99,9 @@ TYPES: dict[str, Any] = {
     "scale": Scale,
     "runs": Runs,
     "families": Families,
-    "quantizers": Quantizers,
+    "quantizers": Named[AnyQuantizer],
     "tasks": Named[Task],
-    "figures": Figures,
+    "figures": Named[Figure],
     "claims": Named[Claim],
     "tables": Named[TableKind],
     "backends": Backends,
@@ -57,8 +109,8 @@ TYPES: dict[str, Any] = {
 }
 # Files that a configuration of one's own, for figures alone, need not have.
 OPTIONAL = ("claims", "tables")
-# Where entries may be grids.
-SECTIONS = {"runs": ("runs", "averages"), "families": ("runs", "averages")}
+# Sections whose entries may be grids.
+GRIDS = {"runs": ("runs", "averages"), "families": ("runs", "averages")}
 
 
 def scales(folder: Path = Path("config")) -> list[str]:
@@ -71,23 +123,21 @@ def load(choice: dict[str, Any], folder: Path) -> Config:
 
     Raises `Problem` naming file, key, value and what is allowed.
     """
-    chosen: Choice = _check(choice, "config", folder / "config.yaml", {})
+    chosen: Choice = _check(choice, "config", folder / "config.yaml")
     require(f"{folder / 'config.yaml'}: scale", "scale", [chosen.scale], scales(folder))
     file = folder / "scales" / f"{chosen.scale}.yaml"
     parts = {"scale": _read(file, "scale")}
     for name in [name for name in TYPES if name in Config.model_fields and name != "scale"]:
         path = folder / f"{name}.yaml"
         parts[name] = {} if name in OPTIONAL and not path.exists() else _read(path, name)
-    path = folder / "families.yaml"
-    content, grids = expand(read_yaml(path), SECTIONS["families"], str(path))
-    families: Families = _check(content, "families", path, grids)
+    families: Families = _read(folder / "families.yaml", "families")
     families.check()
     if parts["scale"].miniatures is None:
-        lock = read_lock(path.with_suffix(".lock.json"))
+        lock = read_lock(folder / "families.lock.json")
         parts["scale"], *made = releases.settle(families, parts["scale"], str(file), lock)
     else:
         parts["scale"], *made = miniatures.settle(families, parts["scale"], str(file))
-    parts["runs"] = parts["runs"].with_families(*made, families.averages, grids)
+    parts["runs"] = parts["runs"].with_families(*made, families.averages)
     return Config(choice=chosen, **parts)
 
 
@@ -127,12 +177,11 @@ def read_yaml(path: Path) -> Any:
 
 
 def _read(path: Path, name: str) -> Any:
-    content, grids = expand(read_yaml(path), SECTIONS.get(name, ()), str(path))
-    return _check(content, name, path, grids)
+    return _check(expand(read_yaml(path), GRIDS.get(name, ()), str(path)), name, path)
 
 
-def _check(data: Any, name: str, path: Path, grids: Mapping[tuple[str, str], str]) -> Any:
+def _check(data: Any, name: str, path: Path) -> Any:
     try:
-        return TypeAdapter(TYPES[name]).validate_python(data, context={"grids": grids})
+        return TypeAdapter(TYPES[name]).validate_python(data)
     except ValidationError as error:
-        raise problem(error, data, str(path), grids) from None
+        raise problem(error, data, str(path)) from None

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from ptq_dynamics.base.fields import Count, Rate
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.errors import problem
-from ptq_dynamics.config.families import FILE, Families, Later, Phase, Pretraining, Release
+from ptq_dynamics.config.families import FILE, Families, Family, Later, Phase, Pretraining, Release
 from ptq_dynamics.config.names import require
 from ptq_dynamics.config.runs import Branch, Run, Whole
 from ptq_dynamics.config.scale import Miniatures, Scale
@@ -35,18 +35,6 @@ class Miniature(Whole):
     points: Count
     unknown: str | None
     uncertain_rate: bool
-
-    def stands_for(self, timeline: Timeline) -> str | None:
-        """Its family."""
-        return self.family
-
-    def uncertain(self, timeline: Timeline) -> str | None:
-        """What is uncertain of its family."""
-        return self.unknown
-
-    def has_uncertain_rate(self, timeline: Timeline) -> bool:
-        """Whether its family's is."""
-        return self.uncertain_rate
 
     def peak(self, timeline: Timeline) -> float:
         """Its peak learning rate at this scale."""
@@ -104,13 +92,12 @@ def settle(
     made = _Made(families, scale, scale.miniatures)
     found, unknown = dict[str, Run](), dict[str, str]()
     for name, run in families.runs.items():
-        match run:
-            case Release():
-                unknown[name] = NO_MINIATURE
-            case Later() if scale.miniatures.stage is None:
-                unknown[name] = NO_STAGE
-            case _:
-                found[name] = made.run(name)
+        if isinstance(run, Release):
+            unknown[name] = NO_MINIATURE
+        elif isinstance(run, Later) and scale.miniatures.stage is None:
+            unknown[name] = NO_STAGE
+        else:
+            found[name] = made.run(name)
     models = {f"miniature of {name}": model for name, model in made.models.items()}
     scale = scale.model_copy(update={"models": {**scale.models, **models}})
     return scale, found, {}, unknown
@@ -120,107 +107,104 @@ class _Made:
     """What a scale makes of families: models by family, and runs."""
 
     def __init__(self, families: Families, scale: Scale, small: Miniatures) -> None:
-        self._families, self._scale, self._small = families, scale, small
+        self.families, self.scale, self.small = families, scale, small
         self.models = {name: self._model(name) for name in families.families}
 
     def run(self, name: str) -> Run:
         """A run of a family in small."""
-        kind: type[Run]
-        match self._families.runs[name]:
-            case Pretraining() as run:
-                kind, fields = Miniature, self._pretraining(name, run)
-            case Phase() as phase:
-                kind, fields = MiniaturePhase, self._phase(phase)
-            case Later() as later:
-                kind, fields = Stage, self._stage(name, later)
+        run: Any = self.families.runs[name]
+        kinds: dict[Any, Any] = {
+            Pretraining: (Miniature, self._pretraining),
+            Phase: (MiniaturePhase, self._phase),
+            Later: (Stage, self._stage),
+        }
+        kind, make = kinds[type(run)]
+        trunk, first = self.families.first(name)
+        fields = make(run, self.families.families[first.family], first.family, trunk)
         try:
             return kind(**fields)
         except ValidationError as error:
-            raise problem(error, fields, f"{FILE}: runs.{name}, in small", {}) from None
+            raise problem(error, fields, f"{FILE}: runs.{name}, in small") from None
 
     def _model(self, name: str) -> Architecture:
         """A family's miniature model, which reads what the scale's main model does."""
-        small, family, main = self._small, self._families.families[name], self._scale.models["main"]
-        place = f"{FILE}: families.{name}.miniature"
+        family, main = self.families.families[name], self.scale.models["main"]
         reading: dict[str, Any] = {"context": main.context, "corpus": main.corpus}
-        self._families.model(name, **reading)
+        self.families.model(name, **reading)
+        place = f"{FILE}: families.{name}.miniature"
         require(place, "key of its model", family.miniature, family.model)
         changed = {**family.miniature, **reading}
-        found = self._families.model(name, "miniature", **changed)
-        changed["layers"] = ceil(found.layers * small.deepen)
-        changed["width"] = found.width * small.widen
-        changed["feedforward"] = found.feedforward * small.widen
-        return self._families.model(name, "miniature", **changed)
+        found = self.families.model(name, "miniature", **changed)
+        changed["layers"] = ceil(found.layers * self.small.deepen)
+        changed["width"] = found.width * self.small.widen
+        changed["feedforward"] = found.feedforward * self.small.widen
+        return self.families.model(name, "miniature", **changed)
 
-    def _pretraining(self, name: str, run: Pretraining) -> dict[str, Any]:
-        small, family, way = self._small, self._families.families[run.family], self._way(name)
-        steps, ratio = way.steps(run.tokens), self._ratio(run.family)
-        peak = run.peak_lr or family.peak_lr
+    def _pretraining(self, run: Pretraining, family: Family, of: str, name: str) -> dict[str, Any]:
+        small, way, ratio = self.small, _Way(self, name), self._ratio(of)
+        steps, peak = way.steps(run.tokens), run.peak_lr or family.peak_lr
         shortened = run.tokens / family.tokens_per_step / steps
-        optimizer = family.miniature_optimizer or family.optimizer
-        optimizer = optimizer or self._families.defaults.optimizer
+        optimizer = family.miniature_optimizer or self.families.optimizer(family)
         optimizer = optimizer.scaled(ratio, small.e_folds * shortened / ratio)
         warmup = max(Fraction(family.warmup * family.tokens_per_step / run.tokens), small.warmup)
         return {
             "family": family.label,
-            "model": f"miniature of {run.family}",
+            "model": f"miniature of {of}",
             "schedule": run.schedule,
             "peak_lr": peak,
             "used_lr": peak * ratio,
             "floor": run.floor,
-            "length": self._share(steps),
-            "horizon": self._share(way.steps(run.horizon)) if run.horizon else None,
-            "warmup": self._share(warmup * steps),
+            "length": self.share(steps),
+            "horizon": self.share(way.steps(run.horizon)) if run.horizon else None,
+            "warmup": self.share(warmup * steps),
             "batch": way.batch,
-            "state_at": [self._share(steps)] if way.phases else [],
-            "checkpoint_every": self._share(ceil(steps / (2 * small.measured))),
-            "optimizer": optimizer.lasting(self._share(way.longest)),
+            "state_at": [self.share(steps)] if way.phases else [],
+            "checkpoint_every": self.share(ceil(steps / (2 * small.measured))),
+            "optimizer": optimizer.lasting(self.share(way.longest)),
             "points": small.measured,
             "unknown": family.uncertain,
             "uncertain_rate": family.other_peak_lr is not None,
         }
 
-    def _phase(self, phase: Phase) -> dict[str, Any]:
-        small, trunk, way = self._small, self._families.first(phase.trunk), self._way(phase.trunk)
+    def _phase(self, phase: Phase, family: Family, of: str, name: str) -> dict[str, Any]:
+        small, way = self.small, _Way(self, name)
         steady = way.steps(phase.steady, phase.batch) if phase.steady else 0
         cooldown = max(way.steps(phase.tokens, phase.batch) - steady, small.least_cooldown)
         return {
             "trunk": phase.trunk,
-            "at": self._share(way.steps(trunk.tokens)),
-            "steady": self._share(steady) if steady else None,
-            "cooldown": self._share(cooldown),
+            "at": self.share(way.steps(way.run.tokens)),
+            "steady": self.share(steady) if steady else None,
+            "cooldown": self.share(cooldown),
             "shape": phase.shape,
             "floor": phase.floor,
             "corpus": phase.corpus,
             "batch": way.batch * phase.batch if phase.batch > 1 else None,
-            "checkpoint_every": self._share(ceil(cooldown / small.measured_cooldown)),
+            "checkpoint_every": self.share(ceil(cooldown / small.measured_cooldown)),
             "points": small.measured,
             "cooldown_points": small.measured_cooldown,
         }
 
-    def _stage(self, name: str, later: Later) -> dict[str, Any]:
-        small, first = self._small, self._families.first(name)
-        family, model = self._families.families[first.family], self.models[first.family]
-        steps, ratio = round((small.stage or 0) * self._scale.budget), self._ratio(first.family)
-        optimizer = later.optimizer or family.optimizer or self._families.defaults.optimizer
+    def _stage(self, later: Later, family: Family, of: str, name: str) -> dict[str, Any]:
+        small, model, ratio = self.small, self.models[of], self._ratio(of)
+        steps = round((small.stage or 0) * self.scale.budget)
+        optimizer = later.optimizer or self.families.optimizer(family)
         decays = optimizer.per_step(1.0, 1.0) > 0
         if decays and later.tokens is None:
             raise Problem(
-                f"{FILE}: runs.{name}.tokens is missing, and its optimizer has weight decay, which "
-                "goes by them; name one of both"
+                f"{FILE}: what comes after {later.after} has no tokens, and its optimizer has "
+                "weight decay, which goes by them; name one of both"
             )
         shortened = (later.tokens or 0) / family.tokens_per_step / max(1, steps)
         decay = small.e_folds * shortened / ratio if decays else 1.0
-        way = self._way(next(n for n, run in self._families.runs.items() if run is first))
         return {
             "after": later.after,
             "name": later.stage,
             "objective": later.objective,
-            "length": self._share(steps),
-            "warmup": self._share(Fraction(later.warmup) * max(1, steps)),
+            "length": self.share(steps),
+            "warmup": self.share(Fraction(later.warmup) * max(1, steps)),
             "used_lr": later.peak_lr * ratio,
             "floor": later.floor,
-            "batch": max(1, way.batch // later.longer),
+            "batch": max(1, _Way(self, name).batch // later.longer),
             "context": model.context * later.longer,
             "rotary_base": later.rotary_base,
             "corpus": later.corpus,
@@ -232,32 +216,28 @@ class _Made:
     def _ratio(self, family: str) -> float:
         """What a miniature's rate is of the family's."""
         mine = self.models[family]
-        theirs = self._families.model(family, context=mine.context)
-        power = self._small.exponents.get(family, self._small.rate_exponent)
-        found: float = (theirs.width / mine.width) ** power
-        return found
+        theirs = self.families.model(family, context=mine.context)
+        power = self.small.exponents.get(family, self.small.rate_exponent)
+        return float((theirs.width / mine.width) ** power)
 
-    def _way(self, name: str) -> "_Way":
-        return _Way(self._families, self._scale, self._small, name)
-
-    def _share(self, steps: Fraction | int) -> Fraction:
+    def share(self, steps: Fraction | int) -> Fraction:
         """So many steps, one at least, as a share of the scale's budget; above 1 where they do not
         fit, which the types of runs refuse."""
-        return Fraction(max(1, round(steps)), self._scale.budget)
+        return Fraction(max(1, round(steps)), self.scale.budget)
 
 
 class _Way:
     """A run of a family with its longest phase, which a scale's steps stand for."""
 
-    def __init__(self, families: Families, scale: Scale, small: Miniatures, name: str) -> None:
-        every = (each for each in families.runs.values() if isinstance(each, Phase))
+    def __init__(self, made: _Made, name: str) -> None:
+        every = (each for each in made.families.runs.values() if isinstance(each, Phase))
         self.phases = [each for each in every if each.trunk == name]
-        self._run = families.first(name)
+        _, self.run = made.families.first(name)
         longest = max((phase.tokens for phase in self.phases), default=0)
-        self._tokens = Fraction(self._run.tokens + longest)
+        self._tokens = Fraction(self.run.tokens + longest)
         most = max((phase.batch for phase in self.phases), default=1)
-        self.batch = max(1, scale.regime.batch // most)
-        self._steps = small.length * scale.budget * most
+        self.batch = max(1, made.scale.regime.batch // most)
+        self._steps = made.small.length * made.scale.budget * most
 
     def steps(self, tokens: float, batch: int = 1) -> int:
         """Steps that so many tokens of the family are here, with so many times its batch."""
@@ -267,4 +247,4 @@ class _Way:
     def longest(self) -> int:
         """Steps of all of it."""
         phases = (self.steps(phase.tokens, phase.batch) for phase in self.phases)
-        return self.steps(self._run.tokens) + max(phases, default=0)
+        return self.steps(self.run.tokens) + max(phases, default=0)

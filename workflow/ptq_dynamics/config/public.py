@@ -10,7 +10,6 @@ from ptq_dynamics.train.optimizers import AnyOptimizer
 from ptq_dynamics.train.schedules import Schedule
 from ptq_dynamics.train.timeline import PlannedTrajectory, Point, Timeline, TrainedShape
 
-Dtype = Literal["bfloat16", "float32"]
 # How accelerate spreads a model over devices, in its own words.
 DeviceMap = Literal["auto", "balanced", "balanced_low_0", "sequential"]
 
@@ -34,7 +33,6 @@ class Public(PlannedTrajectory):
     model: str
     convert: bool
     format: str | None
-    dtype: Dtype
     device_map: DeviceMap
     unknown: str | None
     uncertain_rate: bool

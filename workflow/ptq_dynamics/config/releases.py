@@ -10,7 +10,6 @@ from typing import Any
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.families import (
     FILE,
-    AnyFamilyRun,
     Families,
     Family,
     Later,
@@ -45,16 +44,11 @@ def settle(
         )
     models, corpora = dict[str, Architecture](), dict[str, DatasetsCorpus]()
     for name, family in families.families.items():
-        if name in scale.models or name in scale.corpora:
-            raise Problem(
-                f"{FILE}: families.{name} has the name of a model or corpus of "
-                f"{scale.description}; rename it"
-            )
         if family.repository is None:
             continue
         context = scale.models["main"].context
         models[name] = families.model(name, context=context, corpus=family.reads_as or name)
-        if family.has_tokenizer:
+        if family.reads_as is None:
             tokenizer = lock.get(family.repository, {}).get(TOKENIZER_KEY)
             changed = {
                 "tokenizer": family.repository,
@@ -71,12 +65,13 @@ def settle(
         elif family.repository is None or not run.revisions:
             unknown[name] = UNKNOWN
         else:
-            found[name] = _public(families, name, run, family, lock)
+            found[name] = _public(families, name, family, lock)
     every = {"models": {**scale.models, **models}, "corpora": {**scale.corpora, **corpora}}
     return scale.model_copy(update=every), {}, found, unknown
 
 
-def _public(families: Families, name: str, run: AnyFamilyRun, family: Family, lock: Lock) -> Public:
+def _public(families: Families, name: str, family: Family, lock: Lock) -> Public:
+    run = families.runs[name]
     repository = getattr(run, "repository", None) or family.repository or ""
     locked = lock.get(repository, {})
     known = getattr(run, "uncertain", None), family.uncertain
@@ -86,15 +81,13 @@ def _public(families: Families, name: str, run: AnyFamilyRun, family: Family, lo
         "model": families.family_of(name),
         "convert": family.convert,
         "format": family.format,
-        "dtype": family.dtype,
         "device_map": family.device_map,
         "unknown": "; ".join(filter(None, known)) or None,
         "uncertain_rate": family.other_peak_lr is not None,
     }
     # Of a stage, only where the lengths of all that comes before are known, and its own.
-    before = (
-        None if isinstance(run, Release) or run.tokens is None else families.tokens_before(name)
-    )
+    unplaced = isinstance(run, Release) or run.tokens is None
+    before = None if unplaced else families.tokens_before(name)
     if before is None or isinstance(run, Release):
         called = run.stage if isinstance(run, Later) else "released"
         nothing = {each: ReleasedRevision(None, None, locked.get(each)) for each in run.revisions}
@@ -102,7 +95,7 @@ def _public(families: Families, name: str, run: AnyFamilyRun, family: Family, lo
     common["revisions"] = dict(_revisions(f"{FILE}: runs.{name}", run, family, locked, before))
     if isinstance(run, Later):
         return Public(**common, called=run.stage, schedule=_stage(family, run, before))
-    trunk = families.first(name)
+    _, trunk = families.first(name)
     return PublicRun(
         **common,
         trunk=getattr(run, "trunk", None),
@@ -110,7 +103,7 @@ def _public(families: Families, name: str, run: AnyFamilyRun, family: Family, lo
         earlier=_schedule(family, trunk, trunk),
         first=round(before / family.tokens_per_step),
         batch=family.tokens_per_step * getattr(run, "batch", 1),
-        optimizer=family.optimizer or families.defaults.optimizer,
+        optimizer=families.optimizer(family),
         averaged=run.averaged,
     )
 
@@ -125,31 +118,26 @@ def _revisions(
     """Step and tokens of every revision of what begins after so many tokens."""
     each, last = family.tokens_per_step * getattr(run, "batch", 1), -1
     first = round(before / family.tokens_per_step)
-    offset = first if isinstance(run, Later) or getattr(run, "restarts", False) else 0
+    is_stage = isinstance(run, Later)
+    offset = first if is_stage or getattr(run, "restarts", False) else 0
     for name in run.revisions:
+        place_of = f"{place}.revisions has {name!r}"
         found = family.step_in.search(name)
         if found is None or not (found[1] or "").isdecimal():
-            if not isinstance(run, Later):
-                raise Problem(
-                    f"{place}.revisions has {name!r}, in which step_in of the family finds no step"
-                )
+            if not is_stage:
+                raise Problem(f"{place_of}, in which step_in of the family finds no step")
             yield name, ReleasedRevision(None, None, locked.get(name))
             continue
         step = int(found[1]) * family.steps_each + offset
         if step < first:
             raise Problem(
-                f"{place}.revisions has {name!r}, step {step:,}, before the end of its trunk at "
-                f"{first:,}; move it there, or say restarts"
+                f"{place_of}, step {step:,}, before the end of its trunk at {first:,}; move it "
+                "there, or say restarts"
             )
-        if isinstance(run, Later) and step > first + round((run.tokens or 0) / each):
-            raise Problem(
-                f"{place}.revisions has {name!r}, step {step:,}, beyond the end of its "
-                f"{run.tokens:g} tokens; correct one"
-            )
+        if is_stage and step > first + round((run.tokens or 0) / each):
+            raise Problem(f"{place_of}, step {step:,}, beyond the end of its {run.tokens:g} tokens")
         if step <= last:
-            raise Problem(
-                f"{place}.revisions has {name!r} after one of the same or a later step; sort them"
-            )
+            raise Problem(f"{place_of} after one of the same or a later step; sort them")
         last = step
         yield name, ReleasedRevision(step, round(before + (step - first) * each), locked.get(name))
 
@@ -170,9 +158,8 @@ def _stage(family: Family, run: Later, before: float) -> Schedule:
 
 def _schedule(family: Family, trunk: Pretraining, run: Pretraining | Phase) -> Schedule:
     """The learning rate of a run, by real steps."""
-    each = family.tokens_per_step
-    begin: dict[str, Any] = {"peak": trunk.peak_lr or family.peak_lr, "warmup": family.warmup}
-    peak = begin["peak"]
+    each, peak = family.tokens_per_step, trunk.peak_lr or family.peak_lr
+    begin: dict[str, Any] = {"peak": peak, "warmup": family.warmup}
     whole: Schedule = schedules.Constant(kind="constant", **begin)
     if trunk.schedule == "cosine":
         stop = round((trunk.horizon or trunk.tokens) / each)

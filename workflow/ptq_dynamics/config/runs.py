@@ -15,7 +15,6 @@ from ptq_dynamics.train.optimizers import AnyOptimizer
 from ptq_dynamics.train.timeline import PlannedTrajectory, Point, Timeline, TrainedShape
 from ptq_dynamics.train.trajectory import step_id
 
-Seeds = Annotated[tuple[Seed, ...], Field(min_length=1), Once]
 CooldownShape = Literal["linear", "1-sqrt"]
 
 
@@ -25,7 +24,7 @@ class Run(PlannedTrajectory):
     stage: ClassVar[str] = "train.train"
     floor: Annotated[float, Field(ge=0, le=1)] = 0.0
     checkpoint_every: Share | None = None
-    seeds: Seeds | None = None
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=1), Once] | None = None
 
     def run(self, name: str, timeline: Timeline) -> str:
         """Itself."""
@@ -37,15 +36,16 @@ class Run(PlannedTrajectory):
 
     def stands_for(self, timeline: Timeline) -> str | None:
         """The public model in whose place it is trained, if any."""
-        return self.whole(timeline).stands_for(timeline)
+        whole = self.whole(timeline)
+        return whole.family if hasattr(whole, "used_lr") else None
 
     def uncertain(self, timeline: Timeline) -> str | None:
         """What is uncertain of that."""
-        return self.whole(timeline).uncertain(timeline)
+        return getattr(self.whole(timeline), "unknown", None)
 
     def has_uncertain_rate(self, timeline: Timeline) -> bool:
         """Whether that one's rate is."""
-        return self.whole(timeline).has_uncertain_rate(timeline)
+        return getattr(self.whole(timeline), "uncertain_rate", False)
 
     @abstractmethod
     def whole(self, timeline: Timeline) -> "Whole":
@@ -103,8 +103,8 @@ class Run(PlannedTrajectory):
     def _check_text(
         self, place: str, before: TrainedShape, name: str, timeline: Timeline
     ) -> TrainedShape:
-        """Raise `Problem` when it is not trained on a known corpus with the tokenizer of the run
-        of this name that it goes on from."""
+        """What it is trained with; `Problem` when that is no known corpus, or has not the
+        tokenizer of the run of this name that it goes on from."""
         mine = self.trained(timeline)
         require(f"{place}.corpus", "corpus", [mine.corpus], timeline.scale.corpora)
         if timeline.tokenized(mine) != timeline.tokenized(before):
@@ -137,34 +137,14 @@ class Whole(Run):
     def _fits(self) -> "Whole":
         if (self.cooldown is not None) != (self.schedule == "wsd"):
             raise ValueError("cooldown goes with schedule wsd, and wsd with a cooldown")
-        if self.length - (self.cooldown or 0) < (self.warmup or 0):
-            raise ValueError(
-                f"warmup {self.warmup} and cooldown {self.cooldown} do not fit into length "
-                f"{self.length}"
-            )
-        if self.horizon is not None and self.schedule != "cosine":
-            raise ValueError("horizon goes with schedule cosine")
-        if self.horizon is not None and self.horizon < self.length:
-            raise ValueError(f"horizon {self.horizon} comes before the end at {self.length}")
-        if beyond := [str(share) for share in self.state_at if share > self.length]:
-            raise ValueError(f"state_at has {beyond[0]}, beyond its length {self.length}")
+        horizon = self.horizon
+        if horizon is not None and (self.schedule != "cosine" or horizon < self.length):
+            raise ValueError(f"horizon {horizon} is of a cosine, not before its end {self.length}")
         return self
 
     def sources(self) -> Mapping[str, str]:
         """None: it begins with fresh weights."""
         return {}
-
-    def stands_for(self, timeline: Timeline) -> str | None:
-        """None: it is of the paper."""
-        return None
-
-    def uncertain(self, timeline: Timeline) -> str | None:
-        """Nothing."""
-        return None
-
-    def has_uncertain_rate(self, timeline: Timeline) -> bool:
-        """No."""
-        return False
 
     def whole(self, timeline: Timeline) -> "Whole":
         """Itself."""
@@ -172,13 +152,12 @@ class Whole(Run):
 
     def model_shape(self, timeline: Timeline) -> TrainedShape:
         """That of its model in the scale."""
-        shape: TrainedShape = timeline.scale.trained(self.model)
+        shape = timeline.scale.trained(self.model)
         return shape if self.batch is None else replace(shape, batch=self.batch)
 
     def papers_optimizer(self, timeline: Timeline) -> AnyOptimizer:
         """Its optimizer as the paper has it."""
-        found: AnyOptimizer = self.optimizer or timeline.defaults.optimizer
-        return found
+        return self.optimizer or timeline.defaults.optimizer
 
     def optimizer_in(self, timeline: Timeline) -> AnyOptimizer:
         """Its optimizer at this scale."""
@@ -204,8 +183,7 @@ class Whole(Run):
 
     def peak(self, timeline: Timeline) -> float:
         """Its peak learning rate at this scale."""
-        factor: float = timeline.scale.regime.peak_lr
-        return self.peak_lr * factor
+        return self.peak_lr * timeline.scale.regime.peak_lr
 
     def state_steps(self, timeline: Timeline) -> list[int]:
         """Steps at which it keeps its whole state for others to branch off."""
@@ -221,13 +199,12 @@ class Whole(Run):
 
     def check(self, place: str, timeline: Timeline) -> None:
         """Its warmup ends before its cooldown begins."""
-        warmup = self.warmup_steps(timeline)
         cooldown = timeline.steps(self.cooldown) if self.cooldown else 0
-        steady = timeline.steps(self.length) - cooldown
+        warmup, steady = self.warmup_steps(timeline), timeline.steps(self.length) - cooldown
         if warmup >= steady:
             raise Problem(
                 f"{place}.warmup is {warmup} steps of the {steady} before the end or the cooldown; "
-                "lower warmup, or make the run longer"
+                "lower it, or make the run longer"
             )
 
 
@@ -300,7 +277,7 @@ class Branch(Run):
         return timeline.steps(timeline.scale.measure.cooldown_every)
 
     def check(self, place: str, timeline: Timeline) -> None:
-        """Its trunk has no cooldown of its own, its seeds, and a state where it branches off."""
+        """Its trunk has no cooldown of its own, and a state where it branches off."""
         runs = ((name, timeline.trajectory(name)) for name in timeline.names)
         trunks = [n for n, run in runs if isinstance(run, Whole) and run.schedule != "wsd"]
         if self.trunk not in trunks:
@@ -310,33 +287,18 @@ class Branch(Run):
             )
         trunk = self.whole(timeline)
         if self.steady and trunk.schedule != "constant":
-            raise Problem(
-                f"{place}.steady goes on at a constant rate, but its trunk {self.trunk} has a "
-                f"{trunk.schedule}; leave it out"
-            )
-        if self.at > trunk.length:
-            raise Problem(
-                f"{place}.at is {self.at}, after the end of its trunk {self.trunk} at "
-                f"{trunk.length}; branch earlier, or make the trunk longer"
-            )
+            raise Problem(f"{place}.steady is of a constant rate, which {self.trunk} has not")
         step, kept = timeline.steps(self.at), trunk.state_steps(timeline)
-        if step not in kept:
+        if step not in kept or self.at > trunk.length:
             near = sorted(kept, key=lambda other: abs(other - step))[:3]
             raise Problem(
                 f"{place}.at is step {step}, where its trunk {self.trunk} keeps no state to branch "
-                f"from (the nearest: {near or 'none'}); change at, or state_every or state_at of "
-                "the trunk"
-            )
-        missing = sorted({*self.seeds_in(timeline)} - {*trunk.seeds_in(timeline)})
-        if missing:
-            raise Problem(
-                f"{place}.seeds has {missing[0]}, which its trunk {self.trunk} has not; add it "
-                "there, or leave seeds out to have those of the trunk"
+                f"from (the nearest: {near or 'none'}); change at, or state_every, state_at or "
+                "length of the trunk"
             )
         model = trunk.model_shape(timeline)
         shape = self._check_text(place, model, f"its trunk {self.trunk}", timeline)
         if shape.context > model.context:
             raise Problem(
-                f"{place}.context is {shape.context}, longer than its model's {model.context}; "
-                "lower it, or give the model more"
+                f"{place}.context is {shape.context}, longer than its model's {model.context}"
             )

@@ -6,13 +6,14 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from ptq_dynamics.base.fields import Count, Factor, Once, Rate, Seed, Share, Strict
-from ptq_dynamics.config.names import Named
-from ptq_dynamics.config.resources import Requests
-from ptq_dynamics.config.tasks import Tasks
+from ptq_dynamics.config.names import Name, Named
 from ptq_dynamics.corpus.corpus import AnyCorpus
 from ptq_dynamics.corpus.sources import Derived, WholeCorpus
 from ptq_dynamics.train.architectures import AnyArchitecture
 from ptq_dynamics.train.timeline import TrainedShape
+
+Shots = Annotated[int, Field(ge=0)]
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Regime(Strict):
@@ -30,7 +31,7 @@ class Regime(Strict):
     final_losses: dict[str, Rate] = {}
 
 
-class Measuring(Strict):
+class MeasuredPoints(Strict):
     """Which checkpoints are measured: one every so often, besides the first and the last; a short
     run, other than a cooldown, more often, to have about `trunk_least` intervals between them."""
 
@@ -39,7 +40,7 @@ class Measuring(Strict):
     cooldown_every: Share
 
 
-class Amount(Strict):
+class Text(Strict):
     """The first of a split: so many `blocks` of the model's context, or so many `tokens`, cut into
     whole blocks; one of them."""
 
@@ -49,10 +50,10 @@ class Amount(Strict):
     tokens: Count | None = None
 
     @model_validator(mode="after")
-    def _one(self) -> "Amount":
-        kinds = [key for key in ("blocks", "tokens", "documents") if key in type(self).model_fields]
-        if sum(getattr(self, name) is not None for name in kinds) != 1:
-            raise ValueError(f"takes {' or '.join(kinds)}, and one of them")
+    def _one(self) -> "Text":
+        kinds = self.blocks, self.tokens, getattr(self, "documents", None)
+        if len(kinds) - kinds.count(None) != 1:
+            raise ValueError("takes one of blocks, tokens and, for calibration, documents")
         return self
 
     def count(self, context: int) -> int:
@@ -60,7 +61,7 @@ class Amount(Strict):
         return self.blocks or (self.tokens or 0) // context
 
 
-class Evaluation(Amount):
+class Evaluation(Text):
     """Validation text, and how many blocks go at once."""
 
     split = "validation"
@@ -68,7 +69,7 @@ class Evaluation(Amount):
     batch: Count
 
 
-class CalibrationSet(Amount):
+class CalibrationSet(Text):
     """Calibration text, and how many blocks go at once; or so many `documents`, as long as they
     are but cut to the model's context, which go one by one. Of quantizers that a figure names
     several draws of, `draws` are taken."""
@@ -79,7 +80,7 @@ class CalibrationSet(Amount):
     draws: Count = 1
 
 
-class Curvature(Amount):
+class Curvature(Text):
     """How the Hessian is probed: text of the probe split, and how many blocks go at once; iteration
     until the eigenvalue is known to `tolerance` (relative residual); whether the gradient's graph
     is kept between products (faster, memory for all blocks); Rademacher vectors of the trace;
@@ -96,17 +97,8 @@ class Curvature(Amount):
     spectrum: Count
     spectrum_every: Count
 
-    @model_validator(mode="after")
-    def _finds_the_spectrum(self) -> "Curvature":
-        if self.spectrum > self.max_iterations:
-            raise ValueError(
-                f"spectrum {self.spectrum} is more than what max_iterations "
-                f"{self.max_iterations} can find"
-            )
-        return self
 
-
-class LandscapeGrid(Amount):
+class LandscapeGrid(Text):
     """A regular, square grid of side × side points that reaches `margin` of its side beyond the
     three checkpoints; the loss is that of some validation text."""
 
@@ -139,6 +131,65 @@ class Miniatures(Strict):
     deepen: Factor = Fraction(1)
 
 
+class Tasks(Strict):
+    """The tasks of a scale, by `names` of config/tasks.yaml: `documents` of each (all that there
+    are, where null), `batch` sequences at once, after `shots` examples, or as many as `shots_of`
+    has for a task. Made tasks draw examples from a `pool` of so many, and ask also about documents
+    of `others`, packages that nothing is trained on. A prompt has at most `context` tokens, which
+    released models have to read; those trained here read no more than in training. Those
+    `at_chance` are shown, and left out of the mean: in full precision, what comes out of the last
+    stage is less than 2 standard errors better on them than chance."""
+
+    names: Annotated[tuple[Name, ...], Field(min_length=1), Once]
+    documents: Annotated[int, Field(ge=2)] | None
+    batch: Count
+    shots: Shots
+    shots_of: dict[str, Shots] = {}
+    pool: Count = 1
+    context: Count | None = None
+    others: Annotated[tuple[str, ...], Once] = ()
+    at_chance: Annotated[tuple[str, ...], Once] = ()
+
+    @model_validator(mode="after")
+    def _leaves_some(self) -> "Tasks":
+        for key, named in (("at_chance", self.at_chance), ("shots_of", self.shots_of)):
+            for name in named:
+                if name not in self.names:
+                    raise ValueError(f"{key} has {name!r}, which names has not")
+        if len(self.at_chance) == len(self.names):
+            raise ValueError("at_chance has all of names, which leaves no task for the mean")
+        return self
+
+    def shots_before(self, task: str) -> int:
+        """Examples before each question of a task."""
+        return self.shots_of.get(task, self.shots)
+
+
+class Amounts(Strict):
+    """Time limit in `minutes`, main `memory` in MB, and `gpus`; of `gpus`, parts are rounded up."""
+
+    minutes: Amount = 0
+    memory: Amount = 0
+    gpus: Amount = 0
+
+
+class Request(Amounts):
+    """What one job of a rule asks for, and how much more it asks for with each billion weights of
+    the model that it is about. No result depends on it: a cluster is asked for these numbers, times
+    the number of the attempt; on one machine nothing asks."""
+
+    per_billion: Amounts = Amounts()
+
+
+class Requests(Strict):
+    """The request of each of some `rules` of Snakemake and, for all others, the `default`.
+    `gpu_model` is what the cluster calls its GPUs; any will do where it is null."""
+
+    gpu_model: str | None = None
+    default: Request
+    rules: dict[str, Request] = {}
+
+
 class Keep(Strict):
     """What stays of trajectories once every job that reads their weights is done: all, the measured
     checkpoints, or none. What is dropped is made again when something new needs it. The states that
@@ -167,7 +218,7 @@ class Scale(Strict):
     compile: bool
     corpora: Named[AnyCorpus]
     log_every: Count
-    measure: Measuring
+    measure: MeasuredPoints
     evaluation: Evaluation
     calibration: CalibrationSet
     curvature: Curvature
@@ -187,10 +238,7 @@ class Scale(Strict):
         batch = self.regime.batch
         for name, model in self.models.items():
             if model.micro_batch and batch % model.micro_batch:
-                raise ValueError(
-                    f"models.{name}.micro_batch {model.micro_batch} does not divide regime.batch "
-                    f"{batch}"
-                )
+                raise ValueError(f"models.{name}.micro_batch does not divide regime.batch {batch}")
         return self
 
     def trained(self, model: str) -> TrainedShape:
@@ -198,6 +246,10 @@ class Scale(Strict):
         shape = self.models[model]
         reading = shape.corpus, shape.context, shape.micro_batch
         return TrainedShape(shape, *reading, self.regime.batch)
+
+    def used(self, quantizer: str) -> str:
+        """The quantizer that this scale takes where a figure names one."""
+        return self.quantizers.get(quantizer, quantizer)
 
     def held_by(self, corpus: str) -> str:
         """Name of the corpus whose tokenizer and held-out splits one has: its own, or what it is
@@ -212,7 +264,6 @@ class Scale(Strict):
         return found
 
     @property
-    def amounts(self) -> dict[str, Amount]:
+    def amounts(self) -> dict[str, Text]:
         """What is read of the held-out splits, by key."""
-        named = ("evaluation", "calibration", "curvature", "landscape")
-        return {name: getattr(self, name) for name in named}
+        return {key: each for key, each in self if isinstance(each, Text)}

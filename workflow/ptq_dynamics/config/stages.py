@@ -112,15 +112,10 @@ class Stage(Run):
         """It comes after a run, on text of that one's tokenizer, as its objective needs it."""
         if not isinstance(timeline.trajectory(self.after), Run):
             raise Problem(f"{place}.after is {self.after!r}, which is not trained; name a run")
-        before = self.model_shape(timeline)
-        shape = self._check_text(place, before, self.after, timeline)
+        shape = self._check_text(place, self.model_shape(timeline), self.after, timeline)
         found = timeline.scale.corpora[shape.corpus]
         if self.objective.of_dialogues and not isinstance(found, DialoguesCorpus):
             raise Problem(
                 f"{place}.objective is {self.objective.kind!r}, which is learned from dialogues, "
                 f"and corpus {shape.corpus!r} has none; take one of source dialogues"
-            )
-        if self.rotary_base is not None and not hasattr(before.model, "rotary_base"):
-            raise Problem(
-                f"{place}.rotary_base is set, and its model has none that can be; leave it out"
             )

@@ -1,5 +1,6 @@
 """Type of config/runs.yaml, and all trajectories of a scale: its own, with those of families."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -40,21 +41,11 @@ class Runs(Strict):
     defaults: RunDefaults
     runs: Named[AnyRun]
     averages: Named[AnyAverage]
-    # Public models, whose checkpoints are fetched; and those of which none are known.
+    # Public models, whose checkpoints are fetched; those of which none are known, and why; and the
+    # names of what stands in families.yaml.
     _public: Mapping[str, Public] = PrivateAttr(default_factory=dict)
     _unknown: Mapping[str, str] = PrivateAttr(default_factory=dict)
-    # Of entries that a grid made (see `grids`), the name of the grid.
-    _grids: Mapping[tuple[str, str], str] = PrivateAttr(default_factory=dict)
-    # Names of what stands in families.yaml.
     _families: frozenset[str] = PrivateAttr(default=frozenset())
-
-    def model_post_init(self, context: Any) -> None:
-        """Take the grids from whoever validates the file."""
-        self._grids = (context or {}).get("grids", {})
-
-    def written(self, section: str, name: str) -> str:
-        """The name under which an entry stands in its file."""
-        return self._grids.get((section, name), name)
 
     def file(self, name: str) -> str:
         """The file that a trajectory stands in."""
@@ -77,28 +68,21 @@ class Runs(Strict):
 
     def with_families(
         self,
-        runs: Mapping[str, "Run"],
+        runs: Mapping[str, Run],
         public: Mapping[str, Public],
         unknown: Mapping[str, str],
         averages: Mapping[str, AnyAverage],
-        grids: Mapping[tuple[str, str], str],
     ) -> "Runs":
-        """With the runs and averages of families beside; raises `Problem` where two have one
-        name."""
-        names = {*runs, *public, *unknown, *averages}
-        both = {*runs, *public, *unknown} & {*averages}
-        if both:
+        """With the runs and averages of families beside; `Problem` where two have one name."""
+        families = [*runs, *public, *unknown, *averages]
+        names = Counter([*self.runs, *self.averages, *families])
+        if twice := [name for name, count in names.items() if count > 1]:
             raise Problem(
-                f"config/families.yaml: {min(both)!r} is the name of a run and of an average"
+                f"config/runs.yaml and config/families.yaml have {twice[0]!r} twice; rename a run "
+                "or average"
             )
-        for name in names:
-            if name in self.runs or name in self.averages:
-                raise Problem(
-                    f"config/families.yaml: {name!r} is a name in config/runs.yaml; rename it"
-                )
         every = {"runs": {**self.runs, **runs}, "averages": {**self.averages, **averages}}
         found = self.model_copy(update=every)
-        found._grids = {**self._grids, **grids}
         found._public, found._unknown = public, unknown
-        found._families = frozenset(names)
+        found._families = frozenset(families)
         return found

@@ -3,8 +3,8 @@
 It is no result of a job, so that another caption redraws nothing.
 """
 
-import contextlib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from ptq_dynamics.base.content import write_atomically
@@ -28,16 +28,14 @@ def page(figures: Mapping[str, Figure], folder: Path) -> str:
     configuration; and what the figure's numbers say, where its manifest has a sentence."""
     text = INTRODUCTION
     for name, each in figures.items():
-        if not (folder / f"{name}.png").exists():
-            continue
-        words = [each.caption]
-        with contextlib.suppress(Problem):
-            facts = manifest.read(folder / f"{name}.{MANIFEST}").facts
-            words += [facts[FINDING]] if FINDING in facts else []
-        text += (
-            f"\n## {name}: {each.title}\n\n![{each.title}]({name}.png)\n\n"
-            f"{' '.join(words)} [Table of what is drawn]({name}.{TABLE}).\n"
-        )
+        if (folder / f"{name}.png").exists():
+            words = each.caption
+            with suppress(Problem, KeyError):
+                words += f" {manifest.read(folder / f'{name}.{MANIFEST}').facts[FINDING]}"
+            text += (
+                f"\n## {name}: {each.title}\n\n![{each.title}]({name}.png)\n\n"
+                f"{words} [Table of what is drawn]({name}.{TABLE}).\n"
+            )
     return text
 
 

@@ -8,11 +8,10 @@ from itertools import chain
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.settings import CLAIMS, DISTANCE, Claim, ClaimsSettings, Inequality, Term
 from ptq_dynamics.config import Figure, require
-from ptq_dynamics.engine.paths import Paths
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.layouts.landscapes import Landscapes
-from ptq_dynamics.graph.figures import EVALUATED, Figures
-from ptq_dynamics.graph.site import Site
+from ptq_dynamics.graph.figures import EVALUATED
+from ptq_dynamics.graph.site import Planner
 from ptq_dynamics.measure.names import LAYER_METRICS, PROBES, QUANTIZED, TASK_METRICS
 
 FILE = "config/claims.yaml"
@@ -21,47 +20,45 @@ STEM = CLAIMS.removesuffix(".json")
 ALIKE = (EVALUATED - {*LAYER_METRICS}, {*TASK_METRICS}, *map(set, PROBES.values()))
 
 
-class Claims:
+class Claims(Planner):
     """Claims, each over the trajectories, quantizers and metrics of the figure it is about, at the
     seeds and calibration sets of that; what a scale or a choice of figures leaves out is not
     measured."""
-
-    def __init__(self, site: Site, drawn: Figures, written: Mapping[str, Figure]) -> None:
-        self._site, self._figures, self._written = site, drawn, written
-        self.paths = Paths.at(site.results, STEM)
 
     @cache
     def judge(self) -> Job:
         """The verdicts on all claims, from all that the figures they are about are drawn from;
         raises `Problem` where a claim names what its figure has not."""
-        config = self._site.config
+        config = self.config
         claims = {name: self._claim(name, each) for name, each in config.claims.items()}
         every = chain.from_iterable(each.inequalities for each in claims.values())
         measured = [one for one in every if one.unmeasured is None]
         about = dict.fromkeys(name for one in measured for name in _shown(one))
         figures = [config.figures[name] for name in about]
-        series = (self._figures.measured(each)[0] for each in figures)
+        series = (self.plan.figures.measured(each)[0] for each in figures)
         settings = ClaimsSettings(
             claims=tuple(claims.items()),
             series=tuple(dict.fromkeys(chain.from_iterable(series))),
-            runs=tuple(dict.fromkeys(chain.from_iterable(map(self._figures.runs, figures)))),
+            runs=tuple(dict.fromkeys(chain.from_iterable(map(self.plan.figures.runs, figures)))),
             scale=config.scale.description,
         )
-        inputs = dict(chain.from_iterable(self._figures.figure(n).inputs.items() for n in about))
-        folder = self._site.results
+        inputs = dict(
+            chain.from_iterable(self.plan.figures.figure(n).inputs.items() for n in about)
+        )
+        folder = self.site.results
         job = Job("claims.judge", STEM, folder, inputs, settings, stem=STEM, files=(CLAIMS,))
-        return self._site.add(job)
+        return self.site.add(job)
 
     def _claim(self, name: str, claim: Claim) -> Claim:
         found, small = list[Inequality](), dict[str, None]()
-        require(f"{FILE}: {name}.figure", "figure", [claim.figure], self._written)
+        require(f"{FILE}: {name}.figure", "figure", [claim.figure], self.plan.written)
         for number, inequality in enumerate(claim.inequalities):
             place = f"{FILE}: {name}.inequalities.{number}"
             shown = inequality.model_copy(update={"figure": inequality.figure or claim.figure})
-            require(f"{place}.figure", "figure", _shown(shown)[:1], self._written)
-            require(f"{place}.also", "figure", _shown(shown)[1:], self._written)
+            require(f"{place}.figure", "figure", _shown(shown)[:1], self.plan.written)
+            require(f"{place}.also", "figure", _shown(shown)[1:], self.plan.written)
             for one in shown.single():
-                _check(place, one, [self._written[each] for each in _shown(one)])
+                _check(place, one, [self.plan.written[each] for each in _shown(one)])
                 asked, miniatures = self._asked(one)
                 found.append(asked)
                 small |= dict.fromkeys(miniatures)
@@ -70,11 +67,11 @@ class Claims:
 
     def _asked(self, one: Inequality) -> tuple[Inequality, list[str]]:
         """An inequality as the job reads it, and the public models whose miniatures it reads."""
-        config, scale, why = self._site.config, self._site.config.scale.description, None
+        config, scale, why = self.config, self.scale.description, None
         for name in reversed(_shown(one)):
             if name not in config.figures:
                 why = f"figure {name} is left out at {scale}"
-            elif name not in self._figures.chosen:
+            elif name not in self.plan.figures.chosen:
                 why = f"figure {name} was not chosen"
         if why is not None:
             return one.model_copy(update={"unmeasured": why}), []
@@ -93,10 +90,10 @@ class Claims:
             return one.model_copy(update={"unmeasured": why}), []
         update: dict[str, object] = {"seeds": self._seeds(one, figures)}
         if one.quantizer is not None:
-            update["calibrated"] = self._figures.shown(figures[0], one.quantizer).calibrated
+            update["calibrated"] = self.plan.figures.shown(figures[0], one.quantizer).calibrated
             # Landscapes are of the first calibration set, under the name that their figure gives;
             # of two figures, the draws that both have.
-            draws = (self._figures.draws(each, one.quantizer) for each in figures)
+            draws = (self.plan.figures.draws(each, one.quantizer) for each in figures)
             of_weights = one.metric == DISTANCE
             update["draws"] = (one.quantizer,) if of_weights else min(draws, key=len)
         return one.model_copy(update=update), small
@@ -105,14 +102,14 @@ class Claims:
         """The public models whose miniatures some trajectories of figures are, in their order."""
         for figure in reversed(figures):
             narrow = {"": tuple(name for name in figure.trajectories if name in names)}
-            for run in self._figures.runs(figure.model_copy(update={"curves": narrow})):
+            for run in self.plan.figures.runs(figure.model_copy(update={"curves": narrow})):
                 if run.stands_for:
                     yield run.stands_for
 
     def _seeds(self, one: Inequality, figures: Sequence[Figure]) -> tuple[int, ...]:
         """Those that all it reads has; of several, a landscape shows the first."""
         first, *others = (
-            self._figures.seeds(figure, name)
+            self.plan.figures.seeds(figure, name)
             for term in one.terms
             for name in _names(term)
             for figure in figures

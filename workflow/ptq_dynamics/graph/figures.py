@@ -2,31 +2,18 @@
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache, cached_property
 from itertools import chain, product
 from typing import get_args
 
-from ptq_dynamics.config import Branch, Calibrated, Figure, PublicRun
+from ptq_dynamics.config import Branch, Figure, PublicRun
 from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.figures import settings as drawn
 from ptq_dynamics.figures.figure import FigureSettings
 from ptq_dynamics.figures.layouts.landscapes import Landscapes
-from ptq_dynamics.figures.settings import (
-    ALIKE,
-    PICTURES,
-    TABLE,
-    UNITS,
-    Shown,
-    ShownRun,
-    in_group,
-    rounded,
-    short,
-)
-from ptq_dynamics.graph.completing import lacking
-from ptq_dynamics.graph.geometry import Geometry
-from ptq_dynamics.graph.measuring import Measuring
-from ptq_dynamics.graph.site import Site
-from ptq_dynamics.graph.trajectories import Trajectories
+from ptq_dynamics.figures.settings import ALIKE, UNITS, Shown, ShownRun, rounded, short
+from ptq_dynamics.graph.site import Planner
 from ptq_dynamics.measure.names import (
     FULL_PRECISION,
     MEASUREMENTS,
@@ -35,43 +22,40 @@ from ptq_dynamics.measure.names import (
     Evaluated,
 )
 from ptq_dynamics.measure.settings import CollectSettings, Series
+from ptq_dynamics.quantize.methods import Calibrated
 
 EVALUATED = frozenset(get_args(Evaluated))
 # Of a group of curves that is named by the size of its model, in parameters.
 SIZE = re.compile(r"([0-9.]+)([kMBT])")
 
 
-class Figures:
+class Figures(Planner):
     """Figures of all that was measured, and the table of it."""
-
-    def __init__(
-        self,
-        site: Site,
-        trajectories: Trajectories,
-        measuring: Measuring,
-        geometry: Geometry,
-    ) -> None:
-        self._site, self._timeline = site, site.timeline
-        self._trajectories, self._measuring, self._geometry = trajectories, measuring, geometry
-        self.used, self.draws = measuring.used, measuring.draws
 
     @cached_property
     def chosen(self) -> list[str]:
         """Names of the chosen figures."""
-        chosen = self._site.config.choice.figures
-        return list(self._site.config.figures) if chosen == "all" else list(chosen)
+        chosen = self.config.choice.figures
+        return list(self.config.figures) if chosen == "all" else list(chosen)
 
     @cache
     def figure(self, name: str) -> Job:
         """One figure."""
-        figure = self._site.config.figures[name]
+        figure, timeline = self.config.figures[name], self.timeline
         series, inputs = self.measured(figure)
         runs = list(self.runs(figure))
         if figure.of_one_seed:
-            runs = [run for run in runs if run.seed == self._timeline.seeds_of(run.name)[0]]
-        inputs |= {run.label: self._trajectories.manifests(run.name, run.seed) for run in runs}
+            runs = [run for run in runs if run.seed == timeline.seeds_of(run.name)[0]]
+        trajectories = self.plan.trajectories
+        inputs |= {run.label: trajectories.manifests(run.name, run.seed) for run in runs}
         inputs |= figure.inputs(name, self)
-        models = self._trajectories.runs(figure.trajectories)
+        uncertain, rates = dict[str, None](), dict[str, None]()
+        for model in map(timeline.trajectory, trajectories.runs(figure.trajectories)):
+            family = model.trained_by(timeline)
+            if unknown := model.uncertain(timeline):
+                uncertain[f"{family}: {unknown}"] = None
+            if model.has_uncertain_rate(timeline):
+                rates[family] = None
         # Of these, what is drawn depends on nothing that the settings do not say themselves.
         wordless = {"title": name, "caption": name, "headline": False, "draws": {}}
         settings = FigureSettings(
@@ -80,45 +64,43 @@ class Figures:
             quantizers=tuple(self.shown(figure, each) for each in figure.quantizers),
             series=tuple(series),
             runs=tuple(runs),
-            ages=figure.ages(self._timeline),
-            scale=self._site.config.scale.description,
-            left_out=self._site.left_out[name],
-            uncertain=tuple(dict.fromkeys(self._uncertain(models))),
-            uncertain_rates=tuple(dict.fromkeys(self._uncertain_rates(models))),
+            ages=figure.ages(timeline),
+            scale=self.scale.description,
+            left_out=self.site.left_out[name],
+            uncertain=tuple(uncertain),
+            uncertain_rates=tuple(rates),
         )
-        files = tuple(f"{name}.{kind}" for kind in (*PICTURES, TABLE))
-        job = Job("figures.draw", name, self._site.pictures, inputs, settings, name, files)
-        return self._site.add(job)
+        files = tuple(f"{name}.{kind}" for kind in (*drawn.PICTURES, drawn.TABLE))
+        job = Job("figures.draw", name, self.site.pictures, inputs, settings, name, files)
+        return self.site.add(job)
 
     @cache
     def components(self, name: str) -> Job:
         """Principal components of the weights along a figure's trajectories."""
-        figure = self._site.config.figures[name]
-        seeds = {each: self.seeds(figure, each) for each in figure.trajectories}
-        count = getattr(figure, "components", 2)
-        return self._geometry.components(name, tuple(seeds.items()), count)
+        figure = self.config.figures[name]
+        seeds = tuple((each, self.seeds(figure, each)) for each in figure.trajectories)
+        return self.plan.geometry.components(name, seeds, getattr(figure, "components", 2))
 
     def landscape(self, figure: Landscapes, trajectory: str, quantizer: str) -> Job:
         """The loss around the end of a trajectory that a figure shows."""
-        previous = self._timeline.steps(figure.landscape.previous)
-        return self._geometry.landscape(trajectory, self.used(quantizer), previous)
+        previous = self.timeline.steps(figure.landscape.previous)
+        return self.plan.geometry.landscape(trajectory, self.scale.used(quantizer), previous)
 
     def _label(self, label: str, members: tuple[str, ...]) -> str:
         """A curve's label; before the rate and the weight decay of the paper's run, those used at
         this scale, and before the size that its group is named by, that of the model."""
-        own = self._timeline.run(members[0])
+        own, timeline = self.timeline.run(members[0]), self.timeline
         if own is None:
             return label
-        run = own.whole(self._timeline)
-        if size := SIZE.fullmatch(in_group(label)[0]):
-            shape = run.model_shape(self._timeline)
-            corpus = self._site.config.scale.whole(shape.corpus)
-            count = shape.model.parameters(corpus.vocabulary)
+        run = own.whole(timeline)
+        if size := SIZE.fullmatch(drawn.in_group(label)[0]):
+            shape = run.model_shape(timeline)
+            count = shape.model.parameters(self.scale.whole(shape.corpus).vocabulary)
             if not math.isclose(count, float(size[1]) * UNITS[size[2]], rel_tol=0.05):
                 label = f"{rounded(count)} {ALIKE} {label}"
-        used = {short(run.peak_lr): short(run.peak(self._timeline))}
-        theirs = run.papers_optimizer(self._timeline).named_by
-        mine = run.optimizer_in(self._timeline).named_by
+        used = {short(run.peak_lr): short(run.peak(timeline))}
+        theirs = run.papers_optimizer(timeline).named_by
+        mine = run.optimizer_in(timeline).named_by
         if theirs is not None and mine is not None:
             used = {short(theirs): short(mine)} | used
         texts = "|".join(re.escape(paper) for paper, here in used.items() if here != paper)
@@ -129,60 +111,51 @@ class Figures:
 
     def seeds(self, figure: Figure, trajectory: str) -> tuple[int, ...]:
         """The seeds that a figure shows of a trajectory."""
-        return self._timeline.seeds_shown(trajectory, figure.headline)
+        return self.timeline.seeds_shown(trajectory, figure.headline)
+
+    def draws(self, figure: Figure, quantizer: str) -> tuple[str, ...]:
+        """The quantizers that this scale takes where a figure names one."""
+        return self.plan.measuring.draws(figure, quantizer)
 
     def shown(self, figure: Figure, quantizer: str) -> Shown:
         """A quantizer of a figure, with the draws that this scale takes."""
         draws = self.draws(figure, quantizer)
-        settings = self._site.config.quantizers[draws[0]]
+        settings = self.config.quantizers[draws[0]]
         calibrated = isinstance(settings, Calibrated)
         return Shown(quantizer, draws, settings.method, settings.bits, calibrated)
 
     def runs(self, figure: Figure) -> Iterator[ShownRun]:
         """The runs that a figure's trajectories are made from, at its seeds."""
-        for name in self._trajectories.runs(figure.trajectories):
-            run, public = self._timeline.run(name), self._site.config.runs.public.get(name)
+        for name in self.plan.trajectories.runs(figure.trajectories):
+            run, public = self.timeline.run(name), self.config.runs.public.get(name)
             trunk, at = None, None
             if isinstance(run, Branch):
-                trunk, at = run.trunk, self._timeline.steps(run.at)
+                trunk, at = run.trunk, self.timeline.steps(run.at)
             elif isinstance(public, PublicRun) and public.trunk is not None:
                 trunk, at = public.trunk, public.first
-            small = run.stands_for(self._timeline) if run else None
+            small = run.stands_for(self.timeline) if run else None
             for seed in self.seeds(figure, name):
                 yield ShownRun(f"run {name} seed {seed}", name, seed, trunk, at, small)
 
-    def _uncertain(self, runs: Iterable[str]) -> Iterator[str]:
-        """What is uncertain of public models, with their names."""
-        for trajectory in map(self._timeline.trajectory, runs):
-            if unknown := trajectory.uncertain(self._timeline):
-                yield f"{trajectory.trained_by(self._timeline)}: {unknown}"
-
-    def _uncertain_rates(self, runs: Iterable[str]) -> Iterator[str]:
-        """Names of those whose learning rate is uncertain."""
-        for trajectory in map(self._timeline.trajectory, runs):
-            if trajectory.has_uncertain_rate(self._timeline):
-                yield trajectory.trained_by(self._timeline)
-
     def measured(self, query: Figure) -> tuple[list[Series], dict[str, list[str]]]:
         """The series of a figure, and the raw results they are joined from, by label."""
-        metrics = {*query.metrics}
+        metrics, measuring = {*query.metrics}, self.plan.measuring
         evaluated = not metrics.isdisjoint((*EVALUATED, *TASK_METRICS))
         probes = [probe for probe, given in PROBES.items() if not metrics.isdisjoint(given)]
         quantizers = [FULL_PRECISION] if evaluated or probes else []
         if evaluated:
-            drawn = (self.draws(query, each) for each in query.quantizers)
-            quantizers += chain.from_iterable(drawn)
+            quantizers += chain.from_iterable(self.draws(query, each) for each in query.quantizers)
         found: list[Series] = []
         inputs: dict[str, list[str]] = {}
         for name, quantizer in product(query.trajectories, quantizers):
             for seed in self.seeds(query, name):
-                series = self._measuring.series(name, quantizer, seed)
+                series = measuring.series(name, quantizer, seed)
                 found.append(series)
                 if evaluated:
-                    inputs |= self._measuring.inputs(series)
+                    inputs |= measuring.inputs(series)
                 if quantizer == FULL_PRECISION:
                     for probe in probes:
-                        inputs |= self._geometry.probed(series, probe)
+                        inputs |= self.plan.geometry.probed(series, probe)
         return found, inputs
 
     @cache
@@ -190,21 +163,17 @@ class Figures:
         """All measurements of the chosen figures, and of tables beside them, in one table."""
         series: dict[Series, None] = {}
         inputs: dict[str, list[str]] = {}
-        config = self._site.config
-        queries = [config.figures[name] for name in self.chosen]
-        for table in config.tables.values():
-            queries += lacking(self._site, table)
+        queries = [self.config.figures[name] for name in self.chosen]
+        queries += chain.from_iterable(map(self.plan.tables.lacking, self.config.tables.values()))
         for query in queries:
             found, needed = self.measured(query)
             series |= dict.fromkeys(found)
             inputs |= needed
-        settings = CollectSettings(tuple(series))
-        folder, stem = self._site.results, MEASUREMENTS.removesuffix(".csv")
-        return self._site.add(
-            Job("measure.collect", stem, folder, inputs, settings, stem=stem, files=(MEASUREMENTS,))
-        )
+        settings, stem = CollectSettings(tuple(series)), MEASUREMENTS.removesuffix(".csv")
+        files, folder = (MEASUREMENTS,), self.site.results
+        return self.site.add(Job("measure.collect", stem, folder, inputs, settings, stem, files))
 
     def targets(self) -> list[Job]:
         """The chosen figures; all figures bring the table of all measurements."""
         jobs = [self.figure(name) for name in self.chosen]
-        return [*jobs, self.collect()] if self._site.config.choice.figures == "all" else jobs
+        return [*jobs, self.collect()] if self.config.choice.figures == "all" else jobs

@@ -11,32 +11,22 @@ from ptq_dynamics.curvature.settings import (
     SpectrumSettings,
 )
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.graph.corpora import Corpora
-from ptq_dynamics.graph.measuring import Measuring
-from ptq_dynamics.graph.site import Site
-from ptq_dynamics.graph.trajectories import Trajectories
+from ptq_dynamics.graph.site import Planner
 from ptq_dynamics.measure.settings import Series
 
 
-class Geometry:
+class Geometry(Planner):
     """Curvature, landscapes and principal components."""
-
-    def __init__(
-        self, site: Site, corpora: Corpora, trajectories: Trajectories, measuring: Measuring
-    ) -> None:
-        self._site, self._timeline = site, site.timeline
-        self._corpora, self._trajectories = corpora, trajectories
-        self._measuring = measuring
 
     @cache
     def curvature(
         self, trajectory: str, probe: str, shard: str = "all", seed: int | None = None
     ) -> Job:
         """Sharpness and trace, or spectrum, of one shard in full precision."""
-        scale, seed = self._site.config.scale.curvature, self._site.seed(trajectory, seed)
+        scale, seed = self.scale.curvature, self.seed(trajectory, seed)
         every = scale.spectrum_every if probe == "spectrum" else scale.sharpness_every
-        ids = self._trajectories.checkpoints(trajectory, shard)
-        context = self._context(trajectory)
+        ids = self.plan.trajectories.checkpoints(trajectory, shard)
+        context = self.context(trajectory)
         common: dict[str, Any] = {
             "checkpoints": tuple(dict.fromkeys((*ids[::every], ids[-1]))),
             "context": context,
@@ -52,19 +42,17 @@ class Geometry:
             if probe == "spectrum"
             else SharpnessSettings(**common, trace_samples=scale.trace_samples)
         )
-        wildcards = {"trajectory": trajectory, "seed": seed, "probe": probe, "shard": shard}
+        places = {"trajectory": trajectory, "seed": seed, "probe": probe, "shard": shard}
         inputs = {
-            "corpus": [self._corpora.of(trajectory).manifest],
-            "trajectory": self._trajectories.manifests(trajectory, seed, shard),
+            "corpus": [self.plan.corpora.of(trajectory).manifest],
+            "trajectory": self.plan.trajectories.manifests(trajectory, seed, shard),
         }
-        folder, name = self._site.place("curvature", **wildcards), f"{trajectory} seed {seed}"
-        return self._site.add(
-            Job(f"curvature.{probe}", f"{name} {probe}", folder, inputs, settings)
-        )
+        name = f"{trajectory} seed {seed} {probe}"
+        return self.site.make("curvature", f"curvature.{probe}", name, inputs, settings, **places)
 
     def probed(self, series: Series, probe: str) -> dict[str, list[str]]:
         """The manifests of a probe of a series, by their label."""
-        shards = self._timeline.shards(series.trajectory)
+        shards = self.timeline.shards(series.trajectory)
         jobs = [self.curvature(series.trajectory, probe, s, series.seed) for s in shards]
         return {series.label(probe): [job.manifest for job in jobs]}
 
@@ -73,45 +61,34 @@ class Geometry:
         self, trajectory: str, quantizer: str, previous: int, seed: int | None = None
     ) -> Job:
         """Loss in the plane of a trajectory's last checkpoint, its quantization and the checkpoint
-        `previous` steps before."""
-        final = self._timeline.measured(trajectory)[-1]
-        seed = self._site.seed(trajectory, seed)
-        kind = self._measuring.kind(quantizer, trajectory)
-        grid, context = self._site.config.scale.landscape, self._context(trajectory)
-        return self._site.add(
-            Job(
-                "curvature.landscape",
-                f"{trajectory} seed {seed} {quantizer}",
-                self._site.place(
-                    "landscape",
-                    trajectory=trajectory,
-                    seed=seed,
-                    quantizer=quantizer,
-                    steps=previous,
-                ),
-                {
-                    "corpus": [self._corpora.of(trajectory).manifest],
-                    "trajectory": self._trajectories.manifests(trajectory, seed),
-                    **self._measuring.tools(kind),
-                },
-                LandscapeSettings(
-                    final=final.id,
-                    previous=self._before(trajectory, previous),
-                    context=context,
-                    blocks=grid.count(context),
-                    batch=self._site.config.scale.evaluation.batch,
-                    side=grid.side,
-                    margin=grid.margin,
-                    quantizer=kind,
-                    calibration=self._measuring.calibration(trajectory, kind),
-                ),
-            )
+        `previous` steps before, which checks have found to exist."""
+        seed, grid, measuring = (
+            self.seed(trajectory, seed),
+            self.scale.landscape,
+            self.plan.measuring,
         )
-
-    def _before(self, trajectory: str, steps: int) -> str:
-        """Id of the checkpoint so many steps before the last, which checks have found to exist."""
-        points = {point.step: point for point in self._timeline.checkpoints(trajectory)}
-        return points[(self._timeline.measured(trajectory)[-1].step or 0) - steps].id
+        kind, context = measuring.kind(quantizer, trajectory), self.context(trajectory)
+        final = self.timeline.measured(trajectory)[-1]
+        ids = {point.step: point.id for point in self.timeline.checkpoints(trajectory)}
+        inputs = {
+            "corpus": [self.plan.corpora.of(trajectory).manifest],
+            "trajectory": self.plan.trajectories.manifests(trajectory, seed),
+            **measuring.tools(kind),
+        }
+        settings = LandscapeSettings(
+            final=final.id,
+            previous=ids[(final.step or 0) - previous],
+            context=context,
+            blocks=grid.count(context),
+            batch=self.scale.evaluation.batch,
+            side=grid.side,
+            margin=grid.margin,
+            quantizer=kind,
+            calibration=measuring.calibration(trajectory, kind),
+        )
+        places = {"trajectory": trajectory, "seed": seed, "quantizer": quantizer, "steps": previous}
+        name = f"{trajectory} seed {seed} {quantizer}"
+        return self.site.make("landscape", "curvature.landscape", name, inputs, settings, **places)
 
     @cache
     def components(
@@ -122,12 +99,10 @@ class Geometry:
         for name, seeds in trajectories:
             for seed in seeds:
                 label = f"{name} seed {seed}"
-                inputs[label] = self._trajectories.manifests(name, seed)
-                ids = tuple(point.id for point in self._timeline.measured(name))
+                inputs[label] = self.plan.trajectories.manifests(name, seed)
+                ids = tuple(point.id for point in self.timeline.measured(name))
                 paths.append(Path(label=label, trajectory=name, seed=seed, checkpoints=ids))
         settings = ComponentsSettings(paths=tuple(paths), components=components)
-        folder = self._site.place("components", figure=figure)
-        return self._site.add(Job("curvature.components", figure, folder, inputs, settings))
-
-    def _context(self, trajectory: str) -> int:
-        return self._timeline.trajectory(trajectory).model_shape(self._timeline).context
+        return self.site.make(
+            "components", "curvature.components", figure, inputs, settings, figure=figure
+        )

@@ -4,7 +4,7 @@ After a build, the files go of every result whose readers are up to date; manife
 A job that needs dropped weights later makes them again.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from ptq_dynamics.engine import freshness
 from ptq_dynamics.engine.manifest import read
@@ -18,43 +18,25 @@ LIGHT = ("figures", "measure.collect", "claims", "paper", "report")
 def drop(site: Site, targets: Iterable[Job]) -> list[str]:
     """Drop weights that no job among the targets and all they need reads any more; the folders of
     the results concerned."""
-    found = list[str]()
-    for folder, readers in _readers(site, targets).items():
-        job = next(each for each in site.made.values() if each.folder == folder)
+    keep, found, readers = site.config.scale.keep, list[str](), dict[str, list[Job]]()
+    for job in site.needed(targets):
+        for path in () if job.stage.startswith(LIGHT) else dict.fromkeys(job.needs):
+            if getattr(keep, site.kind(site.made[path]), "all") != "all":
+                readers.setdefault(path, []).append(job)
+    for path, jobs in readers.items():
+        job = site.made[path]
         # What reads a dropped reader's weights again reads this one again.
-        if job.paths.manifest.exists() and not any(_is_stale(reader) for reader in readers):
+        if job.paths.manifest.exists() and not any(
+            freshness.stale(each.spec, each.paths) for each in jobs
+        ):
+            kind, name, _ = job.folder.removeprefix(f"{site.results}/").split("/", 2)
+            stays = getattr(keep, kind) == "measured"
+            kept = {point.id for point in site.timeline.measured(name)} if stays else set[str]()
             result = read(job.paths.manifest)
-            kept = _kept(site, folder)
-            names = {name for name in result.files if _is_weight(name, kept)} - result.dropped()
+            # Weights of checkpoints, and the states of a run.
+            weights = [each for each in result.files if each.endswith(".safetensors")]
+            names = {each for each in weights if each.split("/")[0] not in kept} - result.dropped()
             if names:
                 result.drop(names)
-                found.append(folder)
+                found.append(job.folder)
     return found
-
-
-def _readers(site: Site, targets: Iterable[Job]) -> Mapping[str, list[Job]]:
-    """The jobs that read weights of a result, by its folder, for all that is not kept whole."""
-    readers = dict[str, list[Job]]()
-    for job in site.needed(targets):
-        if not job.stage.startswith(LIGHT):
-            for folder in {site.made[path].folder for path in job.needs}:
-                kind = folder.removeprefix(f"{site.results}/").partition("/")[0]
-                if getattr(site.config.scale.keep, kind, "all") != "all":
-                    readers.setdefault(folder, []).append(job)
-    return readers
-
-
-def _is_stale(job: Job) -> bool:
-    return bool(freshness.stale(job.spec, job.paths))
-
-
-def _kept(site: Site, folder: str) -> set[str]:
-    """Ids of the checkpoints that stay."""
-    kind, name, _ = folder.removeprefix(f"{site.results}/").split("/", 2)
-    stays = getattr(site.config.scale.keep, kind) == "measured"
-    return {point.id for point in site.timeline.measured(name)} if stays else set()
-
-
-def _is_weight(name: str, kept: set[str]) -> bool:
-    """Whether a file is a checkpoint's weights, or the state of a run, and does not stay."""
-    return name.endswith(".safetensors") and name.split("/")[0] not in kept

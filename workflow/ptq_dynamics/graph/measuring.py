@@ -8,9 +8,7 @@ from typing import Any
 
 from ptq_dynamics.config import Figure
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.graph.corpora import Corpora
-from ptq_dynamics.graph.site import Site
-from ptq_dynamics.graph.trajectories import Trajectories
+from ptq_dynamics.graph.site import Planner
 from ptq_dynamics.measure.names import BESIDE, FULL_PRECISION, MEASURED, TASK_METRICS
 from ptq_dynamics.measure.settings import Asked, ComparisonSettings, MeasureSettings, Series
 from ptq_dynamics.measure.tasks.harness import HarnessSettings
@@ -24,32 +22,28 @@ from ptq_dynamics.quantize.methods import Quantizer
 CUDA = Path("envs/cuda.txt")
 
 
-class Measuring:
+class Measuring(Planner):
     """Losses, layer errors and answers to tasks of trajectories, quantized or not."""
-
-    def __init__(self, site: Site, corpora: Corpora, trajectories: Trajectories) -> None:
-        self._site, self._timeline = site, site.timeline
-        self._corpora, self._trajectories = corpora, trajectories
 
     @cache
     def measure(
         self, trajectory: str, quantizer: str, shard: str = "all", seed: int | None = None
     ) -> Job:
         """All measurements of one shard under a quantizer, or in full precision."""
-        site, scale = self._site, self._site.config.scale
-        seed, context = site.seed(trajectory, seed), self._context(trajectory)
+        site, scale = self.site, self.scale
+        seed, context = self.seed(trajectory, seed), self.context(trajectory)
         kind = None if quantizer == FULL_PRECISION else self.kind(quantizer, trajectory)
         named = scale.tasks.names if scale.tasks else ()
         tasks = named if (trajectory, seed, quantizer) in self._answering else ()
         inputs = {
-            "corpus": [self._corpora.of(trajectory).manifest],
-            "trajectory": self._trajectories.manifests(trajectory, seed, shard),
+            "corpus": [self.plan.corpora.of(trajectory).manifest],
+            "trajectory": self.plan.trajectories.manifests(trajectory, seed, shard),
             **self.tools(kind),
             **{f"task {task}": [self._task(trajectory, task).manifest] for task in tasks},
         }
         is_compared = (trajectory, quantizer, shard, seed) in self._compared
         settings = MeasureSettings(
-            checkpoints=self._trajectories.checkpoints(trajectory, shard),
+            checkpoints=self.plan.trajectories.checkpoints(trajectory, shard),
             context=context,
             blocks=scale.evaluation.count(context),
             batch=scale.evaluation.batch,
@@ -59,14 +53,17 @@ class Measuring:
             keep=kind is not None and (scale.keep.quantize == "all" or is_compared),
         )
         places = {"trajectory": trajectory, "seed": seed, "method": quantizer, "shard": shard}
-        name, folder = f"{trajectory} seed {seed} {quantizer}", site.place("measure", **places)
+        name, folder = (
+            f"{trajectory} seed {seed} {quantizer}",
+            self.site.places("measure").format(**places),
+        )
         return site.add(Job("measure.measure", name, folder, inputs, settings))
 
     @cache
     def series(self, trajectory: str, quantizer: str, seed: int | None = None) -> Series:
         """A trajectory at a seed under a quantizer, or in full precision."""
-        family = self._timeline.trajectory(trajectory).trained_by(self._timeline)
-        seed = self._site.seed(trajectory, seed)
+        family = self.timeline.trajectory(trajectory).trained_by(self.timeline)
+        seed = self.seed(trajectory, seed)
         if quantizer == FULL_PRECISION:
             return Series(trajectory, seed, family, quantizer, FULL_PRECISION, None, None)
         kind = self.kind(quantizer, trajectory)
@@ -75,11 +72,11 @@ class Measuring:
     def inputs(self, series: Series) -> dict[str, list[str]]:
         """The manifests of what was measured of a series, by their label; and of its tasks that
         count in no mean."""
-        shards = self._timeline.shards(series.trajectory)
+        shards = self.timeline.shards(series.trajectory)
         of = (series.trajectory, series.quantizer)
         jobs = [self.measure(*of, shard, series.seed) for shard in shards]
         found = {series.label(MEASURED): [job.manifest for job in jobs]}
-        chosen = self._site.config.scale.tasks
+        chosen = self.scale.tasks
         for each in jobs[0].settings.tasks:
             if chosen is not None and each.task in chosen.at_chance:
                 found[f"{BESIDE} {each.task}"] = jobs[0].inputs[f"task {each.task}"]
@@ -88,12 +85,12 @@ class Measuring:
     @cache
     def kind(self, quantizer: str, trajectory: str) -> Quantizer:
         """A quantizer as it is for a trajectory's model."""
-        widths = self._timeline.trajectory(trajectory).model_shape(self._timeline).model.widths
-        return self._site.config.quantizers[quantizer].resolved(widths)
+        widths = self.timeline.trajectory(trajectory).model_shape(self.timeline).model.widths
+        return self.config.quantizers[quantizer].resolved(widths)
 
     def calibration(self, trajectory: str, kind: Quantizer) -> CalibrationSettings:
         """The calibration set of a trajectory for a quantizer."""
-        calibration, context = self._site.config.scale.calibration, self._context(trajectory)
+        calibration, context = self.scale.calibration, self.context(trajectory)
         return CalibrationSettings(
             context=context,
             sequences=calibration.documents or calibration.count(context),
@@ -111,18 +108,18 @@ class Measuring:
     def environment(self, tool: str) -> Job:
         """The environment of a tool that cannot share the main one, from its lock file."""
         lock, folder = Path("envs") / f"{tool}.txt", f"envs/{tool}"
-        digest = environment.digest(self._site.root / lock, self._site.root / CUDA)
+        digest = environment.digest(self.site.root / lock, self.site.root / CUDA)
         settings = EnvironmentSettings(lock=str(lock), folder=folder, digest=digest)
-        return self._site.add(Job("quantize.environment", tool, folder, {}, settings))
+        return self.site.add(Job("quantize.environment", tool, folder, {}, settings))
 
     def used(self, quantizer: str) -> str:
         """The quantizer that this scale takes where a figure names one."""
-        return self._site.config.scale.quantizers.get(quantizer, quantizer)
+        return self.scale.quantizers.get(quantizer, quantizer)
 
     def draws(self, query: Figure, quantizer: str) -> tuple[str, ...]:
         """The quantizers that this scale takes where a figure names one: with each draw of the
         calibration set that both have."""
-        further = query.draws.get(quantizer, ())[: self._site.config.scale.calibration.draws - 1]
+        further = query.draws.get(quantizer, ())[: self.scale.calibration.draws - 1]
         return tuple(map(self.used, (quantizer, *further)))
 
     @cached_property
@@ -130,38 +127,38 @@ class Measuring:
         """Trajectory, seed and quantizer of all series that are asked tasks: by all figures, chosen
         or not, so that a job is the same in a build of one figure as in one of all."""
         found = set[tuple[str, int, str]]()
-        for figure in self._site.config.figures.values():
+        for figure in self.config.figures.values():
             if not {*TASK_METRICS}.isdisjoint(figure.metrics):
                 drawn = chain.from_iterable(self.draws(figure, each) for each in figure.quantizers)
                 quantizers = (FULL_PRECISION, *drawn)
                 for name in figure.trajectories:
-                    seeds = self._timeline.seeds_shown(name, figure.headline)
+                    seeds = self.timeline.seeds_shown(name, figure.headline)
                     found |= set(product([name], seeds, quantizers))
         return frozenset(found)
 
     def _asked(self, trajectory: str, task: str) -> Asked:
-        chosen, public = self._site.config.scale.tasks, self._timeline.run(trajectory) is None
+        chosen, public = self.scale.tasks, self.timeline.run(trajectory) is None
         assert chosen is not None
         return Asked(
             task=task,
-            documents=None if self._site.config.tasks[task].made else chosen.documents,
+            documents=None if self.config.tasks[task].made else chosen.documents,
             shots=chosen.shots_before(task),
             batch=chosen.batch,
             # What was released reads more than the blocks that losses are measured on.
-            context=(public and chosen.context) or self._context(trajectory),
+            context=(public and chosen.context) or self.context(trajectory),
         )
 
     def _task(self, trajectory: str, task: str) -> Job:
-        if not self._site.config.tasks[task].made:
+        if not self.config.tasks[task].made:
             return self.fetched(task)
-        shape = self._timeline.trajectory(trajectory).model_shape(self._timeline)
-        return self.made(task, self._site.config.scale.held_by(shape.corpus))
+        shape = self.timeline.trajectory(trajectory).model_shape(self.timeline)
+        return self.made(task, self.scale.held_by(shape.corpus))
 
     @cache
     def made(self, task: str, corpus: str) -> Job:
         """A task about documents that a corpus holds out."""
-        kind: Any = self._site.config.tasks[task]
-        chosen = self._site.config.scale.tasks
+        kind: Any = self.config.tasks[task]
+        chosen = self.scale.tasks
         assert chosen is not None
         settings = MadeSettings(
             name=task,
@@ -170,43 +167,40 @@ class Measuring:
             **chosen.model_dump(include={"documents", "pool", "context"}),
         )
         inputs = {
-            "functions": [self._corpora.functions(corpus).manifest],
-            "corpus": [self._corpora.corpus(corpus).manifest],
+            "functions": [self.plan.corpora.functions(corpus).manifest],
+            "corpus": [self.plan.corpora.corpus(corpus).manifest],
         }
-        folder = self._site.place("make_task", made=task, corpus=corpus)
-        return self._site.add(Job("measure.tasks.made", task, folder, inputs, settings))
+        folder = self.site.places("make_task").format(made=task, corpus=corpus)
+        return self.site.add(Job("measure.tasks.made", task, folder, inputs, settings))
 
     @cache
     def fetched(self, task: str) -> Job:
         """A task of the harness with its data."""
-        kind: Any = self._site.config.tasks[task]
+        kind: Any = self.config.tasks[task]
         folder, settings = (
-            self._site.place("fetch_task", fetched=task),
+            self.site.places("fetch_task").format(fetched=task),
             HarnessSettings(name=task, task=kind),
         )
-        return self._site.add(Job("measure.tasks.harness", task, folder, {}, settings))
+        return self.site.add(Job("measure.tasks.harness", task, folder, {}, settings))
 
     @cached_property
     def _compared(self) -> dict[tuple[str, str, str, int], None]:
         """Trajectory, quantizer, shard and seed of all weights that the comparison of backends
         reads, in order."""
-        backends = self._site.config.backends
-        shard = list(self._timeline.shards(backends.trajectory))[-1]
-        seed = self._site.seed(backends.trajectory, None)
+        backends = self.config.backends
+        shard = list(self.timeline.shards(backends.trajectory))[-1]
+        seed = self.seed(backends.trajectory, None)
         quantizers = chain.from_iterable(backends.groups)
         return {(backends.trajectory, each, shard, seed): None for each in quantizers}
 
     @cache
     def comparison(self) -> Job:
         """The comparison of GPTQ backends, on the last shard of one trajectory."""
-        backends, series = self._site.config.backends, []
+        backends, series = self.config.backends, []
         inputs = {f"quantized {each[1]}": [self.measure(*each).manifest] for each in self._compared}
         for quantizer in (FULL_PRECISION, *(each[1] for each in self._compared)):
             series.append(self.series(backends.trajectory, quantizer))
             inputs |= self.inputs(series[-1])
         settings = ComparisonSettings(tuple(map(tuple, backends.groups)), tuple(series))
-        name, folder = backends.trajectory, self._site.place("comparison")
-        return self._site.add(Job("measure.comparison", name, folder, inputs, settings))
-
-    def _context(self, trajectory: str) -> int:
-        return self._timeline.trajectory(trajectory).model_shape(self._timeline).context
+        name, folder = backends.trajectory, self.site.places("comparison")
+        return self.site.add(Job("measure.comparison", name, folder, inputs, settings))

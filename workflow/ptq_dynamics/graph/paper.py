@@ -1,107 +1,77 @@
 """The job that typesets the paper, over the chosen figures, claims and tables."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import astuple, fields
-from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from ptq_dynamics.config import Figure
-from ptq_dynamics.engine.paths import Paths
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.settings import UNITS, rounded, short
-from ptq_dynamics.graph.claims import Claims
-from ptq_dynamics.graph.figures import Figures
 from ptq_dynamics.graph.regime import Dimensionless, peak_rate, regimes, tokens_of
 from ptq_dynamics.graph.site import Site
-from ptq_dynamics.graph.tables import Tables
-from ptq_dynamics.graph.trajectories import Trajectories
 from ptq_dynamics.paper.settings import DATA, PAPER, PaperSettings, sources
 
 # Of a scale, what only says how jobs are run.
-ASIDE = {"resources", "threads", "jobs_per_device", "warm", "keep", "shard", "sharding"}
-ASIDE |= {"log_every"}
+ASIDE = {"resources", "threads", "jobs_per_device", "warm", "keep", "shard", "log_every"}
 COLUMNS = ["peak rate", "tokens", *(field.name for field in fields(Dimensionless))]
 
 
-class Side(NamedTuple):
-    """The runs of one scale, here or as published."""
+def typeset(plan: Any, theirs: Any) -> Job:
+    """The paper of a plan, in a folder of its own beside the text, beside the plan of what is
+    published; raises `Problem` where the text is missing."""
+    site, config = plan.site, plan.site.config
+    scale = config.scale.model_dump(mode="json", exclude=ASIDE, exclude_none=True)
+    told = {
+        "scale": {
+            "name": config.choice.scale,
+            "description": config.scale.description,
+            "miniatures": config.scale.miniatures is not None,
+        },
+        "figures": {name: _told(plan, name, figure) for name, figure in plan.written.items()},
+        "tables": {name: table.title for name, table in config.tables.items()},
+        "numbers": dict(_leaves({**numbers(site), "paper": numbers(theirs.site)})),
+        "configuration": [(key, str(value)) for key, value in _leaves(scale)],
+        "columns": COLUMNS,
+        "regime": list(_regime(plan, theirs)),
+    }
+    needs = {f"figure {name}": plan.figures.figure(name) for name in plan.figures.chosen}
+    needs |= {"claims": plan.claims.judge(), "tables": plan.tables.write()}
+    needs["measurements"] = plan.figures.collect()
+    inputs = {label: [job.manifest] for label, job in needs.items()}
+    settings, files = PaperSettings(told=told, sources=sources(site.root)), (PAPER, DATA)
+    return site.add(Job("paper.typeset", "paper", site.paper, inputs, settings, files=files))
 
-    site: Site
-    trajectories: Trajectories
+
+def _told(plan: Any, name: str, figure: Figure) -> dict[str, Any]:
+    """What the text is told of a figure; `missing`: why it is not drawn, where it is not."""
+    config = plan.site.config
+    # Of a figure that is left out whole, all of its trajectories are.
+    gone = plan.site.left_out.get(name, tuple(figure.trajectories))
+    missing = None
+    if name not in config.figures:
+        missing = f"{config.scale.description} leaves out {', '.join(gone)}"
+        reasons = {**config.runs.unknown, **config.scale.regime.left_out}
+        why = dict.fromkeys(reasons[each] for each in gone if each in reasons)
+        missing += f" ({'; '.join(why)})" if why else ""
+    elif name not in plan.figures.chosen:
+        missing = "it was not chosen for this build"
+    words = {"title": figure.title, "caption": figure.caption}
+    return {**words, "without": list(gone), "missing": missing}
 
 
-class Paper:
-    """The paper of a scale, in a folder of its own beside the text."""
-
-    def __init__(
-        self,
-        site: Site,
-        trajectories: Trajectories,
-        drawn: Figures,
-        claims: Claims,
-        tables: Tables,
-        written: Mapping[str, Figure],
-    ) -> None:
-        self._site, self._here, self._figures = site, Side(site, trajectories), drawn
-        self._claims, self._tables, self._written = claims, tables, written
-        self.paths = Paths.at(site.paper)
-
-    @cache
-    def typeset(self, published: Callable[[], Side]) -> Job:
-        """The paper beside what is published, which is asked for only here; raises `Problem` where
-        the text is missing."""
-        config, theirs = self._site.config, published()
-        scale = config.scale.model_dump(mode="json", exclude=ASIDE, exclude_none=True)
-        told = {
-            "scale": {
-                "name": config.choice.scale,
-                "description": config.scale.description,
-                "miniatures": config.scale.miniatures is not None,
-            },
-            "figures": {name: self._told(name, figure) for name, figure in self._written.items()},
-            "tables": {name: table.title for name, table in config.tables.items()},
-            "numbers": dict(_leaves({**numbers(self._site), "paper": numbers(theirs.site)})),
-            "configuration": [(key, str(value)) for key, value in _leaves(scale)],
-            "columns": COLUMNS,
-            "regime": list(self._regime(theirs)),
-        }
-        needs = {f"figure {name}": self._figures.figure(name) for name in self._figures.chosen}
-        needs |= {"claims": self._claims.judge(), "tables": self._tables.write()}
-        needs["measurements"] = self._figures.collect()
-        inputs = {label: [job.manifest] for label, job in needs.items()}
-        settings, files = PaperSettings(told=told, sources=sources(self._site.root)), (PAPER, DATA)
-        job = Job("paper.typeset", "paper", self._site.paper, inputs, settings, files=files)
-        return self._site.add(job)
-
-    def _told(self, name: str, figure: Figure) -> dict[str, Any]:
-        """What the text is told of a figure; `missing`: why it is not drawn, where it is not."""
-        config = self._site.config
-        # Of a figure that is left out whole, all of its trajectories are.
-        gone = self._site.left_out.get(name, tuple(figure.trajectories))
-        missing = None
-        if name not in config.figures:
-            missing = f"{config.scale.description} leaves out {', '.join(gone)}"
-            reasons = {**config.runs.unknown, **config.scale.regime.left_out}
-            why = dict.fromkeys(reasons[each] for each in gone if each in reasons)
-            missing += f" ({'; '.join(why)})" if why else ""
-        elif name not in self._figures.chosen:
-            missing = "it was not chosen for this build"
-        words = {"title": figure.title, "caption": figure.caption}
-        return {**words, "without": list(gone), "missing": missing}
-
-    def _regime(self, theirs: Side) -> Iterator[dict[str, Any]]:
-        """The runs that the chosen figures show: numbers here and as published, and whether they
-        are not alike."""
-        chosen = [self._site.config.figures[name] for name in self._figures.chosen]
-        shown = {run.name for figure in chosen for run in self._figures.runs(figure)}
-        published = dict(regimes(*theirs))
-        for name, found in regimes(*self._here):
-            if name in shown:
-                other = published.get(name)
-                unlike = [key in found.unlike(other) for key in COLUMNS]
-                rows = (_row(self._here, name, found), _row(theirs, name, other), unlike)
-                yield {"run": name, "cells": [[*cell] for cell in zip(*rows, strict=True)]}
+def _regime(plan: Any, theirs: Any) -> Iterator[dict[str, Any]]:
+    """The runs that the chosen figures show: numbers here and as published, and whether they
+    are not alike."""
+    chosen = [plan.site.config.figures[name] for name in plan.figures.chosen]
+    shown = {run.name for figure in chosen for run in plan.figures.runs(figure)}
+    published = dict(regimes(theirs))
+    for name, found in regimes(plan):
+        if name in shown:
+            other = published.get(name)
+            unlike = [key in found.unlike(other) for key in COLUMNS]
+            rows = (_row(plan, name, found), _row(theirs, name, other), unlike)
+            yield {"run": name, "cells": [[*cell] for cell in zip(*rows, strict=True)]}
 
 
 def numbers(site: Site) -> dict[str, Any]:
@@ -159,10 +129,10 @@ def _leaves(content: Any, place: str = "") -> Iterator[tuple[str, Any]]:
         yield place, ", ".join(map(str, content)) if isinstance(content, list) else content
 
 
-def _row(side: Side, name: str, found: Dimensionless | None) -> list[str | None]:
+def _row(plan: Any, name: str, found: Dimensionless | None) -> list[str | None]:
     if found is None:
         return [None] * len(COLUMNS)
-    values = (peak_rate(*side, name), float(tokens_of(side.site, name)), *astuple(found))
+    values = (peak_rate(plan, name), float(tokens_of(plan, name)), *astuple(found))
     return [None if value is None or math.isnan(value) else _brief(value) for value in values]
 
 

@@ -9,10 +9,9 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 from ptq_dynamics.config import PublicRun, Run
-from ptq_dynamics.graph.site import Site
-from ptq_dynamics.graph.trajectories import Trajectories
 from ptq_dynamics.train.schedules import Constant, Schedule, learning_rate
 
 Rates = list[tuple[float, float, str]]
@@ -46,52 +45,53 @@ class Dimensionless:
         # What public models have read is not known.
         epochs = 1.0 if other is None or math.isnan(other.epochs) else max(1.0, other.epochs)
         found = {"epochs"} if self.epochs > epochs else set[str]()
-        for field in fields(self) if other else ():
-            mine, theirs = getattr(self, field.name), getattr(other, field.name)
-            is_known = mine and theirs
-            ratio = mine / theirs if is_known else 1.0 if mine == theirs else math.inf
-            most = math.inf if field.name == "tokens_per_parameter" else ALIKE[1]
-            if field.name != "epochs" and not ALIKE[0] <= ratio <= most:
-                found.add(field.name)
+        for name in NUMBERS if other else ():
+            mine, theirs = getattr(self, name), getattr(other, name)
+            ratio = mine / theirs if mine and theirs else 1.0 if mine == theirs else math.inf
+            most = math.inf if name == "tokens_per_parameter" else ALIKE[1]
+            if name != "epochs" and not ALIKE[0] <= ratio <= most:
+                found.add(name)
         return found
 
 
-def regimes(site: Site, trajectories: Trajectories) -> Iterator[tuple[str, Dimensionless]]:
-    """The regime of every run, and of every public model as far as its checkpoints go, by name."""
-    for name, run in site.config.runs.runs.items():
-        yield name, _regime(site, trajectories, name, run)
-    for name, public in site.config.runs.public.items():
+NUMBERS = [field.name for field in fields(Dimensionless)]
+
+
+def regimes(plan: Any) -> Iterator[tuple[str, Dimensionless]]:
+    """The regime of every run of a plan, and of every public model as far as its checkpoints go, by
+    name."""
+    for name, run in plan.site.config.runs.runs.items():
+        yield name, _regime(plan, name, run)
+    for name, public in plan.site.config.runs.public.items():
         if isinstance(public, PublicRun):
-            yield name, _of_public(site, public)
+            yield name, _of_public(plan, name, public)
 
 
-def tokens_of(site: Site, name: str) -> int:
+def tokens_of(plan: Any, name: str) -> int:
     """Tokens of a run, with those of its trunk, or of a public model as far as its checkpoints
     go."""
-    public = site.config.runs.public.get(name)
-    if public is not None:
+    if public := plan.site.config.runs.public.get(name):
         return max(each.tokens or 0 for each in public.revisions.values())
-    return site.config.runs.runs[name].tokens(site.timeline)
+    return plan.site.config.runs.runs[name].tokens(plan.site.timeline)
 
 
-def peak_rate(site: Site, trajectories: Trajectories, name: str) -> float:
+def peak_rate(plan: Any, name: str) -> float:
     """Peak learning rate of a run or public model."""
-    public = site.config.runs.public.get(name)
+    public = plan.site.config.runs.public.get(name)
     if isinstance(public, PublicRun):
         return public.earlier.peak
-    return trajectories.schedule(site.config.runs.runs[name]).peak
+    return plan.trajectories.schedule(plan.site.config.runs.runs[name]).peak
 
 
-def _regime(site: Site, trajectories: Trajectories, name: str, run: Run) -> Dimensionless:
-    timeline, scale = site.timeline, site.config.scale
-    way = [run]
+def _regime(plan: Any, name: str, run: Run) -> Dimensionless:
+    timeline, scale, way = plan.site.timeline, plan.site.config.scale, [run]
     while sources := list(way[0].sources().values()):
-        way.insert(0, site.config.runs.runs[sources[0]])
+        way.insert(0, plan.site.config.runs.runs[sources[0]])
     starts = [each.ends(timeline)[0] for each in way]
     optimizers = [each.optimizer_in(timeline) for each in way]
-    schedules = [trajectories.schedule(each) for each in way]
+    schedules = [plan.trajectories.schedule(each) for each in way]
     first, steps = run.ends(timeline)
-    shape, phase, tokens = way[0].trained(timeline), run.trained(timeline), tokens_of(site, name)
+    shape, phase, tokens = way[0].trained(timeline), run.trained(timeline), tokens_of(plan, name)
     # Another text begins anew.
     read = tokens if phase.corpus == shape.corpus else (steps - first) * phase.batch * phase.context
 
@@ -112,16 +112,16 @@ def _regime(site: Site, trajectories: Trajectories, name: str, run: Run) -> Dime
     )
 
 
-def _of_public(site: Site, public: PublicRun) -> Dimensionless:
-    steps, tokens = max((each.step or 0, each.tokens or 0) for each in public.revisions.values())
-    peak, shape = public.earlier.peak, site.config.scale.models[public.model]
-    parameters = shape.parameters(site.config.scale.whole(shape.corpus).vocabulary)
+def _of_public(plan: Any, name: str, public: PublicRun) -> Dimensionless:
+    steps = max(each.step or 0 for each in public.revisions.values())
+    scale, peak, tokens = plan.site.config.scale, public.earlier.peak, tokens_of(plan, name)
+    shape = scale.models[public.model]
     return _dimensionless(
         public.schedule,
         steps,
         lambda step: public.optimizer.per_step(public.learning_rate(step), peak),
         public.optimizer.per_step(peak, peak),
-        tokens_per_parameter=tokens / parameters,
+        tokens_per_parameter=tokens / shape.parameters(scale.whole(shape.corpus).vocabulary),
         # What they read, and how often, is not known here.
         epochs=math.nan,
         batch=public.batch / tokens,
@@ -150,15 +150,15 @@ def _dimensionless(
     )
 
 
-def best_rates(site: Site, trajectories: Trajectories, losses: Mapping[str, float]) -> list[Rates]:
+def best_rates(plan: Any, losses: Mapping[str, float]) -> list[Rates]:
     """Runs that differ in the peak rate alone, by final loss in full precision: a list for every
     two or more of them, (loss, peak rate, name), the best first."""
-    groups: dict[object, Rates] = {}
-    for name, run in site.config.runs.runs.items():
+    groups, timeline = dict[object, Rates](), plan.site.timeline
+    for name, run in plan.site.config.runs.runs.items():
         if name in losses:
-            whole = run.whole(site.timeline)
+            whole = run.whole(timeline)
             own = repr(run.model_dump(exclude={"peak_lr", "trunk"}))
-            alike = own, whole.model, repr(whole.optimizer), whole.warmup_steps(site.timeline)
-            peak = trajectories.schedule(run).peak
+            alike = own, whole.model, repr(whole.optimizer), whole.warmup_steps(timeline)
+            peak = plan.trajectories.schedule(run).peak
             groups.setdefault(alike, []).append((losses[name], peak, name))
     return [sorted(group) for group in groups.values() if len(group) > 1]

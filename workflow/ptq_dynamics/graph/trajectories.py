@@ -1,11 +1,12 @@
-"""The jobs that make trajectories: training runs, and averages of checkpoints."""
+"""The jobs that make corpora and trajectories: training runs, fetched checkpoints, averages."""
 
 from functools import cache
 
 from ptq_dynamics.config import Branch, Public, Run, Stage, Whole
+from ptq_dynamics.corpus.functions import FunctionsSettings
+from ptq_dynamics.corpus.sources import Derived
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.graph.corpora import Corpora
-from ptq_dynamics.graph.site import Site
+from ptq_dynamics.graph.site import Planner
 from ptq_dynamics.train import schedules
 from ptq_dynamics.train.fetch import FetchSettings, Revision
 from ptq_dynamics.train.objectives.language import Language
@@ -13,25 +14,51 @@ from ptq_dynamics.train.settings import TrainSettings
 from ptq_dynamics.train.trajectory import Checkpoint
 
 
-class Trajectories:
-    """The trajectories, which all other jobs take."""
+class Corpora(Planner):
+    """Token files and tokenizers."""
 
-    def __init__(self, site: Site, corpora: Corpora) -> None:
-        self._site, self._timeline = site, site.timeline
-        self._corpora = corpora
+    @cache
+    def corpus(self, name: str = "main") -> Job:
+        """Token files and tokenizer of one corpus."""
+        corpus, inputs = self.scale.corpora[name], {}
+        if isinstance(corpus, Derived):
+            inputs["corpus"] = [self.corpus(corpus.of).manifest]
+            if corpus.from_functions:
+                inputs["functions"] = [self.functions(corpus.of).manifest]
+        # Their text is what the corpus is made of.
+        packages = getattr(corpus, "packages", ())
+        return self.site.make(
+            "corpus", "corpus.corpus", name, inputs, corpus, packages, corpus=name
+        )
+
+    @cache
+    def functions(self, corpus: str) -> Job:
+        """Functions and held-out documents of an embedded corpus."""
+        others = tuple(self.scale.tasks.others) if self.scale.tasks else ()
+        settings = FunctionsSettings(corpus=self.scale.corpora[corpus], others=others)
+        packages = (*settings.corpus.packages, *others)
+        return self.site.make(
+            "functions", "corpus.functions", corpus, {}, settings, packages, corpus=corpus
+        )
+
+    def of(self, trajectory: str) -> Job:
+        """The corpus whose tokenizer a trajectory has."""
+        return self.corpus(self.timeline.trajectory(trajectory).model_shape(self.timeline).corpus)
+
+
+class Trajectories(Planner):
+    """The trajectories, which all other jobs take."""
 
     def makers(self, name: str, seed: int | None = None, shard: str | None = None) -> list[Job]:
         """The jobs that make a trajectory, or the checkpoints of one shard of it, in their
         order."""
-        match self._timeline.trajectory(name):
-            case Run():
-                return [self.train(name, seed)]
-            case Public():
-                shards = [shard] if shard else list(self._timeline.shards(name))
-                return [self.fetch(name, each) for each in shards]
-            case _:
-                shards = [shard] if shard else list(self._timeline.shards(name))
-                return [self.average(name, each, seed) for each in shards]
+        kind = self.timeline.trajectory(name)
+        if isinstance(kind, Run):
+            return [self.train(name, seed)]
+        shards = [shard] if shard else list(self.timeline.shards(name))
+        if isinstance(kind, Public):
+            return [self.fetch(name, each) for each in shards]
+        return [self.average(name, each, seed) for each in shards]
 
     def manifests(self, name: str, seed: int | None = None, shard: str | None = None) -> list[str]:
         """Paths of the manifests of what `makers` makes."""
@@ -40,14 +67,14 @@ class Trajectories:
     @cache
     def train(self, name: str, seed: int | None = None) -> Job:
         """Training of one run."""
-        site, timeline, scale = self._site, self._timeline, self._site.config.scale
-        run = site.config.runs.runs[name]
+        timeline, scale, seed = self.timeline, self.scale, self.seed(name, seed)
+        run = self.config.runs.runs[name]
         trained = run.trained(timeline)
         longest = max(trained.context, run.model_shape(timeline).model.context)
         first, last = run.ends(timeline)
-        inputs = {"corpus": [self._corpora.corpus(trained.corpus).manifest]}
+        inputs = {"corpus": [self.plan.corpora.corpus(trained.corpus).manifest]}
         for label, source in run.sources().items():
-            inputs[label] = [self.train(source, site.seed(name, seed)).manifest]
+            inputs[label] = [self.train(source, seed).manifest]
         settings = TrainSettings(
             model=trained.model.model_copy(update={"context": longest}),
             vocabulary=scale.whole(trained.corpus).vocabulary,
@@ -58,7 +85,7 @@ class Trajectories:
             context=trained.context,
             precision=scale.precision,
             compile=scale.compile,
-            seed=site.seed(name, seed),
+            seed=seed,
             optimizer=run.optimizer_in(timeline),
             budget=scale.budget,
             clip=timeline.defaults.clip,
@@ -71,15 +98,15 @@ class Trajectories:
             state_steps=tuple(run.state_steps(timeline)) if isinstance(run, Whole) else (),
             log_every=scale.log_every,
         )
-        folder = site.place("train", run=name, seed=settings.seed)
-        return site.add(Job(run.stage, f"{name} seed {settings.seed}", folder, inputs, settings))
+        return self.site.make(
+            "train", run.stage, f"{name} seed {seed}", inputs, settings, run=name, seed=seed
+        )
 
     @cache
     def fetch(self, name: str, shard: str) -> Job:
         """One shard of the released checkpoints of a public model."""
-        public = self._site.config.runs.public[name]
-        shape = public.model_shape(self._timeline).model
-        vocabulary = self._site.config.scale.whole(shape.corpus).vocabulary
+        public = self.config.runs.public[name]
+        shape = public.model_shape(self.timeline).model
         revisions = []
         for each in self.checkpoints(name, shard):
             step, tokens, entry = public.revisions[each]
@@ -89,16 +116,28 @@ class Trajectories:
         settings = FetchSettings(
             repository=public.repository,
             revisions=tuple(revisions),
-            parameters=shape.parameters(vocabulary),
+            parameters=shape.parameters(self.scale.whole(shape.corpus).vocabulary),
             convert=public.convert,
             format=public.format,
         )
-        folder = self._site.place("fetch", public=name, shard=shard)
-        return self._site.add(Job(public.stage, f"{name} {shard}", folder, {}, settings))
+        return self.site.make(
+            "fetch", public.stage, f"{name} {shard}", {}, settings, public=name, shard=shard
+        )
+
+    @cache
+    def average(self, name: str, shard: str = "all", seed: int | None = None) -> Job:
+        """One shard of averages of checkpoints."""
+        kind, seed = self.config.runs.averages[name], self.seed(name, seed)
+        settings = kind.settings(self.timeline.shard(name, shard), self.timeline)
+        sources = {label: self.manifests(source, seed) for label, source in kind.sources().items()}
+        places = {"average": name, "seed": seed, "shard": shard}
+        return self.site.make(
+            "average", kind.stage, f"{name} seed {seed}", sources, settings, **places
+        )
 
     def schedule(self, run: Run) -> schedules.Schedule:
         """The learning rate schedule of a run, in steps."""
-        timeline = self._timeline
+        timeline = self.timeline
         whole, (first, last) = run.whole(timeline), run.ends(timeline)
         peak, warmup = whole.peak(timeline), whole.warmup_steps(timeline)
         floor = run.floor * peak
@@ -125,22 +164,11 @@ class Trajectories:
                 return schedules.Cosine("cosine", peak, warmup, floor, stop)
         return schedules.Constant("constant", peak, warmup)
 
-    @cache
-    def average(self, name: str, shard: str = "all", seed: int | None = None) -> Job:
-        """One shard of averages of checkpoints."""
-        site, timeline = self._site, self._timeline
-        kind, points = site.config.runs.averages[name], timeline.shard(name, shard)
-        seed = site.seed(name, seed)
-        sources = {label: self.manifests(source, seed) for label, source in kind.sources().items()}
-        folder = site.place("average", average=name, seed=seed, shard=shard)
-        settings = kind.settings(points, timeline)
-        return self._site.add(Job(kind.stage, f"{name} seed {seed}", folder, sources, settings))
-
     def checkpoints(self, name: str, shard: str) -> tuple[str, ...]:
         """Ids of the measured checkpoints of one shard of a trajectory."""
-        return tuple(point.id for point in self._timeline.shard(name, shard))
+        return tuple(point.id for point in self.timeline.shard(name, shard))
 
     def runs(self, names: list[str]) -> list[str]:
         """The runs and public models whose learning rates the trajectories follow, each once."""
-        found = (self._timeline.trajectory(name).run(name, self._timeline) for name in names)
+        found = (self.timeline.trajectory(name).run(name, self.timeline) for name in names)
         return list(dict.fromkeys(found))
