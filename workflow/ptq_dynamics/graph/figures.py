@@ -117,8 +117,10 @@ class Figures:
             if not math.isclose(count, float(size[1]) * UNITS[size[2]], rel_tol=0.05):
                 label = f"{rounded(count)} {ALIKE} {label}"
         used = {short(run.peak_lr): short(run.peak(self._timeline))}
-        theirs = run.papers_optimizer(self._timeline).weight_decay
-        used = {short(theirs): short(run.optimizer_in(self._timeline).weight_decay)} | used
+        theirs = run.papers_optimizer(self._timeline).named_by
+        mine = run.optimizer_in(self._timeline).named_by
+        if theirs is not None and mine is not None:
+            used = {short(theirs): short(mine)} | used
         texts = "|".join(re.escape(paper) for paper, here in used.items() if here != paper)
         numbers = rf"(?<![0-9.])(?:{texts})(?![0-9])"
         if not texts:

@@ -33,7 +33,7 @@ from ptq_dynamics.train.trajectory import CURVE, Checkpoint, Trajectory, step_id
 
 RESUMABLE = True
 COLUMNS = ("step", "tokens", "loss", "lr", *TRAINING)
-# The state is saved after so many seconds, or when that takes at most this share of the time.
+# States are so many seconds apart at least, and take at most this share of the time.
 EVERY, SHARE = 5.0, 0.02
 
 
