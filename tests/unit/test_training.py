@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import Whole
 from ptq_dynamics.corpus.tokens import TrainingData
 from ptq_dynamics.engine.context import Progress
 from ptq_dynamics.train import train
@@ -75,7 +74,6 @@ def test_the_model_has_the_papers_architecture(settings):
     made = model.config
     assert made.use_parallel_residual and not made.tie_word_embeddings
     assert made.rope_parameters["partial_rotary_factor"] == 0.25
-    assert (made.attention_dropout, made.hidden_dropout) == (0.0, 0.0)
     assert model.num_parameters() == shape.parameters(settings.vocabulary)
     again, other = (shape.create(settings.vocabulary, seed).state_dict() for seed in (3, 4))
     assert equal(model.state_dict(), again) and not equal(again, other)
@@ -285,25 +283,3 @@ def test_a_diverged_run_stops_with_one_line_and_leaves_its_curve(
     rows = curve(left.parent)
     assert [int(row["step"]) for row in rows] == list(range(1, len(rows) + 1))
     assert bool(rows) == (log_every == 1)
-
-
-@pytest.mark.parametrize(
-    ("first", "last", "every", "steps"),
-    [
-        (0, 24, 6, [6, 12, 18, 24]),
-        (0, 25, 6, [6, 12, 18, 24, 25]),
-        (12, 20, 2, [12, 14, 16, 18, 20]),
-        (13, 20, 4, [13, 16, 20]),
-        (0, 1, 5, [1]),
-    ],
-)
-def test_checkpoints_are_multiples_of_their_spacing_and_both_ends(first, last, every, steps):
-    class Given(Whole):
-        def ends(self, timeline):
-            return first, last
-
-        def spacing(self, timeline):
-            return every
-
-    run = Given(schedule="constant", peak_lr=1e-3, length="1/190")
-    assert [point.step for point in run.checkpoints(None)] == steps
