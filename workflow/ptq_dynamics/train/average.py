@@ -9,11 +9,12 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.train import trajectory
 from ptq_dynamics.train.settings import AverageSettings
 from ptq_dynamics.train.trajectory import Checkpoint, Trajectory
-from ptq_dynamics.train.weights import Weights, require_alike
+from ptq_dynamics.train.weights import Weights
 
 
 def run(context: Context[AverageSettings]) -> Mapping[str, Any]:
@@ -23,13 +24,11 @@ def run(context: Context[AverageSettings]) -> Mapping[str, Any]:
     sources = {label: Trajectory(manifests) for label, manifests in context.inputs.items()}
     points = list[Checkpoint]()
     for number, mean in enumerate(means, start=1):
-        folders, found = list[Path](), list[Checkpoint]()
-        for member in mean.members:
-            source = sources[member.source]
-            found += source.at([member.checkpoint])
-            folders.append(source.folder(found[-1]))
+        homes = [sources[member.source] for member in mean.members]
+        found = [home.at([m.checkpoint])[0] for home, m in zip(homes, mean.members, strict=True)]
+        folders = [home.folder(each) for home, each in zip(homes, found, strict=True)]
         write_mean(context.out / mean.id, folders, [each.weight for each in mean.members])
-        seen = [checkpoint.tokens for checkpoint in found if checkpoint.tokens is not None]
+        seen = [each.tokens for each in found if each.tokens is not None]
         tokens = max(seen) if len(seen) == len(found) else None
         points.append(Checkpoint(mean.id, mean.step, tokens, None, phase))
         context.progress.maybe(f"{number} of {len(means)} averages")
@@ -43,14 +42,22 @@ def write_mean(folder: Path, members: Sequence[Path], weights: Sequence[float]) 
     those of the last one, of which one is in memory at a time. Raises `Problem` when they are not
     checkpoints of one model."""
     sources = [Weights(member) for member in members]
-    require_alike(sources)
+    forms = [source.forms() for source in sources]
+    for source, found in zip(sources, forms, strict=True):
+        for name in sorted(found.keys() | forms[-1].keys()):
+            one, other = found.get(name), forms[-1].get(name)
+            if one != other:
+                raise Problem(
+                    f"{name} is {one} in {source.folder}, but {other} in {members[-1]}; average "
+                    "checkpoints of one model, saved in one data type"
+                )
     shutil.copytree(members[-1], folder, ignore=shutil.ignore_patterns("*.safetensors"))
     for file, names in sources[-1].files.items():
-        found = {
+        means = {
             name: weighted_mean((source.tensors([name])[name] for source in sources), weights)
             for name in names
         }
-        save_file(found, folder / file, metadata={"format": "pt"})
+        save_file(means, folder / file, metadata={"format": "pt"})
 
 
 def weighted_mean(values: Iterable[Tensor], weights: Sequence[float]) -> Tensor:

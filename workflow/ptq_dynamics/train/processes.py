@@ -48,7 +48,7 @@ class Team:
 
     @property
     def leads(self) -> bool:
-        """Whether it is the one that writes."""
+        """Whether it writes."""
         return self.rank == 0
 
     def called_back(self, context: Context[Any]) -> bool:
@@ -127,8 +127,7 @@ def run(stage: Work, context: Context[Any], batch: int) -> Mapping[str, Any] | N
     given = replace(context, progress=Progress(context.progress.name))
     try:
         with _calling_back(context) as called:
-            facts: Mapping[str, Any] | None
-            facts = elastic_launch(config, _work)(stage, given, log, called)[0]
+            facts: Any = elastic_launch(config, _work)(stage, given, log, called)[0]
     except SignalException:
         raise KeyboardInterrupt from None
     except ChildFailedError as error:
@@ -142,13 +141,16 @@ def run(stage: Work, context: Context[Any], batch: int) -> Mapping[str, Any] | N
         said = told["message"] if isinstance(told, dict) else told
         kind, _, reason = said.partition(": ")
         raise (Problem(reason) if kind == Problem.__name__ else RuntimeError(said)) from None
+    finally:
+        # After what the first process has written.
+        if context.progress.log is not None:
+            context.progress.log.seek(0, os.SEEK_END)
     return facts and {**facts, "processes": count}
 
 
 @contextmanager
 def _calling_back(context: Context[Any]) -> Iterator[Path]:
-    """In this block the file is there once the job was called back; afterwards signals are the
-    job's again."""
+    # The file is there once the job was called back; afterwards signals are the job's again.
     file = context.scratch / "called-back"
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
     signal.signal(signal.SIGUSR1, lambda *_: file.touch())
@@ -162,20 +164,18 @@ def _calling_back(context: Context[Any]) -> Iterator[Path]:
         file.unlink(missing_ok=True)
 
 
-def _work(
-    stage: Work, context: Context[Any], log: Path | None, called: Path
-) -> Mapping[str, Any] | None:
-    """What one of the launched processes does."""
+def _work(stage: Work, context: Context[Any], log: Path | None, called: Path) -> Any:
+    # What one of the launched processes does.
     rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     torch.set_num_threads(max(1, torch.get_num_threads() // count))
-    backends = "gloo"
-    if torch.cuda.is_available():
+    has_gpus = torch.cuda.is_available()
+    if has_gpus:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        backends = "cpu:gloo,cuda:nccl"
     if rank:
         context.progress.interval = float("inf")
     elif log is not None:
         context.progress.log = log.open("a", encoding="utf-8")
+    backends = "cpu:gloo,cuda:nccl" if has_gpus else "gloo"
     distributed.init_process_group(backends, timeout=PATIENCE)
     try:
         facts = stage(context, Team(rank, count, called))

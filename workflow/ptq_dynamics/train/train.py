@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from ptq_dynamics import models
@@ -158,7 +158,6 @@ class Trainer:
         return total, norm
 
     def _backward(self, part: Tensor, weight: int, whole: Tensor) -> Tensor:
-        """What a part adds to the mean loss."""
         part = part.to(self._device, non_blocking=True)
         mixed = self.settings.precision == "bfloat16"
         with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=mixed):
@@ -245,7 +244,7 @@ class Trainer:
         partial.replace(path)
 
     def _weights(self) -> dict[str, Tensor]:
-        """All weights, each once: a tied head is the embedding."""
+        # All weights, each once: a tied head is the embedding.
         every = self.model.state_dict()
         first = {value.data_ptr(): name for name, value in reversed(every.items())}
         return {name: every[name].contiguous() for name in every if name in first.values()}
@@ -254,17 +253,17 @@ class Trainer:
         """Take up the state that `save` wrote; `Problem` when the file is damaged."""
         weights, state = dict[str, Tensor](), dict[int, dict[str, Tensor]]()
         try:
-            with safe_open(path, framework="pt", device=str(self._device)) as file:
-                self.step = json.loads(file.metadata()["step"])
-                for name in file.keys():  # noqa: SIM118 (no mapping)
-                    group, _, rest = name.partition(".")
-                    if group == "model":
-                        weights[rest] = file.get_tensor(name)
-                    else:
-                        index, _, moment = rest.partition(".")
-                        state.setdefault(int(index), {})[moment] = file.get_tensor(name)
+            found = load_file(path, device=str(self._device))
         except (SafetensorError, OSError) as error:
             raise Problem(f"{path} is no readable training state ({error}); remove it") from error
+        self.step = int(path.stem.removeprefix("state-"))
+        for name, value in found.items():
+            group, _, rest = name.partition(".")
+            if group == "model":
+                weights[rest] = value
+            else:
+                index, _, moment = rest.partition(".")
+                state.setdefault(int(index), {})[moment] = value
         # A tied head is not in it.
         self.model.load_state_dict(weights, strict=False)
         self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": state})

@@ -1,6 +1,6 @@
 """Weights of saved checkpoints, read tensor by tensor from the files that they lie in."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -37,17 +37,3 @@ class Weights:
         """Data type, as safetensors calls it, and shape of every tensor by name."""
         parts = {name: home.get_slice(name) for name, home in self._homes.items()}
         return {name: (part.get_dtype(), part.get_shape()) for name, part in parts.items()}
-
-
-def require_alike(several: Sequence[Weights]) -> None:
-    """Raise `Problem` unless all have tensors of the same names, shapes and data types."""
-    *others, last = several
-    wanted = last.forms()
-    for other in others:
-        found = other.forms()
-        for name in sorted(found.keys() | wanted.keys()):
-            if found.get(name) != wanted.get(name):
-                raise Problem(
-                    f"{name} is {found.get(name)} in {other.folder}, but {wanted.get(name)} in "
-                    f"{last.folder}; average checkpoints of one model, saved in one data type"
-                )

@@ -111,9 +111,8 @@ def _kind(data: Any) -> str:
         return type(data).__name__
 
     def fit(kind: type[Average]) -> tuple[int, int]:
-        fields = kind.model_fields.items()
-        lacking = [name for name, field in fields if field.is_required() and name not in data]
-        return len(data.keys() & kind.model_fields.keys()), -len(lacking)
+        needed = {name for name, field in kind.model_fields.items() if field.is_required()}
+        return len(data.keys() & kind.model_fields.keys()), -len(needed - data.keys())
 
     return max(_KINDS, key=fit).__name__
 
