@@ -100,7 +100,7 @@ def test_all_processes_end_with_one_line(here, how):
         text=True,
     )
     work = here.folder / job.folder
-    wait_until(lambda: list(work.glob(".work-*/out/curve.csv")), "it does not train")
+    wait_until(lambda: [*work.glob(".work-*/out/curve.csv")], "it does not train", patience=400)
     every = []
     for each in psutil.Process(process.pid).children(recursive=True):
         with suppress(psutil.Error):
