@@ -7,14 +7,7 @@ from ptq_dynamics.train.architectures import Architecture
 from ptq_dynamics.train.averages import Average
 from ptq_dynamics.train.objectives import Objective
 from ptq_dynamics.train.optimizers import Optimizer
-from ptq_dynamics.train.settings import AverageSettings, TrainSettings
 from support import ROOT, plan, python
-
-KINDS = [
-    kind
-    for base in (Optimizer, Architecture, Objective, Average)
-    for kind in found(base.__module__, base)
-]
 
 
 @pytest.fixture(scope="module")
@@ -22,27 +15,16 @@ def made():
     return plan("laptop")
 
 
-@pytest.fixture(scope="module")
-def trained(made):
-    """Settings of every run."""
-    return [made.trajectories.train(name).settings for name in made.site.config.runs.runs]
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_every_kind_is_used_at_scale_laptop(kind, made, trained):
-    averages = made.site.config.runs.averages.values()
-    used = [*averages, *made.site.config.scale.models.values()]
-    used += [part for each in trained for part in (each.optimizer, each.objective)]
-    assert kind in map(type, used)
-
-
-def test_settings_are_equal_on_both_sides_of_the_job_border(made, trained):
-    for settings in trained:
-        assert TrainSettings.model_validate_json(settings.model_dump_json()) == settings
-    for name in made.site.config.runs.averages:
-        for job in made.trajectories.makers(name):
-            again = AverageSettings.model_validate_json(job.settings.model_dump_json())
-            assert again == job.settings and again.means
+def test_every_kind_is_used_and_settings_cross_the_job_border_unchanged(made):
+    runs, every = made.site.config.runs, made.trajectories.makers
+    settings = [job.settings for name in [*runs.runs, *runs.averages] for job in every(name)]
+    used = [*runs.averages.values(), *made.site.config.scale.models.values()]
+    for each in settings:
+        assert type(each).model_validate_json(each.model_dump_json()) == each
+        used += [part for part in vars(each).values() if isinstance(part, Optimizer | Objective)]
+    bases = (Optimizer, Architecture, Objective, Average)
+    kinds = {kind for base in bases for kind in found(base.__module__, base)}
+    assert kinds == {*map(type, used)}
 
 
 def test_planning_imports_no_large_library():

@@ -9,11 +9,12 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.train import trajectory
 from ptq_dynamics.train.settings import AverageSettings
 from ptq_dynamics.train.trajectory import Checkpoint, Trajectory
-from ptq_dynamics.train.weights import Weights, require_alike
+from ptq_dynamics.train.weights import Weights
 
 
 def run(context: Context[AverageSettings]) -> Mapping[str, Any]:
@@ -23,13 +24,11 @@ def run(context: Context[AverageSettings]) -> Mapping[str, Any]:
     sources = {label: Trajectory(manifests) for label, manifests in context.inputs.items()}
     points = list[Checkpoint]()
     for number, mean in enumerate(means, start=1):
-        folders, found = list[Path](), list[Checkpoint]()
-        for member in mean.members:
-            source = sources[member.source]
-            found += source.at([member.checkpoint])
-            folders.append(source.folder(found[-1]))
+        homes = [sources[member.source] for member in mean.members]
+        found = [home.at([m.checkpoint])[0] for home, m in zip(homes, mean.members, strict=True)]
+        folders = [home.folder(each) for home, each in zip(homes, found, strict=True)]
         write_mean(context.out / mean.id, folders, [each.weight for each in mean.members])
-        seen = [checkpoint.tokens for checkpoint in found if checkpoint.tokens is not None]
+        seen = [each.tokens for each in found if each.tokens is not None]
         tokens = max(seen) if len(seen) == len(found) else None
         points.append(Checkpoint(mean.id, mean.step, tokens, None, phase))
         context.progress.maybe(f"{number} of {len(means)} averages")
@@ -40,36 +39,34 @@ def run(context: Context[AverageSettings]) -> Mapping[str, Any]:
 
 def write_mean(folder: Path, members: Sequence[Path], weights: Sequence[float]) -> None:
     """Write the weighted mean of the checkpoints in the folders `members`, saved in files like
-    those of the last one; one file of these is in memory at a time, whatever files the others have:
-    a checkpoint in a single file is held whole, once.
-
-    Raises `Problem` when they are not checkpoints of one model.
-    """
+    those of the last one, of which one is in memory at a time. Raises `Problem` when they are not
+    checkpoints of one model."""
     sources = [Weights(member) for member in members]
-    require_alike(sources)
+    forms = [source.forms() for source in sources]
+    for source, found in zip(sources, forms, strict=True):
+        for name in sorted(found.keys() | forms[-1].keys()):
+            one, other = found.get(name), forms[-1].get(name)
+            if one != other:
+                raise Problem(
+                    f"{name} is {one} in {source.folder}, but {other} in {members[-1]}; average "
+                    "checkpoints of one model, saved in one data type"
+                )
     shutil.copytree(members[-1], folder, ignore=shutil.ignore_patterns("*.safetensors"))
     for file, names in sources[-1].files.items():
-        found = dict[str, Tensor]()
-        for block in sources[-1].blocks(names):
-            found |= weighted_mean((source.tensors(block) for source in sources), weights)
-        save_file(found, folder / file, metadata={"format": "pt"})
+        means = {
+            name: weighted_mean((source.tensors([name])[name] for source in sources), weights)
+            for name in names
+        }
+        save_file(means, folder / file, metadata={"format": "pt"})
 
 
-def weighted_mean(
-    states: Iterable[Mapping[str, Tensor]], weights: Sequence[float]
-) -> dict[str, Tensor]:
-    """Weighted mean of state dicts (read one at a time), summed in float64 and returned in each
-    tensor's own dtype, rounded where that is of whole numbers."""
-    total: dict[str, Tensor] = {}
-    dtypes: dict[str, torch.dtype] = {}
-    for state, weight in zip(states, weights, strict=True):
-        for name, value in state.items():
-            dtypes[name] = value.dtype
-            term = value.to(torch.float64, copy=True).mul_(weight)
-            total[name] = total[name].add_(term) if name in total else term
-    scale = sum(weights)
-    return {name: _rounded(value.div_(scale), dtypes[name]) for name, value in total.items()}
-
-
-def _rounded(value: Tensor, dtype: torch.dtype) -> Tensor:
-    return (value if dtype.is_floating_point else value.round_()).to(dtype)
+def weighted_mean(values: Iterable[Tensor], weights: Sequence[float]) -> Tensor:
+    """Weighted mean of tensors, read one at a time, summed in float64 and returned in their own
+    data type, rounded where that is of whole numbers."""
+    total: Tensor | None = None
+    for value, weight in zip(values, weights, strict=True):
+        dtype, term = value.dtype, value.to(torch.float64, copy=True).mul_(weight)
+        total = term if total is None else total.add_(term)
+    assert total is not None
+    total.div_(sum(weights))
+    return (total if dtype.is_floating_point else total.round_()).to(dtype)

@@ -1,9 +1,9 @@
 """Several processes that train one run, one a device: the same run, but for the last bits.
 
-torch's elastic launcher starts them from the job's own process, or `torchrun` has started the job
-on every machine. The first process leads: it alone writes. A batch is shared out by rows, unevenly
-where it has to be, so a step has exactly its tokens. Each process has all weights; gradients are
-averaged (DDP). States are whole, so any number of processes goes on from them.
+torch's elastic launcher starts them from the job's own process. The first process leads: it alone
+writes. A batch is shared out by rows, unevenly where it has to be, so a step has exactly its
+tokens. Each process has all weights; gradients are averaged (DDP). States are whole, so any number
+of processes goes on from them.
 """
 
 import logging
@@ -11,11 +11,10 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any, TypeVar
 
 import torch
@@ -34,9 +33,8 @@ PROCESSES, GPUS = "PTQ_DYNAMICS_PROCESSES", "PTQ_DYNAMICS_GPUS"
 PATIENCE = timedelta(days=30)
 # Seconds in which a process that lost the others waits for the one that says why.
 LAST_WORDS = 1.0
-# The launcher takes these.
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-CALLED = "called-back"  # in the scratch folder, once the job was called back
+# The launcher takes these, and this module the last.
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ class Team:
 
     @property
     def leads(self) -> bool:
-        """Whether it is the one that writes."""
+        """Whether it writes."""
         return self.rank == 0
 
     def called_back(self, context: Context[Any]) -> bool:
@@ -72,11 +70,10 @@ class Team:
 
     def joined(self, model: nn.Module) -> nn.Module:
         """The model that computes, whose gradients all processes share."""
-        if self.count == 1:
-            return model
-        return DistributedDataParallel(model, forward_sync_buffers=False)
+        alone = self.count == 1
+        return model if alone else DistributedDataParallel(model, forward_sync_buffers=False)
 
-    def apart(self, model: nn.Module) -> AbstractContextManager[Any]:
+    def apart(self, model: nn.Module) -> Any:
         """In this block gradients of a joined model stay with the process that computes them."""
         return model.no_sync() if isinstance(model, DistributedDataParallel) else nullcontext()
 
@@ -98,37 +95,25 @@ ALONE = Team()
 def wanted(batch: int) -> int:
     """How many processes train a run with so many sequences a batch: PROCESSES, or as many of the
     visible GPUs as GPUS says."""
-    exactly, at_most = _number(PROCESSES), _number(GPUS) or 1
     visible = torch.cuda.device_count()
-    if exactly and 0 < visible < exactly:
+    try:
+        exactly = int(os.environ.get(PROCESSES) or 0)
+        count = exactly or max(1, min(int(os.environ.get(GPUS) or 1), visible))
+    except ValueError as error:
+        raise Problem(f"{PROCESSES} or {GPUS} is no number of processes ({error})") from None
+    if not 1 <= count <= batch or 0 < visible < count:
         raise Problem(
-            f"{PROCESSES}={exactly} asks for more than the {visible} GPUs that are visible"
-        )
-    count = exactly or max(1, min(at_most, visible))
-    if count > batch:
-        raise Problem(
-            f"a batch of {batch} sequences cannot be shared out to {count} processes; use at most "
-            f"{batch}"
+            f"{PROCESSES}={count}, but a batch of {batch} sequences can be shared out to 1 to "
+            f"{min(batch, visible or batch)} processes here ({visible} GPUs)"
         )
     return count
 
 
-def _number(name: str) -> int | None:
-    found = os.environ.get(name)
-    if found and not (found.isdecimal() and int(found)):
-        raise Problem(f"{name}={found} is no number of processes; set it to 1 or more")
-    return int(found) if found else None
-
-
 def run(stage: Work, context: Context[Any], batch: int) -> Mapping[str, Any] | None:
     """What a stage gives in as many processes as are wanted; None where it was called back."""
-    if "TORCHELASTIC_RUN_ID" in os.environ:
-        return _join(stage, context, None)
     count = wanted(batch)
-    return stage(context, ALONE) if count == 1 else _launch(stage, context, count)
-
-
-def _launch(stage: Work, context: Context[Any], count: int) -> Mapping[str, Any] | None:
+    if count == 1:
+        return stage(context, ALONE)
     from torch.distributed.elastic.multiprocessing import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -141,8 +126,8 @@ def _launch(stage: Work, context: Context[Any], count: int) -> Mapping[str, Any]
     log = None if context.progress.log is None else Path(context.progress.log.name)
     given = replace(context, progress=Progress(context.progress.name))
     try:
-        with _passing_on(context):
-            facts: Mapping[str, Any] | None = elastic_launch(config, _work)(stage, given, log)[0]
+        with _calling_back(context) as called:
+            facts: Any = elastic_launch(config, _work)(stage, given, log, called)[0]
     except SignalException:
         raise KeyboardInterrupt from None
     except ChildFailedError as error:
@@ -156,49 +141,41 @@ def _launch(stage: Work, context: Context[Any], count: int) -> Mapping[str, Any]
         said = told["message"] if isinstance(told, dict) else told
         kind, _, reason = said.partition(": ")
         raise (Problem(reason) if kind == Problem.__name__ else RuntimeError(said)) from None
-    return facts
+    finally:
+        # After what the first process has written.
+        if context.progress.log is not None:
+            context.progress.log.seek(0, os.SEEK_END)
+    return facts and {**facts, "processes": count}
 
 
 @contextmanager
-def _passing_on(context: Context[Any]) -> Iterator[None]:
-    """In this block the processes learn from a file that the job was called back; afterwards
-    signals are the job's again."""
+def _calling_back(context: Context[Any]) -> Iterator[Path]:
+    # The file is there once the job was called back; afterwards signals are the job's again.
+    file = context.scratch / "called-back"
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
-    ended, file = Event(), context.scratch / CALLED
-
-    def watch() -> None:
-        while not ended.wait(0.1):
-            if context.called_back():
-                file.touch()
-
-    thread = Thread(target=watch, daemon=True)
-    thread.start()
+    signal.signal(signal.SIGUSR1, lambda *_: file.touch())
+    if context.called_back():
+        file.touch()
     try:
-        yield
+        yield file
     finally:
-        ended.set()
-        thread.join()
-        file.unlink(missing_ok=True)
         for number, handler in handlers.items():
             signal.signal(number, handler)
+        file.unlink(missing_ok=True)
 
 
-def _work(stage: Work, context: Context[Any], log: Path | None) -> Mapping[str, Any] | None:
-    """What one of the launched processes does."""
-    torch.set_num_threads(max(1, torch.get_num_threads() // int(os.environ["WORLD_SIZE"])))
-    if log is not None and os.environ["RANK"] == "0":
-        context.progress.log = log.open("a", encoding="utf-8")
-    return _join(stage, context, context.scratch / CALLED)
-
-
-def _join(stage: Work, context: Context[Any], called: Path | None) -> Mapping[str, Any] | None:
-    """Do a stage's work as one of the processes that torch's launcher has started."""
+def _work(stage: Work, context: Context[Any], log: Path | None, called: Path) -> Any:
+    # What one of the launched processes does.
     rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    if torch.cuda.is_available():
+    torch.set_num_threads(max(1, torch.get_num_threads() // count))
+    has_gpus = torch.cuda.is_available()
+    if has_gpus:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     if rank:
         context.progress.interval = float("inf")
-    backends = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    elif log is not None:
+        context.progress.log = log.open("a", encoding="utf-8")
+    backends = "cpu:gloo,cuda:nccl" if has_gpus else "gloo"
     distributed.init_process_group(backends, timeout=PATIENCE)
     try:
         facts = stage(context, Team(rank, count, called))
@@ -209,4 +186,4 @@ def _join(stage: Work, context: Context[Any], called: Path | None) -> Mapping[st
         raise
     # Not after an exception, where it could wait for processes that are stuck.
     distributed.destroy_process_group()
-    return facts and {**facts, "processes": count}
+    return facts

@@ -10,62 +10,63 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+Shape = Literal["linear", "1-sqrt"]
+
 
 @dataclass(frozen=True)
-class Constant:
+class Warm:
+    """What all schedules have."""
+
+    kind: str
+    peak: float
+    warmup: int
+
+
+@dataclass(frozen=True)
+class Constant(Warm):
     """The peak rate after the warmup."""
 
     kind: Literal["constant"]
-    peak: float
-    warmup: int
 
 
 @dataclass(frozen=True)
-class Wsd:
+class Wsd(Warm):
     """As constant until step `start`, then a cooldown over `length` steps to `floor`."""
 
     kind: Literal["wsd"]
-    peak: float
-    warmup: int
     floor: float
     start: int
     length: int
-    shape: Literal["linear", "1-sqrt"]
+    shape: Shape
 
 
 @dataclass(frozen=True)
-class Anneal:
+class Anneal(Warm):
     """From another schedule's `rate` at step `start` to `floor`, over `length` steps."""
 
     kind: Literal["anneal"]
-    peak: float
-    warmup: int
     rate: float
     floor: float
     start: int
     length: int
-    shape: Literal["linear", "1-sqrt"]
+    shape: Shape
 
 
 @dataclass(frozen=True)
-class Cosine:
+class Cosine(Warm):
     """Half a cosine from `peak` to `floor` at step `stop`."""
 
     kind: Literal["cosine"]
-    peak: float
-    warmup: int
     floor: float
     stop: int
 
 
 @dataclass(frozen=True)
-class StageSchedule:
+class StageSchedule(Warm):
     """Of a stage after pre-training, called `name`: from step `start` on, over `length` steps, a
     warmup from nothing, then half a cosine to `floor`."""
 
     kind: Literal["stage"]
-    peak: float
-    warmup: int
     floor: float
     start: int
     length: int
@@ -85,39 +86,28 @@ def learning_rate(schedule: Schedule, step: int) -> float:
     match schedule:
         case Constant():
             return peak
-        case Wsd():
-            done = (step - schedule.start) / schedule.length
-            remaining = _remaining(schedule.shape, min(max(done, 0.0), 1.0))
-        case Anneal():
-            peak = schedule.rate
-            done = (step - schedule.start) / schedule.length
-            remaining = _remaining(schedule.shape, min(max(done, 0.0), 1.0))
-        case Cosine():
-            done = (step - warmup) / (schedule.stop - warmup)
-            remaining = (1 + math.cos(math.pi * min(done, 1.0))) / 2
-        case StageSchedule():
-            done = (step - warmup) / max(schedule.length - warmup, 1)
-            remaining = (1 + math.cos(math.pi * min(done, 1.0))) / 2
+        case Wsd(start=start, length=length) | Anneal(start=start, length=length):
+            done = min(max((step - start) / length, 0.0), 1.0)
+            remaining = 1 - done if schedule.shape == "linear" else 1 - math.sqrt(done)
+        case Cosine(stop=length) | StageSchedule(length=length):
+            done = min((step - warmup) / max(length - warmup, 1), 1.0)
+            remaining = (1 + math.cos(math.pi * done)) / 2
+    if isinstance(schedule, Anneal):
+        peak = schedule.rate
     return schedule.floor + (peak - schedule.floor) * remaining
-
-
-def _remaining(shape: Literal["linear", "1-sqrt"], done: float) -> float:
-    """Share of the decay still ahead when the share `done` of a cooldown is behind."""
-    return 1 - done if shape == "linear" else 1 - math.sqrt(done)
 
 
 def phase(schedule: Schedule, step: int) -> str:
     """Name of the phase that a checkpoint after `step` updates belongs to."""
-    if isinstance(schedule, StageSchedule):
-        return schedule.name
-    if step < schedule.warmup:
-        return "warmup"
     match schedule:
-        case Constant():
-            return "stable"
-        case Wsd():
-            return "stable" if step < schedule.start else "cooldown"
-        case Anneal():
-            return "cooldown"
+        case StageSchedule():
+            return schedule.name
+        case _ if step < schedule.warmup:
+            return "warmup"
         case Cosine():
             return "decay"
+        case Anneal():
+            return "cooldown"
+        case Wsd() if step >= schedule.start:
+            return "cooldown"
+    return "stable"

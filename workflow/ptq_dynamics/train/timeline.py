@@ -1,10 +1,5 @@
 """When things happen: the steps, checkpoints and measurements of all trajectories, from the
-configuration; and what every kind of trajectory answers.
-
-A kind says what it is made from, its model and corpus, its seeds, its checkpoints and which of them
-are measured, and whether it can be made at all. The answers need the scale's numbers and the other
-trajectories, which a `Timeline` has.
-"""
+configuration; and what every kind of trajectory answers."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -15,7 +10,6 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 from pydantic import Field
 
 from ptq_dynamics.base.fields import Strict
-from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.train.architectures import Architecture
 
 
@@ -101,11 +95,8 @@ class Timeline:
         return {part[0].id: part for part in parts}
 
     def shard(self, name: str, shard: str) -> list[Point]:
-        """The measured checkpoints of one shard; raises `Problem` when there is none such."""
-        shards = self.shards(name)
-        if shard not in shards:
-            raise Problem(f"{name} has no shard {shard!r} (its shards: {', '.join(shards)})")
-        return shards[shard]
+        """The measured checkpoints of one shard."""
+        return self.shards(name)[shard]
 
 
 class PlannedTrajectory(Strict):

@@ -12,15 +12,14 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from ptq_dynamics import models
@@ -28,13 +27,14 @@ from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.train import processes, schedules, trajectory
-from ptq_dynamics.train.objectives import Batches
 from ptq_dynamics.train.processes import ALONE, Team
 from ptq_dynamics.train.settings import TRAINING, TrainSettings
 from ptq_dynamics.train.trajectory import CURVE, Checkpoint, Trajectory, step_id
 
 RESUMABLE = True
 COLUMNS = ("step", "tokens", "loss", "lr", *TRAINING)
+# States are so many seconds apart at least, and take at most this share of the time.
+EVERY, SHARE = 5.0, 0.02
 
 
 def run(context: Context[TrainSettings]) -> Mapping[str, Any]:
@@ -74,36 +74,39 @@ def work(context: Context[TrainSettings], team: Team) -> Mapping[str, Any] | Non
 
 def train(
     trainer: "Trainer",
-    data: Batches,
+    data: Any,
     scratch: Path,
     progress: Progress,
     called_back: Callable[[], bool] = lambda: False,
 ) -> None:
     """The training loop: update, log, save; to the last step, or until it is called back."""
     first, last = trainer.step, trainer.settings.last
-    pace = Pace()
+    started = saved = time.monotonic()
+    cost = 0.0
     trainer.open_curve()
     trainer.save_due()
     while trainer.step < last:
         loss, gradient_norm = trainer.update(data.at(trainer.step - trainer.settings.data_first))
         if trainer.at_log():
             trainer.log(loss, gradient_norm)
-            rate = (trainer.step - first) * trainer.tokens_per_step / pace.elapsed()
-            ahead = (last - trainer.step) * trainer.tokens_per_step / rate
+            pace = (time.monotonic() - started) / (trainer.step - first)
             progress.maybe(
                 f"step {trainer.step}/{last}  loss {float(loss):.3f}  lr {trainer.rate:.2e}  "
-                f"{rate:,.0f} tokens/s  {ahead:.0f} s to go"
+                f"{trainer.tokens_per_step / pace:,.0f} tokens/s  "
+                f"{(last - trainer.step) * pace:.0f} s to go"
             )
         trainer.save_due(loss)
-        ends = called_back()
-        if trainer.team.leads and (ends or pace.state_is_due()):
-            with pace.saving():
-                trainer.require_finite(loss)
-                trainer.save(scratch / state_name(trainer.step))
-                drop_older_states(scratch)
+        ends, now = called_back(), time.monotonic()
+        if trainer.team.leads and (ends or now - saved >= max(EVERY, cost / SHARE)):
+            trainer.require_finite(loss)
+            trainer.save(scratch / state_name(trainer.step))
+            for path in _states(scratch)[:-1]:
+                path.unlink()
+            saved = time.monotonic()
+            cost = saved - now
         if ends:
             break
-    trainer.close_curve()
+    trainer.curve.close()
 
 
 class Trainer:
@@ -125,13 +128,12 @@ class Trainer:
         if start is not None:
             self.model.load_state_dict(models.load(start, torch.float32).state_dict())
         models.place(self.model)
-        self._loss = settings.objective.loss(start)
+        self._before: nn.Module | None = None
+        if start is not None and settings.objective.anchored:
+            self._before = models.load(start, torch.float32).requires_grad_(False)
         self._joined = team.joined(self.model)
-        self._forward: nn.Module = self._joined
-        if settings.compile:
-            self._forward = torch.compile(self._joined)  # type: ignore[assignment]
+        self._forward: Any = torch.compile(self._joined) if settings.compile else self._joined
         self._optimizer = settings.optimizer.make(self.model, settings.budget)
-        self._curve: TextIO
 
     @property
     def rate(self) -> float:
@@ -156,17 +158,14 @@ class Trainer:
         return total, norm
 
     def _backward(self, part: Tensor, weight: int, whole: Tensor) -> Tensor:
-        """What a part adds to the mean loss."""
         part = part.to(self._device, non_blocking=True)
-        with self._autocast():
-            loss = self._loss(self._forward, part, whole) * weight
+        mixed = self.settings.precision == "bfloat16"
+        with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=mixed):
+            mean = self.settings.objective.loss(self._forward, part, whole, self._before)
+        loss = mean * weight
         # Gradients are averaged over processes, but parts add up.
         (loss * self.team.count).backward()
         return loss.detach()
-
-    def _autocast(self) -> torch.autocast:
-        mixed = self.settings.precision == "bfloat16"
-        return torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=mixed)
 
     # Training curve
 
@@ -177,12 +176,11 @@ class Trainer:
     def open_curve(self) -> None:
         """Go on with the curve of an interrupted run, without the rows after its saved state."""
         path = self.out / CURVE if self.team.leads else Path(os.devnull)
-        rows = path.read_text().splitlines()[1:] if path.exists() else []
-        kept = [row for row in rows if row.count(",") == len(COLUMNS) - 1]
-        kept = [row for row in kept if int(row.split(",")[0]) <= self.step]
+        rows = [row.split(",") for row in path.read_text().splitlines()] if path.exists() else []
+        kept = [row for row in rows[1:] if len(row) == len(COLUMNS) and int(row[0]) <= self.step]
         if self.team.leads:
-            write_atomically(path, "".join(line + "\n" for line in [",".join(COLUMNS), *kept]))
-        self._curve = path.open("a", encoding="utf-8")
+            write_atomically(path, "".join(",".join(row) + "\n" for row in [COLUMNS, *kept]))
+        self.curve = path.open("a", encoding="utf-8")
 
     def log(self, loss: Tensor, gradient_norm: Tensor) -> None:
         """Add a row: the loss, rate and norms of the update that led to this step."""
@@ -190,13 +188,9 @@ class Trainer:
         lr = schedules.learning_rate(self.settings.schedule, self.step - 1)
         values = [float(loss), lr, float(gradient_norm), float(norms.norm())]
         row = [self.step, self.tokens(self.step), *(repr(value) for value in values)]
-        self._curve.write(",".join(map(str, row)) + "\n")
-        self._curve.flush()
+        self.curve.write(",".join(map(str, row)) + "\n")
+        self.curve.flush()
         self.require_finite(loss)
-
-    def close_curve(self) -> None:
-        """The curve is complete."""
-        self._curve.close()
 
     def require_finite(self, loss: Tensor) -> None:
         """Raise `Problem` when the run has diverged."""
@@ -211,13 +205,8 @@ class Trainer:
     def checkpoint(self, step: int) -> Checkpoint:
         """The run's checkpoint after `step` updates."""
         schedule = self.settings.schedule
-        return Checkpoint(
-            id=step_id(step),
-            step=step,
-            tokens=self.tokens(step),
-            lr=schedules.learning_rate(schedule, step),
-            phase=schedules.phase(schedule, step),
-        )
+        lr, phase = schedules.learning_rate(schedule, step), schedules.phase(schedule, step)
+        return Checkpoint(step_id(step), step, self.tokens(step), lr, phase)
 
     def tokens(self, step: int) -> int:
         """Tokens seen before the update after `step` updates."""
@@ -227,23 +216,20 @@ class Trainer:
         """Save what is due at this step; the process that leads does."""
         if not self.team.leads:
             return
+        folder, state = self.out / step_id(self.step), self.out / state_name(self.step)
         # Before the first update, what is there was found whole and shows how far the run has come.
-        found = {path.name for path in self.out.iterdir()} if loss is None else set[str]()
-        if self.step in self.settings.checkpoint_steps and step_id(self.step) not in found:
+        fresh = loss is not None
+        if self.step in self.settings.checkpoint_steps and (fresh or not folder.exists()):
             if loss is not None:
                 self.require_finite(loss)
-            self._save_checkpoint()
-        if self.step in self.settings.state_steps and state_name(self.step) not in found:
-            self.save(self.out / state_name(self.step))
-
-    def _save_checkpoint(self) -> None:
-        folder = self.out / step_id(self.step)
-        partial = self.out / f".partial-{folder.name}"
-        shutil.rmtree(partial, ignore_errors=True)
-        shutil.copytree(self._tokenizer, partial)
-        self.model.save_pretrained(partial)
-        shutil.rmtree(folder, ignore_errors=True)
-        partial.replace(folder)
+            partial = self.out / f".partial-{folder.name}"
+            shutil.rmtree(partial, ignore_errors=True)
+            shutil.copytree(self._tokenizer, partial)
+            self.model.save_pretrained(partial)
+            shutil.rmtree(folder, ignore_errors=True)
+            partial.replace(folder)
+        if self.step in self.settings.state_steps and (fresh or not state.exists()):
+            self.save(state)
 
     def save(self, path: Path) -> None:
         """Write the whole state to one file, whole or not at all."""
@@ -258,7 +244,7 @@ class Trainer:
         partial.replace(path)
 
     def _weights(self) -> dict[str, Tensor]:
-        """All weights, each once: a tied head is the embedding."""
+        # All weights, each once: a tied head is the embedding.
         every = self.model.state_dict()
         first = {value.data_ptr(): name for name, value in reversed(every.items())}
         return {name: every[name].contiguous() for name in every if name in first.values()}
@@ -267,45 +253,20 @@ class Trainer:
         """Take up the state that `save` wrote; `Problem` when the file is damaged."""
         weights, state = dict[str, Tensor](), dict[int, dict[str, Tensor]]()
         try:
-            with safe_open(path, framework="pt", device=str(self._device)) as file:
-                self.step = json.loads(file.metadata()["step"])
-                for name in file.keys():  # noqa: SIM118 (no mapping)
-                    group, _, rest = name.partition(".")
-                    if group == "model":
-                        weights[rest] = file.get_tensor(name)
-                    else:
-                        index, _, moment = rest.partition(".")
-                        state.setdefault(int(index), {})[moment] = file.get_tensor(name)
+            found = load_file(path, device=str(self._device))
         except (SafetensorError, OSError) as error:
             raise Problem(f"{path} is no readable training state ({error}); remove it") from error
-        if weights.keys() != self._weights().keys():
-            raise Problem(f"{path} is the training state of another model; remove it")
+        self.step = int(path.stem.removeprefix("state-"))
+        for name, value in found.items():
+            group, _, rest = name.partition(".")
+            if group == "model":
+                weights[rest] = value
+            else:
+                index, _, moment = rest.partition(".")
+                state.setdefault(int(index), {})[moment] = value
+        # A tied head is not in it.
         self.model.load_state_dict(weights, strict=False)
         self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": state})
-
-
-class Pace:
-    """When to save the state: so often that saving takes about 2 % of the time."""
-
-    def __init__(self) -> None:
-        self._start = self._last = time.monotonic()
-        self._cost = 0.0
-
-    def elapsed(self) -> float:
-        """Seconds since the start."""
-        return max(time.monotonic() - self._start, 1e-9)
-
-    def state_is_due(self) -> bool:
-        """Whether enough time has passed since the last save."""
-        return time.monotonic() - self._last >= max(5.0, 50 * self._cost)
-
-    @contextmanager
-    def saving(self) -> Iterator[None]:
-        """In this block the state is saved; what that takes is learned."""
-        begin = time.monotonic()
-        yield
-        self._last = time.monotonic()
-        self._cost = self._last - begin
 
 
 def state_name(step: int) -> str:
@@ -317,17 +278,11 @@ def latest_state(scratch: Path, trainer: Trainer) -> Path | None:
     """The newest state of an interrupted run, if the checkpoints before it are all there."""
     for path in reversed(_states(scratch)):
         step = int(path.stem.removeprefix("state-"))
-        due = [trainer.out / step_id(s) for s in trainer.settings.checkpoint_steps if s <= step]
-        due += [trainer.out / state_name(s) for s in trainer.settings.state_steps if s <= step]
-        if all(item.exists() for item in due):
+        due = [step_id(each) for each in trainer.settings.checkpoint_steps if each <= step]
+        due += [state_name(each) for each in trainer.settings.state_steps if each <= step]
+        if all((trainer.out / name).exists() for name in due):
             return path
     return None
-
-
-def drop_older_states(scratch: Path) -> None:
-    """Keep the newest state alone."""
-    for path in _states(scratch)[:-1]:
-        path.unlink()
 
 
 def _states(scratch: Path) -> list[Path]:

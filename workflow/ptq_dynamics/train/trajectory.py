@@ -5,7 +5,7 @@ hold one, or a part of one; quantizers, evaluators and probes take any of them.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -70,11 +70,8 @@ class Trajectory:
         try:
             return [self._homes[name][0] for name in ids]
         except KeyError as missing:
-            known = list(self._homes)
-            raise Problem(
-                f"{self._manifests[0].path} has no checkpoint {missing} (it has {len(known)}, from "
-                f"{known[0]} to {known[-1]}); change the run or what is measured of it"
-            ) from None
+            known = ", ".join(self._homes)
+            raise Problem(f"{self._manifests[0].path} has no {missing}, but {known}") from None
 
     def folder(self, checkpoint: Checkpoint) -> Path:
         """Folder of a checkpoint, after checking its files."""
@@ -82,9 +79,10 @@ class Trajectory:
 
     def digest(self, checkpoint: Checkpoint) -> str:
         """Hex digest of a checkpoint's weights, from the recorded digests of its files."""
-        weights: Mapping[str, str] = {
+        files, start = self._homes[checkpoint.id][1].files, f"{checkpoint.id}/"
+        weights = {
             Path(name).name: entry["sha256"]
-            for name, entry in self._homes[checkpoint.id][1].files.items()
-            if name.startswith(f"{checkpoint.id}/") and name.endswith(".safetensors")
+            for name, entry in files.items()
+            if name.startswith(start) and name.endswith(".safetensors")
         }
         return hashlib.sha256(canonical(weights).encode()).hexdigest()[:16]

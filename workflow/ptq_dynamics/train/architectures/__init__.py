@@ -1,19 +1,14 @@
 """Architectures, one module each: a class whose fields are a model's configuration, which makes a
-fresh model of transformers' own class and says how large it is.
-
-What a checkpoint on disk is, it says itself.
-"""
+fresh model of transformers' own class and says how large it is."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import model_validator
 
 from ptq_dynamics.base.components import union
 from ptq_dynamics.base.fields import Context, Count, Rate, Strict
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 
 class Architecture(Strict):
@@ -34,15 +29,27 @@ class Architecture(Strict):
     micro_batch: Count | None = None
     corpus: str = "main"
 
-    @abstractmethod
     def options(self, vocabulary: int) -> dict[str, Any]:
-        """What transformers' own class is configured with."""
+        """What transformers' own class is configured with; here, the part that all of them have."""
+        return {
+            "vocab_size": vocabulary,
+            "hidden_size": self.width,
+            "num_hidden_layers": self.layers,
+            "num_attention_heads": self.heads,
+            "intermediate_size": self.feedforward,
+            "max_position_embeddings": self.context,
+            "attention_dropout": 0.0,
+            "use_cache": False,
+            "bos_token_id": 0,
+            "eos_token_id": 0,
+            "pad_token_id": None,
+        }
 
     @abstractmethod
     def parameters(self, vocabulary: int) -> int:
         """How many weights and biases it has."""
 
-    def create(self, vocabulary: int, seed: int) -> "PreTrainedModel":
+    def create(self, vocabulary: int, seed: int) -> Any:
         """A freshly initialised model in float32."""
         import torch
         import transformers
@@ -50,8 +57,7 @@ class Architecture(Strict):
         config = getattr(transformers, self.own)(**self.options(vocabulary))
         torch.manual_seed(seed)
         kind: Any = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
-        model: PreTrainedModel = kind(config)
-        return model
+        return kind(config)
 
     @property
     def head(self) -> int:
@@ -64,11 +70,6 @@ class Architecture(Strict):
         return self.width, self.feedforward
 
     @property
-    def rotated(self) -> int:
-        """Dimensions of a head that its rotary embedding turns."""
-        return self.head
-
-    @property
     def weights(self) -> tuple[object, ...]:
         """What two models with one tokenizer have alike whose weights can be averaged."""
         return tuple(self.model_dump(exclude={"context", "micro_batch", "corpus"}).values())
@@ -77,11 +78,6 @@ class Architecture(Strict):
     def _divides(self) -> Self:
         if self.width % self.heads:
             raise ValueError(f"heads {self.heads} does not divide width {self.width}")
-        if self.rotated % 2:
-            raise ValueError(
-                f"{self.rotated} dimensions of a head are rotated, in pairs: width {self.width} "
-                f"over heads {self.heads} does not give an even number"
-            )
         return self
 
 
@@ -91,46 +87,31 @@ class LlamaLike(Architecture):
 
     # Linear layers between the width and the feedforward width.
     feedforward_layers: ClassVar[int] = 3
+    # Vectors of a layer (norms, biases, numbers of its activation) by their length.
+    vectors: ClassVar[Mapping[str, int]] = {"width": 2}
+    final_norms: ClassVar[int] = 1
 
     key_value_heads: Count
     tied: bool
     rotary_base: Rate
 
     def options(self, vocabulary: int) -> dict[str, Any]:
-        """The part that all of them have."""
+        """With what they share."""
         return {
-            "vocab_size": vocabulary,
-            "hidden_size": self.width,
-            "num_hidden_layers": self.layers,
-            "num_attention_heads": self.heads,
+            **super().options(vocabulary),
             "num_key_value_heads": self.key_value_heads,
-            "intermediate_size": self.feedforward,
-            "max_position_embeddings": self.context,
             "rope_parameters": {"rope_type": "default", "rope_theta": self.rotary_base},
             "tie_word_embeddings": self.tied,
-            "attention_dropout": 0.0,
-            "use_cache": False,
-            "bos_token_id": 0,
-            "eos_token_id": 0,
-            "pad_token_id": None,
         }
-
-    @property
-    def vectors(self) -> int:
-        """Numbers of a layer beside its matrices: of norms, of its activation, and biases."""
-        return 2 * self.width
-
-    @property
-    def final_norm(self) -> int:
-        """Weights of the last norm."""
-        return self.width
 
     def parameters(self, vocabulary: int) -> int:
         """Those of layers, norms, embedding and head."""
-        attention = 2 * self.width * (self.width + self.key_value_heads * self.head)
-        feedforward = self.feedforward_layers * self.width * self.feedforward
-        embeddings = vocabulary * self.width * (1 if self.tied else 2)
-        return self.layers * (attention + feedforward + self.vectors) + self.final_norm + embeddings
+        width, keys = self.width, self.key_value_heads * self.head
+        lengths = {"width": width, "keys": keys, "head": self.head, "one": 1}
+        layer = 2 * width * (width + keys) + self.feedforward_layers * width * self.feedforward
+        layer += sum(count * lengths[name] for name, count in self.vectors.items())
+        embeddings = vocabulary * width * (1 if self.tied else 2)
+        return self.layers * layer + self.final_norms * width + embeddings
 
     @model_validator(mode="after")
     def _shares_heads(self) -> Self:

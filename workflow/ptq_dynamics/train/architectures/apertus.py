@@ -1,5 +1,5 @@
-"""Apertus (arXiv 2509.14233): norms on queries and keys, xIELU in a feedforward layer without
-gate."""
+"""Apertus (arXiv 2509.14233): norms on queries and keys, xIELU, with two numbers, in a feedforward
+layer without gate."""
 
 from typing import ClassVar, Literal
 
@@ -9,11 +9,7 @@ from ptq_dynamics.train.architectures import LlamaLike
 class Apertus(LlamaLike):
     """Apertus."""
 
-    own: ClassVar[str] = "ApertusConfig"
-    feedforward_layers: ClassVar[int] = 2
+    own: ClassVar = "ApertusConfig"
+    feedforward_layers: ClassVar = 2
+    vectors: ClassVar = {"width": 2, "head": 2, "one": 2}
     architecture: Literal["apertus"]
-
-    @property
-    def vectors(self) -> int:
-        """Two of the width, those of a head's queries and keys, and both numbers of xIELU."""
-        return 2 * self.width + 2 * self.head + 2

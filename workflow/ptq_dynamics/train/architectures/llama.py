@@ -8,5 +8,5 @@ from ptq_dynamics.train.architectures import LlamaLike
 class Llama(LlamaLike):
     """Llama."""
 
-    own: ClassVar[str] = "LlamaConfig"
+    own: ClassVar = "LlamaConfig"
     architecture: Literal["llama"]

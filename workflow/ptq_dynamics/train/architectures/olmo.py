@@ -8,16 +8,8 @@ from ptq_dynamics.train.architectures import LlamaLike
 class Olmo(LlamaLike):
     """OLMo 1."""
 
-    own: ClassVar[str] = "OlmoConfig"
-    scaled_norms_first: ClassVar[bool] = False
+    own: ClassVar = "OlmoConfig"
+    scaled_norms_first: ClassVar = False
+    vectors: ClassVar = {}
+    final_norms: ClassVar = 0
     architecture: Literal["olmo"]
-
-    @property
-    def vectors(self) -> int:
-        """None."""
-        return 0
-
-    @property
-    def final_norm(self) -> int:
-        """None."""
-        return 0

@@ -9,11 +9,7 @@ from ptq_dynamics.train.architectures import LlamaLike
 class Olmo2(LlamaLike):
     """OLMo 2."""
 
-    own: ClassVar[str] = "Olmo2Config"
-    scaled_norms_first: ClassVar[bool] = False
+    own: ClassVar = "Olmo2Config"
+    scaled_norms_first: ClassVar = False
+    vectors: ClassVar = {"width": 3, "keys": 1}
     architecture: Literal["olmo2"]
-
-    @property
-    def vectors(self) -> int:
-        """Two of the width, and those of queries and keys."""
-        return 3 * self.width + self.key_value_heads * self.head

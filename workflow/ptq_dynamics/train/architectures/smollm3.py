@@ -9,7 +9,7 @@ from ptq_dynamics.train.architectures import LlamaLike
 class SmolLM3(LlamaLike):
     """SmolLM3; the last of `no_rotary_every` layers has no rotary embedding."""
 
-    own: ClassVar[str] = "SmolLM3Config"
+    own: ClassVar = "SmolLM3Config"
     architecture: Literal["smollm3"]
     no_rotary_every: Count
 

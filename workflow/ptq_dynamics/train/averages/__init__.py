@@ -1,11 +1,8 @@
 """Averages of checkpoints, one module a kind: a class whose fields are its configuration, which
-says what is in each of its means. The stage `train.average` writes them.
-
-Kinds are told apart by the keys of an entry.
-"""
+says what is in each of its means. The stage `train.average` writes them."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -53,79 +50,69 @@ class OfOne(Average):
         points = timeline.checkpoints(self.trajectory)
         return {point.step: point.id for point in points if point.step is not None}
 
+    def mean(self, name: str, weights: Mapping[int, float], timeline: Timeline) -> Mean:
+        """A mean by the weights of what is in it by step, which lies at the last step."""
+        ids = self.ids(timeline)
+        members = (Member("trajectory", ids[step], weight) for step, weight in weights.items())
+        return Mean(name, max(weights), tuple(members))
 
-# Id of a mean, and the weights of what is in it by step, the last one first.
-Tail = tuple[str, dict[int, float]]
+    def check(self, place: str, timeline: Timeline) -> None:
+        """There is at least one."""
+        points = timeline.checkpoints(self.trajectory)
+        # A source without any is answered itself.
+        if points and not self.means(timeline):
+            measured = len(timeline.measured(self.trajectory))
+            raise Problem(
+                f"{place} has no average: {self.trajectory} has too few checkpoints, or others "
+                f"({len(points)} from {points[0].id} to {points[-1].id}, {measured} measured); "
+                "change how many it takes or how often, or checkpoint_every of the run"
+            )
 
 
 class Tails(OfOne):
     """Several means of the last checkpoints of one trajectory, all at its end."""
 
-    @abstractmethod
-    def tails(self, timeline: Timeline, steps: Sequence[int]) -> Iterable[Tail]:
-        """What is in each, where its trajectory has checkpoints at some steps and ends at the last
-        of them."""
-
-    def _tails(self, timeline: Timeline) -> dict[str, dict[int, float]]:
+    def known(self, timeline: Timeline) -> list[int]:
+        """Steps at which the trajectory has checkpoints, up to its measured end."""
         end = timeline.measured(self.trajectory)[-1].step or 0
-        known = [step for step in self.ids(timeline) if step <= end]
-        return dict(self.tails(timeline, sorted(known))) if known else {}
-
-    def means(self, timeline: Timeline) -> list[Mean]:
-        """One a tail."""
-        ids = self.ids(timeline)
-        return [
-            Mean(name, max(tail), tuple(Member("trajectory", ids[s], w) for s, w in tail.items()))
-            for name, tail in self._tails(timeline).items()
-        ]
+        return sorted(step for step in self.ids(timeline) if step <= end)
 
     def ages(self, timeline: Timeline) -> dict[str, float]:
         """Mean age of what is in each, in steps before the end, by the checkpoint's id."""
-        return {
-            name: sum((max(tail) - step) * weight for step, weight in tail.items())
-            / sum(tail.values())
-            for name, tail in self._tails(timeline).items()
-        }
-
-    def check(self, place: str, timeline: Timeline) -> None:
-        """There is at least one."""
-        if timeline.checkpoints(self.trajectory) and not self.means(timeline):
-            raise Problem(
-                f"{place} has no average for which {self.trajectory} has the checkpoints; change "
-                "its intervals, or checkpoint_every of the run"
-            )
+        steps, found = {name: step for step, name in self.ids(timeline).items()}, {}
+        for mean in self.means(timeline):
+            ages = [(mean.step or 0) - steps[member.checkpoint] for member in mean.members]
+            weights = [member.weight for member in mean.members]
+            total = sum(age * weight for age, weight in zip(ages, weights, strict=True))
+            found[mean.id] = total / sum(weights)
+        return found
 
 
 class OfSeveral(Average):
     """Means of the ends of several trajectories, which have one shape of model, one tokenizer, and
     a seed alike."""
 
-    @property
-    @abstractmethod
-    def does(self) -> str:
-        """What it does with them, in words."""
-
     def check(self, place: str, timeline: Timeline) -> None:
         """They can be averaged."""
-        shapes = [timeline.trajectory(n).model_shape(timeline) for n in self.sources().values()]
+        names = list(self.sources().values())
+        shapes = [timeline.trajectory(name).model_shape(timeline) for name in names]
         if len({(shape.model.weights, timeline.tokenized(shape)) for shape in shapes}) > 1:
             raise Problem(
-                f"{place} {self.does}, whose models have other shapes or tokenizers; take those of "
-                "one model"
+                f"{place} averages {', '.join(names)}, whose models have other shapes or "
+                "tokenizers; take those of one model"
             )
         if not self.seeds_in(timeline):
-            raise Problem(f"{place} {self.does}, which have no seed alike")
+            raise Problem(f"{place} averages {', '.join(names)}, which have no seed alike")
 
 
 def _kind(data: Any) -> str:
-    """Name of the kind that has most of an entry's keys, and of which it lacks the fewest."""
+    # The kind that has most of an entry's keys, and of which it lacks the fewest.
     if not isinstance(data, Mapping):
         return type(data).__name__
 
     def fit(kind: type[Average]) -> tuple[int, int]:
-        fields = kind.model_fields.items()
-        lacking = [name for name, field in fields if field.is_required() and name not in data]
-        return len(data.keys() & kind.model_fields.keys()), -len(lacking)
+        needed = {name for name, field in kind.model_fields.items() if field.is_required()}
+        return len(data.keys() & kind.model_fields.keys()), -len(needed - data.keys())
 
     return max(_KINDS, key=fit).__name__
 

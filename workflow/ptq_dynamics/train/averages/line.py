@@ -1,7 +1,7 @@
 """The line between the last checkpoints of two trajectories."""
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -15,7 +15,7 @@ class Interpolation(OfSeveral):
     """The line from the last checkpoint of one trajectory to that of another, in `points` equal
     steps, both ends counted."""
 
-    phase: ClassVar[Literal["average", "interpolation"]] = "interpolation"
+    phase: ClassVar = "interpolation"
 
     start: str
     end: str
@@ -24,11 +24,6 @@ class Interpolation(OfSeveral):
     def sources(self) -> Mapping[str, str]:
         """Its two ends."""
         return {"start": self.start, "end": self.end}
-
-    @property
-    def does(self) -> str:
-        """From where to where it goes."""
-        return f"goes from {self.start} to {self.end}"
 
     def checkpoints(self, timeline: Timeline) -> list[Point]:
         """One a point, numbered from the start, also where its ends have no checkpoints."""

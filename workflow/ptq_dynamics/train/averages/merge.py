@@ -10,9 +10,6 @@ from ptq_dynamics.train.averages import OfSeveral
 from ptq_dynamics.train.settings import Mean, Member
 from ptq_dynamics.train.timeline import Point, Timeline
 
-# Id of the only checkpoint of a merge.
-MERGED = "merged"
-
 
 class Merge(OfSeveral):
     """One mean of the last measured checkpoints of several trajectories, with weights by their
@@ -24,28 +21,19 @@ class Merge(OfSeveral):
         | Annotated[tuple[str, ...], Field(min_length=1), Once]
     )
 
-    @property
-    def weights(self) -> Mapping[str, float]:
-        """Weight of every trajectory by name."""
-        return self.merge if isinstance(self.merge, dict) else dict.fromkeys(self.merge, 1.0)
-
     def sources(self) -> Mapping[str, str]:
         """The trajectories at whose ends its ingredients lie."""
-        return {f"merge.{name}": name for name in self.weights}
-
-    @property
-    def does(self) -> str:
-        """What it merges."""
-        return f"merges {', '.join(self.weights)}"
+        return {f"merge.{name}": name for name in self.merge}
 
     def checkpoints(self, timeline: Timeline) -> list[Point]:
         """The one that it is, also where its sources have none."""
-        return [Point(MERGED, None)]
+        return [Point("merged", None)]
 
     def means(self, timeline: Timeline) -> list[Mean]:
         """The one that it is."""
+        weights = self.merge if isinstance(self.merge, dict) else dict.fromkeys(self.merge, 1.0)
         ingredients = (
-            Member(label, timeline.measured(name)[-1].id, self.weights[name])
-            for label, name in self.sources().items()
+            Member(f"merge.{name}", timeline.measured(name)[-1].id, weight)
+            for name, weight in weights.items()
         )
-        return [Mean(MERGED, None, tuple(ingredients))]
+        return [Mean("merged", None, tuple(ingredients))]

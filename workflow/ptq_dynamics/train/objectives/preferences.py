@@ -5,62 +5,47 @@ With r(y) = β (log π(y) − log π₀(y)), the model before frozen as π₀: A
 1 − σ(r(right)) + σ(r(wrong)), APO-down σ(r(right)) + 1 − σ(r(right) − r(wrong)).
 """
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Any, ClassVar, Literal
+
+import numpy as np
 
 from ptq_dynamics.base.fields import Rate
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.train.objectives import Batches, Objective
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from ptq_dynamics.train.objectives import Loss
+from ptq_dynamics.train.objectives import Objective
 
 
 class Preferences(Objective):
     """Mean loss of pairs, without unit, by APO-zero or APO-down, with its β."""
 
+    anchored: ClassVar = True
     kind: Literal["preferences"]
     anchor: Literal["zero", "down"]
     beta: Rate
 
-    def data(self, corpus: Manifest, context: int, batch: int, seed: int) -> Batches:
+    def data(self, corpus: Manifest, context: int, batch: int, seed: int) -> Any:
         """Pairs of dialogues; a batch has as many of them as it has sequences."""
         return Pairs(corpus, context, batch, seed)
 
-    def loss(self, start: Path | None) -> "Loss":
+    def loss(self, forward: Any, part: Any, whole: Any, before: Any) -> Any:
         """Of parts of a batch, int64 [pairs, 2, 2, length]."""
         import torch
 
-        from ptq_dynamics import models
+        rows = part.flatten(0, 1)
+        with torch.no_grad():
+            reference = log_likelihoods(before, rows)
+        gains = self.beta * (log_likelihoods(forward, rows) - reference)
+        right, wrong = gains.view(-1, 2).unbind(dim=1)
+        return self.apo(right, wrong).sum() / len(whole)
 
-        if start is None:
-            raise Problem(
-                "preferences are learned from a model that answers, and this run begins with fresh "
-                "weights; give it a stage to come after"
-            )
-        frozen = models.load(start, torch.float32).requires_grad_(False)
-
-        def of(forward: "nn.Module", part: "Tensor", whole: "Tensor") -> "Tensor":
-            rows = part.flatten(0, 1)
-            with torch.no_grad():
-                before = log_likelihoods(frozen, rows)
-            gains = self.beta * (log_likelihoods(forward, rows) - before)
-            right, wrong = gains.view(-1, 2).unbind(dim=1)
-            return self.apo(right, wrong).sum() / len(whole)
-
-        return of
-
-    def apo(self, right: "Tensor", wrong: "Tensor") -> "Tensor":
+    def apo(self, right: Any, wrong: Any) -> Any:
         """Loss of pairs [n] from β times the gains in log-likelihood of both answers, [n] each."""
         if self.anchor == "zero":
             return 1 - right.sigmoid() + wrong.sigmoid()
         return right.sigmoid() + 1 - (right - wrong).sigmoid()
 
 
-def log_likelihoods(model: "nn.Module", rows: "Tensor") -> "Tensor":
+def log_likelihoods(model: Any, rows: Any) -> Any:
     """Log-likelihood of the answers, float32 [rows], of int64 [rows, 2, length]."""
     from ptq_dynamics import models
 
@@ -73,15 +58,13 @@ class Pairs:
     fit into the context, in an order that follows from the seed."""
 
     def __init__(self, corpus: Manifest, context: int, batch: int, seed: int) -> None:
-        import numpy as np
-
         from ptq_dynamics.corpus import dialogues
 
         self._found = dialogues.Dialogues(corpus)
         self._length = min(context, self._found.longest) + 1
         self._fitting = np.flatnonzero(self._found.lengths <= self._length)
         self._batch, self._seed = batch, seed
-        self._epoch, self._order = -1, np.empty(0, dtype=np.int64)
+        self._epoch, self._order = -1, self._fitting
         if len(self._fitting) < max(2, batch):
             raise Problem(
                 f"{corpus.path} has {len(self._fitting)} dialogues of at most {self._length} "
@@ -89,33 +72,28 @@ class Pairs:
                 "made of, or raise its context, in the scale's file under config/scales"
             )
 
-    def at(self, step: int) -> "Tensor":
+    def at(self, step: int) -> Any:
         """Batch of the update after `step` updates, int64 [batch, 2, 2, length]: right, wrong;
         tokens, and 1 for those of the answer, else 0. A longer wrong answer is cut."""
         import torch
 
-        first = step * self._batch
-        return torch.stack([self._pair(first + row) for row in range(self._batch)])
+        positions = range(step * self._batch, (step + 1) * self._batch)
+        return torch.from_numpy(np.stack([self._pair(position) for position in positions]))
 
-    def _pair(self, position: int) -> "Tensor":
-        import torch
-
+    def _pair(self, position: int) -> np.ndarray:
         from ptq_dynamics.corpus.tokens import order
 
         epoch, index = divmod(position, len(self._fitting))
         if epoch != self._epoch:
-            shuffled = self._fitting[order(self._seed, epoch, len(self._fitting))]
-            self._order, self._epoch = shuffled, epoch
+            self._order = self._fitting[order(self._seed, epoch, len(self._fitting))]
+            self._epoch = epoch
         mine, other = int(self._order[index]), int(self._order[index - 1])
-        return torch.stack([self._row(mine, mine), self._row(mine, other)])
+        return np.stack([self._row(mine, mine), self._row(mine, other)])
 
-    def _row(self, question: int, answer: int) -> "Tensor":
-        import numpy as np
-        import torch
-
+    def _row(self, question: int, answer: int) -> np.ndarray:
         before, after = self._found.question(question), self._found.answer(answer)
-        row = torch.zeros(2, self._length, dtype=torch.int64)
-        tokens = np.concatenate([before, after]).astype(np.int64)[: self._length]
-        row[0, : len(tokens)] = torch.from_numpy(tokens)
+        row = np.zeros((2, self._length), dtype=np.int64)
+        tokens = np.concatenate([before, after])[: self._length]
+        row[0, : len(tokens)] = tokens
         row[1, len(before) : len(tokens)] = 1
         return row

@@ -1,8 +1,4 @@
-"""Optimizers, one module each: a class whose fields are its configuration, which makes an optimizer
-of torch and sets its rate.
-
-The paper's parameter groups (section 4): weight decay on matrices, none on biases and norms.
-"""
+"""Optimizers, one module each."""
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -20,18 +16,19 @@ Forgetting = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Optimizer(Strict):
-    """What every optimizer answers; here, one without weight decay."""
+    """What every optimizer answers: its configuration, which makes it and sets its rate. A step
+    takes p·lr·weight_decay from a weight p."""
 
     kind: str
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
     @abstractmethod
     def make(self, model: "nn.Module", budget: int) -> "torch.optim.Optimizer":
         """The optimizer of a model, at rate 0; `budget` is the steps that shares are of."""
 
     def decay(self, lr: float, peak: float) -> float:
-        """The weight decay that torch is set to at rate `lr`: it takes p·lr·decay from a weight p
-        in one step."""
-        return 0.0
+        """The weight decay that torch is set to at rate `lr`: it takes p·lr·decay in one step."""
+        return self.weight_decay
 
     def per_step(self, lr: float, peak: float) -> float:
         """The share of a weight that one step at rate `lr` takes."""
@@ -45,38 +42,19 @@ class Optimizer(Strict):
 
     def scaled(self, peak_lr: float, weight_decay: float) -> Self:
         """With the factors that a scale has on peak rates and weight decay."""
-        return self
+        return self.model_copy(update={"weight_decay": self.weight_decay * weight_decay})
 
     def lasting(self, share: Share) -> Self:
         """For a run, with what branches from it, over this share of the budget."""
         return self
 
     @property
-    def named_by(self) -> float | None:
-        """The number by which labels of curves name it, if there is one."""
-        return None
-
-
-class Decaying(Optimizer):
-    """One that takes p·lr·weight_decay from a weight p in a step."""
-
-    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-    def decay(self, lr: float, peak: float) -> float:
-        """As it is set."""
-        return self.weight_decay
-
-    def scaled(self, peak_lr: float, weight_decay: float) -> Self:
-        """With the factor on weight decay."""
-        return self.model_copy(update={"weight_decay": self.weight_decay * weight_decay})
-
-    @property
-    def named_by(self) -> float | None:
-        """Its weight decay."""
+    def named_by(self) -> float:
+        """The number by which labels of curves name it."""
         return self.weight_decay
 
 
-class Adam(Decaying):
+class Adam(Optimizer):
     """What the kinds of Adam share: decay rates of both moments, ε, and torch's implementation."""
 
     betas: tuple[Forgetting, Forgetting]
@@ -91,7 +69,7 @@ class Adam(Decaying):
 
 
 def parameter_groups(model: "nn.Module") -> list[dict[str, Any]]:
-    """Two groups: parameters with two or more dimensions decay, vectors do not."""
+    """The paper's groups (section 4): weight decay on matrices, none on biases and norms."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     return [
         {"params": [p for p in parameters if p.ndim >= 2], "decays": True},

@@ -2,6 +2,7 @@
 fast one."""
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -16,11 +17,8 @@ if TYPE_CHECKING:
 
 class AdEMAMix(Adam):
     """AdamW with a slow mean of gradients beside the fast one, of decay rate `beta3` and weight
-    `alpha`. Both come up over `t_alpha_beta3`, a share of the budget, or else are there at once.
-
-    `beta3` stays as it is at every scale: `scaled` leaves it, so its memory of −1 / ln(beta3) steps
-    is shorter in a run of fewer steps only where another number is written there.
-    """
+    `alpha`. Both come up over `t_alpha_beta3`, a share of the budget, or else are there at once;
+    `beta3` is the same at every scale."""
 
     kind: Literal["ademamix"]
     beta3: Annotated[float, Field(gt=0, lt=1)]
@@ -38,16 +36,13 @@ class AdEMAMix(Adam):
 
     def lasting(self, share: Share) -> Self:
         """What comes up comes up over all of it."""
-        return (
-            self if self.t_alpha_beta3 is None else self.model_copy(update={"t_alpha_beta3": share})
-        )
+        rises = self.t_alpha_beta3 is not None
+        return self.model_copy(update={"t_alpha_beta3": share}) if rises else self
 
     def slow(self, count: int, budget: int) -> tuple[float, float]:
         """Weight and decay rate of the slow mean in an update, the first of which has the count 1:
         the weight grows linearly from 0, the half-life from that of the fast mean."""
-        if self.t_alpha_beta3 is None:
-            return self.alpha, self.beta3
-        steps = max(1, round(self.t_alpha_beta3 * budget))
+        steps = max(1, round((self.t_alpha_beta3 or 0) * budget))
         if count >= steps:
             return self.alpha, self.beta3
         share = count / steps
@@ -73,9 +68,7 @@ class AdEMAMix(Adam):
 
         return Algorithm(parameter_groups(model), {"lr": 0.0, "weight_decay": self.weight_decay})
 
-    def _update(
-        self, parameter: "nn.Parameter", state: dict[str, Any], group: dict[str, Any], budget: int
-    ) -> None:
+    def _update(self, parameter: Any, state: Any, group: Mapping[str, Any], budget: int) -> None:
         import torch
 
         if not state:
@@ -86,7 +79,6 @@ class AdEMAMix(Adam):
         count = int(state["step"])
         alpha, beta3 = self.slow(count, budget)
         (beta1, beta2), gradient, lr = self.betas, parameter.grad, group["lr"]
-        assert gradient is not None
         fast = state["fast"].lerp_(gradient, 1 - beta1)
         kept = state["slow"].lerp_(gradient, 1 - beta3)
         second = state["second"].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
@@ -96,5 +88,5 @@ class AdEMAMix(Adam):
 
 
 def _memory(beta: float) -> float:
-    """Updates in which a mean with this decay rate forgets all but 1/e; half-lives go with it."""
+    # Updates in which a mean with this decay rate forgets all but 1/e; half-lives go with it.
     return -1 / math.log(beta) if beta else 0.0
