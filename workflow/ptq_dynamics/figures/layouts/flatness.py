@@ -67,8 +67,8 @@ def _against(data: Any, other: str, metric: str, quantizer: str) -> Any:
         points = {"curve": curve, "segment": name, "x": part.other, **band(part)}
         points |= {"weights": part.weights, SEED: part.seed, LOSS: part.before}
         parts.append(pd.DataFrame(points))
-    points = pd.concat(parts).drop_duplicates("weights").drop(columns="weights")
-    return points[(points.x > 0) & points.y.notna()]
+    whole = pd.concat(parts).drop_duplicates("weights").drop(columns="weights")
+    return whole[(whole.x > 0) & whole.y.notna()]
 
 
 def _draw_panel(ax: Any, panel: Any, table: Any, styles: Any) -> None:
