@@ -73,7 +73,7 @@ def test_the_spectrum_begins_with_the_sharpness(workspace, branch, sharpness):
 
 
 def test_a_landscape_has_the_losses_of_its_checkpoints(workspace, corpus, branch):
-    quantized = workspace.build(workspace.plan.quantization.quantize("branch", "gptq3"))
+    quantized = workspace.build(workspace.plan.measuring.measure("branch", "gptq3"), keep=True)
     job = workspace.plan.geometry.landscape("branch", "gptq3", 2)
     built = workspace.build(job)
     points = pd.read_csv(built.file("points.csv")).set_index("point")

@@ -20,6 +20,7 @@ MARKS = {
     "quantized": ("X", "quantized Q(Θₖ)"),
 }
 LEVELS = 12
+One = Annotated[tuple[str, ...], Field(min_length=1, max_length=1)]
 
 
 class Plane(Strict):
@@ -35,7 +36,7 @@ class Landscapes(Layout):
 
     of_one_seed = True
     layout: Literal["landscapes"]
-    curves: Annotated[dict[Text, tuple[str]], Field(min_length=1)]  # type: ignore[assignment]
+    curves: Annotated[dict[Text, One], Field(min_length=1)]
     quantizers: Some[str]
     metrics: tuple[()] = ()
     landscape: Plane

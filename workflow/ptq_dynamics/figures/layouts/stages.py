@@ -109,6 +109,9 @@ def _draw_panel(ax: Any, panel: Panel, table: Any, styles: Any) -> None:
     from ptq_dynamics.figures.panels import error_bars
 
     points, level = table[table.axis == "left"], table[table.axis == "level"]
+    degrades = panel.y == QUANTIZED[names.DEGRADATION][1]
+    if degrades:
+        ax.axhline(0, color="0.3", linewidth=0.5, zorder=1)
     ax.plot(points.x, points.y, color="0.6", linewidth=0.6, zorder=1)
     ax.plot(level.x, level.y, color="0.3", linestyle="--", linewidth=0.8, zorder=1)
     end = 0.0
@@ -120,8 +123,7 @@ def _draw_panel(ax: Any, panel: Panel, table: Any, styles: Any) -> None:
         ax.axvline(end, color="0.85", linewidth=0.4, zorder=0)
     ax.grid(False, axis="x")
     ax.set_xlim(0, end)
-    if panel.y == QUANTIZED[names.DEGRADATION][1]:
-        ax.axhline(0, color="0.3", linewidth=0.5, zorder=1)
+    if degrades:
         _limit(ax, points, level)
     ax.set_xticks([])
     ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
