@@ -29,6 +29,8 @@ from ptq_dynamics.models.packed import COMPRESSED, CONFIG, GPTQ, SCALING, Grid
 from ptq_dynamics.quantize.calibration import Quantized
 from ptq_dynamics.train.weights import INDEX, Weights
 
+INDEX = "model.safetensors.index.json"
+
 
 class OnDemand(Mapping[str, Tensor]):
     """Weights by layer, [out, in], read or dequantized when they are asked for: all at once would
