@@ -19,16 +19,6 @@ ELSEWHERE = re.compile(r"\S+ ; sys_platform == '(win32|emscripten)'")
 OF_GPU = re.compile(r"(nvidia-(?!ml-py)|cuda-|triton==)")
 # Locks of their own, of which all versions are known.
 OTHERS = ("gptqmodel.txt", "autogptq.txt", "slurm.txt", "uv.txt")
-CONDA = """\
-# For `snakemake --software-deployment-method conda`: main.txt and cuda.txt in an environment that
-# Snakemake makes for the jobs. It copies this file alone, so they stand here once more.
-channels: [conda-forge, nodefaults]
-dependencies:
-  - python={python}
-  - pip
-  - pip:
-{lines}
-"""
 
 
 def main() -> None:
@@ -39,9 +29,6 @@ def main() -> None:
     found = compiled(project, known)
     write(main, [entry for entry in found if not OF_GPU.match(entry)])
     write(cuda, [entry for entry in found if OF_GPU.match(entry)])
-    bare = [re.sub(r"[ \\\n]+", " ", entry) for entry in found]
-    lines = "\n".join(f"      - {entry}" for entry in bare)
-    (HERE / "main.yaml").write_text(CONDA.format(python=PYTHON, lines=lines), encoding="utf-8")
     for name in OTHERS:
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
             file.write("\n".join(versions(HERE / name)))

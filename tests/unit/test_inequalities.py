@@ -12,7 +12,7 @@ from drawing import Inputs
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.estimates import Estimate
 from ptq_dynamics.claims.judge import sides
-from ptq_dynamics.claims.readings import Point
+from ptq_dynamics.claims.readings import PointRead
 from ptq_dynamics.claims.settings import CLAIMS, Inequality, Term
 from ptq_dynamics.claims.terms import NotMeasured, Terms
 from ptq_dynamics.config import load
@@ -361,7 +361,9 @@ def test_a_rise_is_where_the_loss_in_full_precision_rises_most():
         class Read:
             def points(self, name, metric, quantizer, seed):
                 values = errors if quantizer else losses
-                return [Point(str(n), n, float(n), Estimate(each)) for n, each in enumerate(values)]
+                return [
+                    PointRead(str(n), n, float(n), Estimate(each)) for n, each in enumerate(values)
+                ]
 
         terms = Terms(Read(), "quantization_error", ("q",), 1, 0, {})
         return terms.value(Term.model_validate({"of": "a", "at": {"rise": side}})).value

@@ -30,7 +30,7 @@ from ptq_dynamics.train.trajectory import CURVE, Trajectory
 
 
 @dataclass(frozen=True)
-class Point:
+class PointRead:
     """A metric at a checkpoint, or at a record of a training curve (which has no id)."""
 
     id: str
@@ -58,7 +58,7 @@ class Readings:
         return self._branches.get(name)
 
     @cache
-    def points(self, name: str, metric: str, quantizer: str | None, seed: int) -> list[Point]:
+    def points(self, name: str, metric: str, quantizer: str | None, seed: int) -> list[PointRead]:
         """A metric along a trajectory in the order of its checkpoints, under a quantizer or in full
         precision, at a seed, or at the first of a trajectory that has not this one; none where it
         was not measured."""
@@ -66,7 +66,7 @@ class Readings:
             # How far quantization moves the weights at the end, which is exact for these weights.
             found = self._inputs.get(f"landscape {name} {quantizer}", ())
             distances = [float(each.facts["distance_quantized"]) for each in found]
-            return [Point("", None, math.nan, Estimate(each)) for each in distances]
+            return [PointRead("", None, math.nan, Estimate(each)) for each in distances]
         known: Mapping[Any, Any] = self._runs if metric in TRAINING else self._series
         seeds = [each[-1] or 0 for each in known if each[0] == name]
         own = seed if seed in seeds else next(iter(seeds), None)
@@ -87,7 +87,7 @@ class Readings:
         last = rows[rows.checkpoint_id == rows.checkpoint_id.iloc[-1]] if len(rows) else rows
         return dict(zip(last.task, zip(last.value, last.stderr, strict=True), strict=True))
 
-    def _measured(self, series: Series, metric: str) -> list[Point]:
+    def _measured(self, series: Series, metric: str) -> list[PointRead]:
         if metric in TASK_METRICS:
             values = self._answers(series, metric)
         elif metric not in get_args(Paired):
@@ -102,12 +102,12 @@ class Readings:
             }
         checkpoints = Trajectory(joining.manifests_of(series, self._inputs)).checkpoints
         return [
-            Point(each.id, each.step, math.nan if each.tokens is None else each.tokens, value)
+            PointRead(each.id, each.step, math.nan if each.tokens is None else each.tokens, value)
             for each in checkpoints
             if (value := values.get(each.id)) is not None
         ]
 
-    def _tabulated(self, series: Series, metric: str) -> list[Point]:
+    def _tabulated(self, series: Series, metric: str) -> list[PointRead]:
         """What has an error of its own in the table of measurements."""
         found = []
         for row in self._rows(series, metric).fillna({"stderr": 0.0}).itertuples():
@@ -115,7 +115,7 @@ class Readings:
             value = independent(row.value, row.stderr, source)
             step = None if pd.isna(row.step) else int(row.step)
             tokens = math.nan if pd.isna(row.tokens) else float(row.tokens)
-            found.append(Point(row.checkpoint_id, step, tokens, value))
+            found.append(PointRead(row.checkpoint_id, step, tokens, value))
         return found
 
     def _rows(self, series: Series, metric: str) -> Any:
@@ -142,12 +142,12 @@ class Readings:
                 found[id_] = _degradation({task: before[task][id_] for task in counted}, right)
         return found
 
-    def _curve(self, run: ShownRun | None, metric: str) -> list[Point]:
+    def _curve(self, run: ShownRun | None, metric: str) -> list[PointRead]:
         """The records of a training curve, each without an error of its own."""
         manifests = () if run is None else self._inputs.get(run.label, ())
         tables = [pd.read_csv(manifest.file(CURVE)) for manifest in manifests]
         return [
-            Point("", int(step), float(tokens), Estimate(float(value)))
+            PointRead("", int(step), float(tokens), Estimate(float(value)))
             for table in tables
             for step, tokens, value in zip(table.step, table.tokens, table[metric], strict=True)
         ]

@@ -16,7 +16,7 @@ from ptq_dynamics.claims.estimates import (
     mean,
     selection,
 )
-from ptq_dynamics.claims.readings import Point, Readings
+from ptq_dynamics.claims.readings import PointRead, Readings
 from ptq_dynamics.claims.settings import Inequality, Place, Term
 from ptq_dynamics.measure.names import LOSS, QUANTIZED
 from ptq_dynamics.train.settings import TRAINING
@@ -78,14 +78,14 @@ class Terms:
             found = found - self.value(term.less)
         return found if term.per is None else found / self.value(term.per)
 
-    def _points(self, name: str, metric: str, quantizer: str | None) -> list[Point]:
+    def _points(self, name: str, metric: str, quantizer: str | None) -> list[PointRead]:
         found = self.readings.points(name, metric, quantizer, self.seed)
         if not found:
             where = f" under {quantizer}" if quantizer else ""
             raise NotMeasured(f"{metric} of {name}{where} is not measured")
         return found
 
-    def _measured(self, name: str) -> list[Point]:
+    def _measured(self, name: str) -> list[PointRead]:
         """The points of the metric, where it has one calibration set alone with the error of that,
         as far as it is known."""
         points = self._points(name, self.metric, self.quantizer)
@@ -164,7 +164,7 @@ class Terms:
         ends = (self._points(each, self.metric, self.quantizer)[-1] for each in at.tokens_of)
         return min(end.tokens for end in ends)
 
-    def _at_rise(self, name: str, points: Sequence[Point], side: str) -> Estimate:
+    def _at_rise(self, name: str, points: Sequence[PointRead], side: str) -> Estimate:
         """Read at the checkpoint before or after the greatest rise of the loss in full precision.
         The loss says where, so that no value is read because it is large."""
         losses = [p for p in self._points(name, LOSS, None) if math.isfinite(p.value.value)]
@@ -190,7 +190,7 @@ class Terms:
         missing = f"never has a loss of {level.value:.4g}"
         return self._between(name, both, level, "loss", missing)
 
-    def _lineage(self, name: str) -> list[Point]:
+    def _lineage(self, name: str) -> list[PointRead]:
         """The points of a run, after those of its trunk before it branches off."""
         own, run = self._measured(name), self.readings.branch(name)
         if run is None or run.trunk is None:
@@ -201,7 +201,7 @@ class Terms:
         first = min((point.step for point in own if point.step is not None), default=run.at or 0)
         return [each for each in before if each.step is not None and each.step < first] + own
 
-    def _stretch(self, name: str, at: Place) -> list[Point]:
+    def _stretch(self, name: str, at: Place) -> list[PointRead]:
         """The points of a trajectory from one share of its tokens to another."""
         points = self._measured(name)
         start, end = points[0].tokens, points[-1].tokens

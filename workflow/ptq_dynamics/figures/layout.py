@@ -113,7 +113,7 @@ class Measured(Layout):
             raise ValueError(f"metrics has nothing of {what}: {', '.join(sorted(wanted))}")
 
 
-class Grouped(Measured):
+class GroupedCurves(Measured):
     """A figure whose curves may be named "GROUP: NAME", with panels for every group."""
 
     @property

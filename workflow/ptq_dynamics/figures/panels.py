@@ -8,6 +8,7 @@ from string import ascii_lowercase
 from textwrap import wrap
 from typing import Any, NamedTuple
 
+import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -184,6 +185,7 @@ def subplots(
     """A figure in the style of all, as wide as a text column, or half where it is one panel unless
     that is `wide`, and its axes, row by row, the first over `opening` columns; height in inches.
     The layout `compressed` is for axes of fixed aspect."""
+    matplotlib.use("Agg")
     sns.set_theme(style="ticks", rc=SETTINGS)
     figure = plt.figure(figsize=(TEXT if wide or columns > 1 else HALF, height + 0.45))
     grid, axes = figure.add_gridspec(rows, columns), list[Axes]()

@@ -5,14 +5,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import matplotlib
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.colors import to_hex, to_rgb
 
 from ptq_dynamics.figures.settings import UNDER, UNITS
-
-matplotlib.use("Agg")
 
 # Inches of a text column, and of half of one: figures of several panels and of one.
 TEXT, HALF = 5.5, 2.75

@@ -22,9 +22,9 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.measure.settings import Asked
-from ptq_dynamics.measure.tasks import Part
+from ptq_dynamics.measure.tasks import TaskPart
 
-Parts = Sequence[tuple[Part, ConfigurableTask]]
+Parts = Sequence[tuple[TaskPart, ConfigurableTask]]
 BUILTIN = Path(lm_eval.tasks.__file__).parent
 # Keys that say where the harness would read data, or what other tasks a file defines.
 ELSEWHERE = ("dataset_path", "dataset_name", "dataset_kwargs", "tag", "group", "task_list")
@@ -47,13 +47,13 @@ class Asking:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         return {
             asked.task: outcomes(
-                Whole(asked, model, tokenizer), parts, asked.shots, asked.documents
+                AnsweringModel(asked, model, tokenizer), parts, asked.shots, asked.documents
             )
             for asked, parts in self._tasks.items()
         }
 
 
-class Whole(HFLM):
+class AnsweringModel(HFLM):
     """A model of transformers; it refuses what the harness would cut from the left: as many tokens
     are read as a task's context has, one more is scored."""
 
@@ -101,14 +101,14 @@ def outcomes(model: Any, parts: Parts, shots: int, documents: int | None) -> np.
     return np.asarray(values, dtype=np.float32)
 
 
-def load(manifest: Manifest) -> list[tuple[Part, ConfigurableTask]]:
+def load(manifest: Manifest) -> list[tuple[TaskPart, ConfigurableTask]]:
     """The parts of a task; several, where the harness has a group of that name. Only files of the
     result are read: no network, no cache."""
-    parts = [Part(**each) for each in manifest.facts["parts"]]
+    parts = [TaskPart(**each) for each in manifest.facts["parts"]]
     return [(part, _task(manifest, part)) for part in parts]
 
 
-def _task(manifest: Manifest, part: Part) -> ConfigurableTask:
+def _task(manifest: Manifest, part: TaskPart) -> ConfigurableTask:
     path = BUILTIN / part.definition if part.builtin else manifest.file(part.definition)
     config = {name: value for name, value in load_yaml(path).items() if name not in ELSEWHERE}
     data = DatasetDict({s: _read(manifest.file(file)) for s, file in part.splits.items()})

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -23,8 +23,6 @@ SCRIPT = Path(__file__).parent / "foreign/worker.py"
 
 class ForeignGptq(Calibrated, Grouped):
     """GPTQ by the library that `tool` names."""
-
-    is_gptq: ClassVar[bool] = True
 
     bits: Literal[2, 3, 4, 8]
     symmetric: bool

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any, Literal
 
-from ptq_dynamics.figures.layout import Grouped, Some
+from ptq_dynamics.figures.layout import GroupedCurves, Some
 from ptq_dynamics.measure.names import INCREASE, LOSS, LossOrIncrease
 
 BEFORE = "FP loss (nats/token)"
@@ -15,7 +15,7 @@ BEFORE = "FP loss (nats/token)"
 SHOWN, SHOWN_OF_LOSSES, BEYOND = 0.6, 0.25, 0.05
 
 
-class Averages(Grouped):
+class Averages(GroupedCurves):
     """A panel for every metric, quantizer and group of curves, of losses with the line of equal
     ones."""
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 from itertools import product
 from typing import Any, Literal
 
-from ptq_dynamics.figures.layout import Evaluations, Grouped
+from ptq_dynamics.figures.layout import Evaluations, GroupedCurves
 
 
-class Ends(Grouped):
+class Ends(GroupedCurves):
     """A panel for every metric and quantizer, in a row for every group of curves."""
 
     layout: Literal["ends"]

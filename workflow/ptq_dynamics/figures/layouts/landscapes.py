@@ -23,7 +23,7 @@ LEVELS = 12
 One = Annotated[tuple[str, ...], Field(min_length=1, max_length=1)]
 
 
-class Plane(Strict):
+class PlaneOptions(Strict):
     """A plane through a trajectory's last checkpoint, its quantized weights and the checkpoint
     `previous` before."""
 
@@ -39,7 +39,7 @@ class Landscapes(Layout):
     curves: Annotated[dict[Text, One], Field(min_length=1)]
     quantizers: Some[str]
     metrics: tuple[()] = ()
-    landscape: Plane
+    landscape: PlaneOptions
 
     @property
     def styles(self) -> list[str]:

@@ -8,7 +8,6 @@ from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.figures.layout import Evaluations, Measured
 from ptq_dynamics.measure.names import LOSS, QUANTIZED, Paired
-from ptq_dynamics.measure.pairing import difference
 from ptq_dynamics.measure.settings import Series
 
 WAY = "Share of the end's weights"
@@ -85,6 +84,8 @@ def paired(
     """How much larger a metric of losses is on one trajectory than on another, by seed and step,
     the mean over the calibration draws of both, and its standard error over the blocks that both
     are validated on."""
+    from ptq_dynamics.measure.pairing import difference
+
     used, series = data.draws[quantizer], data.settings.series
     others = {(each.seed, each.quantizer): each for each in series if each.trajectory == other}
     pairs: dict[int | None, list[tuple[Series, Series]]] = {}

@@ -19,7 +19,7 @@ class Task(Strict):
 
 
 @dataclass(frozen=True)
-class Part:
+class TaskPart:
     """A task of lm-evaluation-harness: its name there and its definition, in this result or, with
     `builtin`, below the harness's folder of tasks; the files of its splits; and the metric that
     counts."""
@@ -31,6 +31,6 @@ class Part:
     metric: Metric
 
 
-def facts(task: str, parts: Sequence[Part]) -> dict[str, Any]:
+def facts(task: str, parts: Sequence[TaskPart]) -> dict[str, Any]:
     """Manifest facts of a task."""
     return {"task": task, "parts": [asdict(part) for part in parts]}

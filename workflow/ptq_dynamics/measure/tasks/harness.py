@@ -12,7 +12,7 @@ from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.hub.files import COMMIT
-from ptq_dynamics.measure.tasks import Part, Task, facts
+from ptq_dynamics.measure.tasks import Task, TaskPart, facts
 
 # Letters of the reason that a library gives: some list all that they would have read.
 TOLD = 200
@@ -93,7 +93,7 @@ def run(context: Context[HarnessSettings]) -> Mapping[str, Any]:
             )
         definition = Path(manager.task_index[each].yaml_path or "").relative_to(BUILTIN)
         splits = _save(context.out, each, task)
-        parts.append(Part(each, definition.as_posix(), True, splits, metric))
+        parts.append(TaskPart(each, definition.as_posix(), True, splits, metric))
         context.progress.maybe(f"{each}: {len(task.eval_docs):,} documents")
     said = facts(name, parts)
     (context.out / "task.json").write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")

@@ -18,7 +18,7 @@ from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.questions import KINDS, Kind, Question
-from ptq_dynamics.measure.tasks import Part, Task, facts
+from ptq_dynamics.measure.tasks import Task, TaskPart, facts
 
 Encode = Callable[[str], list[int]]
 Candidate = tuple[str, Question]  # a document, and what is asked about it
@@ -89,7 +89,7 @@ def run(context: Context[MadeSettings]) -> Mapping[str, Any]:
     text = yaml.safe_dump(_definition(name, kind), sort_keys=False)
     (context.out / DEFINITION).write_text(text, encoding="utf-8")
     context.progress.say(f"{len(parts[0]):,} documents, {len(parts[1]):,} for shots")
-    return facts(name, [Part(name, DEFINITION, False, FILES, kind.metric)])
+    return facts(name, [TaskPart(name, DEFINITION, False, FILES, kind.metric)])
 
 
 def _definition(task: str, kind: Kind) -> dict[str, Any]:

@@ -14,7 +14,6 @@ class Quantizer(Strict):
     main one, from envs/TOOL.txt."""
 
     tool: ClassVar[str | None] = None
-    is_gptq: ClassVar[bool] = False
 
     method: str
     bits: int
@@ -45,11 +44,6 @@ class Quantizer(Strict):
     def columns(self) -> Any:
         """Columns in a group, once resolved; None where there are no groups of columns."""
         return None
-
-    @property
-    def compared_bits(self) -> int | None:
-        """The bits of GPTQ, whose backends are compared."""
-        return self.bits if self.is_gptq else None
 
     @property
     def calibration_draw(self) -> int:

@@ -1,7 +1,7 @@
 """GPTQ (arXiv 2210.17323) through llm-compressor."""
 
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from ptq_dynamics.base.fields import Count, Rate
 from ptq_dynamics.base.problem import Problem
@@ -11,8 +11,6 @@ from ptq_dynamics.quantize.methods import Calibrated, Grouped
 
 class Gptq(Calibrated, Grouped):
     """`damping` is a share of the Hessian's mean diagonal, `block_size` in columns."""
-
-    is_gptq: ClassVar[bool] = True
 
     method: Literal["gptq"]
     bits: Literal[2, 3, 4, 5, 6, 7, 8]
