@@ -209,26 +209,6 @@ def test_tokens_are_those_that_the_revisions_name(name, revision):
     assert found.tokens == pytest.approx(published, rel=2e-3)
 
 
-def trusting(families):
-    opensci = families["families"]["opensci-1.7b"]
-    opensci.pop("unreadable", None)
-    opensci["code"] = "b" * 40
-
-
-def test_trusted_code_is_part_of_the_jobs_of_its_family(changed):
-    with pytest.raises(Problem, match=r"fig11\.quantizers has gptq-4bit, .*code of its own, which"):
-        changed(trusting, scale="paper")
-    repository, commit = "open-sci/open-sci-ref-v0.01-1.7b-nemotron-hq-1T-4096", "b" * 40
-    file = {"name": "modeling.py", "size": 3, "digest": "git-sha1:" + commit}
-    entry = {f"code at {commit}": {"commit": commit, "files": [file]}}
-    for lock, known in ((None, None), ({repository: entry}, ["modeling.py"])):
-        made = changed(trusting, scale="paper", lock=lock, quantizers={"fig11": ["rtn-4bit"]})
-        jobs = made.trajectories.makers("opensci-1.7b")
-        assert len(jobs) > 5 and {job.settings.code.commit for job in jobs} == {commit}
-        found = jobs[0].settings.code.files
-        assert (found and [each.name for each in found]) == known
-
-
 def test_a_figure_goes_without_what_is_not_public():
     made = plan("paper")
     gone = {"fig11", "fig15", "fig23"}

@@ -183,7 +183,9 @@ def test_nothing_is_cut_from_the_left(place, measured):
     trunk = place.manifest(place.plan.trajectories.train("trunk"))
     folder = trunk.folder / Trajectory([trunk]).checkpoints[-1].id
     asked = Asked(task="word", documents=None, shots=5, batch=8, context=20)
-    whole = answers.Whole(asked, models.load(folder), AutoTokenizer.from_pretrained(folder))
+    whole = answers.AnsweringModel(
+        asked, models.load(folder), AutoTokenizer.from_pretrained(folder)
+    )
     parts = answers.load(place.make(place.plan.measuring.made("word", "main")))
     with pytest.raises(Problem, match=r"with 5 shots has \d+ tokens, more than .* of 20"):
         answers.outcomes(whole, parts, 5, None)

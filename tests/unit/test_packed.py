@@ -13,8 +13,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.models import packed
 from ptq_dynamics.models.packed import Grid
 from ptq_dynamics.quantize.layers import round_to_nearest
-from ptq_dynamics.quantize.storage import exact, on_grids
-from ptq_dynamics.train.weights import INDEX
+from ptq_dynamics.quantize.storage import INDEX, exact, on_grids
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, GPTNeoXConfig, GPTNeoXForCausalLM
 

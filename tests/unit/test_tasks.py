@@ -146,7 +146,7 @@ def test_the_harness_takes_a_made_task_whose_bytes_are_the_same_again(workspace,
     [
         ({"names": ["wrod"]}, r"tasks.names names no known task: 'wrod' .*word"),
         ({"others": ["Click"]}, "others has 'Click', which corpora.descriptions reads"),
-        ({"context": None}, "word is made of documents; set documents and context"),
+        ({"context": None}, r"tasks\.context is null, and word is made; set it"),
         ({"context": 4096}, r"tasks.context is 4,096, and .* reads \d+ tokens"),
         ({"shots": 5}, "tasks.pool is 4, and word has 5 shots"),
         ({"at_chance": ["word", "ending"]}, "leaves no task for the mean"),

@@ -42,12 +42,11 @@ def built(first: tuple[Project, str]) -> Project:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All of these are slow; the longest file comes first, so that it is not what all wait for."""
+    """All of these are slow."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
             item.add_marker("slow")
-    items.sort(key=lambda item: item.path.name != "test_whole_graph.py")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
