@@ -17,7 +17,7 @@ from ptq_dynamics.measure.answers import load as load_task
 from ptq_dynamics.measure.tasks import harness
 from ptq_dynamics.measure.tasks import made as making
 from ptq_dynamics.measure.tasks.harness import HarnessSettings, HarnessTask
-from ptq_dynamics.measure.tasks.made import MadeSettings, MadeTask
+from ptq_dynamics.measure.tasks.made import MadeSettings
 from support import ROOT, edit_yaml, plan, tiny_config
 from tokenizers import Tokenizer
 
@@ -46,8 +46,7 @@ def encode(corpus):
 
 def settings(kind, **changes):
     plain = {"documents": 12, "pool": 6, "shots": 1, "context": 256}
-    task = MadeTask(source="made", kind=kind)
-    return MadeSettings(name=f"a-{kind}", task=task, **{**plain, **changes})
+    return MadeSettings(name=f"a-{kind}", kind=kind, **{**plain, **changes})
 
 
 @pytest.fixture(scope="module")

@@ -53,14 +53,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from ptq_dynamics.train.optimizers import Decaying, parameter_groups
+from ptq_dynamics.train.optimizers import Optimizer, parameter_groups
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
 
-class Sgd(Decaying):
+class Sgd(Optimizer):
     """SGD."""
 
     kind: Literal["sgd"]
@@ -235,13 +235,9 @@ class Shouted(MadeTask):
         "train/objectives/softer.py",
         '''"""Answers, for which a loss counts half."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 from ptq_dynamics.train.objectives.answers import Answers
-
-if TYPE_CHECKING:
-    from ptq_dynamics.train.objectives import Loss
 
 
 class Softer(Answers):
@@ -249,10 +245,9 @@ class Softer(Answers):
 
     kind: Literal["softer"]  # type: ignore[assignment]
 
-    def loss(self, start: Path | None) -> "Loss":
+    def loss(self, forward: Any, part: Any, whole: Any, before: Any) -> Any:
         """Of answers."""
-        own = super().loss(start)
-        return lambda *arguments: own(*arguments) / 2
+        return super().loss(forward, part, whole, before) / 2
 ''',
         {"families.yaml": {"runs.smollm3-sft.objective": {"kind": "softer"}}},
         figure("over_tokens", {"SFT": ["smollm3-sft"]}, ["loss"]),

@@ -6,6 +6,7 @@ Modules import torch and other large libraries inside functions, since planning 
 
 import pkgutil
 from functools import reduce
+from importlib import import_module
 from inspect import isabstract
 from operator import or_
 from typing import Annotated, Any, TypeVar
@@ -18,9 +19,9 @@ C = TypeVar("C", bound=BaseModel)
 def found(package: str, base: type[C]) -> tuple[type[C], ...]:
     """The concrete classes below `base` that the modules of a package define, in order of their
     modules' names."""
-    folder, kinds = pkgutil.resolve_name(package), list[type[C]]()
+    folder, kinds = import_module(package), list[type[C]]()
     for module in sorted(each.name for each in pkgutil.iter_modules(folder.__path__)):
-        for each in vars(pkgutil.resolve_name(f"{package}.{module}")).values():
+        for each in vars(import_module(f"{package}.{module}")).values():
             own = isinstance(each, type) and each.__module__ == f"{package}.{module}"
             if own and issubclass(each, base) and not isabstract(each) and each not in kinds:
                 kinds += [] if each.__name__.startswith("_") else [each]

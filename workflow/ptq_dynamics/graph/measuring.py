@@ -157,12 +157,12 @@ class Measuring(Planner):
     @cache
     def made(self, task: str, corpus: str) -> Job:
         """A task about documents that a corpus holds out."""
-        kind: Any = self.config.tasks[task]
+        made: Any = self.config.tasks[task]
         chosen = self.scale.tasks
         assert chosen is not None
         settings = MadeSettings(
             name=task,
-            task=kind,
+            kind=made.kind,
             shots=chosen.shots_before(task),
             **chosen.model_dump(include={"documents", "pool", "context"}),
         )

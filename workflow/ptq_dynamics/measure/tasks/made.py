@@ -45,11 +45,11 @@ class MadeTask(Task):
 
 
 class MadeSettings(Strict):
-    """A task of `documents` questions of a kind, and `pool` more to draw shots from; a prompt with
-    `shots` of them has at most `context` tokens."""
+    """A task of `documents` questions of a kind of `MadeTask`, and `pool` more to draw shots from;
+    a prompt with `shots` of them has at most `context` tokens."""
 
     name: str
-    task: MadeTask
+    kind: str
     documents: int
     pool: int
     shots: int
@@ -78,7 +78,7 @@ def run(context: Context[MadeSettings]) -> Mapping[str, Any]:
     from ptq_dynamics.corpus import functions
 
     settings = context.settings
-    name, kind = settings.name, KINDS[settings.task.kind]
+    name, kind = settings.name, KINDS[settings.kind]
     documents = functions.load(context.input("functions"), functions.HELD_OUT)
     tokenizer = Tokenizer.from_file(str(context.input("corpus").file("tokenizer/tokenizer.json")))
     encode = partial(tokenizer.encode, add_special_tokens=False)
@@ -117,7 +117,7 @@ def make(
     """The documents of the test, and those to draw shots from, of `corpus.functions.Documented`."""
     # One token may be more where two examples meet.
     room = settings.context // (settings.shots + 1) - 1
-    making = _Making(settings.name, KINDS[settings.task.kind], room, encode)
+    making = _Making(settings.name, KINDS[settings.kind], room, encode)
     candidates = making.candidates(documents)
     # Wrong answers come from the same part, so that shots and test have no document in common.
     part = len(candidates) * settings.pool // (settings.pool + settings.documents)
