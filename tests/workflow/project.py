@@ -132,7 +132,8 @@ class Project:
 
     def planned(self, **options: Any) -> set[str]:
         """The jobs that Snakemake would run, in the same words."""
-        done = self.snakemake("-n", "--quiet", "host", **options)
+        plain = ("--workflow-profile", "none", "--rerun-triggers", "mtime", "--cores", "1")
+        done = self.snakemake("-n", "--quiet", "host", *plain, **options)
         said = done.stdout + done.stderr
         assert done.returncode == 0, said[-3000:]
         outputs = re.findall(r"^    output: (\S+?)manifest.json$", said, flags=re.M)

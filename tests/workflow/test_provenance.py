@@ -57,8 +57,8 @@ EDITS = {
     "configuration": ("config/quantizers.yaml", "damping: 0.05", "damping: 0.01", "damping"),
     "code": (
         f"{PACKAGE}/measure/joining.py",
-        "losses |= load_file(manifest.file(LOSSES))",
-        "losses = losses | load_file(manifest.file(LOSSES))",
+        "losses |= load_file(manifest.file(names.LOSSES))",
+        "losses = losses | load_file(manifest.file(names.LOSSES))",
         "measure.joining changed",
     ),
 }
@@ -134,13 +134,13 @@ def forge(account):
 
 def test_a_change_that_is_accepted_makes_nothing_again_and_is_told(project, tmp_path):
     copy = Project(shutil.copytree(project.folder, tmp_path / "project"), project.figures)
-    reason, code = "the same numbers as before", copy.folder / f"{PACKAGE}/figures/resolution.py"
+    reason, code = "the same numbers as before", copy.folder / f"{PACKAGE}/figures/head.py"
     copy.replace(code, "= 2 * math.sqrt(2)", "= math.sqrt(2) * 2")
     stale = status(copy)
     assert {state for state, _ in stale.values()} == {"stale"}
     choice = ("--scale", "smoke", "--figures", copy.figures, "--reason", reason)
     done = command(copy, "dev", "accept", "figures", *choice)
-    assert done.returncode == 0 and "figures.resolution changed" in done.stdout, done.stderr
+    assert done.returncode == 0 and "figures.head changed" in done.stdout, done.stderr
     assert status(copy).keys() == {path for path in stale if not path.startswith("figures/")}
     told = command(copy, "trace", f"{FIGURE}.pdf")
     assert told.returncode == 0 and f"accepted: {reason}" in told.stdout
