@@ -260,7 +260,7 @@ def test_snakemake_runs_what_is_outdated_and_nothing_after_an_undone_edit(known,
     for name, least, _, options in edit(known, moments):
         project = replace(known.project, **options)
         plain = ("--workflow-profile", "none", "--rerun-triggers", "mtime", "--cores", "1")
-            done = project.snakemake("-n", "--quiet", "host", *plain, targets=(FIGURE,))
+        done = project.snakemake("-n", "--quiet", "host", *plain, targets=(FIGURE,))
         said = done.stdout + done.stderr
         outputs = {
             word.rstrip(",")
