@@ -132,7 +132,8 @@ class Project:
 
     def planned(self, **options: Any) -> set[str]:
         """The jobs that Snakemake would run, in the same words."""
-        plain = ("--workflow-profile", "none", "--rerun-triggers", "mtime", "--cores", "1")
+        plain = ["--workflow-profile", "none", "--rerun-triggers", "mtime", "--cores", "1"]
+        plain += ["--max-inventory-time", "0"]
         done = self.snakemake("-n", "--quiet", "host", *plain, **options)
         said = done.stdout + done.stderr
         assert done.returncode == 0, said[-3000:]

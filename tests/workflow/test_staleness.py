@@ -259,7 +259,8 @@ def test_snakemake_runs_what_is_outdated_and_nothing_after_an_undone_edit(known,
     moments = random.Random(edit.__name__)
     for name, least, _, options in edit(known, moments):
         project = replace(known.project, **options)
-        plain = ("--workflow-profile", "none", "--rerun-triggers", "mtime", "--cores", "1")
+        plain = ["--workflow-profile", "none", "--rerun-triggers", "mtime", "--cores", "1"]
+        plain += ["--max-inventory-time", "0"]
         done = project.snakemake("-n", "--quiet", "host", *plain, targets=(FIGURE,))
         said = done.stdout + done.stderr
         outputs = {
