@@ -140,6 +140,10 @@ def test_classes_of_settings_count_as_a_whole_and_so_does_what_they_name(tmp_pat
     assert write(tmp_path / "field", {**PROGRAM, "stage": field}).code([settings]).modules != (
         program.code([settings]).modules
     )
+    # A field that has the name of an imported module reaches nothing of that.
+    named = STAGE.replace("bits: int = 4", "tools: int = 4")
+    found = write(tmp_path / "named", {**PROGRAM, "stage": named}).code([settings])
+    assert found.modules.keys() == {"stage", "base"}
 
 
 def test_libraries_are_those_that_what_is_reached_imports(tmp_path):

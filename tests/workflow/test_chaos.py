@@ -123,7 +123,8 @@ def test_a_build_that_is_killed_at_random_ends_with_the_bytes_of_an_undisturbed_
 
 def closure(built):
     """All that the figure is made of, and itself, as it came out undisturbed."""
-    jobs = list(built.plan.site.needed([built.plan.figures.figure(FIGURE)]))
+    plan = built.plan
+    jobs = list(plan.site.needed([plan.figures.figure(FIGURE)]))
     assert {job.stage for job in jobs} >= {"train.train", "measure.measure"}
     found = {}
     for job in jobs:

@@ -188,7 +188,9 @@ class Program:
             chains, local, waiting = set[tuple[str, ...]](), dict[str, Import](), [left]
             while waiting:
                 node = waiting.pop()
-                if found := _chain(node):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                    pass  # a field may have the name of an imported module
+                elif found := _chain(node):
                     chains.add(found)
                 elif isinstance(node, ast.Import | ast.ImportFrom):
                     local |= dict(imported(node))

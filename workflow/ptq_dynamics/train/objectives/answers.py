@@ -33,7 +33,7 @@ class Answers(Objective):
         """Of parts of such a batch."""
         from ptq_dynamics import models
 
-        tokens, counted = part[:, 0], part[:, 1, 1:]
-        losses = models.token_losses(forward, tokens[:, :-1], tokens[:, 1:])
+        ids, counted = part[:, 0], part[:, 1, 1:]
+        losses = models.token_losses(forward, ids[:, :-1], ids[:, 1:])
         # A batch without an answer costs nothing.
         return (losses * counted).sum() / whole[:, 1, 1:].sum().clamp(min=1)
