@@ -16,7 +16,7 @@ from rocrate_validator.services import ValidationSettings, validate
 from support import ROOT
 
 # A file of requests-cache with the contexts that crates name.
-CACHE = Path(os.environ.get("ROCRATE_CACHE", "/work/shared/reference/rocrate-cache/cache.sqlite"))
+CACHE = Path(os.environ.get("ROCRATE_CACHE", ""))
 # A file of the crate cannot have an absolute address, as this check wants of workflows.
 IMPOSSIBLE = "The SoftwareApplication id SHOULD be an absolute URI"
 METADATA = "ro-crate-metadata.json"

@@ -19,7 +19,7 @@ class Quantizer(Strict):
     bits: int
 
     def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
-        """The checkpoint in a folder, quantized; the quantizer is resolved."""
+        """The checkpoint in a folder, quantized by a resolved quantizer, which has this or `each`."""
         raise NotImplementedError
 
     def each(
