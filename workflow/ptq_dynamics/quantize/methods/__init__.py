@@ -19,7 +19,7 @@ class Quantizer(Strict):
     bits: int
 
     def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
-        """The checkpoint in a folder, quantized by a resolved quantizer, which has this or `each`."""
+        """The checkpoint in a folder, quantized by a resolved quantizer: it has this or `each`."""
         raise NotImplementedError
 
     def each(
