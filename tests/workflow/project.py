@@ -139,7 +139,7 @@ class Project:
         assert done.returncode == 0, said[-3000:]
         outputs = re.findall(r"^    output: (\S+?)manifest.json$", said, flags=re.M)
         assert outputs or "Nothing to be done" in said, said[-3000:]
-        return {path.split("/", 2)[2].rstrip("./") for path in outputs}
+        return {path.split("/", 2)[2].rstrip("./") or "paper" for path in outputs}
 
     @contextmanager
     def edited(self, *names: str) -> Iterator[list[Path]]:

@@ -81,9 +81,9 @@ def test_the_code_beside_the_snakefile_runs(tmp_path):
         check=False,
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-2000:]
-    here = Program().code([Node("ptq_dynamics.corpus.embedded", "run")]).modules
+    here = Program().code([Node("ptq_dynamics.corpus.sources.embedded", "EmbeddedCorpus")]).modules
     made = record.read(other.folder / CORPUS / "record.json").job["code"]
-    assert {name for name in here if here[name] != made[name]} == {"corpus.embedded"}
+    assert {name for name in here if here[name] != made[name]} == {"corpus.sources.embedded"}
 
 
 @pytest.mark.parametrize("module", [["cli", "config"], ["cli.sweep", "regime"]])
