@@ -1,5 +1,7 @@
 """Components, read in blocks of columns, against the same sums over stacked checkpoints."""
 
+import shutil
+
 import pandas as pd
 import pytest
 import torch
@@ -52,6 +54,7 @@ def test_scores_are_those_of_stacked_checkpoints_to_the_byte(
     workspace, job, stacked, width, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(components, "BLOCK", width)
+    shutil.rmtree(workspace.folder / job.folder, ignore_errors=True)
     built = workspace.build(job)
     rows, matrix = stacked
     table = pd.DataFrame(rows)
