@@ -13,6 +13,7 @@ from ptq_dynamics.quantize.layers import model_errors
 from ptq_dynamics.quantize.methods.awq import Awq
 from ptq_dynamics.quantize.methods.gptq import Gptq
 from ptq_dynamics.quantize.methods.int8 import Int8
+from ptq_dynamics.quantize.methods.nf4 import Nf4
 from ptq_dynamics.quantize.methods.rtn import Rtn
 from ptq_dynamics.quantize.storage import original
 
@@ -84,6 +85,7 @@ METHODS = {
     "gptq": Gptq(method="gptq", bits=3, **GRID, **BLOCKS),
     "awq": Awq(method="awq", bits=4, **GRID, duo_scaling=True, grid_points=5),
     "rtn": Rtn(method="rtn", bits=4, group_size=16),
+    "nf4": Nf4(method="nf4", bits=4, block_size=64, double_quantization=False),
 }
 
 
@@ -117,10 +119,15 @@ def test_quantizers_do_the_same_to_a_model_that_is_spread(
 
 
 def test_what_cannot_be_spread_is_one_line(folder, calibration, tmp_path, monkeypatch):
-    """Weights in bitsandbytes' format are on one device or on several, and nowhere else."""
+    """Weights in bitsandbytes' formats are on one device or on several, and nowhere else."""
+    METHODS["nf4"].quantize(folder, calibration).save(folder, tmp_path / "nf4")
     monkeypatch.setattr(models, "free", lambda: 50_000)
     monkeypatch.setattr(models, "room", lambda: {"cpu": 50_000})
-    with models.offloading(tmp_path), pytest.raises(Problem) as caught:
-        Int8(method="int8", bits=8, threshold=6.0).quantize(folder, calibration)
-    message = str(caught.value)
-    assert "fits on no device, and cannot be spread" in message and "\n" not in message
+    for make in (
+        lambda: models.load(tmp_path / "nf4"),
+        lambda: Int8(method="int8", bits=8, threshold=6.0).quantize(folder, calibration),
+    ):
+        with models.offloading(tmp_path), pytest.raises(Problem) as caught:
+            make()
+        message = str(caught.value)
+        assert "fits on no device, and cannot be spread" in message and "\n" not in message

@@ -59,6 +59,7 @@ METHODS = {
     "autogptq": "GPTQ",
     "awq": "AWQ",
     "int8": "LLM.int8",
+    "nf4": "NF4",
     "rtn": "rounding",
 }
 
