@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 from collections import Counter
 from itertools import chain
 from pathlib import Path
@@ -37,6 +38,10 @@ def begin(plan: Plan, *, local: bool) -> None:
 
 def finish(plan: Plan) -> None:
     """Write the page of captions beside the figures, and drop what the scale does not keep."""
+    # Snakemake's waits for the next evaluation would keep the ended build for up to a minute.
+    for thread in threading.enumerate():
+        if isinstance(thread, threading.Timer):
+            thread.cancel()
     pictures = Path(plan.site.pictures)
     if pictures.is_dir():
         write_page(plan.site.config.figures, pictures)
