@@ -41,7 +41,7 @@ export XDG_CACHE_HOME ?= $(CURDIR)/.snakemake/cache
 export MPLCONFIGDIR ?= $(CURDIR)/.snakemake/cache/matplotlib
 endif
 
-.PHONY: help install figures claims paper report all prefetch test test-fast test-more test-slurm unit lint backends bench sweep chaos staleness locks release clean
+.PHONY: help install figures claims paper report all prefetch test test-fast test-more test-slurm unit lint backends sweep chaos staleness locks release clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -101,11 +101,8 @@ lint: $(INSTALLED)
 	@$(VENV)/bin/snakefmt --check Snakefile workflow/Snakefile workflow/rules
 	@$(VENV)/bin/mypy
 
-bench: $(INSTALLED)  ## print how fast the jobs of a scale were, by their records
-	@$(HERE)/python -m ptq_dynamics.cli.bench --scale $(SCALE)
-
 sweep: $(INSTALLED)  ## train candidates for settings of a scale (SWEEP=regime|miniatures)
-	@$(HERE)/python -m ptq_dynamics.cli.sweep $(SWEEP)
+	@$(PTQ) dev sweep $(SWEEP)
 
 chaos: $(INSTALLED)  ## random kills of builds, each followed by the same command (KILLS=30)
 	@CHAOS_KILLS=$(KILLS) $(VENV)/bin/pytest tests/workflow/test_chaos.py -s

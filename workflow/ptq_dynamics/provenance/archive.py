@@ -15,7 +15,7 @@ from xml.sax.saxutils import unescape
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import record
-from ptq_dynamics.engine.paths import MANIFEST, RECORD, Paths, beside, records
+from ptq_dynamics.engine.paths import RECORD, Paths, beside, records
 from ptq_dynamics.engine.record import Record
 from ptq_dynamics.figures.settings import ORIGIN
 
@@ -67,6 +67,11 @@ def label(job: Mapping[str, Any]) -> str:
     return f"{str(job['stage']).rpartition('.')[2]} {job['name']}"
 
 
+def at(place: Path) -> Result:
+    """The result of a record; raises `Problem` where that cannot be read."""
+    return Result(record.read(place), place)
+
+
 class Archive:
     """All results below some folders and in released archives.
 
@@ -75,8 +80,7 @@ class Archive:
     """
 
     def __init__(self, folders: Iterable[Path], releases: Iterable[Path] = ()) -> None:
-        self.folders = [folder for folder in folders if folder.is_dir()]
-        self._releases = [release for release in releases if release.is_file()]
+        self.folders, self._releases = [*folders], [*releases]
         self.damaged = list[str]()
 
     @classmethod
@@ -93,35 +97,27 @@ class Archive:
     def every(self) -> list[Result]:
         """All results, those in their place first."""
         found = list[Result]()
-        for path in sorted(path for folder in self.folders for path in records(folder)):
+        for path in (path for folder in self.folders for path in records(folder)):
             try:
-                found.append(Result(record.read(path), path))
+                found.append(at(path))
             except Problem as problem:
                 self.damaged.append(str(problem))
-        for release in self._releases:
+        for release in filter(Path.is_file, self._releases):
             try:
                 with packed(release) as entries:
-                    found += _recorded(entries, release)
+                    for entry in entries:
+                        file = entries.extractfile(entry)
+                        if file is not None and entry.name.endswith(RECORD):
+                            place = release / entry.name
+                            found.append(Result(record.read(place, file.read().decode()), place))
             except Problem as problem:
                 self.damaged.append(str(problem))
-        return sorted(found, key=lambda each: not each.in_place)
+        return sorted(found, key=lambda each: (not each.in_place, each.place))
 
     @cached_property
     def results(self) -> dict[str, Result]:
         """One result for each manifest, by its path."""
         return {each.path: each for each in reversed(self.every)}
-
-    @cached_property
-    def _by_digest(self) -> dict[tuple[str, str], Result]:
-        return {(each.path, each.digest): each for each in reversed(self.every)}
-
-    def _maker(self, path: str, digest: str) -> Result | None:
-        place = beside(path, RECORD)
-        with contextlib.suppress(Problem):
-            found = Result(record.read(place), place)
-            if found.digest == digest:
-                return found
-        return self._by_digest.get((path, digest))
 
     def follow(self, inputs: Mapping[str, str]) -> tuple[dict[str, Result], list[str]]:
         """The results whose manifests have these paths and digests, and all that they were made
@@ -141,10 +137,16 @@ class Archive:
         visit(inputs)
         return found, missing
 
-    def by_identity(self, identity: str) -> Result | None:
-        """The result whose pictures carry this identity."""
-        known = ((each, (each.record.carried, each.record.identity)) for each in self.every)
-        return next((each for each, carried in known if identity in carried), None)
+    def _maker(self, path: str, digest: str) -> Result | None:
+        with contextlib.suppress(Problem):
+            found = at(beside(path, RECORD))
+            if found.digest == digest:
+                return found
+        return self._by_digest.get((path, digest))
+
+    @cached_property
+    def _by_digest(self) -> dict[tuple[str, str], Result]:
+        return {(each.path, each.digest): each for each in self.every}
 
     def in_order(self) -> Iterator[Result]:
         """All results, each after those that it was made from."""
@@ -163,34 +165,6 @@ def packed(place: Path) -> Iterator[tarfile.TarFile]:
     except HARMS as error:
         reason = str(error).partition("\n")[0]
         raise Problem(f"{place} is not an archive that tar reads ({reason})") from None
-
-
-def _recorded(entries: tarfile.TarFile, release: Path) -> Iterator[Result]:
-    for entry in entries:
-        file = entries.extractfile(entry) if entry.name.endswith(RECORD) else None
-        if file is not None:
-            place = release / entry.name
-            yield Result(record.read(place, file.read().decode()), place)
-
-
-def owner_of(path: Path) -> Result | None:
-    """The result that a file belongs to, by the record in its folder or one above that lists it,
-    also among what is released; None where there is none.
-
-    Raises `Problem` where that record is damaged.
-    """
-    if path.name.endswith((MANIFEST, RECORD)):
-        place = beside(path, RECORD)
-        return Result(record.read(place), place)
-    for folder in path.parents:
-        for place in (folder / f"{path.stem}.{RECORD}", folder / RECORD):
-            if place.is_file():
-                found = Result(record.read(place), place)
-                if path.relative_to(folder).as_posix() in found.record.files:
-                    return found
-        if folder.name in TOP:
-            break
-    return None
 
 
 def identity_in(path: Path) -> tuple[str, str] | None:

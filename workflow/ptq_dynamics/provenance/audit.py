@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine.paths import ABSENT, PARTS, RECORD, beside
+from ptq_dynamics.engine.paths import ABSENT, PARTS, beside
 from ptq_dynamics.engine.restore import again
 from ptq_dynamics.graph import FROM_NETWORK
 from ptq_dynamics.provenance.archive import DERIVED, Archive, Result
@@ -45,20 +45,12 @@ def audit(archive: Archive, others: Collection[Path] = ()) -> Audit:
             )
     found.notes += _notes(archive.results.values())
     found.wrong += archive.damaged
-    # What belongs to a record that cannot be read is not told a second time.
-    unread = [line.split(" ", 1)[0] for line in archive.damaged]
-    found.wrong += [
-        f"{file} belongs to no result; remove it"
-        for folder in archive.folders
-        for file in found_in(folder)
-        if file not in listed and not any(_is_of(file, Path(each)) for each in unread)
-    ]
+    # Whose files these are is known only where all records can be read.
+    if not archive.damaged:
+        there = (file for folder in archive.folders for file in found_in(folder))
+        strays = [file for file in there if file not in listed]
+        found.wrong += [f"{file} belongs to no result; remove it" for file in strays]
     return found
-
-
-def _is_of(file: Path, record: Path) -> bool:
-    stem = record.name.removesuffix(RECORD)
-    return record.parent in file.parents and (stem == "" or file.name.startswith(stem))
 
 
 def _of_result(result: Result, archive: Archive, listed: set[Path], found: Audit) -> Iterator[str]:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from ptq_dynamics.base.content import sha256
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine.paths import MANIFEST, RECORD
+from ptq_dynamics.engine.paths import MANIFEST, RECORD, beside
 from ptq_dynamics.measure import names
-from ptq_dynamics.provenance.archive import Archive, Result, identity_in, owner_of
+from ptq_dynamics.provenance.archive import TOP, Archive, Result, at, identity_in
 
 # Metrics that compare with full precision.
 PAIRED = {names.INCREASE, names.QUANTIZATION_ERROR, names.DEGRADATION}
@@ -34,16 +34,17 @@ class Chain:
 
     def lines(self) -> Iterator[tuple[int, Result, bool]]:
         """Depth and result of every line of the tree, and whether it was shown above already."""
-        shown, waiting = set[str](), [(self.top.path, 0)]
-        while waiting:
-            path, depth = waiting.pop()
-            if (result := self.results.get(path)) is None:
-                continue
-            inputs = self.inputs(result)
-            yield depth, result, path in shown and bool(inputs)
-            if path not in shown:
-                waiting += [(each, depth + 1) for each in reversed(inputs)]
-            shown.add(path)
+        shown = set[str]()
+
+        def below(path: str, depth: int) -> Iterator[tuple[int, Result, bool]]:
+            if (result := self.results.get(path)) is not None:
+                inputs, again = self.inputs(result), path in shown
+                shown.add(path)
+                yield depth, result, again and bool(inputs)
+                for each in () if again else inputs:
+                    yield from below(each, depth + 1)
+
+        return below(self.top.path, 0)
 
 
 def trace(text: str, archive: Archive) -> Chain:
@@ -64,7 +65,7 @@ def trace(text: str, archive: Archive) -> Chain:
 
 
 def _result(path: Path, archive: Archive) -> Result:
-    owner, carried = owner_of(path), identity_in(path)
+    owner, carried = _owner(path), identity_in(path)
     # Another picture may lie in the place of one; it is known by what it carries.
     if owner is not None and (carried is None or _is_verified(path, owner)):
         return owner
@@ -74,12 +75,28 @@ def _result(path: Path, archive: Archive) -> Result:
             "figures, or a picture that make figures drew"
         )
     scale, identity = carried
-    if (result := archive.by_identity(identity)) is None:
-        raise Problem(
-            f"{path} is of {scale} and carries identity {identity[:16]}, which no record here has; "
-            "run this in the checkout where it was drawn"
-        )
-    return result
+    for each in archive.every:
+        if identity in (each.record.carried, each.record.identity):
+            return each
+    raise Problem(
+        f"{path} is of {scale} and carries identity {identity[:16]}, which no record here has; "
+        "run this in the checkout where it was drawn"
+    )
+
+
+def _owner(path: Path) -> Result | None:
+    """The result that a file belongs to, by the record in its folder or one above that lists it;
+    raises `Problem` where that record is damaged."""
+    if path.name.endswith((MANIFEST, RECORD)):
+        return at(beside(path, RECORD))
+    for folder in path.parents:
+        for place in (folder / f"{path.stem}.{RECORD}", folder / RECORD):
+            found = at(place) if place.is_file() else None
+            if found is not None and path.relative_to(folder).as_posix() in found.record.files:
+                return found
+        if folder.name in TOP:
+            break
+    return None
 
 
 def _is_verified(path: Path, result: Result) -> bool:

@@ -1,0 +1,127 @@
+"""The verbs of `ptq-dynamics dev`: each prints what it did, and returns whether all is well."""
+
+import json
+import re
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ptq_dynamics.base.content import write_atomically
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.claims.formats import as_markdown
+from ptq_dynamics.claims.settings import CLAIMS
+from ptq_dynamics.cli import chosen
+from ptq_dynamics.cli.regime import regime as regime
+from ptq_dynamics.cli.sweep import sweep as sweep
+from ptq_dynamics.engine import freshness
+from ptq_dynamics.graph import Plan
+from ptq_dynamics.provenance import accepting, costs
+from ptq_dynamics.provenance.released import folders
+
+PAGE = Path("README.md")
+BEGIN = "<!-- what came out: written by `ptq-dynamics dev readme` -->\n"
+END = "<!-- end of what came out -->\n"
+# That a reader sees first.
+SHOWN = ("fig04", "fig07")
+HEAD = "| No. | What the paper says | Verdict | Its inequalities |\n|---|---|---|---|"
+
+
+def accept(arguments: Namespace) -> bool:
+    """Accept the result with a manifest, or all stale ones in or below a folder."""
+    if not arguments.reason.strip():
+        raise Problem("--reason is empty; say why the change makes no difference")
+    plan, place = chosen.plan(arguments), arguments.result.resolve()
+    jobs = [job for job in plan.site.needed(plan.last()) if job.paths.record.exists()]
+    meant = [job for job in jobs if job.paths.manifest.resolve().is_relative_to(place)]
+    if not meant:
+        raise Problem(f"{place} is no manifest of a result of this scale, nor a folder of any")
+    stale = [job for job in meant if freshness.stale(job.spec, job.paths)]
+    lines = accepting.accept(stale, arguments.reason)
+    print("\n".join([*lines, f"{len(lines)} results were accepted: {arguments.reason}"]))
+    return True
+
+
+def claims(arguments: Namespace) -> bool:
+    """Print a line for every claim: its verdict, and how many of its inequalities have which."""
+    site = chosen.plan(arguments).site
+    for claim in _judged(site.results, "claims", site.config.choice.scale)["claims"]:
+        number = "" if claim["number"] is None else claim["number"]
+        about = f" [{', '.join(claim['about'])}]" if claim["about"] else ""
+        print(f"{number:>2}  {claim['verdict']:14}  {claim['name']:22} {_counted(claim)}{about}")
+    return True
+
+
+def cost(arguments: Namespace) -> bool:
+    """Write and print the table of what a scale cost."""
+    site = chosen.plan(arguments).site
+    print(as_markdown(costs.write(site.config.choice.scale, Path(site.results))), end="")
+    return True
+
+
+def crate(arguments: Namespace) -> bool:
+    """Write a crate of all that is built at a scale, for tools of others."""
+    from ptq_dynamics.provenance import crate
+
+    count = crate.write(chosen.plan(arguments).site.config.choice.scale, arguments.place)
+    print(f"{arguments.place} describes {count} jobs")
+    return True
+
+
+def readme(arguments: Namespace) -> bool:
+    """Write what came out into the README; raises `Problem` where nothing is released, or the page
+    has no place for it."""
+    text = PAGE.read_text(encoding="utf-8")
+    found = re.search(f"{re.escape(BEGIN)}.*?{re.escape(END)}", text, re.S)
+    if found is None:
+        raise Problem(f"{PAGE} has no lines {BEGIN.strip()} and {END.strip()}; put them back")
+    write_atomically(PAGE, text.replace(found[0], BEGIN + block(chosen.plan(arguments)) + END))
+    return True
+
+
+def block(plan: Plan) -> str:
+    """Two figures, and a line for every claim, as they are released at the scale of the plan."""
+    scale = plan.site.config.choice.scale
+    results, pictures = folders(scale)
+    judged, parts = _judged(results, "release", scale), list[str]()
+    for name in SHOWN:
+        figure = plan.site.config.figures[name]
+        caption = " ".join(figure.caption.split())
+        picture = f"![{name}: {figure.title}]({pictures}/{name}.png)"
+        parts.append(f"{picture}\n\n*{figure.title}. {caption}*\n")
+    parts.append(
+        f"At {judged['scale']}: [all figures]({pictures}/README.md), [every inequality with its "
+        f"numbers]({results}/tables/claims.md), and [how verdicts come about](docs/claims.md). "
+        f"{_seeds(judged)}\n"
+    )
+    return "\n".join([*parts, HEAD, *map(_row, judged["claims"]), ""])
+
+
+def _judged(folder: str | Path, target: str, scale: str) -> Mapping[str, Any]:
+    """The claims of a scale; raises `Problem` where they are not judged."""
+    path = Path(folder, CLAIMS)
+    if not path.is_file():
+        raise Problem(f"{path} is missing; make {target} SCALE={scale} makes it")
+    found: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def _seeds(judged: Mapping[str, Any]) -> str:
+    """How many of the measured inequalities rest on how many seeds."""
+    every = [one for claim in judged["claims"] for one in claim.get("inequalities", ())]
+    found = sorted(Counter(len(one["seeds"]) for one in every if "seeds" in one).items())
+    counts = [f"{count} on {n} {'seed' if n == 1 else 'seeds'}" for n, count in found]
+    total, rest = sum(count for _, count in found), ", ".join(counts).replace(" on", " rest on", 1)
+    return f"Of its {total} measured inequalities, {rest}."
+
+
+def _row(claim: Mapping[str, Any]) -> str:
+    number = "" if claim["number"] is None else claim["number"]
+    about = " (about miniatures of public models)" if claim["about"] else ""
+    says = claim["says"].replace("|", "∣").replace("<", "&lt;")
+    return f"| {number} | {says}{about} | {claim['verdict']} | {_counted(claim)} |"
+
+
+def _counted(claim: Mapping[str, Any]) -> str:
+    return ", ".join(f"{count} {verdict}" for verdict, count in claim["counts"].items())

@@ -1,0 +1,228 @@
+"""The verbs of `ptq-dynamics`: each prints what it finds, and returns whether all is well."""
+
+import json
+import random
+import sys
+from argparse import Namespace
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+
+import yaml
+
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.cli import chosen
+from ptq_dynamics.config import described
+from ptq_dynamics.config.releases import to_lock
+from ptq_dynamics.graph.captions import PAGE
+from ptq_dynamics.hub import lock as hub
+from ptq_dynamics.provenance.archive import DERIVED, Archive, Result
+from ptq_dynamics.provenance.state import find, shortened
+
+SHOWN = 10  # measurements
+
+
+def _print_json(content: object) -> None:
+    print(json.dumps(content, indent=1, ensure_ascii=False))
+
+
+def status(arguments: Namespace) -> bool:
+    """What is not fresh, with the reason."""
+    plan = chosen.plan(arguments)
+    paper = [plan.typeset(Path("config"))] if arguments.paper else []
+    found = find(plan, [*plan.last(), *paper], deep=arguments.deep)
+    rest = [each for each in found if each.state != "fresh"]
+    if arguments.json:
+        _print_json([asdict(each) for each in found])
+    elif rest:
+        width = max(len(each.job) for each in rest)
+        for each in rest:
+            print(f"{each.state:7}  {each.job:{width}}  {shortened(each.reasons)}")
+        counts = Counter(each.state for each in rest)
+        states = ", ".join(f"{count} {state}" for state, count in counts.items())
+        print(f"{states}, {len(found) - len(rest)} fresh")
+    else:
+        accepted = sum(1 for each in found if each.reasons)
+        more = f", {accepted} as accepted (trace shows why)" if accepted else ""
+        print(f"all {len(found)} results are fresh{more}; nothing to do")
+    return not rest
+
+
+def plan(arguments: Namespace) -> bool:
+    """How many jobs of each kind would run, and how many results are fresh. A job that waits for
+    another one counts: it ends at once where its inputs come out as they were."""
+    plan = chosen.plan(arguments)
+    jobs = dict[str, Counter[str]]()
+    total = Counter[str]()
+    for each in find(plan, plan.last()):
+        state = "fresh" if each.state == "fresh" else "run"
+        kind = plan.site.kind(plan.site.made[each.manifest])
+        jobs.setdefault(kind, Counter(run=0, fresh=0))[state] += 1
+        total[state] += 1
+    left_out = {**plan.site.config.scale.regime.left_out, **plan.site.config.runs.unknown}
+    if arguments.json:
+        _print_json({"jobs": jobs, "left_out": left_out})
+        return True
+    print(f"{'kind':14} {'run':>7} {'fresh':>7}")
+    for kind, counts in [*jobs.items(), ("all", total)]:
+        print(f"{kind:14} {counts['run']:7,} {counts['fresh']:7,}")
+    for name, reason in left_out.items():
+        print(f"left out: {name} ({reason})")
+    return True
+
+
+def trace(arguments: Namespace) -> bool:
+    """The chain that a file comes from, as a tree; well where the file has the bytes that its
+    record lists."""
+    from ptq_dynamics.provenance.trace import trace as traced
+
+    chain = traced(arguments.file, Archive.here())
+    if arguments.json:
+        steps = [
+            {"manifest": path, "reads": chain.inputs(each), **asdict(each.record)}
+            for path, each in reversed([*chain.results.items()])
+        ]
+        content = {"top": chain.top.path, "is_verified": chain.is_verified, "steps": steps}
+        _print_json({**content, "missing": chain.missing})
+        return chain.is_verified
+    for depth, result, again in chain.lines():
+        print("  " * depth + (f"{result.label} (as above)" if again else _line(result)))
+    for path in chain.missing:
+        print(f"of {path} as it was then there is no record here")
+    was = "those that were published" if chain.is_verified else "not those that were published"
+    print(f"the bytes of {arguments.file} are {was}")
+    return chain.is_verified
+
+
+def _line(result: Result) -> str:
+    account, commit = result.record, "no commit"
+    if account.git is not None:
+        commit = account.git.commit[:10] + (" with changes" if account.git.dirty else "")
+    accepted = "".join(f"  accepted: {each.reason}" for each in account.accepted)
+    where = account.device.name or account.machine.processor
+    return (
+        f"{result.label}  {result.digest[:10]}  code {commit}  {account.started[:16]}  "
+        f"{account.seconds:.1f} s  {where}{accepted}"
+    )
+
+
+def audit(arguments: Namespace) -> bool:
+    """What is wrong in the folders of a scale, a line each."""
+    from ptq_dynamics.provenance import audit, costs, released
+
+    site = chosen.plan(arguments).site
+    scale = site.config.choice.scale
+    archive, wrong = Archive.of_scale(scale), list[str]()
+    if archive.every or archive.damaged:
+        found = audit.audit(archive, [Path(site.pictures, PAGE), *costs.files(Path(site.results))])
+        print(
+            f"{found.results:,} results with {found.files:,} files were hashed; {found.absent:,} "
+            "files are known and not here"
+        )
+        again = {each.path: each for each in audit.derived(archive)}
+        if arguments.rerun:
+            seed = random.randrange(10**6) if arguments.seed is None else arguments.seed
+            print(f"the sample has seed {seed}")
+            again |= {each.path: each for each in audit.sample(archive, arguments.rerun, seed)}
+        other = list(audit.rerun([*again.values()]))
+        same = len(again) - len(other)
+        print(f"{len(again)} results were made again; {same} came out as they are")
+        wrong += [*found.wrong, *other]
+        for note in found.notes:
+            print(f"note: {note}")
+    sums = released.folders(scale)[0] / released.SUMS
+    if sums.is_file():
+        print(f"what is released was compared with {sums}")
+        wrong += released.wrong(scale)
+    elif not archive.every:
+        raise Problem(f"nothing is built at scale {scale}; make figures SCALE={scale} builds it")
+    for line in wrong:
+        print(f"wrong: {line}")
+    print(f"{len(wrong)} things are wrong" if wrong else "all is well")
+    return not wrong
+
+
+def compare(arguments: Namespace) -> bool:
+    """How many measurements of two builds agree, those that do not, the furthest apart first, and
+    the first job that differs; well where no measurement differs."""
+    from ptq_dynamics.provenance import comparison as by
+
+    builds = by.Build(arguments.one), by.Build(arguments.other)
+    found, parting = by.compare(*builds), by.parting(*builds)
+    apart = found[found.verdict.isin([by.DIFFERENT, by.ONLY])]
+    if arguments.json:
+        plain = found.reset_index(names=by.KEY).to_json(orient="records")
+        _print_json({"measurements": json.loads(plain), "parting": parting})
+        return apart.empty
+    counts = found.verdict.value_counts()
+    print(", ".join(f"{count:,} {verdict}" for verdict, count in counts.items()))
+    # Measurements in both builds come first.
+    apart = apart.assign(distance=((apart.one - apart.other) / apart.error).abs())
+    apart = apart.sort_values(["verdict", "distance"], ascending=[True, False])
+    for key, row in apart[:SHOWN].iterrows():
+        name = " ".join(filter(None, key if isinstance(key, tuple) else [str(key)]))
+        how = "paired" if row.paired else "from both errors"
+        print(f"{row.verdict}: {name}: {row.one} and {row.other} (± {row.error:.3g}, {how})")
+    if len(apart) > SHOWN:
+        print(f"and {len(apart) - SHOWN:,} more; --json lists all")
+    if by.WITHIN in counts:
+        print(f"{by.WITHIN}: at most {by.TOLERANCE:g} standard errors of the difference")
+    if by.UNJUDGED in counts:
+        rest = found[found.verdict == by.UNJUDGED]
+        most = ((rest.one - rest.other).abs() / rest[["one", "other"]].abs().max(axis=1)).max()
+        print(f"{by.UNJUDGED}: their errors are not known; they differ by at most {most:.2g}")
+    if parting and set(counts.index) != {by.EQUAL}:
+        print(parting)
+    return apart.empty
+
+
+def adopt(arguments: Namespace) -> bool:
+    """Take over what is up to date elsewhere; well where nothing is left to do but to draw."""
+    from ptq_dynamics.provenance.adopting import adopt, unpacked
+
+    plan = chosen.plan(arguments)
+    with unpacked(arguments.source) as folder:
+        taken, had, left = adopt(plan, folder)
+    for each in left:
+        print(f"{each.state:7}  {each.job}  {shortened(each.reasons)}")
+    rest = [each for each in find(plan, plan.last()) if each.state != "fresh"]
+    lacking = sum(1 for each in rest if not each.stage.startswith(DERIVED))
+    print(
+        f"{taken} results were taken over, {had} were here already, {lacking} are not "
+        "there as they would be made here"
+    )
+    scale = plan.site.config.choice.scale
+    if lacking:
+        print(f"make figures SCALE={scale} makes those, and then what is drawn from them")
+    elif rest:
+        print(f"make figures SCALE={scale} draws {len(rest)} figures and tables from them")
+    return not lacking
+
+
+def release(arguments: Namespace) -> bool:
+    """Write the release of a scale in place of the one before."""
+    from ptq_dynamics.provenance.released import release
+
+    place, count = release(chosen.plan(arguments))
+    print(f"{place}: {count} results, {place.stat().st_size / 1e6:.1f} MB")
+    return True
+
+
+def config(arguments: Namespace) -> bool:
+    """The resolved configuration of a scale as YAML, or what its files may hold."""
+    if arguments.schema:
+        print(described.schema(arguments.schema))
+    elif arguments.help_keys is not None:
+        print(described.keys(arguments.help_keys or None))
+    else:
+        found = chosen.load(scale=arguments.scale).model_dump(mode="json", serialize_as_any=True)
+        yaml.safe_dump(found, sys.stdout, sort_keys=False, allow_unicode=True)
+    return True
+
+
+def lock(arguments: Namespace) -> bool:
+    """Lock what a scale with the hub fetches; well where all could be resolved."""
+    paper = chosen.load(scale="paper")
+    resolved, failed = hub.lock(to_lock(paper.runs.public.values(), paper.scale))
+    print(f"{resolved} revisions are locked in {hub.LOCK}", *failed, sep="\nerror: ")
+    return not failed
