@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from project import SHOWN, UNUSUAL, Project
+from project import ALL, SHOWN, UNUSUAL, Project
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +28,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, str]:
             home = shared / f"home-of-{UNUSUAL}"
             home.mkdir()
             user = {"USER": UNUSUAL, "LOGNAME": UNUSUAL, "HOME": str(home)}
-            said.write_text(replace(project, environment=user).build())
+            said.write_text(replace(project, environment=user).build(targets=ALL))
     if shared != own:
         copy = shutil.copytree(folder, own / "smoke", symlinks=True)
         project = replace(project, folder=copy)

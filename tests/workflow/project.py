@@ -7,7 +7,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from subprocess import CompletedProcess, run
 from typing import Any
@@ -21,6 +21,7 @@ FIGURES = os.environ.get("SMOKE_FIGURES", "fig04 fig06 fig07")
 SEED = 101
 TABLE = "results/smoke/measurements.csv"
 COLLECTED = "results/smoke/measurements.manifest.json"
+ALL = ("figures", COLLECTED, "claims", "tables", "paper")
 # Before a line that a test prints, which is shown at the end even where it passes.
 SHOWN = "to be seen: "
 # In the user's name and home and in the path of the first build; no result may tell of it.
@@ -60,6 +61,10 @@ class Project:
             if file.is_file():
                 shutil.copy2(file, folder / "envs")
         return cls(folder, **settings)
+
+    def copied(self, folder: Path) -> "Project":
+        """This working copy with all that is built in it, in another folder."""
+        return replace(self, folder=shutil.copytree(self.folder, folder, symlinks=True))
 
     @property
     def plan(self) -> Plan:
@@ -107,9 +112,9 @@ class Project:
             check=False,
         )
 
-    def build(self) -> str:
+    def build(self, **options: Any) -> str:
         """Build what is missing or stale; what Snakemake printed."""
-        done = self.snakemake()
+        done = self.snakemake(**options)
         said = done.stdout + done.stderr
         assert done.returncode == 0, said[-3000:]
         return said

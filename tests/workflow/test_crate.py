@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from project import Project
 from ptq_dynamics.base.content import sha256
 from ptq_dynamics.engine import record
 from rocrate.rocrate import ROCrate
@@ -30,10 +29,10 @@ def command(project, place):
 @pytest.fixture(scope="module")
 def project(built, tmp_path_factory):
     """A copy of the built project with its documentation."""
-    folder = shutil.copytree(built.folder, tmp_path_factory.mktemp("crate") / "project")
-    shutil.copytree(ROOT / "docs", folder / "docs")
-    shutil.copy2(ROOT / "ARTIFACT.md", folder)
-    return Project(folder, built.figures)
+    copied = built.copied(tmp_path_factory.mktemp("crate") / "project")
+    shutil.copytree(ROOT / "docs", copied.folder / "docs")
+    shutil.copy2(ROOT / "ARTIFACT.md", copied.folder)
+    return copied
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import re
 import shutil
 import signal
@@ -55,9 +56,8 @@ def test_a_signal_to_snakemake_ends_the_build_with_a_line_for_each_job(partial, 
     assert not list((partial.folder / "results").rglob(".lease"))
 
 
-@pytest.mark.parametrize("moment", [0.0, 0.2, 0.5])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_while_snakemake_begins_is_one_line(partial, number, moment):
+def test_a_signal_while_snakemake_begins_is_one_line(partial, number):
     """From when it has its handlers on."""
     process = Popen(
         [sys.executable, "-m", "ptq_dynamics.cli.snakemake", *partial.command("-n")[1:]],
@@ -68,7 +68,7 @@ def test_a_signal_while_snakemake_begins_is_one_line(partial, number, moment):
         text=True,
     )
     wait_for(lambda: process.poll() is not None or catches(process.pid), "it does not begin")
-    time.sleep(moment)
+    time.sleep(random.uniform(0, 0.5))
     process.send_signal(number)
     said = process.communicate(timeout=40)[1]
     assert process.returncode == 1, said
@@ -82,8 +82,9 @@ def catches(process):
     return bool(int(re.search(r"^SigCgt:\s*(\w+)", status, re.M)[1], 16) >> signal.SIGTERM - 1 & 1)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("verb", ["snakemake -n", "status"])
+@pytest.mark.parametrize(
+    ("verb", "number"), [("snakemake -n", signal.SIGINT), ("status", signal.SIGTERM)]
+)
 def test_a_signal_while_a_build_is_planned_is_one_line(tmp_path, verb, number):
     project = Project.copy(tmp_path / "project", figures="fig04")
     command = [sys.executable, "-m", "ptq_dynamics.cli", "status", "--scale", "smoke"]

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from project import UNUSUAL, Project
+from project import UNUSUAL
 from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.provenance.archive import Archive
 from ptq_dynamics.provenance.audit import audit
@@ -24,8 +24,7 @@ FIGURE = "figures/smoke/fig04"
 @pytest.fixture(scope="module")
 def project(built, tmp_path_factory):
     """A copy of the first build."""
-    folder = shutil.copytree(built.folder, tmp_path_factory.mktemp("provenance") / "project")
-    return Project(folder, built.figures)
+    return built.copied(tmp_path_factory.mktemp("provenance") / "project")
 
 
 def command(project, *arguments):
@@ -133,7 +132,7 @@ def forge(account):
 
 
 def test_a_change_that_is_accepted_makes_nothing_again_and_is_told(project, tmp_path):
-    copy = Project(shutil.copytree(project.folder, tmp_path / "project"), project.figures)
+    copy = project.copied(tmp_path / "project")
     reason, code = "the same numbers as before", copy.folder / f"{PACKAGE}/figures/head.py"
     copy.replace(code, "= 2 * math.sqrt(2)", "= math.sqrt(2) * 2")
     stale = status(copy)

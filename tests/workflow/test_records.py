@@ -79,7 +79,8 @@ HARMS = {
 @pytest.mark.parametrize("harm", HARMS)
 def test_damage_is_noticed_and_mended(copied, harm):
     """And what depends on it does not run, since the bytes come out as they were."""
-    (name, run), *_ = made(copied, "train.train").items()
+    runs = made(copied, "train.train").items()
+    name, run = min(runs, key=lambda each: each[1].record.seconds)
     weights = next(each for each in run.record.files if each.endswith(".safetensors"))
     HARMS[harm](copied.folder / run.record.job["folder"] / weights)
     HARMS[harm](copied.folder / FIGURE)

@@ -1,12 +1,10 @@
 """The page that is browsed, opened in a real browser with its scripts run."""
 
 import csv
-import shutil
 from contextlib import chdir
 
 import pytest
 from browser import MISSING, browser, program
-from project import Project
 from ptq_dynamics.provenance.archive import Archive
 from ptq_dynamics.provenance.audit import rerun
 from ptq_dynamics.report.planning import PAGE
@@ -22,9 +20,7 @@ WAIT = "new Promise((done) => setTimeout(done, 200))"
 @pytest.fixture(scope="module")
 def project(built, tmp_path_factory):
     """A copy of the built project whose first figure has odd words, with its page."""
-    copied = Project.copy(tmp_path_factory.mktemp("report") / "project", figures=built.figures)
-    for place in ("results", "figures"):
-        shutil.copytree(built.folder / place, copied.folder / place, symlinks=True)
+    copied = built.copied(tmp_path_factory.mktemp("report") / "project")
     edit_yaml(
         copied.folder / "config/figures.yaml",
         lambda found: found["fig04"].update(title=ODD, caption=ODD),
