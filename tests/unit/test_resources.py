@@ -32,12 +32,3 @@ def test_limits_grow_with_the_attempt_and_models_with_their_weights():
     # 8 bytes a weight, and half as much beside.
     assert large["mem_mb"] - small["mem_mb"] == pytest.approx(12_000 * 32.1, rel=0.01)
     assert found.ask("figure") == found.ask("report") and "gpu" not in found.ask("figure")
-
-
-def test_what_fits_on_no_device_is_spread_as_its_family_says():
-    found = plan("paper")
-    public = found.site.config.runs.public["olmo2-32b"]
-    assert found.resources.device_map("olmo2-32b") == public.device_map
-    assert found.resources.device_map("wsd-3e-3") == "auto"
-    averages = found.site.config.runs.averages
-    assert found.resources.device_map(next(n for n in averages if "32b" in n)) == public.device_map

@@ -41,7 +41,6 @@ CORES = None if IS_REMOTE else workflow.resource_settings.cores
 # A job compares its specification and inputs with the record of its result before it does more.
 RUN = "python -m ptq_dynamics.engine.run {input.spec}"
 RUN_ON_DEVICE = f"{RUN} --devices {{resources.devices}}"
-RUN_SPREAD = f"{RUN_ON_DEVICE} --device-map {{resources.device_map}}"
 
 
 def job(kind):
@@ -108,11 +107,6 @@ def trajectory_of(wildcards):
     """The trajectory that a job is about, if it is about one."""
     names = ("trajectory", "run", "public", "average")
     return next((wildcards[name] for name in names if name in wildcards.keys()), None)
-
-
-def spread(wildcards):
-    """How a model that fits on no device is spread, in the words of accelerate."""
-    return plan.resources.device_map(trajectory_of(wildcards))
 
 
 def any_of(*names):

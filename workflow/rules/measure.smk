@@ -11,9 +11,9 @@ rule measure:
         manifest("measure"),
     threads: plan.resources.threads("measure")
     resources:
-        **asked("measure", device_map=spread),
+        **asked("measure"),
     shell:
-        RUN_SPREAD
+        RUN_ON_DEVICE
 
 
 rule make_task:

@@ -17,6 +17,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+T = TypeVar("T")
 Values = TypeVar("Values", bound=Sequence[Any])
 
 
@@ -48,6 +49,11 @@ def _once(values: Values) -> Values:
     return values
 
 
+# Names that the files under config/ give to things. They become folders, values of Snakemake's
+# wildcards and targets on the command line.
+PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*$"
+Name = Annotated[str, Field(pattern=PATTERN, max_length=100)]
+Named = dict[Name, T]
 # Of a list: no value is there twice.
 Once = AfterValidator(_once)
 # Of steps, tokens, layers: less than floating point counts exactly.

@@ -4,20 +4,21 @@ Configuration holds what is built. Everything here is checked before any job sta
 the file, the key, the value and what is allowed.
 """
 
+from ptq_dynamics.config.errors import require as require
+from ptq_dynamics.config.loading import TYPES as TYPES
 from ptq_dynamics.config.loading import Config as Config
 from ptq_dynamics.config.loading import Sweep as Sweep
 from ptq_dynamics.config.loading import load as load
 from ptq_dynamics.config.loading import load_sweep as load_sweep
 from ptq_dynamics.config.loading import read_yaml as read_yaml
 from ptq_dynamics.config.loading import scales as scales
-from ptq_dynamics.config.names import require as require
-from ptq_dynamics.config.public import Public as Public
-from ptq_dynamics.config.public import PublicRun as PublicRun
+from ptq_dynamics.config.loading import schema as schema
+from ptq_dynamics.config.miniatures import Stage as Stage
+from ptq_dynamics.config.releases import Public as Public
+from ptq_dynamics.config.releases import PublicRun as PublicRun
 from ptq_dynamics.config.runs import Branch as Branch
 from ptq_dynamics.config.runs import Run as Run
 from ptq_dynamics.config.runs import Whole as Whole
-from ptq_dynamics.config.stages import Stage as Stage
-from ptq_dynamics.config.trajectories import Runs as Runs
 from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus as DatasetsCorpus
 from ptq_dynamics.corpus.sources.embedded import EmbeddedCorpus as EmbeddedCorpus
 from ptq_dynamics.figures.figure import Figure as Figure

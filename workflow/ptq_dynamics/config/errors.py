@@ -1,6 +1,7 @@
 """What is wrong with a file of configuration, in one line that names the whole key."""
 
-from collections.abc import Iterator
+import difflib
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import ValidationError
@@ -27,53 +28,50 @@ MESSAGES = {
     "union_tag_invalid": "must be one of {expected_tags}",
 }
 LONGEST_VALUE = 80
+# Names of a kind that an error lists.
+MOST_KNOWN = 20
+
+
+def require(place: str, kind: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Raise `Problem` when a name is not one of those known."""
+    for name in names:
+        if name not in known:
+            near, said = [*known], "known"
+            if len(near) > MOST_KNOWN:
+                near, said = difflib.get_close_matches(name, near, 3, 0), "the nearest"
+            raise Problem(f"{place} names no known {kind}: {name!r} ({said}: {', '.join(near)})")
 
 
 def problem(error: ValidationError, data: Any, place: str, below: Key = ()) -> Problem:
     """The first error in the content `data` of the file at `place`, where it stands `below` these
-    keys, and how many more there are. What the alternatives of a type say of one value is one
-    error."""
+    keys. What the alternatives of a type say of one value is one error."""
     found = [(_key(details, data), details) for details in error.errors()]
     first = found[0][0]
-    same = [(key, details) for key, details in found if key[: len(first)] == first]
     # Of alternatives, the one that got deepest is the one that was meant.
-    deepest = max((key for key, _ in same), key=len)
-    chosen = [details for key, details in same if key == deepest]
-    more = len({key for key, _ in found} - {key for key, _ in same})
-    also = f" (and {more} more such errors)" if more else ""
+    deepest = max((key for key, _ in found if key[: len(first)] == first), key=len)
+    chosen = [details for key, details in found if key == deepest]
     named = ".".join(str(part) for part in (*below, *deepest))
     where = f"{place}: {named}{_value(chosen[0])}" if named else place
-    return Problem(f"{where}: {' or '.join(dict.fromkeys(map(_message, chosen)))}{also}")
+    return Problem(f"{where}: {' or '.join(dict.fromkeys(map(_message, chosen)))}")
 
 
 def _key(details: ErrorDetails, data: Any) -> Key:
-    """Keys and indices of the data that lead to an error.
-
-    Pydantic's location also has the names of types and alternatives, which are dropped.
-    """
-    location, rest = details["loc"], Key()
+    """Keys and indices of the data that lead to an error. Pydantic's location also has the names of
+    types and alternatives, which are dropped."""
+    key = list[Any]()
+    for part in details["loc"]:
+        is_index = isinstance(data, list) and isinstance(part, int) and part < len(data)
+        if is_index or (isinstance(data, dict) and part in data):
+            key.append(part)
+            data = data[part]
     match details["type"]:
         case "missing":
-            location, rest = location[:-1], location[-1:]
+            key.append(details["loc"][-1])
         case "unknown_key":
-            rest = (details["ctx"]["key"],)
+            key.append(details["ctx"]["key"])
         case "union_tag_invalid" | "union_tag_not_found":
-            rest = (details["ctx"]["discriminator"].strip("'"),)
-    ways = list(_ways(location, data))
-    return (*next((key for key, end in ways if end is details["input"]), ways[0][0]), *rest)
-
-
-def _ways(location: Key, data: Any) -> Iterator[tuple[Key, Any]]:
-    """The ways to follow a location through the data, and where they end; first the one that takes
-    every part which the data have."""
-    if not location:
-        yield (), data
-        return
-    part, *rest = location
-    is_index = isinstance(data, list) and isinstance(part, int) and part < len(data)
-    if is_index or (isinstance(data, dict) and part in data):
-        yield from (((part, *key), end) for key, end in _ways(tuple(rest), data[part]))
-    yield from _ways(tuple(rest), data)
+            key.append(details["ctx"]["discriminator"].strip("'"))
+    return tuple(key)
 
 
 def _message(details: ErrorDetails) -> str:

@@ -4,28 +4,25 @@ Lengths are tokens of the real runs. What scales make of them is in `miniatures`
 """
 
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError, model_validator
+from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError
 
-from ptq_dynamics.base.fields import Count, Once, Rate, Strict
+from ptq_dynamics.base.fields import Count, Name, Named, Once, Rate, Strict
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config.errors import problem
-from ptq_dynamics.config.names import Name, Named, require
-from ptq_dynamics.config.public import DeviceMap
-from ptq_dynamics.config.runs import CooldownShape
+from ptq_dynamics.config.errors import problem, require
 from ptq_dynamics.train.architectures import AnyArchitecture, Architecture
 from ptq_dynamics.train.averages import AnyAverage
 from ptq_dynamics.train.objectives import AnyObjective
 from ptq_dynamics.train.objectives.language import Language
 from ptq_dynamics.train.optimizers import AnyOptimizer
+from ptq_dynamics.train.schedules import Shape
 
 FILE = "config/families.yaml"
 # They become folders.
 Revisions = Annotated[tuple[Name, ...], Once]
 # As https://huggingface.co/OWNER/NAME has it.
 Repository = Annotated[str, Field(pattern=r"^([A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*$")]
-Text = Annotated[str, Field(min_length=1)]
 Floor = Annotated[float, Field(ge=0, le=1)]
 Tokens = Annotated[float, Field(ge=1, le=1e18)]
 
@@ -43,12 +40,11 @@ class Family(Strict):
     of the model, at the widths that a scale multiplies, with an optimizer of its own where the
     family's makes no sense for so few steps. Its checkpoints are revisions of a `repository`, in
     whose names `step_in` (with one group) finds the step, in `steps_each`; `convert` where weights
-    are pickles; `reads_as` names another family with the same tokenizer; weights have the type
-    `dtype`, and a `format` of their own where transformers does not read them; those that fit on no
-    device are spread by accelerate as `device_map` says: over several, then memory, then the disk.
-    Those that are `unreadable`, and why, are not fetched."""
+    are pickles; `reads_as` names another family with the same tokenizer; weights have a `format` of
+    their own where transformers does not read them. Those that are `unreadable`, and why, are not
+    fetched."""
 
-    label: Text
+    label: Annotated[str, Field(min_length=1)]
     repository: Repository | None = None
     reads_as: str | None = None
     unreadable: str | None = None
@@ -56,8 +52,6 @@ class Family(Strict):
     steps_each: Count = 1
     convert: bool = False
     format: Literal["olmo"] | None = None
-    dtype: Literal["bfloat16", "float32"] = "bfloat16"
-    device_map: DeviceMap = "auto"
     vocabulary: Count
     tokens_per_step: Tokens
     peak_lr: Rate
@@ -69,32 +63,11 @@ class Family(Strict):
     miniature_optimizer: AnyOptimizer | None = None
     uncertain: str | None = None
 
-    @model_validator(mode="after")
-    def _step_has_one_group(self) -> Self:
-        if self.step_in.groups != 1:
-            raise ValueError("step_in must have one group, around the step")
-        return self
 
-
-class FamilyRun(Strict):
-    """What all that a family trained has alike."""
-
-    revisions: Revisions = ()
-    # Of the last revisions, those that its authors averaged.
-    averaged: Revisions = ()
-
-    @model_validator(mode="after")
-    def _averaged_its_own(self) -> Self:
-        if self.averaged != tuple(name for name in self.revisions if name in self.averaged):
-            raise ValueError("averaged must be some of the revisions, in their order")
-        return self
-
-
-class Pretraining(FamilyRun):
+class Pretraining(Strict):
     """A run of a family from fresh weights over so many `tokens`, at the family's peak rate unless
     it has one of its own. A cosine ends at its `horizon`, beyond the run where it is cut short, at
-    the share `floor` of the peak. Averages of its last checkpoints take the last of its revisions,
-    or those of them that its authors `averaged`."""
+    the share `floor` of the peak."""
 
     family: str
     schedule: Literal["constant", "cosine"]
@@ -102,22 +75,25 @@ class Pretraining(FamilyRun):
     horizon: Tokens | None = None
     floor: Floor = 0.0
     peak_lr: Rate | None = None
+    revisions: Revisions = ()
 
 
-class Phase(FamilyRun):
+class Phase(Strict):
     """What goes on from the end of a run over so many `tokens`: `steady` ones at its rate, then
     down to the share `floor` of the trunk's peak; on other text, with a `batch` so many times as
-    large, where that is said. The steps of its revisions go on from the trunk's, or it `restarts`;
-    some of them may be `averaged`, as those of a run."""
+    large, where that is said. The steps of its revisions go on from the trunk's, or it `restarts`.
+    Averages of its last checkpoints take those that its authors `averaged`, if they are named."""
 
     trunk: str
     tokens: Tokens
-    steady: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    shape: CooldownShape = "linear"
+    steady: Tokens | None = None
+    shape: Shape = "linear"
     floor: Floor = 0.0
     corpus: str | None = None
     batch: Count = 1
     restarts: bool = False
+    revisions: Revisions = ()
+    averaged: Revisions = ()
 
 
 class Later(Strict):
@@ -128,13 +104,13 @@ class Later(Strict):
     are said. The steps of its revisions begin anew; they may have none."""
 
     after: str
-    stage: Text
+    stage: str
     objective: AnyObjective = Language()
     tokens: Tokens | None = None
     peak_lr: Rate
     warmup: Floor = 0.0
     floor: Floor = 0.0
-    longer: Annotated[int, Field(ge=1, le=256)] = 1
+    longer: Count = 1
     rotary_base: Rate | None = None
     corpus: str | None = None
     optimizer: AnyOptimizer | None = None
@@ -181,21 +157,14 @@ class Families(Strict):
     def check(self) -> None:
         """Raise `Problem` where families and runs do not fit together."""
         for name, family in self.families.items():
-            if family.reads_as:
-                alike = [
-                    key
-                    for key, other in self.families.items()
-                    if other.repository and not other.reads_as
-                    if other.vocabulary == family.vocabulary
-                ]
-                place = f"{FILE}: families.{name}.reads_as"
-                require(place, "family with that vocabulary", [family.reads_as], alike)
+            alike = [n for n, each in self.families.items() if each.vocabulary == family.vocabulary]
+            place, read = f"{FILE}: families.{name}.reads_as", [family.reads_as or name]
+            require(place, "family with that vocabulary", read, alike)
         for name, run in self.runs.items():
             place, own = f"{FILE}: runs.{name}", self.family_of(name)
             require(f"{place}.family", "family", [own], self.families)
-            least = self.families[own].tokens_per_step * getattr(run, "batch", 1)
-            tokens = getattr(run, "tokens", None)
-            if tokens is not None and tokens - getattr(run, "steady", 0) < least:
+            least = self.families[own].tokens_per_step
+            if isinstance(run, Phase) and run.tokens - (run.steady or 0) < least * run.batch:
                 raise Problem(f"{place}.tokens, but for steady ones, must be {least:g}, a step's")
 
     def model(self, name: str, key: str = "model", **changed: Any) -> Architecture:

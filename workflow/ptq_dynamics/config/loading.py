@@ -1,26 +1,37 @@
-"""Reading and checking all files under config/."""
+"""Reading and checking all files under config/.
 
+In runs.yaml and families.yaml an entry with a key `over` stands for all combinations of its lists:
+
+    wsd-{size}-{rate}: {over: {size: [70m, 160m], rate: ["1e-3", "3e-3"]}, model: "{size}",
+                        peak_lr: "{rate}", ...}
+
+makes wsd-70m-1e-3, wsd-70m-3e-3, wsd-160m-1e-3 and wsd-160m-3e-3: what stands in braces gives way
+to the list's value, in the name and in every text of the entry.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import yaml
-from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
 from ptq_dynamics.base.components import union
-from ptq_dynamics.base.fields import Once, Seed, Strict
+from ptq_dynamics.base.fields import Name, Named, Once, Seed, Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.settings import Claim, TableKind
 from ptq_dynamics.config import miniatures, releases
-from ptq_dynamics.config.errors import problem
+from ptq_dynamics.config.errors import problem, require
 from ptq_dynamics.config.families import Families
-from ptq_dynamics.config.grids import expand
-from ptq_dynamics.config.names import Name, Named, require
+from ptq_dynamics.config.runs import Run, Runs
 from ptq_dynamics.config.scale import Scale
-from ptq_dynamics.config.trajectories import Runs
 from ptq_dynamics.figures.figure import Figure
 from ptq_dynamics.hub.lock import read as read_lock
 from ptq_dynamics.measure import tasks
 from ptq_dynamics.quantize.quantizers import AnyQuantizer
+from ptq_dynamics.train.timeline import PlannedTrajectory
 
 if TYPE_CHECKING:
     Task = tasks.Task
@@ -29,15 +40,10 @@ else:
 
 
 def _words(value: Any) -> Any:
-    # From the command line: --config figures="fig04 fig06".
+    # From the command line: --config figures="fig04 fig06" more_seeds=102
+    if isinstance(value, int):
+        return [value]
     return value.split() if isinstance(value, str) and value != "all" else value
-
-
-def _numbers(value: Any) -> Any:
-    # From the command line: more_seeds="102 103" is text, more_seeds=102 a number.
-    if isinstance(value, str) and not all(word.isdecimal() for word in value.split()):
-        raise ValueError("must be whole numbers with spaces between")
-    return [value] if isinstance(value, int) else _words(value)
 
 
 class Choice(Strict):
@@ -47,17 +53,11 @@ class Choice(Strict):
 
     scale: Name
     seed: Seed
-    more_seeds: Annotated[tuple[Seed, ...], BeforeValidator(_numbers), Once] = ()
+    more_seeds: Annotated[tuple[Seed, ...], BeforeValidator(_words)] = ()
     figures: Annotated[
         Literal["all"] | Annotated[list[str], Field(min_length=1)], BeforeValidator(_words)
     ]
     deep: bool = False
-
-    @model_validator(mode="after")
-    def _seeds_differ(self) -> Self:
-        if self.seed in self.more_seeds:
-            raise ValueError(f"more_seeds has {self.seed}, which is seed already; name it once")
-        return self
 
 
 class Backends(Strict):
@@ -79,12 +79,30 @@ class Sweep(Strict):
     candidates: Annotated[Named[dict[str, Any]], Field(min_length=1)]
 
 
+class WithFamilies(Runs):
+    """Those of runs.yaml and families.yaml: runs, averages, and `public` models, whose checkpoints
+    are fetched; why there are none of others; and which names stand in families.yaml."""
+
+    public: dict[str, releases.Public] = Field(exclude=True)
+    unknown: dict[str, str] = Field(exclude=True)
+    families: frozenset[str] = Field(exclude=True)
+
+    def file(self, name: str) -> str:
+        """The file that a trajectory stands in."""
+        return "config/families.yaml" if name in self.families else "config/runs.yaml"
+
+    @property
+    def trajectories(self) -> dict[str, PlannedTrajectory]:
+        """All trajectories by name."""
+        return {**self.runs, **self.public, **self.averages}
+
+
 class Config(Strict):
     """All of config/, for one scale, with its families as that has them."""
 
     choice: Choice
     scale: Scale
-    runs: Runs
+    runs: WithFamilies
     quantizers: Named[AnyQuantizer]
     figures: Named[Figure]
     tasks: Named[Task]
@@ -94,23 +112,11 @@ class Config(Strict):
 
 
 # The type of every file, by name without suffix; every file under scales/ is a scale.
-TYPES: dict[str, Any] = {
-    "config": Choice,
-    "scale": Scale,
-    "runs": Runs,
-    "families": Families,
-    "quantizers": Named[AnyQuantizer],
-    "tasks": Named[Task],
-    "figures": Named[Figure],
-    "claims": Named[Claim],
-    "tables": Named[TableKind],
-    "backends": Backends,
-    "sweep": Sweep,
-}
+TYPES: dict[str, Any] = {"config": Choice, "families": Families, "sweep": Sweep}
+TYPES |= {name: field.annotation for name, field in Config.model_fields.items() if name != "choice"}
+TYPES["runs"] = Runs
 # Files that a configuration of one's own, for figures alone, need not have.
 OPTIONAL = ("claims", "tables")
-# Sections whose entries may be grids.
-GRIDS = {"runs": ("runs", "averages"), "families": ("runs", "averages")}
 
 
 def scales(folder: Path = Path("config")) -> list[str]:
@@ -126,19 +132,43 @@ def load(choice: dict[str, Any], folder: Path) -> Config:
     chosen: Choice = _check(choice, "config", folder / "config.yaml")
     require(f"{folder / 'config.yaml'}: scale", "scale", [chosen.scale], scales(folder))
     file = folder / "scales" / f"{chosen.scale}.yaml"
-    parts = {"scale": _read(file, "scale")}
-    for name in [name for name in TYPES if name in Config.model_fields and name != "scale"]:
-        path = folder / f"{name}.yaml"
-        parts[name] = {} if name in OPTIONAL and not path.exists() else _read(path, name)
+    paths = {name: folder / f"{name}.yaml" for name in TYPES if name in Config.model_fields}
+    read = {
+        name: _read(path, name)
+        for name, path in {**paths, "scale": file}.items()
+        if path.exists() or name not in OPTIONAL
+    }
     families: Families = _read(folder / "families.yaml", "families")
     families.check()
-    if parts["scale"].miniatures is None:
-        lock = read_lock(folder / "families.lock.json")
-        parts["scale"], *made = releases.settle(families, parts["scale"], str(file), lock)
+    scale: Scale = read["scale"]
+    runs, public = dict[str, Run](), dict[str, releases.Public]()
+    if scale.miniatures:
+        scale, runs, unknown = miniatures.settle(families, scale, str(file), scale.miniatures)
     else:
-        parts["scale"], *made = miniatures.settle(families, parts["scale"], str(file))
-    parts["runs"] = parts["runs"].with_families(*made, families.averages)
-    return Config(choice=chosen, **parts)
+        lock = read_lock(folder / "families.lock.json")
+        scale, public, unknown = releases.settle(families, scale, str(file), lock)
+    own: Runs = read["runs"]
+    names = Counter([*own.runs, *own.averages, *families.runs, *families.averages])
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise Problem(
+            f"config/runs.yaml and config/families.yaml have {twice[0]!r} twice; rename a run or "
+            "average"
+        )
+    trajectories = WithFamilies.model_construct(
+        defaults=own.defaults,
+        runs={**own.runs, **runs},
+        averages={**own.averages, **families.averages},
+        public=public,
+        unknown=unknown,
+        families=frozenset([*families.runs, *families.averages]),
+    )
+    return Config(**{**read, "choice": chosen, "scale": scale, "runs": trajectories})
+
+
+def schema(name: str) -> dict[str, Any]:
+    """The JSON schema of a file: `runs` for runs.yaml, `scale` for those under scales/, ..."""
+    require("--schema or --help-keys", "file of configuration", [name], TYPES)
+    return TypeAdapter(TYPES[name]).json_schema()
 
 
 def load_sweep(path: Path) -> Sweep:
@@ -177,7 +207,49 @@ def read_yaml(path: Path) -> Any:
 
 
 def _read(path: Path, name: str) -> Any:
-    return _check(expand(read_yaml(path), GRIDS.get(name, ()), str(path)), name, path)
+    content = read_yaml(path)
+    for section in ("runs", "averages") if name in ("runs", "families") else ():
+        if isinstance(content, dict) and isinstance(content.get(section), dict):
+            content[section] = expand(content[section], f"{path}: {section}")
+    return _check(content, name, path)
+
+
+def expand(entries: Mapping[Any, Any], place: str) -> dict[str, Any]:
+    """Entries with those that stand for many, written out; `Problem` when a text has something else
+    in braces than the lists' names, or two entries have one name."""
+    found = dict[str, Any]()
+    for written, entry in entries.items():
+        is_grid = isinstance(entry, dict) and "over" in entry
+        made = _combinations(str(written), entry, place) if is_grid else [(written, entry)]
+        for name, one in made:
+            if name in found:
+                raise Problem(
+                    f"{place}.{written} makes {name!r}, which another entry makes as well"
+                )
+            found[name] = one
+    return found
+
+
+def _combinations(name: str, entry: dict[str, Any], place: str) -> Iterator[tuple[str, Any]]:
+    lists, rest = entry["over"], {key: each for key, each in entry.items() if key != "over"}
+    if not isinstance(lists, dict) or not all(isinstance(each, list) for each in lists.values()):
+        raise Problem(f"{place}.{name}.over is {lists!r}: must be a mapping of names to lists")
+    for values in product(*lists.values()):
+        chosen = dict(zip(lists, values, strict=True))
+        try:
+            found = name.format(**chosen), _filled(rest, chosen)
+        except (KeyError, IndexError, ValueError) as error:
+            braces = f"in braces, which over has not ({', '.join(chosen)})"
+            raise Problem(f"{place}.{name} has {error} {braces}") from None
+        yield found
+
+
+def _filled(value: Any, chosen: Mapping[str, Any]) -> Any:
+    if isinstance(value, dict):
+        return {key: _filled(each, chosen) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_filled(each, chosen) for each in value]
+    return value.format(**chosen) if isinstance(value, str) else value
 
 
 def _check(data: Any, name: str, path: Path) -> Any:

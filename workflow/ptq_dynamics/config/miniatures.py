@@ -5,44 +5,46 @@ peak rate by the ratio of the widths; what cannot be kept, as tokens per paramet
 (`ptq-dynamics regime`).
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from math import ceil
 from typing import Any
 
 from pydantic import ValidationError
 
-from ptq_dynamics.base.fields import Count, Rate
+from ptq_dynamics.base.fields import Context, Count, Rate, Share
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config.errors import problem
-from ptq_dynamics.config.families import FILE, Families, Family, Later, Phase, Pretraining, Release
-from ptq_dynamics.config.names import require
-from ptq_dynamics.config.runs import Branch, Run, Whole
+from ptq_dynamics.config.errors import problem, require
+from ptq_dynamics.config.families import FILE, Families, Later, Phase, Pretraining, Release
+from ptq_dynamics.config.runs import Branch, Run, Whole, nearest, step_of
 from ptq_dynamics.config.scale import Miniatures, Scale
-from ptq_dynamics.config.stages import Stage
+from ptq_dynamics.corpus.sources.dialogues import DialoguesCorpus
 from ptq_dynamics.train.architectures import Architecture
+from ptq_dynamics.train.objectives import AnyObjective
 from ptq_dynamics.train.optimizers import AnyOptimizer
-from ptq_dynamics.train.timeline import Point, Timeline
-
-NO_STAGE = "miniatures of the scale has no stage, the steps of what comes after pre-training"
-NO_MINIATURE = "no miniature stands for what authors made of several checkpoints"
+from ptq_dynamics.train.timeline import Point, Timeline, TrainedShape
+from ptq_dynamics.train.trajectory import step_id
 
 
-class Miniature(Whole):
-    """A run of a family in small; `used_lr` is the peak rate here, `peak_lr` the family's;
-    `unknown` is what is uncertain of that, and whether its rate is."""
+class InSmall(Run):
+    """A run over its `length` whose rate `used_lr`, optimizer and warmup are this scale's already,
+    of which about so many `points` are measured; `unknown` is what is uncertain of it."""
 
     used_lr: Rate
+    length: Share
+    warmup: Share
+    optimizer: AnyOptimizer
     points: Count
     unknown: str | None
-    uncertain_rate: bool
 
     def peak(self, timeline: Timeline) -> float:
-        """Its peak learning rate at this scale."""
+        """Its peak learning rate."""
         return self.used_lr
 
     def optimizer_in(self, timeline: Timeline) -> AnyOptimizer:
-        """Its own, which is this scale's already."""
-        return self.papers_optimizer(timeline)
+        """Its own."""
+        return self.optimizer
 
     def warmup_steps(self, timeline: Timeline) -> int:
         """Steps of its warmup."""
@@ -51,6 +53,12 @@ class Miniature(Whole):
     def measured_every(self, timeline: Timeline) -> int:
         """So that there are as many as the scale says."""
         return max(1, timeline.steps(self.length) // self.points)
+
+
+class Miniature(InSmall, Whole):  # type: ignore[misc]
+    """A run of a family in small; `peak_lr` is the family's, perhaps an uncertain one."""
+
+    uncertain_rate: bool
 
 
 class MiniaturePhase(Branch):
@@ -65,186 +73,238 @@ class MiniaturePhase(Branch):
 
     def measured(self, timeline: Timeline) -> list[Point]:
         """Those of its cooldown, and as many as of a run on the way there."""
-        found = super().measured(timeline)
         (first, _), start = self.ends(timeline), self.cooldown_start(timeline)
-        every = max(1, (start - first) // self.points)
-        known = self.checkpoints(timeline)
-        late = {point for point in found if (point.step or 0) >= start}
-        early = {
-            min(known, key=lambda point: abs((point.step or 0) - at))
-            for at in range(first, start, every)
-        }
-        return sorted({known[0], *early, *late}, key=lambda point: point.step or 0)
+        known, every = self.checkpoints(timeline), max(1, (start - first) // self.points)
+        late = {point for point in super().measured(timeline) if step_of(point) >= start}
+        return sorted({known[0], *nearest(known, range(first, start, every)), *late}, key=step_of)
+
+
+class Stage(InSmall):
+    """A stage after pre-training, called `name` in tables, which goes on with the weights at the
+    end of the run that it comes `after`, and with nothing else of it: over its `length`, a warmup,
+    then half a cosine to the share `floor` of its rate, towards an `objective`, with an optimizer
+    that begins anew.
+
+    It is trained on its `corpus`, or that of the run, in a `batch` of sequences of `context`
+    tokens, with a rotary embedding to the base `rotary_base`, or that of the run before; what is
+    measured of it reads what is measured of the run before.
+    """
+
+    after: str
+    name: str
+    objective: AnyObjective
+    batch: Count
+    context: Context
+    rotary_base: Rate | None
+    corpus: str | None
+
+    def sources(self) -> Mapping[str, str]:
+        """The run it comes after."""
+        return {"after": self.after}
+
+    def uncertain(self, timeline: Timeline) -> str | None:
+        """What is uncertain of it, and of that."""
+        return "; ".join(filter(None, (self.unknown, super().uncertain(timeline)))) or None
+
+    def trained(self, timeline: Timeline) -> TrainedShape:
+        """With what is its own."""
+        shape, model = self.model_shape(timeline), self.before(timeline).trained(timeline).model
+        if self.rotary_base is not None:
+            model = model.model_copy(update={"rotary_base": self.rotary_base})
+        corpus = self.corpus or self.whole(timeline).model_shape(timeline).corpus
+        shape = replace(shape, model=model, corpus=corpus, micro_batch=None)
+        return replace(shape, batch=self.batch, context=self.context)
+
+    def ends(self, timeline: Timeline) -> tuple[int, int]:
+        """From the end of the run before, over its length."""
+        _, first = self.before(timeline).ends(timeline)
+        return first, first + timeline.steps(self.length)
+
+    def start(self, timeline: Timeline) -> str:
+        """Id of the checkpoint whose weights it begins with."""
+        return timeline.checkpoints(self.after)[-1].id
+
+    def spacing(self, timeline: Timeline) -> int:
+        """As they are measured."""
+        return self.measured_every(timeline)
+
+    def checkpoints(self, timeline: Timeline) -> list[Point]:
+        """One so often after its beginning, which is the end of the run before, and its end."""
+        (first, last), every = self.ends(timeline), self.spacing(timeline)
+        steps = sorted({*range(first + every, last, every), last})
+        return [Point(step_id(step), step) for step in steps]
+
+    def check(self, place: str, timeline: Timeline) -> None:
+        """Its text is of the tokenizer of the run before, as its objective needs it."""
+        super().check(place, timeline)
+        corpus = self.trained(timeline).corpus
+        is_dialogues = isinstance(timeline.scale.corpora[corpus], DialoguesCorpus)
+        if self.objective.of_dialogues and not is_dialogues:
+            raise Problem(
+                f"{place}.objective is {self.objective.kind!r}, which is learned from dialogues, "
+                f"and corpus {corpus!r} has none; take one of source dialogues"
+            )
 
 
 def settle(
-    families: Families, scale: Scale, file: str
-) -> tuple[Scale, dict[str, Run], dict[str, Any], dict[str, str]]:
-    """The scale of a file with the families' models; their runs and phases in small, by name; no
-    public models; and why there are no miniatures of others.
+    families: Families, scale: Scale, file: str, small: Miniatures
+) -> tuple[Scale, dict[str, Run], dict[str, str]]:
+    """The scale of a file with the families' models; their runs and phases in small, by name; and
+    why there are no miniatures of others.
 
     Raises `Problem` when the families do not fit to the scale.
     """
-    assert scale.miniatures is not None
-    exponents = scale.miniatures.exponents
-    require(f"{file}: miniatures.exponents", "family", exponents, families.families)
+    require(f"{file}: miniatures.exponents", "family", small.exponents, families.families)
     require(f"{file}: models, of which miniatures take the text,", "model", ["main"], scale.models)
-    made = _Made(families, scale, scale.miniatures)
+    models = {name: _model(families, name, scale, small) for name in families.families}
     found, unknown = dict[str, Run](), dict[str, str]()
     for name, run in families.runs.items():
         if isinstance(run, Release):
-            unknown[name] = NO_MINIATURE
-        elif isinstance(run, Later) and scale.miniatures.stage is None:
-            unknown[name] = NO_STAGE
+            unknown[name] = "no miniature stands for what authors made of several checkpoints"
         else:
-            found[name] = made.run(name)
-    models = {f"miniature of {name}": model for name, model in made.models.items()}
-    scale = scale.model_copy(update={"models": {**scale.models, **models}})
-    return scale, found, {}, unknown
+            found[name] = _Way(families, name, scale, small, models).made(name, run)
+    every = scale.models | {f"miniature of {name}": model for name, model in models.items()}
+    return scale.model_copy(update={"models": every}), found, unknown
 
 
-class _Made:
-    """What a scale makes of families: models by family, and runs."""
+def _model(families: Families, name: str, scale: Scale, small: Miniatures) -> Architecture:
+    """A family's miniature model, which reads what the scale's main model does."""
+    family, main = families.families[name], scale.models["main"]
+    reading: dict[str, Any] = {"context": main.context, "corpus": main.corpus}
+    families.model(name, **reading)
+    place = f"{FILE}: families.{name}.miniature"
+    require(place, "key of its model", family.miniature, family.model)
+    changed = {**family.miniature, **reading}
+    found = families.model(name, "miniature", **changed)
+    changed["layers"] = ceil(found.layers * small.deepen)
+    changed["width"] = found.width * small.widen
+    changed["feedforward"] = found.feedforward * small.widen
+    return families.model(name, "miniature", **changed)
 
-    def __init__(self, families: Families, scale: Scale, small: Miniatures) -> None:
-        self.families, self.scale, self.small = families, scale, small
-        self.models = {name: self._model(name) for name in families.families}
 
-    def run(self, name: str) -> Run:
-        """A run of a family in small."""
-        run: Any = self.families.runs[name]
-        kinds: dict[Any, Any] = {
-            Pretraining: (Miniature, self._pretraining),
-            Phase: (MiniaturePhase, self._phase),
-            Later: (Stage, self._stage),
-        }
-        kind, make = kinds[type(run)]
-        trunk, first = self.families.first(name)
-        fields = make(run, self.families.families[first.family], first.family, trunk)
+class _Way:
+    """The run from fresh weights that a run `of` a family goes back to, with its longest phase,
+    which a scale's steps stand for; and what is made of it in small."""
+
+    def __init__(
+        self,
+        families: Families,
+        of: str,
+        scale: Scale,
+        small: Miniatures,
+        models: Mapping[str, Architecture],
+    ) -> None:
+        name, self.run = families.first(of)
+        self.small, self.budget = small, scale.budget
+        self.family = families.families[self.run.family]
+        self.optimizer = families.optimizer(self.family)
+        self.context, width = models[self.run.family].context, models[self.run.family].width
+        # What a miniature's rate is of the family's.
+        power = small.exponents.get(self.run.family, small.rate_exponent)
+        theirs = families.model(self.run.family, context=self.context).width
+        self.ratio = float((theirs / width) ** power)
+        every = (each for each in families.runs.values() if isinstance(each, Phase))
+        self.phases = [each for each in every if each.trunk == name]
+        longest = max((phase.tokens for phase in self.phases), default=0)
+        self.tokens = Fraction(self.run.tokens + longest)
+        self.most = max((phase.batch for phase in self.phases), default=1)
+        self.batch = max(1, scale.regime.batch // self.most)
+
+    def steps(self, tokens: float, batch: int = 1) -> int:
+        """Steps that so many tokens of the family are here, with so many times its batch."""
+        steps = self.small.length * self.budget * self.most
+        return max(1, round(Fraction(tokens) / self.tokens * steps / batch))
+
+    def share(self, steps: Fraction | int) -> Fraction:
+        """So many steps, one at least, as a share of the scale's budget; above 1 where they do not
+        fit, which the types of runs refuse."""
+        return Fraction(max(1, round(steps)), self.budget)
+
+    def made(self, name: str, run: Pretraining | Phase | Later) -> Run:
+        """A run of it in small."""
+        kind: type[Run]
+        match run:
+            case Pretraining():
+                kind, fields = Miniature, self._pretraining(run)
+            case Phase():
+                kind, fields = MiniaturePhase, self._phase(run)
+            case Later():
+                kind, fields = Stage, self._stage(run)
         try:
             return kind(**fields)
         except ValidationError as error:
             raise problem(error, fields, f"{FILE}: runs.{name}, in small") from None
 
-    def _model(self, name: str) -> Architecture:
-        """A family's miniature model, which reads what the scale's main model does."""
-        family, main = self.families.families[name], self.scale.models["main"]
-        reading: dict[str, Any] = {"context": main.context, "corpus": main.corpus}
-        self.families.model(name, **reading)
-        place = f"{FILE}: families.{name}.miniature"
-        require(place, "key of its model", family.miniature, family.model)
-        changed = {**family.miniature, **reading}
-        found = self.families.model(name, "miniature", **changed)
-        changed["layers"] = ceil(found.layers * self.small.deepen)
-        changed["width"] = found.width * self.small.widen
-        changed["feedforward"] = found.feedforward * self.small.widen
-        return self.families.model(name, "miniature", **changed)
-
-    def _pretraining(self, run: Pretraining, family: Family, of: str, name: str) -> dict[str, Any]:
-        small, way, ratio = self.small, _Way(self, name), self._ratio(of)
-        steps, peak = way.steps(run.tokens), run.peak_lr or family.peak_lr
+    def _pretraining(self, run: Pretraining) -> dict[str, Any]:
+        family, small, steps = self.family, self.small, self.steps(run.tokens)
+        peak = run.peak_lr or family.peak_lr
         shortened = run.tokens / family.tokens_per_step / steps
-        optimizer = family.miniature_optimizer or self.families.optimizer(family)
-        optimizer = optimizer.scaled(ratio, small.e_folds * shortened / ratio)
+        optimizer = family.miniature_optimizer or self.optimizer
+        optimizer = optimizer.scaled(self.ratio, small.e_folds * shortened / self.ratio)
         warmup = max(Fraction(family.warmup * family.tokens_per_step / run.tokens), small.warmup)
+        phases = (self.steps(phase.tokens, phase.batch) for phase in self.phases)
+        longest = steps + max(phases, default=0)
         return {
             "family": family.label,
-            "model": f"miniature of {of}",
+            "model": f"miniature of {run.family}",
             "schedule": run.schedule,
             "peak_lr": peak,
-            "used_lr": peak * ratio,
+            "used_lr": peak * self.ratio,
             "floor": run.floor,
             "length": self.share(steps),
-            "horizon": self.share(way.steps(run.horizon)) if run.horizon else None,
+            "horizon": self.share(self.steps(run.horizon)) if run.horizon else None,
             "warmup": self.share(warmup * steps),
-            "batch": way.batch,
-            "state_at": [self.share(steps)] if way.phases else [],
+            "batch": self.batch,
+            "state_at": [self.share(steps)] if self.phases else [],
             "checkpoint_every": self.share(ceil(steps / (2 * small.measured))),
-            "optimizer": optimizer.lasting(self.share(way.longest)),
+            "optimizer": optimizer.lasting(self.share(longest)),
             "points": small.measured,
             "unknown": family.uncertain,
             "uncertain_rate": family.other_peak_lr is not None,
         }
 
-    def _phase(self, phase: Phase, family: Family, of: str, name: str) -> dict[str, Any]:
-        small, way = self.small, _Way(self, name)
-        steady = way.steps(phase.steady, phase.batch) if phase.steady else 0
-        cooldown = max(way.steps(phase.tokens, phase.batch) - steady, small.least_cooldown)
+    def _phase(self, phase: Phase) -> dict[str, Any]:
+        small = self.small
+        steady = self.steps(phase.steady, phase.batch) if phase.steady else 0
+        cooldown = max(self.steps(phase.tokens, phase.batch) - steady, small.least_cooldown)
         return {
             "trunk": phase.trunk,
-            "at": self.share(way.steps(way.run.tokens)),
+            "at": self.share(self.steps(self.run.tokens)),
             "steady": self.share(steady) if steady else None,
             "cooldown": self.share(cooldown),
             "shape": phase.shape,
             "floor": phase.floor,
             "corpus": phase.corpus,
-            "batch": way.batch * phase.batch if phase.batch > 1 else None,
+            "batch": self.batch * phase.batch if phase.batch > 1 else None,
             "checkpoint_every": self.share(ceil(cooldown / small.measured_cooldown)),
             "points": small.measured,
             "cooldown_points": small.measured_cooldown,
         }
 
-    def _stage(self, later: Later, family: Family, of: str, name: str) -> dict[str, Any]:
-        small, model, ratio = self.small, self.models[of], self._ratio(of)
-        steps = round((small.stage or 0) * self.scale.budget)
-        optimizer = later.optimizer or self.families.optimizer(family)
-        decays = optimizer.per_step(1.0, 1.0) > 0
-        if decays and later.tokens is None:
-            raise Problem(
-                f"{FILE}: what comes after {later.after} has no tokens, and its optimizer has "
-                "weight decay, which goes by them; name one of both"
-            )
-        shortened = (later.tokens or 0) / family.tokens_per_step / max(1, steps)
-        decay = small.e_folds * shortened / ratio if decays else 1.0
+    def _stage(self, later: Later) -> dict[str, Any]:
+        steps = max(1, round(self.small.stage * self.budget))
+        optimizer, decay = later.optimizer or self.optimizer, 1.0
+        if optimizer.weight_decay:
+            if later.tokens is None:
+                raise Problem(
+                    f"{FILE}: what comes after {later.after} has no tokens, and its optimizer has "
+                    "weight decay, which goes by them; name one of both"
+                )
+            shortened = later.tokens / self.family.tokens_per_step / steps
+            decay = self.small.e_folds * shortened / self.ratio
         return {
             "after": later.after,
             "name": later.stage,
             "objective": later.objective,
             "length": self.share(steps),
-            "warmup": self.share(Fraction(later.warmup) * max(1, steps)),
-            "used_lr": later.peak_lr * ratio,
+            "warmup": self.share(Fraction(later.warmup) * steps),
+            "used_lr": later.peak_lr * self.ratio,
             "floor": later.floor,
-            "batch": max(1, _Way(self, name).batch // later.longer),
-            "context": model.context * later.longer,
+            "batch": max(1, self.batch // later.longer),
+            "context": self.context * later.longer,
             "rotary_base": later.rotary_base,
             "corpus": later.corpus,
-            "optimizer": optimizer.scaled(ratio, decay),
-            "points": small.measured_stage,
+            "optimizer": optimizer.scaled(self.ratio, decay),
+            "points": self.small.measured_stage,
             "unknown": later.uncertain,
         }
-
-    def _ratio(self, family: str) -> float:
-        """What a miniature's rate is of the family's."""
-        mine = self.models[family]
-        theirs = self.families.model(family, context=mine.context)
-        power = self.small.exponents.get(family, self.small.rate_exponent)
-        return float((theirs.width / mine.width) ** power)
-
-    def share(self, steps: Fraction | int) -> Fraction:
-        """So many steps, one at least, as a share of the scale's budget; above 1 where they do not
-        fit, which the types of runs refuse."""
-        return Fraction(max(1, round(steps)), self.scale.budget)
-
-
-class _Way:
-    """A run of a family with its longest phase, which a scale's steps stand for."""
-
-    def __init__(self, made: _Made, name: str) -> None:
-        every = (each for each in made.families.runs.values() if isinstance(each, Phase))
-        self.phases = [each for each in every if each.trunk == name]
-        _, self.run = made.families.first(name)
-        longest = max((phase.tokens for phase in self.phases), default=0)
-        self._tokens = Fraction(self.run.tokens + longest)
-        most = max((phase.batch for phase in self.phases), default=1)
-        self.batch = max(1, made.scale.regime.batch // most)
-        self._steps = made.small.length * made.scale.budget * most
-
-    def steps(self, tokens: float, batch: int = 1) -> int:
-        """Steps that so many tokens of the family are here, with so many times its batch."""
-        return max(1, round(Fraction(tokens) / self._tokens * self._steps / batch))
-
-    @property
-    def longest(self) -> int:
-        """Steps of all of it."""
-        phases = (self.steps(phase.tokens, phase.batch) for phase in self.phases)
-        return self.steps(self.run.tokens) + max(phases, default=0)

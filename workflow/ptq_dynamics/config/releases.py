@@ -1,13 +1,15 @@
-"""Public models, with what a scale with the hub needs for them, from config/families.yaml.
+"""Public models as a scale with the hub takes them: runs of which checkpoints were released, and
+models that were.
 
 Steps, tokens and learning rates of a checkpoint follow from its revision's name and the family's
 schedule, in real steps.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.config.errors import require
 from ptq_dynamics.config.families import (
     FILE,
     Families,
@@ -17,22 +19,109 @@ from ptq_dynamics.config.families import (
     Pretraining,
     Release,
 )
-from ptq_dynamics.config.public import Public, PublicRun, ReleasedRevision
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus
 from ptq_dynamics.hub.lock import TOKENIZER_KEY, Entry, Lock, Wanted
 from ptq_dynamics.train import schedules
 from ptq_dynamics.train.architectures import Architecture
+from ptq_dynamics.train.optimizers import AnyOptimizer
 from ptq_dynamics.train.schedules import Schedule
+from ptq_dynamics.train.timeline import PlannedTrajectory, Point, Timeline, TrainedShape
 
 UNKNOWN = f"{FILE} names no revisions of it"
 
 
+class ReleasedRevision(NamedTuple):
+    """Step and tokens of a revision, where it has them, and what it is locked to, if it is."""
+
+    step: int | None
+    tokens: int | None
+    entry: Entry | None
+
+
+class Public(PlannedTrajectory):
+    """What was released of a public model: `revisions` of a repository, by name; of one phase,
+    `called` so in tables, with the `schedule` of its learning rate where that is known. Before the
+    step `first` the `earlier` schedule holds, that of the run it branches off."""
+
+    stage: ClassVar[str] = "train.fetch"
+
+    repository: str
+    revisions: dict[str, ReleasedRevision]
+    model: str
+    convert: bool
+    format: str | None
+    unknown: str | None
+    uncertain_rate: bool
+    called: str = "released"
+    schedule: Schedule | None = None
+    earlier: Schedule | None = None
+    first: int = 0
+
+    def rate(self, step: int | None) -> float | None:
+        """The learning rate of the update after `step` updates, where both are known."""
+        if self.schedule is None or step is None:
+            return None
+        before = self.earlier if step < self.first else None
+        return schedules.learning_rate(before or self.schedule, step)
+
+    def phase(self, step: int | None) -> str:
+        """The phase of a run that a revision belongs to."""
+        if self.schedule is None or step is None:
+            return self.called
+        return schedules.phase(self.schedule, step)
+
+    def run(self, name: str, timeline: Timeline) -> str:
+        """Itself."""
+        return name
+
+    def sources(self) -> Mapping[str, str]:
+        """None."""
+        return {}
+
+    def checkpoints(self, timeline: Timeline) -> list[Point]:
+        """One a revision."""
+        return [Point(name, each.step) for name, each in self.revisions.items()]
+
+    def model_shape(self, timeline: Timeline) -> TrainedShape:
+        """That of its model; nothing is trained."""
+        shape = timeline.scale.models[self.model]
+        return TrainedShape(shape, shape.corpus, shape.context, None, 1)
+
+    def uncertain(self, timeline: Timeline) -> str | None:
+        """What is uncertain of its family."""
+        return self.unknown
+
+    def has_uncertain_rate(self, timeline: Timeline) -> bool:
+        """Whether its family's is."""
+        return self.uncertain_rate
+
+    def seeds_in(self, timeline: Timeline) -> tuple[int, ...]:
+        """One that means nothing: it is as it was released."""
+        return (0,)
+
+
+class PublicRun(Public):
+    """A run, which may branch off its `trunk`; `batch` in tokens. Averages of the last ones take
+    those that were `averaged`, if any are named."""
+
+    trunk: str | None
+    schedule: Schedule
+    earlier: Schedule
+    batch: float
+    optimizer: AnyOptimizer
+    averaged: tuple[str, ...] = ()
+
+    def averaged_of(self, measured: list[Point]) -> list[Point]:
+        """Those of them that are named, if any are."""
+        return [point for point in measured if not self.averaged or point.id in self.averaged]
+
+
 def settle(
     families: Families, scale: Scale, file: str, lock: Lock
-) -> tuple[Scale, dict[str, Any], dict[str, Public], dict[str, str]]:
-    """The scale of a file with the families' models, each with a corpus of its tokenizer; no runs
-    to train; the public models by name; and why there are none of others.
+) -> tuple[Scale, dict[str, Public], dict[str, str]]:
+    """The scale of a file with the families' models, each with a corpus of its tokenizer; the
+    public models by name; and why there are none of others.
 
     Raises `Problem` when the families do not fit to the scale.
     """
@@ -43,10 +132,10 @@ def settle(
             "nor corpora.main of source datasets, of which those have their text; give it one"
         )
     models, corpora = dict[str, Architecture](), dict[str, DatasetsCorpus]()
+    context = scale.models["main"].context
     for name, family in families.families.items():
         if family.repository is None:
             continue
-        context = scale.models["main"].context
         models[name] = families.model(name, context=context, corpus=family.reads_as or name)
         if family.reads_as is None:
             tokenizer = lock.get(family.repository, {}).get(TOKENIZER_KEY)
@@ -60,51 +149,53 @@ def settle(
     found, unknown = dict[str, Public](), dict[str, str]()
     for name, run in families.runs.items():
         family = families.families[families.family_of(name)]
-        if family.unreadable is not None:
-            unknown[name] = family.unreadable
-        elif family.repository is None or not run.revisions:
-            unknown[name] = UNKNOWN
+        if family.unreadable is not None or family.repository is None or not run.revisions:
+            unknown[name] = family.unreadable or UNKNOWN
         else:
             found[name] = _public(families, name, family, lock)
     every = {"models": {**scale.models, **models}, "corpora": {**scale.corpora, **corpora}}
-    return scale.model_copy(update=every), {}, found, unknown
+    return scale.model_copy(update=every), found, unknown
 
 
 def _public(families: Families, name: str, family: Family, lock: Lock) -> Public:
-    run = families.runs[name]
+    run, before = families.runs[name], families.tokens_before(name)
     repository = getattr(run, "repository", None) or family.repository or ""
     locked = lock.get(repository, {})
-    known = getattr(run, "uncertain", None), family.uncertain
+    uncertain = filter(None, (getattr(run, "uncertain", None), family.uncertain))
     common: dict[str, Any] = {
         "family": family.label,
         "repository": repository,
         "model": families.family_of(name),
         "convert": family.convert,
         "format": family.format,
-        "device_map": family.device_map,
-        "unknown": "; ".join(filter(None, known)) or None,
+        "unknown": "; ".join(uncertain) or None,
         "uncertain_rate": family.other_peak_lr is not None,
+        "called": run.stage if isinstance(run, Later) else "released",
     }
     # Of a stage, only where the lengths of all that comes before are known, and its own.
-    unplaced = isinstance(run, Release) or run.tokens is None
-    before = None if unplaced else families.tokens_before(name)
-    if before is None or isinstance(run, Release):
-        called = run.stage if isinstance(run, Later) else "released"
+    if isinstance(run, Release) or run.tokens is None or before is None:
         nothing = {each: ReleasedRevision(None, None, locked.get(each)) for each in run.revisions}
-        return Public(**common, revisions=nothing, called=called)
-    common["revisions"] = dict(_revisions(f"{FILE}: runs.{name}", run, family, locked, before))
+        return Public(**common, revisions=nothing)
+    place = f"{FILE}: runs.{name}"
+    common["revisions"] = dict(_revisions(place, run, family, locked, before))
+    first = round(before / family.tokens_per_step)
     if isinstance(run, Later):
-        return Public(**common, called=run.stage, schedule=_stage(family, run, before))
-    _, trunk = families.first(name)
+        steps, peak = round(run.tokens / family.tokens_per_step), run.peak_lr
+        schedule = schedules.StageSchedule(
+            "stage", peak, round(run.warmup * steps), run.floor * peak, first, steps, run.stage
+        )
+        return Public(**common, schedule=schedule)
+    trunk, averaged = families.first(name)[1], getattr(run, "averaged", ())
+    require(f"{place}.averaged", "revision of it", averaged, run.revisions)
     return PublicRun(
         **common,
         trunk=getattr(run, "trunk", None),
         schedule=_schedule(family, trunk, run),
         earlier=_schedule(family, trunk, trunk),
-        first=round(before / family.tokens_per_step),
+        first=first,
         batch=family.tokens_per_step * getattr(run, "batch", 1),
         optimizer=families.optimizer(family),
-        averaged=run.averaged,
+        averaged=averaged,
     )
 
 
@@ -116,68 +207,44 @@ def _revisions(
     before: float,
 ) -> Iterator[tuple[str, ReleasedRevision]]:
     """Step and tokens of every revision of what begins after so many tokens."""
-    each, last = family.tokens_per_step * getattr(run, "batch", 1), -1
+    each = family.tokens_per_step * getattr(run, "batch", 1)
     first = round(before / family.tokens_per_step)
-    is_stage = isinstance(run, Later)
+    is_stage, last = isinstance(run, Later), first - 1
     offset = first if is_stage or getattr(run, "restarts", False) else 0
     for name in run.revisions:
-        place_of = f"{place}.revisions has {name!r}"
-        found = family.step_in.search(name)
-        if found is None or not (found[1] or "").isdecimal():
-            if not is_stage:
-                raise Problem(f"{place_of}, in which step_in of the family finds no step")
+        number = str(next(iter(family.step_in.findall(name)), ""))
+        if number.isdecimal():
+            step = int(number) * family.steps_each + offset
+            if step <= last:
+                raise Problem(
+                    f"{place}.revisions has {name!r}, step {step:,}, after step {last:,} of the "
+                    "trunk or of the one before; sort them, or say restarts"
+                )
+            last, tokens = step, round(before + (step - first) * each)
+            yield name, ReleasedRevision(step, tokens, locked.get(name))
+        elif is_stage:
             yield name, ReleasedRevision(None, None, locked.get(name))
-            continue
-        step = int(found[1]) * family.steps_each + offset
-        if step < first:
-            raise Problem(
-                f"{place_of}, step {step:,}, before the end of its trunk at {first:,}; move it "
-                "there, or say restarts"
-            )
-        if is_stage and step > first + round((run.tokens or 0) / each):
-            raise Problem(f"{place_of}, step {step:,}, beyond the end of its {run.tokens:g} tokens")
-        if step <= last:
-            raise Problem(f"{place_of} after one of the same or a later step; sort them")
-        last = step
-        yield name, ReleasedRevision(step, round(before + (step - first) * each), locked.get(name))
-
-
-def _stage(family: Family, run: Later, before: float) -> Schedule:
-    """The learning rate of a stage, by real steps."""
-    steps, peak = round((run.tokens or 0) / family.tokens_per_step), run.peak_lr
-    return schedules.StageSchedule(
-        kind="stage",
-        peak=peak,
-        warmup=round(run.warmup * steps),
-        floor=run.floor * peak,
-        start=round(before / family.tokens_per_step),
-        length=steps,
-        name=run.stage,
-    )
+        else:
+            raise Problem(f"{place}.revisions has {name!r}, in which step_in finds no step")
 
 
 def _schedule(family: Family, trunk: Pretraining, run: Pretraining | Phase) -> Schedule:
     """The learning rate of a run, by real steps."""
-    each, peak = family.tokens_per_step, trunk.peak_lr or family.peak_lr
-    begin: dict[str, Any] = {"peak": peak, "warmup": family.warmup}
-    whole: Schedule = schedules.Constant(kind="constant", **begin)
+    each, peak, warmup = family.tokens_per_step, trunk.peak_lr or family.peak_lr, family.warmup
+    whole: Schedule = schedules.Constant("constant", peak, warmup)
     if trunk.schedule == "cosine":
         stop = round((trunk.horizon or trunk.tokens) / each)
-        whole = schedules.Cosine(kind="cosine", **begin, floor=trunk.floor * peak, stop=stop)
+        whole = schedules.Cosine("cosine", peak, warmup, trunk.floor * peak, stop)
     if isinstance(run, Pretraining):
         return whole
-    steps = round(trunk.tokens / each)
+    steps, steady = round(trunk.tokens / each), run.steady or 0
     each *= run.batch
-    cooling: dict[str, Any] = {
-        "floor": run.floor * peak,
-        "start": steps + round(run.steady / each),
-        "length": round((run.tokens - run.steady) / each),
-        "shape": run.shape,
-    }
+    start, length = steps + round(steady / each), round((run.tokens - steady) / each)
+    cooling = run.floor * peak, start, length, run.shape
     if trunk.schedule == "constant":
-        return schedules.Wsd(kind="wsd", **begin, **cooling)
+        return schedules.Wsd("wsd", peak, warmup, *cooling)
     rate = schedules.learning_rate(whole, steps)
-    return schedules.Anneal(kind="anneal", **begin, **cooling, rate=rate)
+    return schedules.Anneal("anneal", peak, warmup, rate, *cooling)
 
 
 def to_lock(publics: Iterable[Public], scale: Scale) -> Iterator[Wanted]:

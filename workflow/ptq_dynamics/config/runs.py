@@ -1,4 +1,4 @@
-"""Runs in config/runs.yaml: from fresh weights, and those that go on from another run's state."""
+"""Type of config/runs.yaml: runs from fresh weights, and those that go on from another's state."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -6,16 +6,16 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
-from ptq_dynamics.base.fields import Context, Count, Once, Rate, Seed, Share
+from ptq_dynamics.base.fields import Count, Named, Once, Rate, Seed, Share, Strict
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config.names import require
+from ptq_dynamics.config.errors import require
+from ptq_dynamics.train.averages import AnyAverage
 from ptq_dynamics.train.optimizers import AnyOptimizer
+from ptq_dynamics.train.schedules import Shape
 from ptq_dynamics.train.timeline import PlannedTrajectory, Point, Timeline, TrainedShape
 from ptq_dynamics.train.trajectory import step_id
-
-CooldownShape = Literal["linear", "1-sqrt"]
 
 
 class Run(PlannedTrajectory):
@@ -29,6 +29,17 @@ class Run(PlannedTrajectory):
     def run(self, name: str, timeline: Timeline) -> str:
         """Itself."""
         return name
+
+    def before(self, timeline: Timeline) -> "Run":
+        """The run that it goes on from, of one that does."""
+        (name,) = self.sources().values()
+        found = timeline.trajectory(name)
+        assert isinstance(found, Run)
+        return found
+
+    def whole(self, timeline: Timeline) -> "Whole":
+        """The run from fresh weights that it is, or that it all began with."""
+        return self.before(timeline).whole(timeline)
 
     def trained_by(self, timeline: Timeline) -> str:
         """Its family; without one, it is of the paper's controlled runs."""
@@ -47,9 +58,9 @@ class Run(PlannedTrajectory):
         """Whether that one's rate is."""
         return getattr(self.whole(timeline), "uncertain_rate", False)
 
-    @abstractmethod
-    def whole(self, timeline: Timeline) -> "Whole":
-        """The run from fresh weights that it is, or that it all began with."""
+    def seeds_in(self, timeline: Timeline) -> tuple[int, ...]:
+        """Its own, or those of the run before, or the configuration's."""
+        return self.seeds or (super().seeds_in(timeline) if self.sources() else timeline.seeds)
 
     @abstractmethod
     def ends(self, timeline: Timeline) -> tuple[int, int]:
@@ -59,23 +70,20 @@ class Run(PlannedTrajectory):
         """The step, perhaps a step that never was, at which its data begin."""
         return self.ends(timeline)[0]
 
-    @abstractmethod
-    def tokens_before(self, timeline: Timeline) -> int:
-        """Tokens that its model has seen before its first step."""
-
-    def tokens(self, timeline: Timeline) -> int:
-        """Tokens that its model has seen at its end."""
+    def tokens(self, timeline: Timeline, step: int | None = None) -> int:
+        """Tokens that its model has seen at a step of it, or at its end."""
         (first, last), shape = self.ends(timeline), self.trained(timeline)
-        return self.tokens_before(timeline) + (last - first) * shape.batch * shape.context
+        seen = self.before(timeline).tokens(timeline, first) if self.sources() else 0
+        return seen + ((last if step is None else step) - first) * shape.batch * shape.context
 
     def trained(self, timeline: Timeline) -> TrainedShape:
         """Its model with the batch, the context and the corpus that it is trained with, where what
         is measured of it reads others."""
         return self.model_shape(timeline)
 
-    @abstractmethod
     def optimizer_in(self, timeline: Timeline) -> AnyOptimizer:
-        """Its optimizer at this scale."""
+        """Its optimizer at this scale; it goes on with the state of the run before."""
+        return self.whole(timeline).optimizer_in(timeline)
 
     @abstractmethod
     def measured_every(self, timeline: Timeline) -> int:
@@ -95,24 +103,30 @@ class Run(PlannedTrajectory):
     def measured(self, timeline: Timeline) -> list[Point]:
         """One so often from its beginning, or the nearest there is, and both ends."""
         (first, last), every = self.ends(timeline), self.measured_every(timeline)
-        steps = [step for _, step in self.checkpoints(timeline) if step is not None]
-        nearest = {min(steps, key=lambda step: abs(step - at)) for at in range(first, last, every)}
-        wanted = {steps[0], *nearest, last}
-        return [point for point in self.checkpoints(timeline) if point.step in wanted]
+        points = self.checkpoints(timeline)
+        return sorted(
+            {points[0], *nearest(points, range(first, last, every)), points[-1]}, key=step_of
+        )
 
-    def _check_text(
-        self, place: str, before: TrainedShape, name: str, timeline: Timeline
-    ) -> TrainedShape:
-        """What it is trained with; `Problem` when that is no known corpus, or has not the
-        tokenizer of the run of this name that it goes on from."""
-        mine = self.trained(timeline)
-        require(f"{place}.corpus", "corpus", [mine.corpus], timeline.scale.corpora)
-        if timeline.tokenized(mine) != timeline.tokenized(before):
+    def check(self, place: str, timeline: Timeline) -> None:
+        """Its corpus is known, and has the tokenizer that it all began with."""
+        corpus, read = self.trained(timeline).corpus, self.whole(timeline).model_shape(timeline)
+        require(f"{place}.corpus", "corpus", [corpus], timeline.scale.corpora)
+        if timeline.tokenized(self.trained(timeline)) != timeline.tokenized(read):
             raise Problem(
-                f"{place}.corpus is {mine.corpus!r}, whose tokenizer is not that of "
-                f"{before.corpus!r}, which {name} is trained on; take a corpus with one tokenizer"
+                f"{place}.corpus is {corpus!r}, whose tokenizer is not that of {read.corpus!r}, "
+                "with which it began; take a corpus with that tokenizer"
             )
-        return mine
+
+
+def step_of(point: Point) -> int:
+    """Its step, or 0 where it has none."""
+    return point.step or 0
+
+
+def nearest(points: list[Point], steps: range) -> set[Point]:
+    """The points that lie nearest to some steps."""
+    return {min(points, key=lambda point: abs(step_of(point) - at)) for at in steps}
 
 
 class Whole(Run):
@@ -125,7 +139,7 @@ class Whole(Run):
     peak_lr: Rate
     length: Share
     cooldown: Share | None = None
-    shape: CooldownShape = "linear"
+    shape: Shape = "linear"
     warmup: Share | None = None
     horizon: Share | None = None
     batch: Count | None = None
@@ -163,14 +177,6 @@ class Whole(Run):
         """Its optimizer at this scale."""
         regime = timeline.scale.regime
         return self.papers_optimizer(timeline).scaled(regime.peak_lr, regime.weight_decay)
-
-    def seeds_in(self, timeline: Timeline) -> tuple[int, ...]:
-        """Its own, or the configuration's."""
-        return self.seeds or timeline.seeds
-
-    def tokens_before(self, timeline: Timeline) -> int:
-        """None."""
-        return 0
 
     def ends(self, timeline: Timeline) -> tuple[int, int]:
         """From 0 to its length."""
@@ -210,58 +216,35 @@ class Whole(Run):
 
 class Branch(Run):
     """What goes on from another run's state: over `steady` steps at its constant rate, if any, then
-    a cooldown, from whatever rate the run has there; `floor` as a share of the peak.
-
-    A phase with a `corpus` or a `context` (tokens) of its own begins its data anew; without, it
-    goes on with the data of its trunk. `batch` in sequences.
-    """
+    a cooldown, from whatever rate the run has there; `floor` as a share of the peak. With a
+    `corpus` of its own it begins its data anew; without, it goes on with the data of its trunk.
+    `batch` in sequences."""
 
     trunk: str
     at: Share
     cooldown: Share
     steady: Share | None = None
-    shape: CooldownShape = "linear"
+    shape: Shape = "linear"
     corpus: str | None = None
     batch: Count | None = None
-    context: Context | None = None
 
     def sources(self) -> Mapping[str, str]:
         """Its trunk."""
         return {"trunk": self.trunk}
 
-    def whole(self, timeline: Timeline) -> Whole:
-        """Its trunk."""
-        trunk = timeline.trajectory(self.trunk)
-        assert isinstance(trunk, Whole)
-        return trunk
-
     def model_shape(self, timeline: Timeline) -> TrainedShape:
         """Its trunk's, with what the phase has of its own."""
-        own = {"corpus": self.corpus, "batch": self.batch, "context": self.context}
-        changes: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
-        return replace(self.whole(timeline).model_shape(timeline), **changes)
+        shape = self.whole(timeline).model_shape(timeline)
+        return replace(shape, corpus=self.corpus or shape.corpus, batch=self.batch or shape.batch)
 
     def data_first(self, timeline: Timeline) -> int:
         """Where it begins, with data of its own; else, with another batch, so that it goes on after
         what its trunk has seen."""
         first, _ = self.ends(timeline)
-        if self.corpus is not None or self.context is not None:
+        if self.corpus is not None:
             return first
         before, now = self.whole(timeline).model_shape(timeline), self.model_shape(timeline)
         return first - -(-first * before.batch // now.batch)
-
-    def tokens_before(self, timeline: Timeline) -> int:
-        """Those of its trunk up to there."""
-        (first, _), shape = self.ends(timeline), self.whole(timeline).model_shape(timeline)
-        return first * shape.batch * shape.context
-
-    def optimizer_in(self, timeline: Timeline) -> AnyOptimizer:
-        """Its trunk's, whose state it goes on with."""
-        return self.whole(timeline).optimizer_in(timeline)
-
-    def seeds_in(self, timeline: Timeline) -> tuple[int, ...]:
-        """Its own, or its trunk's."""
-        return self.seeds or super().seeds_in(timeline)
 
     def ends(self, timeline: Timeline) -> tuple[int, int]:
         """From where it branches off to the end of its cooldown."""
@@ -296,9 +279,31 @@ class Branch(Run):
                 f"from (the nearest: {near or 'none'}); change at, or state_every, state_at or "
                 "length of the trunk"
             )
-        model = trunk.model_shape(timeline)
-        shape = self._check_text(place, model, f"its trunk {self.trunk}", timeline)
-        if shape.context > model.context:
-            raise Problem(
-                f"{place}.context is {shape.context}, longer than its model's {model.context}"
-            )
+        super().check(place, timeline)
+
+
+def _kind_of_run(data: Any) -> str:
+    has_trunk = "trunk" in data if isinstance(data, dict) else isinstance(data, Branch)
+    return "branch" if has_trunk else "whole"
+
+
+AnyRun = Annotated[
+    Annotated[Whole, Tag("whole")] | Annotated[Branch, Tag("branch")], Discriminator(_kind_of_run)
+]
+
+
+class RunDefaults(Strict):
+    """What runs share unless they say otherwise; `clip` is the largest gradient norm."""
+
+    optimizer: AnyOptimizer
+    clip: Rate
+    warmup: Share
+    checkpoint_every: Share
+
+
+class Runs(Strict):
+    """Controlled runs and the averages of their checkpoints, by name."""
+
+    defaults: RunDefaults
+    runs: Named[AnyRun]
+    averages: Named[AnyAverage]

@@ -5,8 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from ptq_dynamics.base.fields import Count, Factor, Once, Rate, Seed, Share, Strict
-from ptq_dynamics.config.names import Name, Named
+from ptq_dynamics.base.fields import Count, Factor, Name, Named, Once, Rate, Seed, Share, Strict
 from ptq_dynamics.corpus.corpus import AnyCorpus
 from ptq_dynamics.corpus.sources import Derived, WholeCorpus
 from ptq_dynamics.train.architectures import AnyArchitecture
@@ -119,14 +118,14 @@ class Miniatures(Strict):
 
     length: Share
     rate_exponent: Rate
-    exponents: Named[Rate] = Field(default_factory=dict)
+    exponents: Named[Rate] = {}
     e_folds: Rate = 1.0
     warmup: Share
     measured: Count
     measured_cooldown: Count
     least_cooldown: Count = 1
-    stage: Share | None = None
-    measured_stage: Count = 1
+    stage: Share
+    measured_stage: Count
     widen: Factor = Fraction(1)
     deepen: Factor = Fraction(1)
 

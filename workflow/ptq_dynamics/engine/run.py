@@ -30,7 +30,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m ptq_dynamics.engine.run", description=__doc__)
     parser.add_argument("file", type=Path, help="a specification or a record")
     parser.add_argument("--devices", type=int, default=0, help="GPUs to compute on, if any")
-    parser.add_argument("--device-map", help="how to spread a model that fits on no device")
     parser.add_argument("--restore", action="store_true", help="only make dropped files again")
     parser.add_argument("--compare", action="store_true", help="make the result again and compare")
     chosen = parser.parse_args(arguments)
@@ -45,8 +44,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # A variable that the user has set comes first.
     if chosen.devices:
         os.environ.setdefault("PTQ_DYNAMICS_GPUS", str(chosen.devices))
-    if chosen.device_map:
-        os.environ.setdefault("PTQ_DYNAMICS_DEVICE_MAP", chosen.device_map)
     how = {"restoring": chosen.restore, "comparing": chosen.compare, "devices": chosen.devices}
     from ptq_dynamics.engine.warm.client import delegate
 

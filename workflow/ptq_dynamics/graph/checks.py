@@ -118,7 +118,7 @@ def _file(config: Config) -> str:
 
 
 def _check_weight_decay(timeline: Timeline, place: str, run: Whole | Stage) -> None:
-    peak = run.used_lr if isinstance(run, Stage) else run.peak(timeline)
+    peak = run.peak(timeline)
     taken = run.optimizer_in(timeline).per_step(peak, peak)
     if taken > LARGEST_DECAY:
         raise Problem(

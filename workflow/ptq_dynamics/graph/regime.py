@@ -119,7 +119,7 @@ def _of_public(plan: Any, name: str, public: PublicRun) -> Dimensionless:
     return _dimensionless(
         public.schedule,
         steps,
-        lambda step: public.optimizer.per_step(public.learning_rate(step), peak),
+        lambda step: public.optimizer.per_step(public.rate(step) or 0.0, peak),
         public.optimizer.per_step(peak, peak),
         tokens_per_parameter=tokens / shape.parameters(scale.whole(shape.corpus).vocabulary),
         # What they read, and how often, is not known here.

@@ -37,12 +37,6 @@ class Resources(Planner):
             return cores
         return self.scale.threads if rule in COMPUTING else 1
 
-    def device_map(self, trajectory: str) -> str:
-        """How a model that fits on no device is spread, in the words of accelerate."""
-        run = self.timeline.trajectory(trajectory).run(trajectory, self.timeline)
-        public = self.config.runs.public.get(run)
-        return public.device_map if public else "auto"
-
     @cache
     def _weights(self, trajectory: str | None) -> int:
         if trajectory is None:

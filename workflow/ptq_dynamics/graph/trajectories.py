@@ -92,7 +92,7 @@ class Trajectories(Planner):
             schedule=self.schedule(run),
             first=first,
             last=last,
-            first_tokens=run.tokens_before(timeline),
+            first_tokens=run.tokens(timeline, first),
             data_first=run.data_first(timeline),
             checkpoint_steps=tuple(p.step or 0 for p in timeline.checkpoints(name)),
             state_steps=tuple(run.state_steps(timeline)) if isinstance(run, Whole) else (),
@@ -143,8 +143,8 @@ class Trajectories(Planner):
         floor = run.floor * peak
         match run:
             case Stage():
-                peak, warmup = run.used_lr, run.warmup_steps(timeline)
-                length, floor = last - first, run.floor * run.used_lr
+                peak, warmup = run.peak(timeline), run.warmup_steps(timeline)
+                length, floor = last - first, run.floor * peak
                 return schedules.StageSchedule(
                     "stage", peak, warmup, floor, first, length, run.name
                 )

@@ -39,7 +39,8 @@ class Timeline:
         self.config = config
         self.scale = config.scale
         self.defaults = config.runs.defaults
-        self.seeds: tuple[int, ...] = (config.choice.seed, *config.choice.more_seeds)
+        chosen = (config.choice.seed, *config.choice.more_seeds)
+        self.seeds: tuple[int, ...] = tuple(dict.fromkeys(chosen))
         self._trajectories: dict[str, PlannedTrajectory] = config.runs.trajectories
         self.names = list(self._trajectories)
 

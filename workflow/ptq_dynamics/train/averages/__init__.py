@@ -107,12 +107,12 @@ class OfSeveral(Average):
 
 def _kind(data: Any) -> str:
     # The kind that has most of an entry's keys, and of which it lacks the fewest.
-    if not isinstance(data, Mapping):
-        return type(data).__name__
+    # What is no mapping is refused by whichever it is.
+    keys = {*data} if isinstance(data, Mapping) else set[Any]()
 
     def fit(kind: type[Average]) -> tuple[int, int]:
         needed = {name for name, field in kind.model_fields.items() if field.is_required()}
-        return len(data.keys() & kind.model_fields.keys()), -len(needed - data.keys())
+        return len(keys & kind.model_fields.keys()), -len(needed - keys)
 
     return max(_KINDS, key=fit).__name__
 
