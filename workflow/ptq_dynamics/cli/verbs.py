@@ -16,7 +16,7 @@ from ptq_dynamics.config import TYPES, schema
 from ptq_dynamics.config.releases import to_lock
 from ptq_dynamics.graph.captions import PAGE
 from ptq_dynamics.hub import lock as hub
-from ptq_dynamics.provenance.archive import DERIVED, Archive, Result
+from ptq_dynamics.provenance.archive import DERIVED, Archive
 from ptq_dynamics.provenance.state import find, shortened
 
 SHOWN = 10  # measurements
@@ -86,24 +86,13 @@ def trace(arguments: Namespace) -> bool:
         _print_json({**content, "missing": chain.missing})
         return chain.is_verified
     for depth, result, again in chain.lines():
-        print("  " * depth + (f"{result.label} (as above)" if again else _line(result)))
+        words = "as above" if again else "; ".join(result.about)
+        print(f"{'  ' * depth}{result.label} ({words})")
     for path in chain.missing:
         print(f"of {path} as it was then there is no record here")
     was = "those that were published" if chain.is_verified else "not those that were published"
     print(f"the bytes of {arguments.file} are {was}")
     return chain.is_verified
-
-
-def _line(result: Result) -> str:
-    account, commit = result.record, "no commit"
-    if account.git is not None:
-        commit = account.git.commit[:10] + (" with changes" if account.git.dirty else "")
-    accepted = "".join(f"  accepted: {each.reason}" for each in account.accepted)
-    where = account.device.name or account.machine.processor
-    return (
-        f"{result.label}  {result.digest[:10]}  code {commit}  {account.started[:16]}  "
-        f"{account.seconds:.1f} s  {where}{accepted}"
-    )
 
 
 def audit(arguments: Namespace) -> bool:

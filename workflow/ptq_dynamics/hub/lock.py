@@ -4,9 +4,9 @@ Branches of the hub move; what was locked is fetched to the bit or not at all.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +14,6 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine.context import Progress
 from ptq_dynamics.hub import files
 from ptq_dynamics.hub.download import Source, explained
 from ptq_dynamics.hub.files import HubFile
@@ -34,7 +33,7 @@ class Entry:
 
 
 # By repository, then by revision, or by another key of what is `Wanted`.
-Lock = Mapping[str, Mapping[str, Entry]]
+Lock = dict[str, dict[str, Entry]]
 
 
 @dataclass(frozen=True, order=True)
@@ -58,7 +57,7 @@ TOKENIZER_KEY = "tokenizer"
 def read(path: Path = LOCK) -> Lock:
     """The lock file, empty where there is none; `Problem` when it is not one."""
     try:
-        found: Lock = TypeAdapter(dict[str, dict[str, Entry]]).validate_json(path.read_bytes())
+        return TypeAdapter(Lock).validate_json(path.read_bytes())
     except FileNotFoundError:
         return {}
     except ValidationError as error:
@@ -66,15 +65,11 @@ def read(path: Path = LOCK) -> Lock:
         raise Problem(
             f"{path} is no lock file ({first}); restore it, or run ptq-dynamics lock"
         ) from None
-    return found
 
 
 def write(path: Path, lock: Lock) -> None:
     """Write the lock file, whole or not at all; equal entries give equal bytes."""
-    content = {
-        repository: {revision: asdict(entry) for revision, entry in revisions.items()}
-        for repository, revisions in lock.items()
-    }
+    content = TypeAdapter(Lock).dump_python(lock, mode="json")
     write_atomically(path, json.dumps(content, sort_keys=True, indent=1) + "\n")
 
 
@@ -112,34 +107,24 @@ def _file(about: Any, source: Source) -> HubFile:
 def lock(wanted: Iterable[Wanted], path: Path = LOCK) -> tuple[int, list[str]]:
     """Bring the entries of `wanted` up to date in the lock file; how many are, and why others not.
 
-    Each that moved and each that fails is said in one line, while the others go on; what fails, and
-    what is not wanted, stays as it was.
+    Each that moved is said in one line; what fails, and what is not wanted, stays as it was.
     """
-    progress = Progress("lock")
-    entries = {name: dict(revisions) for name, revisions in read(path).items()}
-    every = sorted(set(wanted))
-    failed = list[str]()
+    entries, failed = read(path), list[str]()
     with ThreadPoolExecutor(TOGETHER) as pool:
-        for done, (one, found) in enumerate(zip(every, pool.map(_attempt, every), strict=True), 1):
-            if isinstance(found, Problem):
-                failed.append(str(found))
-                progress.say(failed[-1])
-                continue
-            known = entries.setdefault(one.repository, {}).get(one.key)
-            if known is not None and one.part == "tokenizer" and known.files == found.files:
-                # At other commits of the repository too; where it was taken from, it stays.
-                found = known
-            if known is not None and known.commit != found.commit:
-                commits = f"from {known.commit[:12]} to {found.commit[:12]}"
-                progress.say(f"{one.repository}@{one.revision} moved {commits}")
-            entries[one.repository][one.key] = found
-            progress.maybe(f"{done} of {len(every)} revisions")
+        asked = {one: pool.submit(resolve, one) for one in sorted(set(wanted))}
+    for one, answer in asked.items():
+        try:
+            found = answer.result()
+        except Problem as problem:
+            failed.append(str(problem))
+            continue
+        known = entries.setdefault(one.repository, {}).get(one.key)
+        if known is not None and one.part == "tokenizer" and known.files == found.files:
+            # At other commits of the repository too; where it was taken from, it stays.
+            continue
+        if known is not None and known.commit != found.commit:
+            commits = f"from {known.commit[:12]} to {found.commit[:12]}"
+            print(f"{one.repository}@{one.revision} moved {commits}")
+        entries[one.repository][one.key] = found
     write(path, entries)
-    return len(every) - len(failed), failed
-
-
-def _attempt(wanted: Wanted) -> Entry | Problem:
-    try:
-        return resolve(wanted)
-    except Problem as problem:
-        return problem
+    return len(asked) - len(failed), failed

@@ -61,6 +61,25 @@ class Result:
         """The job in words."""
         return label(self.record.job)
 
+    @property
+    def commit(self) -> str:
+        """The commit of the code that made it, in words."""
+        git = self.record.git
+        return f"{git.commit[:10]}{' with changes' if git.dirty else ''}" if git else "none"
+
+    @property
+    def about(self) -> list[str]:
+        """How it came to be, in words."""
+        account = self.record
+        return [
+            f"digest {self.digest[:16]}",
+            f"identity {account.identity[:16]}",
+            f"commit {self.commit}",
+            f"{account.started[:16]}, {account.seconds:.1f} s",
+            account.device.name or account.machine.processor,
+            *(f"accepted: {each.reason}" for each in account.accepted),
+        ]
+
 
 def label(job: Mapping[str, Any]) -> str:
     """A job in words: the last part of its stage, and its name."""

@@ -13,20 +13,12 @@ PAGE = "index.html"
 TEMPLATE = Path(__file__).with_name("page.html")
 
 
-class Article(Strict):
-    """A figure with what is said of it."""
-
-    name: str
-    title: str
-    caption: str
-
-
 class PageSettings(Strict):
-    """The description of the scale; figures in the order of the page; names and titles of tables;
-    and the text of the page's template."""
+    """The description of the scale; names, titles and captions of figures, and names and titles of
+    tables, in the order of the page; and the text of the page's template."""
 
     description: str
-    figures: tuple[Article, ...]
+    figures: tuple[tuple[str, str, str], ...]
     tables: tuple[tuple[str, str], ...]
     template: str
 
@@ -38,8 +30,7 @@ def page(plan: Plan) -> Job:
     for name in plan.figures.chosen:
         inputs[f"figure {name}"] = [plan.figures.figure(name).manifest]
         about = site.config.figures[name]
-        caption = " ".join(about.caption.split())
-        figures.append(Article(name=name, title=about.title, caption=caption))
+        figures.append((name, about.title, " ".join(about.caption.split())))
     inputs["tables"] = [plan.tables.write().manifest]
     settings = PageSettings(
         description=site.config.scale.description,
