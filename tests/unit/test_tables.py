@@ -160,7 +160,7 @@ def test_every_row_of_the_headline_is_measured_under_both_widths():
     assert {len(draws[name]["gptq-3bit"]) for name in COOLDOWNS} == {1}
     collected = {*plan.figures.collect().settings.series}
     assert {*settings.series} <= collected
-    three, four = map(plan.measuring.used, ("gptq-3bit", "gptq-4bit"))
+    three, four = map(plan.site.config.scale.used, ("gptq-3bit", "gptq-4bit"))
     for name, quantizer in (*((name, three) for name in COOLDOWNS), ("decay-040", four)):
         found = [s.seed for s in collected if (s.trajectory, s.quantizer) == (name, quantizer)]
         assert sorted(found) == [100, 102]

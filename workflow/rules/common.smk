@@ -61,7 +61,7 @@ def spec(kind):
     def found(wildcards):
         own = job(kind)(wildcards)
         if workflow.is_main_process:
-            plan.settle(own)
+            plan.site.settle(own)
         return str(own.paths.spec)
 
     return found
@@ -87,7 +87,7 @@ def inputs(kind, *labels):
 
 def manifest(kind):
     """The output of a rule: the manifest of its job's result."""
-    return plan.pattern(kind)
+    return plan.site.pattern(kind)
 
 
 def asked(kind, **more):

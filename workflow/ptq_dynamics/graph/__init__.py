@@ -10,10 +10,10 @@ from typing import Any
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Config, load
-from ptq_dynamics.engine.paths import Paths
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.graph import claims, paper
+from ptq_dynamics.graph import paper
 from ptq_dynamics.graph.checks import check, leave_out
+from ptq_dynamics.graph.claims import Claims
 from ptq_dynamics.graph.figures import Figures
 from ptq_dynamics.graph.geometry import Geometry
 from ptq_dynamics.graph.measuring import Measuring
@@ -45,33 +45,20 @@ class Plan:
         self.resources = Resources(self)
         self.corpora, self.trajectories = Corpora(self), Trajectories(self)
         self.measuring, self.geometry = Measuring(self), Geometry(self)
-        self.figures, self.claims, self.tables = Figures(self), claims.Claims(self), Tables(self)
-        # What makes jobs of some kinds; all others come with figures, claims and tables.
-        self.makers: dict[str, Callable[[], Any]] = {"comparison": self.measuring.comparison}
+        self.figures, self.claims, self.tables = Figures(self), Claims(self), Tables(self)
+        # What makes the jobs of some rules; all others come with figures, claims and tables.
+        self.makers: dict[str, Callable[[], Any]] = {}
 
     def typeset(self, folder: Path) -> Job:
         """The paper, beside the published runs as scale paper of this configuration has them."""
         choice = {**self.site.config.choice.model_dump(), "scale": "paper", "figures": "all"}
         return paper.typeset(self, Plan(load(choice, folder), self.site.root))
 
-    def pattern(self, kind: str) -> str:
-        """Path of the manifests of a kind of job, with wildcards."""
-        site = self.site
-        found = {
-            "figure": Paths.at(site.pictures, "{figure}"),
-            "collect": Paths.at(site.results, "measurements"),
-            "judge": Paths.at(site.results, claims.STEM),
-            "typeset": Paths.at(site.paper),
-            "report": Paths.at(site.results, "index"),
-            "environment": Paths.at("envs/{tool}"),
-        }
-        return str((found.get(kind) or Paths.at(site.places(kind))).manifest)
-
-    def job(self, kind: str, **wildcards: str) -> Job:
-        """The job of a kind with these wildcards; `Problem` where there is none."""
-        path = self.pattern(kind).format(**wildcards)
+    def job(self, rule: str, **wildcards: str) -> Job:
+        """The job of a rule with these wildcards; `Problem` where there is none."""
+        path = self.site.pattern(rule).format(**wildcards)
         if path not in self.site.made:
-            self.makers.get(kind, self._plan_all)()
+            self.makers.get(rule, self._plan_all)()
         if path not in self.site.made:
             raise Problem(f"{path} is no result that a figure, claim or table of this scale needs")
         return self.site.made[path]
@@ -82,14 +69,6 @@ class Plan:
         self.tables.write()
         self.figures.collect()
         self.measuring.comparison()
-
-    def settle(self, job: Job) -> None:
-        """Have the times of files say which results are up to date, for a job and all it needs."""
-        self.site.settle(job, deep=self.site.config.choice.deep)
-
-    def targets(self) -> list[str]:
-        """The manifests that a build of the chosen figures is for."""
-        return [job.manifest for job in self.last()]
 
     def downloads(self) -> list[Job]:
         """The jobs of a build of the chosen figures that need a network."""

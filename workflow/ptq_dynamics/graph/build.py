@@ -1,19 +1,37 @@
-"""What surrounds a build: checks before it is planned, the warm process, and what it leaves."""
+"""What surrounds a build: checks before it is planned, the warm process, and what it leaves: the
+page of captions beside the figures, and of weights those that the scale keeps."""
 
 import os
 import sys
 import threading
 from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
-from ptq_dynamics.engine import checkout, devices, machine, signals
+from ptq_dynamics.base.content import write_atomically
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.config import Figure
+from ptq_dynamics.engine import checkout, devices, freshness, machine, manifest, signals
+from ptq_dynamics.engine.paths import MANIFEST
+from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.engine.warm.launch import start as start_warm
-from ptq_dynamics.graph import Plan, keeping
-from ptq_dynamics.graph.captions import write_page
+from ptq_dynamics.figures.settings import FINDING, TABLE
+from ptq_dynamics.graph import Plan
+from ptq_dynamics.graph.site import Site
 
 # Jobs for which it is worth while to import the large libraries ahead.
 MANY = 4
+# Rooms whose jobs read facts and small files of a result, not its weights.
+LIGHT = ("figures", "measure.collect", "claims", "paper", "report")
+PAGE = "README.md"
+INTRODUCTION = (
+    "# Figures\n\n"
+    "Titles and captions are those of `config/figures.yaml`, and name rates as the paper does. The "
+    "small line above a figure states its scale, seeds and calibration sets, and which differences "
+    "it resolves.\n"
+)
 
 
 def prepare(sources: Path, *, is_main: bool) -> None:
@@ -45,5 +63,58 @@ def finish(plan: Plan) -> None:
     pictures = Path(plan.site.pictures)
     if pictures.is_dir():
         write_page(plan.site.config.figures, pictures)
-    if dropped := keeping.drop(plan.site, plan.last()):
+    if dropped := drop(plan.site, plan.last()):
         print(f"dropped weights of {len(dropped)} results (keep of the scale)", file=sys.stderr)
+
+
+def page(figures: Mapping[str, Figure], folder: Path) -> str:
+    """Picture, title and caption of every figure that is drawn in a folder, in the order of the
+    configuration; and what the figure's numbers say, where its manifest has a sentence."""
+    text = INTRODUCTION
+    for name, each in figures.items():
+        if (folder / f"{name}.png").exists():
+            words = each.caption
+            with suppress(Problem, KeyError):
+                words += f" {manifest.read(folder / f'{name}.{MANIFEST}').facts[FINDING]}"
+            text += (
+                f"\n## {name}: {each.title}\n\n![{each.title}]({name}.png)\n\n"
+                f"{words} [Table of what is drawn]({name}.{TABLE}).\n"
+            )
+    return text
+
+
+def write_page(figures: Mapping[str, Figure], folder: Path) -> None:
+    """Write the page of a folder, unless it is there as it should be. It is no result of a job, so
+    another caption redraws nothing."""
+    path, text = folder / PAGE, page(figures, folder)
+    if not path.is_file() or path.read_bytes() != text.encode():
+        write_atomically(path, text)
+
+
+def drop(site: Site, targets: Iterable[Job]) -> list[str]:
+    """Drop weights that the scale does not `keep` and that no job among the targets and all they
+    need reads any more; the folders of the results concerned. Manifest and record stay, and a job
+    that needs the weights later has them made again."""
+    keep, found, readers = site.config.scale.keep, list[str](), dict[str, list[Job]]()
+    for job in site.needed(targets):
+        for path in () if job.stage.startswith(LIGHT) else dict.fromkeys(job.needs):
+            if getattr(keep, site.rules[path], "all") != "all":
+                readers.setdefault(path, []).append(job)
+    for path, jobs in readers.items():
+        job = site.made[path]
+        # What reads a dropped reader's weights again reads this one again.
+        if job.paths.manifest.exists() and not any(
+            freshness.stale(each.spec, each.paths) for each in jobs
+        ):
+            kept = set[str]()
+            if getattr(keep, site.rules[path]) == "measured":
+                name = job.folder.removeprefix(f"{site.results}/").split("/")[1]
+                kept = {point.id for point in site.timeline.measured(name)}
+            result = manifest.read(job.paths.manifest)
+            # Weights of checkpoints, and the states of a run.
+            weights = [each for each in result.files if each.endswith(".safetensors")]
+            names = {each for each in weights if each.split("/")[0] not in kept} - result.dropped()
+            if names:
+                result.drop(names)
+                found.append(job.folder)
+    return found

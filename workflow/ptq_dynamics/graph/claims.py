@@ -15,7 +15,6 @@ from ptq_dynamics.graph.site import Planner
 from ptq_dynamics.measure.names import LAYER_METRICS, PROBES, QUANTIZED, TASK_METRICS
 
 FILE = "config/claims.yaml"
-STEM = CLAIMS.removesuffix(".json")
 # Metrics that the same raw results hold.
 ALIKE = (EVALUATED - {*LAYER_METRICS}, {*TASK_METRICS}, *map(set, PROBES.values()))
 
@@ -42,12 +41,8 @@ class Claims(Planner):
             runs=tuple(dict.fromkeys(chain.from_iterable(map(self.plan.figures.runs, figures)))),
             scale=config.scale.description,
         )
-        inputs = dict(
-            chain.from_iterable(self.plan.figures.figure(n).inputs.items() for n in about)
-        )
-        folder = self.site.results
-        job = Job("claims.judge", STEM, folder, inputs, settings, stem=STEM, files=(CLAIMS,))
-        return self.site.add(job)
+        inputs = dict(ChainMap(*(self.plan.figures.figure(name).inputs for name in about)))
+        return self.make("judge", "claims.judge", "claims", inputs, settings, (CLAIMS,))
 
     def _claim(self, name: str, claim: Claim) -> Claim:
         found, small = list[Inequality](), dict[str, None]()
@@ -93,7 +88,7 @@ class Claims(Planner):
             update["calibrated"] = self.plan.figures.shown(figures[0], one.quantizer).calibrated
             # Landscapes are of the first calibration set, under the name that their figure gives;
             # of two figures, the draws that both have.
-            draws = (self.plan.figures.draws(each, one.quantizer) for each in figures)
+            draws = (self.plan.measuring.draws(each, one.quantizer) for each in figures)
             of_weights = one.metric == DISTANCE
             update["draws"] = (one.quantizer,) if of_weights else min(draws, key=len)
         return one.model_copy(update=update), small

@@ -49,13 +49,10 @@ class Figures(Planner):
         trajectories = self.plan.trajectories
         inputs |= {run.label: trajectories.manifests(run.name, run.seed) for run in runs}
         inputs |= figure.inputs(name, self)
-        uncertain, rates = dict[str, None](), dict[str, None]()
-        for model in map(timeline.trajectory, trajectories.runs(figure.trajectories)):
-            family = model.trained_by(timeline)
-            if unknown := model.uncertain(timeline):
-                uncertain[f"{family}: {unknown}"] = None
-            if model.has_uncertain_rate(timeline):
-                rates[family] = None
+        followed = [*map(timeline.trajectory, trajectories.runs(figure.trajectories))]
+        told = [(each.trained_by(timeline), each.uncertain(timeline)) for each in followed]
+        uncertain = [f"{family}: {unknown}" for family, unknown in told if unknown]
+        unsure = [each for each in followed if each.has_uncertain_rate(timeline)]
         # Of these, what is drawn depends on nothing that the settings do not say themselves.
         wordless = {"title": name, "caption": name, "headline": False, "draws": {}}
         settings = FigureSettings(
@@ -67,12 +64,11 @@ class Figures(Planner):
             ages=figure.ages(timeline),
             scale=self.scale.description,
             left_out=self.site.left_out[name],
-            uncertain=tuple(uncertain),
-            uncertain_rates=tuple(rates),
+            uncertain=tuple(dict.fromkeys(uncertain)),
+            uncertain_rates=tuple(dict.fromkeys(each.trained_by(timeline) for each in unsure)),
         )
         files = tuple(f"{name}.{kind}" for kind in (*drawn.PICTURES, drawn.TABLE))
-        job = Job("figures.draw", name, self.site.pictures, inputs, settings, name, files)
-        return self.site.add(job)
+        return self.make("figure", "figures.draw", name, inputs, settings, files, figure=name)
 
     @cache
     def components(self, name: str) -> Job:
@@ -94,8 +90,7 @@ class Figures(Planner):
             return label
         run = own.whole(timeline)
         if size := SIZE.fullmatch(drawn.in_group(label)[0]):
-            shape = run.model_shape(timeline)
-            count = shape.model.parameters(self.scale.whole(shape.corpus).vocabulary)
+            count = self.parameters(members[0])
             if not math.isclose(count, float(size[1]) * UNITS[size[2]], rel_tol=0.05):
                 label = f"{rounded(count)} {ALIKE} {label}"
         used = {short(run.peak_lr): short(run.peak(timeline))}
@@ -103,9 +98,9 @@ class Figures(Planner):
         mine = run.optimizer_in(timeline).named_by
         if theirs is not None and mine is not None:
             used = {short(theirs): short(mine)} | used
-        texts = "|".join(re.escape(paper) for paper, here in used.items() if here != paper)
-        numbers = rf"(?<![0-9.])(?:{texts})(?![0-9])"
-        if not texts:
+        others = [re.escape(paper) for paper, here in used.items() if here != paper]
+        numbers = rf"(?<![0-9.])(?:{'|'.join(others)})(?![0-9])"
+        if not others:
             return label
         return re.sub(numbers, lambda at: f"{used[at[0]]} {ALIKE} {at[0]}", label)
 
@@ -113,13 +108,9 @@ class Figures(Planner):
         """The seeds that a figure shows of a trajectory."""
         return self.timeline.seeds_shown(trajectory, figure.headline)
 
-    def draws(self, figure: Figure, quantizer: str) -> tuple[str, ...]:
-        """The quantizers that this scale takes where a figure names one."""
-        return self.plan.measuring.draws(figure, quantizer)
-
     def shown(self, figure: Figure, quantizer: str) -> Shown:
         """A quantizer of a figure, with the draws that this scale takes."""
-        draws = self.draws(figure, quantizer)
+        draws = self.plan.measuring.draws(figure, quantizer)
         settings = self.config.quantizers[draws[0]]
         calibrated = isinstance(settings, Calibrated)
         return Shown(quantizer, draws, settings.method, settings.bits, calibrated)
@@ -144,7 +135,7 @@ class Figures(Planner):
         probes = [probe for probe, given in PROBES.items() if not metrics.isdisjoint(given)]
         quantizers = [FULL_PRECISION] if evaluated or probes else []
         if evaluated:
-            quantizers += chain.from_iterable(self.draws(query, each) for each in query.quantizers)
+            quantizers += chain(*(measuring.draws(query, each) for each in query.quantizers))
         found: list[Series] = []
         inputs: dict[str, list[str]] = {}
         for name, quantizer in product(query.trajectories, quantizers):
@@ -169,9 +160,8 @@ class Figures(Planner):
             found, needed = self.measured(query)
             series |= dict.fromkeys(found)
             inputs |= needed
-        settings, stem = CollectSettings(tuple(series)), MEASUREMENTS.removesuffix(".csv")
-        files, folder = (MEASUREMENTS,), self.site.results
-        return self.site.add(Job("measure.collect", stem, folder, inputs, settings, stem, files))
+        settings, stage, files = CollectSettings(tuple(series)), "measure.collect", (MEASUREMENTS,)
+        return self.make("collect", stage, "measurements", inputs, settings, files)
 
     def targets(self) -> list[Job]:
         """The chosen figures; all figures bring the table of all measurements."""

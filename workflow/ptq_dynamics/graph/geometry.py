@@ -23,32 +23,26 @@ class Geometry(Planner):
         self, trajectory: str, probe: str, shard: str = "all", seed: int | None = None
     ) -> Job:
         """Sharpness and trace, or spectrum, of one shard in full precision."""
-        scale, seed = self.scale.curvature, self.seed(trajectory, seed)
-        every = scale.spectrum_every if probe == "spectrum" else scale.sharpness_every
+        seed, context = self.seed(trajectory, seed), self.shape(trajectory).context
+        scale, is_spectrum = self.scale.curvature, probe == "spectrum"
+        every = scale.spectrum_every if is_spectrum else scale.sharpness_every
         ids = self.plan.trajectories.checkpoints(trajectory, shard)
-        context = self.context(trajectory)
         common: dict[str, Any] = {
             "checkpoints": tuple(dict.fromkeys((*ids[::every], ids[-1]))),
             "context": context,
             "sequences": scale.count(context),
-            "batch": scale.batch,
-            "keep_graph": scale.keep_graph,
-            "tolerance": scale.tolerance,
-            "max_iterations": scale.max_iterations,
             "seed": seed,
+            **scale.model_dump(include={"batch", "keep_graph", "tolerance", "max_iterations"}),
         }
         settings = (
             SpectrumSettings(**common, eigenvalues=scale.spectrum)
-            if probe == "spectrum"
+            if is_spectrum
             else SharpnessSettings(**common, trace_samples=scale.trace_samples)
         )
-        places = {"trajectory": trajectory, "seed": seed, "probe": probe, "shard": shard}
-        inputs = {
-            "corpus": [self.plan.corpora.of(trajectory).manifest],
-            "trajectory": self.plan.trajectories.manifests(trajectory, seed, shard),
-        }
         name = f"{trajectory} seed {seed} {probe}"
-        return self.site.make("curvature", f"curvature.{probe}", name, inputs, settings, **places)
+        inputs = self.plan.trajectories.inputs(trajectory, seed, shard)
+        at = {"trajectory": trajectory, "seed": seed, "probe": probe, "shard": shard}
+        return self.make("curvature", f"curvature.{probe}", name, inputs, settings, **at)
 
     def probed(self, series: Series, probe: str) -> dict[str, list[str]]:
         """The manifests of a probe of a series, by their label."""
@@ -62,19 +56,10 @@ class Geometry(Planner):
     ) -> Job:
         """Loss in the plane of a trajectory's last checkpoint, its quantization and the checkpoint
         `previous` steps before, which checks have found to exist."""
-        seed, grid, measuring = (
-            self.seed(trajectory, seed),
-            self.scale.landscape,
-            self.plan.measuring,
-        )
-        kind, context = measuring.kind(quantizer, trajectory), self.context(trajectory)
-        final = self.timeline.measured(trajectory)[-1]
+        grid, measuring = self.scale.landscape, self.plan.measuring
+        seed, context = self.seed(trajectory, seed), self.shape(trajectory).context
+        kind, final = measuring.kind(quantizer, trajectory), self.timeline.measured(trajectory)[-1]
         ids = {point.step: point.id for point in self.timeline.checkpoints(trajectory)}
-        inputs = {
-            "corpus": [self.plan.corpora.of(trajectory).manifest],
-            "trajectory": self.plan.trajectories.manifests(trajectory, seed),
-            **measuring.tools(kind),
-        }
         settings = LandscapeSettings(
             final=final.id,
             previous=ids[(final.step or 0) - previous],
@@ -86,9 +71,10 @@ class Geometry(Planner):
             quantizer=kind,
             calibration=measuring.calibration(trajectory, kind),
         )
-        places = {"trajectory": trajectory, "seed": seed, "quantizer": quantizer, "steps": previous}
         name = f"{trajectory} seed {seed} {quantizer}"
-        return self.site.make("landscape", "curvature.landscape", name, inputs, settings, **places)
+        inputs = self.plan.trajectories.inputs(trajectory, seed) | measuring.tools(kind)
+        at = {"trajectory": trajectory, "seed": seed, "quantizer": quantizer, "steps": previous}
+        return self.make("landscape", "curvature.landscape", name, inputs, settings, **at)
 
     @cache
     def components(
@@ -103,6 +89,5 @@ class Geometry(Planner):
                 ids = tuple(point.id for point in self.timeline.measured(name))
                 paths.append(Path(label=label, trajectory=name, seed=seed, checkpoints=ids))
         settings = ComponentsSettings(paths=tuple(paths), components=components)
-        return self.site.make(
-            "components", "curvature.components", figure, inputs, settings, figure=figure
-        )
+        stage = "curvature.components"
+        return self.make("components", stage, figure, inputs, settings, figure=figure)

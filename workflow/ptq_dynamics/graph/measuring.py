@@ -30,17 +30,11 @@ class Measuring(Planner):
         self, trajectory: str, quantizer: str, shard: str = "all", seed: int | None = None
     ) -> Job:
         """All measurements of one shard under a quantizer, or in full precision."""
-        site, scale = self.site, self.scale
-        seed, context = self.seed(trajectory, seed), self.context(trajectory)
+        seed, context = self.seed(trajectory, seed), self.shape(trajectory).context
+        scale = self.scale
         kind = None if quantizer == FULL_PRECISION else self.kind(quantizer, trajectory)
-        named = scale.tasks.names if scale.tasks else ()
-        tasks = named if (trajectory, seed, quantizer) in self._answering else ()
-        inputs = {
-            "corpus": [self.plan.corpora.of(trajectory).manifest],
-            "trajectory": self.plan.trajectories.manifests(trajectory, seed, shard),
-            **self.tools(kind),
-            **{f"task {task}": [self._task(trajectory, task).manifest] for task in tasks},
-        }
+        is_asked = (trajectory, seed, quantizer) in self._answering
+        tasks = scale.tasks.names if scale.tasks and is_asked else ()
         is_compared = (trajectory, quantizer, shard, seed) in self._compared
         settings = MeasureSettings(
             checkpoints=self.plan.trajectories.checkpoints(trajectory, shard),
@@ -52,12 +46,11 @@ class Measuring(Planner):
             tasks=tuple(self._asked(trajectory, task) for task in tasks),
             keep=kind is not None and (scale.keep.quantize == "all" or is_compared),
         )
-        places = {"trajectory": trajectory, "seed": seed, "method": quantizer, "shard": shard}
-        name, folder = (
-            f"{trajectory} seed {seed} {quantizer}",
-            self.site.places("measure").format(**places),
-        )
-        return site.add(Job("measure.measure", name, folder, inputs, settings))
+        inputs = self.plan.trajectories.inputs(trajectory, seed, shard) | self.tools(kind)
+        inputs |= {f"task {task}": [self._task(trajectory, task).manifest] for task in tasks}
+        name = f"{trajectory} seed {seed} {quantizer}"
+        at = {"trajectory": trajectory, "seed": seed, "method": quantizer, "shard": shard}
+        return self.make("measure", "measure.measure", name, inputs, settings, **at)
 
     @cache
     def series(self, trajectory: str, quantizer: str, seed: int | None = None) -> Series:
@@ -76,21 +69,20 @@ class Measuring(Planner):
         of = (series.trajectory, series.quantizer)
         jobs = [self.measure(*of, shard, series.seed) for shard in shards]
         found = {series.label(MEASURED): [job.manifest for job in jobs]}
-        chosen = self.scale.tasks
         for each in jobs[0].settings.tasks:
-            if chosen is not None and each.task in chosen.at_chance:
+            if each.task in self.scale.tasks.at_chance:
                 found[f"{BESIDE} {each.task}"] = jobs[0].inputs[f"task {each.task}"]
         return found
 
     @cache
     def kind(self, quantizer: str, trajectory: str) -> Quantizer:
         """A quantizer as it is for a trajectory's model."""
-        widths = self.timeline.trajectory(trajectory).model_shape(self.timeline).model.widths
+        widths = self.shape(trajectory).model.widths
         return self.config.quantizers[quantizer].resolved(widths)
 
     def calibration(self, trajectory: str, kind: Quantizer) -> CalibrationSettings:
         """The calibration set of a trajectory for a quantizer."""
-        calibration, context = self.scale.calibration, self.context(trajectory)
+        calibration, context = self.scale.calibration, self.shape(trajectory).context
         return CalibrationSettings(
             context=context,
             sequences=calibration.documents or calibration.count(context),
@@ -107,23 +99,19 @@ class Measuring(Planner):
     @cache
     def environment(self, tool: str) -> Job:
         """The environment of a tool that cannot share the main one, from its lock file."""
-        lock, folder = Path("envs") / f"{tool}.txt", f"envs/{tool}"
+        lock = Path("envs") / f"{tool}.txt"
         digest = environment.digest(self.site.root / lock, self.site.root / CUDA)
-        settings = EnvironmentSettings(lock=str(lock), folder=folder, digest=digest)
-        return self.site.add(Job("quantize.environment", tool, folder, {}, settings))
-
-    def used(self, quantizer: str) -> str:
-        """The quantizer that this scale takes where a figure names one."""
-        return self.scale.quantizers.get(quantizer, quantizer)
+        settings = EnvironmentSettings(lock=str(lock), folder=f"envs/{tool}", digest=digest)
+        return self.make("environment", "quantize.environment", tool, {}, settings, tool=tool)
 
     def draws(self, query: Figure, quantizer: str) -> tuple[str, ...]:
         """The quantizers that this scale takes where a figure names one: with each draw of the
         calibration set that both have."""
         further = query.draws.get(quantizer, ())[: self.scale.calibration.draws - 1]
-        return tuple(map(self.used, (quantizer, *further)))
+        return tuple(map(self.scale.used, (quantizer, *further)))
 
     @cached_property
-    def _answering(self) -> frozenset[tuple[str, int, str]]:
+    def _answering(self) -> set[tuple[str, int, str]]:
         """Trajectory, seed and quantizer of all series that are asked tasks: by all figures, chosen
         or not, so that a job is the same in a build of one figure as in one of all."""
         found = set[tuple[str, int, str]]()
@@ -134,73 +122,63 @@ class Measuring(Planner):
                 for name in figure.trajectories:
                     seeds = self.timeline.seeds_shown(name, figure.headline)
                     found |= set(product([name], seeds, quantizers))
-        return frozenset(found)
+        return found
 
     def _asked(self, trajectory: str, task: str) -> Asked:
-        chosen, public = self.scale.tasks, self.timeline.run(trajectory) is None
-        assert chosen is not None
+        chosen: Any = self.scale.tasks
+        public = self.timeline.run(trajectory) is None
         return Asked(
             task=task,
             documents=None if self.config.tasks[task].made else chosen.documents,
             shots=chosen.shots_before(task),
             batch=chosen.batch,
             # What was released reads more than the blocks that losses are measured on.
-            context=(public and chosen.context) or self.context(trajectory),
+            context=(public and chosen.context) or self.shape(trajectory).context,
         )
 
     def _task(self, trajectory: str, task: str) -> Job:
-        if not self.config.tasks[task].made:
-            return self.fetched(task)
-        shape = self.timeline.trajectory(trajectory).model_shape(self.timeline)
-        return self.made(task, self.scale.held_by(shape.corpus))
+        if self.config.tasks[task].made:
+            return self.made(task, self.scale.held_by(self.shape(trajectory).corpus))
+        return self._fetched(task)
 
     @cache
     def made(self, task: str, corpus: str) -> Job:
         """A task about documents that a corpus holds out."""
-        made: Any = self.config.tasks[task]
-        chosen = self.scale.tasks
-        assert chosen is not None
+        kind: Any = self.config.tasks[task]
+        chosen: Any = self.scale.tasks
         settings = MadeSettings(
             name=task,
-            kind=made.kind,
+            kind=kind.kind,
             shots=chosen.shots_before(task),
             **chosen.model_dump(include={"documents", "pool", "context"}),
         )
-        inputs = {
-            "functions": [self.plan.corpora.functions(corpus).manifest],
-            "corpus": [self.plan.corpora.corpus(corpus).manifest],
-        }
-        folder = self.site.places("make_task").format(made=task, corpus=corpus)
-        return self.site.add(Job("measure.tasks.made", task, folder, inputs, settings))
+        sources = {"functions": self.plan.corpora.functions, "corpus": self.plan.corpora.corpus}
+        inputs = {label: [maker(corpus).manifest] for label, maker in sources.items()}
+        at = {"made": task, "corpus": corpus}
+        return self.make("make_task", "measure.tasks.made", task, inputs, settings, **at)
 
     @cache
-    def fetched(self, task: str) -> Job:
-        """A task of the harness with its data."""
+    def _fetched(self, task: str) -> Job:
         kind: Any = self.config.tasks[task]
-        folder, settings = (
-            self.site.places("fetch_task").format(fetched=task),
-            HarnessSettings(name=task, task=kind),
-        )
-        return self.site.add(Job("measure.tasks.harness", task, folder, {}, settings))
+        settings = HarnessSettings(name=task, task=kind)
+        return self.make("fetch_task", "measure.tasks.harness", task, {}, settings, fetched=task)
 
     @cached_property
-    def _compared(self) -> dict[tuple[str, str, str, int], None]:
-        """Trajectory, quantizer, shard and seed of all weights that the comparison of backends
-        reads, in order."""
-        backends = self.config.backends
-        shard = list(self.timeline.shards(backends.trajectory))[-1]
-        seed = self.seed(backends.trajectory, None)
-        quantizers = chain.from_iterable(backends.groups)
-        return {(backends.trajectory, each, shard, seed): None for each in quantizers}
+    def _compared(self) -> list[tuple[str, str, str, int]]:
+        """What `measure` takes for all weights that the comparison of backends reads."""
+        name, groups = self.config.backends.trajectory, self.config.backends.groups
+        shard, seed = list(self.timeline.shards(name))[-1], self.seed(name, None)
+        quantizers = dict.fromkeys(chain.from_iterable(groups))
+        return [(name, each, shard, seed) for each in quantizers]
 
     @cache
     def comparison(self) -> Job:
         """The comparison of GPTQ backends, on the last shard of one trajectory."""
-        backends, series = self.config.backends, []
+        name, groups = self.config.backends.trajectory, self.config.backends.groups
         inputs = {f"quantized {each[1]}": [self.measure(*each).manifest] for each in self._compared}
-        for quantizer in (FULL_PRECISION, *(each[1] for each in self._compared)):
-            series.append(self.series(backends.trajectory, quantizer))
-            inputs |= self.inputs(series[-1])
-        settings = ComparisonSettings(tuple(map(tuple, backends.groups)), tuple(series))
-        name, folder = backends.trajectory, self.site.places("comparison")
-        return self.site.add(Job("measure.comparison", name, folder, inputs, settings))
+        quantizers = (FULL_PRECISION, *(each[1] for each in self._compared))
+        series = [self.series(name, each) for each in quantizers]
+        for each in series:
+            inputs |= self.inputs(each)
+        settings = ComparisonSettings(tuple(map(tuple, groups)), tuple(series))
+        return self.make("comparison", "measure.comparison", name, inputs, settings)

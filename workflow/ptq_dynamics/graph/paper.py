@@ -37,27 +37,27 @@ def typeset(plan: Any, theirs: Any) -> Job:
     }
     needs = {f"figure {name}": plan.figures.figure(name) for name in plan.figures.chosen}
     needs |= {"claims": plan.claims.judge(), "tables": plan.tables.write()}
-    needs["measurements"] = plan.figures.collect()
+    needs |= {"measurements": plan.figures.collect()}
     inputs = {label: [job.manifest] for label, job in needs.items()}
     settings, files = PaperSettings(told=told, sources=sources(site.root)), (PAPER, DATA)
-    return site.add(Job("paper.typeset", "paper", site.paper, inputs, settings, files=files))
+    return site.make("typeset", "paper.typeset", "paper", inputs, settings, files)
 
 
 def _told(plan: Any, name: str, figure: Figure) -> dict[str, Any]:
     """What the text is told of a figure; `missing`: why it is not drawn, where it is not."""
     config = plan.site.config
     # Of a figure that is left out whole, all of its trajectories are.
-    gone = plan.site.left_out.get(name, tuple(figure.trajectories))
+    gone = list(plan.site.left_out.get(name, figure.trajectories))
     missing = None
     if name not in config.figures:
-        missing = f"{config.scale.description} leaves out {', '.join(gone)}"
         reasons = {**config.runs.unknown, **config.scale.regime.left_out}
         why = dict.fromkeys(reasons[each] for each in gone if each in reasons)
+        missing = f"{config.scale.description} leaves out {', '.join(gone)}"
         missing += f" ({'; '.join(why)})" if why else ""
     elif name not in plan.figures.chosen:
         missing = "it was not chosen for this build"
     words = {"title": figure.title, "caption": figure.caption}
-    return {**words, "without": list(gone), "missing": missing}
+    return {**words, "without": gone, "missing": missing}
 
 
 def _regime(plan: Any, theirs: Any) -> Iterator[dict[str, Any]]:
@@ -95,10 +95,9 @@ def numbers(site: Site) -> dict[str, Any]:
     }
     for name, shape in scale.models.items():
         vocabulary = scale.whole(shape.corpus).vocabulary
-        found["models"][name] = {
+        found["models"][name] = shape.model_dump(include={"layers", "width", "context"}) | {
             "parameters": rounded(shape.parameters(vocabulary)),
             "vocabulary": vocabulary,
-            **{each: getattr(shape, each) for each in ("layers", "width", "context")},
         }
     for name, run in config.runs.runs.items():
         trained, whole = run.trained(timeline), run.whole(timeline)
@@ -108,16 +107,16 @@ def numbers(site: Site) -> dict[str, Any]:
             "peak-rate": short(whole.peak(timeline)),
             "warmup-steps": whole.warmup_steps(timeline),
         }
-        if (decay := getattr(run.optimizer_in(timeline), "weight_decay", None)) is not None:
-            found["runs"][name]["weight-decay"] = f"{decay:g}"
+        found["runs"][name] |= _plain(run.optimizer_in(timeline))
     for name, quantizer in config.quantizers.items():
-        settings = quantizer.resolved(first.widths).model_dump(mode="json")
-        found["quantizers"][name] = {
-            key.replace("_", "-"): f"{value:g}"
-            for key, value in settings.items()
-            if isinstance(value, int | float) and not isinstance(value, bool)
-        }
+        found["quantizers"][name] = _plain(quantizer.resolved(first.widths))
     return found
+
+
+def _plain(settings: Any) -> dict[str, str]:
+    """Those that are numbers, by key."""
+    items = settings.model_dump(mode="json").items()
+    return {key.replace("_", "-"): f"{n:g}" for key, n in items if type(n) in (int, float)}
 
 
 def _leaves(content: Any, place: str = "") -> Iterator[tuple[str, Any]]:

@@ -7,14 +7,18 @@ much text there is for a parameter, and how much of it a step sees.
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+from operator import itemgetter
 from typing import Any
 
 from ptq_dynamics.config import PublicRun, Run
+from ptq_dynamics.train.optimizers import Optimizer
 from ptq_dynamics.train.schedules import Constant, Schedule, learning_rate
 
 Rates = list[tuple[float, float, str]]
+# From a step on: its schedule, and its optimizer.
+Phase = tuple[int, Schedule, Optimizer]
 # Numbers whose ratio is within these are alike.
 ALIKE = (0.8, 1.25)
 # Of runs with more steps, some of them millions, so many are looked at.
@@ -64,7 +68,11 @@ def regimes(plan: Any) -> Iterator[tuple[str, Dimensionless]]:
         yield name, _regime(plan, name, run)
     for name, public in plan.site.config.runs.public.items():
         if isinstance(public, PublicRun):
-            yield name, _of_public(plan, name, public)
+            steps = max(each.step or 0 for each in public.revisions.values())
+            phases = [(0, public.earlier, public.optimizer)]
+            phases.append((public.first, public.schedule, public.optimizer))
+            # What they read, and how often, is not known here.
+            yield name, _dimensionless(plan, name, phases, steps, public.batch, math.nan)
 
 
 def tokens_of(plan: Any, name: str) -> int:
@@ -87,66 +95,41 @@ def _regime(plan: Any, name: str, run: Run) -> Dimensionless:
     timeline, scale, way = plan.site.timeline, plan.site.config.scale, [run]
     while sources := list(way[0].sources().values()):
         way.insert(0, plan.site.config.runs.runs[sources[0]])
-    starts = [each.ends(timeline)[0] for each in way]
-    optimizers = [each.optimizer_in(timeline) for each in way]
-    schedules = [plan.trajectories.schedule(each) for each in way]
-    first, steps = run.ends(timeline)
-    shape, phase, tokens = way[0].trained(timeline), run.trained(timeline), tokens_of(plan, name)
-    # Another text begins anew.
-    read = tokens if phase.corpus == shape.corpus else (steps - first) * phase.batch * phase.context
-
-    def taken(step: int) -> float:
-        number = bisect_right(starts, step) - 1
-        schedule = schedules[number]
-        return optimizers[number].per_step(learning_rate(schedule, step), schedule.peak)
-
-    peak = schedules[-1].peak
-    return _dimensionless(
-        schedules[-1],
-        steps,
-        taken,
-        optimizers[-1].per_step(peak, peak),
-        tokens_per_parameter=tokens / shape.model.parameters(scale.whole(phase.corpus).vocabulary),
-        epochs=read / scale.corpora[phase.corpus].train,
-        batch=phase.batch * phase.context / tokens,
-    )
-
-
-def _of_public(plan: Any, name: str, public: PublicRun) -> Dimensionless:
-    steps = max(each.step or 0 for each in public.revisions.values())
-    scale, peak, tokens = plan.site.config.scale, public.earlier.peak, tokens_of(plan, name)
-    shape = scale.models[public.model]
-    return _dimensionless(
-        public.schedule,
-        steps,
-        lambda step: public.optimizer.per_step(public.rate(step) or 0.0, peak),
-        public.optimizer.per_step(peak, peak),
-        tokens_per_parameter=tokens / shape.parameters(scale.whole(shape.corpus).vocabulary),
-        # What they read, and how often, is not known here.
-        epochs=math.nan,
-        batch=public.batch / tokens,
-    )
+    phases = [
+        (each.ends(timeline)[0], plan.trajectories.schedule(each), each.optimizer_in(timeline))
+        for each in way
+    ]
+    (first, steps), trained = run.ends(timeline), run.trained(timeline)
+    read, batch = tokens_of(plan, name), trained.batch * trained.context
+    if trained.corpus != way[0].trained(timeline).corpus:
+        # Another text begins anew.
+        read = (steps - first) * batch
+    epochs = read / scale.corpora[trained.corpus].train
+    return _dimensionless(plan, name, phases, steps, batch, epochs)
 
 
 def _dimensionless(
-    schedule: Schedule,
-    steps: int,
-    taken: Callable[[int], float],
-    at_peak: float,
-    **others: float,
+    plan: Any, name: str, phases: list[Phase], steps: int, batch: float, epochs: float
 ) -> Dimensionless:
+    def taken(step: int) -> float:
+        _, schedule, optimizer = phases[bisect_right(phases, step, key=itemgetter(0)) - 1]
+        return optimizer.per_step(learning_rate(schedule, step), schedule.peak)
+
+    _, schedule, optimizer = phases[-1]
+    at_peak, tokens = optimizer.per_step(schedule.peak, schedule.peak), tokens_of(plan, name)
     looks = min(steps, LOOKS)
     every = steps / looks
     # Of what decays to its end, a cosine or a stage, all but the warmup.
     length = getattr(schedule, "length", steps)
     decays = schedule.warmup if schedule.kind in ("cosine", "stage") else 0
-    cooldown = 0 if isinstance(schedule, Constant) else length - decays
     return Dimensionless(
         e_folds=every * sum(taken(int((number + 0.5) * every)) for number in range(looks)),
         timescale=1 / (at_peak * steps) if at_peak else None,
         warmup=schedule.warmup / steps,
-        cooldown=cooldown / steps,
-        **others,
+        cooldown=0.0 if isinstance(schedule, Constant) else (length - decays) / steps,
+        tokens_per_parameter=tokens / plan.trajectories.parameters(name),
+        epochs=epochs,
+        batch=batch / tokens,
     )
 
 
@@ -159,6 +142,5 @@ def best_rates(plan: Any, losses: Mapping[str, float]) -> list[Rates]:
             whole = run.whole(timeline)
             own = repr(run.model_dump(exclude={"peak_lr", "trunk"}))
             alike = own, whole.model, repr(whole.optimizer), whole.warmup_steps(timeline)
-            peak = plan.trajectories.schedule(run).peak
-            groups.setdefault(alike, []).append((losses[name], peak, name))
+            groups.setdefault(alike, []).append((losses[name], peak_rate(plan, name), name))
     return [sorted(group) for group in groups.values() if len(group) > 1]

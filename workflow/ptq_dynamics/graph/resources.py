@@ -1,7 +1,6 @@
 """What the jobs of a rule ask of a machine. It stands outside their specification: no result
 depends on it."""
 
-from functools import cache
 from math import ceil
 
 from ptq_dynamics.graph.site import Planner
@@ -22,7 +21,9 @@ class Resources(Planner):
         about a trajectory, the size of its model counts."""
         table = self.scale.resources
         asked = table.rules.get(rule, table.default)
-        more, billions = asked.per_billion, self._weights(trajectory) / BILLION
+        more, billions = asked.per_billion, 0.0
+        if trajectory is not None:
+            billions = self.parameters(trajectory) / BILLION
         found: dict[str, int | str] = {
             "mem_mb": ceil(attempt * (asked.memory + billions * more.memory)),
             "runtime": max(1, ceil(attempt * (asked.minutes + billions * more.minutes))),
@@ -31,15 +32,7 @@ class Resources(Planner):
             found |= {"gpu": gpus, **({"gpu_model": table.gpu_model} if table.gpu_model else {})}
         return found
 
-    def threads(self, rule: str, cores: int = 1) -> int:
-        """Threads of a rule's jobs; a corpus is made with all `cores`, since all wait for it."""
-        if rule == "corpus":
-            return cores
+    def threads(self, rule: str) -> int:
+        """Threads of a rule's jobs."""
         return self.scale.threads if rule in COMPUTING else 1
 
-    @cache
-    def _weights(self, trajectory: str | None) -> int:
-        if trajectory is None:
-            return 0
-        shape = self.timeline.trajectory(trajectory).model_shape(self.timeline)
-        return shape.model.parameters(self.scale.whole(shape.corpus).vocabulary)

@@ -6,24 +6,31 @@ from pathlib import Path
 from typing import Any
 
 from ptq_dynamics.config import Config
+from ptq_dynamics.engine.paths import MANIFEST
 from ptq_dynamics.engine.specification import Job, settle
-from ptq_dynamics.train.timeline import Timeline
+from ptq_dynamics.train.timeline import Timeline, TrainedShape
 
-# Where results lie below those of a scale, by the kind of job; with wildcards, for the rules.
+# The folder of what each rule makes, with wildcards; or the files, where rules share a folder.
 PLACES = {
-    "corpus": "corpus/{corpus}",
-    "functions": "functions/{corpus}",
-    "train": "train/{run}/seed-{seed}",
-    "fetch": "fetch/{public}/{shard}",
-    "average": "average/{average}/seed-{seed}/{shard}",
-    "measure": "measure/{trajectory}/seed-{seed}/{method}/{shard}",
-    "make_task": "tasks/{made}/{corpus}",
-    "fetch_task": "tasks/{fetched}",
-    "curvature": "curvature/{trajectory}/seed-{seed}/{probe}/{shard}",
-    "landscape": "landscape/{trajectory}/seed-{seed}/{quantizer}/back-{steps}",
-    "components": "components/{figure}",
-    "comparison": "backends",
-    "tabulate": "tables",
+    "corpus": "results/SCALE/corpus/{corpus}/",
+    "functions": "results/SCALE/functions/{corpus}/",
+    "train": "results/SCALE/train/{run}/seed-{seed}/",
+    "fetch": "results/SCALE/fetch/{public}/{shard}/",
+    "average": "results/SCALE/average/{average}/seed-{seed}/{shard}/",
+    "measure": "results/SCALE/measure/{trajectory}/seed-{seed}/{method}/{shard}/",
+    "make_task": "results/SCALE/tasks/{made}/{corpus}/",
+    "fetch_task": "results/SCALE/tasks/{fetched}/",
+    "curvature": "results/SCALE/curvature/{trajectory}/seed-{seed}/{probe}/{shard}/",
+    "landscape": "results/SCALE/landscape/{trajectory}/seed-{seed}/{quantizer}/back-{steps}/",
+    "components": "results/SCALE/components/{figure}/",
+    "comparison": "results/SCALE/backends/",
+    "environment": "envs/{tool}/",
+    "collect": "results/SCALE/measurements.",
+    "figure": "figures/SCALE/{figure}.",
+    "judge": "results/SCALE/claims.",
+    "tabulate": "results/SCALE/tables/",
+    "typeset": "paper/SCALE/",
+    "report": "results/SCALE/index.",
 }
 
 
@@ -36,44 +43,45 @@ class Site:
     root: Path
     left_out: Mapping[str, tuple[str, ...]]
     made: dict[str, Job] = field(default_factory=dict)
+    rules: dict[str, str] = field(default_factory=dict)
     settled: set[str] = field(default_factory=set)
     stale: dict[str, Job] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.timeline, name = Timeline(self.config), self.config.choice.scale
         self.results, self.pictures = f"results/{name}", f"figures/{name}"
-        self.paper = f"paper/{name}"
 
-    def add(self, job: Job) -> Job:
-        """The same job, so that it is found by the path of its manifest from now on."""
-        self.made[job.manifest] = job
-        return job
+    def pattern(self, rule: str) -> str:
+        """The manifests that a rule makes, with wildcards."""
+        return PLACES[rule].replace("SCALE", self.config.choice.scale) + MANIFEST
 
     def make(
         self,
-        kind: str,
+        rule: str,
         stage: str,
         name: str,
         inputs: Mapping[str, list[str]],
         settings: Any,
+        files: tuple[str, ...] = (),
         distributions: tuple[str, ...] = (),
         **wildcards: object,
     ) -> Job:
-        """A job of a kind, in the place of that."""
-        folder = self.places(kind).format(**wildcards)
-        return self.add(Job(stage, name, folder, inputs, settings, distributions=distributions))
+        """The job of a rule with these wildcards."""
+        path = self.pattern(rule).format(**wildcards)
+        folder, _, last = path.rpartition("/")
+        stem = last.removesuffix(MANIFEST).removesuffix(".") or None
+        self.made[path] = Job(stage, name, folder, inputs, settings, stem, files, distributions)
+        self.rules[path] = rule
+        return self.made[path]
 
-    def places(self, kind: str) -> str:
-        """Folder of what jobs of a kind make, with wildcards."""
-        return f"{self.results}/{PLACES[kind]}"
-
-    def settle(self, job: Job, *, deep: bool = False) -> None:
+    def settle(self, job: Job) -> None:
         """Have the times of files say which results are up to date, for a job and all it needs."""
         if job.manifest not in self.settled:
             self.settled.add(job.manifest)
             for path in job.needs:
-                self.settle(self.made[path], deep=deep)
-            if not settle(job, waits=any(path in self.stale for path in job.needs), deep=deep):
+                self.settle(self.made[path])
+            waits = any(path in self.stale for path in job.needs)
+            if not settle(job, waits=waits, deep=self.config.choice.deep):
                 self.stale[job.manifest] = job
 
     def needed(self, targets: Iterable[Job]) -> Iterator[Job]:
@@ -86,18 +94,13 @@ class Site:
                 waiting += [self.made[path] for path in job.needs]
                 yield job
 
-    def kind(self, job: Job) -> str:
-        """What a job makes: the first folder of its result below those of the scale."""
-        kinds = {self.pictures: "figure", self.results: "table", self.paper: "paper"}
-        below = job.folder.removeprefix(f"{self.results}/").split("/")[0]
-        return kinds.get(job.folder) or ("environment" if below == "envs" else below)
-
 
 class Planner:
     """What plans the jobs of a room, beside the others of its `graph.Plan`."""
 
     def __init__(self, plan: Any) -> None:
         self.plan, self.site = plan, plan.site
+        self.make = plan.site.make
         self.timeline: Timeline = plan.site.timeline
         self.config: Config = plan.site.config
         self.scale = self.config.scale
@@ -106,6 +109,11 @@ class Planner:
         """The seed asked for, or the first that a trajectory is made for."""
         return self.timeline.seeds_of(trajectory)[0] if seed is None else seed
 
-    def context(self, trajectory: str) -> int:
-        """Tokens of the blocks that a trajectory is measured on."""
-        return self.timeline.trajectory(trajectory).model_shape(self.timeline).context
+    def shape(self, trajectory: str) -> TrainedShape:
+        """The model of a trajectory, with the text of its last phase."""
+        return self.timeline.trajectory(trajectory).model_shape(self.timeline)
+
+    def parameters(self, trajectory: str) -> int:
+        """Parameters of a trajectory's model."""
+        shape = self.shape(trajectory)
+        return shape.model.parameters(self.scale.whole(shape.corpus).vocabulary)

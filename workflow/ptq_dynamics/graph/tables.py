@@ -48,8 +48,7 @@ class Tables(Planner):
             found.append(Filled(name=name, table=table, rows=kept, columns=tuple(columns.values())))
         settings = TablesSettings(tables=tuple(found), series=tuple(series), runs=tuple(runs))
         files = tuple(f"{name}.{form}" for name in self.config.tables for form in FORMATS)
-        folder = self.site.places("tabulate")
-        return self.site.add(Job("claims.tables", "tables", folder, inputs, settings, files=files))
+        return self.make("tabulate", "claims.tables", "tables", inputs, settings, files)
 
     def _queries(self, name: str, table: TableKind) -> Iterator[Figure]:
         """What a table reads of its figures that were chosen, and what it measures for itself."""
@@ -72,7 +71,7 @@ class Tables(Planner):
         quantizers that it has fewer of."""
         seeds, draws = self.plan.figures.seeds(query, name), dict(before.draws) if before else {}
         for each in query.quantizers:
-            draws[each] = max(draws.get(each, ()), self.plan.figures.draws(query, each), key=len)
+            draws[each] = max(draws.get(each, ()), self.plan.measuring.draws(query, each), key=len)
         if before is not None and len(before.seeds) >= len(seeds):
             return before.model_copy(update={"draws": draws})
         return Row(curve=label, name=name, seeds=seeds, starts=name in starts, draws=draws)

@@ -27,23 +27,20 @@ class Corpora(Planner):
                 inputs["functions"] = [self.functions(corpus.of).manifest]
         # Their text is what the corpus is made of.
         packages = getattr(corpus, "packages", ())
-        return self.site.make(
-            "corpus", "corpus.corpus", name, inputs, corpus, packages, corpus=name
-        )
+        return self.make("corpus", "corpus.corpus", name, inputs, corpus, (), packages, corpus=name)
 
     @cache
     def functions(self, corpus: str) -> Job:
         """Functions and held-out documents of an embedded corpus."""
         others = tuple(self.scale.tasks.others) if self.scale.tasks else ()
         settings = FunctionsSettings(corpus=self.scale.corpora[corpus], others=others)
-        packages = (*settings.corpus.packages, *others)
-        return self.site.make(
-            "functions", "corpus.functions", corpus, {}, settings, packages, corpus=corpus
-        )
+        reads = (*settings.corpus.packages, *others)
+        stage = "corpus.functions"
+        return self.make("functions", stage, corpus, {}, settings, (), reads, corpus=corpus)
 
     def of(self, trajectory: str) -> Job:
         """The corpus whose tokenizer a trajectory has."""
-        return self.corpus(self.timeline.trajectory(trajectory).model_shape(self.timeline).corpus)
+        return self.corpus(self.shape(trajectory).corpus)
 
 
 class Trajectories(Planner):
@@ -63,6 +60,11 @@ class Trajectories(Planner):
     def manifests(self, name: str, seed: int | None = None, shard: str | None = None) -> list[str]:
         """Paths of the manifests of what `makers` makes."""
         return [job.manifest for job in self.makers(name, seed, shard)]
+
+    def inputs(self, name: str, seed: int, shard: str | None = None) -> dict[str, list[str]]:
+        """What all that looks at a trajectory reads: it, and the corpus whose tokenizer it has."""
+        corpus = self.plan.corpora.of(name).manifest
+        return {"corpus": [corpus], "trajectory": self.manifests(name, seed, shard)}
 
     @cache
     def train(self, name: str, seed: int | None = None) -> Job:
@@ -98,15 +100,13 @@ class Trajectories(Planner):
             state_steps=tuple(run.state_steps(timeline)) if isinstance(run, Whole) else (),
             log_every=scale.log_every,
         )
-        return self.site.make(
-            "train", run.stage, f"{name} seed {seed}", inputs, settings, run=name, seed=seed
-        )
+        told = f"{name} seed {seed}"
+        return self.make("train", run.stage, told, inputs, settings, run=name, seed=seed)
 
     @cache
     def fetch(self, name: str, shard: str) -> Job:
         """One shard of the released checkpoints of a public model."""
         public = self.config.runs.public[name]
-        shape = public.model_shape(self.timeline).model
         revisions = []
         for each in self.checkpoints(name, shard):
             step, tokens, entry = public.revisions[each]
@@ -116,13 +116,12 @@ class Trajectories(Planner):
         settings = FetchSettings(
             repository=public.repository,
             revisions=tuple(revisions),
-            parameters=shape.parameters(self.scale.whole(shape.corpus).vocabulary),
+            parameters=self.parameters(name),
             convert=public.convert,
             format=public.format,
         )
-        return self.site.make(
-            "fetch", public.stage, f"{name} {shard}", {}, settings, public=name, shard=shard
-        )
+        told = f"{name} {shard}"
+        return self.make("fetch", public.stage, told, {}, settings, public=name, shard=shard)
 
     @cache
     def average(self, name: str, shard: str = "all", seed: int | None = None) -> Job:
@@ -130,10 +129,8 @@ class Trajectories(Planner):
         kind, seed = self.config.runs.averages[name], self.seed(name, seed)
         settings = kind.settings(self.timeline.shard(name, shard), self.timeline)
         sources = {label: self.manifests(source, seed) for label, source in kind.sources().items()}
-        places = {"average": name, "seed": seed, "shard": shard}
-        return self.site.make(
-            "average", kind.stage, f"{name} seed {seed}", sources, settings, **places
-        )
+        at = {"average": name, "seed": seed, "shard": shard}
+        return self.make("average", kind.stage, f"{name} seed {seed}", sources, settings, **at)
 
     def schedule(self, run: Run) -> schedules.Schedule:
         """The learning rate schedule of a run, in steps."""

@@ -20,7 +20,7 @@ from ptq_dynamics.engine import machine, manifest, record
 from ptq_dynamics.engine.paths import ABSENT, is_passing
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph import Plan
-from ptq_dynamics.graph.captions import write_page
+from ptq_dynamics.graph.build import write_page
 from ptq_dynamics.measure.names import LAYERS, LOSSES, OUTCOMES, VALUES
 from ptq_dynamics.paper.settings import PAPER
 from ptq_dynamics.provenance import costs
