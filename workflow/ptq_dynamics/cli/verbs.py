@@ -14,7 +14,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import chosen
 from ptq_dynamics.config import TYPES, schema
 from ptq_dynamics.config.releases import to_lock
-from ptq_dynamics.graph.captions import PAGE
+from ptq_dynamics.graph.build import PAGE
 from ptq_dynamics.hub import lock as hub
 from ptq_dynamics.provenance.archive import DERIVED, Archive
 from ptq_dynamics.provenance.state import find, shortened
@@ -56,7 +56,7 @@ def plan(arguments: Namespace) -> bool:
     total = Counter[str]()
     for each in find(plan, plan.last()):
         state = "fresh" if each.state == "fresh" else "run"
-        kind = plan.site.kind(plan.site.made[each.manifest])
+        kind = plan.site.rules[each.manifest]
         jobs.setdefault(kind, Counter(run=0, fresh=0))[state] += 1
         total[state] += 1
     left_out = {**plan.site.config.scale.regime.left_out, **plan.site.config.runs.unknown}

@@ -35,4 +35,3 @@ class Resources(Planner):
     def threads(self, rule: str) -> int:
         """Threads of a rule's jobs."""
         return self.scale.threads if rule in COMPUTING else 1
-
