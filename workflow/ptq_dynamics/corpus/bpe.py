@@ -31,10 +31,7 @@ def train_tokenizer(documents: Iterable[str], vocabulary: int) -> Any:
 def encode(
     tokenizer: Any, documents: Iterable[str], dtype: np.dtype, end: int | None = None
 ) -> Iterator[list[np.ndarray]]:
-    """Tokens of each document, `dtype` [n], with the token `end` after them, in batches.
-
-    Held-out text has no special tokens (section 2).
-    """
+    """Tokens of each document, `dtype` [n], with the token `end` after them, in batches."""
     texts, last = iter(documents), [] if end is None else [end]
     while batch := list(islice(texts, BATCH)):
         found = tokenizer.encode_batch_fast(batch, add_special_tokens=False)

@@ -51,11 +51,8 @@ def _is_string(node: ast.AST) -> bool:
 
 
 def _nodes(file: Path, text: str) -> Iterator[ast.AST]:
-    """The nodes of a file's syntax tree.
-
-    Raises `Problem` for a syntax error: a file that one Python version reads and another does not
-    would change the corpus, so it is not passed over.
-    """
+    """The nodes of a file's syntax tree; `Problem` for a syntax error, since a file that one Python
+    version reads and another does not would change the corpus."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # invalid escapes in other people's strings
         try:
@@ -63,15 +60,13 @@ def _nodes(file: Path, text: str) -> Iterator[ast.AST]:
         except SyntaxError as error:
             raise Problem(
                 f"{file.parent.name}/{file.name} is no source that this Python reads ({error.msg});"
-                " remove its package from the scale's file under config/scales"
+                " remove its package from the scale's file"
             ) from None
 
 
 def dedent(docstring: str) -> str:
-    """A docstring without the indentation of the code around it.
-
-    Like inspect.cleandoc, which is not used because it differs between Python versions.
-    """
+    """A docstring without the indentation of the code around it, as inspect.cleandoc has it, which
+    differs between Python versions."""
     lines = docstring.expandtabs().split("\n")
     margins = [len(line) - len(line.lstrip(" ")) for line in lines[1:] if line.strip(" ")]
     margin = min(margins, default=0)

@@ -1,8 +1,7 @@
 """Functions of installed packages and held-out documents, for what is asked and answered.
 
-Those whose docstrings an embedded corpus trains on are there to learn from; questions are asked
-about documents that it holds out, and about those of `others`, packages that no corpus of the scale
-reads. So the two never meet.
+What an embedded corpus trains on is there to learn from; questions are about documents that it
+holds out, and about those of `others`, packages that no corpus of the scale reads.
 """
 
 import ast

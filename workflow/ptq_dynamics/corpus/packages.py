@@ -1,8 +1,5 @@
-"""The files of pinned, purely Python distributions, and the documents in them.
-
-Files are checked against the wheels' own digests, so what is read depends on the versions of those
-distributions alone, not on the machine or the Python version.
-"""
+"""The files of pinned, purely Python distributions, and the documents in them. They are checked
+against the wheels' digests, so what is read depends on the distributions' versions alone."""
 
 import base64
 import hashlib
@@ -28,11 +25,8 @@ def python_files(distribution: Distribution) -> list[PackagePath]:
 
 
 def installed_files(package: str, select: Selection = python_files) -> list[Path]:
-    """The selected files of a distribution, each still as its wheel brought it.
-
-    Raises `Problem` for a distribution that is absent, has compiled parts (its files may differ
-    between machines), or was altered after its installation.
-    """
+    """The selected files of a distribution, each still as its wheel brought it; `Problem` for one
+    that has compiled parts (its files may differ between machines), or was altered."""
     try:
         distribution = metadata.distribution(package)
     except metadata.PackageNotFoundError:

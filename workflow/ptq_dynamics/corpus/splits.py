@@ -51,11 +51,8 @@ def write(
     folder: Path, split: Split, batches: Iterable[list[np.ndarray]], tokens: int, *, whole: bool
 ) -> int:
     """Write batches of documents (unsigned, [n] each, of one dtype) to a split's file until it has
-    `tokens` tokens; with `whole`, write all of them. Returns the number of tokens written. Of
-    calibration text, it also writes where documents end.
-
-    Raises `Problem` when the documents end before that.
-    """
+    `tokens` tokens, or with `whole` all of them, and of calibration text where documents end;
+    returns the number of tokens written."""
     written, ends = 0, []
     with (folder / file_name(split)).open("wb") as file:
         for document in chain.from_iterable(batches):

@@ -22,10 +22,7 @@ def read(corpus: Manifest, split: Split) -> np.ndarray:
 
 def blocks(corpus: Manifest, split: Split, context: int, count: int | None = None) -> Tensor:
     """The first `count` (None: all) blocks of `context` tokens, int64 [count, context], stride
-    `context`, the incomplete last one left out (section 2).
-
-    Raises `Problem` when the split holds fewer.
-    """
+    `context`, the incomplete last one left out (section 2)."""
     tokens = read(corpus, split)
     available = len(tokens) // context
     wanted = max(1, available) if count is None else count
@@ -38,10 +35,7 @@ def blocks(corpus: Manifest, split: Split, context: int, count: int | None = Non
 def documents(corpus: Manifest, context: int, count: int, before: int = 0) -> Tensor:
     """The first `count` documents of the calibration split (section 3) after those `before`, cut to
     `context` tokens and filled up with `FILLING`, int64 [count, context]. As GPTQModel does, those
-    of at most `TOO_SHORT` tokens are then left out.
-
-    Raises `Problem` when the split holds fewer.
-    """
+    of at most `TOO_SHORT` tokens are then left out."""
     tokens = read(corpus, "calibration")
     ends = np.fromfile(corpus.file(ENDS), dtype=ENDS_DTYPE).astype(np.int64)
     if len(ends) < before + count:
@@ -62,10 +56,8 @@ def _too_small(corpus: Manifest, split: Split, found: str, wanted: int) -> Probl
 
 
 class TrainingData:
-    """Batches whose content depends on the seed and the step alone. The token stream
-    is cut into sequences of `context` + 1 tokens (the last is the target of the one before it) at
-    stride `context`; each epoch visits all of them in an order of its own.
-    """
+    """Batches whose content depends on the seed and the step alone: sequences of `context` + 1
+    tokens at stride `context`, all of which each epoch visits in an order of its own."""
 
     def __init__(self, corpus: Manifest, context: int, batch: int, seed: int) -> None:
         self._tokens = read(corpus, "train")

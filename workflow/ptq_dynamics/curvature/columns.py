@@ -27,12 +27,8 @@ class Part(NamedTuple):
 
 def blocks(folders: Sequence[Path], width: int) -> Iterator[Tensor]:
     """The parameters of n checkpoints of one architecture, in the files' own dtype, in blocks of
-    `width` columns, [n, width], from left to right; the last may be narrower.
-
-    Columns are in the order of `plane.flatten(dict(model.named_parameters()))` of the loaded model:
-    buffers are left out, tied weights count once. `Problem` when a checkpoint does not hold the
-    parameters that the first one has.
-    """
+    `width` columns, [n, width], in the order of `plane.flatten(dict(model.named_parameters()))` of
+    the loaded model: buffers are left out, tied weights count once."""
     parts = _parts(folders[0])
     for start in range(0, parts[-1].stop, width):
         stop = min(start + width, parts[-1].stop)

@@ -1,7 +1,5 @@
-"""Curvature of a causal language model's loss: its Hessian, sharpness and trace.
-
-The estimators see the Hessian only as a function v -> Hv on flat vectors. Source: paper, figures 9
-and 26 (power iteration, Hutchinson), after PyHessian (Yao et al. 2020, arXiv 1912.07145).
+"""Curvature of a causal language model's loss: its Hessian, sharpness and trace. Source: paper,
+figures 9 and 26 (power iteration, Hutchinson), after PyHessian (Yao et al. 2020, arXiv 1912.07145).
 """
 
 import math
@@ -34,11 +32,10 @@ class Eigenpair(NamedTuple):
 class LossHessian:
     """Hessian of the mean next-token cross-entropy over all probe tokens; call it with v for H v.
 
-    model: causal LM in evaluation mode, eager attention (fused attention has no double backward).
     probes: [n, context] int64, `batch_size` per micro-batch. keep_graph: hold the gradient's graph
     of every micro-batch between products, which spares their forward and backward passes; memory
     grows with n. Vectors are `like` a tensor [P], P the number of trainable parameters, in the
-    order of `plane.flatten`. `loss` is the mean (nats per token). ValueError: it is not finite.
+    order of `plane.flatten`. `loss` is the mean (nats per token).
     """
 
     def __init__(
@@ -98,12 +95,9 @@ class LossHessian:
 def top_eigenvalue(
     matvec: Matvec, start: Tensor, *, tolerance: float, max_iterations: int
 ) -> Eigenpair:
-    """Sharpness: the eigenvalue of largest magnitude by power iteration from a unit vector [P].
-
-    Stops when |Hv - value v| <= tolerance |value|: some eigenvalue then lies that close. It need
-    not be the largest: a start nearly orthogonal to the dominant eigenvector can settle on the next
-    one, which `lanczos.top_spectrum` avoids.
-    """
+    """Sharpness: the eigenvalue of largest magnitude by power iteration from a unit vector [P],
+    until |Hv - value v| <= tolerance |value|. From a start nearly orthogonal to the dominant
+    eigenvector it can settle on the next one, which `lanczos.top_spectrum` avoids."""
     v = start
     for iteration in count(1):
         product = matvec(v)

@@ -47,9 +47,8 @@ def top_spectrum(
     Stops when all k residuals are within tolerance, and no sooner than after max(2k + 1, 16)
     products (or P). Memory: one vector [P] a product, in the computer's memory up to `basis_bytes`
     (but no fewer than those first products); then a thick restart goes on from the leading Ritz
-    vectors, k and half of the others.
+    vectors, k and half of the others. generator: of what an invariant subspace leaves out.
 
-    generator: of directions that an invariant subspace leaves out. ValueError: k > P.
     Source: Saad, Numerical Methods for Large Eigenvalue Problems (2011), sections 6.6 and 6.7; the
     restart: Wu and Simon, SIAM J. Matrix Anal. Appl. 22 (2000), 602.
     """

@@ -30,12 +30,8 @@ def flatten(state: Mapping[str, Tensor]) -> Tensor:
 
 
 def plane(theta_k: Tensor, theta_prev: Tensor, theta_q: Tensor) -> Plane:
-    """Plane through final, earlier and quantized parameters, each [P] floating point.
-
-    u points from the final checkpoint to the earlier one, v to the side of the quantized one:
-    Gram-Schmidt in float64. ValueError: the points are collinear, coincide or are not finite.
-    Source: paper, figure 8.
-    """
+    """Plane through final, earlier and quantized parameters, each [P] floating point (figure 8): u
+    points from the final checkpoint to the earlier one, v to the side of the quantized one."""
     origin = theta_k.double()
     earlier, quantized = theta_prev.double() - origin, theta_q.double() - origin
     training, quantization = (torch.linalg.vector_norm(d).item() for d in (earlier, quantized))
@@ -56,10 +52,7 @@ def plane(theta_k: Tensor, theta_prev: Tensor, theta_q: Tensor) -> Plane:
 
 def grid(points: Tensor, side: int, margin: float) -> Tensor:
     """Regular grid over the smallest square around `points` ([m, 2]) with their box in its middle,
-    widened by `margin` of its side everywhere, so that distances compare in both directions.
-
-    Returns [side, side, 2] float64; [i, j] is (x_j, y_i), both rising, as contour plots take it.
-    """
+    widened by `margin` of its side everywhere: [side, side, 2] float64, [i, j] is (x_j, y_i)."""
     low, high = points.double().amin(dim=0), points.double().amax(dim=0)
     middle, half = (low + high) / 2, (high - low).max() / 2 * (1 + 2 * margin)
     ramp = torch.linspace(-1, 1, side, dtype=torch.float64)
@@ -76,8 +69,7 @@ def pca(blocks: Iterable[Tensor], components: int) -> tuple[Tensor, Tensor]:
     """Principal components of n checkpoints through their n x n Gram matrix in float64.
 
     blocks: the matrix checkpoints x parameters, [n, P], in blocks of columns. Returns scores
-    [n, components] (parameter units; each column's largest entry is positive) and the explained
-    variance ratio [components], falling. ValueError: all checkpoints equal or not finite.
+    [n, components] (each column's largest entry is positive) and the explained share of variance.
     """
     products = map(_gram, blocks)
     gram = next(products)

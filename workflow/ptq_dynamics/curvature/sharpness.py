@@ -22,12 +22,9 @@ def run(context: Context[SharpnessSettings]) -> Mapping[str, Any]:
 
 
 def probe(hessian: LossHessian, settings: SharpnessSettings) -> Iterator[Metric]:
-    """Sharpness and trace from one seeded generator.
-
-    Power iteration from a random start can settle on the second eigenvalue and look converged, so
-    it starts from a Lanczos estimate of the top eigenvector. The error of the sharpness is its
-    residual and the standard error over micro-batches of the curvature along its eigenvector.
-    """
+    """Sharpness, by power iteration from a Lanczos estimate of the top eigenvector, and trace. The
+    error of the sharpness is its residual and the standard error over micro-batches of the
+    curvature along its eigenvector."""
     limits: Any = {"tolerance": settings.tolerance, "max_iterations": settings.max_iterations}
     generator = torch.Generator().manual_seed(settings.seed)
     start = hessians.gaussian(hessian.like, generator)
@@ -36,8 +33,7 @@ def probe(hessian: LossHessian, settings: SharpnessSettings) -> Iterator[Metric]
     if not top.converged:
         raise Problem(
             f"power iteration reached a residual of {top.residual:.1e} in {top.iterations} steps, "
-            f"not {settings.tolerance:.0e}; raise curvature.max_iterations or tolerance in the "
-            "scale's file under config/scales"
+            f"not {settings.tolerance:.0e}; raise the scale's max_iterations or tolerance"
         )
     sampled_text = hessians.standard_error(hessian.form(top.vector))
     yield SHARPNESS, top.value, math.hypot(top.value * top.residual, sampled_text)

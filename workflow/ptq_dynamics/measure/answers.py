@@ -72,19 +72,15 @@ class AnsweringModel(HFLM):
         if longest > asked.context + 1:
             raise Problem(
                 f"task {asked.task}: a prompt with {asked.shots} shots has {longest:,} tokens, "
-                f"more than the context of {asked.context:,}; in the scale's file under "
-                "config/scales, lower tasks.shots or the task's in tasks.shots_of, raise "
-                "tasks.context where the model reads more, or take the task out of tasks.names"
+                f"more than the context of {asked.context:,}; in the scale's file, lower "
+                "tasks.shots or tasks.shots_of, raise tasks.context, or take it out of tasks.names"
             )
         return super()._loglikelihood_tokens(requests, *arguments, **options)
 
 
 def outcomes(model: Any, parts: Parts, shots: int, documents: int | None) -> np.ndarray:
-    """Outcome of the first documents of every part, one part after the other, float32 [documents].
-
-    As the harness's `simple_evaluate` has it, but for its account of the machine, which takes it
-    20 s a call.
-    """
+    """Outcome of the first documents of every part, one part after the other, float32 [documents]:
+    that of the harness's `simple_evaluate`, without the 20 s of its account of the machine."""
     for _, task in parts:
         if task.config.num_fewshot != 0:
             task.set_config(key="num_fewshot", value=shots)

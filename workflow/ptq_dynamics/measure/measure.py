@@ -28,12 +28,8 @@ from ptq_dynamics.train.trajectory import Checkpoint, Trajectory
 
 def run(context: Context[MeasureSettings]) -> Mapping[str, Any]:
     """Write the mean loss of every validation block, float32 [blocks], under the checkpoint's id;
-    of tasks, the outcome of every document, 1 where right, float32 [documents], under
-    TASK/CHECKPOINT; of quantized checkpoints, the errors of every layer, and the packed weights
-    where they are kept.
-
-    What is evaluated is read from the files of the packed weights, kept or not.
-    """
+    of tasks, the outcome of every document, float32 [documents], under TASK/CHECKPOINT; of
+    quantized checkpoints, the errors of every layer, and the packed weights where they are kept."""
     settings, source = context.settings, Trajectory(context.inputs["trajectory"])
     corpus, chosen = context.input("corpus"), source.at(settings.checkpoints)
     validation = tokens.blocks(corpus, "validation", settings.context, settings.blocks)

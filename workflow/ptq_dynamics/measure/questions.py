@@ -1,8 +1,5 @@
-"""Kinds of questions about a documented function or its docstring, a function each.
-
-Every function gives what can be asked about one document; which wrong choices stand beside the
-right one `tasks/made.py` decides.
-"""
+"""Kinds of questions about a documented function or its docstring, a function each; which wrong
+choices stand beside the right one `tasks/made.py` decides."""
 
 import re
 from collections.abc import Callable, Iterator

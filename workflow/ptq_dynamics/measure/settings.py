@@ -21,10 +21,7 @@ class Asked(Strict):
 class MeasureSettings(Strict):
     """Some checkpoints, in full precision or under a `quantizer` with its `calibration` set: their
     loss on the first `blocks` validation blocks of `context` tokens, `batch` at once, and their
-    answers to some `tasks`. With `keep`, quantized weights are written.
-
-    Full precision is evaluated in float32, quantized models in their own dtype (section 2).
-    """
+    answers to some `tasks`. With `keep`, quantized weights are written."""
 
     checkpoints: tuple[str, ...]
     context: int

@@ -57,15 +57,9 @@ def place(model: nn.Module) -> None:
 
 
 def load(folder: Path, dtype: torch.dtype | None = None, **options: Any) -> PreTrainedModel:
-    """The model saved in `folder`, in its own dtype unless told, for evaluation, on `device()`.
-
-    Within `offloading`, one that does not fit there is spread by accelerate over all devices, then
-    memory, then the disk, as told; what is not on a device comes there for as long as it computes,
-    and else its parameters are empty.
-
-    Weights that are packed or in NF4 are unpacked: their linear layers are plain ones.
-    Raises `Problem` when the folder does not hold a whole model, or one that cannot be spread.
-    """
+    """The model saved in `folder`, in its own dtype unless told, for evaluation, on `device()`;
+    packed weights are unpacked. Within `offloading`, one that does not fit there is spread over all
+    devices, then memory, then the disk; its parameters that are not on a device are empty."""
     spread: dict[str, Any] = {}
     try:
         if (allowed := _spreading.get()) is not None and not _fits(folder, dtype):
@@ -158,11 +152,8 @@ def _read(folder: Path, **options: Any) -> Any:
 
 
 def dequantized(folder: Path) -> dict[str, Tensor]:
-    """The plain state dict, float32 on the CPU, of any saved checkpoint, quantized or not.
-
-    Where the quantized model is a rescaled one (AWQ), its weights are scaled back, so that they can
-    be compared with those that were quantized.
-    """
+    """The plain state dict, float32 on the CPU, of any saved checkpoint, quantized or not; that of
+    a rescaled model (AWQ) is scaled back."""
     model = load(folder)
     if getattr(model, "hf_quantizer", None) is not None:
         model = model.dequantize(dtype=torch.float32)
@@ -179,10 +170,7 @@ def token_losses(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
 
 def linear_layers(model: nn.Module) -> dict[str, nn.Linear]:
     """The linear layers of the transformer blocks by module path: what is quantized (section 3).
-
-    Blocks are told by their place in a list of layers, so embeddings and output head are left out
-    whatever the architecture calls them.
-    """
+    Blocks are told by their place in a list of layers, whatever the architecture calls them."""
     return {
         name: module
         for name, module in model.named_modules()

@@ -1,8 +1,7 @@
 """Install the locked environment of a tool that cannot share the main one.
 
 A virtual environment cannot be moved, so each is made in its place beside the manifest, in a folder
-named by the digest of its lock file. The manifest says which is in use; until another one is
-published, that stays.
+named by the digest of its lock file; the manifest says which is in use.
 """
 
 import contextlib

@@ -1,7 +1,4 @@
-"""Quantized checkpoints, and folders that hold each layer in as many bits as it has.
-
-All is the source's checkpoint, file by file, but for the quantized layers and config.json.
-"""
+"""Quantized checkpoints, and folders that hold each layer in as many bits as it has."""
 
 import json
 import shutil
@@ -65,10 +62,7 @@ def on_grids(
 ) -> Quantized:
     """A model with layers on integer grids. `others` are parameters that were changed with them;
     `scaling` is what `packed.unscaled` needs to take that back; `weights` are those of the grids
-    unless given.
-
-    It is saved as pack-quantized, or where groups are not of neighbouring columns as GPTQ's own.
-    """
+    unless given. Where groups are not of neighbouring columns, it is saved as GPTQ's own."""
 
     def save(source: Path, target: Path) -> None:
         one = next(iter(grids.values()))
@@ -114,10 +108,7 @@ def replace(
     dtype: torch.dtype | None = None,
 ) -> None:
     """Copy a checkpoint with other entries, by the last part of their names, in place of the
-    weights of some layers, other values of some parameters, and `about` as quantization_config.
-
-    Raises `Problem` when the checkpoint has no such weight or parameter.
-    """
+    weights of some layers, other values of some parameters, and `about` as quantization_config."""
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.safetensors*"))
     config = json.loads((source / CONFIG).read_text(encoding="utf-8"))
     if dtype is not None:

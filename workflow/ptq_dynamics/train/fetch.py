@@ -1,16 +1,18 @@
 """Fetch checkpoints of public families from the hub (section 3).
 
-Each becomes a folder as those of runs are: safetensors with their index, configuration and
-tokenizer; no other file of a repository is downloaded, so none of its code runs.
+Each becomes a folder as those of runs are: safetensors, configuration and tokenizer; no other file
+of a repository is downloaded, so none of its code runs. What is in the hub's cache or in the job's
+last result is linked from there, so nothing lies on a disk twice.
 
-Weights go into the job's own folder, not into the hub's cache. What the cache has already is linked
-from it, and what the job's last result has, from that: then nothing lies on a disk twice.
+A pickle can run any code as it is read; those of weights are read by torch's own reader of plain
+tensors, one file at a time, and anything else in them is refused.
 """
 
 import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+import zipfile
+from collections.abc import Callable, Iterable, Mapping
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -19,9 +21,8 @@ from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.hub.download import Source, obtain
-from ptq_dynamics.hub.files import CONFIG, INDEX, PICKLED, SAFE, TOKENIZER, HubFile, is_pickled
+from ptq_dynamics.hub.files import CONFIG, INDEX, PICKLED, SAFE, HubFile, is_pickled
 from ptq_dynamics.train import olmo_format, trajectory
-from ptq_dynamics.train.convert import safe_index, safe_name, save_safely
 from ptq_dynamics.train.trajectory import Checkpoint
 
 RESUMABLE = True
@@ -38,9 +39,8 @@ class Revision(Strict):
 
 class FetchSettings(Strict):
     """Revisions of one repository; `parameters` is how many a model of them has (None: those that
-    its files hold are counted). With `convert`, weights that are there only as pickles are taken
-    and saved as safetensors; where they are in a `format` that transformers does not read, they are
-    saved in one that it does."""
+    its files hold are counted). With `convert`, weights that are there only as pickles are taken;
+    those in a `format` that transformers does not read are saved in one that it does."""
 
     repository: str
     revisions: tuple[Revision, ...]
@@ -76,78 +76,94 @@ def count_parameters(folder: Path) -> int:
     return total
 
 
+def save_safely(source: Path, target: Path, parts: Callable[[str, Any], Mapping[str, Any]]) -> None:
+    """Save weights as safetensors, to the bit, `parts` of each tensor by name; `Problem` when
+    `source` holds anything else than tensors."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    try:
+        if source.suffix == ".safetensors":
+            state: Any = load_file(source)
+        else:
+            options: Any = {"map_location": "cpu", "mmap": zipfile.is_zipfile(source)}
+            state = torch.load(source, weights_only=True, **options)
+        if not all(isinstance(value, torch.Tensor) for value in state.values()):
+            raise ValueError("a value is no tensor")
+    # Damaged files, and those of other content, make the libraries raise all kinds.
+    except Exception as error:
+        raise Problem(
+            f"{source.name} is damaged, or holds more than a state dict of plain tensors "
+            f"({type(error).__name__}); leave the revision out of the family"
+        ) from error
+    split = {new: part for name, value in state.items() for new, part in parts(name, value).items()}
+    # Tied weights are one tensor under two names, which the format does not have.
+    plain = {name: value.contiguous().clone() for name, value in split.items()}
+    save_file(plain, target, metadata={"format": "pt"})
+
+
 class _Checkpoint:
     """One revision on its way from the hub to its folder."""
 
     def __init__(self, context: Context[FetchSettings], revision: Revision) -> None:
-        self._settings, name = context.settings, revision.checkpoint.id
-        repository = self._settings.repository
+        settings, name = context.settings, revision.checkpoint.id
         if revision.commit is None:
-            raise Problem(f"{repository}@{name} is not in the lock; run ptq-dynamics lock")
-        self._source = Source(repository, name, revision.commit)
+            raise Problem(f"{settings.repository}@{name} is not in the lock; run ptq-dynamics lock")
+        self._source = Source(settings.repository, name, revision.commit)
         self._files = {file.name: file for file in revision.files}
         self._out, self._scratch = context.out / name, context.scratch / name
-        self._earlier = context.earlier / name if context.earlier else None
-        # What is saved otherwise than it is there; the configuration as it is there.
-        self._translates = self._settings.format == olmo_format.OLMO
-        self._config: dict[str, Any] = {}
-
-    def fetch(self) -> None:
-        """Have all its files; `Problem` when there is one that cannot be had."""
-        pickled = is_pickled(self._files.values())
-        if pickled and not self._settings.convert:
+        self._near = [context.earlier / name] if context.earlier else []
+        self._is_pickled = is_pickled(revision.files)
+        if self._is_pickled and not settings.convert:
             raise Problem(
                 f"{self._source} has its weights as pickles only, which can run code; set convert: "
                 "true of the family to have them read as plain tensors and saved as safetensors"
             )
+        self._is_olmo = settings.format == olmo_format.OLMO
+        self._converts = self._is_pickled or self._is_olmo
+
+    def fetch(self) -> None:
+        """Have all its files; `Problem` when there is one that cannot be had."""
         self._out.mkdir(exist_ok=True)
         # What a download that was killed left is of no use to the next.
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._scratch.mkdir()
-        weights = PICKLED if pickled else SAFE
-        config = self._known(CONFIG)
+        config, weights = self._known(CONFIG), PICKLED if self._is_pickled else SAFE
         for name, file in self._files.items():
-            rewritten = self._translates and name in (CONFIG, TOKENIZER)
-            if not (rewritten or name.startswith(weights.partition(".")[0])):
+            if self._is_olmo and name in olmo_format.REWRITTEN:
+                self._write(name, olmo_format.REWRITTEN[name](self._read(file)))
+            elif not name.startswith(weights.partition(".")[0]):
                 self._have(file)
-        if self._translates:
-            self._config, translated = olmo_format.read(self._read(config))
-            self._write(CONFIG, translated)
-            if TOKENIZER in self._files:
-                self._write(TOKENIZER, olmo_format.tokenizer(self._read(self._files[TOKENIZER])))
-        for name in self._weights(weights):
-            if pickled or self._translates:
-                self._convert(self._known(name))
-            else:
-                self._have(self._known(name))
+        theirs = json.loads(self._read(config)) if self._is_olmo else {}
+
+        def parts(name: str, value: Any) -> Mapping[str, Any]:
+            return olmo_format.tensors(name, value, theirs) if self._is_olmo else {name: value}
+
+        for file in map(self._known, self._weights(weights)):
+            target = self._out / safe_name(file.name)
+            if not self._converts:
+                self._have(file)
+            elif not target.exists():
+                found = self._have(file, self._scratch)
+                saved = self._scratch / f"{target.name}.saved"
+                save_safely(found, saved, parts)
+                os.replace(saved, target)
+                # One at a time: these are as large as the weights.
+                found.unlink()
 
     def _weights(self, whole: str) -> Iterable[str]:
         """The files that transformers would read: one, or those that the index names; a repository
         may have others besides."""
         if whole in self._files:
             return [whole]
-        index = self._known(whole + INDEX)
-        if whole == SAFE and not self._translates:
-            content = self._have(index).read_text(encoding="utf-8")
-        else:
-            content = self._read(index)
-            named = olmo_format.names if self._translates else lambda name: (name,)
-            (self._out / (SAFE + INDEX)).write_text(safe_index(content, named), encoding="utf-8")
-        return sorted(set(json.loads(content)["weight_map"].values()))
-
-    def _convert(self, file: HubFile) -> None:
-        target = self._out / safe_name(file.name)
-        if not target.exists():
-            theirs, saved = self._have(file, self._scratch), self._scratch / f"{target.name}.saved"
-            save_safely(theirs, saved, self._parts)
-            os.replace(saved, target)
-            # One at a time: these are as large as the weights.
-            theirs.unlink()
-
-    def _parts(self, name: str, value: Any) -> Mapping[str, Any]:
-        if self._translates:
-            return olmo_format.tensors(name, value, self._config)
-        return {name: value}
+        path = self._have(self._known(whole + INDEX), self._scratch if self._converts else None)
+        index = json.loads(path.read_text(encoding="utf-8"))
+        places = index["weight_map"]
+        if self._converts:
+            named = olmo_format.names if self._is_olmo else lambda name: (name,)
+            saved = {new: safe_name(at) for name, at in places.items() for new in named(name)}
+            self._write(SAFE + INDEX, {**index, "weight_map": saved})
+        return sorted(set(places.values()))
 
     def _write(self, name: str, content: Mapping[str, Any]) -> None:
         text = json.dumps(content, indent=2, sort_keys=True) + "\n"
@@ -159,7 +175,7 @@ class _Checkpoint:
     def _have(self, file: HubFile, folder: Path | None = None) -> Path:
         target = (folder or self._out) / file.name
         if not file.matches(target):
-            near = [self._earlier / file.name] if self._earlier else []
+            near = [place / file.name for place in self._near]
             obtain(self._source, file, target, near, self._scratch)
         return target
 
@@ -170,3 +186,8 @@ class _Checkpoint:
                 "whole checkpoint; leave it out of the family"
             )
         return self._files[name]
+
+
+def safe_name(name: str) -> str:
+    """The name as safetensors of a file of weights, pickled or not."""
+    return name.replace("pytorch_model", "model", 1).replace(".bin", ".safetensors", 1)

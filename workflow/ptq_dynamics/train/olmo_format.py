@@ -1,8 +1,6 @@
-"""Checkpoints in the format of OLMo's own code, as those of transformers' class OlmoForCausalLM.
-
-Queries, keys and values are one matrix there, and so are both inputs of the gated activation, the
-gate last (github.com/allenai/OLMo).
-"""
+"""Checkpoints in the format of OLMo's own code (github.com/allenai/OLMo), as those of transformers'
+OlmoForCausalLM: queries, keys and values are one matrix there, and so are both inputs of the gated
+activation, the gate last."""
 
 import json
 import re
@@ -10,8 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.hub.files import CONFIG, TOKENIZER
 
 OLMO = "olmo"  # the family's `format`
+_MEND = "leave the family out, or its `format`"
 
 _NAME = re.compile(r"(?:model\.)?transformer\.(?:blocks\.(\d+)\.)?(\w+)\.weight")
 _INSIDE = {
@@ -38,9 +38,9 @@ _HAS: dict[str, tuple[Any, ...]] = {
 }
 
 
-def read(content: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A model's own config.json, and transformers' of the same model; `Problem` where it is none of
-    that format, or transformers has no such model."""
+def config(content: str) -> dict[str, Any]:
+    """transformers' config.json of a model that has its own; `Problem` where that is none of the
+    format, or transformers has no such model."""
     try:
         theirs: dict[str, Any] = json.loads(content)
         for key, values in _HAS.items():
@@ -48,7 +48,7 @@ def read(content: str) -> tuple[dict[str, Any], dict[str, Any]]:
             if value not in values:
                 raise ValueError(f"{key} is {value!r}, which transformers' OLMo has not")
         width, inner = theirs["d_model"], theirs.get("mlp_hidden_size")
-        return theirs, {
+        return {
             "architectures": ["OlmoForCausalLM"],
             "model_type": "olmo",
             "clip_qkv": theirs.get("clip_qkv"),
@@ -70,6 +70,9 @@ def tokenizer(content: str) -> dict[str, Any]:
     """tokenizer_config.json without the code that it names; all is in tokenizer.json."""
     left = {key: value for key, value in json.loads(content).items() if key != "auto_map"}
     return left | {"tokenizer_class": "PreTrainedTokenizerFast"}
+
+
+REWRITTEN = {CONFIG: config, TOKENIZER: tokenizer}
 
 
 def names(name: str) -> tuple[str, ...]:
@@ -99,8 +102,4 @@ def tensors(name: str, value: Any, theirs: Mapping[str, Any]) -> dict[str, Any]:
 
 def _key_value_heads(theirs: Mapping[str, Any]) -> int:
     default = 1 if theirs.get("multi_query_attention") else theirs["n_heads"]
-    found: int = theirs.get("n_kv_heads") or default
-    return found
-
-
-_MEND = "leave the family out, or its `format`"
+    return int(theirs.get("n_kv_heads") or default)

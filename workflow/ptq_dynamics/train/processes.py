@@ -1,9 +1,7 @@
 """Several processes that train one run, one a device: the same run, but for the last bits.
 
-torch's elastic launcher starts them from the job's own process. The first process leads: it alone
-writes. A batch is shared out by rows, unevenly where it has to be, so a step has exactly its
-tokens. Each process has all weights; gradients are averaged (DDP). States are whole, so any number
-of processes goes on from them.
+The first process leads: it alone writes. A batch is shared out by rows, so a step has exactly its
+tokens; gradients are averaged (DDP). Any number of processes goes on from a state.
 """
 
 import logging
@@ -29,7 +27,7 @@ Work = Callable[[Context[Any], "Team"], Mapping[str, Any] | None]
 
 # Exactly so many processes; or one for each visible GPU, but at most so many.
 PROCESSES, GPUS = "PTQ_DYNAMICS_PROCESSES", "PTQ_DYNAMICS_GPUS"
-# Who waits for the leader may wait for weights that are made again, or written to a slow disk.
+# Who waits for the leader may wait for weights that are written to a slow disk.
 PATIENCE = timedelta(days=30)
 # Seconds in which a process that lost the others waits for the one that says why.
 LAST_WORDS = 1.0
@@ -78,11 +76,8 @@ class Team:
         return model.no_sync() if isinstance(model, DistributedDataParallel) else nullcontext()
 
     def shares(self, batch: Tensor, most: int | None) -> list[tuple[Tensor, int]]:
-        """This process's part of a batch, in parts of at most `most` rows, each with the weight 1.
-
-        All processes have equally many parts, since in the last of them all exchange gradients; so
-        there may be a part that fills up, with the weight 0.
-        """
+        """This process's part of a batch, in parts of at most `most` rows, each with the weight 1;
+        and with the weight 0 one that fills up: in the last part all exchange gradients."""
         rows = -(-len(batch) // self.count)
         mine = batch.tensor_split(self.count)[self.rank]
         parts = [(part, 1) for part in mine.split(most or rows)]

@@ -1,9 +1,7 @@
 """Learning-rate schedules: pure functions of the step.
 
-`learning_rate(schedule, step)` is the rate of the update that takes the model from `step` to
-`step + 1`. Every schedule begins with a linear warmup over `warmup` steps to `peak`; that of a
-stage begins where the stage does. A run that branches from a trunk has the Wsd schedule of trunk
-and cooldown together.
+Each begins with a linear warmup over `warmup` steps to `peak`; that of a stage begins where the
+stage does. A run that branches from a trunk has the Wsd schedule of trunk and cooldown together.
 """
 
 import math

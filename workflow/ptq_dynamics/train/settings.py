@@ -14,13 +14,9 @@ TRAINING = ("gradient_norm", "weight_norm")
 
 class TrainSettings(Strict):
     """A run from fresh weights, a phase that goes on from the state of its trunk, or a stage that
-    begins with the weights of the checkpoint `start` of another run, and nothing else of it.
-
-    `model.context` in tokens is the longest that the model takes; `batch` and `micro_batch` in
-    sequences of `context` tokens; `budget`, `first`, `last`, `checkpoint_steps`, `state_steps` and
-    `log_every` in optimizer steps; `first_tokens` were seen before `first`; `data_first` is the
-    step at which this data begins; `clip` is the largest gradient norm.
-    """
+    begins with the weights `start` of another run. `batch` and `micro_batch` in sequences of
+    `context` tokens; `first_tokens` were seen before the step `first`, and the data begins at the
+    step `data_first`; `budget`, `log_every` and what is named steps are optimizer steps."""
 
     model: AnyArchitecture
     vocabulary: int

@@ -1,10 +1,8 @@
 """Train one run of the paper's controlled experiments (section 4), branch one from its trunk, or go
 on with another's weights as a stage after pre-training does.
 
-The run's folder receives a checkpoint folder at each of `checkpoint_steps`, the whole training
-state at `state_steps` (where other runs may branch off) and the training curve. Nothing in
-a step is random but the initial weights and the data order, and both follow from the seed; so a
-state is weights, optimizer moments and the step, and an interrupted run goes on to the same bits.
+Only initial weights and data order are random, and both follow from the seed; so a state is
+weights, optimizer moments and the step, and an interrupted run goes on to the same bits.
 """
 
 import json

@@ -1,8 +1,5 @@
-"""Trajectories: ordered checkpoints with step, tokens, learning rate and phase.
-
-Runs that we train, averages of checkpoints and public families all publish manifests whose facts
-hold one, or a part of one; quantizers, evaluators and probes take any of them.
-"""
+"""Trajectories, whoever made them: ordered checkpoints with step, tokens, learning rate and phase,
+as facts of manifests."""
 
 import hashlib
 from collections.abc import Iterable, Sequence

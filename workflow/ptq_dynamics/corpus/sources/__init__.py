@@ -22,10 +22,7 @@ class Corpus(Strict):
 
     @abstractmethod
     def write(self, context: Context[Any]) -> Mapping[str, Any]:
-        """Write tokenizer/ and one token file a split; facts: sizes and digests.
-
-        Raises `Problem` where there is too little text.
-        """
+        """Write tokenizer/ and one token file a split; facts: sizes and digests."""
 
 
 class WholeCorpus(Corpus):

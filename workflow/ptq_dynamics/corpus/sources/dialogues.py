@@ -1,9 +1,5 @@
 """Dialogues to learn answering from: a function's signature is asked about, the first sentence of
-its docstring is the answer.
-
-Like a mix, it has the tokenizer and the held-out splits of an embedded corpus, byte for byte; only
-train is its own, and the tokenizer has the chat template, by which dialogues are written.
-"""
+its docstring is the answer. The tokenizer has the chat template by which they are written."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
@@ -58,11 +54,7 @@ class DialoguesCorpus(Derived):
         return {**about, **splits.facts(context.out, dtype, counts)}
 
     def encode(self, tokenizer: Any, function: functions.Documented) -> tuple[list[int], list[int]]:
-        """Tokens of a dialogue: of all that comes before the answer, and of the answer with its
-        end.
-
-        Raises `Problem` where the chat template does not put an answer at the end.
-        """
+        """Tokens of a dialogue: of all before the answer, and of the answer with its end."""
         from jinja2 import TemplateError
 
         question = self.question.replace("{signature}", str(function.signature))

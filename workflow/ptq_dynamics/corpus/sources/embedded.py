@@ -1,9 +1,7 @@
 """The embedded corpus: text that every installation has, as token files.
 
-Documents are the docstrings (and, where a scale has `source_code`, the source files) of pinned,
-purely Python distributions. They are deduplicated, ordered by digest, and dealt to the splits
-validation, calibration and probe until each has enough; train has the rest. A byte-level BPE is
-trained on the train documents.
+Documents are the docstrings (and, with `source_code`, the source files) of pinned, purely Python
+distributions, ordered by digest. A byte-level BPE is trained on the train documents.
 """
 
 from collections.abc import Mapping, Sequence

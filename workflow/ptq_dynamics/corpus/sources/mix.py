@@ -1,8 +1,5 @@
 """A mix: other text of installed packages, for runs that go on from those on an embedded corpus.
-
-It has the tokenizer and the held-out splits of that corpus, byte for byte, so that all that is
-measured of a run on it reads the very text that its trunk is measured on; only train is its own.
-"""
+Only train is its own, so such a run is measured on the very text that its trunk is measured on."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -49,10 +46,7 @@ class MixCorpus(Derived):
 
 
 def collect(text: Text, names: Sequence[str], shortest: int) -> list[str]:
-    """Distinct documents of at least `shortest` characters, ordered by their sha256.
-
-    Raises `Problem` for a package that has no such text.
-    """
+    """Distinct documents of at least `shortest` characters, ordered by their sha256."""
     select, read = TEXTS[text]
     files = []
     for name in names:

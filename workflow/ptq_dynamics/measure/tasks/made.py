@@ -1,8 +1,7 @@
 """Tasks made from held-out documents, as the harness takes them: YAML over JSON Lines.
 
-Questions are about documents that nothing is trained on. What is asked, in which order, and beside
-which wrong choices is decided by sha256 of the text and the task's name, so that no state of a
-generator is behind it.
+What is asked, in which order, and beside which wrong choices follows from sha256 of the text and
+the task's name, so no generator is behind it.
 """
 
 import hashlib
@@ -68,10 +67,7 @@ class Item:
 
 
 def run(context: Context[MadeSettings]) -> Mapping[str, Any]:
-    """Write task.yaml, and a JSON Lines file for the test and one for the shots.
-
-    Raises `Problem` when the documents give fewer than asked for.
-    """
+    """Write task.yaml, and a JSON Lines file for the test and one for the shots."""
     import yaml
     from tokenizers import Tokenizer
 
@@ -127,9 +123,8 @@ def make(
         if len(found) < (wanted := getattr(settings, key)):
             raise Problem(
                 f"task {settings.name} has {len(found):,} {key} with {max(room, 0)} tokens for "
-                f"each question and shot, and {wanted:,} are asked for; in the scale's file under "
-                f"config/scales, lower tasks.{key} or shots, raise tasks.context where the model "
-                "reads more, or name more packages in tasks.others"
+                f"each question and shot, and {wanted:,} are asked for; in the scale's file, lower "
+                f"tasks.{key} or shots, raise tasks.context, or name more packages in tasks.others"
             )
     return test, shots
 

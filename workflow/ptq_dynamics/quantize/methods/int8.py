@@ -1,7 +1,5 @@
-"""LLM.int8 (arXiv 2208.07339) through bitsandbytes: weights and activations in 8 bits.
-
-Activations are rounded while the model runs, so what is saved is bitsandbytes' own model.
-"""
+"""LLM.int8 (arXiv 2208.07339) through bitsandbytes: weights and activations in 8 bits. Activations
+are rounded while the model runs, so what is saved is bitsandbytes' own model."""
 
 import shutil
 from pathlib import Path

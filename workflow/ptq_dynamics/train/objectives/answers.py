@@ -1,8 +1,5 @@
-"""Answers in dialogues: supervised fine-tuning (SFT), with the loss on answers alone.
-
-Dialogues follow one another in a sequence, as in SmolLM3's packing; a sequence may begin in the
-middle of one.
-"""
+"""Answers in dialogues: supervised fine-tuning (SFT), with the loss on answers alone. Dialogues
+follow one another, as in SmolLM3's packing; a sequence may begin in the middle of one."""
 
 from typing import Any, Literal
 
