@@ -30,8 +30,7 @@ from ptq_dynamics.figures.figure import FigureSettings
 from ptq_dynamics.figures.layouts.landscapes import MARKS
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.measure import names
-from ptq_dynamics.measure.joining import join
-from ptq_dynamics.measure.measurements import read_csv
+from ptq_dynamics.measure.measurements import join, read_csv
 from ptq_dynamics.measure.names import BESIDE, FULL_PRECISION, MEASURED
 from ptq_dynamics.measure.settings import Series
 from ptq_dynamics.train import trajectory

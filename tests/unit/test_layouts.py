@@ -8,7 +8,7 @@ from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.head import scatter
 from ptq_dynamics.figures.layouts.losses import paired
 from ptq_dynamics.figures.layouts.onset import described
-from ptq_dynamics.measure.joining import block_losses
+from ptq_dynamics.measure.measurements import block_losses
 
 pytestmark = pytest.mark.slow
 

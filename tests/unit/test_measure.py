@@ -10,7 +10,7 @@ from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.engine import manifest
-from ptq_dynamics.measure import answers, joining, measurements
+from ptq_dynamics.measure import answers, measurements
 from ptq_dynamics.measure.loss import block_losses
 from ptq_dynamics.measure.names import (
     ACCURACY,
@@ -198,8 +198,8 @@ def table(place, measured):
     for method in (FULL_PRECISION, "gptq3", "rtn3"):
         measured(method)
     inputs = {label: [place.read(path) for path in paths] for label, paths in job.inputs.items()}
-    assert joining.chances(inputs) == {"word": 0.25, "ending": 0.25, "prose": 0.5, MEAN: 0.25}
-    return joining.join(job.settings.series, inputs)
+    assert measurements.chances(inputs) == {"word": 0.25, "ending": 0.25, "prose": 0.5, MEAN: 0.25}
+    return measurements.join(job.settings.series, inputs)
 
 
 def test_rows_are_those_of_the_outcomes_and_the_mean_leaves_out_what_is_at_chance(measured, table):

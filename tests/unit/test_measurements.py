@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.measure import measurements
-from ptq_dynamics.measure.joining import join
-from ptq_dynamics.measure.measurements import COLUMNS, KEY
+from ptq_dynamics.measure.measurements import COLUMNS, KEY, join
 from ptq_dynamics.measure.names import LOSSES, MEASUREMENTS
 from ptq_dynamics.measure.settings import CollectSettings
 from ptq_dynamics.train.trajectory import Trajectory

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import manifest
-from ptq_dynamics.measure.joining import join
-from ptq_dynamics.measure.measurements import KEY
+from ptq_dynamics.measure.measurements import KEY, join
 from ptq_dynamics.measure.names import LOSSES
 from ptq_dynamics.measure.settings import Series
 from ptq_dynamics.train import trajectory

@@ -55,10 +55,10 @@ def test_all_is_fresh_and_said_in_one_line(project):
 EDITS = {
     "configuration": ("config/quantizers.yaml", "damping: 0.05", "damping: 0.01", "damping"),
     "code": (
-        f"{PACKAGE}/measure/joining.py",
+        f"{PACKAGE}/measure/measurements.py",
         "losses |= load_file(manifest.file(names.LOSSES))",
         "losses = losses | load_file(manifest.file(names.LOSSES))",
-        "measure.joining changed",
+        "measure.measurements changed",
     ),
 }
 

@@ -14,7 +14,7 @@ from ptq_dynamics.claims.estimates import Estimate, independent, of_parts
 from ptq_dynamics.claims.settings import DISTANCE
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.figures.settings import ShownRun
-from ptq_dynamics.measure import joining
+from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.measurements import degradation
 from ptq_dynamics.measure.names import (
     ACCURACY,
@@ -100,7 +100,7 @@ class Readings:
             values = {
                 id_: of_parts(each, f"text of {len(each)} blocks") for id_, each in blocks.items()
             }
-        checkpoints = Trajectory(joining.manifests_of(series, self._inputs)).checkpoints
+        checkpoints = Trajectory(measurements.manifests_of(series, self._inputs)).checkpoints
         return [
             PointRead(each.id, each.step, math.nan if each.tokens is None else each.tokens, value)
             for each in checkpoints
@@ -124,14 +124,15 @@ class Readings:
 
     @cache
     def _table(self, series: Series) -> pd.DataFrame:
-        return joining.join([series], self._inputs)
+        return measurements.join([series], self._inputs)
 
     def _answers(self, series: Series, metric: str) -> dict[str, Estimate]:
         """By checkpoint the mean over the tasks that count, with the errors of their questions."""
-        counted = [task for task, counts in joining.tasks(series, self._inputs).items() if counts]
+        known = measurements.tasks(series, self._inputs)
+        counted = [task for task, counts in known.items() if counts]
         before, after = (
-            {task: joining.outcomes(each, task, self._inputs) for task in counted}
-            for each in (joining.in_full_precision(series), series)
+            {task: measurements.outcomes(each, task, self._inputs) for task in counted}
+            for each in (measurements.in_full_precision(series), series)
         )
         found = {}
         for id_ in after[counted[0]] if counted else ():

@@ -12,7 +12,7 @@ from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.figures.figure import FigureSettings
 from ptq_dynamics.figures.words import FULL_PRECISION, QUANTIZED, Panel, call
 from ptq_dynamics.measure import names
-from ptq_dynamics.measure.joining import join
+from ptq_dynamics.measure.measurements import join
 from ptq_dynamics.measure.pairing import contributions, errors_of_comparison
 from ptq_dynamics.train.settings import TRAINING
 from ptq_dynamics.train.trajectory import CURVE, Trajectory

@@ -127,7 +127,7 @@ class Trajectories(Planner):
     def average(self, name: str, shard: str = "all", seed: int | None = None) -> Job:
         """One shard of averages of checkpoints."""
         kind, seed = self.config.runs.averages[name], self.seed(name, seed)
-        settings = kind.settings(self.timeline.shard(name, shard), self.timeline)
+        settings = kind.settings(self.timeline.shards(name)[shard], self.timeline)
         sources = {label: self.manifests(source, seed) for label, source in kind.sources().items()}
         at = {"average": name, "seed": seed, "shard": shard}
         return self.make("average", kind.stage, f"{name} seed {seed}", sources, settings, **at)
@@ -163,7 +163,7 @@ class Trajectories(Planner):
 
     def checkpoints(self, name: str, shard: str) -> tuple[str, ...]:
         """Ids of the measured checkpoints of one shard of a trajectory."""
-        return tuple(point.id for point in self.timeline.shard(name, shard))
+        return tuple(point.id for point in self.timeline.shards(name)[shard])
 
     def runs(self, names: list[str]) -> list[str]:
         """The runs and public models whose learning rates the trajectories follow, each once."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure import measurements
-from ptq_dynamics.measure.joining import join
+from ptq_dynamics.measure.measurements import join
 from ptq_dynamics.measure.names import MEASUREMENTS
 from ptq_dynamics.measure.settings import CollectSettings
 

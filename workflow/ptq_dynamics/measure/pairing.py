@@ -1,8 +1,5 @@
-"""Differences between trajectories, paired over the validation blocks that both are measured on.
-
-Values and standard errors alone cannot give the error of a difference: the losses of two
-trajectories go up and down together from block to block.
-"""
+"""Differences between trajectories, paired over the validation blocks that both are measured on:
+from block to block their losses go up and down together."""
 
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
@@ -10,8 +7,13 @@ from typing import TypeVar
 import numpy as np
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.measure.joining import Inputs, block_losses, in_full_precision, manifests_of
-from ptq_dynamics.measure.measurements import mean_and_error
+from ptq_dynamics.measure.measurements import (
+    Inputs,
+    block_losses,
+    in_full_precision,
+    manifests_of,
+    mean_and_error,
+)
 from ptq_dynamics.measure.names import INCREASE, LOSS, Paired
 from ptq_dynamics.measure.settings import Series
 from ptq_dynamics.train.trajectory import Trajectory
@@ -23,11 +25,8 @@ def difference(
     metric: Paired, pairs: Iterable[tuple[Series, Series]], inputs: Inputs
 ) -> dict[int, tuple[float, float]]:
     """A metric of one series less that of another, the mean over pairs of calibration sets, and its
-    standard error, by step, wherever all have a checkpoint; `inputs` are those of `joining.join`.
-
-    The error is that of the mean over blocks, to first order for the quantization error. Raises
-    `Problem` when two are not measured on equally many blocks, or one has a step twice.
-    """
+    standard error over blocks (to first order for the quantization error), by step, wherever all
+    have a checkpoint."""
     sets = []
     for one, other in pairs:
         mine, theirs = _by_step(metric, one, inputs), _by_step(metric, other, inputs)
@@ -50,7 +49,18 @@ def contributions(metric: Paired, series: Series, inputs: Inputs) -> dict[str, n
     their mean."""
     losses = block_losses(series, inputs)
     full = losses if metric == LOSS else block_losses(in_full_precision(series), inputs)
-    return {name: _contributions(metric, full[name], found) for name, found in losses.items()}
+    return {name: _blocks(metric, full[name], found) for name, found in losses.items()}
+
+
+def _blocks(metric: Paired, full: np.ndarray, losses: np.ndarray) -> np.ndarray:
+    full, losses = full.astype(np.float64), losses.astype(np.float64)
+    if metric == LOSS:
+        return losses
+    if metric == INCREASE:
+        return losses - full
+    # Of the ratio's mean to first order, see `measurements.relative_increase`.
+    ratio = losses.mean() / full.mean()
+    return (losses - ratio * full) / full.mean() + ratio - 1
 
 
 def errors_of_comparison(blocks: Mapping[K, np.ndarray]) -> dict[K, float]:
@@ -58,7 +68,6 @@ def errors_of_comparison(blocks: Mapping[K, np.ndarray]) -> dict[K, float]:
     them, their medians, which comparisons do not see; never more than its own standard error.
     Equally many blocks are taken to be the same text.
 
-    Two that are equally exact differ by more than chance where they are √2 · 2 of these apart.
     Source: Cousineau (2005), with the correction of Morey (2008), for designs within subjects; the
     median, and the bound, because errors of one figure may differ by orders of magnitude.
     """
@@ -95,14 +104,3 @@ def _by_step(metric: Paired, series: Series, inputs: Inputs) -> dict[int, np.nda
         if checkpoint.step is not None:
             found[checkpoint.step] = blocks[checkpoint.id]
     return found
-
-
-def _contributions(metric: Paired, full: np.ndarray, losses: np.ndarray) -> np.ndarray:
-    full, losses = full.astype(np.float64), losses.astype(np.float64)
-    if metric == LOSS:
-        return losses
-    if metric == INCREASE:
-        return losses - full
-    # Of the ratio's mean to first order, see `measurements.relative_increase`.
-    ratio = losses.mean() / full.mean()
-    return (losses - ratio * full) / full.mean() + ratio - 1

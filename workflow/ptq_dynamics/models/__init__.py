@@ -58,8 +58,8 @@ def place(model: nn.Module) -> None:
 
 def load(folder: Path, dtype: torch.dtype | None = None, **options: Any) -> PreTrainedModel:
     """The model saved in `folder`, in its own dtype unless told, for evaluation, on `device()`;
-    packed weights are unpacked. Within `offloading`, one that does not fit there is spread over all
-    devices, then memory, then the disk; its parameters that are not on a device are empty."""
+    packed and NF4 weights are unpacked. Within `offloading`, one that does not fit there is spread
+    over devices, memory and disk; its parameters that are not on a device are empty."""
     spread: dict[str, Any] = {}
     try:
         if (allowed := _spreading.get()) is not None and not _fits(folder, dtype):

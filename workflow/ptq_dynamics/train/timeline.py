@@ -95,10 +95,6 @@ class Timeline:
         parts = [points[start : start + size] for start in range(0, len(points), size)]
         return {part[0].id: part for part in parts}
 
-    def shard(self, name: str, shard: str) -> list[Point]:
-        """The measured checkpoints of one shard."""
-        return self.shards(name)[shard]
-
 
 class PlannedTrajectory(Strict):
     """A kind of trajectory; `family` is who trained it, if other than what it is made from, `stage`

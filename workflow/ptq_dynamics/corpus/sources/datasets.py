@@ -1,8 +1,4 @@
-"""A corpus from public data sets with a public tokenizer (section 4): what scale paper uses.
-
-Every split names a data set and how many of its tokens are taken, from its first document on or
-after some; validation and probe may so come from one data set.
-"""
+"""A corpus from public data sets with a public tokenizer (section 4): what scale paper uses."""
 
 import json
 import os
@@ -42,10 +38,7 @@ class DatasetSource(Strict):
     skip: Annotated[int, Field(ge=0)] = 0
 
     def open(self) -> Any:
-        """Its documents, a `datasets.IterableDataset` in the order of its files and their rows.
-
-        Raises `Problem` when there is no such data set or configuration.
-        """
+        """Its documents, a `datasets.IterableDataset` in the order of its files and their rows."""
         from datasets import load_dataset
 
         about = self.model_dump(exclude={"field", "skip"})
@@ -53,10 +46,7 @@ class DatasetSource(Strict):
             return load_dataset(**about, split="train", streaming=True).skip(self.skip)
 
     def texts(self, documents: Any) -> Iterator[str]:
-        """The text of each document.
-
-        Raises `Problem` when it cannot be read, after the library's own retries, or is no text.
-        """
+        """The text of each document."""
         with self._readable():
             for row in documents:
                 if not isinstance(row.get(self.field), str):
@@ -180,11 +170,8 @@ def _encoder(tokenizer: Path) -> Any:
 
 
 def _write_train(context: Context[Any], source: DatasetSource, encode: Any, wanted: int) -> int:
-    """Write the first `wanted` tokens of a data set; returns how many there were.
-
-    Every few seconds a note in `scratch` says where the data set and the file are; an interrupted
-    job goes on from there, to the same bytes.
-    """
+    """Write the first `wanted` tokens of a data set; returns how many there were. A note in
+    `scratch` says where data set and file are; an interrupted job goes on from there."""
     file, note = context.out / splits.file_name("train"), context.scratch / "train.json"
     documents, done, size, noted = source.open(), 0, 0, 0.0
     if note.exists():

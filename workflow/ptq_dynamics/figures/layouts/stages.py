@@ -38,7 +38,7 @@ class Stages(Measured):
         """Draw the figure."""
         from matplotlib.lines import Line2D
 
-        from ptq_dynamics.measure.joining import chances, tasks
+        from ptq_dynamics.measure.measurements import chances, tasks
 
         data, guessed = sheet.data, dict[str, Any]()
         chance, counted = chances(data.inputs), tasks(sheet.settings.series[0], data.inputs)

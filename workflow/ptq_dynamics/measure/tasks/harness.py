@@ -4,9 +4,9 @@ import difflib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import model_validator
+from pydantic import Field
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
@@ -20,29 +20,16 @@ TOLD = 200
 
 class HarnessTask(Task):
     """A task of lm-evaluation-harness by its name there, whose data set is read at the commit
-    `revision`; or, where the harness names none that can be read, that of `repository`, in `files`
-    by split. A folder, which begins with / or ./, needs no revision. Any that is scored by
-    likelihood and has acc, or else acc_norm, is taken at scales gpu and paper."""
+    `revision` (null: not known, so out of reach); or, where the harness names none that can be
+    read, that of `repository`, in `files` by split. A folder, which begins with / or ./, needs no
+    revision. Any that is scored by likelihood and has acc, or else acc_norm, is taken at scales gpu
+    and paper."""
 
     source: Literal["harness"]
     task: str
     repository: str | None = None
     files: dict[str, str] = {}
-    revision: str | None
-
-    @property
-    def is_local(self) -> bool:
-        """Whether its data are in a folder."""
-        return self.repository is not None and self.repository.startswith(("/", "./"))
-
-    @model_validator(mode="after")
-    def _pinned(self) -> "HarnessTask":
-        if self.revision is not None and not COMMIT.fullmatch(self.revision):
-            raise ValueError(
-                f"revision is {self.revision!r}, and must be a full commit id, 40 hexadecimal "
-                "digits, or null as long as it is not known, which leaves the task out of reach"
-            )
-        return self
+    revision: Annotated[str, Field(pattern=COMMIT.pattern)] | None
 
 
 class HarnessSettings(Strict):
@@ -54,18 +41,15 @@ class HarnessSettings(Strict):
 
 def run(context: Context[HarnessSettings]) -> Mapping[str, Any]:
     """Write the splits that a task names as Parquet, a folder for each of its parts, and task.json,
-    which says by which definitions of the harness they are evaluated.
-
-    Raises `Problem` for a task that the harness has not, is pinned to no revision, or is out of
-    reach.
-    """
+    which says by which definitions of the harness they are evaluated."""
     from lm_eval.tasks import TaskManager
 
     from ptq_dynamics.measure.answers import BUILTIN
 
     name, settings = context.settings.name, context.settings.task
     place = f"config/tasks.yaml: {name}"
-    if settings.revision is None and not settings.is_local:
+    is_local = (settings.repository or "").startswith(("/", "./"))
+    if settings.revision is None and not is_local:
         raise Problem(
             f"{place}.revision is null, and nothing is fetched that is pinned to no commit; set it "
             "to the full commit id of its data set, the top one of its page of commits on the hub"
@@ -82,8 +66,7 @@ def run(context: Context[HarnessSettings]) -> Mapping[str, Any]:
         if task.OUTPUT_TYPE not in ("multiple_choice", "loglikelihood"):
             raise Problem(
                 f"task {each} has models write ({task.OUTPUT_TYPE}), and only what is scored by "
-                "likelihood is evaluated; remove it from tasks.names in the scale's file under "
-                "config/scales"
+                "likelihood is evaluated; remove it from tasks.names in the scale's file"
             )
         metrics = list(task._metric_fn_list)
         metric: Any = next((one for one in ("acc", "acc_norm") if one in metrics), None)

@@ -3,11 +3,9 @@ predecessor AutoGPTQ.
 
     ENVPYTHON worker.py request.json
 
-It runs inside the locked environment of the library, and imports nothing of the package. The layers
-are read from the library's own packed result: integer codes and zero points as packed, scales in
-the precision in which the library stores them, float16 in GPTQModel, float32 in AutoGPTQ; the model
-itself runs in float32. `weight` is computed from those values in float32, so the identity is exact.
-Results are equal to the byte from run to run at an equal OMP_NUM_THREADS.
+It runs inside the locked environment of the library, and imports nothing of the package. Layers are
+read from the library's own packed result, with scales in the precision in which it stores them; the
+model itself runs in float32. Results are equal to the byte at an equal OMP_NUM_THREADS.
 """
 
 from __future__ import annotations
@@ -153,11 +151,8 @@ TOOLS: dict[str, Any] = {"gptqmodel": (by_gptqmodel, 0), "autogptq": (by_autogpt
 
 
 def read_config(source: Path, known: Any) -> Any:
-    """The model's configuration, of transformers 5 too, for AutoGPTQ's transformers 4.
-
-    Version 5 writes the rotary settings as one `rope_parameters`, which version 4 would ignore
-    without a word, to use its defaults instead.
-    """
+    """The model's configuration for AutoGPTQ's transformers 4, which would ignore the rotary
+    settings that transformers 5 writes as one `rope_parameters`."""
     from transformers import CONFIG_MAPPING
 
     entries = json.loads((source / "config.json").read_text(encoding="utf-8"))
@@ -175,10 +170,8 @@ def read_config(source: Path, known: Any) -> Any:
 
 
 def unpack(words: np.ndarray, bits: int) -> np.ndarray:
-    """int32 words [rows, n] to uint8 values [rows, n * 32 / bits].
-
-    A row's values are one little-endian bit stream, also at 3 bit, 32 values in 3 words.
-    """
+    """int32 words [rows, n], each row a little-endian bit stream, to uint8 values [rows, n * 32 /
+    bits]."""
     octets = np.ascontiguousarray(words, dtype="<i4").view(np.uint8)
     stream = np.unpackbits(octets, axis=1, bitorder="little")
     values = stream.reshape(len(words), -1, bits)
@@ -186,12 +179,9 @@ def unpack(words: np.ndarray, bits: int) -> np.ndarray:
 
 
 def read_layer(module: Any, less: int) -> dict[str, np.ndarray]:
-    """Unpack a quantized module: qweight int32 [in * bits / 32, out], qzeros int32
-    [groups, out * bits / 32], scales [groups, out], g_idx int32 [in].
-
-    codes: uint8 [out, in]; scales: float32 and zeros: int32 [out, groups]; g_idx, the group of
-    each input; weight: float32 [out, in], scales[o, g] * (codes[o, i] - zeros[o, g]).
-    """
+    """What a quantized module has packed. codes: uint8 [out, in]; scales: float32 and zeros: int32
+    [out, groups]; g_idx, the group of each input; weight: float32 [out, in], scales[o, g] *
+    (codes[o, i] - zeros[o, g])."""
     codes = unpack(module.qweight.cpu().numpy().T, module.bits)
     scales = module.scales.cpu().float().numpy().T
     zeros = unpack(module.qzeros.cpu().numpy(), module.bits).T.astype("int32") + less
