@@ -15,8 +15,8 @@ from ptq_dynamics.claims.estimates import (
     of_parts,
     over_draws,
     selection,
-    spearman,
 )
+from ptq_dynamics.figures.correlation import spearman
 
 TEXT = "text"
 BLOCKS = 400
@@ -132,7 +132,7 @@ def test_ranks_without_ties_follow_the_closed_form():
     rng = np.random.default_rng(4)
     x, y = rng.permutation(12), rng.permutation(12)
     closed = 1 - 6 * int(((x - y) ** 2).sum()) / (12 * (12**2 - 1))
-    assert spearman(np.stack([x, y], axis=1)) == pytest.approx(closed)
+    assert spearman(x, y) == pytest.approx(closed)
 
 
 def test_the_error_of_a_correlation_leaves_out_a_run_at_a_time():
@@ -140,10 +140,10 @@ def test_the_error_of_a_correlation_leaves_out_a_run_at_a_time():
     groups = [rng.normal(size=(n, 2)) for n in (4, 5, 6)]
     found = correlation(groups, "runs")
     without = [
-        spearman(np.concatenate([g for j, g in enumerate(groups) if j != i])) for i in range(3)
+        spearman(*np.concatenate([g for j, g in enumerate(groups) if j != i]).T) for i in range(3)
     ]
     jackknife = math.sqrt(2 / 3 * sum((w - statistics.mean(without)) ** 2 for w in without))
-    assert found.value == pytest.approx(spearman(np.concatenate(groups)))
+    assert found.value == pytest.approx(spearman(*np.concatenate(groups).T))
     assert found.stderr == pytest.approx(jackknife)
     assert math.isnan(correlation(groups[:2], "runs").value)
 

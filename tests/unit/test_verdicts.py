@@ -6,13 +6,11 @@ import statistics
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ptq_dynamics.claims.estimates import independent
-from ptq_dynamics.claims.verdicts import SEEN, Effect, Verdict, of_claim, of_inequality, over_seeds
+from ptq_dynamics.claims.estimates import Estimate, independent
+from ptq_dynamics.claims.judge import SEEN, Verdict, of_claim, of_inequality, over_seeds
 
 VALUES = st.floats(-1e6, 1e6)
 ERRORS = st.floats(0, 1e6)
-# An error is known of all of these.
-EFFECTS = st.builds(Effect, VALUES, st.floats(1e-300, 1e6), st.none() | ERRORS)
 N, I, M, R = Verdict  # noqa: E741
 
 
@@ -21,39 +19,35 @@ N, I, M, R = Verdict  # noqa: E741
     [(2.01, R), (2.0, I), (0.0, I), (-2.0, I), (-2.01, N), (math.nan, M), (math.inf, M)],
 )
 def test_an_effect_is_seen_from_two_errors_on(value, verdict):
-    assert of_inequality(Effect(value, 1.0, None)) is verdict
+    assert of_inequality(value, 1.0) is verdict
     assert SEEN == 2
 
 
 @pytest.mark.parametrize("value", [1.0, 0.0, -1.0])
 def test_where_no_error_is_known_nothing_is_concluded(value):
-    unknown = Effect(value, 0.0, None)
-    assert (unknown.error, unknown.smallest) == (None, None)
-    assert of_inequality(unknown) is I
+    alone = over_seeds([Estimate(value)])
+    assert alone.error is None and of_inequality(value, alone.error) is I
     # Seeds give one, even where they agree.
-    assert of_inequality(Effect(value, 0.0, 0.0)) is {1.0: R, 0.0: I, -1.0: N}[value]
-    assert of_inequality(Effect(value, 0.0, 0.6)) is I
+    agreed = over_seeds([Estimate(value), Estimate(value)])
+    assert of_inequality(value, agreed.error) is {1.0: R, 0.0: I, -1.0: N}[value]
+    assert of_inequality(value, 0.6) is I
 
 
-@given(EFFECTS, ERRORS)
-def test_a_larger_effect_is_reproduced_where_a_smaller_one_is(effect, more):
-    larger = Effect(effect.value + more, effect.stderr, effect.spread)
-    before, after = map([N, I, R].index, map(of_inequality, (effect, larger)))
-    assert after >= before
+@given(VALUES, ERRORS, ERRORS)
+def test_a_larger_effect_is_reproduced_where_a_smaller_one_is(value, error, more):
+    before, after = (of_inequality(each, error) for each in (value, value + more))
+    assert [N, I, R].index(after) >= [N, I, R].index(before)
 
 
-@given(EFFECTS)
-def test_the_claim_and_its_contrary_are_never_both_reproduced(effect):
-    contrary = Effect(-effect.value, effect.stderr, effect.spread)
-    mirrored = {R: N, N: R, I: I}
-    assert of_inequality(contrary) is mirrored[of_inequality(effect)]
+@given(VALUES, ERRORS)
+def test_the_claim_and_its_contrary_are_never_both_reproduced(value, error):
+    assert of_inequality(-value, error) is {R: N, N: R, I: I}[of_inequality(value, error)]
 
 
-@given(EFFECTS)
-def test_what_a_build_could_have_seen_is_what_it_sees(effect):
-    just = Effect(math.nextafter(effect.smallest, math.inf), effect.stderr, effect.spread)
-    assert of_inequality(just) is R
-    assert of_inequality(Effect(effect.smallest, effect.stderr, effect.spread)) is I
+@given(ERRORS)
+def test_what_a_build_could_have_seen_is_what_it_sees(error):
+    assert of_inequality(math.nextafter(SEEN * error, math.inf), error) is R
+    assert of_inequality(SEEN * error, error) is I
 
 
 def test_seeds_give_their_mean_the_error_that_they_share_and_their_spread():
@@ -62,7 +56,7 @@ def test_seeds_give_their_mean_the_error_that_they_share_and_their_spread():
     assert found.value == pytest.approx(3)
     assert found.stderr == pytest.approx(0.5)
     assert found.spread == pytest.approx(statistics.stdev([1, 2, 6]))
-    assert found.error == found.spread and found.smallest == pytest.approx(2 * found.spread)
+    assert found.error == found.spread
     alone = over_seeds(text[:1])
     assert alone.spread is None and alone.error == pytest.approx(0.5)
 

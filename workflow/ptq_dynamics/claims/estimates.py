@@ -9,10 +9,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import pairwise
 from statistics import NormalDist
 
 import numpy as np
-import pandas as pd
+
+from ptq_dynamics.figures.correlation import spearman
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def over_draws(estimates: Sequence[Estimate], source: str) -> Estimate:
 
 
 def at_level(
-    xs: Sequence[Estimate], ys: Sequence[Estimate], level: Estimate, source: str
+    xs: Iterable[Estimate], ys: Iterable[Estimate], level: Estimate, source: str
 ) -> Estimate | None:
     """The ordinate of a curve through points in their order, where its abscissa has a level, for
     the last time where it has it more than once; None where it never has.
@@ -95,17 +97,16 @@ def at_level(
     more bent of both, but no more than these points differ. The abscissa's errors, and the level's,
     count with the slope.
     """
-    for place in reversed(range(len(xs) - 1)):
-        before, after = xs[place], xs[place + 1]
-        low, high = sorted((before.value, after.value))
+    points = [*zip(xs, ys, strict=True)]
+    for place, ((x, y), (after, following)) in reversed([*enumerate(pairwise(points))]):
+        low, high = sorted((x.value, after.value))
         if not low <= level.value <= high:
             continue
         if low == high:
-            return ys[place + 1]
-        share = (level - before) / (after - before)
-        value = ys[place] + (ys[place + 1] - ys[place]) * share
-        points = [(x.value, y.value) for x, y in zip(xs, ys, strict=True)]
-        return value + independent(0.0, _bend(points, place, level.value), source)
+            return following
+        value = y + (following - y) * ((level - x) / (after - x))
+        bend = _bend([(x.value, y.value) for x, y in points], place, level.value)
+        return value + independent(0.0, bend, source)
     return None
 
 
@@ -126,25 +127,28 @@ def _bend(points: Sequence[tuple[float, float]], place: int, level: float) -> fl
     return min(away * max(bends), max(near) - min(near))
 
 
+def of_records(records: Sequence[Estimate], source: str) -> Estimate:
+    """The mean of neighbouring records of a curve, and its standard error, which counts that
+    neighbours are alike, by their correlation."""
+    values = np.array([each.value for each in records])
+    n, rest = len(values), values - values.mean()
+    power = float((rest**2).sum())
+    alike = float((rest[1:] * rest[:-1]).sum()) / power if power else 0.0
+    alike = min(max(alike, 0.0), 1 - 1 / n)
+    variance = power / (n - 1) / n * (1 + alike) / (1 - alike)
+    return independent(float(values.mean()), math.sqrt(variance), source)
+
+
 def correlation(groups: Sequence[np.ndarray], source: str) -> Estimate:
     """Spearman's ρ of two columns over the points of all groups, [n, 2] each, and its standard
     error by leaving out one group at a time (the jackknife): points of one run are not independent
-    of each other. NaN where it is not defined, or of fewer than three groups."""
-    if len(groups) < 3:
+    of each other. NaN where a value is not finite, or of fewer than three groups."""
+    if (n := len(groups)) < 3 or not np.isfinite(np.concatenate(groups)).all():
         return Estimate(math.nan)
-    left = [[*groups[:place], *groups[place + 1 :]] for place in range(len(groups))]
-    without = np.array([spearman(np.concatenate(each)) for each in left])
-    n = len(groups)
+    left = [[*groups[:place], *groups[place + 1 :]] for place in range(n)]
+    without = np.array([spearman(*np.concatenate(each).T) for each in left])
     error = math.sqrt((n - 1) / n * float(((without - without.mean()) ** 2).sum()))
-    return independent(spearman(np.concatenate(groups)), error, source)
-
-
-def spearman(points: np.ndarray) -> float:
-    """Spearman's ρ of the columns of points [n, 2]: Pearson's of the ranks; NaN where one column
-    has one value alone."""
-    one, other = (ranks - ranks.mean() for ranks in pd.DataFrame(points).rank().to_numpy().T)
-    scale = math.sqrt(float((one**2).sum() * (other**2).sum()))
-    return float((one * other).sum()) / scale if scale else math.nan
+    return independent(spearman(*np.concatenate(groups).T), error, source)
 
 
 def _combined(value: float, terms: Iterable[tuple[Estimate, float]]) -> Estimate:

@@ -90,10 +90,9 @@ def as_latex(table: Table) -> str:
     """A tabular with the rules of booktabs, after its title in a comment."""
     numeric = (any(isinstance(cell, Number) for cell in cells) for cells in _columns(table))
     columns = "".join("r" if each else "l" for each in numeric)
-    lines = [" & ".join(map(escaped, line)) + r" \\" for line in [table.heads, *_texts(table)]]
-    lines[1:1] = [r"\midrule"]
-    lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", *lines, r"\bottomrule"]
-    return "\n".join([f"% {table.title}", *lines, r"\end{tabular}", ""])
+    heads, *rows = [[escaped(cell) for cell in line] for line in [table.heads, *_texts(table)]]
+    frame = pd.DataFrame(rows, columns=heads)
+    return f"% {table.title}\n{frame.to_latex(index=False, escape=False, column_format=columns)}"
 
 
 def escaped(text: str) -> str:

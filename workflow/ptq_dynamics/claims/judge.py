@@ -1,18 +1,35 @@
-"""The stage that judges claims: every inequality from the raw results of its figures."""
+"""The stage that judges claims: every inequality from the raw results of its figures.
+
+A verdict comes from an effect in the claimed direction and its error alone. The rule was set before
+any result was looked at, and no claim has one of its own. That nothing is concluded where no error
+is known was added later.
+"""
 
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping
-from itertools import product
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ptq_dynamics.claims.estimates import Estimate, mean, over_draws
-from ptq_dynamics.claims.readings import Readings
+from ptq_dynamics.claims.readings import NotMeasured, Readings, Terms, deviations
 from ptq_dynamics.claims.settings import CLAIMS, Claim, ClaimsSettings, Inequality
-from ptq_dynamics.claims.terms import Deviations, NotMeasured, Terms, deviations
-from ptq_dynamics.claims.verdicts import Verdict, of_claim, of_inequality, over_seeds
 from ptq_dynamics.engine.context import Context
+
+# Standard errors that an effect has to have to be seen.
+SEEN = 2.0
+
+
+class Verdict(StrEnum):
+    """What a build says of an inequality, or of a claim; of several, the first outweighs others."""
+
+    NOT_REPRODUCED = "not reproduced"
+    INCONCLUSIVE = "inconclusive"
+    NOT_MEASURED = "not measured"
+    REPRODUCED = "reproduced"
 
 
 def run(context: Context[ClaimsSettings]) -> Mapping[str, Any]:
@@ -20,13 +37,13 @@ def run(context: Context[ClaimsSettings]) -> Mapping[str, Any]:
     settings = context.settings
     readings = Readings(settings.series, settings.runs, context.inputs)
     every = [one for _, claim in settings.claims for one in claim.inequalities]
-    between = deviations(every, readings)
-    claims = [_judged(*each, readings, between) for each in settings.claims]
+    readings.between = deviations(every, readings)
+    claims = [_judged(name, claim, readings) for name, claim in settings.claims]
     content = {
         "scale": settings.scale,
         "deviation_between_calibration_sets": [
             {"metric": metric, "quantizer": quantizer, "value": value}
-            for (metric, quantizer), value in sorted(between.items())
+            for (metric, quantizer), value in sorted(readings.between.items())
         ],
         "claims": claims,
     }
@@ -35,25 +52,26 @@ def run(context: Context[ClaimsSettings]) -> Mapping[str, Any]:
     return {"verdicts": dict(sorted(Counter(each["verdict"] for each in claims).items()))}
 
 
-def _judged(name: str, claim: Claim, readings: Readings, between: Deviations) -> dict[str, Any]:
-    found = [_inequality(each, readings, between) for each in claim.inequalities]
+def _judged(name: str, claim: Claim, readings: Readings) -> dict[str, Any]:
+    found = [_inequality(each, readings) for each in claim.inequalities]
     verdicts = Counter(each["verdict"] for each in found)
+    small = dict.fromkeys(model for each in claim.inequalities for model in each.miniatures)
     return {
         "name": name,
         "number": claim.number,
         "says": claim.says,
-        "verdict": of_claim(Verdict(each) for each in verdicts),
-        "about": [f"miniature of {name}" for name in claim.miniatures],
+        "verdict": of_claim(verdicts),
+        "about": [f"miniature of {model}" for model in small],
         "counts": dict(sorted(verdicts.items())),
         "inequalities": found,
     }
 
 
-def _inequality(one: Inequality, readings: Readings, between: Deviations) -> dict[str, Any]:
+def _inequality(one: Inequality, readings: Readings) -> dict[str, Any]:
     pair = one.published[0] if one.published else None
     stated: dict[str, Any] = {
         "says": one.says,
-        "figure": one.figure,
+        "figure": one.figures[0],
         "quantizer": one.quantizer,
         "metric": one.metric,
         "is": one.relation,
@@ -63,29 +81,24 @@ def _inequality(one: Inequality, readings: Readings, between: Deviations) -> dic
         "published": pair and {"left": pair[0], "right": pair[1], "ratio": _ratio(*pair)},
     }
     try:
-        return stated | _measured(one, readings, between)
+        return stated | _measured(one, readings)
     except NotMeasured as missing:
         return stated | {"verdict": Verdict.NOT_MEASURED, "why": str(missing)}
 
 
-def _measured(one: Inequality, readings: Readings, between: Deviations) -> dict[str, Any]:
+def _measured(one: Inequality, readings: Readings) -> dict[str, Any]:
     """The numbers of an inequality; raises `NotMeasured` where there are none."""
     if one.unmeasured is not None:
         raise NotMeasured(one.unmeasured)
-    draws = range(max(len(one.draws), 1))
-    every = tuple(product(one.seeds, draws))
-    by_seed = list[list[Estimate]]()
-    for seed in one.seeds:
-        terms = (Terms(readings, one.metric, one.draws, seed, n, between, every) for n in draws)
-        over = zip(*(sides(one, each) for each in terms), strict=True)
-        by_seed.append([over_draws(each, f"draws of seed {seed}") for each in over])
-    lefts, rights, effects = zip(*by_seed, strict=True)
+    read = by_seed(readings, one.metric, one.draws, one.seeds, lambda terms: sides(one, terms))
+    lefts, rights, effects = zip(*read, strict=True)
     left, right, effect = mean(lefts), mean(rights), over_seeds(effects)
-    verdict, least = of_inequality(effect), effect.smallest
+    verdict = of_inequality(effect.value, effect.error)
     if verdict is Verdict.NOT_MEASURED:
         raise NotMeasured("it has no finite value")
+    least = None if effect.error is None else SEEN * effect.error
     of_one_set = one.calibrated and len(one.draws) == 1
-    one_set = of_one_set and (one.metric, one.draws[0]) not in between
+    one_set = of_one_set and (one.metric, one.draws[0]) not in readings.between
     not_counted = {"other seeds": len(one.seeds) == 1, "other calibration sets": one_set}
     return {
         "verdict": verdict,
@@ -105,6 +118,28 @@ def _measured(one: Inequality, readings: Readings, between: Deviations) -> dict[
     }
 
 
+def _ratio(one: float, other: float) -> float | None:
+    return one / other if other and math.isfinite(one / other) else None
+
+
+def by_seed(
+    readings: Readings,
+    metric: str,
+    draws: tuple[str, ...],
+    seeds: tuple[int, ...],
+    read: Callable[[Terms], Sequence[Estimate]],
+) -> list[list[Estimate]]:
+    """What is read at every seed, the means over draws."""
+    found = []
+    for seed in seeds:
+        several = range(max(len(draws), 1))
+        each = (read(Terms(readings, metric, draws, seeds, seed, draw)) for draw in several)
+        found.append(
+            [over_draws(values, f"draws of seed {seed}") for values in zip(*each, strict=True)]
+        )
+    return found
+
+
 def sides(one: Inequality, terms: Terms) -> tuple[Estimate, Estimate, Estimate]:
     """Left, right, and the effect in the claimed direction."""
     left, right, above = terms.value(one.left), terms.value(one.right), one.relation == "above"
@@ -114,5 +149,44 @@ def sides(one: Inequality, terms: Terms) -> tuple[Estimate, Estimate, Estimate]:
     return left, right, effect if above else effect * Estimate(-1.0)
 
 
-def _ratio(one: float, other: float) -> float | None:
-    return one / other if other and math.isfinite(one / other) else None
+class Effect(NamedTuple):
+    """How far an inequality holds: the mean over seeds of the effect in the claimed direction; its
+    paired standard error; the standard deviation of the seeds' effects, where there are several;
+    the larger of the two, None where none is known: one seed, and nothing paired."""
+
+    value: float
+    stderr: float
+    spread: float | None
+    error: float | None
+
+
+def over_seeds(effects: Sequence[Estimate]) -> Effect:
+    """An effect from that of every seed. Seeds are validated on the same text, so that what they
+    owe to it does not shrink with their number.
+
+    The spread is that of seeds, not of their mean: the question is what one more seed would show,
+    and of two or three seeds the error of their mean is known too badly to be trusted.
+    """
+    together = mean(effects)
+    value, stderr = together.value, together.stderr
+    if len(effects) == 1:
+        return Effect(value, stderr, None, stderr or None)
+    spread = float(np.std([each.value for each in effects], ddof=1))
+    return Effect(value, stderr, spread, max(stderr, spread))
+
+
+def of_inequality(value: float, error: float | None) -> Verdict:
+    """Reproduced where the effect is more than two errors in the claimed direction, not reproduced
+    where it is as much in the other one, else inconclusive, as where no error is known; not
+    measured where there is no effect."""
+    if not math.isfinite(value) or not math.isfinite(SEEN * (error or 0)):
+        return Verdict.NOT_MEASURED
+    if error is None or abs(value) <= SEEN * error:
+        return Verdict.INCONCLUSIVE
+    return Verdict.REPRODUCED if value > 0 else Verdict.NOT_REPRODUCED
+
+
+def of_claim(verdicts: Iterable[Verdict]) -> Verdict:
+    """Of a claim by its inequalities: not reproduced where one is contradicted, reproduced where
+    all are; of others, one that is open outweighs one that is not measured."""
+    return min(verdicts, key=[*Verdict].index, default=Verdict.NOT_MEASURED)

@@ -1,11 +1,11 @@
 """Claims and tables: the types of config/claims.yaml and config/tables.yaml, and what their jobs
 are told."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from ptq_dynamics.base.fields import Once, Strict
 from ptq_dynamics.figures.settings import Shown, ShownRun
@@ -23,70 +23,57 @@ def _several(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
 
 
-def _place(value: Any) -> Any:
-    if isinstance(value, str):
-        if value not in ("start", "end"):
-            raise ValueError("must be 'start', 'end', a share or a mapping")
-        return {"end": float(value == "end")}
-    return {"end": value} if isinstance(value, int | float) else value
-
-
 ClaimMetric = Literal[Metric, "weight_distance"]
 Part = Annotated[float, Field(ge=0, le=1)]
 # A number, and no truth value.
 Finite = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Names = Annotated[
-    tuple[str, ...], BeforeValidator(_several, json_schema_input_type=str | list[str]), Once
+    tuple[str, ...], BeforeValidator(_several, json_schema_input_type=str | list[str])
 ]
 Listed = Annotated[tuple[str, ...], Once]
-
-
-class Place(Strict):
-    """Where a trajectory is read: at a share of its tokens (`end`); at equal tokens, where the
-    shortest of some others ends (`tokens_of`); at equal loss, that in full precision with which the
-    worst of some ends (`loss_of`), along a run and its trunk, for the last time where they have it
-    more than once; at all points from one share of its tokens, or of those, to another (`start`,
-    `end`); or at the checkpoint before or after the greatest `rise` of its loss in full precision
-    from one checkpoint to the next."""
-
-    tokens_of: Names = ()
-    loss_of: Names = ()
-    start: Part | None = None
-    end: Part = 1.0
-    rise: Literal["before", "after"] | None = None
-
-    @model_validator(mode="after")
-    def _is_one(self) -> Self:
-        ways = (self.tokens_of, self.loss_of, self.rise)
-        if sum(map(bool, ways)) > 1 or (self.start is not None and any(ways[1:])):
-            raise ValueError("must have one of tokens_of, loss_of, start and rise")
-        if any(ways) and self.start is None and self.end != 1:
-            raise ValueError(f"end is {self.end:g}, which counts with start alone; give one")
-        if self.start is not None and self.start >= self.end:
-            raise ValueError(f"start is {self.start:g}, which is not before end ({self.end:g})")
-        return self
 
 
 class Term(Strict):
     """A number that is read from one trajectory, or from several (`take`: their mean, largest or
     smallest), where the label of a curve stands for its trajectories: the inequality's metric under
-    its quantizer; `against`: the rank correlation with another metric, over the checkpoints read;
-    then `less` another term, and `per` another."""
+    its quantizer.
+
+    It is read `at` a share of the tokens (0: the start, 1: the end); at equal tokens, where the
+    shortest of some trajectories ends (`tokens_of`); at equal loss, that in full precision with
+    which the worst of some ends (`loss_of`), along a run and its trunk, for the last time where
+    they have it more than once; at all points `over` two shares of the tokens, or of those of
+    `tokens_of`; or at the checkpoint before or after the greatest `rise` of the loss in full
+    precision from one checkpoint to the next.
+
+    `against`: the rank correlation with another metric, over the checkpoints read. From what is
+    read, another term is taken away (`less`), and it is divided by another one (`per`)."""
 
     of: Annotated[Names, Field(min_length=1)]
-    at: Annotated[Place, BeforeValidator(_place, json_schema_input_type=str | float | Place)] = (
-        Place()
-    )
+    at: Part = 1.0
+    tokens_of: Names = ()
+    loss_of: Names = ()
+    over: tuple[Part, Part] | None = None
+    rise: Literal["before", "after"] | None = None
     take: Literal["mean", "largest", "smallest"] = "mean"
     against: ClaimMetric | None = None
     less: "Term | None" = None
     per: "Term | None" = None
 
     @model_validator(mode="after")
-    def _correlates_points(self) -> Self:
-        if self.against is not None and self.at.start is None and self.at != Place():
-            raise ValueError("against goes with at: end, or with a stretch from start to end")
+    def _is_read_in_one_way(self) -> Self:
+        given = {"at": self.at != 1, "tokens_of": self.tokens_of, "loss_of": self.loss_of}
+        given |= {"over": self.over, "rise": self.rise}
+        ways = [key for key, value in given.items() if value]
+        if self.against is not None and ways not in ([], ["over"]):
+            raise ValueError(f"has against with {ways[0]}; give over, or none (at the end)")
+        if len(ways) > 1 and ways != ["tokens_of", "over"]:
+            raise ValueError(f"has {' and '.join(ways)}; give one, or over with tokens_of")
         return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The trajectories at whose tokens or loss it reads, and those it reads."""
+        return (*self.tokens_of, *self.loss_of, *self.of)
 
     @property
     def parts(self) -> "Iterator[Term]":
@@ -99,22 +86,21 @@ class Term(Strict):
 
 class Inequality(Strict):
     """`left` is above or below `times` what is `right`, with `tolerance` as a share of that, both
-    for a reason (`because`); once under each quantizer (none: in full precision), for `each`
-    trajectory in place of `{each}`, or for neighbours in `along` in place of `{one}` and `{next}`.
-    It reads what the claim's figure shows, or another one's, or `also` a second one's. `published`:
-    both sides in the paper, for each of these. `unmeasured_in_small`: why nothing can be measured
-    for it where miniatures stand for public models.
+    for a reason (`because`); once under each quantizer (none: in full precision), and for
+    `each` name in place of `{each}`, or, where there is a `{next}`, for each and the next.
+    It reads what `figures` show, or the claim's figure. `published`: both sides in the paper, for
+    each of these. `unmeasured_in_small`: why nothing can be measured for it where miniatures stand
+    for public models.
 
     Planning makes single ones of it, with their seeds, the `draws` that the scale takes of the
-    quantizer, whether that is calibrated, and why it is `unmeasured`."""
+    quantizer, whether that is calibrated, the public models whose `miniatures` it reads, and why it
+    is `unmeasured`."""
 
     says: str
-    figure: str | None = None
-    also: str | None = None
+    figures: Listed = ()
     metric: ClaimMetric = "quantization_error"
     quantizers: Listed = ()
     each: Listed = ()
-    along: Listed = ()
     left: Term
     relation: Literal["above", "below"] = "above"
     right: Term | Finite
@@ -127,6 +113,7 @@ class Inequality(Strict):
     seeds: tuple[int, ...] = ()
     draws: tuple[str, ...] = ()
     calibrated: bool = False
+    miniatures: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
@@ -137,10 +124,6 @@ class Inequality(Strict):
                 f"published has {len(self.published)} pairs for {count} inequalities; give each "
                 "its own (null: none)"
             )
-        if len(self.along) == 1:
-            raise ValueError("along has one trajectory, which has no neighbour; name two or more")
-        if self.each or self.along:
-            list(self.single())
         return self
 
     @property
@@ -155,40 +138,32 @@ class Inequality(Strict):
         return [part for side in sides for part in side.parts]
 
     @property
-    def _ways(self) -> list[tuple[tuple[str, ...], Mapping[str, str]]]:
-        """The quantizer, and the names to be filled in, of everything that it stands for."""
-        names: list[Mapping[str, str]] = [{"each": name} for name in self.each]
-        names += [{"one": one, "next": following} for one, following in pairwise(self.along)]
-        quantizers = [self.quantizers[at : at + 1] for at in range(max(len(self.quantizers), 1))]
-        return [(own, given) for own in quantizers for given in names or [{}]]
+    def _ways(self) -> list[tuple[tuple[str, ...], str]]:
+        """The quantizer, and the text with names filled in, of everything that it stands for."""
+        text = self.model_dump_json(exclude={"quantizers", "each", "published"})
+        names = [*pairwise(self.each)] if "{next}" in text else [(name, "") for name in self.each]
+        quantizers: list[tuple[str, ...]] = [(name,) for name in self.quantizers]
+        return [
+            (own, text.replace("{each}", name).replace("{next}", following))
+            for own in quantizers or [()]
+            for name, following in names or [("", "")]
+        ]
 
     def single(self) -> Iterator["Inequality"]:
         """The inequalities that it stands for, each under one quantizer, with names filled in."""
-        text = self.model_dump_json(exclude={"quantizers", "each", "along", "published"})
-        for place, (own, given) in enumerate(self._ways):
-            filled = text
-            for key, name in given.items():
-                filled = filled.replace(f"{{{key}}}", name)
-            try:
-                one = Inequality.model_validate_json(filled)
-            except ValidationError as error:
-                said = error.errors()[0]["msg"].removeprefix("Value error, ")
-                named = " and ".join(given.values())
-                raise ValueError(f"with {named} filled in, one of its sides {said}") from None
-            pair = self.published[place : place + 1]
-            yield one.model_copy(update={"quantizers": own, "published": pair})
+        for place, (quantizers, text) in enumerate(self._ways):
+            update = {"quantizers": quantizers, "published": self.published[place : place + 1]}
+            yield Inequality.model_validate_json(text).model_copy(update=update)
 
 
 class Claim(Strict):
     """What the paper says of a figure, with its `number` in the list of claims, if it is in that,
-    and the inequalities that have to hold for it; planning finds the public models whose miniatures
-    it is about."""
+    and the inequalities that have to hold for it."""
 
     number: Annotated[int, Field(ge=1)] | None = None
     says: str
     figure: str
     inequalities: Annotated[tuple[Inequality, ...], Field(min_length=1)]
-    miniatures: tuple[str, ...] = ()
 
 
 class ClaimsSettings(Strict):
@@ -201,39 +176,20 @@ class ClaimsSettings(Strict):
     scale: str
 
 
-class _OfFigures(Strict):
+class TableQuery(Strict):
+    """A table: of `claims`, a row for every inequality; or a row for every trajectory of some
+    figures, or for those alone that branch off others (`branches`). Of `runs`: the tokens, and the
+    loss in full precision and the errors under their quantizers where a run branches off and at its
+    end; `equal_loss`: also where they have the loss that the worst of them ends with; `quantizers`:
+    those under which all rows are measured, also where no figure asks for it, in a build of all
+    figures. Of `tasks`: accuracies at the end, and how much of them is lost."""
+
+    kind: Literal["runs", "tasks", "claims"]
     title: str
-    figures: Annotated[Listed, Field(min_length=1)]
-
-
-class RunsTable(_OfFigures):
-    """A row for every trajectory of some figures, or for those alone that branch off others: its
-    tokens, and the loss in full precision and the errors under their quantizers where it branches
-    off and at its end; `equal_loss`: also where they have the loss that the worst of them ends
-    with; `quantizers`: those under which all rows are measured, also where no figure asks for it,
-    in a build of all figures."""
-
-    kind: Literal["runs"]
+    figures: Listed = ()
     branches: bool = False
     equal_loss: bool = False
     quantizers: Listed = ()
-
-
-class TasksTable(_OfFigures):
-    """A row for every trajectory of some figures: accuracies at its end, and how much of them is
-    lost under their quantizers."""
-
-    kind: Literal["tasks"]
-
-
-class ClaimsTable(Strict):
-    """A row for every claim, and every inequality that it is split into."""
-
-    kind: Literal["claims"]
-    title: str
-
-
-TableKind = Annotated[RunsTable | TasksTable | ClaimsTable, Field(discriminator="kind")]
 
 
 class Row(Strict):
@@ -251,7 +207,7 @@ class Filled(Strict):
     """A table with its rows and quantizers."""
 
     name: str
-    table: TableKind
+    table: TableQuery
     rows: tuple[Row, ...] = ()
     columns: tuple[Shown, ...] = ()
 

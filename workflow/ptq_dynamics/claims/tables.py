@@ -1,15 +1,15 @@
 """The stage that writes tables of numbers: of runs, of tasks, and of claims."""
 
 import json
+import math
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
-from ptq_dynamics.claims.estimates import over_draws
 from ptq_dynamics.claims.formats import FORMATS, Cell, Number, Table
-from ptq_dynamics.claims.readings import Readings
-from ptq_dynamics.claims.settings import CLAIMS, Filled, Place, Row, RunsTable, TablesSettings, Term
-from ptq_dynamics.claims.terms import Deviations, NotMeasured, Terms
-from ptq_dynamics.claims.verdicts import over_seeds, relation
+from ptq_dynamics.claims.judge import by_seed, over_seeds
+from ptq_dynamics.claims.readings import NotMeasured, Readings
+from ptq_dynamics.claims.settings import CLAIMS, Filled, Row, TablesSettings, Term
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.figures import words
 from ptq_dynamics.measure.names import ACCURACY, DEGRADATION, LOSS, MEAN, QUANTIZATION_ERROR
@@ -21,15 +21,15 @@ BEFORE, END, LEVEL = "where it branches off", "end", "at equal loss"
 def run(context: Context[TablesSettings]) -> Mapping[str, Any]:
     """Write every table in every format; facts: how many rows each has."""
     settings = context.settings
-    readings = Readings(settings.series, settings.runs, context.inputs)
     judged = json.loads(context.input("claims").file(CLAIMS).read_text(encoding="utf-8"))
     deviations = judged["deviation_between_calibration_sets"]
     between = {(each["metric"], each["quantizer"]): each["value"] for each in deviations}
+    readings = Readings(settings.series, settings.runs, context.inputs, between)
     rows = dict[str, int]()
     for filled in settings.tables:
         match filled.table.kind:
             case "runs":
-                table = of_runs(filled, readings, between)
+                table = of_runs(filled, readings)
             case "tasks":
                 table = of_tasks(filled, readings)
             case "claims":
@@ -41,111 +41,97 @@ def run(context: Context[TablesSettings]) -> Mapping[str, Any]:
     return {"rows": rows}
 
 
-def of_runs(filled: Filled, readings: Readings, between: Deviations) -> Table:
+def of_runs(filled: Filled, readings: Readings) -> Table:
     """A row a trajectory: loss in full precision and the error under every quantizer, where the
     phase before it ends, at its own end, and at equal loss."""
-    names = tuple(row.name for row in filled.rows)
-    places = {BEFORE: Place(end=0)} if any(row.starts for row in filled.rows) else {}
-    places[END] = Place()
-    if isinstance(filled.table, RunsTable) and filled.table.equal_loss and names:
-        places[LEVEL] = Place(loss_of=names)
+    places: dict[str, dict[str, Any]] = {END: {}}
+    if any(row.starts for row in filled.rows):
+        places = {BEFORE: {"at": 0}, END: {}}
+    if filled.table.equal_loss and filled.rows:
+        places[LEVEL] = {"loss_of": [row.name for row in filled.rows]}
     called = words.call(filled.columns)
-    columns = list[tuple[str, str, str | None]]()
+    columns = dict[str, tuple[str, str | None]]()
     for place in places:
-        columns += [(f"Loss, {place}", place, None)] if place != LEVEL else []
-        columns += [(f"{called[q.name]} error (%), {place}", place, q.name) for q in filled.columns]
+        if place != LEVEL:
+            columns[f"Loss, {place}"] = place, None
+        for each in filled.columns:
+            columns[f"{called[each.name]} error (%), {place}"] = place, each.name
     rows = list[list[Cell]]()
     for row in filled.rows:
-        points = readings.points(row.name, LOSS, None, row.seeds[0])
-        tokens = points[-1].tokens if points else float("nan")
-        rows.append([row.curve, row.name, int(tokens) if tokens == tokens else None])
-        for _, place, quantizer in columns:
+        tokens = readings.points(row.name, LOSS, None, row.seeds[0]).tokens.max()
+        rows.append([row.curve, row.name, int(tokens) if math.isfinite(tokens) else None])
+        for place, quantizer in columns.values():
+            term = Term.model_validate({"of": row.name, **places[place]})
             known = place != BEFORE or row.starts
-            known &= quantizer is None or bool(row.draws.get(quantizer))
-            term = Term(of=(row.name,), at=places[place])
-            cell = _value(term, row, quantizer, readings, between) if known else None
-            rows[-1].append(cell)
-    heads = ["Curve", "Trajectory", "Tokens", *(head for head, *_ in columns)]
-    return Table(filled.table.title, heads, rows)
+            rows[-1].append(_value(term, row, quantizer, readings) if known else None)
+    return Table(filled.table.title, ["Curve", "Trajectory", "Tokens", *columns], rows)
 
 
-def _value(
-    term: Term, row: Row, quantizer: str | None, readings: Readings, between: Deviations
-) -> Number | None:
+def _value(term: Term, row: Row, quantizer: str | None, readings: Readings) -> Number | None:
     """The mean over seeds and draws, with the larger of the paired error and the seeds' spread."""
     metric = LOSS if quantizer is None else QUANTIZATION_ERROR
-    draws = () if quantizer is None else row.draws[quantizer]
-    effects = []
-    for seed in row.seeds:
-        several = range(max(len(draws), 1))
-        terms = (Terms(readings, metric, draws, seed, draw, between) for draw in several)
-        try:
-            values = [each.value(term) for each in terms]
-        except NotMeasured:
-            return None
-        effects.append(over_draws(values, f"draws of seed {seed}"))
-    found = over_seeds(effects)
+    draws = row.draws.get(quantizer or "", ())
+    try:
+        read = by_seed(readings, metric, draws, row.seeds, lambda terms: [terms.value(term)])
+    except NotMeasured:
+        return None
+    found = over_seeds([value for (value,) in read])
     return Number(found.value, found.error, percent=quantizer is not None)
 
 
 def of_tasks(filled: Filled, readings: Readings) -> Table:
     """A row for every trajectory and quantizer: the accuracy on every task at the end, in full
     precision, or how much of it is lost."""
-    called = words.call(filled.columns)
-    found = list[tuple[list[Cell], dict[str, Number]]]()
+    called, heads = words.call(filled.columns), ["Curve", "Trajectory", "Quantizer", "Metric"]
+    found = list[dict[str, Cell]]()
     for row in filled.rows:
         asked: list[tuple[str, str, str | None]] = [("full precision", ACCURACY, None)]
-        asked += [
-            (called[each.name], DEGRADATION, draws[0])
-            for each in filled.columns
-            if (draws := row.draws.get(each.name))
-        ]
+        for each in filled.columns:
+            asked += [(called[each.name], DEGRADATION, draw) for draw in row.draws[each.name][:1]]
         for name, metric, draw in asked:
             scores = readings.scores(row.name, metric, draw, row.seeds[0])
-            numbers = {task: Number(*score, percent=True) for task, score in scores.items()}
-            if numbers:
-                found.append(([row.curve, row.name, name, metric.replace("_", " ")], numbers))
-    tasks = sorted({task for _, scores in found for task in scores}, key=lambda t: (t == MEAN, t))
-    rows = [[*head, *map(scores.get, tasks)] for head, scores in found]
-    heads = ["Curve", "Trajectory", "Quantizer", "Metric", *(f"{task} (%)" for task in tasks)]
-    return Table(filled.table.title, heads, rows)
+            known = [row.curve, row.name, name, metric.replace("_", " ")]
+            line: dict[str, Cell] = dict(zip(heads, known, strict=True))
+            for task, value, error in zip(scores.task, scores.value, scores.stderr, strict=True):
+                line[task] = Number(value, error, percent=True)
+            found += [line] if len(scores) else []
+    tasks = sorted({*chain(*found)} - {*heads}, key=lambda task: (task == MEAN, task))
+    rows = [[*map(line.get, [*heads, *tasks])] for line in found]
+    return Table(filled.table.title, [*heads, *(f"{task} (%)" for task in tasks)], rows)
 
 
 def of_claims(title: str, judged: Mapping[str, Any]) -> Table:
     """A row for every inequality of every claim, with the claim's verdict in its first."""
-    rows = [
-        _row(one, claim, is_first=not number)
-        for claim in judged["claims"]
-        for number, one in enumerate(claim["inequalities"])
-    ]
+    rows = list[dict[str, Cell]]()
+    for claim in judged["claims"]:
+        about = {"No.": str(claim["number"] or ""), "Claim": claim["says"]}
+        about["Verdict"] = claim["verdict"]
+        for one in claim["inequalities"]:
+            rows.append({**about, **_numbers(one), "About": ", ".join(claim["about"])})
+            about = dict.fromkeys(about, "")
     return Table(title, [*rows[0]] if rows else [], [[*row.values()] for row in rows])
 
 
-def _row(one: Mapping[str, Any], claim: Mapping[str, Any], *, is_first: bool) -> dict[str, Cell]:
-    known, pair = "effect" in one, one["published"]
+def _numbers(one: Mapping[str, Any]) -> dict[str, Cell]:
+    times = "" if one["times"] == 1 else f"{one['times']:g} × "
+    within = f", within {100 * one['tolerance']:g} %" if one["tolerance"] else ""
+    pair = one["published"]
 
     def number(value: float | None, error: float | None = None) -> Number | None:
         return None if value is None else Number(value, error)
 
-    sides = [
-        Number(one[side]["value"], one[side]["stderr"] or None) if known else None
-        for side in ("left", "right")
-    ]
+    left, right = (one.get(side, {"value": None, "stderr": None}) for side in ("left", "right"))
     return {
-        "No.": str(claim["number"] or "") if is_first else "",
-        "Claim": claim["says"] if is_first else "",
-        "Verdict": claim["verdict"] if is_first else "",
         "Inequality": one["says"],
-        "Asked": relation(one),
+        "Asked": f"left {one['is']} {times}right{within}",
         "Figure": one["figure"],
         "Quantizer": one["quantizer"] or "",
-        "Seeds": len(one["seeds"]) if known else None,
+        "Seeds": len(one["seeds"]) if "seeds" in one else None,
         "Published: left, right": "" if pair is None else f"{pair['left']:g}, {pair['right']:g}",
-        "Left": sides[0],
-        "Right": sides[1],
+        "Left": number(left["value"], left["stderr"] or None),
+        "Right": number(right["value"], right["stderr"] or None),
         "Left / right": number(one.get("ratio")),
         "Effect": number(one.get("effect"), one.get("error")),
         "Smallest effect seen": number(one.get("smallest_effect")),
         "Verdict of the inequality": one["verdict"] + (f" ({one['why']})" if "why" in one else ""),
-        "About": ", ".join(claim["about"]),
     }

@@ -21,7 +21,7 @@ from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 from ptq_dynamics.base.components import union
 from ptq_dynamics.base.fields import Name, Named, Once, Seed, Strict
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.claims.settings import Claim, TableKind
+from ptq_dynamics.claims.settings import Claim, TableQuery
 from ptq_dynamics.config import miniatures, releases
 from ptq_dynamics.config.errors import problem, require
 from ptq_dynamics.config.families import Families
@@ -108,7 +108,7 @@ class Config(Strict):
     tasks: Named[Task]
     backends: Backends
     claims: Named[Claim] = {}
-    tables: Named[TableKind] = {}
+    tables: Named[TableQuery] = {}
 
 
 # The type of every file, by name without suffix; every file under scales/ is a scale.

@@ -8,7 +8,6 @@ from itertools import chain, product
 from typing import Any
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.claims.settings import RunsTable
 from ptq_dynamics.config import (
     Config,
     DatasetsCorpus,
@@ -232,11 +231,10 @@ def _check_quantizers(timeline: Timeline) -> None:
         place = f"config/figures.yaml: {name}.quantizers"
         shown.append((place, figure.trajectories, [*figure.quantizers]))
     for name, table in config.tables.items():
-        if isinstance(table, RunsTable):
-            place = f"config/tables.yaml: {name}.quantizers"
-            require(place, "quantizer", table.quantizers, config.quantizers)
-            known = [figures[each].trajectories for each in table.figures if each in figures]
-            shown.append((place, [*chain(*known)], [*table.quantizers]))
+        place = f"config/tables.yaml: {name}.quantizers"
+        require(place, "quantizer", table.quantizers, config.quantizers)
+        known = [figures[each].trajectories for each in table.figures if each in figures]
+        shown.append((place, [*chain(*known)], [*table.quantizers]))
     for place, trajectories, names in shown:
         for trajectory, name in product(trajectories, names):
             kind, own = config.quantizers[config.scale.used(name)], timeline.trajectory(trajectory)

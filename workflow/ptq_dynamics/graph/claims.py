@@ -1,9 +1,10 @@
 """The job that judges claims over what the chosen figures measure."""
 
 from collections import ChainMap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import chain
+from typing import Any
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.settings import CLAIMS, DISTANCE, Claim, ClaimsSettings, Inequality, Term
@@ -28,90 +29,71 @@ class Claims(Planner):
     def judge(self) -> Job:
         """The verdicts on all claims, from all that the figures they are about are drawn from;
         raises `Problem` where a claim names what its figure has not."""
-        config = self.config
-        claims = {name: self._claim(name, each) for name, each in config.claims.items()}
-        every = chain.from_iterable(each.inequalities for each in claims.values())
-        measured = [one for one in every if one.unmeasured is None]
-        about = dict.fromkeys(name for one in measured for name in _shown(one))
-        figures = [config.figures[name] for name in about]
-        series = (self.plan.figures.measured(each)[0] for each in figures)
+        claims = list[tuple[str, Claim]]()
+        for name, claim in self.config.claims.items():
+            found = tuple(self._inequalities(f"{FILE}: {name}", claim))
+            claims.append((name, claim.model_copy(update={"inequalities": found})))
+        every = chain.from_iterable(claim.inequalities for _, claim in claims)
+        figures = [name for one in every if one.unmeasured is None for name in one.figures]
+        drawn = [self.plan.figures.figure(name) for name in dict.fromkeys(figures)]
         settings = ClaimsSettings(
-            claims=tuple(claims.items()),
-            series=tuple(dict.fromkeys(chain.from_iterable(series))),
-            runs=tuple(dict.fromkeys(chain.from_iterable(map(self.plan.figures.runs, figures)))),
-            scale=config.scale.description,
+            claims=tuple(claims),
+            series=tuple(dict.fromkeys(each for job in drawn for each in job.settings.series)),
+            runs=tuple(dict.fromkeys(each for job in drawn for each in job.settings.runs)),
+            scale=self.config.scale.description,
         )
-        inputs = dict(ChainMap(*(self.plan.figures.figure(name).inputs for name in about)))
+        inputs = {label: paths for job in drawn for label, paths in job.inputs.items()}
         return self.make("judge", "claims.judge", "claims", inputs, settings, (CLAIMS,))
 
-    def _claim(self, name: str, claim: Claim) -> Claim:
-        found, small = list[Inequality](), dict[str, None]()
-        require(f"{FILE}: {name}.figure", "figure", [claim.figure], self.plan.written)
-        for number, inequality in enumerate(claim.inequalities):
-            place = f"{FILE}: {name}.inequalities.{number}"
-            shown = inequality.model_copy(update={"figure": inequality.figure or claim.figure})
-            require(f"{place}.figure", "figure", _shown(shown)[:1], self.plan.written)
-            require(f"{place}.also", "figure", _shown(shown)[1:], self.plan.written)
-            for one in shown.single():
-                _check(place, one, [self.plan.written[each] for each in _shown(one)])
-                asked, miniatures = self._asked(one)
-                found.append(asked)
-                small |= dict.fromkeys(miniatures)
-        update = {"inequalities": tuple(found), "miniatures": tuple(small)}
-        return claim.model_copy(update=update)
+    def _inequalities(self, place: str, claim: Claim) -> Iterator[Inequality]:
+        """The single inequalities of a claim as the job reads them."""
+        for number, written in enumerate(claim.inequalities):
+            at = f"{place}.inequalities.{number}"
+            require(f"{place}.figure", "figure", [claim.figure], self.plan.written)
+            require(f"{at}.figures", "figure", written.figures, self.plan.written)
+            shown = {"figures": written.figures or (claim.figure,)}
+            for one in written.model_copy(update=shown).single():
+                _check(at, one, [self.plan.written[name] for name in one.figures])
+                yield one.model_copy(update=self._planned(one))
 
-    def _asked(self, one: Inequality) -> tuple[Inequality, list[str]]:
-        """An inequality as the job reads it, and the public models whose miniatures it reads."""
-        config, scale, why = self.config, self.scale.description, None
-        for name in reversed(_shown(one)):
+    def _planned(self, one: Inequality) -> dict[str, Any]:
+        """What the job has to know of an inequality, or why it is not measured."""
+        config, scale, planner = self.config, self.scale.description, self.plan.figures
+        for name in one.figures:
             if name not in config.figures:
-                why = f"figure {name} is left out at {scale}"
-            elif name not in self.plan.figures.chosen:
-                why = f"figure {name} was not chosen"
-        if why is not None:
-            return one.model_copy(update={"unmeasured": why}), []
-        figures = [config.figures[name] for name in _shown(one)]
+                return {"unmeasured": f"figure {name} is left out at {scale}"}
+            if name not in planner.chosen:
+                return {"unmeasured": f"figure {name} was not chosen"}
+        figures = [config.figures[name] for name in one.figures]
         curves = ChainMap(*(figure.curves for figure in figures))
-        sides = {"left": _read(one.left, curves)}
-        if isinstance(one.right, Term):
-            sides["right"] = _read(one.right, curves)
-        one = one.model_copy(update=sides)
-        names = [name for term in one.terms for name in _names(term)]
-        there = {name for figure in figures for name in figure.trajectories}
-        gone = [name for name in names if name not in there]
-        small = [*self._miniatures(figures, names)]
-        if gone or (small and one.unmeasured_in_small is not None):
-            why = f"{gone[0]} is left out at {scale}" if gone else one.unmeasured_in_small
-            return one.model_copy(update={"unmeasured": why}), []
-        update: dict[str, object] = {"seeds": self._seeds(one, figures)}
-        if one.quantizer is not None:
-            update["calibrated"] = self.plan.figures.shown(figures[0], one.quantizer).calibrated
-            # Landscapes are of the first calibration set, under the name that their figure gives;
-            # of two figures, the draws that both have.
-            draws = (self.plan.measuring.draws(each, one.quantizer) for each in figures)
-            of_weights = one.metric == DISTANCE
-            update["draws"] = (one.quantizer,) if of_weights else min(draws, key=len)
-        return one.model_copy(update=update), small
-
-    def _miniatures(self, figures: Sequence[Figure], names: Iterable[str]) -> Iterator[str]:
-        """The public models whose miniatures some trajectories of figures are, in their order."""
-        for figure in reversed(figures):
-            narrow = {"": tuple(name for name in figure.trajectories if name in names)}
-            for run in self.plan.figures.runs(figure.model_copy(update={"curves": narrow})):
-                if run.stands_for:
-                    yield run.stands_for
-
-    def _seeds(self, one: Inequality, figures: Sequence[Figure]) -> tuple[int, ...]:
-        """Those that all it reads has; of several, a landscape shows the first."""
-        first, *others = (
-            self.plan.figures.seeds(figure, name)
-            for term in one.terms
-            for name in _names(term)
+        sides = {"left": one.left, "right": one.right}
+        update: dict[str, Any] = {
+            key: _read(side, curves) for key, side in sides.items() if isinstance(side, Term)
+        }
+        names = [name for term in one.model_copy(update=update).terms for name in term.names]
+        if gone := [n for n in names if all(n not in each.trajectories for each in figures)]:
+            return {"unmeasured": f"{gone[0]} is left out at {scale}"}
+        runs = map(self.timeline.run, self.plan.trajectories.runs(names))
+        small = [run.stands_for(self.timeline) for run in runs if run is not None]
+        update["miniatures"] = tuple(dict.fromkeys(filter(None, small)))
+        if update["miniatures"] and one.unmeasured_in_small is not None:
+            return {"unmeasured": one.unmeasured_in_small}
+        seeds = [
+            planner.seeds(figure, name)
+            for name in names
             for figure in figures
             if name in figure.trajectories
-        )
-        common = tuple(seed for seed in first if all(seed in each for each in others))
-        return first[:1] if one.metric == DISTANCE or not common else common
+        ]
+        common = tuple(seed for seed in seeds[0] if all(seed in each for each in seeds))
+        # Of several, a landscape shows the first seed and the first calibration set, under the name
+        # that its figure gives; of two figures, the draws that both have.
+        of_weights = one.metric == DISTANCE
+        update["seeds"] = seeds[0][:1] if of_weights or not common else common
+        if one.quantizer is not None:
+            draws = (self.plan.measuring.draws(each, one.quantizer) for each in figures)
+            update["draws"] = (one.quantizer,) if of_weights else min(draws, key=len)
+            update["calibrated"] = planner.shown(figures[0], one.quantizer).calibrated
+        return update
 
 
 def measures(figure: Figure, metric: str) -> bool:
@@ -124,42 +106,31 @@ def measures(figure: Figure, metric: str) -> bool:
 
 def _read(term: Term, curves: Mapping[str, tuple[str, ...]]) -> Term:
     """A term with trajectories in place of the labels of curves."""
-    names = chain.from_iterable(curves.get(name, (name,)) for name in term.of)
-    parts = {"less": term.less, "per": term.per}
-    read = {key: part and _read(part, curves) for key, part in parts.items()}
-    return term.model_copy(update={"of": tuple(names), **read})
+    update: dict[str, Any] = {
+        key: tuple(chain.from_iterable(curves.get(name, (name,)) for name in getattr(term, key)))
+        for key in ("of", "tokens_of", "loss_of")
+    }
+    update |= {"less": term.less and _read(term.less, curves)}
+    update |= {"per": term.per and _read(term.per, curves)}
+    return term.model_copy(update=update)
 
 
-def _shown(one: Inequality) -> list[str]:
-    """The figures that it reads."""
-    return [name for name in (one.figure, one.also) if name is not None]
-
-
-def _names(term: Term) -> tuple[str, ...]:
-    """The trajectories that a term reads, or reads where."""
-    return (*term.of, *term.at.loss_of, *term.at.tokens_of)
-
-
-def _check(place: str, one: Inequality, figures: Sequence[Figure]) -> None:
+def _check(place: str, one: Inequality, figures: list[Figure]) -> None:
     """Raise `Problem` when an inequality reads what its figures do not show."""
-    called = " and ".join(_shown(one))
-    names = [name for figure in figures for name in figure.trajectories]
-    labels = [label for figure in figures for label in figure.curves]
-    known = [name for figure in figures for name in figure.quantizers]
-    require(f"{place}.quantizers", f"quantizer of figure {called}", one.quantizers, known)
-    kind = f"trajectory of figure {called}"
-    for key, side in (("left", one.left), ("right", one.right)):
-        for term in side.parts if isinstance(side, Term) else ():
-            require(f"{place}.{key}.of", kind, term.of, [*names, *labels])
-            require(f"{place}.{key}.at", kind, _names(term)[len(term.of) :], names)
+    called = f"figure {' and '.join(one.figures)}"
+    shown = [name for each in figures for name in (*each.trajectories, *each.curves)]
+    known = [name for each in figures for name in each.quantizers]
+    require(f"{place}.quantizers", f"quantizer of {called}", one.quantizers, known)
+    for term in one.terms:
+        require(place, f"trajectory of {called}", term.names, shown)
     for metric in filter(None, (one.metric, *(term.against for term in one.terms))):
-        if not any(measures(figure, metric) for figure in figures):
+        if not any(measures(each, metric) for each in figures):
             raise Problem(
-                f"{place} reads {metric}, which figure {called} does not measure; name another "
-                "metric or figure"
+                f"{place} reads {metric}, which {called} does not measure; name another metric or "
+                "figure"
             )
         if (metric in QUANTIZED or metric == DISTANCE) and one.quantizer is None:
             raise Problem(
-                f"{place} reads {metric}, which needs a quantizer; name one of figure {called} "
+                f"{place} reads {metric}, which needs a quantizer; name one of {called} "
                 f"({', '.join(known) or 'which has none'}) in quantizers"
             )

@@ -3,15 +3,7 @@
 from collections.abc import Iterator
 from functools import cache
 
-from ptq_dynamics.claims.settings import (
-    FORMATS,
-    ClaimsTable,
-    Filled,
-    Row,
-    RunsTable,
-    TableKind,
-    TablesSettings,
-)
+from ptq_dynamics.claims.settings import FORMATS, Filled, Row, TableQuery, TablesSettings
 from ptq_dynamics.config import Branch, Figure, PublicRun, require
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.settings import Shown, ShownRun
@@ -43,17 +35,14 @@ class Tables(Planner):
                         rows[each] = self._row(query, label, each, starts, rows.get(each))
                 for each in query.quantizers:
                     columns.setdefault(each, self.plan.figures.shown(query, each))
-            only = isinstance(table, RunsTable) and table.branches
-            kept = tuple(row for row in rows.values() if row.starts or not only)
+            kept = tuple(row for row in rows.values() if row.starts or not table.branches)
             found.append(Filled(name=name, table=table, rows=kept, columns=tuple(columns.values())))
         settings = TablesSettings(tables=tuple(found), series=tuple(series), runs=tuple(runs))
         files = tuple(f"{name}.{form}" for name in self.config.tables for form in FORMATS)
         return self.make("tabulate", "claims.tables", "tables", inputs, settings, files)
 
-    def _queries(self, name: str, table: TableKind) -> Iterator[Figure]:
+    def _queries(self, name: str, table: TableQuery) -> Iterator[Figure]:
         """What a table reads of its figures that were chosen, and what it measures for itself."""
-        if isinstance(table, ClaimsTable):
-            return
         require(f"config/tables.yaml: {name}.figures", "figure", table.figures, self.plan.written)
         wanted = (LOSS, QUANTIZATION_ERROR) if table.kind == "runs" else TASK_METRICS
         for each in table.figures:
@@ -76,10 +65,10 @@ class Tables(Planner):
             return before.model_copy(update={"draws": draws})
         return Row(curve=label, name=name, seeds=seeds, starts=name in starts, draws=draws)
 
-    def lacking(self, table: TableKind) -> Iterator[Figure]:
+    def lacking(self, table: TableQuery) -> Iterator[Figure]:
         """Queries of what a table asks of its rows under quantizers that no figure of its has, with
         the seeds of these and one calibration set; none where not all figures were chosen."""
-        if not isinstance(table, RunsTable) or self.config.choice.figures != "all":
+        if self.config.choice.figures != "all":
             return
         known = [self.config.figures[n] for n in table.figures if n in self.config.figures]
         there = {

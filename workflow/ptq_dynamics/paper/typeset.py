@@ -15,8 +15,8 @@ from typing import Any
 
 from ptq_dynamics.base.content import sha256
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.claims.judge import SEEN
 from ptq_dynamics.claims.settings import CLAIMS
-from ptq_dynamics.claims.verdicts import SEEN
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.figures.settings import FINDING, ORIGIN
 from ptq_dynamics.measure.measurements import read
