@@ -17,7 +17,7 @@ from ptq_dynamics.cli.regime import regime as regime
 from ptq_dynamics.cli.sweep import sweep as sweep
 from ptq_dynamics.engine import freshness
 from ptq_dynamics.graph import Plan
-from ptq_dynamics.provenance import accepting, costs
+from ptq_dynamics.provenance import costs, state
 from ptq_dynamics.provenance.released import folders
 
 PAGE = Path("README.md")
@@ -38,7 +38,7 @@ def accept(arguments: Namespace) -> bool:
     if not meant:
         raise Problem(f"{place} is no manifest of a result of this scale, nor a folder of any")
     stale = [job for job in meant if freshness.stale(job.spec, job.paths)]
-    lines = accepting.accept(stale, arguments.reason)
+    lines = state.accept(stale, arguments.reason)
     print("\n".join([*lines, f"{len(lines)} results were accepted: {arguments.reason}"]))
     return True
 

@@ -29,8 +29,8 @@ ENGINE = "https://snakemake.github.io"
 SPDX = "https://spdx.org/licenses"
 DONE = {"actionStatus": "http://schema.org/CompletedActionStatus"}
 CONFIGURATION = ("config/**/*.yaml", "envs/*.*")
-BESIDE = ("LICENSE", "NOTICE", "*.cff", "*.toml", "workflow/Snakefile", "workflow/rules/*.smk")
-DOCUMENTS = ("ARTIFACT.md", "docs/**/*.md")
+BESIDE = ("LICENSE", "NOTICE", "*.cff", "*.toml", "ARTIFACT.md", "docs/**/*.md")
+RULES = ("workflow/Snakefile", "workflow/rules/*.smk")
 # What people look at: what can be derived from raw results, and the page over it.
 ENDS = (*DERIVED, "report.")
 
@@ -38,51 +38,39 @@ ENDS = (*DERIVED, "report.")
 def link(entity: Entity, key: str, *others: Entity) -> None:
     """Let an entity name others under a key, each once; one stands alone, as is recommended."""
     before = entity.properties().get(key, [])
-    known = [each["@id"] for each in (before if isinstance(before, list) else [before])]
-    found = [{"@id": each} for each in dict.fromkeys([*known, *(each.id for each in others)])]
+    known = before if isinstance(before, list) else [before]
+    names = dict.fromkeys([*(each["@id"] for each in known), *(each.id for each in others)])
+    found = [{"@id": each} for each in names]
     if found:
         entity.properties()[key] = found if len(found) > 1 else found[0]
 
 
-class Crate:
+class Crate(ROCrate):  # type: ignore[misc]
     """A crate while it is filled: entities by their identifiers, files by their paths here."""
 
-    def __init__(self) -> None:
-        # The version that the validator of the profile reads.
-        self.crate = ROCrate(version="1.1")
-        self.crate.metadata.extra_contexts.append("https://w3id.org/ro/terms/workflow-run/context")
-
-    def add(self, name: str, kind: str, /, **properties: Any) -> Entity:
+    def entity(self, name: str, kind: str, /, **properties: Any) -> Entity:
         """An entity that is no file; the one of that identifier, where there is one."""
-        if name in self.crate:
-            return self.crate.get(name)
-        return self.crate.add(ContextEntity(self.crate, name, {"@type": kind, **properties}))
+        if name in self:
+            return self.get(name)
+        return self.add(ContextEntity(self, name, {"@type": kind, **properties}))
 
     def file(self, path: Path, /, **properties: Any) -> Entity:
         """A file with its size and digest; a copy of it goes with the crate."""
         place = path.as_posix()
-        if quote(place) in self.crate:
-            return self.crate.get(quote(place))
+        if quote(place) in self:
+            return self.get(quote(place))
         content = {
             "name": place,
             "encodingFormat": mimetypes.guess_type(place)[0] or "text/plain",
             "contentSize": str(path.stat().st_size),
             "sha256": sha256(path),
         }
-        return self.crate.add_file(path, place, properties={**content, **properties})
+        return self.add_file(path, place, properties={**content, **properties})
 
     def files(self, *patterns: str) -> list[Entity]:
         """All files of the checkout that patterns find."""
         found = {path.relative_to(ROOT) for each in patterns for path in ROOT.glob(each)}
         return [self.file(path) for path in sorted(found)]
-
-    def parameter(self, owner: Entity, key: str, name: str, kind: str, *examples: Entity) -> None:
-        """What a workflow or a tool takes or gives, with what it was given, on both sides."""
-        parameter = self.add(name, "FormalParameter", name=name[1:], additionalType=kind)
-        link(parameter, "workExample", *examples)
-        for each in examples:
-            link(each, "exampleOfWork", parameter)
-        link(owner, key, parameter)
 
 
 def write(scale: str, place: Path) -> int:
@@ -95,50 +83,50 @@ def write(scale: str, place: Path) -> int:
     if archive.damaged or not results:
         raise Problem((archive.damaged or [f"nothing is built; make figures SCALE={scale}"])[0])
     about = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    crate = Crate()
-    root, licence = crate.crate.root_dataset, f"{SPDX}/{about['license']}"
+    # The version that the validator of the profile reads.
+    crate = Crate(version="1.1")
+    crate.metadata.extra_contexts.append("https://w3id.org/ro/terms/workflow-run/context")
+    root, licence = crate.root_dataset, f"{SPDX}/{about['license']}"
     maker = about["authors"][0]["name"]
-    agent = crate.add("#maker", "Organization", name=maker, url=about["url"])
-    crate.crate.name = f"{about['title']}: results of scale {scale}"
-    crate.crate.description = f"Figures, tables, manifests and records of {len(results)} jobs"
-    crate.crate.license = crate.add(licence, "CreativeWork", name=about["license"], url=licence)
-    crate.crate.publisher = root["author"] = agent
+    agent = crate.entity("#maker", "Organization", name=maker, url=about["url"])
+    crate.name = f"{about['title']}: results of scale {scale}"
+    crate.description = f"Figures, tables, manifests and records of {len(results)} jobs"
+    crate.license = crate.entity(licence, "CreativeWork", name=about["license"], url=licence)
+    crate.publisher = root["author"] = agent
     times = [_times(each.record) for each in results]
     # Not the time of writing, so that equal results give equal crates.
     ran = {**DONE, "agent": agent, "startTime": min(times)[0], "endTime": max(t for _, t in times)}
     root["datePublished"] = ran["endTime"]
     for each in PROFILES:
-        profile = crate.add(each, "CreativeWork", name=each, version=each.rpartition("/")[2])
+        profile = crate.entity(each, "CreativeWork", name=each, version=each.rpartition("/")[2])
         link(root, "conformsTo", profile)
-    link(crate.crate.metadata, "conformsTo", profile)
-    language = crate.add(f"{ENGINE}/#", "ComputerLanguage", name="Snakemake", url=ENGINE)
+    link(crate.metadata, "conformsTo", profile)
+    language = crate.entity(f"{ENGINE}/#", "ComputerLanguage", name="Snakemake", url=ENGINE)
     kinds = ["File", "SoftwareSourceCode", "ComputationalWorkflow", "HowTo"]
-    workflow = crate.crate.mainEntity = crate.file(
+    workflow = crate.mainEntity = crate.file(
         Path("Snakefile"),
         **{"@type": kinds, "name": about["title"], "version": about["version"]},
         url=about["url"],
         programmingLanguage=language,
-        conformsTo=crate.add(BIOSCHEMAS, "CreativeWork", name="Bioschemas workflow profile"),
+        conformsTo=crate.entity(BIOSCHEMAS, "CreativeWork", name="Bioschemas workflow profile"),
     )
     crate.file(Path("README.md"), about=root)
-    crate.files(*BESIDE, *DOCUMENTS)
+    crate.files(*BESIDE, *RULES)
     configuration = crate.files(*CONFIGURATION)
     controls = [_control(crate, workflow, each, agent) for each in results]
     drawn = [file for each in results for file in _ends(crate, each)]
-    crate.parameter(workflow, "input", "#configuration", "File", *configuration)
-    crate.parameter(workflow, "output", "#figures-and-tables", "File", *drawn)
-    build = crate.add("#run", "CreateAction", name="build", instrument=workflow, **ran)
+    build = crate.entity("#run", "CreateAction", name="build", instrument=workflow, **ran)
     build["description"] = "from the first job to the last"
     link(build, "object", *configuration)
     link(build, "result", *drawn)
-    engine = crate.add(ENGINE, "SoftwareApplication", name="Snakemake", url=ENGINE)
+    engine = crate.entity(ENGINE, "SoftwareApplication", name="Snakemake", url=ENGINE)
     engine["softwareVersion"] = version("snakemake")
-    organized = crate.add("#engine-run", "OrganizeAction", name="Snakemake", **ran)
+    organized = crate.entity("#engine-run", "OrganizeAction", name="Snakemake", **ran)
     organized["instrument"], organized["result"] = engine, build
     link(organized, "object", *controls)
-    link(root, "mentions", *crate.crate.get_by_type("CreateAction"))
+    link(root, "mentions", *crate.get_by_type("CreateAction"))
     place.parent.mkdir(parents=True, exist_ok=True)
-    crate.crate.write_zip(place) if place.suffix == ".zip" else crate.crate.write(place)
+    crate.write_zip(place) if place.suffix == ".zip" else crate.write(place)
     return len(results)
 
 
@@ -146,30 +134,25 @@ def _control(crate: Crate, workflow: Entity, result: Result, agent: Entity) -> E
     """The action of a result's job, and that of the step of the workflow, which asked for it."""
     account, own = result.record, f"#tool/{result.stage}"
     about = {"name": result.stage, "url": workflow["url"], "softwareVersion": workflow["version"]}
-    tool = crate.add(f"{workflow['url']}#{result.stage}", "SoftwareApplication", **about)
-    step = crate.add(f"{own}/step", "HowToStep", name=result.stage, workExample=tool)
+    tool = crate.entity(f"{workflow['url']}#{result.stage}", "SoftwareApplication", **about)
+    step = crate.entity(f"{own}/step", "HowToStep", name=result.stage, workExample=tool)
     link(workflow, "hasPart", tool)
     link(workflow, "step", step)
     made = crate.file(Path(result.path))
-    crate.parameter(tool, "output", f"{own}/result", "File", made)
     text = json.dumps(account.job["settings"], sort_keys=True, ensure_ascii=False)
     name = f"#settings/{result.path}"
-    settings = crate.add(name, "PropertyValue", name=f"settings of {result.label}", value=text)
-    crate.parameter(tool, "input", f"{own}/settings", "Text", settings)
+    settings = crate.entity(name, "PropertyValue", name=f"settings of {result.label}", value=text)
     read = [crate.file(Path(path)) for path in account.inputs]
-    if read:
-        crate.parameter(tool, "input", f"{own}/inputs", "File", *read)
     accepted = "".join(f"; accepted: {each.reason}" for each in account.accepted)
-    action = crate.add(f"#run/{result.path}", "CreateAction", name=result.label, **DONE)
+    action = crate.entity(f"#run/{result.path}", "CreateAction", name=result.label, **DONE)
     action["description"] = f"made {result.path}{accepted}"
     action["startTime"], action["endTime"] = _times(account)
     action["instrument"], action["agent"] = tool, agent
     link(action, "object", settings, *read)
     link(action, "result", made, *_ends(crate, result))
-    link(action, "environment", *_environment(crate, account))
     crate.file(result.place, about=action)
     about = {"name": f"step of {result.label}", "instrument": step, "object": action, **DONE}
-    return crate.add(f"#control/{result.path}", "ControlAction", **about)
+    return crate.entity(f"#control/{result.path}", "ControlAction", **about)
 
 
 def _ends(crate: Crate, result: Result) -> list[Entity]:
@@ -183,18 +166,3 @@ def _times(account: Record) -> tuple[str, str]:
     start = datetime.datetime.fromisoformat(account.started)
     end = start + datetime.timedelta(seconds=account.seconds)
     return start.isoformat(timespec="milliseconds"), end.isoformat(timespec="milliseconds")
-
-
-def _environment(crate: Crate, account: Record) -> list[Entity]:
-    """Libraries, commit and machine, each once for all jobs that had it."""
-    known = {
-        **account.packages,
-        "Python": account.machine.python,
-        "machine": account.device.name or account.machine.processor,
-        "commit": account.git and account.git.commit,
-    }
-    return [
-        crate.add(f"#with/{name}/{value}", "PropertyValue", name=name, value=str(value))
-        for name, value in known.items()
-        if value is not None
-    ]

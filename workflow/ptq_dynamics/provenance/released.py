@@ -49,8 +49,8 @@ def release(plan: Plan) -> tuple[Path, int]:
     scale = plan.site.config.choice.scale
     results, pictures = folders(scale)
     paper = plan.typeset(Path("config"))
-    shown = [*plan.figures.targets(), plan.claims.judge(), plan.tables.write()]
-    targets = [*shown, paper, *plan.last()]
+    shown = [*plan.last(), plan.claims.judge(), plan.tables.write()]
+    targets = [*shown, paper]
     jobs = sorted(plan.site.needed(targets), key=lambda each: each.manifest)
     _require_fresh(plan, targets, jobs)
     for folder in (results, pictures):
@@ -76,8 +76,7 @@ def release(plan: Plan) -> tuple[Path, int]:
 
 def write_sums(scale: str) -> None:
     """Write the list of digests of what is released of a scale."""
-    lines = [f"{sha256(path)}  {path}\n" for path in _files(scale)]
-    write_atomically(folders(scale)[0] / SUMS, "".join(lines))
+    write_atomically(folders(scale)[0] / SUMS, "".join(_sums(scale)))
 
 
 def _require_fresh(plan: Plan, targets: list[Job], jobs: list[Job]) -> None:
@@ -130,19 +129,14 @@ def found_in(folder: Path) -> Iterator[Path]:
         yield from (path for path in paths if not is_passing(path.relative_to(folder)))
 
 
-def _files(scale: str) -> list[Path]:
+def _sums(scale: str) -> list[str]:
     every = sorted(path for folder in folders(scale) for path in found_in(folder))
-    return [path for path in every if path.name not in LEFT_OUT]
+    return [f"{sha256(path)}  {path}\n" for path in every if path.name not in LEFT_OUT]
 
 
 def wrong(scale: str) -> Iterator[str]:
     """What of a release is not as its list of digests says, a line each."""
     place = folders(scale)[0] / SUMS
-    lines = [line.partition("  ") for line in place.read_text(encoding="utf-8").splitlines()]
-    listed = {name: digest for digest, _, name in lines}
-    there = {str(path): path for path in _files(scale)}
-    for name in sorted({*listed, *there}):
-        if name not in there:
-            yield f"{name} is missing, which {place} lists"
-        elif listed.get(name) != sha256(there[name]):
-            yield f"{name} has other bytes than {place} lists, or is not listed there"
+    listed = place.read_text(encoding="utf-8").splitlines(keepends=True)
+    for name in sorted({line.split(maxsplit=1)[1].strip() for line in {*listed} ^ {*_sums(scale)}}):
+        yield f"{name} is missing, not listed in {place}, or has other bytes than are listed"

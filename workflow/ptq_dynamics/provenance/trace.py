@@ -112,14 +112,9 @@ def _inputs_of(path: Path, number: int, top: Result) -> tuple[str, ...]:
     from ptq_dynamics.measure import measurements  # It imports pandas.
 
     try:
-        table = measurements.read(path)[list(measurements.COLUMNS)]
+        row = measurements.read(path)[list(measurements.COLUMNS)].loc[number - 1]
     except (ValueError, KeyError):
-        raise Problem(
-            f"{path} is no table of measurements; only rows of these are traced"
-        ) from None
-    if not 1 <= number <= len(table):
-        raise Problem(f"{path} has rows 1 to {len(table)}; there is no row {number}")
-    row = table.iloc[number - 1]
+        raise Problem(f"{path} is no table of measurements with a row {number}") from None
     quantizers = [row.quantizer, *([names.FULL_PRECISION] if row.metric in PAIRED else [])]
     # After the kind of raw result, as in `Series.label`.
     ends = tuple(f" {row.trajectory} seed {row.seed} {quantizer}" for quantizer in quantizers)
