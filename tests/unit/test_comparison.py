@@ -1,13 +1,12 @@
-"""Two tables side by side, value by value and block by block; and the first job that differs."""
+"""Two tables side by side, value by value; and the first job that differs."""
 
 from contextlib import chdir
 from pathlib import Path
 
-import numpy as np
 import pytest
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.measure import measurements
-from ptq_dynamics.provenance.comparison import KEY, Build, compare, parting
+from ptq_dynamics.provenance.comparison import compare, parting
 from recorded import RUN, build
 from support import ROOT
 
@@ -22,7 +21,7 @@ def table(folder, change=None):
         frame = change(frame)
     folder.mkdir(parents=True)
     measurements.write(frame, folder / "measurements.csv")
-    return Build(folder)
+    return folder
 
 
 def moved(by):
@@ -51,24 +50,6 @@ def test_tables_are_compared_value_by_value(tmp_path, change, verdicts):
     one, other = table(tmp_path / "a"), table(tmp_path / "b", change)
     for found in (compare(one, other), compare(other, one)):
         assert found.verdict.value_counts().to_dict() == verdicts
-        assert not found.paired.any()
-
-
-def test_errors_are_paired_by_block_where_the_losses_are_there(tmp_path, monkeypatch):
-    chance = np.random.default_rng(7)
-    losses, shift = chance.normal(3, 1, 64), chance.normal(0.01, 0.02, 64)
-    frame = measurements.read(RELEASED)
-    part = frame[(frame.metric == "loss") & frame.seed.notna()][:1].reset_index(drop=True)
-    builds = []
-    for name, values in (("a", losses), ("b", losses + shift)):
-        builds.append(table(tmp_path / name, lambda _, v=values: part.assign(value=v.mean())))
-        blocks = {part.checkpoint_id[0]: values}
-        monkeypatch.setattr(builds[-1], "blocks", lambda *_, found=blocks: found)
-    (found,) = compare(*builds).itertuples()
-    assert found.paired and found.error == pytest.approx(shift.std(ddof=1) / 8)
-    distance = abs(shift.mean()) / found.error
-    assert found.verdict == ("within tolerance" if distance <= 2 else "different")
-    assert compare(*builds).index.nlevels == len(KEY)
 
 
 def test_builds_part_at_the_first_job_that_differs(tmp_path):
@@ -77,7 +58,7 @@ def test_builds_part_at_the_first_job_that_differs(tmp_path):
         with chdir(tmp_path / name):
             build(rate)
             Path("results/smoke/measurements.csv").write_text("value\n")
-    one, other = (Build(tmp_path / name / "results/smoke") for name in ("one", "other"))
+    one, other = (tmp_path / name / "results/smoke" for name in ("one", "other"))
     assert f"{RUN}/manifest.json: schedule.peak_lr 0.005 → 0.003" in parting(one, other)
     assert parting(one, one) is None
     with pytest.raises(Problem, match="is no table of measurements"):

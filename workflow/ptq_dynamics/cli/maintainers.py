@@ -8,15 +8,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+from rich.table import Table
+
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.formats import as_markdown
 from ptq_dynamics.claims.settings import CLAIMS
 from ptq_dynamics.cli import chosen
-from ptq_dynamics.cli.regime import regime as regime
 from ptq_dynamics.cli.sweep import sweep as sweep
 from ptq_dynamics.engine import freshness
 from ptq_dynamics.graph import Plan
+from ptq_dynamics.graph.paper import COLUMNS, beside
 from ptq_dynamics.provenance import costs, state
 from ptq_dynamics.provenance.released import folders
 
@@ -96,6 +99,23 @@ def block(plan: Plan) -> str:
         f"{_seeds(judged)}\n"
     )
     return "\n".join([*parts, HEAD, *map(_row, judged["claims"]), ""])
+
+
+def regime(arguments: Namespace) -> bool:
+    """Print the numbers without dimension of every run of a scale beside the paper's."""
+    plan, titles = chosen.plan(arguments), [name.replace("_", "\n") for name in COLUMNS]
+    table = Table("run", *titles, box=None, padding=(0, 1, 0, 0))
+    for each in beside(plan, Plan(chosen.load(scale="paper"))):
+        cells = []
+        for here, theirs, is_unlike in each["cells"]:
+            published = f" ({theirs})" if theirs not in (None, here) else ""
+            cells.append(f"{here or '-'}{published}{' !' * is_unlike}")
+        table.add_row(each["run"], *cells)
+    Console(width=180).print(table)
+    print("In brackets is scale paper where it differs; !: not alike.")
+    for name, reason in plan.site.config.scale.regime.left_out.items():
+        print(f"left out: {name} ({reason})")
+    return True
 
 
 def _judged(folder: str | Path, target: str, scale: str) -> Mapping[str, Any]:

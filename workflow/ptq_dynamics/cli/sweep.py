@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 import yaml
+from snakemake.utils import update_config
 
 from ptq_dynamics import config
 from ptq_dynamics.engine.checkout import ROOT
@@ -63,21 +64,15 @@ def prepare(folder: Path, sweep: config.Sweep, changes: dict[str, Any]) -> Plan:
     scale = Path(f"config/scales/{sweep.scale}.yaml")
     compared = dict.fromkeys((*sweep.runs, *filter(None, [sweep.trunk])))
     figures = {name: {**FIGURE, "curves": {name: [name]}} for name in compared}
-    files = {scale: merged(config.read_yaml(scale), changes), Path("config/figures.yaml"): figures}
-    for file, content in files.items():
+    changed = config.read_yaml(scale)
+    update_config(changed, changes)
+    for file, content in ((scale, changed), (Path("config/figures.yaml"), figures)):
         text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
         (folder / file).write_text(text, encoding="utf-8")
     choice = {"scale": sweep.scale, "seed": sweep.seed, "figures": "all"}
     snakefile = SNAKEFILE.format(root=os.path.relpath(ROOT, folder), choice=choice)
     (folder / "Snakefile").write_text(snakefile, encoding="utf-8")
     return Plan(config.load(choice, folder / "config"))
-
-
-def merged(content: Any, changes: Any) -> Any:
-    """A mapping with changes at any depth."""
-    if not isinstance(content, dict) or not isinstance(changes, dict):
-        return changes
-    return content | {key: merged(content.get(key), value) for key, value in changes.items()}
 
 
 def _losses(table: pd.DataFrame, sweep: config.Sweep) -> dict[str, str]:

@@ -136,7 +136,7 @@ def compare(arguments: Namespace) -> bool:
     the first job that differs; well where no measurement differs."""
     from ptq_dynamics.provenance import comparison as by
 
-    builds = by.Build(arguments.one), by.Build(arguments.other)
+    builds = arguments.one, arguments.other
     found, parting = by.compare(*builds), by.parting(*builds)
     apart = found[found.verdict.isin([by.DIFFERENT, by.ONLY])]
     if arguments.json:
@@ -150,8 +150,7 @@ def compare(arguments: Namespace) -> bool:
     apart = apart.sort_values(["verdict", "distance"], ascending=[True, False])
     for key, row in apart[:SHOWN].iterrows():
         name = " ".join(filter(None, key if isinstance(key, tuple) else [str(key)]))
-        how = "paired" if row.paired else "from both errors"
-        print(f"{row.verdict}: {name}: {row.one} and {row.other} (± {row.error:.3g}, {how})")
+        print(f"{row.verdict}: {name}: {row.one} and {row.other} (± {row.error:.3g})")
     if len(apart) > SHOWN:
         print(f"and {len(apart) - SHOWN:,} more; --json lists all")
     if by.WITHIN in counts:

@@ -17,17 +17,15 @@ Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 class Regime(Strict):
     """What a scale makes of the paper's runs, so that its own are alike in what is dimensionless
-    (`ptq-dynamics regime`): factors on all peak learning rates, on the weight decay of AdamW and
+    (`dev regime` prints it): factors on all peak learning rates, on the weight decay of AdamW and
     AdamC (that of AdamW with independent decay has both), and on warmups; the batch in sequences;
-    and runs that cannot be made so, each with the reason. `final_losses` are published ones of some
-    runs, in full precision at their ends."""
+    and runs that cannot be made so, each with the reason."""
 
     peak_lr: Rate
     weight_decay: Rate
     warmup: Rate
     batch: Count
     left_out: dict[str, str] = {}
-    final_losses: dict[str, Rate] = {}
 
 
 class MeasuredPoints(Strict):

@@ -94,7 +94,6 @@ def _check_names(config: Config) -> None:
     require("config/backends.yaml: groups", "quantizer", compared, quantizers)
     place = _file(config)
     require(f"{place}: regime.left_out", "run", scale.regime.left_out, runs.runs)
-    require(f"{place}: regime.final_losses", "run", scale.regime.final_losses, runs.runs)
     named = [*scale.quantizers, *scale.quantizers.values()]
     require(f"{place}: quantizers", "quantizer", named, quantizers)
     for name, shape in scale.models.items():

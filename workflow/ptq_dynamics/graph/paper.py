@@ -22,6 +22,8 @@ def typeset(plan: Any, theirs: Any) -> Job:
     published; raises `Problem` where the text is missing."""
     site, config = plan.site, plan.site.config
     scale = config.scale.model_dump(mode="json", exclude=ASIDE, exclude_none=True)
+    figures = [config.figures[name] for name in plan.figures.chosen]
+    shown = {run.name for figure in figures for run in plan.figures.runs(figure)}
     told = {
         "scale": {
             "name": config.choice.scale,
@@ -33,7 +35,7 @@ def typeset(plan: Any, theirs: Any) -> Job:
         "numbers": dict(_leaves({**numbers(site), "paper": numbers(theirs.site)})),
         "configuration": [(key, str(value)) for key, value in _leaves(scale)],
         "columns": COLUMNS,
-        "regime": list(_regime(plan, theirs)),
+        "regime": [each for each in beside(plan, theirs) if each["run"] in shown],
     }
     needs = {f"figure {name}": plan.figures.figure(name) for name in plan.figures.chosen}
     needs |= {"claims": plan.claims.judge(), "tables": plan.tables.write()}
@@ -60,18 +62,15 @@ def _told(plan: Any, name: str, figure: Figure) -> dict[str, Any]:
     return {**words, "without": gone, "missing": missing}
 
 
-def _regime(plan: Any, theirs: Any) -> Iterator[dict[str, Any]]:
-    """The runs that the chosen figures show: numbers here and as published, and whether they
-    are not alike."""
-    chosen = [plan.site.config.figures[name] for name in plan.figures.chosen]
-    shown = {run.name for figure in chosen for run in plan.figures.runs(figure)}
+def beside(plan: Any, theirs: Any) -> Iterator[dict[str, Any]]:
+    """The regime of every run: its numbers here and as published, and whether they are unlike, by
+    `COLUMNS`."""
     published = dict(regimes(theirs))
     for name, found in regimes(plan):
-        if name in shown:
-            other = published.get(name)
-            unlike = [key in found.unlike(other) for key in COLUMNS]
-            rows = (_row(plan, name, found), _row(theirs, name, other), unlike)
-            yield {"run": name, "cells": [[*cell] for cell in zip(*rows, strict=True)]}
+        other = published.get(name)
+        unlike = [key in found.unlike(other) for key in COLUMNS]
+        rows = (_row(plan, name, found), _row(theirs, name, other), unlike)
+        yield {"run": name, "cells": [[*cell] for cell in zip(*rows, strict=True)]}
 
 
 def numbers(site: Site) -> dict[str, Any]:

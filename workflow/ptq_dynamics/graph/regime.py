@@ -7,7 +7,7 @@ much text there is for a parameter, and how much of it a step sees.
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from operator import itemgetter
 from typing import Any
@@ -16,7 +16,6 @@ from ptq_dynamics.config import PublicRun, Run
 from ptq_dynamics.train.optimizers import Optimizer
 from ptq_dynamics.train.schedules import Constant, Schedule, learning_rate
 
-Rates = list[tuple[float, float, str]]
 # From a step on: its schedule, and its optimizer.
 Phase = tuple[int, Schedule, Optimizer]
 # Numbers whose ratio is within these are alike.
@@ -131,16 +130,3 @@ def _dimensionless(
         epochs=epochs,
         batch=batch / tokens,
     )
-
-
-def best_rates(plan: Any, losses: Mapping[str, float]) -> list[Rates]:
-    """Runs that differ in the peak rate alone, by final loss in full precision: a list for every
-    two or more of them, (loss, peak rate, name), the best first."""
-    groups, timeline = dict[object, Rates](), plan.site.timeline
-    for name, run in plan.site.config.runs.runs.items():
-        if name in losses:
-            whole = run.whole(timeline)
-            own = repr(run.model_dump(exclude={"peak_lr", "trunk"}))
-            alike = own, whole.model, repr(whole.optimizer), whole.warmup_steps(timeline)
-            groups.setdefault(alike, []).append((losses[name], peak_rate(plan, name), name))
-    return [sorted(group) for group in groups.values() if len(group) > 1]
