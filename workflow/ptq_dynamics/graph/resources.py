@@ -7,6 +7,8 @@ from ptq_dynamics.graph.site import Planner
 
 # Rules whose jobs compute with as many threads as the scale says; others take one.
 COMPUTING = frozenset({"train", "average", "measure", "curvature", "landscape", "components"})
+# Of these, those that compute on a GPU where there is one.
+ON_DEVICE = frozenset({"train", "measure", "curvature", "landscape"})
 BILLION = 10**9
 
 
@@ -17,8 +19,9 @@ class Resources(Planner):
         self, rule: str, attempt: int = 1, trajectory: str | None = None
     ) -> dict[str, int | str]:
         """Resources as Snakemake names them: `mem_mb` and `runtime` (minutes), which grow with the
-        number of the attempt; `gpu` and `gpu_model` where the rule takes any. Where the job is
-        about a trajectory, the size of its model counts."""
+        number of the attempt; `gpu` and `gpu_model` where the rule takes any; `devices`, which
+        a job leases on one machine, where there are any. Where the job is about a trajectory, the
+        size of its model counts."""
         table = self.scale.resources
         asked = table.rules.get(rule, table.default)
         more, billions = asked.per_billion, 0.0
@@ -28,9 +31,10 @@ class Resources(Planner):
             "mem_mb": ceil(attempt * (asked.memory + billions * more.memory)),
             "runtime": max(1, ceil(attempt * (asked.minutes + billions * more.minutes))),
         }
-        if gpus := ceil(asked.gpus + billions * more.gpus):
+        gpus = ceil(asked.gpus + billions * more.gpus)
+        if gpus:
             found |= {"gpu": gpus, **({"gpu_model": table.gpu_model} if table.gpu_model else {})}
-        return found
+        return found | {"devices": max(gpus, 1) if rule in ON_DEVICE else 0}
 
     def threads(self, rule: str) -> int:
         """Threads of a rule's jobs."""
