@@ -29,10 +29,10 @@ def stale(spec: Mapping[str, Any], paths: Paths, *, deep: bool = False) -> list[
     for path in (path for group in spec["inputs"].values() for path in group):
         if found["inputs"].get(path, "") != (now := digest(path)):
             reasons.append(f"its input {path} is {'other' if now else 'missing'}")
-    if not reasons:
-        result = Manifest(paths.manifest, found["files"], found["facts"])
-        if harm := result.harm(deep):
-            return [f"{DAMAGED}: {harm}"]
+    # Who compares bytes mends all damage, also of what an input's damage alone would not reach.
+    result = Manifest(paths.manifest, found["files"], found["facts"])
+    if (deep or not reasons) and (harm := result.harm(deep)):
+        return [f"{DAMAGED}: {harm}", *reasons]
     return reasons
 
 
