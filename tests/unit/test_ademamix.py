@@ -130,7 +130,7 @@ def test_a_saved_state_goes_on_to_the_same_bits(workspace, corpus, tmp_path):
 
 
 def test_a_mean_that_forgets_faster_than_the_fast_one_is_refused():
-    with pytest.raises(ValueError, match=r"beta3 0.8 forgets faster than the first of betas, 0.9"):
+    with pytest.raises(ValueError, match=r"beta3 0.8 forgets faster than the first of betas"):
         AdEMAMix(**{**CHOSEN, "beta3": 0.8})
 
 

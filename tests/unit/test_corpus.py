@@ -129,13 +129,13 @@ def test_packages_that_no_corpus_can_be_made_of_are_one_line(install):
     (folder / MODULE).write_text('"""A docstring that was edited...."""\n')
     with pytest.raises(Problem, match=r"__init__\.py of brief was altered; reinstall brief"):
         installed_files("brief", python_files)
-    with pytest.raises(Problem, match=r"names 'no-such-package', which is not in"):
+    with pytest.raises(Problem, match=r"package 'no-such-package' of the corpus is not in"):
         installed_files("no-such-package", python_files)
 
 
 def test_a_package_with_compiled_parts_is_a_problem(install):
     install({MODULE: DOCSTRING}, tag="cp311-cp311-manylinux_2_17_x86_64")
-    with pytest.raises(Problem, match=r"names 'brief', which is not a pure-Pyt"):
+    with pytest.raises(Problem, match=r"package 'brief' of the corpus is not a pure-Pyt"):
         installed_files("brief", python_files)
 
 

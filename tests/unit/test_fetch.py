@@ -96,8 +96,7 @@ def revision(**changes):
 
 
 def job(found, **changes):
-    changes = {"parameters": None, **changes}
-    settings = FetchSettings(repository=NAME, revisions=(found,), **changes)
+    settings = FetchSettings(repository=NAME, revisions=(found,), parameters=1, **changes)
     return Job("train.fetch", f"{NAME} step-100", "results/fetch", {}, settings)
 
 
@@ -147,7 +146,6 @@ def test_a_revision_becomes_a_checkpoint_and_nothing_else_is_asked_for(hub, save
     (checkpoint,) = trajectory.checkpoints
     assert (checkpoint.id, checkpoint.step, checkpoint.tokens) == ("step-100", 100, 6400)
     assert (checkpoint.lr, checkpoint.phase, trajectory.seed) == (None, "stable", None)
-    assert trajectory.fact("parameters") == sum(p.numel() for p in model.parameters())
     assert trajectory.fact("commits") == {"step-100": COMMIT}
 
 
@@ -409,7 +407,6 @@ def test_olmos_own_format_becomes_that_of_transformers(kind, olmo, saved, tmp_pa
     with torch.no_grad():
         logits = model(inputs[None]).logits[0]
     torch.testing.assert_close(logits, olmo_logits(weights, inputs), rtol=1e-4, atol=1e-5)
-    assert found.facts["parameters"] == sum(value.numel() for value in weights.values())
     tokenizers = (
         AutoTokenizer.from_pretrained(each) for each in (saved, found.subfolder("step-100"))
     )

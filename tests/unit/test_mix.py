@@ -138,7 +138,7 @@ def test_descriptions_are_what_stands_below_the_headers_and_licences(install):
 
 def test_a_package_without_such_text_is_a_problem(install):
     install({MODULE: "x = 1\n"})
-    with pytest.raises(Problem, match=r"names 'brief', which has no tests; remove it from"):
+    with pytest.raises(Problem, match=r"package 'brief' of the corpus has no tests; remove it"):
         mix.collect("tests", ["brief"], 1)
 
 

@@ -11,10 +11,7 @@ from ptq_dynamics.engine.manifest import Manifest
 def answers(corpus: Manifest) -> np.ndarray:
     """Which tokens of train are answers, memory-mapped uint8 [n]."""
     if ANSWERS not in corpus.files:
-        raise Problem(
-            f"{corpus.path} has no dialogues to learn answers from; name a corpus of source "
-            "dialogues in config/families.yaml"
-        )
+        raise Problem(f"{corpus.path} has no dialogues; name a corpus of source dialogues")
     return np.memmap(corpus.file(ANSWERS), dtype=np.uint8, mode="r")
 
 

@@ -30,12 +30,9 @@ def installed_files(package: str, select: Selection = python_files) -> list[Path
     try:
         distribution = metadata.distribution(package)
     except metadata.PackageNotFoundError:
-        raise Problem(
-            f"packages of the corpus names {package!r}, which is not installed; install it or "
-            "remove it from the scale's file under config/scales"
-        ) from None
+        raise Problem(f"package {package!r} of the corpus is not installed; install it") from None
     if "-none-any" not in (distribution.read_text("WHEEL") or ""):
-        raise Problem(f"packages of the corpus names {package!r}, which is not a pure-Python wheel")
+        raise Problem(f"package {package!r} of the corpus is not a pure-Python wheel; remove it")
     paths = []
     for file in select(distribution):
         if file.hash is None:

@@ -69,8 +69,7 @@ def _columns(folder: Path, file: Any, part: Part, start: int, stop: int) -> Tens
     if shape != part.shape:
         found = "is not there" if shape is None else f"has the shape {shape}"
         raise Problem(
-            f"{folder}: {part.stored} {found}, but the first checkpoint has it with {part.shape}; "
-            "components need trajectories of one model"
+            f"{folder}: {part.stored} {found}, but the first checkpoint has it with {part.shape}"
         )
     first, last = max(start - part.start, 0), min(stop, part.stop) - part.start
     if (first, last) == (0, part.stop - part.start):

@@ -41,10 +41,7 @@ def plane(theta_k: Tensor, theta_prev: Tensor, theta_q: Tensor) -> Plane:
     rest = rest - torch.dot(u, rest) * u  # again: the first pass leaves rounding along u
     height = torch.linalg.vector_norm(rest).item()
     if not (training > 0 and height > _COLLINEAR * quantization):
-        raise ValueError(
-            f"no plane: the quantized checkpoint is {height:.3g} off the line through the final "
-            f"and the earlier one; from the final to these: {quantization:.3g} and {training:.3g}"
-        )
+        raise ValueError("no plane: the three checkpoints lie on a line, or are not finite")
     points = [[0.0, 0.0], [training, 0.0], [along.item(), height]]
     places = torch.tensor(points, dtype=torch.float64)
     return Plane(origin, u, rest / height, places, training, quantization)

@@ -98,8 +98,7 @@ def _by_step(metric: Paired, series: Series, inputs: Inputs) -> dict[int, np.nda
         if checkpoint.step in found:
             raise Problem(
                 f"{series.trajectory} has several checkpoints at step {checkpoint.step} (one is "
-                f"{checkpoint.id}), so it cannot be compared step by step; compare trajectories "
-                "without repeated steps"
+                f"{checkpoint.id}), so it cannot be compared step by step"
             )
         if checkpoint.step is not None:
             found[checkpoint.step] = blocks[checkpoint.id]

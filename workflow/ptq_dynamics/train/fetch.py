@@ -13,7 +13,6 @@ import os
 import shutil
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +37,13 @@ class Revision(Strict):
 
 
 class FetchSettings(Strict):
-    """Revisions of one repository; `parameters` is how many a model of them has (None: those that
-    its files hold are counted). With `convert`, weights that are there only as pickles are taken;
-    those in a `format` that transformers does not read are saved in one that it does."""
+    """Revisions of one repository, of a model with so many `parameters`. With `convert`, weights
+    that are there only as pickles are taken; those in a `format` that transformers does not read
+    are saved in one that it does."""
 
     repository: str
     revisions: tuple[Revision, ...]
-    parameters: int | None
+    parameters: int
     convert: bool = False
     format: str | None = None
 
@@ -58,22 +57,11 @@ def run(context: Context[FetchSettings]) -> Mapping[str, Any]:
     checkpoints = [revision.checkpoint for revision in settings.revisions]
     return trajectory.facts(
         checkpoints,
-        parameters=settings.parameters or count_parameters(context.out / checkpoints[-1].id),
+        parameters=settings.parameters,
         seed=None,
         repository=settings.repository,
         commits={revision.checkpoint.id: revision.commit for revision in settings.revisions},
     )
-
-
-def count_parameters(folder: Path) -> int:
-    """How many numbers the weights in a folder hold, by their headers."""
-    from safetensors import safe_open
-
-    total = 0
-    for path in folder.glob("*.safetensors"):
-        with safe_open(path, "numpy") as file:
-            total += sum(prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
-    return total
 
 
 def save_safely(source: Path, target: Path, parts: Callable[[str, Any], Mapping[str, Any]]) -> None:

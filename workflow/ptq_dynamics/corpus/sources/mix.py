@@ -52,10 +52,7 @@ def collect(text: Text, names: Sequence[str], shortest: int) -> list[str]:
     for name in names:
         found = packages.installed_files(name, select)
         if not found:
-            raise Problem(
-                f"packages of the corpus names {name!r}, which has no {text}; remove it from "
-                "the scale's file under config/scales"
-            )
+            raise Problem(f"package {name!r} of the corpus has no {text}; remove it")
         files += found
     return packages.distinct_documents(files, read, shortest)
 

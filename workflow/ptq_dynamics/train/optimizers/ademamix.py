@@ -28,10 +28,7 @@ class AdEMAMix(Adam):
     @model_validator(mode="after")
     def _is_slow(self) -> Self:
         if self.beta3 < self.betas[0]:
-            raise ValueError(
-                f"beta3 {self.beta3} forgets faster than the first of betas, {self.betas[0]}; "
-                "raise it"
-            )
+            raise ValueError(f"beta3 {self.beta3} forgets faster than the first of betas; raise it")
         return self
 
     def lasting(self, share: Share) -> Self:
