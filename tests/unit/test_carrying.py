@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import pandas as pd
 from matplotlib.figure import Figure
 from PIL import Image
-from ptq_dynamics.figures import panels
+from ptq_dynamics.figures.draw import save
+from ptq_dynamics.figures.panels import Picture
 from ptq_dynamics.figures.settings import ORIGIN
 from ptq_dynamics.provenance.archive import identity_in
 
@@ -20,7 +21,7 @@ def picture(folder, identity=IDENTITY):
     figure.subplots().plot([1, 2, 4], label="a")
     settings = SimpleNamespace(scale=SCALE)
     context = SimpleNamespace(out=folder, name="a", settings=settings, identity=identity)
-    panels.save(panels.Picture(figure, pd.DataFrame(), {}), context)
+    save(Picture(figure, pd.DataFrame(), {}), context)
     return {kind: folder / f"a.{kind}" for kind in ("pdf", "png")}
 
 

@@ -1,14 +1,9 @@
-"""Figures: the table is what is drawn, in words and lines that a reader can tell apart."""
+"""Figures: the table is what is drawn, and the words above say what it was made at."""
 
 import re
-from itertools import combinations
 
-import matplotlib.colors
-import numpy as np
 import pytest
 from drawing import Drawn, check, spoken
-from ptq_dynamics.figures.layout import MOST_CURVES
-from ptq_dynamics.figures.style import LINES, OTHERS
 from ptq_dynamics.train.schedules import learning_rate
 from support import plan
 
@@ -98,66 +93,6 @@ def test_a_figure_states_its_scale(drawn, name):
     assert ("≙ marks the paper's value" in words) == ("≙" in str(settings.curves))
     resolving = {"pca": "places are exact", "flatness": "laptop"}.get(LAYOUTS[name], "differences")
     assert resolving in words, words
-
-
-def shown_texts(picture):
-    """Every text that is seen, with its box in pixels."""
-    picture.canvas.draw()
-    renderer = picture.canvas.get_renderer()
-    texts = [picture._suptitle, *(t for legend in picture.legends for t in legend.get_texts())]
-    for ax in picture.axes:
-        # A panel's title may stand in the middle, on the left or on the right.
-        texts += [ax.title, ax._left_title, ax._right_title, *ax.texts]
-        for axis in (ax.xaxis, ax.yaxis):
-            if not axis.get_visible():
-                continue
-            texts += [axis.label, axis.get_offset_text()]
-            for tick in axis._update_ticks():
-                texts += [t for t in (tick.label1, tick.label2) if t.get_visible()]
-    seen = [text for text in texts if text.get_visible() and text.get_text().strip()]
-    return [(text.get_text(), text.get_window_extent(renderer)) for text in seen]
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_no_text_overlaps_another_or_the_edge(drawn, name):
-    picture = drawn.picture(name)
-    texts = shown_texts(picture)
-    assert len(texts) > 10
-    clashes = [
-        (one, other)
-        for (one, box), (other, second) in combinations(texts, 2)
-        if box.padded(-1).overlaps(second.padded(-1))
-    ]
-    assert not clashes
-    width, height = picture.bbox.width, picture.bbox.height
-    outside = [
-        text
-        for text, box in texts
-        if box.x0 < -1 or box.y0 < -1 or box.x1 > width + 1 or box.y1 > height + 1
-    ]
-    assert not outside
-
-
-# Lines
-
-
-def luminance(color):
-    """Relative luminance (WCAG) of a colour, 0 black to 1 white."""
-    channels = np.asarray(matplotlib.colors.to_rgb(color))
-    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
-    return float(linear @ [0.2126, 0.7152, 0.0722])
-
-
-def alike(one, other):
-    close = abs(luminance(one[0]) - luminance(other[0])) < 0.08
-    return close and one[1:] == other[1:]
-
-
-def test_no_two_styles_are_alike_in_greyscale():
-    assert len(LINES) == MOST_CURVES
-    styles = [(line.color, line.dash, line.marker) for line in (*LINES, *OTHERS)]
-    assert not [pair for pair in combinations(styles, 2) if alike(*pair)]
-    assert max(luminance(color) for color, *_ in styles) < 0.55, "too light on white"
 
 
 # Files

@@ -11,7 +11,7 @@ from ptq_dynamics.claims.judge import by_seed, over_seeds
 from ptq_dynamics.claims.readings import NotMeasured, Readings
 from ptq_dynamics.claims.settings import CLAIMS, Filled, Row, TablesSettings, Term
 from ptq_dynamics.engine.context import Context
-from ptq_dynamics.figures import words
+from ptq_dynamics.figures.settings import call
 from ptq_dynamics.measure.names import ACCURACY, DEGRADATION, LOSS, MEAN, QUANTIZATION_ERROR
 
 # Where a branch leaves its trunk: of a cooldown, the end of the stable phase.
@@ -49,7 +49,7 @@ def of_runs(filled: Filled, readings: Readings) -> Table:
         places = {BEFORE: {"at": 0}, END: {}}
     if filled.table.equal_loss and filled.rows:
         places[LEVEL] = {"loss_of": [row.name for row in filled.rows]}
-    called = words.call(filled.columns)
+    called = call(filled.columns)
     columns = dict[str, tuple[str, str | None]]()
     for place in places:
         if place != LEVEL:
@@ -82,7 +82,7 @@ def _value(term: Term, row: Row, quantizer: str | None, readings: Readings) -> N
 def of_tasks(filled: Filled, readings: Readings) -> Table:
     """A row for every trajectory and quantizer: the accuracy on every task at the end, in full
     precision, or how much of it is lost."""
-    called, heads = words.call(filled.columns), ["Curve", "Trajectory", "Quantizer", "Metric"]
+    called, heads = call(filled.columns), ["Curve", "Trajectory", "Quantizer", "Metric"]
     found = list[dict[str, Cell]]()
     for row in filled.rows:
         asked: list[tuple[str, str, str | None]] = [("full precision", ACCURACY, None)]

@@ -1,7 +1,8 @@
 """From the measurements that a figure's query names to the points of its curves."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cache
 from typing import Any, cast, get_args
 
@@ -10,7 +11,7 @@ import pandas as pd
 
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.figures.figure import FigureSettings
-from ptq_dynamics.figures.words import FULL_PRECISION, QUANTIZED, Panel, call
+from ptq_dynamics.figures.settings import FULL_PRECISION, QUANTIZED, Panel, call, in_group
 from ptq_dynamics.measure import names
 from ptq_dynamics.measure.measurements import join
 from ptq_dynamics.measure.pairing import contributions, errors_of_comparison
@@ -42,8 +43,23 @@ class Curves:
         self.draws: dict[str | None, tuple[str, ...]] = {None: (names.FULL_PRECISION,)}
         self.draws |= {shown.name: shown.draws for shown in settings.quantizers}
         self.called = call(settings.quantizers)
-        # Where runs begin: the trunk, and the step on it.
-        self.branches = {run.name: (run.trunk, run.at or 0) for run in settings.runs}
+        self.runs = {run.name for run in settings.runs}
+        # Of branches: the trunk, and the step on it where they begin.
+        self.trunks = {run.name: run.trunk for run in settings.runs if run.trunk}
+        self.starts = {run.name: run.at or 0 for run in settings.runs if run.trunk}
+
+    @property
+    def groups(self) -> dict[str, dict[str, str]]:
+        """Of curves that are named "GROUP: NAME" the names by label, of every group."""
+        found: dict[str, dict[str, str]] = {}
+        for label in self.labels:
+            group, name = in_group(label)
+            found.setdefault(group, {})[label] = name
+        return found
+
+    def of_group(self, group: str, points: pd.DataFrame) -> pd.DataFrame:
+        """The points of a group's curves, which are called by their names within it."""
+        return points.assign(curve=points.curve.map(self.groups[group])).dropna(subset="curve")
 
     def wanted(self, *, quantized_losses: bool = False) -> Iterator[tuple[str, str | None]]:
         """Every metric of the query with every quantizer, or None for full precision; the loss in
@@ -55,21 +71,21 @@ class Curves:
                 for quantizer in self.quantizers:
                     yield metric, quantizer
 
-    def panel(self, metric: str, quantizer: str | None, x: str, group: str = "") -> Panel:
-        """A panel for a metric under a quantizer, or in full precision, against `x`."""
-        title, label, form = QUANTIZED[metric] if quantizer else FULL_PRECISION[metric]
-        title = title.format(q=self.called.get(quantizer or ""))
-        return Panel(f"{group}\n{title}" if group else title, x, label, **form)
+    def panel(
+        self, metric: str, quantizer: str | None, x: str, title: str = "{}", **form: Any
+    ) -> Panel:
+        """A panel for a metric under a quantizer, or in full precision, against `x`. Its title has
+        the metric's words for the braces of `title`; `form` are further fields of it."""
+        words, label, own = QUANTIZED[metric] if quantizer else FULL_PRECISION[metric]
+        words = words.format(q=self.called.get(quantizer or ""))
+        return Panel(title.format(words), x, label, **{**own, **form})
 
-    def over_tokens(self, metric: str, quantizer: str | None) -> Panel:
+    def over_tokens(self, metric: str, quantizer: str | None, **form: Any) -> Panel:
         """A panel for a metric against training tokens, with the learning rate on the right."""
         of = ", ".join(self.settings.uncertain_rates)
-        return replace(
-            self.panel(metric, quantizer, "Training tokens"),
-            right="Learning rate" + (f"\n(uncertain of {of})" if of else ""),
-            tokens_x=True,
-            crop=metric == names.LOSS,
-        )
+        right = "Learning rate" + (f"\n(uncertain of {of})" if of else "")
+        form = {"right": right, "tokens_x": True, "crop": metric == names.LOSS, **form}
+        return self.panel(metric, quantizer, "Training tokens", **form)
 
     @cache
     def rows(self, metric: str, quantizer: str | None) -> pd.DataFrame:
@@ -84,13 +100,11 @@ class Curves:
         own: Any = table.stderr
         if metric in get_args(names.Paired):
             # Over the mean of all draws; else their mean's error is at most that of each.
-            blocks: dict[tuple[str, int | None, str], list[np.ndarray]] = {}
-            for series in self.settings.series:
-                if series.quantizer in used:
-                    found = contributions(cast(names.Paired, metric), series, self.inputs)
-                    for name, values_of in found.items():
-                        key = (series.trajectory, series.seed, name)
-                        blocks.setdefault(key, []).append(values_of)
+            blocks = defaultdict[tuple[str, int | None, str], list[np.ndarray]](list)
+            for series in (each for each in self.settings.series if each.quantizer in used):
+                found = contributions(cast(names.Paired, metric), series, self.inputs)
+                for name, values_of in found.items():
+                    blocks[series.trajectory, series.seed, name].append(values_of)
             errors = errors_of_comparison({key: np.mean(v, axis=0) for key, v in blocks.items()})
             seeds = [None if seed is pd.NA else seed for seed in table.seed]
             keys = zip(table.trajectory, seeds, table.checkpoint_id, strict=True)
@@ -123,13 +137,13 @@ class Curves:
         """The learning rate of every run, on the right axis; it is the same for all seeds."""
         rows = [
             {names.TRAJECTORY: run.name, **asdict(checkpoint)}
-            for run in {run.name: run for run in reversed(self.settings.runs)}.values()
+            for run in self.settings.runs
             for checkpoint in Trajectory(self.inputs[run.label]).checkpoints
         ]
-        table = pd.DataFrame(rows, columns=[names.TRAJECTORY, names.STEP, names.TOKENS, "lr"])
-        table = table.astype({names.TOKENS: float, "lr": float})
-        table = table.rename(columns={"lr": names.VALUE}).assign(stderr=np.nan)
-        return self.along(table, names.TOKENS, lineage=lineage).assign(axis="right")
+        table = pd.DataFrame(rows).drop_duplicates([names.TRAJECTORY, names.STEP])
+        table = table.assign(tokens=table.tokens.astype(float), value=table.lr.astype(float))
+        points = self.along(table.assign(stderr=np.nan), names.TOKENS, lineage=lineage)
+        return points.assign(axis="right")
 
     def along(self, table: pd.DataFrame, x: str, *, lineage: bool = False) -> pd.DataFrame:
         """Points of the values of a table against its column `x`, with bands of one error up and
@@ -137,22 +151,20 @@ class Curves:
         curve begins."""
         # What has no place on the axis is not drawn; a merged model may have one without a step.
         table = table[table[x].notna()]
+        if names.CHECKPOINT in table:
+            # Where something branches off, it has its trunk's weights, and is measured.
+            starts = table[table.step == table.trajectory.map(self.starts).astype(float)]
+            starts = starts.assign(trajectory=starts.trajectory.map(self.trunks))
+            table = pd.concat([table, starts])
+            table = table.drop_duplicates([names.TRAJECTORY, names.CHECKPOINT])
+        # By several columns it sorts stably, those without a step last.
+        table = table.sort_values([names.STEP, names.TOKENS])
         parts = []
         for curve, members in self.curves.items():
-            ends: dict[str, int] = {}
-            for trunk, at in (self.branches.get(name, (None, 0)) for name in members):
-                if lineage and trunk:
-                    ends[trunk] = max(at, ends.get(trunk, 0))
             for name in members:
                 part = table[table.trajectory == name]
-                # Where something branches off, it has this trajectory's weights, and is measured.
-                if names.CHECKPOINT in table:
-                    forks = {n: at for n, (trunk, at) in self.branches.items() if trunk == name}
-                    starts = table[table.step == table.trajectory.map(forks).astype(float)]
-                    part = pd.concat([part, starts]).drop_duplicates(names.CHECKPOINT)
-                # By several columns it sorts stably, those without a step last.
-                part = part.sort_values([names.STEP, names.TOKENS])
-                part = part[part.step <= ends[name]] if name in ends else part
+                ends = [self.starts[other] for other in members if self.trunks.get(other) == name]
+                part = part[part.step <= max(ends)] if lineage and ends else part
                 place = {"curve": curve, "segment": name, "axis": "left", "x": part[x]}
                 parts.append(pd.DataFrame(place | band(part)))
         return pd.concat(parts, ignore_index=True)[COLUMNS]

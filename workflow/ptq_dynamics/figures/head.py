@@ -10,8 +10,7 @@ import pandas as pd
 
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.figures.figure import FigureSettings
-from ptq_dynamics.figures.settings import ALIKE, rounded
-from ptq_dynamics.figures.words import Panel
+from ptq_dynamics.figures.settings import ALIKE, Panel, rounded
 from ptq_dynamics.measure.names import SEED, TASK_METRICS
 from ptq_dynamics.train.trajectory import Trajectory
 
@@ -37,38 +36,32 @@ def made_at(settings: FigureSettings, inputs: Mapping[str, Sequence[Manifest]]) 
         plural = "s" if len(sizes) > 1 else ""
         found.append(f"miniature{plural} of {small.removesuffix(')')} parameters)")
     tokens = max(run.checkpoints[-1].tokens or 0 for run in runs.values())
-    found.append(f"{rounded(tokens)} tokens")
-    counts = {
-        "seed": len({run.seed for run in runs}),
-        "calibration set": calibration_sets(settings),
-    }
-    for what, count in counts.items():
-        if count is not None:
-            # In words that do not part at the end of a line.
-            found.append(f"{count}\N{NO-BREAK SPACE}{what}{'' if count == 1 else 's'}")
-    words = [f"{settings.scale}: {', '.join(found)}"]
+    seeds, sets = len({run.seed for run in runs}), calibration_sets(settings)
+    found += [f"{rounded(tokens)} tokens", _counted(seeds, "seed")]
+    found += [_counted(sets, "calibration set")] if sets else []
     # The settings' name where the scale takes others than those the figure names.
-    tools = [
-        BACKENDS[shown.method] + (f" ({shown.used})" if shown.used != shown.name else "")
+    tools = dict.fromkeys(
+        BACKENDS[shown.method] + (f" ({shown.draws[0]})" if shown.draws[0] != shown.name else "")
         for shown in settings.quantizers
         if shown.method in BACKENDS
-    ]
-    if tools:
-        words.append(f"GPTQ by {' and '.join(dict.fromkeys(tools))}")
-    if settings.left_out:
-        words.append(f"left out: {', '.join(settings.left_out)}")
-    if settings.uncertain:
-        words.append(f"uncertain of {', '.join(settings.uncertain)}")
-    if any(ALIKE in curve for curve, _ in settings.curves):
-        words.append(f"{ALIKE} marks the paper's value")
-    return "; ".join(words)
+    )
+    words = [f"{settings.scale}: {', '.join(found)}"]
+    words += [f"GPTQ by {' and '.join(tools)}"] if tools else []
+    words += [f"left out: {', '.join(settings.left_out)}"] if settings.left_out else []
+    words += [f"uncertain of {', '.join(settings.uncertain)}"] if settings.uncertain else []
+    marked = any(ALIKE in curve for curve, _ in settings.curves)
+    return "; ".join([*words, *[f"{ALIKE} marks the paper's value"] * marked])
 
 
-def calibration_sets(settings: FigureSettings) -> int | None:
-    """The most calibration sets over which an error of the figure is a mean; None where its
-    quantizers look at none."""
-    calibrated = [shown for shown in settings.quantizers if shown.calibrated]
-    return max((len(shown.draws) for shown in calibrated), default=None)
+def _counted(count: int, what: str) -> str:
+    # In words that do not part at the end of a line.
+    return f"{count}\N{NO-BREAK SPACE}{what}{'' if count == 1 else 's'}"
+
+
+def calibration_sets(settings: FigureSettings) -> int:
+    """The most calibration sets over which an error of the figure is a mean; 0 where its quantizers
+    look at none."""
+    return max((len(shown.draws) for shown in settings.quantizers if shown.calibrated), default=0)
 
 
 def resolve(

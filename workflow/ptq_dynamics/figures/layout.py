@@ -6,7 +6,7 @@ drawing needs is imported where it is used.
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import chain
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
@@ -14,10 +14,11 @@ from pydantic import Field, model_validator
 
 from ptq_dynamics.base.fields import Once, Strict
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.figures.settings import Ages, in_group
+from ptq_dynamics.figures.settings import Ages, names_in_groups
 from ptq_dynamics.measure.names import QUANTIZED, Evaluated, Metric
 
 MOST_CURVES = 8  # as many as there are styles of lines
+BEFORE = "FP loss (nats/token)"  # the horizontal axis of what is drawn against it
 
 T = TypeVar("T")
 Some = Annotated[tuple[T, ...], Field(min_length=1), Once]
@@ -119,17 +120,4 @@ class GroupedCurves(Measured):
     @property
     def styles(self) -> list[str]:
         """Names of curves within a group."""
-        return self.names(self.curves)
-
-    def groups(self, labels: Iterable[str]) -> list[str]:
-        """Of some curves the groups, each once."""
-        return list(dict.fromkeys(in_group(label)[0] for label in labels))
-
-    def names(self, labels: Iterable[str]) -> list[str]:
-        """Of some curves the names within their groups, each once."""
-        return list(dict.fromkeys(in_group(label)[1] for label in labels))
-
-    def of_group(self, group: str, points: Any) -> Any:
-        """The points of a group's curves, which are called by their names within it."""
-        points = points[[in_group(curve)[0] == group for curve in points.curve]]
-        return points.assign(curve=[in_group(curve)[1] for curve in points.curve])
+        return names_in_groups(self.curves)

@@ -1,15 +1,12 @@
 """Panels and how they are drawn. A figure's table is exactly what is drawn, and is its .csv: the
 panel, and the columns of points (see `curves.COLUMNS`), one row a point."""
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
-from itertools import islice
 from string import ascii_lowercase
 from textwrap import wrap
 from typing import Any, NamedTuple
 
-import matplotlib
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import seaborn as sns
@@ -20,13 +17,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter, PercentFormatter
 
-from ptq_dynamics.engine.context import Context
 from ptq_dynamics.figures.curves import Curves
-from ptq_dynamics.figures.figure import FigureSettings
 from ptq_dynamics.figures.head import made_at, resolve
-from ptq_dynamics.figures.settings import ORIGIN, PICTURES, TABLE
+from ptq_dynamics.figures.settings import Panel
 from ptq_dynamics.figures.style import END, HALF, SETTINGS, SMALLEST, TEXT, Line, lines
-from ptq_dynamics.figures.words import Panel
 
 # Inches of a row of one, two, or three and more panels.
 HEIGHTS = (1.9, 1.85, 1.55)
@@ -81,11 +75,13 @@ class Sheet:
         lineage: bool = False,
         said: Sequence[str] = (),
         opening: int = 1,
+        taller: float = 1.0,
         draw: Callable[[Axes, Panel, pd.DataFrame, Mapping[str, Line]], None] | None = None,
         more: Mapping[str, Artist] = {},
     ) -> Picture:
         """Draw all panels, in rows of up to three, two by two where there are four, or of
-        `columns`, the first as wide as `opening` of them; one legend below, with some `more`.
+        `columns`, the first as wide as `opening` of them, and all so many times `taller`; one
+        legend below, with some `more`.
 
         `curves` are those of the data unless they are called otherwise. With `one_scale` all have
         one vertical scale. With `lineage` the ends of runs that another one goes on from are not
@@ -94,33 +90,61 @@ class Sheet:
         """
         table, panels, curves = pd.concat(self._parts), self.panels, curves or self.data.labels
         resolved, about = resolve(self.settings, table, panels)
-        goes_on = _taken_over(self.settings, table, panels) if lineage else set()
+        goes_on = self._taken_over(table) if lineage else set()
         styles = lines(curves)
         columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
-        rows = -(-(len(panels) + opening - 1) // columns)
-        height = HEIGHTS[min(columns, 3) - 1] * rows
-        wide = len(curves) > FEW
-        figure, axes = subplots(rows, columns, height, one_scale, wide, opening=opening)
-        for number, (panel, ax) in enumerate(zip(panels, axes, strict=False), start=opening):
+        cells = [panels[0].name] * (opening - 1) + [panel.name for panel in panels]
+        height, wide = HEIGHTS[min(columns, 3) - 1] * taller, len(curves) > FEW
+        figure, axes = subplots(cells, columns, height, wide=wide, sharey=one_scale)
+        # The last of a row that has a right axis names it.
+        row = {panel.name: cells.index(panel.name) // columns for panel in panels}
+        last = {row[panel.name]: panel.name for panel in panels if panel.right}.values()
+        for panel, ax in zip(panels, axes, strict=True):
             part = table[table.panel == panel.name]
             if draw:
                 draw(ax, panel, part, styles)
-                continue
-            after = panels[number + 1 - opening : -(-number // columns) * columns + 1 - opening]
-            last = not any(other.right for other in after)
-            _draw_panel(ax, panel, part, styles, last, goes_on)
-        for ax in axes[len(panels) :]:
-            ax.set_visible(False)
+            else:
+                _draw_panel(ax, panel, part, styles, panel.name in last, goes_on)
         if any(panel.right for panel in panels) and (table.axis == "right").any():
             more = {**more, "learning rate (right axis)": RATE}
         scale = made_at(self.settings, self.data.inputs)
         finish(figure, axes, [scale, *about, *said], more, curves)
         return Picture(figure, table, {"points": len(table), "resolves": resolved})
 
+    def _taken_over(self, table: pd.DataFrame) -> set[str]:
+        """Names of the runs that another one goes on from where they end, along tokens."""
+        along = {panel.name for panel in self.panels if panel.tokens_x}
+        places = table[table.panel.isin(along) & (table.axis == "left")].groupby("segment").x
+        first, last = places.min(), places.max()
+        both = [(n, t) for n, t in self.data.trunks.items() if n in first and t in last]
+        return {trunk for name, trunk in both if first[name] >= last[trunk]}
+
+
+def subplots(
+    names: Sequence[str],
+    columns: int,
+    height: float,
+    *,
+    wide: bool = False,
+    sharey: bool = False,
+    layout: Any = "constrained",
+) -> tuple[Figure, list[Axes]]:
+    """A figure in the style of all, as wide as a text column, or half where it is one panel unless
+    that is `wide`, and its axes in rows of some `height` in inches, one for each name. The layout
+    `compressed` is for axes of fixed aspect."""
+    sns.set_theme(style="ticks", rc=SETTINGS)
+    cells = [*names, *["."] * (-len(names) % columns)]
+    rows: list[Any] = [cells[start : start + columns] for start in range(0, len(cells), columns)]
+    width = TEXT if wide or columns > 1 else HALF
+    figure = Figure(figsize=(width, len(rows) * height + 0.45))
+    axes = figure.subplot_mosaic(rows, sharey=sharey)
+    figure.set_layout_engine(layout, w_pad=0.02, h_pad=0.02, wspace=0.02)
+    return figure, [axes[name] for name in dict.fromkeys(names)]
+
 
 def finish(
     figure: Figure,
-    axes: Sequence[Axes],
+    axes: Iterable[Axes],
     said: Sequence[str],
     more: Mapping[str, Artist] = {},
     curves: Sequence[str] = (),
@@ -132,7 +156,7 @@ def finish(
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
-    found = {**{label: found[label] for label in curves if label in found}, **found, **more}
+    found = {label: found[label] for label in curves if label in found} | found | dict(more)
     width = figure.get_figwidth()
     if len(found) > 1:
         columns = _columns([len(label) for label in found], width)
@@ -147,55 +171,10 @@ def finish(
 def _columns(lengths: Sequence[int], width: float) -> int:
     # The most that have room for labels of so many letters, which fill one after the other.
     for columns in range(min(MOST, len(lengths)), 1, -1):
-        rows, more = divmod(len(lengths), columns)
-        rest = iter(lengths)
-        each = [list(islice(rest, rows + (at < more))) for at in range(columns)]
-        if sum(ENTRY + LETTER * max(column) for column in each) <= width:
+        filled = np.array_split(lengths, columns)
+        if sum(ENTRY + LETTER * max(column) for column in filled) <= width:
             return columns
     return 1
-
-
-def _taken_over(
-    settings: FigureSettings, table: pd.DataFrame, panels: Sequence[Panel]
-) -> set[tuple[str, str]]:
-    """Curve and name of the runs that another one goes on from, along tokens: one of the same
-    curve, or one that is drawn from where they end."""
-    trunks = {run.name: run.trunk for run in settings.runs if run.trunk}
-    along = {panel.name for panel in panels if panel.tokens_x}
-    table = table[table.panel.isin(along) & (table.axis == "left")]
-    named = set(zip(table.curve, table.segment, strict=True))
-    found = {(curve, trunks[name]) for curve, name in named if name in trunks}
-    first, last = (getattr(table.groupby("segment").x, end)() for end in ("min", "max"))
-    for name, trunk in trunks.items():
-        if name in first and trunk in last and first[name] >= last[trunk]:
-            found |= {(curve, other) for curve, other in named if other == trunk}
-    return found
-
-
-def subplots(
-    rows: int,
-    columns: int,
-    height: float,
-    one_scale: bool = False,
-    wide: bool = False,
-    *,
-    layout: Any = "constrained",
-    opening: int = 1,
-) -> tuple[Figure, list[Axes]]:
-    """A figure in the style of all, as wide as a text column, or half where it is one panel unless
-    that is `wide`, and its axes, row by row, the first over `opening` columns; height in inches.
-    The layout `compressed` is for axes of fixed aspect."""
-    matplotlib.use("Agg")
-    sns.set_theme(style="ticks", rc=SETTINGS)
-    figure = plt.figure(figsize=(TEXT if wide or columns > 1 else HALF, height + 0.45))
-    grid, axes = figure.add_gridspec(rows, columns), list[Axes]()
-    for number in (0, *range(opening, rows * columns)):
-        row, column = divmod(number, columns)
-        place = grid[0, :opening] if number == 0 else grid[row, column]
-        axes.append(figure.add_subplot(place, sharey=axes[0] if one_scale and axes else None))
-        axes[-1].tick_params(labelleft=column == 0 or not one_scale)
-    figure.set_layout_engine(layout, w_pad=0.02, h_pad=0.02, wspace=0.02)
-    return figure, axes
 
 
 def _draw_panel(
@@ -204,38 +183,33 @@ def _draw_panel(
     table: pd.DataFrame,
     styles: Mapping[str, Line],
     last: bool,
-    goes_on: Set[tuple[str, str]],
+    goes_on: Set[str],
 ) -> None:
     """Draw the points of one panel; the `last` of a row names the right axis. The ends of segments
-    are outlined, but for those, by curve and name, that another one `goes_on` from."""
+    are outlined, but for those that another one `goes_on` from."""
     right = ax.twinx() if panel.right else None
     rates = table[table.axis == "right"]
     # Lines of different rates are told apart by their curves' markers, hollow and few.
     several = rates.groupby("curve").y.max().nunique() > 1
-    widest = [max(panel.widths.values())] if panel.widths else []
     for (curve, segment, axis), part in table.groupby(["curve", "segment", "axis"], sort=False):
-        line = styles[str(curve)]
+        line, width = styles[str(curve)], panel.widths.get(str(curve))
         if axis == "right" and right is not None:
-            (rate,) = right.plot(part.x, part.y, color=line.color, linestyle=":", linewidth=0.8)
-            rate.set_zorder(1)
+            look: dict[str, Any] = {"linestyle": ":", "linewidth": 0.8, "zorder": 1}
             if several:
-                rate.set(marker=line.marker, markersize=2.8, markerfacecolor="white")
-                rate.set(markeredgewidth=0.5, markevery=(0.02, 0.4))
+                look |= {"marker": line.marker, "markersize": 2.8, "markerfacecolor": "white"}
+                look |= {"markeredgewidth": 0.5, "markevery": (0.02, 0.4)}
+            right.plot(part.x, part.y, color=line.color, **look)
             continue
-        (drawn,) = ax.plot(part.x, part.y, color=line.color, linestyle=line.dash, label=curve)
-        drawn.set_linewidth(panel.widths.get(str(curve), drawn.get_linewidth()))
+        look = {"linewidth": width} if width else {"linewidth": 0.6} if panel.thin else {}
+        # On all but the widest lines, markers would hide what lies below.
+        bare = panel.thin or axis == "level" or width != max(panel.widths.values(), default=None)
+        if not bare:
+            look |= {"marker": line.marker}
+            look |= {"markersize": line.area**0.5} if line.area > END else {}
+        ax.plot(part.x, part.y, color=line.color, linestyle=line.dash, label=curve, **look)
         if part.low.notna().any():
             ax.fill_between(part.x, part.low, part.high, color=line.color, alpha=0.2, linewidth=0)
-        if axis == "level":
-            continue
-        if panel.thin:
-            drawn.set_linewidth(0.6)
-        elif panel.widths.get(str(curve), 0.0) in (0.0, *widest):
-            # Markers would hide what lies below.
-            drawn.set_marker(line.marker)
-            if line.area > END:
-                drawn.set_markersize(line.area**0.5)
-        if (curve, segment) not in goes_on:
+        if axis != "level" and segment not in goes_on:
             end = part[part.y.notna()].tail(1)
             mark_end(ax, end[["x", "y"]].to_numpy(), line)
     if panel.diagonal:
@@ -245,10 +219,10 @@ def _draw_panel(
     if panel.log_x:
         ax.set_xscale("log")
         plain_log_ticks(ax.xaxis)
+    elif panel.tokens_x or panel.diagonal or panel.zoom is not None:
+        ax.locator_params(axis="x", nbins=4)
     if panel.tokens_x:
         ax.xaxis.set_major_formatter(EngFormatter(sep=""))
-    if (panel.tokens_x or panel.diagonal or panel.zoom is not None) and not panel.log_x:
-        ax.locator_params(axis="x", nbins=4)
     if panel.log_y:
         ax.set_yscale("log")
         plain_log_ticks(ax.yaxis)
@@ -306,18 +280,3 @@ def plain_log_ticks(axis: Axis) -> None:
     axis.set_major_locator(LogLocator(subs=(1, 3) if long else (1, 2, 5)))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter(NullFormatter())
-
-
-def save(picture: Picture, context: Context[FigureSettings]) -> None:
-    """Write a figure's pictures, which carry their scale and the identity of what they are made
-    from, and its table; equal input gives equal bytes."""
-    # Laid out once: with a layout engine, matplotlib lays a figure out, and draws it, twice a file.
-    picture.figure.draw_without_rendering()
-    picture.figure.set_layout_engine(None)
-    origin = ORIGIN.format(scale=context.settings.scale, identity=context.identity)
-    fields = {"pdf": {"Keywords": origin, "CreationDate": None}, "png": {"Source": origin}}
-    for kind in PICTURES:
-        picture.figure.savefig(context.out / f"{context.name}.{kind}", metadata=fields[kind])
-    path = context.out / f"{context.name}.{TABLE}"
-    picture.table.to_csv(path, index=False, lineterminator="\n")
-    plt.close(picture.figure)

@@ -1,14 +1,13 @@
 """Losses of quantized weights, or their increase, against those in full precision, of averages and
 what is in them."""
 
-from dataclasses import replace
 from itertools import product
 from typing import Any, Literal
 
-from ptq_dynamics.figures.layout import GroupedCurves, Some
+from ptq_dynamics.figures.layout import BEFORE, GroupedCurves, Some
+from ptq_dynamics.figures.settings import names_in_groups
 from ptq_dynamics.measure.names import INCREASE, LOSS, LossOrIncrease
 
-BEFORE = "FP loss (nats/token)"
 # Of the points of a group, counted from the lowest loss, those that are in the panel at least, of
 # losses fewer, as their curves lie close to each other; and how far it goes beyond the first point
 # of the curve that comes in last, as a share of its width.
@@ -28,13 +27,14 @@ class Averages(GroupedCurves):
         """Draw the figure."""
         from ptq_dynamics.figures.style import in_order
 
-        data, groups = sheet.data, self.groups(sheet.data.labels)
+        data, groups = sheet.data, [*sheet.data.groups]
         for metric, quantizer, group in product(self.metrics, data.quantizers, groups):
-            points = self.of_group(group, data.against_loss(metric, quantizer))
+            points = data.of_group(group, data.against_loss(metric, quantizer))
             shown = SHOWN_OF_LOSSES if metric == LOSS else SHOWN
             last = max(points.x.quantile(shown), points.groupby("curve").x.min().max())
-            zoom = float(last + BEYOND * (last - points.x.min()))
-            panel = data.panel(metric, quantizer, BEFORE, group)
-            sheet.add(replace(panel, zoom=zoom, diagonal=metric == LOSS), points)
+            title = f"{group}\n{{}}".lstrip()
+            form = {"zoom": float(last + BEYOND * (last - points.x.min()))}
+            form |= {"diagonal": metric == LOSS}
+            sheet.add(data.panel(metric, quantizer, BEFORE, title, **form), points)
         columns = len(groups) if len(groups) in (2, 3) else None
-        return sheet.publish(in_order(self.names(data.labels)), columns)
+        return sheet.publish(in_order(names_in_groups(data.labels)), columns)

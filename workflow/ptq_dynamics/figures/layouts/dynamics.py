@@ -1,6 +1,5 @@
 """What runs show while they train, and errors beside it, against tokens."""
 
-from dataclasses import replace
 from typing import Any, Literal
 
 from ptq_dynamics.base.fields import Strict
@@ -33,13 +32,13 @@ class Dynamics(Measured):
     def draw(self, sheet: Any) -> Any:
         """Draw the figure."""
         data, lineage = sheet.data, self.options.lineage
+        form = {"log_y": True} if self.options.log else {}
         for metric, quantizer in data.wanted():
             if metric == EIGENVALUES:
-                panel, points = data.panel(metric, quantizer, "Rank"), _ranks(data)
+                sheet.add(data.panel(metric, quantizer, "Rank", **form), _ranks(data))
             else:
-                panel = data.over_tokens(metric, quantizer)
                 points = data.points(metric, quantizer, lineage=lineage)
-            sheet.add(replace(panel, log_y=panel.log_y or self.options.log), points)
+                sheet.add(data.over_tokens(metric, quantizer, **form), points)
         sheet.add_rates(lineage=lineage)
         return sheet.publish(lineage=lineage)
 

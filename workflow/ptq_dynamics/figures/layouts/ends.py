@@ -1,10 +1,10 @@
 """Metrics of the last checkpoints against the tokens up to there, a line a curve."""
 
-from dataclasses import replace
 from itertools import product
 from typing import Any, Literal
 
 from ptq_dynamics.figures.layout import Evaluations, GroupedCurves
+from ptq_dynamics.figures.settings import names_in_groups
 
 
 class Ends(GroupedCurves):
@@ -17,12 +17,12 @@ class Ends(GroupedCurves):
         """Draw the figure."""
         from ptq_dynamics.figures.curves import last_of
 
-        data, groups = sheet.data, self.groups(sheet.data.labels)
+        data, groups = sheet.data, [*sheet.data.groups]
         wanted = list(data.wanted())
         for group, (metric, quantizer) in product(groups, wanted):
-            last = last_of(data.points(metric, quantizer))
-            points = last.assign(segment=last.curve).sort_values(["curve", "x"], kind="stable")
-            panel = data.panel(metric, quantizer, "Budget (tokens)", group)
-            panel = replace(panel, tokens_x=True, log_x=True)
-            sheet.add(panel, self.of_group(group, points))
-        return sheet.publish(self.names(data.labels), len(wanted) if len(groups) > 1 else None)
+            points = last_of(data.points(metric, quantizer))
+            points = data.of_group(group, points.assign(segment=points.curve))
+            title, form = f"{group}\n{{}}".lstrip(), {"tokens_x": True, "log_x": True}
+            panel = data.panel(metric, quantizer, "Budget (tokens)", title, **form)
+            sheet.add(panel, points.sort_values(["curve", "x"], kind="stable"))
+        return sheet.publish(names_in_groups(data.labels), len(wanted) if len(groups) > 1 else None)

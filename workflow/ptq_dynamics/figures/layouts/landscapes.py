@@ -19,6 +19,7 @@ MARKS = {
     "previous": ("s", "earlier Θₖ₋₁"),
     "quantized": ("X", "quantized Q(Θₖ)"),
 }
+FAR = "{distance_previous:.2g} from Θₖ₋₁, {distance_quantized:.2g} from Q(Θₖ)"
 LEVELS = 12
 One = Annotated[tuple[str, ...], Field(min_length=1, max_length=1)]
 
@@ -78,30 +79,23 @@ class Landscapes(Layout):
         for (curve, (name,)), quantizer in product(sheet.settings.curves, called):
             (manifest,) = sheet.data.inputs[f"landscape {name} {quantizer}"]
             points = pd.read_csv(manifest.file(POINTS))
-            final = float(points.loss[points.point == "final"].iloc[0])
             table = pd.concat([pd.read_csv(manifest.file(GRID)).assign(point="grid"), points])
+            final = points.loss[points.point == "final"].iloc[0]
             label = curve if len(called) == 1 else f"{curve}, {called[quantizer]}"
-            training, quantization = (manifest.facts[f"distance_{at}"] for at in [*MARKS][1:])
-            far = f"{training:.2g} from Θₖ₋₁, {quantization:.2g} from Q(Θₖ)"
-            planes[f"{label}\n{far}"] = table.assign(panel=label, increase=table.loss - final)
+            title = f"{label}\n{FAR.format(**manifest.facts)}"
+            planes[title] = table.assign(panel=label, increase=table.loss - final)
         whole = pd.concat(planes.values())
         columns = math.ceil(math.sqrt(len(planes)))
-        rows = math.ceil(len(planes) / columns)
-        height = rows * TEXT / max(2, columns) * 0.8 + 0.12
-        figure, axes = subplots(rows, columns, height, layout="compressed")
+        height = TEXT / max(2, columns) * 0.8 + 0.12 / math.ceil(len(planes) / columns)
+        figure, axes = subplots([*planes], columns, height, layout="compressed")
         # Levels for all panels, closer together near zero.
         surface = whole[whole.point == "grid"].increase
         bounds = surface.max() * (np.arange(LEVELS + 1) / LEVELS) ** 2
         bounds = bounds if surface.min() >= 0 else np.array([surface.min(), *bounds])
-        for (title, table), ax in zip(planes.items(), axes, strict=False):
-            filled = _draw_panel(ax, table, bounds)
-            ax.set_title(title)
-        for ax in axes[len(planes) :]:
-            ax.set_visible(False)
-        # With the sign that the axes have.
-        look: Any = {"format": lambda value, _: f"{value:.2g}".replace("-", "−")}
-        bar = figure.colorbar(filled, ax=axes, ticks=bounds, aspect=30, pad=0.01, **look)
-        bar.set_label("L − L(Θₖ) (nats/token)")
+        for (title, table), ax in zip(planes.items(), axes, strict=True):
+            filled = _draw_panel(ax, title, table, bounds)
+        look: dict[str, Any] = {"format": "{x:.2g}", "aspect": 30, "pad": 0.01}
+        figure.colorbar(filled, ax=axes, ticks=bounds, label="L − L(Θₖ) (nats/token)", **look)
         # Two standard errors of a difference of two panels, from the median of the panels'.
         resolved = float(head.TWO_ERRORS * whole[whole.point == "quantized"].stderr.median())
         said = [
@@ -109,13 +103,13 @@ class Landscapes(Layout):
             head.made_at(sheet.settings, sheet.data.inputs),
             f"the validation text resolves differences at Q(Θₖ) of {head.amount(resolved, 'nats')}",
         ]
-        said += [head.ONE_SET] * (head.calibration_sets(sheet.settings) is not None)
+        said += [head.ONE_SET] * (head.calibration_sets(sheet.settings) > 0)
         finish(figure, axes[:1], said)
         whole = whole[["panel", "point", "x", "y", "loss", "increase"]]
         return Picture(figure, whole, {"points": len(whole), "resolves": resolved})
 
 
-def _draw_panel(ax: Any, table: Any, bounds: np.ndarray) -> Any:
+def _draw_panel(ax: Any, title: str, table: Any, bounds: np.ndarray) -> Any:
     """The contours of a plane and its points; gives the filled ones."""
     from matplotlib.colors import BoundaryNorm
 
@@ -127,7 +121,7 @@ def _draw_panel(ax: Any, table: Any, bounds: np.ndarray) -> Any:
         point = table[table.point == name]
         style: dict[str, Any] = {"marker": marker, "markersize": 5, "linestyle": "none"}
         ax.plot(point.x, point.y, color="white", markeredgecolor="black", label=text, **style)
-    ax.set(xlabel="Distance along Θₖ₋₁ − Θₖ", ylabel="Distance across")
+    ax.set(title=title, xlabel="Distance along Θₖ₋₁ − Θₖ", ylabel="Distance across")
     ax.locator_params(axis="x", nbins=5)
     ax.set_aspect("equal")
     ax.grid(False)

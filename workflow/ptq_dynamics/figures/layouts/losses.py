@@ -1,5 +1,7 @@
 """The loss in full precision and under every quantizer, and the errors between."""
 
+from collections import defaultdict
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -26,17 +28,6 @@ class Losses(Measured):
     metrics: Evaluations
     quantized = QUANTIZED | {LOSS}
     options: LossesOptions = LossesOptions()
-
-    def check(self, place: str, timeline: Any) -> None:
-        """Only a line between checkpoints has shares of a way."""
-        averages = timeline.config.runs.averages.items()
-        lines = [name for name, each in averages if each.sources().keys() == {"start", "end"}]
-        others = [name for name in self.trajectories if name not in lines]
-        if self.options.against == "share" and others:
-            raise Problem(
-                f"{place}.options.against is share, but {others[0]} is no line between "
-                "checkpoints; take tokens"
-            )
 
     def draw(self, sheet: Any) -> Any:
         """Draw the figure."""
@@ -86,15 +77,14 @@ def paired(
     are validated on."""
     from ptq_dynamics.measure.pairing import difference
 
-    used, series = data.draws[quantizer], data.settings.series
-    others = {(each.seed, each.quantizer): each for each in series if each.trajectory == other}
-    pairs: dict[int | None, list[tuple[Series, Series]]] = {}
-    for mine in series:
-        theirs = others.get((mine.seed, mine.quantizer))
-        if theirs and mine.trajectory == one and mine.quantizer in used:
-            pairs.setdefault(mine.seed, []).append((mine, theirs))
+    pairs = defaultdict[int | None, list[tuple[Series, Series]]](list)
+    series = [each for each in data.settings.series if each.quantizer in data.draws[quantizer]]
+    for mine, theirs in product(series, repeat=2):
+        alike = (mine.seed, mine.quantizer) == (theirs.seed, theirs.quantizer)
+        if alike and (mine.trajectory, theirs.trajectory) == (one, other):
+            pairs[mine.seed].append((mine, theirs))
     return {
         (seed, step): found
-        for seed, alike in pairs.items()
-        for step, found in difference(metric, alike, data.inputs).items()
+        for seed, each in pairs.items()
+        for step, found in difference(metric, each, data.inputs).items()
     }

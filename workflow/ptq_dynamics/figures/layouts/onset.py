@@ -1,16 +1,15 @@
 """What the error follows: the loss in full precision, or the learning rate."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 
-from ptq_dynamics.figures.layout import Measured, Some
+from ptq_dynamics.figures.layout import BEFORE, Measured, Some
 from ptq_dynamics.figures.settings import FINDING
 from ptq_dynamics.measure.names import ErrorThenLoss
 
-AXES = {"loss": "FP loss (nats/token)", "rate": "Learning rate"}
+AXES = {"loss": BEFORE, "rate": "Learning rate"}
 CALLED = {"loss": "the loss in full precision", "rate": "the learning rate"}
 RESAMPLES = 2000
 LEAST = 5  # points of a correlation
@@ -39,8 +38,7 @@ class Onset(Measured):
             loss = data.against_loss(error, quantizer)
             rate = data.along(data.select(error, quantizer), "lr")
             for (axis, label), part in zip(AXES.items(), (loss, rate), strict=True):
-                panel = data.panel(error, quantizer, label)
-                sheet.add(replace(panel, title=f"{panel.title} vs. {axis}"), part)
+                sheet.add(data.panel(error, quantizer, label, f"{{}} vs. {axis}"), part)
             shares = described(loss.x.to_numpy(), rate.x.to_numpy(), loss.y.to_numpy())
             if shares is not None:
                 facts[quantizer] = shares

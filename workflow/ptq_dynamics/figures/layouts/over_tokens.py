@@ -1,6 +1,5 @@
 """Every metric against tokens, a panel for each quantizer or one in full precision."""
 
-from dataclasses import replace
 from typing import Any, Literal, Self
 
 from pydantic import model_validator
@@ -41,11 +40,9 @@ class OverTokens(Measured):
     def draw(self, sheet: Any) -> Any:
         """Draw the figure; what branches off has panels of its own where that is asked for."""
         data, wanted = sheet.data, list(sheet.data.wanted())
-        branches = {name: at for name, (trunk, at) in data.branches.items() if trunk is not None}
-        phases, labels = self.options.phases and bool(branches), data.labels
+        phases, labels = self.options.phases and bool(data.starts), data.labels
         for metric, quantizer in wanted:
-            panel = data.over_tokens(metric, quantizer)
-            parts = [data.points(metric, quantizer, lineage=True)]
+            parts, form = [data.points(metric, quantizer, lineage=True)], dict[str, Any]()
             if metric == LOSS and self.options.quantized_losses:
                 # With ever fewer bits narrower, and above those with more, as they may differ by
                 # less than a line is wide.
@@ -57,36 +54,33 @@ class OverTokens(Measured):
                     parts.append(points.assign(curve=points.curve.map(under)))
                     width = WIDEST + (NARROWEST - WIDEST) * number / len(ordered)
                     widths |= dict.fromkeys(under.values(), width)
-                panel = replace(panel, title="Loss", widths=widths)
-                labels = list(dict.fromkeys([*labels, *widths]))
+                labels, form = [*widths], {"title": "Loss", "widths": widths}
             if phases:
-                trunks = data.branches.keys() - branches
-                parts = [part[part.segment.isin(trunks)] for part in parts]
+                parts = [part[part.segment.isin(data.runs - data.starts.keys())] for part in parts]
+            panel = data.over_tokens(metric, quantizer, **form)
             sheet.add(panel, *parts, data.learning_rates(lineage=True))
+        for metric, quantizer in wanted if phases else ():
+            _add_phases(sheet, metric, quantizer)
         # The same metric in all panels: one scale compares them.
-        one_scale = len({metric for metric, _ in wanted}) == 1
-        if not phases:
-            return sheet.publish(labels, one_scale=one_scale and len(wanted) > 1, lineage=True)
-        for metric, quantizer in wanted:
-            _add_phases(sheet, metric, quantizer, branches)
-        opening = 2 if len(wanted) == 1 else 1
-        return sheet.publish(labels, 3, one_scale=one_scale, lineage=True, opening=opening)
+        look: dict[str, Any] = {"lineage": True}
+        look |= {"one_scale": len({metric for metric, _ in wanted}) == 1}
+        look |= {"columns": 3, "opening": 2 if len(wanted) == 1 else 1} if phases else {}
+        return sheet.publish(labels, **look)
 
 
-def _add_phases(sheet: Any, metric: str, quantizer: str | None, starts: dict[str, int]) -> None:
+def _add_phases(sheet: Any, metric: str, quantizer: str | None) -> None:
     """A panel for every curve that has something that branches off, with what is made of it,
     against the share of its steps; the last of averages, which have no beginning, at the end."""
     from ptq_dynamics.figures.style import whose
 
     data = sheet.data
     table = data.select(metric, quantizer)
-    start = table.trajectory.map(starts).astype(float)
+    start = table.trajectory.map(data.starts).astype(float)
     last = table.groupby("trajectory").step.transform("max").astype(float)
     share = (table.step.astype(float) - start) / (last - start)
-    ends = ~table.trajectory.isin(data.branches) & ~table.trajectory.duplicated(keep="last")
+    ends = ~table.trajectory.isin(data.runs) & ~table.trajectory.duplicated(keep="last")
     points = data.along(table.assign(share=share.mask(ends, 1.0)), "share")
     # A run goes through the points where its branches begin, and is no phase itself.
-    points = points[points.segment.isin(starts) | ~points.segment.isin(data.branches)]
-    for curve in dict.fromkeys(map(whose, points.curve)):
-        part = points[[whose(each) == curve for each in points.curve]]
-        sheet.add(data.panel(metric, quantizer, PHASE, curve), part)
+    points = points[~points.segment.isin(data.runs - data.starts.keys())]
+    for curve, part in points.groupby(points.curve.map(whose), sort=False):
+        sheet.add(data.panel(metric, quantizer, PHASE, f"{curve}\n{{}}"), part)

@@ -1,15 +1,12 @@
 """Errors along runs, against tokens and against the loss in full precision."""
 
-from dataclasses import replace
 from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
 from ptq_dynamics.base.fields import Strict
-from ptq_dynamics.figures.layout import Evaluations, Measured, Some
+from ptq_dynamics.figures.layout import BEFORE, Evaluations, Measured, Some
 from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR, QUANTIZED
-
-BEFORE = "FP loss (nats/token)"
 
 
 class ParametricOptions(Strict):
@@ -47,8 +44,8 @@ class Parametric(Measured):
         sheet.add_rates(lineage=True)
         for quantizer in self.options.losses_of or self.quantizers:
             points = data.against_loss(QUANTIZATION_ERROR, quantizer, lineage=True)
-            panel = data.panel(QUANTIZATION_ERROR, quantizer, BEFORE)
             # Below it, every curve has its lowest quarter of points.
             zoom = float(points.groupby("curve").x.quantile(0.25).max())
-            sheet.add(replace(panel, title=f"{panel.title} vs. loss", zoom=zoom), points)
+            words = (QUANTIZATION_ERROR, quantizer, BEFORE, "{} vs. loss")
+            sheet.add(data.panel(*words, zoom=zoom), points)
         return sheet.publish(lineage=True)

@@ -9,11 +9,14 @@ from pydantic import Field
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.curvature.settings import SCORES
 from ptq_dynamics.figures.layout import Layout
+from ptq_dynamics.figures.settings import Panel
 from ptq_dynamics.measure.names import SEED, TRAJECTORY
 
-SIGNS = "hollow: start, outlined: end, arrows: direction of time"
-EXACT = "places are exact, those of another seed are not in it"
-CAVEAT = "random walks in many dimensions look so too (arXiv 1806.08805)"
+SAID = (
+    "places are exact, those of another seed are not in it",
+    "hollow: start, outlined: end, arrows: direction of time",
+    "random walks in many dimensions look so too (arXiv 1806.08805)",
+)
 # Where an arrow may be, as shares of a path's length, and how much of it gives its direction.
 PLACES = np.linspace(0.15, 0.85, 15)
 REACH = 0.04
@@ -29,19 +32,15 @@ class Pca(Layout):
     components: Annotated[int, Field(ge=2)]
 
     def check(self, place: str, timeline: Any) -> None:
-        """Its trajectories are of one model, and have enough checkpoints."""
-        models, count = dict[tuple[object, ...], str](), 0
+        """Its trajectories are of one model."""
+        models = dict[tuple[object, ...], str]()
         for name in self.trajectories:
             shape = timeline.trajectory(name).model_shape(timeline)
             text = timeline.scale.whole(shape.corpus).tokenized
             models.setdefault((shape.model.weights, text), name)
-            seeds = timeline.seeds_shown(name, self.headline)
-            count += len(timeline.measured(name)) * len(seeds)
         if len(models) > 1:
             several = ", ".join(sorted(models.values()))
             raise Problem(f"{place}.curves has trajectories of several models ({several})")
-        if self.components >= count:
-            raise Problem(f"{place}.components is {self.components} of {count} checkpoints")
 
     def inputs(self, name: str, planner: Any) -> Mapping[str, list[str]]:
         """The principal components of all its trajectories."""
@@ -52,37 +51,36 @@ class Pca(Layout):
         import pandas as pd
 
         from ptq_dynamics.figures.curves import COLUMNS
-        from ptq_dynamics.figures.head import made_at
-        from ptq_dynamics.figures.panels import HEIGHTS, Picture, finish, subplots
-        from ptq_dynamics.figures.style import lines
         from ptq_dynamics.measure.measurements import read_csv
 
         (manifest,) = sheet.data.inputs["components"]
-        scores = read_csv(manifest.file(SCORES), {TRAJECTORY: "string"})
-        figure, (ax,) = subplots(1, 1, HEIGHTS[0] * 1.3)
-        styles, parts = lines(sheet.data.labels), []
+        scores, parts = read_csv(manifest.file(SCORES), {TRAJECTORY: "string"}), []
         for label, name in ((label, n) for label, names in sheet.settings.curves for n in names):
             found = scores[scores.trajectory == name]
             for seed, part in found.groupby(SEED, sort=False):
                 segment = name if found.seed.nunique() == 1 else f"{name} seed {seed}"
-                points = {"panel": "a", "curve": label, "segment": segment, "axis": "left"}
+                points = {"curve": label, "segment": segment, "axis": "left"}
                 parts.append(pd.DataFrame({**points, "x": part.pc1, "y": part.pc2}))
-        paths = [part[["x", "y"]].to_numpy() for part in parts]
-        along = [_along(path, np.linspace(0, 1, 100)) for path in paths]
-        for number, part in enumerate(parts):
-            label = part.curve.iloc[0]
-            line = styles[label]
-            look: dict[str, Any] = {"color": line.color, "linestyle": line.dash, "label": label}
-            ax.plot(part.x, part.y, marker=line.marker, markersize=1.6, **look)
-            away = [other for place, other in enumerate(along) if place != number]
-            others = np.concatenate([np.empty((0, 2)), *away])
-            _show_direction(ax, paths[number], others, line)
-        for number, axis in enumerate((ax.xaxis, ax.yaxis)):
-            share = 100 * manifest.facts["explained"][number]
-            axis.set_label_text(f"Principal component {number + 1} ({share:.0f} % of variance)")
-        finish(figure, [ax], [made_at(sheet.settings, sheet.data.inputs), EXACT, SIGNS, CAVEAT])
-        table = pd.concat(parts).reindex(columns=["panel", *COLUMNS])
-        return Picture(figure, table, {"points": len(table)})
+        x, y = (
+            f"Principal component {number} ({100 * share:.0f} % of variance)"
+            for number, share in enumerate(manifest.facts["explained"][:2], start=1)
+        )
+        sheet.add(Panel("", x, y), pd.concat(parts).reindex(columns=COLUMNS))
+        return sheet.publish(draw=_draw_panel, said=SAID, taller=1.3)
+
+
+def _draw_panel(ax: Any, panel: Panel, table: Any, styles: Any) -> None:
+    parts = [part for _, part in table.groupby(["curve", "segment"], sort=False)]
+    paths = [part[["x", "y"]].to_numpy() for part in parts]
+    along = [_along(path, np.linspace(0, 1, 100)) for path in paths]
+    for number, part in enumerate(parts):
+        label = part.curve.iloc[0]
+        line = styles[label]
+        look: dict[str, Any] = {"color": line.color, "linestyle": line.dash, "label": label}
+        ax.plot(part.x, part.y, marker=line.marker, markersize=1.6, **look)
+        others = np.concatenate([np.empty((0, 2)), *along[:number], *along[number + 1 :]])
+        _show_direction(ax, paths[number], others, line)
+    ax.set(xlabel=panel.x, ylabel=panel.y)
 
 
 def _show_direction(ax: Any, path: np.ndarray, others: np.ndarray, line: Any) -> None:

@@ -1,21 +1,19 @@
 """Metrics along the stages that one model went through, each with a stretch of the horizontal
 axis."""
 
-from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.figures.layout import Measured, Some
-from ptq_dynamics.figures.words import QUANTIZED, Panel
+from ptq_dynamics.figures.settings import QUANTIZED, Panel
 from ptq_dynamics.measure import names
 
 # A stage has the width of one, and a longer one that of as many as hold its points so near.
 POINTS, WIDEST = 4, 3.0
 ALONG = "Checkpoints, stage by stage"
-CHANCE = "right by chance"
+DASHED: dict[str, Any] = {"color": "0.3", "linestyle": "--", "linewidth": 0.8}
 
 
 class StagesOptions(Strict):
@@ -42,67 +40,54 @@ class Stages(Measured):
 
         data, guessed = sheet.data, dict[str, Any]()
         chance, counted = chances(data.inputs), tasks(sheet.settings.series[0], data.inputs)
-        for metric, quantizer, task in self._wanted(data):
-            panel = data.panel(metric, quantizer, ALONG)
-            if self.options.tasks == "each" and task is not None:
-                said = "mean over tasks" if task == names.MEAN else task
-                panel = Panel(said, ALONG, panel.y, percent_y=panel.percent_y)
-            if not counted.get(task or "", True):
-                panel = replace(panel, title=f"{panel.title}, at chance")
-            parts = [self._points(data, metric, quantizer, task)]
-            if task in chance:
-                parts.append(_by_chance(data, parts[0], metric, chance[task]))
-                guessed[CHANCE] = Line2D([], [], color="0.3", linestyle="--", linewidth=0.8)
-            sheet.add(panel, *parts)
+        for metric, quantizer in data.wanted():
+            table, panels = data.select(metric, quantizer), {"": "{}"}
+            if metric in names.TASK_METRICS:
+                panels = {names.MEAN: "{}"}
+                if self.options.tasks == "each":
+                    panels = {task: task for task in table.task.unique() if task != names.MEAN}
+                    panels[names.MEAN] = "mean over tasks"
+            for task, title in panels.items():
+                points = self._points(data, table[table.task == task] if task else table)
+                parts = [points]
+                if task in chance:
+                    parts.append(_by_chance(data, points, metric, chance[task]))
+                    guessed["right by chance"] = Line2D([], [], **DASHED)
+                title += "" if counted.get(task, True) else ", at chance"
+                sheet.add(data.panel(metric, quantizer, ALONG, title), *parts)
         columns = min(len(sheet.panels), 3)
         return sheet.publish(columns=columns, draw=_draw_panel, more=guessed)
 
-    def _wanted(self, data: Any) -> Iterator[tuple[str, str | None, str | None]]:
-        """Metric, quantizer and task of every panel."""
-        for metric, quantizer in data.wanted():
-            tasks: list[str | None] = [names.MEAN if metric in names.TASK_METRICS else None]
-            if tasks != [None] and self.options.tasks == "each":
-                found = dict.fromkeys(data.rows(metric, quantizer)[names.TASK])
-                tasks = [*(str(task) for task in found if task != names.MEAN), names.MEAN]
-            for task in tasks:
-                yield metric, quantizer, task
-
-    def _points(self, data: Any, metric: str, quantizer: str | None, task: str | None) -> Any:
+    def _points(self, data: Any, table: Any) -> Any:
         """The points of every stage in their order, one after the other from left to right."""
         import pandas as pd
 
         from ptq_dynamics.figures.curves import band
 
-        table = data.select(metric, quantizer)
-        if task is not None:
-            table = table[table[names.TASK] == task]
-        parts, start, order = [], 0.0, [names.STEP, names.TOKENS]
+        table = table.sort_values([names.STEP, names.TOKENS])
+        parts, start = [], 0.0
         for label, members in data.curves.items():
-            found = [table[table.trajectory == name].sort_values(order) for name in members]
+            found = [table[table.trajectory == name] for name in members]
             part = pd.concat([each.tail(1) for each in found] if self.options.ends else found)
-            width = _width(part)
-            x = start + width * (np.arange(len(part)) + 0.5) / len(part)
-            start += width
+            x = start + _width(part) * (np.arange(len(part)) + 0.5) / len(part)
+            start += _width(part)
             place = {"curve": label, "segment": part.trajectory, "axis": "left", "x": x}
-            more = {"checkpoint": part.checkpoint_id, "task": task}
+            more = {"checkpoint": part.checkpoint_id, "task": part.task}
             parts.append(pd.DataFrame({**place, **band(part), **more}))
         return pd.concat(parts)
 
 
 def _by_chance(data: Any, points: Any, metric: str, chance: float) -> Any:
     """What a model that guesses has, at every point."""
-    import pandas as pd
-
-    level = points.assign(axis="level", low=np.nan, high=np.nan)
+    level = points.assign(axis="level", y=chance, low=np.nan, high=np.nan)
     if metric == names.ACCURACY:
-        return level.assign(y=chance)
+        return level
     key = [names.TRAJECTORY, names.CHECKPOINT, names.TASK]
-    before = data.select(names.ACCURACY, None).set_index(key)[names.VALUE]
-    places = pd.MultiIndex.from_frame(points[["segment", "checkpoint", "task"]], names=key)
-    accuracy = before.reindex(places).to_numpy(dtype=float)
+    before = data.select(names.ACCURACY, None).set_index(key)[names.VALUE].astype(float)
     # Without anything wrong in full precision there is no degradation.
-    wrong = np.where(accuracy < 1, 1 - accuracy, np.nan)
-    return level.assign(y=(accuracy - chance) / wrong)
+    lost = (before - chance) / (1 - before).where(before < 1)
+    places = ["segment", "checkpoint", "task"]
+    return level.assign(y=level[places].join(lost.rename("y"), on=places).y)
 
 
 def _draw_panel(ax: Any, panel: Panel, table: Any, styles: Any) -> None:
@@ -113,7 +98,7 @@ def _draw_panel(ax: Any, panel: Panel, table: Any, styles: Any) -> None:
     if degrades:
         ax.axhline(0, color="0.3", linewidth=0.5, zorder=1)
     ax.plot(points.x, points.y, color="0.6", linewidth=0.6, zorder=1)
-    ax.plot(level.x, level.y, color="0.3", linestyle="--", linewidth=0.8, zorder=1)
+    ax.plot(level.x, level.y, zorder=1, **DASHED)
     end = 0.0
     for stage, part in points.groupby("curve", sort=False):
         line = styles[stage]
@@ -125,8 +110,7 @@ def _draw_panel(ax: Any, panel: Panel, table: Any, styles: Any) -> None:
     ax.set_xlim(0, end)
     if degrades:
         _limit(ax, points, level)
-    ax.set_xticks([])
-    ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
+    ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y, xticks=[])
     if panel.percent_y:
         ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g}".replace("-", "−"))
 

@@ -1,15 +1,13 @@
 """Averages at the end of a run by how far back they reach."""
 
-import math
-from dataclasses import replace
 from typing import Any, Literal
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.figures.layout import Evaluations, Measured
 from ptq_dynamics.figures.settings import Ages
-from ptq_dynamics.measure.names import LOSS, QUANTIZED
+from ptq_dynamics.measure.names import CHECKPOINT, LOSS, QUANTIZED, TRAJECTORY
 
-AGE = "Mean age (tokens)"
+AGE = "Mean age (tokens)"  # the horizontal axis
 
 
 class Windows(Measured):
@@ -42,17 +40,15 @@ class Windows(Measured):
 
         from ptq_dynamics.figures.curves import last_of
 
-        data = sheet.data
-        ages = {(trajectory, name): age for trajectory, name, age in sheet.settings.ages}
+        data, key = sheet.data, [TRAJECTORY, CHECKPOINT]
+        ages = pd.DataFrame(sheet.settings.ages, columns=[*key, "age"])
         for metric, quantizer in data.wanted(quantized_losses=True):
-            table = data.select(metric, quantizer)
-            keys = zip(table.trajectory, table.checkpoint_id, strict=True)
-            aged = data.along(table.assign(age=[ages.get(key, math.nan) for key in keys]), "age")
+            aged = data.along(data.select(metric, quantizer).merge(ages, on=key), "age")
             aged = aged.assign(segment=aged.curve).sort_values("x", kind="stable")
             parts = [aged[aged.curve == curve] for curve in data.labels]
             last = last_of(data.points(metric, quantizer)).assign(axis="level")
-            levels = last[~last.segment.isin({trajectory for trajectory, _ in ages})]
-            parts += [levels.assign(x=end(ages.values())) for end in (min, max)]
-            panel = data.panel(metric, quantizer, AGE)
-            sheet.add(replace(panel, tokens_x=True, log_x=True), pd.concat(parts))
+            levels = last[~last.segment.isin(ages.trajectory)]
+            parts += [levels.assign(x=end) for end in (ages.age.min(), ages.age.max())]
+            panel = data.panel(metric, quantizer, AGE, tokens_x=True, log_x=True)
+            sheet.add(panel, pd.concat(parts))
         return sheet.publish()
