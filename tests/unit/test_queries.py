@@ -64,7 +64,6 @@ REFUSED = [
         ["metrics", "weight_norm", "lawa-20"],
     ),
     (figure("pca", {"One": [RUNS[0], "kumar-70m-wsd-13"]}, []), ["curves", "kumar-70m"]),
-    (figure("pca", CURVES, [], components=99), ["components is 99"]),
 ]
 
 

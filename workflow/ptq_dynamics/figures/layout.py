@@ -31,10 +31,12 @@ class Layout(Strict):
 
     `curves` are the names of trajectories by label. They are measured in full precision and under
     the `quantizers`, each with further `draws` of the calibration set. A `headline` figure shows
-    all seeds of the configuration, others, and all of a layout `of_one_seed`, the first.
+    all seeds of the configuration, others, and all of a layout `of_one_seed`, the first. Curves of
+    one that is `grouped` may be named "GROUP: NAME", with panels for every group.
     """
 
     of_one_seed: ClassVar[bool] = False
+    grouped: ClassVar[bool] = False
 
     title: Text
     caption: Text
@@ -54,7 +56,7 @@ class Layout(Strict):
     @property
     def styles(self) -> list[str]:
         """Names of what is told apart by the style of lines."""
-        return list(self.curves)
+        return names_in_groups(self.curves) if self.grouped else list(self.curves)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -67,10 +69,8 @@ class Layout(Strict):
         if unknown:
             raise ValueError(f"draws has {unknown[0]!r}, which is none of its quantizers")
         if len(self.styles) > MOST_CURVES:
-            raise ValueError(
-                f"curves: there are {len(self.styles)}, and {MOST_CURVES} can be told apart; "
-                "take fewer"
-            )
+            many = f"there are {len(self.styles)}, and {MOST_CURVES} can be told apart"
+            raise ValueError(f"curves: {many}; take fewer")
         return self
 
     def check(self, place: str, timeline: Any) -> None:
@@ -78,11 +78,8 @@ class Layout(Strict):
 
     def no_averages(self, place: str, timeline: Any, what: str) -> None:
         """Raise `Problem` where an average is shown, which has not `what` is drawn."""
-        for name in self.trajectories:
-            if name in timeline.config.runs.averages:
-                raise Problem(
-                    f"{place} shows {what}, which {name}, an average, has not; leave it out"
-                )
+        for name in timeline.config.runs.averages.keys() & self.trajectories:
+            raise Problem(f"{place} shows {what}, which {name}, an average, has not; leave it out")
 
     def inputs(self, name: str, planner: Any) -> Mapping[str, list[str]]:
         """Manifests that it reads besides runs and what is measured, by label."""
@@ -112,12 +109,3 @@ class Measured(Layout):
     def _has(self, wanted: frozenset[str], what: str) -> None:
         if not wanted & {*self.metrics}:
             raise ValueError(f"metrics has nothing of {what}: {', '.join(sorted(wanted))}")
-
-
-class GroupedCurves(Measured):
-    """A figure whose curves may be named "GROUP: NAME", with panels for every group."""
-
-    @property
-    def styles(self) -> list[str]:
-        """Names of curves within a group."""
-        return names_in_groups(self.curves)

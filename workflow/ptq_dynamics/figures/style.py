@@ -79,7 +79,6 @@ STEPS = 23
 # Quantities whose values have an order, as labels call them: peak learning rate, weight decay and
 # window. Each has colours of its own.
 SEQUENTIAL = {"LR": "viridis", "λ": "YlOrBr_r", "L": "Greys_r"}
-ANY_OTHER = "YlGn_r"
 # CIE lightness of the first and the last value: evenly between, so that greys are as far apart. A
 # lighter line could not be seen on white.
 DARKEST, LIGHTEST = 12.0, 73.0
@@ -90,16 +89,17 @@ SIZED = re.compile(rf"(.+) ({NUMBER})([kMBT])")
 SIZES, SIZE_MARKERS = "PuBuGn_r", ("o", "v", "D", "P")
 
 
-def _value(at: re.Match[str]) -> float:
-    # In the paper, where a label says so.
-    return float(at[3] or at[2])
-
-
 def in_order(labels: Sequence[str]) -> list[str]:
     """The labels, those that are values of a quantity in the order of the values."""
-    values = {label: at for label in labels if (at := ORDERED.fullmatch(label))}
-    ranked = iter(sorted(values, key=lambda label: (values[label][1], _value(values[label]))))
+    values = {label: value for label in labels if (value := _value(label))}
+    ranked = iter(sorted(values, key=values.__getitem__))
     return [next(ranked) if label in values else label for label in labels]
+
+
+def _value(label: str) -> tuple[str, float] | None:
+    # A quantity and its value, in the paper where the label says so.
+    at = ORDERED.fullmatch(label)
+    return at and (at[1], float(at[3] or at[2]))
 
 
 def whose(label: str) -> str:
@@ -112,25 +112,35 @@ def lines(labels: Sequence[str]) -> dict[str, Line]:
     those that are values of one quantity in its colours, from dark to light in the order of the
     values, what is made of another curve in its colour, what is quantized in a lighter one, and
     others in turn."""
-    lower = {label: at[1] for label in labels if (at := UNDER.fullmatch(label))}
-    lower = {label: of for label, of in lower.items() if of in labels}
+    lower = {label: at[1] for label in labels if (at := UNDER.fullmatch(label)) and at[1] in labels}
     own = [label for label in labels if label not in lower]
-    found = _lines([label for label in own if whose(label) == label])
+    found = _ranked([label for label in own if whose(label) == label])
+    roles = {n: re.split(r"[\s,]", n)[0] for n in own if n not in found and whose(n) == n}
+    # What has no meaning of its own takes first what means nothing elsewhere.
+    taken = {role.color for role in ROLES.values()}
+    used = {ROLES[role].color for role in roles.values() if role in ROLES}
+    free = [line for line in (*LINES, *OTHERS) if line.color not in used]
+    free.sort(key=lambda line: line.color in taken)
+    seen = list[str]()
+    for label, role in roles.items():
+        found[label] = _variant(ROLES[role], seen.count(role)) if role in ROLES else free.pop(0)
+        seen.append(role)
     for label in own:
         if label not in found:
             marker, area = next(OF[start] for start in OF if label.startswith(start))
             found[label] = replace(found.get(whose(label), LINES[0]), marker=marker, area=area)
     for number, (label, of) in enumerate(lower.items()):
-        before = [*lower.values()][:number].count(of)
-        found[label] = _lighter(found[of], before + 1)
+        found[label] = _lighter(found[of], [*lower.values()][: number + 1].count(of))
     return found
 
 
-def _lines(labels: Sequence[str]) -> dict[str, Line]:
-    found, by_quantity = _sized(labels), dict[str, dict[str, float]]()
+def _ranked(labels: Sequence[str]) -> dict[str, Line]:
+    """Lines of what has an order: the values of a quantity, and the models of one family by size,
+    if there is one family alone."""
+    found, by_quantity = dict[str, Line](), dict[str, dict[str, float]]()
     for label in labels:
-        if at := ORDERED.fullmatch(label):
-            by_quantity.setdefault(at[1], {})[label] = _value(at)
+        if value := _value(label):
+            by_quantity.setdefault(value[0], {})[label] = value[1]
     for quantity, values in by_quantity.items():
         fixed = FIXED.get(quantity, {})
         known = fixed and min(fixed) <= min(values.values()) and max(values.values()) <= max(fixed)
@@ -140,34 +150,15 @@ def _lines(labels: Sequence[str]) -> dict[str, Line]:
                 value = np.log(values[label])
                 place = float(np.interp(value, np.log([*fixed]), [*fixed.values()]))
                 number = round(place * STEPS)
-            color = _shade(SEQUENTIAL.get(quantity, ANY_OTHER), place)
+            color = _shade(SEQUENTIAL.get(quantity, "viridis"), place)
             found[label] = Line(color, *_nth(number, MARKERS))
-    roles = {label: re.split(r"[\s,]", label)[0] for label in labels if label not in found}
-    # What has no meaning of its own takes first what means nothing elsewhere.
-    taken = {role.color for role in ROLES.values()}
-    used = {ROLES[role].color for role in roles.values() if role in ROLES}
-    free = [line for line in (*LINES, *OTHERS) if line.color not in used]
-    free.sort(key=lambda line: line.color in taken)
-    seen = list[str]()
-    for label, role in roles.items():
-        if role in ROLES:
-            found[label] = _variant(ROLES[role], seen.count(role))
-            seen.append(role)
-        else:
-            found[label] = free.pop(0)
-    return found
-
-
-def _sized(labels: Sequence[str]) -> dict[str, Line]:
-    """Lines of the models of one family, by size; none where there are several families."""
     sizes = {label: at for label in labels if (at := SIZED.fullmatch(label))}
-    if len(sizes) < 2 or len({at[1] for at in sizes.values()}) > 1:
-        return {}
-    ranked = sorted(sizes, key=lambda label: float(sizes[label][2]) * UNITS[sizes[label][3]])
-    return {
-        label: Line(_shade(SIZES, number / (len(ranked) - 1)), *_nth(number, SIZE_MARKERS))
-        for number, label in enumerate(ranked)
-    }
+    if len(sizes) > 1 and len({at[1] for at in sizes.values()}) == 1:
+        ranked = sorted(sizes, key=lambda label: float(sizes[label][2]) * UNITS[sizes[label][3]])
+        for number, label in enumerate(ranked):
+            color = _shade(SIZES, number / (len(ranked) - 1))
+            found[label] = Line(color, *_nth(number, SIZE_MARKERS))
+    return found
 
 
 def _nth(number: int, markers: Sequence[str]) -> tuple[str, str]:
@@ -194,8 +185,7 @@ def _variant(line: Line, number: int) -> Line:
     """The same hue, lighter, with another dash and marker, for the second of a role and so on."""
     if number == 0:
         return line
-    colors = [each.color for each in LINES]
-    place = colors.index(line.color) if line.color in colors else 0
+    place = next((n for n, each in enumerate(LINES) if each.color == line.color), 0)
     other = LINES[(place + number) % len(LINES)]
     return replace(line, color=_faded(line, 0.45), dash=other.dash, marker=other.marker)
 

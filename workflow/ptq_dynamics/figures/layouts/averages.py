@@ -4,7 +4,7 @@ what is in them."""
 from itertools import product
 from typing import Any, Literal
 
-from ptq_dynamics.figures.layout import BEFORE, GroupedCurves, Some
+from ptq_dynamics.figures.layout import BEFORE, Measured, Some
 from ptq_dynamics.figures.settings import names_in_groups
 from ptq_dynamics.measure.names import INCREASE, LOSS, LossOrIncrease
 
@@ -14,10 +14,11 @@ from ptq_dynamics.measure.names import INCREASE, LOSS, LossOrIncrease
 SHOWN, SHOWN_OF_LOSSES, BEYOND = 0.6, 0.25, 0.05
 
 
-class Averages(GroupedCurves):
+class Averages(Measured):
     """A panel for every metric, quantizer and group of curves, of losses with the line of equal
     ones."""
 
+    grouped = True
     layout: Literal["averages"]
     quantizers: Some[str]
     metrics: Some[LossOrIncrease]

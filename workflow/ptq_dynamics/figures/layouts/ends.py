@@ -3,13 +3,14 @@
 from itertools import product
 from typing import Any, Literal
 
-from ptq_dynamics.figures.layout import Evaluations, GroupedCurves
+from ptq_dynamics.figures.layout import Evaluations, Measured
 from ptq_dynamics.figures.settings import names_in_groups
 
 
-class Ends(GroupedCurves):
+class Ends(Measured):
     """A panel for every metric and quantizer, in a row for every group of curves."""
 
+    grouped = True
     layout: Literal["ends"]
     metrics: Evaluations
 

@@ -117,14 +117,15 @@ class Correlation(NamedTuple):
 
 def pooled(runs: Sequence[np.ndarray]) -> Correlation | None:
     """Spearman's ρ of the first two columns over the points of all runs. None where it has none."""
-    return _resampled(runs, lambda chosen: _spearman(np.concatenate(chosen)[:, :2])[0, 1])
+    return _resampled(runs, lambda chosen: _spearman(*np.concatenate(chosen).T[:2]))
 
 
 def partial(runs: Sequence[np.ndarray]) -> Correlation | None:
     """Spearman's partial ρ of the first two columns given the third."""
 
     def statistic(chosen: Sequence[np.ndarray]) -> float:
-        (_, xy, xz), (_, _, yz), _ = _spearman(np.concatenate(chosen))
+        x, y, z = np.concatenate(chosen).T
+        xy, xz, yz = _spearman(x, y), _spearman(x, z), _spearman(y, z)
         scale = np.sqrt((1 - xz**2) * (1 - yz**2))
         return float((xy - xz * yz) / scale) if scale else np.nan
 
@@ -133,8 +134,8 @@ def partial(runs: Sequence[np.ndarray]) -> Correlation | None:
 
 def within(runs: Sequence[np.ndarray]) -> Correlation | None:
     """The mean over runs of Spearman's ρ within each, weighted by its points."""
-    enough = [run[:, :2] for run in runs if len(run) >= LEAST]
-    found = [np.array([_spearman(run)[0, 1], len(run)]) for run in enough]
+    enough = [run for run in runs if len(run) >= LEAST]
+    found = [np.array([_spearman(*run.T[:2]), len(run)]) for run in enough]
 
     def statistic(chosen: Sequence[np.ndarray]) -> float:
         values, weights = np.transpose(chosen)
@@ -158,10 +159,11 @@ def _resampled(
     return Correlation(rho, float(low), float(high))
 
 
-def _spearman(table: np.ndarray) -> np.ndarray:
-    """Spearman's ρ between the columns of a table [n, k]: Pearson's of the ranks."""
-    with np.errstate(invalid="ignore"):
-        return np.corrcoef([_ranks(column) for column in table.T])
+def _spearman(x: np.ndarray, y: np.ndarray) -> float:
+    """Spearman's ρ of two samples [n]: Pearson's of the ranks."""
+    one, other = (ranks - ranks.mean() for ranks in (_ranks(x), _ranks(y)))
+    scale = np.sqrt((one**2).sum() * (other**2).sum())
+    return float((one * other).sum() / scale) if scale else np.nan
 
 
 def _ranks(x: np.ndarray) -> np.ndarray:
