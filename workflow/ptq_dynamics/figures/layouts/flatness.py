@@ -117,7 +117,7 @@ class Correlation(NamedTuple):
 
 def pooled(runs: Sequence[np.ndarray]) -> Correlation | None:
     """Spearman's ρ of the first two columns over the points of all runs. None where it has none."""
-    return _resampled(runs, lambda chosen: _spearman(*np.concatenate(chosen).T[:2]))
+    return _resampled(runs, lambda chosen: spearman(*np.concatenate(chosen).T[:2]))
 
 
 def partial(runs: Sequence[np.ndarray]) -> Correlation | None:
@@ -125,7 +125,7 @@ def partial(runs: Sequence[np.ndarray]) -> Correlation | None:
 
     def statistic(chosen: Sequence[np.ndarray]) -> float:
         x, y, z = np.concatenate(chosen).T
-        xy, xz, yz = _spearman(x, y), _spearman(x, z), _spearman(y, z)
+        xy, xz, yz = spearman(x, y), spearman(x, z), spearman(y, z)
         scale = np.sqrt((1 - xz**2) * (1 - yz**2))
         return float((xy - xz * yz) / scale) if scale else np.nan
 
@@ -135,7 +135,7 @@ def partial(runs: Sequence[np.ndarray]) -> Correlation | None:
 def within(runs: Sequence[np.ndarray]) -> Correlation | None:
     """The mean over runs of Spearman's ρ within each, weighted by its points."""
     enough = [run for run in runs if len(run) >= LEAST]
-    found = [np.array([_spearman(*run.T[:2]), len(run)]) for run in enough]
+    found = [np.array([spearman(*run.T[:2]), len(run)]) for run in enough]
 
     def statistic(chosen: Sequence[np.ndarray]) -> float:
         values, weights = np.transpose(chosen)
@@ -159,7 +159,7 @@ def _resampled(
     return Correlation(rho, float(low), float(high))
 
 
-def _spearman(x: np.ndarray, y: np.ndarray) -> float:
+def spearman(x: np.ndarray, y: np.ndarray) -> float:
     """Spearman's ρ of two samples [n]: Pearson's of the ranks."""
     one, other = (ranks - ranks.mean() for ranks in (_ranks(x), _ranks(y)))
     scale = np.sqrt((one**2).sum() * (other**2).sum())
