@@ -1,17 +1,21 @@
 """What jobs ask of a cluster."""
 
+import re
+
 import pytest
 from ptq_dynamics.config import scales
 from ptq_dynamics.graph.resources import COMPUTING
-from ptq_dynamics.graph.site import PLACES
 from support import ROOT, plan
+
+FILES = [ROOT / "workflow/Snakefile", *sorted((ROOT / "workflow/rules").glob("*.smk"))]
+RULES = {name for path in FILES for name in re.findall(r"^rule (\w+):", path.read_text(), re.M)}
 
 
 @pytest.mark.parametrize("scale", scales(ROOT / "config"))
 def test_every_row_of_the_table_is_of_a_rule(scale):
     found = plan(scale)
     rows = {*found.site.config.scale.resources.rules, *COMPUTING}
-    assert rows <= {*PLACES}
+    assert rows <= RULES
     for rule in rows:
         asked = found.resources.ask(rule)
         assert asked["mem_mb"] >= 1000 and asked["runtime"] >= 1, rule

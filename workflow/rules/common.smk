@@ -2,6 +2,7 @@
 import os
 import re
 import sys
+from itertools import chain
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -12,7 +13,6 @@ sys.path.insert(0, str(HERE))
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.graph import build
-from ptq_dynamics.graph.site import PLACES
 from ptq_dynamics.report.planning import planned
 
 ROOT = Path(os.path.relpath(HERE.parent))
@@ -34,23 +34,32 @@ try:
 except Problem as problem:
     raise WorkflowError(str(problem)) from None
 
+# All wait for a corpus, so it takes all cores; a cluster has no number of cores that jobs share.
+IS_REMOTE = workflow.remote_exec or workflow.resource_settings.nodes is not None
+CORES = None if IS_REMOTE else workflow.resource_settings.cores
+
 # A job compares its specification and inputs with the record of its result before it does more.
-RUN = "python -m ptq_dynamics.engine.run {input.spec} --devices {resources.devices}"
+RUN = "python -m ptq_dynamics.engine.run {input.spec}"
+RUN_ON_DEVICE = f"{RUN} --devices {{resources.devices}}"
 
 
-def job(name, wildcards):
+def job(kind):
     """The job that a rule makes for some wildcards."""
-    try:
-        return plan.job(name, **dict(wildcards.items()))
-    except Problem as problem:
-        raise WorkflowError(str(problem)) from None
+
+    def found(wildcards):
+        try:
+            return plan.job(kind, **dict(wildcards.items()))
+        except Problem as problem:
+            raise WorkflowError(str(problem)) from None
+
+    return found
 
 
-def spec(name):
+def spec(kind):
     """The specification of a rule's job; the manifest of an outdated result is removed."""
 
     def found(wildcards):
-        own = job(name, wildcards)
+        own = job(kind)(wildcards)
         if workflow.is_main_process:
             plan.site.settle(own)
         return str(own.paths.spec)
@@ -58,20 +67,40 @@ def spec(name):
     return found
 
 
-def inputs(name):
-    """Manifests of all that a rule's job reads."""
-    return lambda wildcards: job(name, wildcards).needs
+def inputs(kind, *labels):
+    """Manifests of the inputs of a rule's job: under the labels that begin with these words, or all."""
+
+    def found(wildcards):
+        groups = job(kind)(wildcards).inputs.items()
+        return [
+            *chain(
+                *(
+                    paths
+                    for label, paths in groups
+                    if not labels or label.split()[0] in labels
+                )
+            )
+        ]
+
+    return found
 
 
-def asked(name):
+def manifest(kind):
+    """The output of a rule: the manifest of its job's result."""
+    return plan.site.pattern(kind)
+
+
+def asked(kind, **more):
     """Resources of a rule's jobs; they grow with every attempt, and with the size of the model."""
 
-    def request(key):
+    def request(name, least=0):
         return lambda wildcards, attempt: plan.resources.ask(
-            name, attempt, trajectory_of(wildcards)
-        ).get(key, 0)
+            kind, attempt, trajectory_of(wildcards)
+        ).get(name, least)
 
-    return {key: request(key) for key in plan.resources.ask(name)}
+    found = {name: request(name) for name in plan.resources.ask(kind)}
+    # On one machine the devices that a job leases, where there are any.
+    return {**found, "devices": request("gpu", 1), **more}
 
 
 def trajectory_of(wildcards):
@@ -80,12 +109,9 @@ def trajectory_of(wildcards):
     return next((wildcards[name] for name in names if name in wildcards.keys()), None)
 
 
-def threads(name):
-    """Threads of a rule's jobs: a corpus takes all cores, since all wait for it; but a cluster has no
-    number of cores that jobs share."""
-    is_remote = workflow.remote_exec or workflow.resource_settings.nodes is not None
-    cores = None if is_remote else workflow.resource_settings.cores
-    return name == "corpus" and cores or plan.resources.threads(name)
+def any_of(*names):
+    """A wildcard that is one of these names; where there are none, nothing fits."""
+    return "|".join(map(re.escape, chain(*names))) or "(?!)"
 
 
 onstart:

@@ -7,8 +7,6 @@ from ptq_dynamics.graph.site import Planner
 
 # Rules whose jobs compute with as many threads as the scale says; others take one.
 COMPUTING = frozenset({"train", "average", "measure", "curvature", "landscape", "components"})
-# Of these, those that compute on a GPU where there is one.
-ON_DEVICE = frozenset({"train", "measure", "curvature", "landscape"})
 BILLION = 10**9
 
 
@@ -19,9 +17,8 @@ class Resources(Planner):
         self, rule: str, attempt: int = 1, trajectory: str | None = None
     ) -> dict[str, int | str]:
         """Resources as Snakemake names them: `mem_mb` and `runtime` (minutes), which grow with the
-        number of the attempt; `gpu` and `gpu_model` where the rule takes any; `devices`, which
-        a job leases on one machine, where there are any. Where the job is about a trajectory, the
-        size of its model counts."""
+        number of the attempt; `gpu` and `gpu_model` where the rule takes any. Where the job is
+        about a trajectory, the size of its model counts."""
         table = self.scale.resources
         asked = table.rules.get(rule, table.default)
         more, billions = asked.per_billion, 0.0
@@ -31,10 +28,9 @@ class Resources(Planner):
             "mem_mb": ceil(attempt * (asked.memory + billions * more.memory)),
             "runtime": max(1, ceil(attempt * (asked.minutes + billions * more.minutes))),
         }
-        gpus = ceil(asked.gpus + billions * more.gpus)
-        if gpus:
+        if gpus := ceil(asked.gpus + billions * more.gpus):
             found |= {"gpu": gpus, **({"gpu_model": table.gpu_model} if table.gpu_model else {})}
-        return found | {"devices": max(gpus, 1) if rule in ON_DEVICE else 0}
+        return found
 
     def threads(self, rule: str) -> int:
         """Threads of a rule's jobs."""

@@ -1,0 +1,30 @@
+# Tools with environments of their own, and how they compare.
+
+
+rule environment:
+    input:
+        spec=spec("environment"),
+    output:
+        manifest("environment"),
+    resources:
+        **asked("environment"),
+    shell:
+        RUN
+
+
+rule comparison:
+    input:
+        spec=spec("comparison"),
+        measurements=inputs("comparison"),
+    output:
+        manifest("comparison"),
+    resources:
+        **asked("comparison"),
+    shell:
+        RUN
+
+
+rule backends:
+    input:
+        manifest("comparison"),
+    localrule: True

@@ -1,0 +1,91 @@
+# Figures, each with a target of its own (snakemake fig04), claims, tables, the paper and the page.
+
+
+rule figure:
+    input:
+        spec=spec("figure"),
+        measurements=inputs("figure"),
+    output:
+        manifest("figure"),
+    priority: 20
+    resources:
+        **asked("figure"),
+    shell:
+        RUN
+
+
+for name in plan.site.config.figures:
+
+    rule:
+        name:
+            name
+        input:
+            manifest("figure").format(figure=name),
+        localrule: True
+
+
+rule claims:
+    input:
+        manifest("judge"),
+    localrule: True
+
+
+rule tables:
+    input:
+        manifest("tabulate"),
+    localrule: True
+
+
+rule paper:
+    input:
+        manifest("typeset"),
+    localrule: True
+
+
+rule judge:
+    input:
+        spec=spec("judge"),
+        measurements=inputs("judge"),
+    output:
+        manifest("judge"),
+    resources:
+        **asked("judge"),
+    shell:
+        RUN
+
+
+rule tabulate:
+    input:
+        spec=spec("tabulate"),
+        measurements=inputs("tabulate"),
+        claims=inputs("tabulate", "claims"),
+    output:
+        manifest("tabulate"),
+    resources:
+        **asked("tabulate"),
+    shell:
+        RUN
+
+
+rule typeset:
+    input:
+        spec=spec("typeset"),
+        figures=inputs("typeset"),
+    output:
+        manifest("typeset"),
+    resources:
+        **asked("typeset"),
+    shell:
+        RUN
+
+
+rule report:
+    input:
+        spec=spec("report"),
+        figures=inputs("report"),
+    output:
+        manifest("report"),
+    resources:
+        **asked("report"),
+    shell:
+        RUN
