@@ -5,7 +5,7 @@ rule environment:
     input:
         spec=spec("environment"),
     output:
-        manifest("environment"),
+        manifest=manifest("environment"),
     resources:
         **asked("environment"),
     shell:
@@ -17,7 +17,7 @@ rule comparison:
         spec=spec("comparison"),
         measurements=inputs("comparison"),
     output:
-        manifest("comparison"),
+        manifest=manifest("comparison"),
     resources:
         **asked("comparison"),
     shell:

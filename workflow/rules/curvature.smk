@@ -7,7 +7,7 @@ rule curvature:
         corpus=inputs("curvature", "corpus"),
         checkpoints=inputs("curvature", "trajectory"),
     output:
-        manifest("curvature"),
+        manifest=manifest("curvature"),
     threads: plan.resources.threads("curvature")
     resources:
         **asked("curvature"),
@@ -21,7 +21,7 @@ rule landscape:
         corpus=inputs("landscape", "corpus"),
         checkpoints=inputs("landscape"),
     output:
-        manifest("landscape"),
+        manifest=manifest("landscape"),
     threads: plan.resources.threads("landscape")
     resources:
         **asked("landscape"),
@@ -34,7 +34,7 @@ rule components:
         spec=spec("components"),
         checkpoints=inputs("components"),
     output:
-        manifest("components"),
+        manifest=manifest("components"),
     threads: plan.resources.threads("components")
     resources:
         **asked("components"),

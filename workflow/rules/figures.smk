@@ -6,7 +6,7 @@ rule figure:
         spec=spec("figure"),
         measurements=inputs("figure"),
     output:
-        manifest("figure"),
+        manifest=manifest("figure"),
     priority: 20
     resources:
         **asked("figure"),
@@ -47,7 +47,7 @@ rule judge:
         spec=spec("judge"),
         measurements=inputs("judge"),
     output:
-        manifest("judge"),
+        manifest=manifest("judge"),
     resources:
         **asked("judge"),
     shell:
@@ -60,7 +60,7 @@ rule tabulate:
         measurements=inputs("tabulate"),
         claims=inputs("tabulate", "claims"),
     output:
-        manifest("tabulate"),
+        manifest=manifest("tabulate"),
     resources:
         **asked("tabulate"),
     shell:
@@ -72,7 +72,7 @@ rule typeset:
         spec=spec("typeset"),
         figures=inputs("typeset"),
     output:
-        manifest("typeset"),
+        manifest=manifest("typeset"),
     resources:
         **asked("typeset"),
     shell:
@@ -84,7 +84,7 @@ rule report:
         spec=spec("report"),
         figures=inputs("report"),
     output:
-        manifest("report"),
+        manifest=manifest("report"),
     resources:
         **asked("report"),
     shell:

@@ -8,7 +8,7 @@ rule measure:
         checkpoints=inputs("measure", "trajectory"),
         tasks=inputs("measure", "task", "environment"),
     output:
-        manifest("measure"),
+        manifest=manifest("measure"),
     threads: plan.resources.threads("measure")
     resources:
         **asked("measure"),
@@ -22,7 +22,7 @@ rule make_task:
         functions=inputs("make_task", "functions"),
         corpus=inputs("make_task", "corpus"),
     output:
-        manifest("make_task"),
+        manifest=manifest("make_task"),
     resources:
         **asked("make_task"),
     shell:
@@ -33,7 +33,7 @@ rule fetch_task:
     input:
         spec=spec("fetch_task"),
     output:
-        manifest("fetch_task"),
+        manifest=manifest("fetch_task"),
     resources:
         **asked("fetch_task"),
     shell:
@@ -45,7 +45,7 @@ rule collect:
         spec=spec("collect"),
         measurements=inputs("collect"),
     output:
-        manifest("collect"),
+        manifest=manifest("collect"),
     resources:
         **asked("collect"),
     shell:

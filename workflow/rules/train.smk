@@ -6,7 +6,7 @@ rule corpus:
         spec=spec("corpus"),
         text=inputs("corpus", "corpus", "functions"),
     output:
-        manifest("corpus"),
+        manifest=manifest("corpus"),
     threads: CORES or plan.resources.threads("corpus")
     resources:
         **asked("corpus"),
@@ -19,7 +19,7 @@ rule functions:
         spec=spec("functions"),
         corpus=inputs("functions", "corpus"),
     output:
-        manifest("functions"),
+        manifest=manifest("functions"),
     resources:
         **asked("functions"),
     shell:
@@ -32,7 +32,7 @@ rule train:
         corpus=inputs("train", "corpus"),
         before=inputs("train", "trunk", "after"),
     output:
-        manifest("train"),
+        manifest=manifest("train"),
     threads: plan.resources.threads("train")
     resources:
         **asked("train"),
@@ -44,7 +44,7 @@ rule fetch:
     input:
         spec=spec("fetch"),
     output:
-        manifest("fetch"),
+        manifest=manifest("fetch"),
     resources:
         **asked("fetch"),
     shell:
@@ -56,7 +56,7 @@ rule average:
         spec=spec("average"),
         checkpoints=inputs("average"),
     output:
-        manifest("average"),
+        manifest=manifest("average"),
     threads: plan.resources.threads("average")
     resources:
         **asked("average"),
