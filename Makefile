@@ -16,8 +16,8 @@ LOCKER := $(VENV)/uv
 HERE = PYTHONPATH="workflow$(1)$${PYTHONPATH:+:$$PYTHONPATH}" $(VENV)/bin
 PTQ = $(HERE)/ptq-dynamics
 CHOICE = scale=$(SCALE) figures="$(FIGURES)" $(if $(SEEDS),more_seeds="$(SEEDS)") $(if $(DEEP),deep=true)
-BUILD = $(HERE)/python -m ptq_dynamics.cli.snakemake --config $(CHOICE)
-SEND = $(if $(PROFILE),$(call HERE,:$(PLUGINS))/python -m ptq_dynamics.cli.snakemake \
+BUILD = $(HERE)/snakemake --config $(CHOICE)
+SEND = $(if $(PROFILE),$(call HERE,:$(PLUGINS))/snakemake \
 	--workflow-profile profiles/$(PROFILE) --config $(CHOICE),$(BUILD))
 # On a full disk even compiled code is cut off, and then stays so.
 ROOM = df -Pk . | awk 'END {for (i = 2; i <= NF; i++) if ($$i ~ /^[0-9]+%$$/) exit $$(i - 1) < 51200}' || \

@@ -2,13 +2,11 @@
 
 import contextlib
 import os
-import random
 import re
 import shutil
 import signal
 import sys
 import time
-from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
 
 import psutil
@@ -54,32 +52,6 @@ def test_a_signal_to_snakemake_ends_the_build_with_a_line_for_each_job(partial, 
     assert len(errors) == len(set(errors)) <= os.cpu_count()
     assert "Traceback" not in said and "Exception" not in said
     assert not list((partial.folder / "results").rglob(".lease"))
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_while_snakemake_begins_is_one_line(partial, number):
-    """From when it has its handlers on."""
-    process = Popen(
-        [sys.executable, "-m", "ptq_dynamics.cli.snakemake", *partial.command("-n")[1:]],
-        cwd=partial.folder,
-        env=partial.variables(),
-        stdout=DEVNULL,
-        stderr=PIPE,
-        text=True,
-    )
-    wait_for(lambda: process.poll() is not None or catches(process.pid), "it does not begin")
-    time.sleep(random.uniform(0, 0.5))
-    process.send_signal(number)
-    said = process.communicate(timeout=40)[1]
-    assert process.returncode == 1, said
-    assert re.search(r"^interrupted.*; run the same command again\n\Z", said, re.M), said
-    assert "Traceback" not in said
-
-
-def catches(process):
-    """Whether a process has a handler for SIGTERM, which Python itself has none for."""
-    status = Path(f"/proc/{process}/status").read_text()
-    return bool(int(re.search(r"^SigCgt:\s*(\w+)", status, re.M)[1], 16) >> signal.SIGTERM - 1 & 1)
 
 
 @pytest.mark.parametrize(

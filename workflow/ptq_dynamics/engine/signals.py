@@ -10,7 +10,6 @@ state and ends with the status `AGAIN`; what cannot goes on.
 import contextlib
 import logging
 import os
-import shutil
 import signal
 import sys
 import threading
@@ -30,8 +29,6 @@ _answered = threading.Event()
 _begun = threading.Event()
 _armed = threading.Event()
 _called = threading.Event()
-# Removed by who leaves at once.
-_held = list[str]()
 # Process that does the job for this one.
 _deputy: int | None = None
 
@@ -68,8 +65,6 @@ def leave_at_once(line: str) -> None:
     """From now on, until something else is said, a signal ends the process with one line."""
 
     def leave(number: int, frame: FrameType | None) -> None:
-        for folder in _held:
-            shutil.rmtree(folder, ignore_errors=True)
         _say(line)
         os._exit(1)
 
@@ -97,16 +92,6 @@ def _end_jobs(number: int, frame: FrameType | None) -> None:
             if "ptq_dynamics.engine.run" in process.cmdline():
                 process.terminate()
     raise KeyboardInterrupt
-
-
-@contextlib.contextmanager
-def removing(folder: str) -> Iterator[None]:
-    """In this block, who leaves at once removes this folder first."""
-    _held.append(folder)
-    try:
-        yield
-    finally:
-        _held.remove(folder)
 
 
 @contextlib.contextmanager

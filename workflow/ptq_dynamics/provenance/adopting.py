@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ptq_dynamics.base.content import sha256, write_atomically
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine import record, signals
+from ptq_dynamics.engine import record
 from ptq_dynamics.engine.lease import held
 from ptq_dynamics.engine.paths import ABSENT
 from ptq_dynamics.engine.publish import OUT, publish
@@ -79,10 +79,7 @@ def unpacked(place: Path) -> Iterator[Path]:
     if place.is_dir() and not archive.is_file():
         yield place
         return
-    with (
-        tempfile.TemporaryDirectory(prefix="ptq-dynamics-adopt-", dir=".") as tree,
-        signals.removing(tree),
-    ):
+    with tempfile.TemporaryDirectory(prefix="ptq-dynamics-adopt-") as tree:
         with packed(archive) as entries:
             entries.extractall(tree, filter="data")
         yield Path(tree)
