@@ -23,8 +23,17 @@ CONFIG = ROOT / "config"
 SMOKE = "scales/smoke.yaml"
 share = TypeAdapter(Share)
 # What pydantic calls the alternatives of a type, and other words of Python.
-FOREIGN = ["pydantic", "constrained", "literal[", "list[", "dict[", "AtMost", "instance of"]
-FOREIGN += ["[key]", "Input", "ictionary", "valid string", "whole", "_kind_of", "Value error"]
+FOREIGN = [
+    "pydantic",
+    "constrained",
+    "literal[",
+    "list[",
+    "dict[",
+    "AtMost",
+    "instance of",
+    "Input",
+]
+FOREIGN += ["[key]", "ictionary", "valid tuple", "whole", "_kind_of", "Value error"]
 
 
 def outcome(folder, **choice):
@@ -136,7 +145,7 @@ BAD = {
     "unknown corpus": (
         SMOKE,
         put("models", "main", "corpus", value="wikipedia"),
-        ["models.main.corpus names no known corpus: 'wikipedia' (known: main, code,"],
+        ["models.main.corpus names no known corpus: 'wikipedia' (the nearest: descriptions, q"],
     ),
     "more validation text than there is": (
         SMOKE,

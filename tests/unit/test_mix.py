@@ -182,7 +182,10 @@ def test_a_branch_goes_on_with_a_mix_of_the_corpus_of_its_trunk(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"of": "nothing"}, ["corpora.extra.of names no known", "'nothing'", "(known: main)"]),
+        (
+            {"of": "nothing"},
+            ["corpora.extra.of names no known", "'nothing'", "(the nearest: main)"],
+        ),
         ({"text": "poems"}, ["corpora.extra.text is 'poems'", "'code', 'tests' or 'descriptions'"]),
     ],
 )

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 import pytest
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli.sweep import prepare
-from ptq_dynamics.config import load, load_sweep
+from ptq_dynamics.config import load, read
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.graph.regime import Dimensionless, regimes
 from support import ROOT, edit_yaml, plan, python
@@ -84,7 +84,7 @@ def test_what_is_left_out_is_not_planned_and_figures_say_so(changed):
 @pytest.mark.slow
 @pytest.mark.parametrize("file", SWEEPS, ids=lambda file: file.stem)
 def test_candidates_can_be_planned(tmp_path, file):
-    sweep = load_sweep(file)
+    sweep = read(file, "sweep")
     with chdir(ROOT):
         for name, changes in sweep.candidates.items():
             made = prepare(tmp_path / name, sweep, changes)

@@ -41,7 +41,7 @@ FIGURE = {
 
 def sweep(arguments: Namespace) -> bool:
     """Train every candidate that is not there yet; write and print the table of all."""
-    asked = config.load_sweep(Path(f"config/sweeps/{arguments.name}.yaml"))
+    asked: config.Sweep = config.read(Path(f"config/sweeps/{arguments.name}.yaml"), "sweep")
     folder, rows = Path("results/sweep", arguments.name), list[dict[str, str]]()
     table = folder.with_suffix(".csv")
     plans = {name: prepare(folder / name, asked, each) for name, each in asked.candidates.items()}

@@ -9,7 +9,7 @@ from ptq_dynamics.config.loading import TYPES as TYPES
 from ptq_dynamics.config.loading import Config as Config
 from ptq_dynamics.config.loading import Sweep as Sweep
 from ptq_dynamics.config.loading import load as load
-from ptq_dynamics.config.loading import load_sweep as load_sweep
+from ptq_dynamics.config.loading import read as read
 from ptq_dynamics.config.loading import read_yaml as read_yaml
 from ptq_dynamics.config.loading import scales as scales
 from ptq_dynamics.config.loading import schema as schema

@@ -17,40 +17,31 @@ MESSAGES = {
     "union_tag_not_found": "is required and missing",
     "dict_type": "must be a mapping",
     "model_attributes_type": "must be a mapping",
-    "list_type": "must be a list",
     "tuple_type": "must be a list",
-    "string_type": "must be text",
-    "string_pattern_mismatch": "must match {pattern}",
-    "bool_type": "must be true or false",
-    "bool_parsing": "must be true or false",
-    "string_too_short": "must not be empty",
-    "too_short": "must have at least {min_length} entries",
     "union_tag_invalid": "must be one of {expected_tags}",
 }
 LONGEST_VALUE = 80
 # Names of a kind that an error lists.
-MOST_KNOWN = 20
+MOST_NAMED = 8
 
 
 def require(place: str, kind: str, names: Iterable[str], known: Iterable[str]) -> None:
     """Raise `Problem` when a name is not one of those known."""
     for name in names:
         if name not in known:
-            near, said = [*known], "known"
-            if len(near) > MOST_KNOWN:
-                near, said = difflib.get_close_matches(name, near, 3, 0), "the nearest"
-            raise Problem(f"{place} names no known {kind}: {name!r} ({said}: {', '.join(near)})")
+            near = ", ".join(difflib.get_close_matches(name, [*known], MOST_NAMED, 0))
+            raise Problem(f"{place} names no known {kind}: {name!r} (the nearest: {near})")
 
 
-def problem(error: ValidationError, data: Any, place: str, below: Key = ()) -> Problem:
-    """The first error in the content `data` of the file at `place`, where it stands `below` these
-    keys. What the alternatives of a type say of one value is one error."""
+def problem(error: ValidationError, data: Any, place: str) -> Problem:
+    """The first error in the content `data` of `place`. What the alternatives of a type say of one
+    value is one error."""
     found = [(_key(details, data), details) for details in error.errors()]
     first = found[0][0]
     # Of alternatives, the one that got deepest is the one that was meant.
     deepest = max((key for key, _ in found if key[: len(first)] == first), key=len)
     chosen = [details for key, details in found if key == deepest]
-    named = ".".join(str(part) for part in (*below, *deepest))
+    named = ".".join(str(part) for part in deepest)
     where = f"{place}: {named}{_value(chosen[0])}" if named else place
     return Problem(f"{where}: {' or '.join(dict.fromkeys(map(_message, chosen)))}")
 

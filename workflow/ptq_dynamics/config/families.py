@@ -6,11 +6,11 @@ Lengths are tokens of the real runs. What scales make of them is in `miniatures`
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, Discriminator, Field, Tag, TypeAdapter
 
 from ptq_dynamics.base.fields import Count, Name, Named, Once, Rate, Strict
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config.errors import problem, require
+from ptq_dynamics.config.errors import require
 from ptq_dynamics.train.architectures import AnyArchitecture, Architecture
 from ptq_dynamics.train.averages import AnyAverage
 from ptq_dynamics.train.objectives import AnyObjective
@@ -27,10 +27,13 @@ Floor = Annotated[float, Field(ge=0, le=1)]
 Tokens = Annotated[float, Field(ge=1, le=1e18)]
 
 
-class FamilyDefaults(Strict):
-    """What families share unless they say otherwise."""
+# Made once: every start of Snakemake checks all models.
+MODEL: TypeAdapter[Architecture] = TypeAdapter(AnyArchitecture)
 
-    optimizer: AnyOptimizer
+
+def _with_context(model: Any) -> Any:
+    # A scale says how much a model reads at once.
+    return {"context": 2, **model} if isinstance(model, dict) else model
 
 
 class Family(Strict):
@@ -57,8 +60,8 @@ class Family(Strict):
     peak_lr: Rate
     other_peak_lr: Rate | None = None
     warmup: Count
-    model: dict[str, Any]
-    optimizer: AnyOptimizer | None = None
+    model: Annotated[AnyArchitecture, BeforeValidator(_with_context)]
+    optimizer: AnyOptimizer
     miniature: dict[str, Any]
     miniature_optimizer: AnyOptimizer | None = None
     uncertain: str | None = None
@@ -142,43 +145,23 @@ AnyFamilyRun = Annotated[
     | Annotated[Release, Tag("Release")],
     Discriminator(_kind),
 ]
-# Made once: every start of Snakemake checks all models.
-MODEL: TypeAdapter[Architecture] = TypeAdapter(AnyArchitecture)
 
 
 class Families(Strict):
     """Families, their runs, and averages of their checkpoints, by name."""
 
-    defaults: FamilyDefaults
     families: Named[Family]
     runs: Named[AnyFamilyRun]
     averages: Named[AnyAverage]
 
     def check(self) -> None:
         """Raise `Problem` where families and runs do not fit together."""
-        for name, family in self.families.items():
-            alike = [n for n, each in self.families.items() if each.vocabulary == family.vocabulary]
-            place, read = f"{FILE}: families.{name}.reads_as", [family.reads_as or name]
-            require(place, "family with that vocabulary", read, alike)
         for name, run in self.runs.items():
             place, own = f"{FILE}: runs.{name}", self.family_of(name)
             require(f"{place}.family", "family", [own], self.families)
             least = self.families[own].tokens_per_step
             if isinstance(run, Phase) and run.tokens - (run.steady or 0) < least * run.batch:
                 raise Problem(f"{place}.tokens, but for steady ones, must be {least:g}, a step's")
-
-    def model(self, name: str, key: str = "model", **changed: Any) -> Architecture:
-        """A family's model, with what is `changed` of it for its `key`; `Problem` where it is
-        none."""
-        shape = {**self.families[name].model, **changed}
-        try:
-            return MODEL.validate_python(shape)
-        except ValidationError as error:
-            raise problem(error, shape, FILE, ("families", name, key)) from None
-
-    def optimizer(self, family: Family) -> AnyOptimizer:
-        """A family's optimizer."""
-        return family.optimizer or self.defaults.optimizer
 
     def family_of(self, name: str) -> str:
         """Name of the family of a run."""

@@ -133,21 +133,21 @@ def load(choice: dict[str, Any], folder: Path) -> Config:
     require(f"{folder / 'config.yaml'}: scale", "scale", [chosen.scale], scales(folder))
     file = folder / "scales" / f"{chosen.scale}.yaml"
     paths = {name: folder / f"{name}.yaml" for name in TYPES if name in Config.model_fields}
-    read = {
-        name: _read(path, name)
+    parts = {
+        name: read(path, name)
         for name, path in {**paths, "scale": file}.items()
         if path.exists() or name not in OPTIONAL
     }
-    families: Families = _read(folder / "families.yaml", "families")
+    families: Families = read(folder / "families.yaml", "families")
     families.check()
-    scale: Scale = read["scale"]
+    scale: Scale = parts["scale"]
     runs, public = dict[str, Run](), dict[str, releases.Public]()
     if scale.miniatures:
         scale, runs, unknown = miniatures.settle(families, scale, str(file), scale.miniatures)
     else:
         lock = read_lock(folder / "families.lock.json")
         scale, public, unknown = releases.settle(families, scale, str(file), lock)
-    own: Runs = read["runs"]
+    own: Runs = parts["runs"]
     names = Counter([*own.runs, *own.averages, *families.runs, *families.averages])
     if twice := [name for name, count in names.items() if count > 1]:
         raise Problem(
@@ -162,19 +162,13 @@ def load(choice: dict[str, Any], folder: Path) -> Config:
         unknown=unknown,
         families=frozenset([*families.runs, *families.averages]),
     )
-    return Config(**{**read, "choice": chosen, "scale": scale, "runs": trajectories})
+    return Config(**{**parts, "choice": chosen, "scale": scale, "runs": trajectories})
 
 
 def schema(name: str) -> dict[str, Any]:
     """The JSON schema of a file: `runs` for runs.yaml, `scale` for those under scales/, ..."""
     require("--schema or --help-keys", "file of configuration", [name], TYPES)
     return TypeAdapter(TYPES[name]).json_schema()
-
-
-def load_sweep(path: Path) -> Sweep:
-    """Read and check what a sweep is made of; raises `Problem` as `load` does."""
-    found: Sweep = _read(path, "sweep")
-    return found
 
 
 # Written in C where PyYAML was built so: every start of Snakemake reads all files.
@@ -206,7 +200,8 @@ def read_yaml(path: Path) -> Any:
         raise Problem(f"{path} is no YAML: {' '.join(str(error).split())}") from None
 
 
-def _read(path: Path, name: str) -> Any:
+def read(path: Path, name: str) -> Any:
+    """What a file of a type, by its name in `TYPES`, holds; raises `Problem` as `load` does."""
     content = read_yaml(path)
     for section in ("runs", "averages") if name in ("runs", "families") else ():
         if isinstance(content, dict) and isinstance(content.get(section), dict):

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from ptq_dynamics.base.fields import Context, Count, Rate, Share
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.errors import problem, require
-from ptq_dynamics.config.families import FILE, Families, Later, Phase, Pretraining, Release
+from ptq_dynamics.config.families import FILE, MODEL, Families, Later, Phase, Pretraining, Release
 from ptq_dynamics.config.runs import Branch, Run, Whole, nearest, step_of
 from ptq_dynamics.config.scale import Miniatures, Scale
 from ptq_dynamics.corpus.sources.dialogues import DialoguesCorpus
@@ -102,9 +102,10 @@ class Stage(InSmall):
         """The run it comes after."""
         return {"after": self.after}
 
-    def uncertain(self, timeline: Timeline) -> str | None:
+    def uncertain(self, timeline: Timeline) -> tuple[str | None, bool]:
         """What is uncertain of it, and of that."""
-        return "; ".join(filter(None, (self.unknown, super().uncertain(timeline)))) or None
+        before, rate = super().uncertain(timeline)
+        return "; ".join(filter(None, (self.unknown, before))) or None, rate
 
     def trained(self, timeline: Timeline) -> TrainedShape:
         """With what is its own."""
@@ -120,17 +121,9 @@ class Stage(InSmall):
         _, first = self.before(timeline).ends(timeline)
         return first, first + timeline.steps(self.length)
 
-    def start(self, timeline: Timeline) -> str:
-        """Id of the checkpoint whose weights it begins with."""
-        return timeline.checkpoints(self.after)[-1].id
-
-    def spacing(self, timeline: Timeline) -> int:
-        """As they are measured."""
-        return self.measured_every(timeline)
-
     def checkpoints(self, timeline: Timeline) -> list[Point]:
         """One so often after its beginning, which is the end of the run before, and its end."""
-        (first, last), every = self.ends(timeline), self.spacing(timeline)
+        (first, last), every = self.ends(timeline), self.measured_every(timeline)
         steps = sorted({*range(first + every, last, every), last})
         return [Point(step_id(step), step) for step in steps]
 
@@ -156,53 +149,48 @@ def settle(
     """
     require(f"{file}: miniatures.exponents", "family", small.exponents, families.families)
     require(f"{file}: models, of which miniatures take the text,", "model", ["main"], scale.models)
-    models = {name: _model(families, name, scale, small) for name in families.families}
+    models = {_called(n): _model(families, n, scale, small) for n in families.families}
+    scale = scale.model_copy(update={"models": {**scale.models, **models}})
     found, unknown = dict[str, Run](), dict[str, str]()
     for name, run in families.runs.items():
         if isinstance(run, Release):
             unknown[name] = "no miniature stands for what authors made of several checkpoints"
         else:
-            found[name] = _Way(families, name, scale, small, models).made(name, run)
-    every = scale.models | {f"miniature of {name}": model for name, model in models.items()}
-    return scale.model_copy(update={"models": every}), found, unknown
+            found[name] = _Way(families, name, scale, small).made(name, run)
+    return scale, found, unknown
+
+
+def _called(family: str) -> str:
+    return f"miniature of {family}"
 
 
 def _model(families: Families, name: str, scale: Scale, small: Miniatures) -> Architecture:
     """A family's miniature model, which reads what the scale's main model does."""
     family, main = families.families[name], scale.models["main"]
-    reading: dict[str, Any] = {"context": main.context, "corpus": main.corpus}
-    families.model(name, **reading)
-    place = f"{FILE}: families.{name}.miniature"
-    require(place, "key of its model", family.miniature, family.model)
-    changed = {**family.miniature, **reading}
-    found = families.model(name, "miniature", **changed)
-    changed["layers"] = ceil(found.layers * small.deepen)
-    changed["width"] = found.width * small.widen
-    changed["feedforward"] = found.feedforward * small.widen
-    return families.model(name, "miniature", **changed)
+    shape = {**family.model.model_dump(), **family.miniature}
+    shape |= {"context": main.context, "corpus": main.corpus}
+    try:
+        found = MODEL.validate_python(shape)
+        shape["layers"] = ceil(found.layers * small.deepen)
+        shape["width"] = found.width * small.widen
+        shape["feedforward"] = found.feedforward * small.widen
+        return MODEL.validate_python(shape)
+    except ValidationError as error:
+        raise problem(error, shape, f"{FILE}: families.{name}.miniature") from None
 
 
 class _Way:
     """The run from fresh weights that a run `of` a family goes back to, with its longest phase,
     which a scale's steps stand for; and what is made of it in small."""
 
-    def __init__(
-        self,
-        families: Families,
-        of: str,
-        scale: Scale,
-        small: Miniatures,
-        models: Mapping[str, Architecture],
-    ) -> None:
+    def __init__(self, families: Families, of: str, scale: Scale, small: Miniatures) -> None:
         name, self.run = families.first(of)
-        self.small, self.budget = small, scale.budget
+        self.small, self.budget, self.context = small, scale.budget, scale.models["main"].context
         self.family = families.families[self.run.family]
-        self.optimizer = families.optimizer(self.family)
-        self.context, width = models[self.run.family].context, models[self.run.family].width
+        model = scale.models[_called(self.run.family)]
         # What a miniature's rate is of the family's.
         power = small.exponents.get(self.run.family, small.rate_exponent)
-        theirs = families.model(self.run.family, context=self.context).width
-        self.ratio = float((theirs / width) ** power)
+        self.ratio = float((self.family.model.width / model.width) ** power)
         every = (each for each in families.runs.values() if isinstance(each, Phase))
         self.phases = [each for each in every if each.trunk == name]
         longest = max((phase.tokens for phase in self.phases), default=0)
@@ -239,14 +227,14 @@ class _Way:
         family, small, steps = self.family, self.small, self.steps(run.tokens)
         peak = run.peak_lr or family.peak_lr
         shortened = run.tokens / family.tokens_per_step / steps
-        optimizer = family.miniature_optimizer or self.optimizer
+        optimizer = family.miniature_optimizer or family.optimizer
         optimizer = optimizer.scaled(self.ratio, small.e_folds * shortened / self.ratio)
         warmup = max(Fraction(family.warmup * family.tokens_per_step / run.tokens), small.warmup)
         phases = (self.steps(phase.tokens, phase.batch) for phase in self.phases)
         longest = steps + max(phases, default=0)
         return {
             "family": family.label,
-            "model": f"miniature of {run.family}",
+            "model": _called(run.family),
             "schedule": run.schedule,
             "peak_lr": peak,
             "used_lr": peak * self.ratio,
@@ -283,7 +271,7 @@ class _Way:
 
     def _stage(self, later: Later) -> dict[str, Any]:
         steps = max(1, round(self.small.stage * self.budget))
-        optimizer, decay = later.optimizer or self.optimizer, 1.0
+        optimizer, decay = later.optimizer or self.family.optimizer, 1.0
         if optimizer.weight_decay:
             if later.tokens is None:
                 raise Problem(

@@ -10,15 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.errors import require
-from ptq_dynamics.config.families import (
-    FILE,
-    Families,
-    Family,
-    Later,
-    Phase,
-    Pretraining,
-    Release,
-)
+from ptq_dynamics.config.families import FILE, Families, Family, Later, Phase, Pretraining, Release
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus
 from ptq_dynamics.hub.lock import TOKENIZER_KEY, Entry, Lock, Wanted
@@ -71,10 +63,6 @@ class Public(PlannedTrajectory):
             return self.called
         return schedules.phase(self.schedule, step)
 
-    def run(self, name: str, timeline: Timeline) -> str:
-        """Itself."""
-        return name
-
     def sources(self) -> Mapping[str, str]:
         """None."""
         return {}
@@ -88,13 +76,9 @@ class Public(PlannedTrajectory):
         shape = timeline.scale.models[self.model]
         return TrainedShape(shape, shape.corpus, shape.context, None, 1)
 
-    def uncertain(self, timeline: Timeline) -> str | None:
+    def uncertain(self, timeline: Timeline) -> tuple[str | None, bool]:
         """What is uncertain of its family."""
-        return self.unknown
-
-    def has_uncertain_rate(self, timeline: Timeline) -> bool:
-        """Whether its family's is."""
-        return self.uncertain_rate
+        return self.unknown, self.uncertain_rate
 
     def seeds_in(self, timeline: Timeline) -> tuple[int, ...]:
         """One that means nothing: it is as it was released."""
@@ -136,7 +120,8 @@ def settle(
     for name, family in families.families.items():
         if family.repository is None:
             continue
-        models[name] = families.model(name, context=context, corpus=family.reads_as or name)
+        reading = {"context": context, "corpus": family.reads_as or name}
+        models[name] = family.model.model_copy(update=reading)
         if family.reads_as is None:
             tokenizer = lock.get(family.repository, {}).get(TOKENIZER_KEY)
             changed = {
@@ -194,7 +179,7 @@ def _public(families: Families, name: str, family: Family, lock: Lock) -> Public
         earlier=_schedule(family, trunk, trunk),
         first=first,
         batch=family.tokens_per_step * getattr(run, "batch", 1),
-        optimizer=families.optimizer(family),
+        optimizer=family.optimizer,
         averaged=averaged,
     )
 
@@ -250,12 +235,13 @@ def _schedule(family: Family, trunk: Pretraining, run: Pretraining | Phase) -> S
 def to_lock(publics: Iterable[Public], scale: Scale) -> Iterator[Wanted]:
     """What a scale with the hub takes from it: checkpoints, and tokenizers as of the last
     revisions."""
-    last = dict[str, tuple[int, str]]()
-    for public in publics:
-        for name, released in public.revisions.items():
-            yield Wanted(public.repository, name)
-            place = (released.step or 0, name)
-            last[public.repository] = max(last.get(public.repository, place), place)
+    found = [
+        (each.step or 0, n, public) for public in publics for n, each in public.revisions.items()
+    ]
+    last = dict[str, str]()
+    for _, name, public in sorted(found, key=lambda each: each[:2]):
+        yield Wanted(public.repository, name)
+        last[public.repository] = name
     for corpus in scale.corpora.values():
         if isinstance(corpus, DatasetsCorpus) and corpus.tokenizer in last:
-            yield Wanted(corpus.tokenizer, last[corpus.tokenizer][1], "tokenizer")
+            yield Wanted(corpus.tokenizer, last[corpus.tokenizer], "tokenizer")

@@ -26,10 +26,6 @@ class Run(PlannedTrajectory):
     checkpoint_every: Share | None = None
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1), Once] | None = None
 
-    def run(self, name: str, timeline: Timeline) -> str:
-        """Itself."""
-        return name
-
     def before(self, timeline: Timeline) -> "Run":
         """The run that it goes on from, of one that does."""
         (name,) = self.sources().values()
@@ -50,13 +46,10 @@ class Run(PlannedTrajectory):
         whole = self.whole(timeline)
         return whole.family if hasattr(whole, "used_lr") else None
 
-    def uncertain(self, timeline: Timeline) -> str | None:
+    def uncertain(self, timeline: Timeline) -> tuple[str | None, bool]:
         """What is uncertain of that."""
-        return getattr(self.whole(timeline), "unknown", None)
-
-    def has_uncertain_rate(self, timeline: Timeline) -> bool:
-        """Whether that one's rate is."""
-        return getattr(self.whole(timeline), "uncertain_rate", False)
+        whole = self.whole(timeline)
+        return getattr(whole, "unknown", None), getattr(whole, "uncertain_rate", False)
 
     def seeds_in(self, timeline: Timeline) -> tuple[int, ...]:
         """Its own, or those of the run before, or the configuration's."""

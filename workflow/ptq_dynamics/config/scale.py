@@ -38,20 +38,13 @@ class MeasuredPoints(Strict):
 
 
 class Text(Strict):
-    """The first of a split: so many `blocks` of the model's context, or so many `tokens`, cut into
-    whole blocks; one of them."""
+    """The first of a split: so many `blocks` of the model's context, or else so many `tokens`, cut
+    into whole blocks."""
 
     split: ClassVar[str]
     least: ClassVar[int] = 1  # blocks that there must be
     blocks: Count | None = None
     tokens: Count | None = None
-
-    @model_validator(mode="after")
-    def _one(self) -> "Text":
-        kinds = self.blocks, self.tokens, getattr(self, "documents", None)
-        if len(kinds) - kinds.count(None) != 1:
-            raise ValueError("takes one of blocks, tokens and, for calibration, documents")
-        return self
 
     def count(self, context: int) -> int:
         """Blocks of `context` tokens."""
@@ -108,11 +101,11 @@ class Miniatures(Strict):
     """Miniatures of public families: the share `length` of the budget, in the scale's batch, for a
     family's longest way; a peak rate that is the family's times the ratio of the widths to the
     power `rate_exponent`, or to the one of the family in `exponents`; the share `e_folds` of the
-    family's sum of rate times weight decay; a
-    warmup of at least the share `warmup`; cooldowns of at least `least_cooldown` steps; so many
-    checkpoints `measured` of a run, and `measured_cooldown` of a cooldown; the share `stage` of the
-    budget for each stage after pre-training, and `measured_stage` checkpoints of it; widths times
-    `widen` and layers times `deepen`, rounded up."""
+    family's sum of rate times weight decay; a warmup of at least the share `warmup`; cooldowns of
+    at least `least_cooldown` steps; so many checkpoints `measured` of a run, and
+    `measured_cooldown` of a cooldown; the share `stage` of the budget for each stage after
+    pre-training, and `measured_stage` checkpoints of it; widths times `widen` and layers times
+    `deepen`, rounded up."""
 
     length: Share
     rate_exponent: Rate
@@ -148,13 +141,9 @@ class Tasks(Strict):
     at_chance: Annotated[tuple[str, ...], Once] = ()
 
     @model_validator(mode="after")
-    def _leaves_some(self) -> "Tasks":
-        for key, named in (("at_chance", self.at_chance), ("shots_of", self.shots_of)):
-            for name in named:
-                if name not in self.names:
-                    raise ValueError(f"{key} has {name!r}, which names has not")
-        if len(self.at_chance) == len(self.names):
-            raise ValueError("at_chance has all of names, which leaves no task for the mean")
+    def _are_named(self) -> "Tasks":
+        if unknown := {*self.at_chance, *self.shots_of} - {*self.names}:
+            raise ValueError(f"at_chance or shots_of has {min(unknown)!r}, which names has not")
         return self
 
     def shots_before(self, task: str) -> int:
@@ -229,14 +218,6 @@ class Scale(Strict):
     jobs_per_device: Count = 1
     warm: bool
     resources: Requests
-
-    @model_validator(mode="after")
-    def _micro_batches_divide(self) -> "Scale":
-        batch = self.regime.batch
-        for name, model in self.models.items():
-            if model.micro_batch and batch % model.micro_batch:
-                raise ValueError(f"models.{name}.micro_batch does not divide regime.batch {batch}")
-        return self
 
     def trained(self, model: str) -> TrainedShape:
         """A model as runs from fresh weights train it."""

@@ -50,9 +50,9 @@ class Figures(Planner):
         inputs |= {run.label: trajectories.manifests(run.name, run.seed) for run in runs}
         inputs |= figure.inputs(name, self)
         followed = [*map(timeline.trajectory, trajectories.runs(figure.trajectories))]
-        told = [(each.trained_by(timeline), each.uncertain(timeline)) for each in followed]
-        uncertain = [f"{family}: {unknown}" for family, unknown in told if unknown]
-        unsure = [each for each in followed if each.has_uncertain_rate(timeline)]
+        told = [(each.trained_by(timeline), *each.uncertain(timeline)) for each in followed]
+        uncertain = [f"{family}: {unknown}" for family, unknown, _ in told if unknown]
+        unsure = [family for family, _, is_unsure in told if is_unsure]
         # Of these, what is drawn depends on nothing that the settings do not say themselves.
         wordless = {"title": name, "caption": name, "headline": False, "draws": {}}
         settings = FigureSettings(
@@ -65,7 +65,7 @@ class Figures(Planner):
             scale=self.scale.description,
             left_out=self.site.left_out[name],
             uncertain=tuple(dict.fromkeys(uncertain)),
-            uncertain_rates=tuple(dict.fromkeys(each.trained_by(timeline) for each in unsure)),
+            uncertain_rates=tuple(dict.fromkeys(unsure)),
         )
         files = tuple(f"{name}.{kind}" for kind in (*drawn.PICTURES, drawn.TABLE))
         return self.make("figure", "figures.draw", name, inputs, settings, files, figure=name)

@@ -80,7 +80,7 @@ class Trajectories(Planner):
         settings = TrainSettings(
             model=trained.model.model_copy(update={"context": longest}),
             vocabulary=scale.whole(trained.corpus).vocabulary,
-            start=run.start(timeline) if isinstance(run, Stage) else None,
+            start=timeline.checkpoints(run.after)[-1].id if isinstance(run, Stage) else None,
             objective=run.objective if isinstance(run, Stage) else Language(),
             batch=trained.batch,
             micro_batch=trained.micro_batch,

@@ -120,9 +120,8 @@ class PlannedTrajectory(Strict):
         return measured
 
     def run(self, name: str, timeline: Timeline) -> str:
-        """The run whose learning rate it follows; `name` is its own."""
-        source = self._last_source()
-        return timeline.trajectory(source).run(source, timeline)
+        """The run whose learning rate it follows: itself, of this name."""
+        return name
 
     def model_shape(self, timeline: Timeline) -> TrainedShape:
         """Shape of its model, with the batch, the context and the corpus it is trained with."""
@@ -132,13 +131,10 @@ class PlannedTrajectory(Strict):
         """Its family."""
         return self.family or timeline.trajectory(self._last_source()).trained_by(timeline)
 
-    def uncertain(self, timeline: Timeline) -> str | None:
-        """What is uncertain of the public model that it is or stands for."""
-        return None
-
-    def has_uncertain_rate(self, timeline: Timeline) -> bool:
-        """Whether publications give the learning rate of that differently."""
-        return False
+    def uncertain(self, timeline: Timeline) -> tuple[str | None, bool]:
+        """What is uncertain of the public model that it is or stands for, and whether publications
+        give the learning rate of that differently."""
+        return None, False
 
     def seeds_in(self, timeline: Timeline) -> tuple[int, ...]:
         """The seeds that it is made for: those that all its sources have."""

@@ -25,6 +25,11 @@ class Average(PlannedTrajectory):
     def means(self, timeline: Timeline) -> list[Mean]:
         """All its means, by labels of its sources."""
 
+    def run(self, name: str, timeline: Timeline) -> str:
+        """The run that its last source follows."""
+        source = self._last_source()
+        return timeline.trajectory(source).run(source, timeline)
+
     def checkpoints(self, timeline: Timeline) -> list[Point]:
         """One a mean."""
         return [Point(mean.id, mean.step) for mean in self.means(timeline)]
