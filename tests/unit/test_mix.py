@@ -207,7 +207,7 @@ def test_source_files_that_may_be_held_out_are_refused(tmp_path):
         scale["corpora"]["code"]["packages"] = ["gitdb"]
 
     edit_yaml(config / "scales/smoke.yaml", change)
-    with pytest.raises(Problem, match=r"corpora\.extra\.packages has 'Jinja2', whose source files"):
+    with pytest.raises(Problem, match=r"corpora\.extra\.packages has 'Jinja2', which corpora.main"):
         plan("smoke", config)
     edit_yaml(
         config / "scales/smoke.yaml",
