@@ -8,6 +8,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.execute import execute
 from ptq_dynamics.quantize import environment
+from support import plan
 
 pytestmark = pytest.mark.slow
 
@@ -60,3 +61,9 @@ def test_what_is_installed_stays_until_another_is_published(install, capfd):
     # What was half-made is gone, and what the earlier result has is there.
     assert second != first
     assert installed() == sorted(each.parent.parent.name for each in (first, second))
+
+
+@pytest.mark.parametrize("quantizer", ["gptqmodel-4bit", "autogptq-4bit"])
+def test_a_result_depends_on_the_script_that_runs_there(quantizer):
+    job = plan("smoke").measuring.measure("wsd-3e-3", quantizer)
+    assert "quantize.foreign.worker" in job.code.modules

@@ -9,6 +9,7 @@ class AutoGptq(ForeignGptq):
     """GPTQ of AutoGPTQ: symmetric only, no search for scales."""
 
     tool: ClassVar[str | None] = "autogptq"
+    scripts: ClassVar[tuple[str, ...]] = ("quantize.foreign.worker",)
 
     method: Literal["autogptq"]
     symmetric: Literal[True]

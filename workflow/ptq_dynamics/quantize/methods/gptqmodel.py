@@ -9,5 +9,6 @@ class GptqModel(ForeignGptq):
     """GPTQ with every setting of GPTQModel that bears on the result."""
 
     tool: ClassVar[str | None] = "gptqmodel"
+    scripts: ClassVar[tuple[str, ...]] = ("quantize.foreign.worker",)
 
     method: Literal["gptqmodel"]
