@@ -18,7 +18,7 @@ from ptq_dynamics.config import load
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.execute import execute
 from ptq_dynamics.graph import Plan
-from ptq_dynamics.measure.names import LOSSES
+from ptq_dynamics.measure.names import FULL_PRECISION, LOSSES
 from safetensors.numpy import load_file, save_file
 from scipy.stats import spearmanr
 from support import ROOT, specification
@@ -355,12 +355,12 @@ def test_a_rise_is_where_the_loss_in_full_precision_rises_most():
     def read(side, losses, errors):
         class Read:
             def points(self, name, metric, quantizer, seed):
-                values = errors if quantizer else losses
+                values = losses if quantizer == FULL_PRECISION else errors
                 return pd.DataFrame({"value": map(Estimate, values)})
 
             between = {}
 
-        terms = Terms(Read(), "quantization_error", ("q",), (1,), 1, 0)
+        terms = Terms(Read(), "quantization_error", ("q",), (1,), 1, "q")
         return terms.value(Term.model_validate({"of": "a", "rise": side})).value
 
     values = [9.0, 3.0, 3.1, 2.9, 3.6, 2.5], [0.9, 0.2, 0.8, 0.3, 0.5, 0.7]

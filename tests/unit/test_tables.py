@@ -29,7 +29,7 @@ TABLE = Table(
     "A title",
     ("Run", "Loss", "Error (%)"),
     [
-        ("wsd-3e-4", Number(3.25, 0.015), Number(0.0117, 0.0007, percent=True)),
+        ("wsd-3e-4", Number(3.25, 0.015), Number(1.17, 0.07)),
         ("LR = 1e-2, 50 %", Number(3.5), None),
     ],
 )

@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -23,29 +23,20 @@ DIGITS = 4  # of a number whose error is not known
 ERROR = "{} (error)"  # head of a column of errors, by that of the values
 
 
-@dataclass(frozen=True)
-class Number:
-    """A measured value and its error, where that is known; shares may be shown as percent."""
+class Number(NamedTuple):
+    """A measured value and its error, where that is known."""
 
     value: float
     error: float | None = None
-    percent: bool = False
-
-    @property
-    def shown(self) -> tuple[float, float | None]:
-        """Value and error as they are shown."""
-        scale = 100 if self.percent else 1
-        return self.value * scale, None if self.error is None else self.error * scale
 
     def __str__(self) -> str:
-        return with_error(*self.shown)
+        return with_error(self.value, self.error)
 
 
 Cell = str | int | Number | None
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """Rows of cells under heads, each of which is a column's name."""
 
     title: str
@@ -69,12 +60,12 @@ def with_error(value: float, error: float | None) -> str:
 
 def as_csv(table: Table) -> str:
     """Comma-separated, values and errors in columns of their own, as exact as they are."""
-    columns = dict[str, Sequence[object]]()
-    for head, cells in zip(table.heads, _columns(table), strict=True):
-        columns[head] = cells
-        if any(isinstance(cell, Number) for cell in cells):
-            pairs = [cell.shown if isinstance(cell, Number) else (None, None) for cell in cells]
-            columns[head], columns[ERROR.format(head)] = zip(*pairs, strict=True)
+    columns = dict[str, list[object]]()
+    for head, *cells in zip(table.heads, *table.rows, strict=True):
+        columns[head] = [cell.value if isinstance(cell, Number) else cell for cell in cells]
+        if has_numbers(cells):
+            errors = [cell.error if isinstance(cell, Number) else None for cell in cells]
+            columns[ERROR.format(head)] = [*errors]
     frame = pd.DataFrame(columns, dtype=object).replace([math.inf, -math.inf], None)
     return frame.to_csv(index=False, lineterminator="\n")
 
@@ -88,11 +79,11 @@ def as_markdown(table: Table) -> str:
 
 def as_latex(table: Table) -> str:
     """A tabular with the rules of booktabs, after its title in a comment."""
-    numeric = (any(isinstance(cell, Number) for cell in cells) for cells in _columns(table))
-    columns = "".join("r" if each else "l" for each in numeric)
+    columns = zip(table.heads, *table.rows, strict=True)
+    sides = "".join("r" if has_numbers(cells) else "l" for _, *cells in columns)
     heads, *rows = [[escaped(cell) for cell in line] for line in [table.heads, *_texts(table)]]
     frame = pd.DataFrame(rows, columns=heads)
-    return f"% {table.title}\n{frame.to_latex(index=False, escape=False, column_format=columns)}"
+    return f"% {table.title}\n{frame.to_latex(index=False, escape=False, column_format=sides)}"
 
 
 def escaped(text: str) -> str:
@@ -107,8 +98,9 @@ def escaped(text: str) -> str:
 FORMATS: dict[str, Callable[[Table], str]] = {"csv": as_csv, "md": as_markdown, "tex": as_latex}
 
 
-def _columns(table: Table) -> list[tuple[Cell, ...]]:
-    return list(zip(*table.rows, strict=True)) or [()] * len(table.heads)
+def has_numbers(cells: Sequence[object]) -> bool:
+    """Whether a column has measured values."""
+    return any(isinstance(cell, Number) for cell in cells)
 
 
 def _texts(table: Table) -> list[list[str]]:

@@ -8,7 +8,7 @@ is known was added later.
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from ptq_dynamics.claims.estimates import Estimate, mean, over_draws
 from ptq_dynamics.claims.readings import NotMeasured, Readings, Terms, deviations
 from ptq_dynamics.claims.settings import CLAIMS, Claim, ClaimsSettings, Inequality
 from ptq_dynamics.engine.context import Context
+from ptq_dynamics.measure.names import FULL_PRECISION
 
 # Standard errors that an effect has to have to be seen.
 SEEN = 2.0
@@ -90,7 +91,8 @@ def _measured(one: Inequality, readings: Readings) -> dict[str, Any]:
     """The numbers of an inequality; raises `NotMeasured` where there are none."""
     if one.unmeasured is not None:
         raise NotMeasured(one.unmeasured)
-    read = by_seed(readings, one.metric, one.draws, one.seeds, lambda terms: sides(one, terms))
+    every = Terms(readings, one.metric, one.draws or (FULL_PRECISION,), one.seeds)
+    read = by_seed(every, lambda terms: sides(one, terms))
     lefts, rights, effects = zip(*read, strict=True)
     left, right, effect = mean(lefts), mean(rights), over_seeds(effects)
     verdict = of_inequality(effect.value, effect.error)
@@ -122,22 +124,10 @@ def _ratio(one: float, other: float) -> float | None:
     return one / other if other and math.isfinite(one / other) else None
 
 
-def by_seed(
-    readings: Readings,
-    metric: str,
-    draws: tuple[str, ...],
-    seeds: tuple[int, ...],
-    read: Callable[[Terms], Sequence[Estimate]],
-) -> list[list[Estimate]]:
+def by_seed(terms: Terms, read: Callable[[Terms], Sequence[Estimate]]) -> Iterator[list[Estimate]]:
     """What is read at every seed, the means over draws."""
-    found = []
-    for seed in seeds:
-        several = range(max(len(draws), 1))
-        each = (read(Terms(readings, metric, draws, seeds, seed, draw)) for draw in several)
-        found.append(
-            [over_draws(values, f"draws of seed {seed}") for values in zip(*each, strict=True)]
-        )
-    return found
+    for seed, found in zip(terms.seeds, terms.at_all(read), strict=True):
+        yield [over_draws(each, f"draws of seed {seed}") for each in zip(*found, strict=True)]
 
 
 def sides(one: Inequality, terms: Terms) -> tuple[Estimate, Estimate, Estimate]:

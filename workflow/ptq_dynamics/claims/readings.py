@@ -2,10 +2,9 @@
 its errors with others of the same text, and the terms of inequalities from these."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import product
 from typing import Any, cast, get_args
 
 import numpy as np
@@ -57,11 +56,10 @@ class Readings:
         self.branches = {run.name: run for run in runs if run.trunk is not None}
 
     @cache
-    def points(self, name: str, metric: str, quantizer: str | None, seed: int) -> Any:
-        """A metric along a trajectory, under a quantizer or in full precision, at a seed, or at the
-        first of a trajectory that has not this one: id, step, tokens and value (an `Estimate`) of
-        every checkpoint in their order, or of every record of a training curve; none where it was
-        not measured."""
+    def points(self, name: str, metric: str, quantizer: str, seed: int) -> Any:
+        """A metric along a trajectory under a quantizer, at a seed, or at the first of a trajectory
+        that has not this one: id, step, tokens and value (an `Estimate`) of every checkpoint in
+        their order, or of every record of a training curve; none where it was not measured."""
         known: Iterable[tuple[Any, ...]] = self._runs if metric in TRAINING else self._series
         seeds = [each[-1] for each in known if each[0] == name]
         own = seed if seed in seeds else next(iter(seeds), seed)
@@ -74,7 +72,7 @@ class Readings:
         if metric in TRAINING and (run := self._runs.get((name, own))):
             rows = pd.read_csv(self._inputs[run.label][0].file(CURVE))
             return rows.assign(value=[*map(Estimate, rows[metric])]).reindex(columns=POINT)
-        series = self._series.get((name, quantizer or FULL_PRECISION, own))
+        series = self._series.get((name, quantizer, own))
         rows, blocks = self._rows(series, metric), dict[str, np.ndarray]()
         if series and metric in get_args(Paired) and len(rows):
             blocks = contributions(cast(Paired, metric), series, self._inputs)
@@ -88,10 +86,10 @@ class Readings:
         ]
         return rows.assign(value=values)[POINT]
 
-    def scores(self, name: str, metric: str, quantizer: str | None, seed: int) -> Any:
+    def scores(self, name: str, metric: str, quantizer: str, seed: int) -> Any:
         """A metric of tasks at the last checkpoint of a trajectory: task, value and stderr of every
         task and of the mean over those that count; none where it was not measured."""
-        rows = self._rows(self._series.get((name, quantizer or FULL_PRECISION, seed)), metric)
+        rows = self._rows(self._series.get((name, quantizer, seed)), metric)
         return rows[rows.id == rows.id.iloc[-1]] if len(rows) else rows
 
     def _rows(self, series: Series | None, metric: str) -> Any:
@@ -127,23 +125,24 @@ def deviations(
 
 @dataclass(frozen=True)
 class Terms:
-    """Values of terms of a metric at one of the seeds and one of the draws of a quantizer, by
-    number (no draws: in full precision)."""
+    """Values of terms of a metric at one of the seeds under one of the draws of a quantizer."""
 
     readings: Readings
     metric: str
     draws: tuple[str, ...]
     seeds: tuple[int, ...]
-    seed: int
-    draw: int
-
-    @property
-    def quantizer(self) -> str | None:
-        """The draw by its name."""
-        return self.draws[self.draw] if self.draws else None
+    seed: int = 0
+    draw: str = FULL_PRECISION
 
     def __str__(self) -> str:
-        return f"{self.metric} under {self.quantizer} at seed {self.seed}"
+        return f"{self.metric} under {self.draw} at seed {self.seed}"
+
+    def at_all(self, read: Callable[["Terms"], Sequence[Estimate]]) -> list[list[list[Estimate]]]:
+        """What is read at every seed under every draw."""
+        return [
+            [[*read(replace(self, seed=seed, draw=draw))] for draw in self.draws]
+            for seed in self.seeds
+        ]
 
     def value(self, term: Term | float) -> Estimate:
         """The value of a term; raises `NotMeasured` where a measurement is missing."""
@@ -157,11 +156,11 @@ class Terms:
     def points(self, name: str) -> Any:
         """The points of the metric, where it has one calibration set alone with the error of that,
         as far as it is known."""
-        points = self.readings.points(name, self.metric, self.quantizer, self.seed)
+        points = self.readings.points(name, self.metric, self.draw, self.seed)
         if points.empty:
-            under = f" under {self.quantizer}" if self.quantizer else ""
+            under = "" if self.draw == FULL_PRECISION else f" under {self.draw}"
             raise NotMeasured(f"{self.metric} of {name}{under} is not measured")
-        error = self.readings.between.get((self.metric, self.quantizer or ""), 0.0)
+        error = self.readings.between.get((self.metric, self.draw), 0.0)
         if len(self.draws) != 1 or not error:
             return points
         source = f"calibration of {name}, {self}, checkpoint "
@@ -174,10 +173,9 @@ class Terms:
         own = self._read(term)
         if term.take == "mean":
             return mean(own)
-        every = product(self.seeds, range(max(len(self.draws), 1)))
-        others = (replace(self, seed=seed, draw=draw)._read(term) for seed, draw in every)
-        values = [[each.value for each in read] for read in others]
-        by_seed = np.reshape(values, (len(self.seeds), -1, len(own))).mean(axis=1)
+        every = self.at_all(lambda terms: terms._read(term))
+        values = [[[each.value for each in read] for read in of_seed] for of_seed in every]
+        by_seed = np.mean(values, axis=1)
         together = by_seed.mean(axis=0)
         place = int(together.argmax() if term.take == "largest" else together.argmin())
         spread = float(by_seed[:, place].std(ddof=1)) if len(by_seed) > 1 else 0.0
@@ -241,7 +239,7 @@ class Terms:
 
     @property
     def _loss(self) -> "Terms":
-        return replace(self, metric=LOSS, draws=())
+        return replace(self, metric=LOSS, draw=FULL_PRECISION)
 
     def _at_loss(self, name: str, others: Sequence[str]) -> Estimate:
         """Read where the loss in full precision was that with which the worst of some trajectories
@@ -258,14 +256,15 @@ class Terms:
         """The points of a run, after those of its trunk before it branches off."""
         own, run = self.points(name), self.readings.branches.get(name)
         trunk = "" if run is None else str(run.trunk)
-        if self.readings.points(trunk, self.metric, self.quantizer, self.seed).empty:
+        if self.readings.points(trunk, self.metric, self.draw, self.seed).empty:
             return own
         before = self.points(trunk)
         return pd.concat([before[before.step < own.step.min()], own])
 
     def _correlation(self, term: Term, other: str) -> Estimate:
         """Spearman's ρ of two metrics; runs that branch off one trunk, and it, are one group."""
-        against = replace(self, metric=other, draws=self.draws if other in QUANTIZED else ())
+        draw = self.draw if other in QUANTIZED else FULL_PRECISION
+        against = replace(self, metric=other, draw=draw)
         found = []
         for name in term.of:
             run, points = self.readings.branches.get(name), self.points(name)

@@ -8,11 +8,12 @@ from typing import Any
 
 from ptq_dynamics.claims.formats import FORMATS, Cell, Number, Table
 from ptq_dynamics.claims.judge import by_seed, over_seeds
-from ptq_dynamics.claims.readings import NotMeasured, Readings
+from ptq_dynamics.claims.readings import NotMeasured, Readings, Terms
 from ptq_dynamics.claims.settings import CLAIMS, Filled, Row, TablesSettings, Term
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.figures.settings import call
-from ptq_dynamics.measure.names import ACCURACY, DEGRADATION, LOSS, MEAN, QUANTIZATION_ERROR
+from ptq_dynamics.measure import names
+from ptq_dynamics.measure.names import FULL_PRECISION
 
 # Where a branch leaves its trunk: of a cooldown, the end of the stable phase.
 BEFORE, END, LEVEL = "where it branches off", "end", "at equal loss"
@@ -50,15 +51,15 @@ def of_runs(filled: Filled, readings: Readings) -> Table:
     if filled.table.equal_loss and filled.rows:
         places[LEVEL] = {"loss_of": [row.name for row in filled.rows]}
     called = call(filled.columns)
-    columns = dict[str, tuple[str, str | None]]()
+    columns = dict[str, tuple[str, str]]()
     for place in places:
         if place != LEVEL:
-            columns[f"Loss, {place}"] = place, None
+            columns[f"Loss, {place}"] = place, FULL_PRECISION
         for each in filled.columns:
             columns[f"{called[each.name]} error (%), {place}"] = place, each.name
     rows = list[list[Cell]]()
     for row in filled.rows:
-        tokens = readings.points(row.name, LOSS, None, row.seeds[0]).tokens.max()
+        tokens = readings.points(row.name, names.LOSS, FULL_PRECISION, row.seeds[0]).tokens.max()
         rows.append([row.curve, row.name, int(tokens) if math.isfinite(tokens) else None])
         for place, quantizer in columns.values():
             term = Term.model_validate({"of": row.name, **places[place]})
@@ -67,16 +68,23 @@ def of_runs(filled: Filled, readings: Readings) -> Table:
     return Table(filled.table.title, ["Curve", "Trajectory", "Tokens", *columns], rows)
 
 
-def _value(term: Term, row: Row, quantizer: str | None, readings: Readings) -> Number | None:
+def _value(term: Term, row: Row, quantizer: str, readings: Readings) -> Number | None:
     """The mean over seeds and draws, with the larger of the paired error and the seeds' spread."""
-    metric = LOSS if quantizer is None else QUANTIZATION_ERROR
-    draws = row.draws.get(quantizer or "", ())
+    is_full = quantizer == FULL_PRECISION
+    draws = (FULL_PRECISION,) if is_full else row.draws.get(quantizer)
+    if not draws:
+        return None
+    every = Terms(readings, names.LOSS if is_full else names.QUANTIZATION_ERROR, draws, row.seeds)
     try:
-        read = by_seed(readings, metric, draws, row.seeds, lambda terms: [terms.value(term)])
+        found = over_seeds([each for (each,) in by_seed(every, lambda terms: [terms.value(term)])])
     except NotMeasured:
         return None
-    found = over_seeds([value for (value,) in read])
-    return Number(found.value, found.error, percent=quantizer is not None)
+    return Number(found.value, found.error) if is_full else percent(found.value, found.error)
+
+
+def percent(value: float, error: float | None) -> Number:
+    """A share and its error as percent."""
+    return Number(value * 100, None if error is None else error * 100)
 
 
 def of_tasks(filled: Filled, readings: Readings) -> Table:
@@ -85,17 +93,19 @@ def of_tasks(filled: Filled, readings: Readings) -> Table:
     called, heads = call(filled.columns), ["Curve", "Trajectory", "Quantizer", "Metric"]
     found = list[dict[str, Cell]]()
     for row in filled.rows:
-        asked: list[tuple[str, str, str | None]] = [("full precision", ACCURACY, None)]
+        asked = [("full precision", names.ACCURACY, FULL_PRECISION)]
         for each in filled.columns:
-            asked += [(called[each.name], DEGRADATION, draw) for draw in row.draws[each.name][:1]]
+            asked += [
+                (called[each.name], names.DEGRADATION, draw) for draw in row.draws[each.name][:1]
+            ]
         for name, metric, draw in asked:
             scores = readings.scores(row.name, metric, draw, row.seeds[0])
             known = [row.curve, row.name, name, metric.replace("_", " ")]
             line: dict[str, Cell] = dict(zip(heads, known, strict=True))
             for task, value, error in zip(scores.task, scores.value, scores.stderr, strict=True):
-                line[task] = Number(value, error, percent=True)
+                line[task] = percent(value, error)
             found += [line] if len(scores) else []
-    tasks = sorted({*chain(*found)} - {*heads}, key=lambda task: (task == MEAN, task))
+    tasks = sorted({*chain(*found)} - {*heads}, key=lambda task: (task == names.MEAN, task))
     rows = [[*map(line.get, [*heads, *tasks])] for line in found]
     return Table(filled.table.title, [*heads, *(f"{task} (%)" for task in tasks)], rows)
 

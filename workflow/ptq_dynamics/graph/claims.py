@@ -1,7 +1,7 @@
 """The job that judges claims over what the chosen figures measure."""
 
 from collections import ChainMap
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from itertools import chain
 from typing import Any
@@ -29,10 +29,7 @@ class Claims(Planner):
     def judge(self) -> Job:
         """The verdicts on all claims, from all that the figures they are about are drawn from;
         raises `Problem` where a claim names what its figure has not."""
-        claims = list[tuple[str, Claim]]()
-        for name, claim in self.config.claims.items():
-            found = tuple(self._inequalities(f"{FILE}: {name}", claim))
-            claims.append((name, claim.model_copy(update={"inequalities": found})))
+        claims = [(name, self._single(name, claim)) for name, claim in self.config.claims.items()]
         every = chain.from_iterable(claim.inequalities for _, claim in claims)
         figures = [name for one in every if one.unmeasured is None for name in one.figures]
         drawn = [self.plan.figures.figure(name) for name in dict.fromkeys(figures)]
@@ -45,16 +42,18 @@ class Claims(Planner):
         inputs = {label: paths for job in drawn for label, paths in job.inputs.items()}
         return self.make("judge", "claims.judge", "claims", inputs, settings, (CLAIMS,))
 
-    def _inequalities(self, place: str, claim: Claim) -> Iterator[Inequality]:
-        """The single inequalities of a claim as the job reads them."""
+    def _single(self, name: str, claim: Claim) -> Claim:
+        """A claim with its single inequalities as the job reads them."""
+        require(f"{FILE}: {name}.figure", "figure", [claim.figure], self.plan.written)
+        found = list[Inequality]()
         for number, written in enumerate(claim.inequalities):
-            at = f"{place}.inequalities.{number}"
-            require(f"{place}.figure", "figure", [claim.figure], self.plan.written)
-            require(f"{at}.figures", "figure", written.figures, self.plan.written)
+            place = f"{FILE}: {name}.inequalities.{number}"
+            require(f"{place}.figures", "figure", written.figures, self.plan.written)
             shown = {"figures": written.figures or (claim.figure,)}
             for one in written.model_copy(update=shown).single():
-                _check(at, one, [self.plan.written[name] for name in one.figures])
-                yield one.model_copy(update=self._planned(one))
+                _check(place, one, [self.plan.written[each] for each in one.figures])
+                found.append(one.model_copy(update=self._planned(one)))
+        return claim.model_copy(update={"inequalities": tuple(found)})
 
     def _planned(self, one: Inequality) -> dict[str, Any]:
         """What the job has to know of an inequality, or why it is not measured."""
