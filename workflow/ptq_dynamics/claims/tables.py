@@ -45,11 +45,11 @@ def run(context: Context[TablesSettings]) -> Mapping[str, Any]:
 def of_runs(filled: Filled, readings: Readings) -> Table:
     """A row a trajectory: loss in full precision and the error under every quantizer, where the
     phase before it ends, at its own end, and at equal loss."""
-    places: dict[str, dict[str, Any]] = {END: {}}
-    if any(row.starts for row in filled.rows):
-        places = {BEFORE: {"at": 0}, END: {}}
-    if filled.table.equal_loss and filled.rows:
-        places[LEVEL] = {"loss_of": [row.name for row in filled.rows]}
+    places = {BEFORE: {"at": 0}, END: {}, LEVEL: {"loss_of": [row.name for row in filled.rows]}}
+    if not any(row.starts for row in filled.rows):
+        del places[BEFORE]
+    if not filled.table.equal_loss or not filled.rows:
+        del places[LEVEL]
     called = call(filled.columns)
     columns = dict[str, tuple[str, str]]()
     for place in places:
@@ -95,9 +95,8 @@ def of_tasks(filled: Filled, readings: Readings) -> Table:
     for row in filled.rows:
         asked = [("full precision", names.ACCURACY, FULL_PRECISION)]
         for each in filled.columns:
-            asked += [
-                (called[each.name], names.DEGRADATION, draw) for draw in row.draws[each.name][:1]
-            ]
+            if draws := row.draws.get(each.name):
+                asked.append((called[each.name], names.DEGRADATION, draws[0]))
         for name, metric, draw in asked:
             scores = readings.scores(row.name, metric, draw, row.seeds[0])
             known = [row.curve, row.name, name, metric.replace("_", " ")]

@@ -128,7 +128,7 @@ def _check(place: str, one: Inequality, figures: list[Figure]) -> None:
                 f"{place} reads {metric}, which {called} does not measure; name another metric or "
                 "figure"
             )
-        if (metric in QUANTIZED or metric == DISTANCE) and one.quantizer is None:
+        if metric in {*QUANTIZED, DISTANCE} and one.quantizer is None:
             raise Problem(
                 f"{place} reads {metric}, which needs a quantizer; name one of {called} "
                 f"({', '.join(known) or 'which has none'}) in quantizers"
