@@ -45,7 +45,8 @@ def run(context: Context[TablesSettings]) -> Mapping[str, Any]:
 def of_runs(filled: Filled, readings: Readings) -> Table:
     """A row a trajectory: loss in full precision and the error under every quantizer, where the
     phase before it ends, at its own end, and at equal loss."""
-    places = {BEFORE: {"at": 0}, END: {}, LEVEL: {"loss_of": [row.name for row in filled.rows]}}
+    level = {"loss_of": [row.name for row in filled.rows]}
+    places: dict[str, dict[str, Any]] = {BEFORE: {"at": 0}, END: {}, LEVEL: level}
     if not any(row.starts for row in filled.rows):
         del places[BEFORE]
     if not filled.table.equal_loss or not filled.rows:
