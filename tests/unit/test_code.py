@@ -13,7 +13,7 @@ import pytest
 from ptq_dynamics.engine import code
 from ptq_dynamics.engine.checkout import PACKAGE, SOURCES
 from ptq_dynamics.engine.code import WHOLE, Node, Program
-from ptq_dynamics.engine.libraries import versions
+from ptq_dynamics.engine.machine import versions
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 ROOT = Node("p.stage", "run")

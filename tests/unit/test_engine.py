@@ -302,9 +302,11 @@ def test_a_signal_before_a_job_is_under_way_is_one_line(tmp_path, number):
 
 WARM = """
 import os, sys, time
-from ptq_dynamics.engine.warm import client, launch
-launch.start({"numpy"})
-print(os.environ[client.VARIABLE], launch._servers[0].pid, flush=True)
+from ptq_dynamics.engine import warm
+warm.start({"numpy"})
+while not os.path.exists(os.environ[warm.VARIABLE]):
+    time.sleep(0.01)
+print(os.environ[warm.VARIABLE], warm._servers[0].pid, flush=True)
 sys.stdin.read()
 """
 
@@ -363,7 +365,6 @@ def test_a_record_names_the_commit_of_the_code_and_whether_it_differs(toy):
     assert record.read(toy.folder / "results/walk/record.json").git is None
     git("init", "-q")
     assert machine.commit(toy.folder) is None
-    machine.holds_code.cache_clear()
     (toy.folder / ".gitignore").write_text("/results/\n")
     git("add", ".")
     git("commit", "-qm", "first")

@@ -98,7 +98,7 @@ def test_names_that_are_not_listed_are_problems(tmp_path):
     (tmp_path / "b.bin").write_bytes(b"1")
     with pytest.raises(Problem, match=r"lists no file 'b\.bin'"):
         found.file("b.bin")
-    with pytest.raises(Problem, match="lists no folder 'sub'"):
+    with pytest.raises(Problem, match="lists no file 'sub/'"):
         found.subfolder("sub")
 
 
@@ -110,7 +110,6 @@ def test_names_that_are_not_listed_are_problems(tmp_path):
         ("\x00\x01", "is no manifest"),
         ('{"files": {}}', r"is no manifest \('facts'\)"),
         ('{"files": {}, "facts": {"a": NaN}}', "NaN is no number"),
-        ('{"files": {}, "facts": {"a": 1e999}}', "1e999 is no number"),
         ('{"files": {"a": {"size": 1}}, "facts": {}}', "a file without size and sha256"),
         ("[" * 200_000, "nested too deeply"),
     ],

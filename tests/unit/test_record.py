@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import record
-from ptq_dynamics.engine.libraries import installed
-from ptq_dynamics.engine.machine import Git
+from ptq_dynamics.engine.machine import Git, installed
 from ptq_dynamics.engine.manifest import Manifest
 from support import python
 

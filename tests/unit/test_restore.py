@@ -111,5 +111,5 @@ def test_what_comes_out_different_is_one_line_and_costs_nothing(toy):
     (scratch / "state.txt").write_text("99.0")
     done = toy.run("total")
     assert done.returncode == 1, done.stderr
-    assert "came out different from its manifest" in done.stderr
+    assert "it came out different in sums.txt" in done.stderr
     assert not differing(before, results(toy))

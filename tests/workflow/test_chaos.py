@@ -72,8 +72,7 @@ def is_job(process):
     try:
         parent = process.parent().cmdline()
         return (
-            "ptq_dynamics.engine.run" in process.cmdline()
-            or "ptq_dynamics.engine.warm.server" in parent
+            "ptq_dynamics.engine.run" in process.cmdline() or "ptq_dynamics.engine.warm" in parent
         )
     except (psutil.Error, AttributeError):
         return False

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 import os
 from pathlib import Path
 from typing import Any, NoReturn
@@ -17,21 +16,13 @@ def parsed(text: str) -> Any:
     """What JSON says; `ValueError` where it is none, has what is no number, or is nested so deeply
     that nothing here wrote it."""
     try:
-        return _DECODER.decode(text)
+        return json.loads(text, parse_constant=_refuse)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
 
 def _refuse(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number")
-
-
-def _finite(digits: str) -> float:
-    value = float(digits)
-    return value if math.isfinite(value) else _refuse(digits)
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
 
 
 def sha256(path: Path) -> str:

@@ -33,10 +33,9 @@ def check(folder: Path) -> None:
 
 def environment() -> dict[str, str]:
     """Variables with which `python` is this one, and runs this code."""
-    found = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    others = [folder for folder in found if folder not in ("", str(SOURCES))]
-    programs = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
-    return {
-        "PYTHONPATH": os.pathsep.join([str(SOURCES), *others]),
-        "PATH": os.pathsep.join(dict.fromkeys(os.pathsep.join(programs).split(os.pathsep))),
-    }
+    first = {"PYTHONPATH": (SOURCES, ""), "PATH": (Path(sys.executable).parent, os.defpath)}
+    variables = dict[str, str]()
+    for name, (folder, default) in first.items():
+        others = os.environ.get(name, default).split(os.pathsep)
+        variables[name] = os.pathsep.join(dict.fromkeys([str(folder), *filter(None, others)]))
+    return variables

@@ -9,10 +9,8 @@ time, effects of an import) tests/unit/test_rooms.py keeps out of the package.
 
 import ast
 import hashlib
-import importlib
-import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,8 +26,8 @@ DIGITS = 12
 LEFT_OUT = {"ctx", "kind", "type_comment", "type_ignores", "type_params"}
 PROGRESS = {"say", "maybe", "note"}
 
-Import = tuple[str, tuple[str, ...]]  # a module, and names within it
-State = tuple[tuple[str, int, int], ...]
+Chain = tuple[str, ...]  # a dotted name
+Import = tuple[str, Chain]  # a module, and names within it
 
 
 class Node(NamedTuple):
@@ -46,41 +44,40 @@ class Code(NamedTuple):
     libraries: frozenset[str]
 
 
-@dataclass
 class Module:
     """What the top level of a module binds, and what else it does."""
 
-    tree: ast.Module
-    defined: dict[str, list[ast.stmt]] = field(default_factory=dict)
-    imports: dict[str, Import] = field(default_factory=dict)
-    effects: list[ast.stmt] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        for statement in self.tree.body:
+    def __init__(self, tree: ast.Module) -> None:
+        self.tree = tree
+        self.defined = dict[str, list[ast.stmt]]()
+        self.imports = dict[str, Import]()
+        self.effects = list[ast.stmt]()
+        for statement in tree.body:
             match statement:
                 case ast.Import() | ast.ImportFrom():
                     self.imports |= dict(imported(statement))
                 case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
                     self.defined.setdefault(name, []).append(statement)
-                case ast.Assign() | ast.AnnAssign():
-                    self._bind(statement, statement)
                 case ast.Expr(value=ast.Constant()):
                     pass
                 case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):
                     pass
                 case _:
-                    self.effects.append(statement)
-                    # As where a type checker is told another thing; else the module would count
-                    # as a whole for whoever takes that name.
-                    for each in ast.walk(statement):
-                        if isinstance(each, ast.Assign):
-                            self._bind(each, statement)
+                    if not isinstance(statement, ast.Assign | ast.AnnAssign):
+                        self.effects.append(statement)
+                    # Also within another, as where a type checker is told another thing; else the
+                    # module would count as a whole for whoever takes that name.
+                    for name in assigned(statement):
+                        self.defined.setdefault(name, []).append(statement)
 
-    def _bind(self, assigned: ast.Assign | ast.AnnAssign, statement: ast.stmt) -> None:
-        targets = assigned.targets if isinstance(assigned, ast.Assign) else [assigned.target]
-        for target in (node for each in targets for node in ast.walk(each)):
-            if isinstance(target, ast.Name):
-                self.defined.setdefault(target.id, []).append(statement)
+
+def assigned(statement: ast.stmt) -> Iterator[str]:
+    """Names that a statement assigns to, wherever in it."""
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = (each for target in targets for each in ast.walk(target))
+            yield from (each.id for each in names if isinstance(each, ast.Name))
 
 
 def imported(statement: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Import]]:
@@ -99,18 +96,11 @@ class Program:
     def __init__(self, root: Path = SOURCES, package: str = PACKAGE) -> None:
         self._package = package
         self._modules = dict[str, Module]()
-        self._texts = dict[int, tuple[str, set[tuple[str, ...]], dict[str, Import]]]()
+        self._texts = dict[int, tuple[str, set[Chain], dict[str, Import]]]()
         self.files = dict[str, Path]()
         for path in sorted((root / package).rglob("*.py")):
             *folders, stem = path.relative_to(root).with_suffix("").parts
             self.files[".".join(folders if stem == "__init__" else [*folders, stem])] = path
-
-    def parse(self) -> None:
-        """Parse all sources now, for the processes that are forked off this one."""
-        for name in self.files:
-            if not name.startswith(ENGINE):
-                for statement in self._statements(Node(name, WHOLE)):
-                    self._part(statement)
 
     def code(self, roots: Iterable[Node]) -> Code:
         """The code that some definitions reach."""
@@ -132,43 +122,36 @@ class Program:
             nodes.add(node)
             module = self._module(node.module)
             for _, chains, local in map(self._part, self._statements(node)):
+                imports = module.imports | local
                 for base, *names in chains:
-                    found: Node | str | None = None
-                    if base in local or base in module.imports:
-                        source, within = local.get(base) or module.imports[base]
+                    if base in imports:
+                        source, within = imports[base]
                         found = self._follow(source, (*within, *names))
+                        waiting += [found] if isinstance(found, Node) else []
+                        libraries |= {found} if isinstance(found, str) else set()
                     elif base in module.defined:
-                        found = Node(node.module, base)
-                    if isinstance(found, Node):
-                        waiting.append(found)
-                    elif found is not None:
-                        libraries.add(found)
+                        waiting.append(Node(node.module, base))
         return nodes, libraries
 
-    def _follow(self, source: str, names: tuple[str, ...]) -> Node | str | None:
-        """The definition, or the library, that names within a module stand for; None for the
-        engine's."""
+    def _follow(self, source: str, names: Chain) -> Node | str | None:
+        """The definition, or the library, that names in a module mean; None if the engine's."""
         while names and f"{source}.{names[0]}" in self.files:
             source, names = f"{source}.{names[0]}", names[1:]
         if source.split(".")[0] != self._package:
             return source.split(".")[0]
         if f"{source}.".startswith(f"{ENGINE}.") or source not in self.files:
             return None
-        module = self._module(source) if names else None
-        if module is not None and names[0] in module.defined:
-            return Node(source, names[0])
-        if module is not None and names[0] in module.imports:
-            further, within = module.imports[names[0]]
+        module, name = self._module(source), names[0] if names else WHOLE
+        if name in module.imports and name not in module.defined:
+            further, within = module.imports[name]
             return self._follow(further, (*within, *names[1:]))
-        return Node(source, WHOLE)
+        return Node(source, name if name in module.defined else WHOLE)
 
     def _module(self, name: str) -> Module:
         if name not in self.files:
-            path = f"workflow/{name.replace('.', '/')}.py"
-            raise Problem(f"there is no module {name}; write {path}")
+            raise Problem(f"there is no workflow/{name.replace('.', '/')}.py; write it")
         if name not in self._modules:
-            text = self.files[name].read_text(encoding="utf-8")
-            self._modules[name] = Module(ast.parse(text))
+            self._modules[name] = Module(ast.parse(self.files[name].read_text(encoding="utf-8")))
         return self._modules[name]
 
     def _statements(self, node: Node) -> list[ast.stmt]:
@@ -177,15 +160,14 @@ class Program:
         if node.name == WHOLE:
             return [*(each for found in module.defined.values() for each in found), *module.effects]
         if node.name not in module.defined:
-            path = self.files[node.module]
-            raise Problem(f"{node.module} has no {node.name}; write it in {path}")
+            raise Problem(f"{self.files[node.module]} has no {node.name}; write it there")
         return [*module.defined[node.name], *module.effects]
 
-    def _part(self, statement: ast.stmt) -> tuple[str, set[tuple[str, ...]], dict[str, Import]]:
+    def _part(self, statement: ast.stmt) -> tuple[str, set[Chain], dict[str, Import]]:
         """Digest of a statement, the dotted names in it, and the names that it imports itself."""
         if id(statement) not in self._texts:
             left = _Stripped().visit(statement)
-            chains, local, waiting = set[tuple[str, ...]](), dict[str, Import](), [left]
+            chains, local, waiting = set[Chain](), dict[str, Import](), [left]
             while waiting:
                 node = waiting.pop()
                 if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -220,9 +202,8 @@ class _Stripped(ast.NodeTransformer):
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
         # Python 3.12 and later have an empty text at the end of nested formats.
-        node.values = [
-            each for each in node.values if not (isinstance(each, ast.Constant) and not each.value)
-        ]
+        empty = [each for each in node.values if isinstance(each, ast.Constant) and not each.value]
+        node.values = [each for each in node.values if each not in empty]
         return self.generic_visit(node)
 
     def visit_Raise(self, node: ast.Raise) -> ast.AST:
@@ -235,7 +216,7 @@ class _Stripped(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-def _chain(node: ast.AST) -> tuple[str, ...] | None:
+def _chain(node: ast.AST) -> Chain | None:
     """A dotted name, `a.b.c`; None for all else."""
     names = list[str]()
     while isinstance(node, ast.Attribute):
@@ -248,11 +229,8 @@ def _text(node: Any) -> str:
     """A syntax tree as text that is the same on all versions of Python; empty parts are left
     out, since versions differ in them."""
     if isinstance(node, ast.AST):
-        parts = [
-            f"{name}={text}"
-            for name, value in ast.iter_fields(node)
-            if name not in LEFT_OUT and (text := _text(value))
-        ]
+        fields = {name: _text(part) for name, part in ast.iter_fields(node) if name not in LEFT_OUT}
+        parts = [f"{name}={text}" for name, text in fields.items() if text]
         return f"{type(node).__name__}({','.join(parts)})"
     if isinstance(node, list):
         return "[" + ",".join(map(_text, node)) + "]" if node else ""
@@ -263,9 +241,8 @@ def _digest(parts: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:DIGITS]
 
 
-def roots(stage: str, settings: Any) -> list[Node]:
-    """A stage's `run`, the classes of all that its settings are made of, and the scripts that
-    these run in other environments."""
+def roots(stage: str, settings: Any) -> tuple[Node, ...]:
+    """A stage's `run`, the classes that its settings are made of, and the scripts of these."""
     found = {Node(f"{PACKAGE}.{stage}", "run")}
     waiting = [settings]
     while waiting:
@@ -279,42 +256,26 @@ def roots(stage: str, settings: Any) -> list[Node]:
             found.add(Node(kind.__module__, kind.__qualname__))
             found |= {Node(f"{PACKAGE}.{each}", WHOLE) for each in getattr(kind, "scripts", ())}
             is_model = isinstance(value, BaseModel)
-            names = list(kind.model_fields) if is_model else [each.name for each in fields(kind)]
+            names = kind.model_fields if is_model else kind.__dataclass_fields__
             waiting += [getattr(value, name) for name in names]
-    return sorted(found)
+    return tuple(sorted(found))
 
 
-_programs = dict[State, Program]()
+@cache
+def _read(state: tuple[tuple[Path, int, int], ...]) -> Program:
+    return Program()
 
 
 def program() -> Program:
     """The sources as they are now; what was parsed of the same sources before is kept."""
-    found = []
-    for folder, _, files in os.walk(SOURCES / PACKAGE):
-        for path in (os.path.join(folder, file) for file in files if file.endswith(".py")):
-            status = os.stat(path)
-            found.append((path, status.st_mtime_ns, status.st_size))
-    now = tuple(sorted(found))
-    if now not in _programs:
-        _programs.clear()
-        _programs[now] = Program()
-    return _programs[now]
+    status = {path: path.stat() for path in sorted((SOURCES / PACKAGE).rglob("*.py"))}
+    return _read(tuple((path, s.st_mtime_ns, s.st_size) for path, s in status.items()))
+
+
+_first = cache(program)  # for all that this process plans
 
 
 @cache
 def planned(found: tuple[Node, ...]) -> Code:
     """The code that some definitions reach, by the sources when this process first asked."""
     return _first().code(found)
-
-
-@cache
-def _first() -> Program:
-    return program()
-
-
-def load(modules: Iterable[str]) -> None:
-    """Import the modules that a job runs, so that later edits do not reach it; scripts for other
-    environments aside."""
-    for name in modules:
-        if ".foreign." not in name:
-            importlib.import_module(f"{PACKAGE}.{name}")

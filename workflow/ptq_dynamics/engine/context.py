@@ -41,12 +41,11 @@ class Context(Generic[S]):
     """One job as its stage sees it.
 
     `settings` has the type that the stage's `run` names: `context: Context[Settings]`; `inputs`
-    maps a label to the manifests under it; `out` is an empty folder (or, for a stage with
-    `RESUMABLE = True`, what an interrupted try left there) whose files become the result; `scratch`
-    is for state that survives an interruption and is deleted afterwards; `earlier` is the folder of
-    the job's last result, if there is one: what is provably the same may be linked from there;
-    `identity` is the hex digest of all that the result depends on, which pictures carry;
-    `device_map` says how to spread a model that fits on no device, in accelerate's words.
+    are manifests by label; `out` is an empty folder (or, for a stage with `RESUMABLE = True`, what
+    an interrupted try left there) whose files become the result; `scratch` is for state that
+    survives an interruption; `earlier` is the folder of the job's last result, if any: what is
+    provably the same may be linked from there; `identity` is the hex digest of all that the result
+    depends on; `device_map` says how to spread a model that fits on no device, for accelerate.
     """
 
     name: str

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
 
@@ -23,7 +23,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 SHARED = "PTQ_DYNAMICS_JOBS_PER_DEVICE"
 # The devices that a job has, for the processes that it starts.
 LEASED = "PTQ_DYNAMICS_LEASED"
-POLL, PATIENCE = 0.2, 1.0  # seconds between looks, and of waiting without a line
+POLL = 0.2  # seconds between looks
 DEVICE = re.compile(r"^GPU \d+:", flags=re.M)  # of `nvidia-smi -L`
 
 
@@ -39,7 +39,7 @@ def visible() -> list[str]:
         listed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     except (OSError, subprocess.SubprocessError):
         return []
-    return [str(number) for number, _ in enumerate(DEVICE.findall(listed.stdout))]
+    return [str(number) for number in range(len(DEVICE.findall(listed.stdout)))]
 
 
 @contextmanager
@@ -68,21 +68,15 @@ def leased(count: int, say: Callable[[str], None]) -> Iterator[list[str]]:
 
 
 def _wait(names: list[str], count: int, say: Callable[[str], None]) -> dict[str, FileLock]:
-    """A lock on so many devices, as soon as they are free. Of the jobs that wait, one at a time
-    looks, so a job that wants several gets them."""
-    folder = Path(tempfile.gettempdir()) / f"ptq-dynamics-devices-{os.getuid()}"
+    """A lock on so many devices, as soon as they are free."""
+    folder, told = Path(tempfile.gettempdir()) / f"ptq-dynamics-devices-{os.getuid()}", False
     folder.mkdir(mode=0o700, exist_ok=True)
-    begun, told = time.monotonic(), False
-    turn = FileLock(folder / f"turn-{_plain('-'.join(sorted(names)))}.lock")
-    try:
-        while not (_is_locked(turn) and (found := _take(folder, names, count))):
-            if not told and time.monotonic() - begun > PATIENCE:
-                what = f"{count} GPUs" if count > 1 else "a GPU"
-                say(f"waits for {what}; other jobs compute on {', '.join(names)}")
-                told = True
-            time.sleep(POLL)
-    finally:
-        turn.release()
+    while not (found := _take(folder, names, count)):
+        if not told:
+            what = f"{count} GPUs" if count > 1 else "a GPU"
+            say(f"waits for {what}; other jobs compute on {', '.join(names)}")
+            told = True
+        time.sleep(POLL)
     return found
 
 
@@ -91,24 +85,13 @@ def _take(folder: Path, names: list[str], count: int) -> dict[str, FileLock]:
     found = dict[str, FileLock]()
     for slot in range(int(os.environ[SHARED])):
         for name in names:
-            lock = FileLock(folder / f"{_plain(name)}-{slot}.lock")
-            if len(found) < count and name not in found and _is_locked(lock):
-                found[name] = lock
+            lock = FileLock(folder / f"{re.sub('[^A-Za-z0-9._-]', '_', name)}-{slot}.lock")
+            if len(found) < count and name not in found:
+                with suppress(Timeout):
+                    lock.acquire(blocking=False)
+                    found[name] = lock
     if len(found) < count:
         for lock in found.values():
             lock.release()
         return {}
     return {name: found[name] for name in names if name in found}
-
-
-def _is_locked(lock: FileLock) -> bool:
-    if not lock.is_locked:
-        try:
-            lock.acquire(blocking=False)
-        except Timeout:
-            return False
-    return True
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]", "_", name)

@@ -1,13 +1,7 @@
-"""Execute one job: the only place where results come into being.
+"""Execute one job: it takes the code it was planned with, verifies the inputs, lets the stage write
+into a hidden work folder, and publishes the result, all under a lease."""
 
-It takes the code it was planned with, verifies the inputs, lets the stage write into a hidden work
-folder, and publishes the result, all under a lease. A job that is interrupted before the record is
-written leaves no result.
-"""
-
-import contextlib
 import datetime
-import importlib
 import os
 import shutil
 import sys
@@ -15,26 +9,37 @@ import tempfile
 import time
 import traceback
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
-from typing import Any, TextIO
+from subprocess import DEVNULL, PIPE
+from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem, is_full_disk
-from ptq_dynamics.engine import checkout, code, freshness, machine, manifest, record, signals
+from ptq_dynamics.engine import (
+    checkout,
+    code,
+    freshness,
+    machine,
+    manifest,
+    processes,
+    record,
+    signals,
+)
 from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.engine.devices import leased
 from ptq_dynamics.engine.lease import Lease, held
-from ptq_dynamics.engine.libraries import versions
+from ptq_dynamics.engine.machine import versions
 from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.engine.paths import RECORD, Paths
+from ptq_dynamics.engine.paths import RECORD, Paths, beside
 from ptq_dynamics.engine.publish import OUT, SCRATCH, is_prepared, make_room, publish, take_over
-from ptq_dynamics.engine.restore import restore
+from ptq_dynamics.engine.record import Record
 from ptq_dynamics.engine.specification import restore_manifest
 
-DEVICE_MAP = "PTQ_DYNAMICS_DEVICE_MAP"
 Spec = Mapping[str, Any]
 
 
@@ -48,71 +53,58 @@ def execute(
     but for dropped files, which alone are made again; when `comparing`, it is made once more and
     left as it is, and has to be the same. The job leases `devices` GPUs, where there are any.
     """
-    label, paths, log = f"{spec['stage']} {spec['name']}", Paths.of(spec), None
+    paths, progress = Paths.of(spec), Progress(f"{spec['stage']} {spec['name']}")
     try:
         if comparing:
-            with leased(devices, Progress(label).say):
-                _compare(spec, paths, Progress(label))
+            with leased(devices, progress.say):
+                _compare(spec, paths, progress)
             return 0
         paths.folder.mkdir(parents=True, exist_ok=True)
-        with held(paths.lease, Progress(label).say, signals.stop) as lease:
-            _mend_times([str(paths.spec), *(p for group in spec["inputs"].values() for p in group)])
+        with held(paths.lease, progress.say) as lease:
             if restoring:
                 if not manifest.read(paths.manifest).dropped():
                     return 0
             elif not freshness.stale(spec, paths):
                 restore_manifest(paths)
                 return 0
-            log = paths.log.open("w", encoding="utf-8")
-            progress, clock = Progress(label, log), time.monotonic()
+            progress.log, clock = paths.log.open("w", encoding="utf-8"), time.monotonic()
             with leased(devices, progress.say):
                 _build(spec, paths, progress, lease, restoring)
             progress.say(f"done in {time.monotonic() - clock:.1f} s")
         return 0
     except signals.CalledBack:
-        signals.answer()
-        Progress(label, log).say("saved, and goes on from there when it is started again")
+        progress.say("saved, and goes on from there when it is started again")
         return signals.AGAIN
     except (Exception, KeyboardInterrupt) as error:
-        message = _explain(error, paths)
-        signals.answer()
-        # A full disk may take neither the traceback nor the line.
-        with contextlib.suppress(OSError):
-            if log is not None and not isinstance(error, Problem | KeyboardInterrupt):
-                traceback.print_exc(file=log)
-        _complain(f"{label}: {message}", log)
+        _complain(error, paths, progress)
         return 1
     finally:
-        with contextlib.suppress(OSError):
-            if log is not None:
-                log.close()
+        with suppress(OSError):
+            if progress.log is not None:
+                progress.log.close()
 
 
-def _mend_times(inputs: Iterable[str]) -> None:
-    """Give inputs from the future the time that it is: after a clock was set back, Snakemake takes
-    outputs that are older than their inputs for wrong."""
-    for path in inputs:
-        with contextlib.suppress(OSError):
-            if os.stat(path).st_mtime > time.time():
-                os.utime(path)
+def _complain(error: BaseException, paths: Paths, progress: Progress) -> None:
+    log = progress.log
+    line = f"error: {progress.name}: {' '.join(_explain(error, paths).split())}\n"
+    # A full disk may take neither the traceback nor the line.
+    with suppress(OSError):
+        sys.stderr.write(line)
+        if log is not None and not isinstance(error, Problem | KeyboardInterrupt):
+            traceback.print_exception(error, file=log)
+        if log is not None:
+            log.write(line)
 
 
 def _explain(error: BaseException, paths: Paths) -> str:
     if isinstance(error, Problem):
         return f"{error} (log: {paths.log})"
+    # torch's launcher of several processes takes the signals.
     if isinstance(error, KeyboardInterrupt):
         return signals.INTERRUPTED
     if is_full_disk(error):
         return f"the disk is full; free some space (see {paths.folder}) and run the command again"
     return f"{type(error).__name__}: {error} (traceback in {paths.log})"
-
-
-def _complain(message: str, log: TextIO | None) -> None:
-    line = "error: " + " ".join(message.split())
-    for stream in filter(None, (sys.stderr, log)):
-        with contextlib.suppress(OSError):
-            stream.write(f"{line}\n")
-            stream.flush()
 
 
 def _build(spec: Spec, paths: Paths, progress: Progress, lease: Lease, restoring: bool) -> None:
@@ -124,10 +116,14 @@ def _build(spec: Spec, paths: Paths, progress: Progress, lease: Lease, restoring
         if not getattr(_stage(spec), "RESUMABLE", False):
             shutil.rmtree(work, ignore_errors=True)
         make_room(paths, work)
-        made = _make(spec, settings, inputs, identity, work, progress, paths)
+        made = _make(spec, settings, inputs, identity, work, progress, paths.folder)
         if restoring:
             lease.require()
-            _give_back(made, work / OUT)
+            _require_same(made, record.read(paths.record))
+            for name in made.dropped():
+                (made.folder / name).parent.mkdir(parents=True, exist_ok=True)
+                os.replace(work / OUT / name, made.folder / name)
+            made.forget_dropped()
         else:
             seconds = time.monotonic() - clock
             account = record.describe(spec, inputs, made, commit, started, seconds)
@@ -140,15 +136,19 @@ def _build(spec: Spec, paths: Paths, progress: Progress, lease: Lease, restoring
 
 def _compare(spec: Spec, paths: Paths, progress: Progress) -> None:
     """Make a result again, from nothing and elsewhere; `Problem` where it comes out different."""
-    settings = _take_code(spec)
-    inputs, _ = _read_inputs(spec)
+    settings, (inputs, _) = _take_code(spec), _read_inputs(spec)
     known = record.read(paths.record)
     with tempfile.TemporaryDirectory(prefix="ptq-dynamics-compare-") as folder:
         made = _make(spec, settings, inputs, known.carried, Path(folder), progress, None)
+    _require_same(made, known)
+
+
+def _require_same(made: Manifest, known: Record) -> None:
     names = sorted({*known.files, *made.files})
     differing = [name for name in names if known.files.get(name) != made.files.get(name)]
     if differing or known.facts != made.facts:
-        raise Problem(f"it came out different in {', '.join(differing) or 'its facts'}")
+        what = ", ".join(differing) or "its facts"
+        raise Problem(f"it came out different in {what} (another processor or library?)")
 
 
 def _read_inputs(spec: Spec) -> tuple[dict[str, list[Manifest]], str]:
@@ -168,32 +168,33 @@ def _make(
     identity: str,
     work: Path,
     progress: Progress,
-    paths: Paths | None,
+    earlier: Path | None,
 ) -> Manifest:
     """Have the stage write into a folder of `work`; the manifest of what is there then."""
     out, scratch = work / OUT, work / SCRATCH
     out.mkdir(parents=True, exist_ok=True)
     scratch.mkdir(exist_ok=True)
-    spread, earlier = os.environ.get(DEVICE_MAP) or "auto", paths.folder if paths else None
+    spread = os.environ.get("PTQ_DYNAMICS_DEVICE_MAP") or "auto"
     name = spec["name"]
     context = Context(name, settings, inputs, out, scratch, progress, earlier, identity, spread)
-    facts = _stage(spec).run(context)
-    return manifest.describe(out, Paths.of(spec).manifest, facts)
+    return manifest.describe(out, Paths.of(spec).manifest, _stage(spec).run(context))
 
 
 def _stage(spec: Spec) -> Any:
-    return importlib.import_module(f"{checkout.PACKAGE}.{spec['stage']}")
+    return import_module(f"{checkout.PACKAGE}.{spec['stage']}")
 
 
 def _take_code(spec: Spec) -> Any:
     """Import the code that the job was planned with; its settings, in the type that the stage
     names. What is edited later is neither run by it nor makes its result another's."""
     checkout.check(Path())
-    hints = typing.get_type_hints(_stage(spec).run)
-    (kind,) = typing.get_args(hints["context"])
+    (kind,) = typing.get_args(typing.get_type_hints(_stage(spec).run)["context"])
     settings = TypeAdapter(kind).validate_python(spec["settings"])
     _require_code(spec, settings)
-    code.load(spec["code"])
+    for name in spec["code"]:
+        # Scripts run in other environments.
+        if ".foreign." not in name:
+            import_module(f"{checkout.PACKAGE}.{name}")
     # What was edited while it was imported may have been imported.
     _require_code(spec, settings)
     return settings
@@ -206,16 +207,34 @@ def _require_code(spec: Spec, settings: Any) -> None:
         raise Problem(f"{reason} since the job was planned; run the same command again")
 
 
-def _give_back(result: Manifest, out: Path) -> None:
-    """Move dropped files to their place; what else there is stays as it is."""
-    known = manifest.read(result.path)
-    if known.text() != result.text():
+def restore(result: Manifest) -> None:
+    """Have the dropped files of a result made, unless another process has done so meanwhile.
+
+    Raises `Problem` when they cannot be made, or come out different.
+    """
+    path = beside(result.path, RECORD)
+    if reason := again(path, "restore"):
         raise Problem(
-            f"made again, {result.folder} came out different from its manifest (another processor "
-            f"or library?); to take what comes out now, rm {result.path} and build again"
+            f"the dropped files of {result.folder} could not be made again: {reason}; to make "
+            f"all of it anew, rm {path} and build again"
         )
-    for name in known.dropped():
-        place = result.folder / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(out / name, place)
-    known.forget_dropped()
+
+
+def again(path: Path, purpose: Literal["restore", "compare"]) -> str | None:
+    """Run the job of a record in a process of its own, with as many threads and processes as then;
+    why that failed, if it did."""
+    made = record.read(path)
+    names = {"OMP_NUM_THREADS", *(name for name in os.environ if name.endswith("_NUM_THREADS"))}
+    environment = {**os.environ, **dict.fromkeys(names, str(made.threads))}
+    environment["PTQ_DYNAMICS_PROCESSES"] = str(made.processes)
+    command = [sys.executable, "-m", "ptq_dynamics.engine.run", str(path), f"--{purpose}"]
+    # Unless this job has a lease already, as it may compute on a device.
+    command += ["--devices", "1"]
+    reason = "its process was ended"
+    with processes.start(command, stdout=DEVNULL, stderr=PIPE, environment=environment) as process:
+        for line in process.stderr or ():
+            if line.startswith("error: "):
+                reason = line.removeprefix("error: ").rstrip()
+            else:
+                print(line, end="", file=sys.stderr, flush=True)
+        return reason if process.wait() else None

@@ -1,7 +1,4 @@
-"""Whether a result is up to date: its record against a specification, its inputs and its files.
-
-Planning and jobs ask this same question, and nothing but results answers it.
-"""
+"""Whether a result is up to date: its record against a specification, its inputs and its files."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -11,26 +8,24 @@ from typing import Any
 from ptq_dynamics.base.content import sha256
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import manifest, record
-from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.engine.paths import Paths
 
 MISSING, DAMAGED = "missing", "damaged"
-ABSENT = "none"
 
 
 def stale(spec: Mapping[str, Any], paths: Paths, *, deep: bool = False) -> list[str]:
     """Why a result is not what its specification makes of its inputs, in words, the root cause
     first; empty where it is. `deep` compares the bytes of its files, and not sizes alone."""
     try:
-        found = record.content(paths.record)
+        found = record.read(paths.record)
     except Problem as problem:
         return [f"{DAMAGED}: {problem}" if paths.record.exists() else MISSING]
-    reasons = list(differences(found["job"], spec))
+    reasons = list(differences(found.job, spec))
     for path in (path for group in spec["inputs"].values() for path in group):
-        if found["inputs"].get(path, "") != (now := digest(path)):
+        if found.inputs.get(path, "") != (now := digest(path)):
             reasons.append(f"its input {path} is {'other' if now else 'missing'}")
     # Who compares bytes mends all damage, also of what an input's damage alone would not reach.
-    result = Manifest(paths.manifest, found["files"], found["facts"])
+    result = found.manifest(paths.manifest)
     if (deep or not reasons) and (harm := result.harm(deep)):
         return [f"{DAMAGED}: {harm}", *reasons]
     return reasons
@@ -40,15 +35,13 @@ def digest(path: str) -> str | None:
     """Digest of a manifest as it is now, or else by the record beside it; None without both."""
     with suppress(OSError):
         return sha256(Path(path))
-    try:
+    with suppress(Problem):
         return manifest.read(Path(path)).digest()
-    except Problem:
-        return None
+    return None
 
 
 def differences(before: Any, now: Any, place: str = "") -> Iterator[str]:
     """What differs between two specifications, a line a key: `method.damping 0.05 → 0.01`."""
-    before, now = _plain(before), _plain(now)
     if isinstance(before, Mapping) and isinstance(now, Mapping):
         for key in dict.fromkeys((*before, *now)):
             # The first level names parts of a specification.
@@ -58,14 +51,9 @@ def differences(before: Any, now: Any, place: str = "") -> Iterator[str]:
         if place.startswith("code."):
             yield f"{place.removeprefix('code.')} changed"
         else:
-            place = place.removeprefix("libraries.")
-            yield f"{place} {_shown(before)} → {_shown(now)}"
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+            yield f"{place.removeprefix('libraries.')} {_shown(before)} → {_shown(now)}"
 
 
 def _shown(value: Any) -> str:
-    text = ABSENT if value is None else str(value)
+    text = "none" if value is None else str(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

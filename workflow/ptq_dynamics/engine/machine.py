@@ -1,11 +1,14 @@
-"""The machine and the device that a process computes on, and the commit of the code."""
+"""The machine, the device and the libraries that a process computes with, and the commit of the
+code."""
 
-import contextlib
+import importlib.metadata
 import os
 import platform
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,6 +18,18 @@ from ptq_dynamics.engine.checkout import PACKAGE, ROOT, SOURCES
 # Of x86 and ARM, the widest first, as Linux calls them.
 VECTORS = ("avx512f", "avx2", "avx", "sve", "asimd")
 CODE = (".py", ".smk", "Snakefile", ".yaml")
+# Distributions whose name is not that of the module they install.
+DISTRIBUTION = {
+    "compressed_tensors": "compressed-tensors",
+    "mpl_toolkits": "matplotlib",
+    "PIL": "pillow",
+    "yaml": "PyYAML",
+}
+# Distributions that compute for another one, which imports them.
+BEHIND = {
+    "llmcompressor": ("compressed-tensors",),
+    "lm_eval": ("datasets", "jinja2", "tokenizers"),
+}
 
 
 @dataclass(frozen=True)
@@ -51,25 +66,21 @@ class Git:
 
 def this() -> Machine:
     """The machine that this process runs on."""
-    flags = " ".join(_of_processor("flags")[:1] or _of_processor("Features")[:1]).split()
+    # What Linux says of the first core.
+    known = dict[str, str]()
+    with suppress(OSError):
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0]
+        known = dict(re.findall(r"^(.*?)\s*: *(.*?) *$", text, flags=re.M))
+    flags = known.get("flags", known.get("Features", "")).split()
     return Machine(
         system=platform.system(),
         architecture=platform.machine(),
-        processor=(_of_processor("model name") or [platform.processor()])[0],
+        processor=known.get("model name", platform.processor()),
         cores=os.cpu_count(),
         memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         python=platform.python_version(),
         vector=next((name for name in VECTORS if name in flags), None),
     )
-
-
-def _of_processor(key: str) -> list[str]:
-    """What Linux says of every core under a key."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        return []
-    return re.findall(rf"^{key}\s*: *(.*?) *$", text, flags=re.M)
 
 
 def device() -> Device:
@@ -82,37 +93,42 @@ def device() -> Device:
 
 
 def commit(root: Path = ROOT) -> Git | None:
-    """The commit of the code; None where no repository holds it. Dirty is a change of any file it
-    holds, and code or configuration that it does not hold."""
-    if not holds_code(root):
-        return None
-    try:
-        lines = _git(root, "status", "--porcelain=v2", "--branch", "-z", "-uall", "--no-renames")
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    found = next(line.split()[-1] for line in lines.split("\0") if line.startswith("# branch.oid "))
-    changes = [line for line in lines.split("\0") if line and not line.startswith("#")]
-    dirty = any(line[0] != "?" or line.endswith(CODE) for line in changes)
-    return None if found == "(initial)" else Git(found, dirty)
-
-
-def refresh() -> None:
-    """Let git see that files are as they were: of a fresh clone, it would read them all again for
-    every job."""
-    with contextlib.suppress(OSError, subprocess.CalledProcessError):
-        _git(ROOT, "update-index", "-q", "--refresh")
-
-
-@cache
-def holds_code(root: Path = ROOT) -> bool:
-    """Whether a repository holds the code, which may lie in a folder that another one ignores."""
+    """The commit of the code; None where no repository holds it, as in a folder that another one
+    ignores. Dirty is a change of any file it holds, and code or configuration that it does not
+    hold."""
     try:
         _git(root, "ls-files", "--error-unmatch", f"{SOURCES.name}/{PACKAGE}/__init__.py")
+        found = _git(root, "rev-parse", "HEAD").strip()
+        changes = _git(root, "status", "--porcelain", "-z", "-uall", "--no-renames").split("\0")
     except (OSError, subprocess.CalledProcessError):
-        return False
-    return True
+        return None
+    return Git(found, any(each[:2] not in ("??", "") or each.endswith(CODE) for each in changes))
 
 
 def _git(root: Path, *arguments: str) -> str:
     command = ["git", "--no-optional-locks", "-C", str(root), *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def versions(modules: Iterable[str], distributions: Iterable[str] = ()) -> dict[str, str]:
+    """Version of the distributions that modules are from, of those behind them, and of others by
+    their own name; "absent" where one is not installed."""
+    names = {DISTRIBUTION.get(name, name) for name in {*modules} - sys.stdlib_module_names}
+    names |= {other for name in names for other in BEHIND.get(name, ())}
+    # Without a build tag: +cpu and +cu130 are of one release, so results move between machines.
+    return {
+        name: (installed(name) or "absent").split("+")[0]
+        for name in sorted({*names, *distributions})
+    }
+
+
+@cache
+def installed(distribution: str) -> str | None:
+    """The installed version with its build tag, when first asked; None where it is absent."""
+    try:
+        found = importlib.metadata.distribution(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    # The library parses all metadata, long descriptions too, for milliseconds a distribution.
+    line = re.search(r"^Version: *(.+?) *$", found.read_text("METADATA") or "", flags=re.M)
+    return line[1] if line else found.version

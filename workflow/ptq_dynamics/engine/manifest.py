@@ -47,37 +47,29 @@ class Manifest:
     def file(self, name: str) -> Path:
         """Path of one file of the result, after its bytes were compared with the manifest; a
         dropped file is made again. Raises `Problem` where the file is missing or other."""
-        path = self.folder / name
-        if name in self._verified:
-            return path
-        mend = "build with DEEP=1 to make it again"
-        if name not in self.files:
-            raise Problem(f"{self.path} lists no file {name!r}; {mend}")
-        if self.restore is not None and not path.exists() and name in self.dropped():
-            self.restore(self)
-        if found := self._differs(name, deep=True):
-            raise Problem(f"{found}; {mend}")
-        self._verified.add(name)
+        path, mend = self.folder / name, "build with DEEP=1 to make it again"
+        if name not in self._verified:
+            if name not in self.files:
+                raise Problem(f"{self.path} lists no file {name!r}; {mend}")
+            if self.restore is not None and not path.exists() and name in self.dropped():
+                self.restore(self)
+            if found := self._differs(name, deep=True):
+                raise Problem(f"{found}; {mend}")
+            self._verified.add(name)
         return path
 
     def subfolder(self, name: str) -> Path:
         """Path of a folder of the result, after every file in it was verified (see `file`)."""
-        members = [file for file in self.files if file.startswith(f"{name}/")]
-        if not members:
-            raise Problem(f"{self.path} lists no folder {name!r}; remove that file and rebuild")
-        for file in members:
+        for file in [each for each in self.files if each.startswith(f"{name}/")] or [f"{name}/"]:
             self.file(file)
         return self.folder / name
 
     def harm(self, deep: bool = False) -> str | None:
         """The first file, dropped ones aside, that is missing or has another size (`deep`: other
         bytes), in words; None where all are as listed."""
-        dropped = self.dropped()
-        for name in self.files:
-            found = self._differs(name, deep)
-            if found and not (name in dropped and not (self.folder / name).exists()):
-                return found
-        return None
+        absent = {name for name in self.dropped() if not (self.folder / name).exists()}
+        found = (self._differs(name, deep) for name in self.files if name not in absent)
+        return next(filter(None, found), None)
 
     def _differs(self, name: str, deep: bool) -> str | None:
         path, entry = self.folder / name, self.files[name]
@@ -149,13 +141,10 @@ def read(path: Path, restore: Callable[[Manifest], None] | None = None) -> Manif
 def describe(folder: Path, path: Path, facts: Mapping[str, Any]) -> Manifest:
     """Manifest, to be written to `path`, of every file below `folder` that is not hidden."""
     names = (each.relative_to(folder) for each in sorted(folder.rglob("*")) if each.is_file())
-    shown = [name for name in names if not any(part.startswith(".") for part in name.parts)]
     files = {
-        name.as_posix(): {
-            "size": (folder / name).stat().st_size,
-            "sha256": sha256(folder / name),
-        }
-        for name in shown
+        name.as_posix(): {"size": (folder / name).stat().st_size, "sha256": sha256(folder / name)}
+        for name in names
+        if not any(part.startswith(".") for part in name.parts)
     }
     # As it comes back from disk, where tuples are lists.
     return Manifest(path, files, json.loads(json.dumps(dict(facts), allow_nan=False)))

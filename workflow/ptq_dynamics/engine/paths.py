@@ -44,11 +44,8 @@ def is_passing(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class Paths:
-    """Where a result, its log and its work folder lie.
-
-    A job with a `stem` shares its folder with others and owns the files named STEM.*; the others
-    own their whole folder.
-    """
+    """Where a result lies: a job with a `stem` shares its folder with others and owns the files
+    named STEM.*; the others own their whole folder."""
 
     folder: Path
     stem: str | None = None
@@ -61,7 +58,7 @@ class Paths:
     @classmethod
     def of(cls, job: Mapping[str, Any]) -> "Paths":
         """The paths of a job, from its specification."""
-        return cls.at(job["folder"], job["stem"])
+        return cls(Path(job["folder"]), job["stem"])
 
     def part(self, name: str) -> Path:
         """A part of the result: MANIFEST, RECORD, SPECIFICATION or ABSENT."""
@@ -92,20 +89,15 @@ class Paths:
         """Held by the process that makes the result."""
         return self.folder / f".{self._prefix}lease"
 
-    def works(self) -> list[Path]:
-        """The work folders that there are, of this and of earlier specifications."""
-        name = f"{WORK}{self._prefix}{'[0-9a-f]' * DIGITS}-{'[0-9a-f]' * TOKEN}"
-        return list(self.folder.glob(name))
+    def works(self, identity: str = "") -> list[Path]:
+        """The work folders that there are, of this and of earlier specifications, or of the job
+        with this identity alone."""
+        name = identity[:DIGITS] or "[0-9a-f]" * DIGITS
+        return list(self.folder.glob(f"{WORK}{self._prefix}{name}-{'[0-9a-f]' * TOKEN}"))
 
     def work(self, identity: str, token: str) -> Path:
         """Work folder of the job with this identity, for the process that has the lease."""
         return self.folder / f"{WORK}{self._prefix}{identity[:DIGITS]}-{token[:TOKEN]}"
-
-    def left(self, identity: str) -> list[Path]:
-        """Work folders of the same job that other processes left, the newest last."""
-        prefix = f"{WORK}{self._prefix}{identity[:DIGITS]}"
-        found = [path for path in self.works() if path.name.startswith(prefix)]
-        return sorted(found, key=lambda path: path.stat().st_mtime)
 
     @property
     def _prefix(self) -> str:

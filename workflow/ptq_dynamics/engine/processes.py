@@ -1,16 +1,18 @@
-"""Processes that a job starts, which end with it: also when it is killed, on Linux and macOS."""
+"""Processes that a job starts, which end with it: also when it is killed, on Linux and macOS.
 
-import multiprocessing
+This file is also the program that stands in between, `python processes.py COMMAND...`, as the first
+of a session: it runs the command, and ends all of the session when who waits for it is gone.
+"""
+
 import os
+import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from multiprocessing import connection
 from pathlib import Path
-from subprocess import PIPE, CompletedProcess, Popen
+from subprocess import DEVNULL, PIPE, CompletedProcess, Popen
 from typing import IO
-
-GUARD = Path(__file__).with_name("guard.py")
 
 
 def start(
@@ -18,17 +20,12 @@ def start(
     *,
     stdout: int | IO[str],
     stderr: int | IO[str],
-    folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Popen[str]:
-    """Start a command in a session of its own; it and all that it starts end with this process.
-
-    A guard stands in between, whose input this process holds open: the kernel closes it with this
-    process, and the guard then ends the session.
-    """
+    """Start a command in a session of its own; it and all that it starts end with this process,
+    which holds its input open, or when that is closed."""
     return Popen(
-        [sys.executable, "-I", "-S", str(GUARD), *command],
-        cwd=folder,
+        [sys.executable, "-I", "-S", str(Path(__file__)), *command],
         env=environment,
         stdin=PIPE,
         stdout=stdout,
@@ -40,34 +37,17 @@ def start(
 
 def run(command: Sequence[str], environment: Mapping[str, str]) -> CompletedProcess[str]:
     """Run a command to its end, as `start` does, and keep what it prints."""
-    process = start(command, stdout=PIPE, stderr=PIPE, environment=environment)
-    try:
-        # Not communicate, which closes the input first.
-        parts: dict[str, str] = {}
-        readers = [
-            threading.Thread(target=_read, args=(stream, name, parts))
-            for name, stream in (("stdout", process.stdout), ("stderr", process.stderr))
-        ]
-        for reader in readers:
-            reader.daemon = True
-            reader.start()
-        for reader in readers:
-            reader.join()
-        status = process.wait()
-    finally:
-        end(process)
-    return CompletedProcess(list(command), status, parts["stdout"], parts["stderr"])
+    with _file() as out, _file() as err:
+        with start(command, stdout=out, stderr=err, environment=environment) as process:
+            # Not communicate, which closes the input first.
+            status = process.wait()
+        out.seek(0)
+        err.seek(0)
+        return CompletedProcess(list(command), status, out.read(), err.read())
 
 
-def end(process: Popen[str]) -> None:
-    """End what `start` started, if it has not ended."""
-    if process.stdin is not None:
-        process.stdin.close()
-    process.wait()
-
-
-def _read(stream: IO[str] | None, name: str, parts: dict[str, str]) -> None:
-    parts[name] = stream.read() if stream is not None else ""
+def _file() -> IO[str]:
+    return tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
 
 
 def end_with_parent() -> None:
@@ -76,7 +56,23 @@ def end_with_parent() -> None:
 
 
 def _end_with_parent() -> None:
+    import multiprocessing.connection
+
     parent = multiprocessing.parent_process()
     assert parent is not None
-    connection.wait([parent.sentinel])
+    multiprocessing.connection.wait([parent.sentinel])
     os._exit(1)
+
+
+def _end_with_input() -> None:
+    # By its descriptor: at the end of Python, nobody may hold the lock of sys.stdin.
+    while os.read(0, 4096):
+        pass
+    os.killpg(0, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    child = Popen(sys.argv[1:], stdin=DEVNULL)
+    threading.Thread(target=_end_with_input, daemon=True).start()
+    ended = child.wait()
+    sys.exit(ended if ended >= 0 else 128 - ended)

@@ -27,7 +27,7 @@ def take_over(paths: Paths, identity: str, token: str) -> Path:
     """The work folder of the owner of a lease with this token: what earlier owners left of the same
     work, under a name by which they do not find it."""
     work = paths.work(identity, token)
-    left = paths.left(identity)
+    left = sorted(paths.works(identity), key=lambda path: path.stat().st_mtime)
     for older in left[:-1]:
         shutil.rmtree(older, ignore_errors=True)
     for newest in left[-1:]:
@@ -39,17 +39,15 @@ def is_prepared(work: Path, paths: Paths) -> bool:
     """Whether an earlier process finished what is in the work folder, and all of it is there or
     has moved to its place."""
     try:
-        files = record.content(work / RECORD)["files"]
+        files = record.read(work / RECORD).files
     except Problem:
         return False
-    found = [
-        [place / name for place in (work / OUT, paths.folder) if (place / name).exists()]
-        for name in files
-    ]
-    sizes = [entry["size"] for entry in files.values()]
     return all(
-        any(path.stat().st_size == size for path in each)
-        for each, size in zip(found, sizes, strict=True)
+        any(
+            path.exists() and path.stat().st_size == entry["size"]
+            for path in (work / OUT / name, paths.folder / name)
+        )
+        for name, entry in files.items()
     )
 
 
@@ -77,14 +75,10 @@ def publish(work: Path, paths: Paths, made: Record, require: Callable[[], None])
         os.replace(work / OUT / name, paths.folder / name)
     require()
     # The record in the work folder stays until all is done.
-    copy = work / "copy"
-    for text, target in ((made.text(), paths.record), (_manifest(made, paths), paths.manifest)):
+    copy, manifest = work / "copy", made.manifest(paths.manifest)
+    for text, target in ((made.text(), paths.record), (manifest.text(), paths.manifest)):
         write_atomically(copy, text)
         os.replace(copy, target)
-
-
-def _manifest(made: Record, paths: Paths) -> str:
-    return made.manifest(paths.manifest).text()
 
 
 def make_room(paths: Paths, work: Path) -> None:

@@ -17,7 +17,6 @@ from pydantic import TypeAdapter, ValidationError
 from ptq_dynamics.base.content import canonical, parsed
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import machine
-from ptq_dynamics.engine.libraries import installed
 from ptq_dynamics.engine.machine import Device, Git, Machine
 from ptq_dynamics.engine.manifest import Files, Manifest
 from ptq_dynamics.engine.paths import MANIFEST, beside
@@ -99,41 +98,33 @@ def _seal(digest: str) -> str:
     return f'\n "{SEAL}": "{digest}"'
 
 
-def content(path: Path, text: str | None = None) -> dict[str, Any]:
-    """What a record says, or its `text` from an archive, once its seal was verified; to check all
-    of its fields takes as long as to plan. `Problem` where it is missing, damaged or old."""
+def read(path: Path, text: str | None = None) -> Record:
+    """Read a record, or take its `text` from an archive, and verify its seal; `Problem` where it is
+    missing, damaged or old."""
     mend = f"remove {path} and build again"
     try:
         text = path.read_text(encoding="utf-8") if text is None else text
         found = parsed(text)
         version, digest = found["version"], found.pop(SEAL)
+        if version != VERSION:
+            raise Problem(f"{path} has version {version}, this code reads {VERSION}; {mend}")
+        before = text.replace(_seal(str(digest)), _seal(""), 1)
+        if hashlib.sha256(before.encode()).hexdigest() != digest:
+            raise Problem(f"{path} is not as it was written (its digest differs); {mend}")
+        return _reader().validate_python(found)
     except FileNotFoundError:
         result = beside(path, MANIFEST)
         raise Problem(f"{path} is missing; build it with snakemake {result}") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Problem(f"{path} is no record ({error}); {mend}") from None
-    if version != VERSION:
-        raise Problem(f"{path} has version {version}, this code reads {VERSION}; {mend}")
-    before = text.replace(_seal(str(digest)), _seal(""), 1)
-    if hashlib.sha256(before.encode()).hexdigest() != digest:
-        raise Problem(f"{path} is not as it was written (its digest differs); {mend}")
-    return found  # type: ignore[no-any-return]
-
-
-def read(path: Path, text: str | None = None) -> Record:
-    """Read a record, or take its `text` from an archive; `Problem` as `content` raises it."""
-    try:
-        return _reader().validate_python(content(path, text))
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise Problem(f"{path} is no record ({place}: {first['msg']}); remove it") from None
+        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = str(error)
+    raise Problem(f"{path} is no record ({reason}); {mend}")
 
 
-@cache
-def _reader() -> TypeAdapter[Record]:
-    # To build it takes longer than to read a hundred records with it.
-    return TypeAdapter(Record)
+# To build it takes longer than to read a hundred records with it.
+_reader = cache(lambda: TypeAdapter(Record))
 
 
 def describe(
@@ -153,7 +144,7 @@ def describe(
         inputs={str(m.path): m.digest() for group in inputs.values() for m in group},
         files=output.files,
         facts=output.facts,
-        packages={name: installed(name) for name in job["libraries"]},
+        packages={name: machine.installed(name) for name in job["libraries"]},
         git=commit,
         machine=machine.this(),
         device=machine.device(),

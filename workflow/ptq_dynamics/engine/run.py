@@ -15,15 +15,6 @@ from typing import Any
 
 from ptq_dynamics.engine import signals
 
-# Libraries' own progress bars and hints would bury the lines of jobs; tokenizers' threads do not
-# survive a fork; llm-compressor warns on import that there is no GPU.
-QUIET = {
-    "TQDM_DISABLE": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-    "TRANSFORMERS_VERBOSITY": "error",
-    "LLM_COMPRESSOR_LOG_LEVEL": "ERROR",
-}
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job given on the command line; exit status 0 when its result is published."""
@@ -36,30 +27,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         found = json.loads(chosen.file.read_text(encoding="utf-8"))
         spec: dict[str, Any] = found.get("job", found)
-        label = f"{spec['stage']} {spec['name']}"
+        line = f"error: {spec['stage']} {spec['name']}: {signals.INTERRUPTED}"
     except (OSError, ValueError, KeyError, AttributeError) as error:
         sys.stderr.write(f"error: {chosen.file} is no job ({error}); run snakemake again\n")
         return 1
+    from ptq_dynamics.engine.warm import QUIET, delegate
+
     os.environ.update(QUIET)
     # A variable that the user has set comes first.
     if chosen.devices:
         os.environ.setdefault("PTQ_DYNAMICS_GPUS", str(chosen.devices))
     how = {"restoring": chosen.restore, "comparing": chosen.compare, "devices": chosen.devices}
-    from ptq_dynamics.engine.warm.client import delegate
+    signals.leave_at_once(line)
+    status = None if chosen.compare else delegate(spec, line, **how)
+    if status is None:
+        signals.begin_job(line)
+        from ptq_dynamics.engine.execute import execute
 
-    try:
-        # The warm process's child has its time first.
-        with signals.ending(label, 2 * signals.GRACE):
-            status = None if chosen.compare else delegate(spec, **how)
-        if status is not None:
-            return status
-        with signals.ending(label):
-            from ptq_dynamics.engine.execute import execute
-
-            return execute(spec, **how)
-    except KeyboardInterrupt:
-        signals.complain(label)
-        return 1
+        status = execute(spec, **how)
+    return status
 
 
 if __name__ == "__main__":

@@ -8,27 +8,25 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cache, cached_property
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic_core import to_jsonable_python
 
 from ptq_dynamics.base.content import write_atomically
-from ptq_dynamics.engine import code, freshness
-from ptq_dynamics.engine.libraries import versions
-from ptq_dynamics.engine.manifest import Manifest
+from ptq_dynamics.engine import code, freshness, record
+from ptq_dynamics.engine.machine import versions
 from ptq_dynamics.engine.paths import Paths
-from ptq_dynamics.engine.record import content
 
 
 @dataclass(frozen=True)
 class Job:
-    """One job: the module of its stage, its name and folder (and the stem of its files, where it
-    shares the folder), the manifests that it reads by label, its settings, the files that people
-    want of it, and the distributions whose files it reads."""
+    """One job: the module of its stage, its name and folder (and the stem of its files, if shared),
+    the manifests that it reads by label, its settings, the files that people want of it, and the
+    distributions whose files it reads."""
 
     stage: str
     name: str
@@ -36,8 +34,8 @@ class Job:
     inputs: Mapping[str, list[str]]
     settings: Any
     stem: str | None = None
-    files: tuple[str, ...] = field(default=())
-    distributions: tuple[str, ...] = field(default=())
+    files: tuple[str, ...] = ()
+    distributions: tuple[str, ...] = ()
 
     @cached_property
     def paths(self) -> Paths:
@@ -62,20 +60,18 @@ class Job:
     @cached_property
     def code(self) -> code.Code:
         """The code and the libraries that the job's result depends on."""
-        return code.planned(tuple(code.roots(self.stage, self.settings)))
+        return code.planned(code.roots(self.stage, self.settings))
 
     @cached_property
     def spec(self) -> dict[str, Any]:
         """The specification, as plain data."""
-        kind: Any = type(self.settings)
-        settings = _adapter(kind).dump_python(self.settings, mode="json")
         return {
             "stage": self.stage,
             "name": self.name,
             "folder": self.folder,
             "stem": self.stem,
             "inputs": self.inputs,
-            "settings": settings,
+            "settings": to_jsonable_python(self.settings),
             "code": self.code.modules,
             "libraries": versions(self.code.libraries, self.distributions),
         }
@@ -86,20 +82,14 @@ class Job:
         return json.dumps(self.spec, sort_keys=True, indent=1, allow_nan=False) + "\n"
 
 
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
-
-
 def settle(job: Job, *, waits: bool = False, deep: bool = False) -> bool:
     """Have the times of a job's files say whether its result is up to date; whether it is. It
     `waits` when an input is not.
 
     An up-to-date result gets its manifest back where that is missing, with a time after those of
     its inputs; so adopted and copied results, undone edits and a lost .snakemake run nothing. Any
-    other loses it, down to the target, since Snakemake makes nothing again for a target that is
-    there: of a newer specification it knows the content, where a file of the result is gone. With
-    `deep`, the bytes of all files are compared; a damaged result loses its record.
+    other loses it, since Snakemake makes nothing again for a target that is there. With `deep`, the
+    bytes of all files are compared; a damaged result loses its record.
     """
     paths, before = job.paths, _time(job.paths.manifest)
     reasons = freshness.stale(job.spec, paths, deep=deep)
@@ -121,8 +111,7 @@ def settle(job: Job, *, waits: bool = False, deep: bool = False) -> bool:
 
 def restore_manifest(paths: Paths) -> None:
     """Write the manifest of a result again as its record has it, unless it stands there so."""
-    found = content(paths.record)
-    _write_if_other(paths.manifest, Manifest(paths.manifest, found["files"], found["facts"]).text())
+    _write_if_other(paths.manifest, record.read(paths.record).manifest(paths.manifest).text())
 
 
 def _write_if_other(path: Path, text: str) -> None:

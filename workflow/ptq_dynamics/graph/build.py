@@ -13,10 +13,9 @@ from pathlib import Path
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Figure
-from ptq_dynamics.engine import checkout, devices, freshness, machine, manifest, signals
+from ptq_dynamics.engine import checkout, devices, freshness, manifest, signals, warm
 from ptq_dynamics.engine.paths import MANIFEST
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.engine.warm.launch import start as start_warm
 from ptq_dynamics.figures.settings import FINDING, TABLE
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.graph.site import Site
@@ -47,11 +46,10 @@ def begin(plan: Plan, *, local: bool) -> None:
     signals.hand_over()
     if local:
         os.environ[devices.SHARED] = str(plan.site.config.scale.jobs_per_device)
-    machine.refresh()
     stale = plan.site.stale.values()
     if local and plan.site.config.scale.warm and len(stale) >= MANY:
         uses = Counter(chain.from_iterable(job.code.libraries for job in stale))
-        start_warm([library for library, count in uses.items() if count > 1])
+        warm.start([library for library, count in uses.items() if count > 1])
 
 
 def finish(plan: Plan) -> None:

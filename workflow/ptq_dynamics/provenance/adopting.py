@@ -13,7 +13,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import record
 from ptq_dynamics.engine.lease import held
 from ptq_dynamics.engine.paths import ABSENT
-from ptq_dynamics.engine.publish import OUT, publish
+from ptq_dynamics.engine.publish import OUT, publish, take_over
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.provenance.archive import RELEASE, packed
@@ -50,10 +50,9 @@ def _take(job: Job, root: Path) -> None:
     paths, account = job.paths, record.read(root / job.paths.record)
     own, gone = account.manifest(paths.manifest), []
     paths.folder.mkdir(parents=True, exist_ok=True)
-    with held(paths.lease, print, lambda: None) as lease:
-        for left in paths.left(account.identity):
-            shutil.rmtree(left, ignore_errors=True)
-        work = paths.work(account.identity, lease.token)
+    with held(paths.lease, print) as lease:
+        work = take_over(paths, account.identity, lease.token)
+        shutil.rmtree(work, ignore_errors=True)
         (work / OUT).mkdir(parents=True)
         for name, entry in own.files.items():
             here, there, target = own.folder / name, root / own.folder / name, work / OUT / name

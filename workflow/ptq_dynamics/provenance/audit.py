@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.engine.execute import again
 from ptq_dynamics.engine.paths import ABSENT, PARTS, beside
-from ptq_dynamics.engine.restore import again
 from ptq_dynamics.graph import FROM_NETWORK
 from ptq_dynamics.provenance.archive import DERIVED, Archive, Result
 from ptq_dynamics.provenance.released import found_in

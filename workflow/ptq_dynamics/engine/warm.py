@@ -1,0 +1,162 @@
+"""A process that has imported the large libraries of its jobs already and forks one child per job.
+
+Importing torch and transformers costs seconds, a small job less. While Snakemake runs on one
+machine, it keeps one such process (`python -m ptq_dynamics.engine.warm SOCKET LIBRARY...`); a job
+finds it through the environment variable `PTQ_DYNAMICS_WARM`, hands over its specification,
+environment and standard streams, and waits for the exit status. Local modules that compute are
+never imported ahead, so that a job runs the code as it stands. Where there is no such process, or
+not yet, jobs import what they need themselves, with the same results.
+"""
+
+import gc
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from subprocess import PIPE, Popen
+from typing import Any, NoReturn
+
+from ptq_dynamics.engine import signals
+
+VARIABLE = "PTQ_DYNAMICS_WARM"
+# Libraries' own progress bars and hints would bury the lines of jobs; tokenizers' threads do not
+# survive a fork; llm-compressor warns on import that there is no GPU.
+QUIET = {
+    "TQDM_DISABLE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "TRANSFORMERS_VERBOSITY": "error",
+    "LLM_COMPRESSOR_LOG_LEVEL": "ERROR",
+}
+# glibc otherwise gives each step's large tensors back to the system and asks for them again.
+ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
+# What jobs import of the libraries they compute with, and takes seconds.
+MODULES = (
+    "torch",
+    "transformers.models.gpt_neox.modeling_gpt_neox",
+    "bitsandbytes",
+    "datasets",
+    "llmcompressor.modifiers.gptq",
+    "llmcompressor.modifiers.transform.awq",
+    "pandas",
+    "seaborn",
+    "matplotlib.backends.backend_agg",
+    "matplotlib.backends.backend_pdf",
+)
+
+_servers: list[Popen[bytes]] = []
+
+
+def start(libraries: Collection[str]) -> None:
+    """Start a server with these libraries for this process and its children; it ends when this
+    process ends."""
+    with suppress(OSError):
+        address = f"{tempfile.mkdtemp(prefix='ptq-dynamics-')}/socket"
+        command = [sys.executable, "-m", "ptq_dynamics.engine.warm", address, *sorted(libraries)]
+        # The kernel closes the pipe with this process, whatever ends it. Jobs get the signals of a
+        # terminal from those who wait for them.
+        environment = {**os.environ, **ALLOCATOR}
+        _servers.append(Popen(command, stdin=PIPE, env=environment, start_new_session=True))
+        os.environ[VARIABLE] = address
+
+
+def delegate(job: Mapping[str, Any], line: str, **how: Any) -> int | None:
+    """Exit status of the job, which the warm process runs as `execute.execute` does, and with this
+    line where a signal ends it; None where there is no such process."""
+    request = {"job": job, "line": line, "how": how, "environment": dict(os.environ)}
+    with socket.socket(socket.AF_UNIX) as connection, suppress(OSError):
+        connection.connect(os.environ.get(VARIABLE, ""))
+        socket.send_fds(connection, [b"!"], [1, 2])
+        connection.sendall(json.dumps({**request, "directory": os.getcwd()}).encode() + b"\n")
+        signal.signal(signals.CALL, lambda *_: connection.send(b"!"))
+        # The child sees that its client is gone, and says the line.
+        signals.leave_at_once("")
+        if answer := connection.recv(9):
+            return int(answer)
+        name = f"{job['stage']} {job['name']}"
+        sys.stderr.write(f"error: {name}: its process was killed (out of memory?); run again\n")
+        return signals.KILLED
+    return None
+
+
+def serve(address: str, libraries: Collection[str]) -> None:
+    """Import what jobs import of these libraries, then fork a child for every connection until
+    stdin ends."""
+    from ptq_dynamics.engine import code
+
+    os.environ.update(QUIET)
+    for module in MODULES:
+        if module.split(".")[0] in libraries:
+            import_module(module)
+    if torch := sys.modules.get("torch"):
+        # CUDA does not survive a fork.
+        if torch.cuda.is_available():
+            return
+        torch.set_num_threads(1)
+    # The sources are parsed once for all jobs.
+    program = code.program()
+    program.reach(code.Node(name, code.WHOLE) for name in program.files)
+    # The garbage collector of a child would otherwise touch, and so copy, all of this memory.
+    gc.collect()
+    gc.freeze()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen(1024)
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        while listener in select.select([listener, sys.stdin], [], [])[0]:
+            connection, _ = listener.accept()
+            if os.fork() == 0:
+                listener.close()
+                _serve_one(connection)
+            connection.close()
+
+
+def _serve_one(connection: socket.socket) -> NoReturn:
+    """Run the job of a connection and end this child, whatever its client does."""
+    from ptq_dynamics.engine.execute import execute
+
+    status = 1
+    try:
+        _, descriptors, _, _ = socket.recv_fds(connection, 1, 2)
+        for target, descriptor in enumerate(descriptors, start=1):
+            os.dup2(descriptor, target)
+            os.close(descriptor)
+        request = json.loads(connection.makefile("rb").readline())
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.environ.clear()
+        os.environ.update(request["environment"])
+        os.chdir(request["directory"])
+        signals.begin_job(request["line"])
+        threading.Thread(target=_attend, args=(connection,), daemon=True).start()
+        if "torch" in sys.modules and (threads := os.environ.get("OMP_NUM_THREADS")):
+            sys.modules["torch"].set_num_threads(int(threads))
+        status = execute(request["job"], **request["how"])
+        sys.stdout.flush()
+        sys.stderr.flush()
+        connection.sendall(str(status).encode())
+    finally:
+        os._exit(status)
+
+
+def _attend(connection: socket.socket) -> None:
+    """Pass on to the job that it is called back, and that its client has gone."""
+    with suppress(OSError):
+        while connection.recv(1):
+            os.kill(os.getpid(), signals.CALL)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    try:
+        with suppress(OSError):
+            serve(sys.argv[1], sys.argv[2:])
+    finally:
+        shutil.rmtree(Path(sys.argv[1]).parent, ignore_errors=True)
