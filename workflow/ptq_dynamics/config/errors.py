@@ -77,9 +77,7 @@ def _value(details: ErrorDetails) -> str:
     value, kind = details["input"], details["type"]
     if kind == "union_tag_invalid":
         value = value[details["ctx"]["discriminator"].strip("'")]
-    # Pydantic's last part of the location of an error in a key itself.
-    about_key = details["loc"][-1:] == ("[key]",)
-    if isinstance(value, dict) or about_key or kind in ("missing", "unknown_key"):
+    if isinstance(value, dict) or kind in ("missing", "unknown_key"):
         return ""
     text = repr(value)
     return f" is {text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + '…'}"

@@ -107,16 +107,14 @@ class Config(Strict):
     figures: Named[Figure]
     tasks: Named[Task]
     backends: Backends
-    claims: Named[Claim] = {}
-    tables: Named[TableQuery] = {}
+    claims: Named[Claim]
+    tables: Named[TableQuery]
 
 
 # The type of every file, by name without suffix; every file under scales/ is a scale.
 TYPES: dict[str, Any] = {"config": Choice, "families": Families, "sweep": Sweep}
 TYPES |= {name: field.annotation for name, field in Config.model_fields.items() if name != "choice"}
 TYPES["runs"] = Runs
-# Files that a configuration of one's own, for figures alone, need not have.
-OPTIONAL = ("claims", "tables")
 
 
 def scales(folder: Path = Path("config")) -> list[str]:
@@ -132,27 +130,24 @@ def load(choice: dict[str, Any], folder: Path) -> Config:
     chosen: Choice = _check(choice, "config", folder / "config.yaml")
     require(f"{folder / 'config.yaml'}: scale", "scale", [chosen.scale], scales(folder))
     file = folder / "scales" / f"{chosen.scale}.yaml"
-    paths = {name: folder / f"{name}.yaml" for name in TYPES if name in Config.model_fields}
-    parts = {
-        name: read(path, name)
-        for name, path in {**paths, "scale": file}.items()
-        if path.exists() or name not in OPTIONAL
-    }
+    scale: Scale = read(file, "scale")
+    own: Runs = read(folder / "runs.yaml", "runs")
+    others = [
+        name for name in TYPES if name in Config.model_fields and name not in ("scale", "runs")
+    ]
+    parts = {name: read(folder / f"{name}.yaml", name) for name in others}
     families: Families = read(folder / "families.yaml", "families")
     families.check()
-    scale: Scale = parts["scale"]
     runs, public = dict[str, Run](), dict[str, releases.Public]()
     if scale.miniatures:
         scale, runs, unknown = miniatures.settle(families, scale, str(file), scale.miniatures)
     else:
         lock = read_lock(folder / "families.lock.json")
         scale, public, unknown = releases.settle(families, scale, str(file), lock)
-    own: Runs = parts["runs"]
     names = Counter([*own.runs, *own.averages, *families.runs, *families.averages])
     if twice := [name for name, count in names.items() if count > 1]:
         raise Problem(
-            f"config/runs.yaml and config/families.yaml have {twice[0]!r} twice; rename a run or "
-            "average"
+            f"config/runs.yaml and config/families.yaml have {twice[0]!r} twice; rename one"
         )
     trajectories = WithFamilies.model_construct(
         defaults=own.defaults,
@@ -162,7 +157,7 @@ def load(choice: dict[str, Any], folder: Path) -> Config:
         unknown=unknown,
         families=frozenset([*families.runs, *families.averages]),
     )
-    return Config(**{**parts, "choice": chosen, "scale": scale, "runs": trajectories})
+    return Config(choice=chosen, scale=scale, runs=trajectories, **parts)
 
 
 def schema(name: str) -> dict[str, Any]:

@@ -81,14 +81,9 @@ class MiniaturePhase(Branch):
 
 class Stage(InSmall):
     """A stage after pre-training, called `name` in tables, which goes on with the weights at the
-    end of the run that it comes `after`, and with nothing else of it: over its `length`, a warmup,
-    then half a cosine to the share `floor` of its rate, towards an `objective`, with an optimizer
-    that begins anew.
-
-    It is trained on its `corpus`, or that of the run, in a `batch` of sequences of `context`
-    tokens, with a rotary embedding to the base `rotary_base`, or that of the run before; what is
-    measured of it reads what is measured of the run before.
-    """
+    end of the run that it comes `after`, and with nothing else of it: a warmup, then half a cosine
+    to the share `floor` of its rate, towards an `objective`, in a `batch` of sequences of `context`
+    tokens. What is measured of it reads what is measured of the run before."""
 
     after: str
     name: str
@@ -149,7 +144,9 @@ def settle(
     """
     require(f"{file}: miniatures.exponents", "family", small.exponents, families.families)
     require(f"{file}: models, of which miniatures take the text,", "model", ["main"], scale.models)
-    models = {_called(n): _model(families, n, scale, small) for n in families.families}
+    models = {
+        f"miniature of {name}": _model(families, name, scale, small) for name in families.families
+    }
     scale = scale.model_copy(update={"models": {**scale.models, **models}})
     found, unknown = dict[str, Run](), dict[str, str]()
     for name, run in families.runs.items():
@@ -158,10 +155,6 @@ def settle(
         else:
             found[name] = _Way(families, name, scale, small).made(name, run)
     return scale, found, unknown
-
-
-def _called(family: str) -> str:
-    return f"miniature of {family}"
 
 
 def _model(families: Families, name: str, scale: Scale, small: Miniatures) -> Architecture:
@@ -187,7 +180,7 @@ class _Way:
         name, self.run = families.first(of)
         self.small, self.budget, self.context = small, scale.budget, scale.models["main"].context
         self.family = families.families[self.run.family]
-        model = scale.models[_called(self.run.family)]
+        model = scale.models[f"miniature of {self.run.family}"]
         # What a miniature's rate is of the family's.
         power = small.exponents.get(self.run.family, small.rate_exponent)
         self.ratio = float((self.family.model.width / model.width) ** power)
@@ -234,7 +227,7 @@ class _Way:
         longest = steps + max(phases, default=0)
         return {
             "family": family.label,
-            "model": _called(run.family),
+            "model": f"miniature of {run.family}",
             "schedule": run.schedule,
             "peak_lr": peak,
             "used_lr": peak * self.ratio,

@@ -20,8 +20,6 @@ from ptq_dynamics.train.optimizers import AnyOptimizer
 from ptq_dynamics.train.schedules import Schedule
 from ptq_dynamics.train.timeline import PlannedTrajectory, Point, Timeline, TrainedShape
 
-UNKNOWN = f"{FILE} names no revisions of it"
-
 
 class ReleasedRevision(NamedTuple):
     """Step and tokens of a revision, where it has them, and what it is locked to, if it is."""
@@ -62,10 +60,6 @@ class Public(PlannedTrajectory):
         if self.schedule is None or step is None:
             return self.called
         return schedules.phase(self.schedule, step)
-
-    def sources(self) -> Mapping[str, str]:
-        """None."""
-        return {}
 
     def checkpoints(self, timeline: Timeline) -> list[Point]:
         """One a revision."""
@@ -135,7 +129,7 @@ def settle(
     for name, run in families.runs.items():
         family = families.families[families.family_of(name)]
         if family.unreadable is not None or family.repository is None or not run.revisions:
-            unknown[name] = family.unreadable or UNKNOWN
+            unknown[name] = family.unreadable or f"{FILE} names no revisions of it"
         else:
             found[name] = _public(families, name, family, lock)
     every = {"models": {**scale.models, **models}, "corpora": {**scale.corpora, **corpora}}

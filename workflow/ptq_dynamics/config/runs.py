@@ -149,10 +149,6 @@ class Whole(Run):
             raise ValueError(f"horizon {horizon} is of a cosine, not before its end {self.length}")
         return self
 
-    def sources(self) -> Mapping[str, str]:
-        """None: it begins with fresh weights."""
-        return {}
-
     def whole(self, timeline: Timeline) -> "Whole":
         """Itself."""
         return self

@@ -103,9 +103,9 @@ class PlannedTrajectory(Strict):
     stage: ClassVar[str]
     family: Annotated[str, Field(min_length=1)] | None = None
 
-    @abstractmethod
     def sources(self) -> Mapping[str, str]:
         """Names of the trajectories that it is made from, by what they are to it."""
+        return {}
 
     @abstractmethod
     def checkpoints(self, timeline: Timeline) -> list[Point]:
