@@ -2,26 +2,32 @@
 records of a scale.
 
 Fonts are those that the compiler brings, and the date is that of the newest input, so that equal
-inputs give equal bytes on every machine.
+inputs give equal bytes on every machine. Records hold dates, commits and machines. What a job
+depends on are digests, of which these are no part: so a result that was made anew, to the same
+bytes, leaves the paper as it is.
 """
 
 import datetime
+import hashlib
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ptq_dynamics.base.content import sha256
+from ptq_dynamics.base.content import canonical, sha256
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.judge import SEEN
 from ptq_dynamics.claims.settings import CLAIMS
+from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.engine.context import Context
-from ptq_dynamics.figures.settings import FINDING, ORIGIN
+from ptq_dynamics.engine.manifest import Manifest
+from ptq_dynamics.engine.paths import RECORD, beside
+from ptq_dynamics.engine.record import Record
+from ptq_dynamics.figures.settings import FINDING, ORIGIN, rounded
 from ptq_dynamics.measure.measurements import read
 from ptq_dynamics.measure.names import CHECKPOINT, DEGRADATION, MEASUREMENTS, SEED, TRAJECTORY
-from ptq_dynamics.paper import records
 from ptq_dynamics.paper.settings import DATA, FOLDER, MAIN, PAPER, PaperSettings
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -48,7 +54,7 @@ def run(context: Context[PaperSettings]) -> Mapping[str, Any]:
     for place, path in files.items():
         (folder / place).parent.mkdir(exist_ok=True)
         shutil.copyfile(path, folder / place)
-    made = records.told(inputs.values())
+    made = recorded(inputs.values())
     newest = max(each["done"] for each in made["records"].values())
     content = {
         **told,
@@ -79,6 +85,60 @@ def measured(path: Path) -> dict[str, int]:
         "checkpoints": len(table[[TRAJECTORY, SEED, CHECKPOINT]].drop_duplicates()),
         "degradations": len(known),
         "degradations-beyond": int((known.value.abs() > SEEN * known.stderr).sum()),
+    }
+
+
+def recorded(inputs: Iterable[Manifest]) -> dict[str, Any]:
+    """What the text is told of records: each by the path of its manifest, how many are unknown, and
+    the versions of all libraries; `Problem` where one is damaged, or that of an input missing."""
+    first = {str(each.path): each.digest() for each in inputs}
+    records, unknown, waiting = dict[str, Record](), set[str](), dict(first)
+    while waiting:
+        path, digest = waiting.popitem()
+        place, is_first = Path(beside(path, RECORD)), path in first
+        # Of what was imported, not all records need to be here.
+        if not is_first and not place.exists():
+            unknown.add(path)
+        elif path not in records:
+            found = record.read(place)
+            if is_first or manifest.read(Path(path)).digest() == digest:
+                records[path] = found
+                waiting |= found.inputs
+            else:
+                unknown.add(path)
+    pairs = {pair for each in records.values() for pair in each.packages.items()}
+    names = sorted({name for name, version in pairs if version}, key=str.casefold)
+    packages = {name: sorted(v for other, v in pairs if v and other == name) for name in names}
+    pythons = sorted({each.machine.python for each in records.values()})
+    return {
+        "records": {path: _plain(records[path]) for path in sorted(records)},
+        "unknown": len(unknown),
+        "trained": rounded(sum(each.tokens or 0 for each in records.values())),
+        "packages": packages,
+        "environment": hashlib.sha256(canonical([packages, pythons]).encode()).hexdigest(),
+    }
+
+
+def _plain(found: Record) -> dict[str, Any]:
+    machine, device, stage = found.machine, found.device, str(found.job["stage"])
+    began = datetime.datetime.fromisoformat(found.started).astimezone(datetime.UTC)
+    return {
+        "kind": "figures" if stage.startswith("figures.") else stage,
+        "identity": found.identity,
+        "done": f"{began + datetime.timedelta(seconds=found.seconds):%Y-%m-%d %H:%M:%S}",
+        "commit": None if found.git is None else found.git.commit + "+" * found.git.dirty,
+        "accepted": bool(found.accepted),
+        "tokens": found.tokens or 0,
+        "seconds": found.seconds,
+        "cpu_seconds": found.cpu_seconds,
+        "gpus": 0 if device.kind == "cpu" else device.count or 1,
+        "peak_memory": found.peak_memory,
+        "machine": [
+            machine.processor or machine.architecture,
+            f"{machine.system} {machine.architecture}, Python {machine.python}",
+            f"{machine.cores or 'unknown'} cores, {machine.memory / 2**30:.0f} GiB",
+            device.kind if device.name is None else f"{device.count or 1} × {device.name}",
+        ],
     }
 
 
