@@ -43,7 +43,7 @@ class Curves:
         self.draws: dict[str | None, tuple[str, ...]] = {None: (names.FULL_PRECISION,)}
         self.draws |= {shown.name: shown.draws for shown in settings.quantizers}
         self.called = call(settings.quantizers)
-        self.runs = {run.name for run in settings.runs}
+        self.runs, self.lineage = {run.name for run in settings.runs}, settings.figure.lineage
         # Of branches: the trunk, and the step on it where they begin.
         self.trunks = {run.name: run.trunk for run in settings.runs if run.trunk}
         self.starts = {run.name: run.at or 0 for run in settings.runs if run.trunk}
@@ -121,19 +121,19 @@ class Curves:
             parts.append(curve.assign(trajectory=run.name, value=curve[metric], stderr=np.nan))
         return over_seeds(pd.concat(parts, ignore_index=True), names.STEP)
 
-    def points(self, metric: str, quantizer: str | None, *, lineage: bool = False) -> pd.DataFrame:
+    def points(self, metric: str, quantizer: str | None) -> pd.DataFrame:
         """A metric against tokens, of every measured checkpoint or as the training curves have
         it."""
-        return self.along(self.select(metric, quantizer), names.TOKENS, lineage=lineage)
+        return self.along(self.select(metric, quantizer), names.TOKENS)
 
-    def against_loss(self, metric: str, quantizer: str, *, lineage: bool = False) -> pd.DataFrame:
+    def against_loss(self, metric: str, quantizer: str) -> pd.DataFrame:
         """A metric of quantized weights against the loss in full precision, along every run."""
         key = [names.TRAJECTORY, names.CHECKPOINT]
         before = self.select(names.LOSS, None).set_index(key)[names.VALUE].rename("before")
         table = self.select(metric, quantizer).join(before, on=key)
-        return self.along(table, "before", lineage=lineage)
+        return self.along(table, "before")
 
-    def learning_rates(self, *, lineage: bool = False) -> pd.DataFrame:
+    def learning_rates(self) -> pd.DataFrame:
         """The learning rate of every run, on the right axis; it is the same for all seeds."""
         rows = [
             {names.TRAJECTORY: run.name, **asdict(checkpoint)}
@@ -142,13 +142,12 @@ class Curves:
         ]
         table = pd.DataFrame(rows).drop_duplicates([names.TRAJECTORY, names.STEP])
         table = table.assign(tokens=table.tokens.astype(float), value=table.lr.astype(float))
-        points = self.along(table.assign(stderr=np.nan), names.TOKENS, lineage=lineage)
-        return points.assign(axis="right")
+        return self.along(table.assign(stderr=np.nan), names.TOKENS).assign(axis="right")
 
-    def along(self, table: pd.DataFrame, x: str, *, lineage: bool = False) -> pd.DataFrame:
+    def along(self, table: pd.DataFrame, x: str) -> pd.DataFrame:
         """Points of the values of a table against its column `x`, with bands of one error up and
-        down, curve by curve in the order of steps. With `lineage`, a run ends where a branch in its
-        curve begins."""
+        down, curve by curve in the order of steps. With the layout's `lineage`, a run ends where a
+        branch in its curve begins."""
         # What has no place on the axis is not drawn; a merged model may have one without a step.
         table = table[table[x].notna()]
         if names.CHECKPOINT in table:
@@ -164,7 +163,7 @@ class Curves:
             for name in members:
                 part = table[table.trajectory == name]
                 ends = [self.starts[other] for other in members if self.trunks.get(other) == name]
-                part = part[part.step <= max(ends)] if lineage and ends else part
+                part = part[part.step <= max(ends)] if self.lineage and ends else part
                 place = {"curve": curve, "segment": name, "axis": "left", "x": part[x]}
                 parts.append(pd.DataFrame(place | band(part)))
         return pd.concat(parts, ignore_index=True)[COLUMNS]

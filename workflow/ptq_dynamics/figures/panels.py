@@ -19,8 +19,8 @@ from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter, PercentFo
 
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.head import made_at, resolve
-from ptq_dynamics.figures.settings import Panel
-from ptq_dynamics.figures.style import END, HALF, SETTINGS, SMALLEST, TEXT, Line, lines
+from ptq_dynamics.figures.settings import Panel, names_in_groups
+from ptq_dynamics.figures.style import END, HALF, SETTINGS, SMALLEST, TEXT, Line, in_order, lines
 
 # Inches of a row of one, two, or three and more panels.
 HEIGHTS = (1.9, 1.85, 1.55)
@@ -57,11 +57,11 @@ class Sheet:
         self.panels.append(replace(panel, name=name, title=f"({name}) {panel.title}"))
         self._add(name, *parts)
 
-    def add_rates(self, *, lineage: bool = False) -> None:
+    def add_rates(self) -> None:
         """The learning rate of runs, in all panels that have an axis for it."""
         for panel in self.panels:
             if panel.right:
-                self._add(panel.name, self.data.learning_rates(lineage=lineage))
+                self._add(panel.name, self.data.learning_rates())
 
     def _add(self, name: str, *parts: pd.DataFrame) -> None:
         self._parts += [part.assign(panel=name)[["panel", *part.columns]] for part in parts]
@@ -72,7 +72,6 @@ class Sheet:
         columns: int | None = None,
         *,
         one_scale: bool = False,
-        lineage: bool = False,
         said: Sequence[str] = (),
         opening: int = 1,
         taller: float = 1.0,
@@ -84,13 +83,16 @@ class Sheet:
         legend below, with some `more`.
 
         `curves` are those of the data unless they are called otherwise. With `one_scale` all have
-        one vertical scale. With `lineage` the ends of runs that another one goes on from are not
-        outlined. What is `said` stands above. A layout that draws otherwise has a `draw` of its
-        own. Facts: how many points there are, and the smallest difference that panels resolve.
+        one vertical scale. What is `said` stands above. A layout that draws otherwise has a `draw`
+        of its own. Facts: how many points there are, and the smallest difference that panels
+        resolve.
         """
-        table, panels, curves = pd.concat(self._parts), self.panels, curves or self.data.labels
+        table, panels = pd.concat(self._parts), self.panels
+        if self.settings.figure.grouped:
+            curves = names_in_groups(self.data.labels)
+        curves = in_order(curves or self.data.labels)
         resolved, about = resolve(self.settings, table, panels)
-        goes_on = self._taken_over(table) if lineage else set()
+        goes_on = self._taken_over(table) if self.data.lineage else set()
         styles = lines(curves)
         columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
         cells = [panels[0].name] * (opening - 1) + [panel.name for panel in panels]
@@ -112,7 +114,8 @@ class Sheet:
         return Picture(figure, table, {"points": len(table), "resolves": resolved})
 
     def _taken_over(self, table: pd.DataFrame) -> set[str]:
-        """Names of the runs that another one goes on from where they end, along tokens."""
+        """Names of the runs that another one goes on from where they end, along tokens; their ends
+        are not outlined."""
         along = {panel.name for panel in self.panels if panel.tokens_x}
         places = table[table.panel.isin(along) & (table.axis == "left")].groupby("segment").x
         first, last = places.min(), places.max()

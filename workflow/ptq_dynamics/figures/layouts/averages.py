@@ -5,7 +5,6 @@ from itertools import product
 from typing import Any, Literal
 
 from ptq_dynamics.figures.layout import BEFORE, Measured, Some
-from ptq_dynamics.figures.settings import names_in_groups
 from ptq_dynamics.measure.names import INCREASE, LOSS, LossOrIncrease
 
 # Of the points of a group, counted from the lowest loss, those that are in the panel at least, of
@@ -26,8 +25,6 @@ class Averages(Measured):
 
     def draw(self, sheet: Any) -> Any:
         """Draw the figure."""
-        from ptq_dynamics.figures.style import in_order
-
         data, groups = sheet.data, [*sheet.data.groups]
         for metric, quantizer, group in product(self.metrics, data.quantizers, groups):
             points = data.of_group(group, data.against_loss(metric, quantizer))
@@ -37,5 +34,4 @@ class Averages(Measured):
             form = {"zoom": float(last + BEYOND * (last - points.x.min()))}
             form |= {"diagonal": metric == LOSS}
             sheet.add(data.panel(metric, quantizer, BEFORE, title, **form), points)
-        columns = len(groups) if len(groups) in (2, 3) else None
-        return sheet.publish(in_order(names_in_groups(data.labels)), columns)
+        return sheet.publish(columns=len(groups) if len(groups) in (2, 3) else None)

@@ -9,8 +9,7 @@ from ptq_dynamics.train.settings import TRAINING
 
 
 class DynamicsOptions(Strict):
-    """`lineage`: a curve with a run and a branch of it goes over to the branch; `log`: logarithmic
-    vertical axes."""
+    """`lineage`: see `Layout`; `log`: logarithmic vertical axes."""
 
     lineage: bool = False
     log: bool = False
@@ -23,6 +22,11 @@ class Dynamics(Measured):
     metrics: Some[OfRuns]
     options: DynamicsOptions = DynamicsOptions()
 
+    @property
+    def lineage(self) -> bool:  # type: ignore[override]
+        """As its options say."""
+        return self.options.lineage
+
     def check(self, place: str, timeline: Any) -> None:
         """Averages have no training curve."""
         for metric in self.metrics:
@@ -31,16 +35,15 @@ class Dynamics(Measured):
 
     def draw(self, sheet: Any) -> Any:
         """Draw the figure."""
-        data, lineage = sheet.data, self.options.lineage
-        form = {"log_y": True} if self.options.log else {}
+        data, form = sheet.data, {"log_y": True} if self.options.log else {}
         for metric, quantizer in data.wanted():
             if metric == EIGENVALUES:
                 sheet.add(data.panel(metric, quantizer, "Rank", **form), _ranks(data))
             else:
-                points = data.points(metric, quantizer, lineage=lineage)
-                sheet.add(data.over_tokens(metric, quantizer, **form), points)
-        sheet.add_rates(lineage=lineage)
-        return sheet.publish(lineage=lineage)
+                panel = data.over_tokens(metric, quantizer, **form)
+                sheet.add(panel, data.points(metric, quantizer))
+        sheet.add_rates()
+        return sheet.publish()
 
 
 def _ranks(data: Any) -> Any:

@@ -4,7 +4,6 @@ from itertools import product
 from typing import Any, Literal
 
 from ptq_dynamics.figures.layout import Evaluations, Measured
-from ptq_dynamics.figures.settings import names_in_groups
 
 
 class Ends(Measured):
@@ -26,4 +25,4 @@ class Ends(Measured):
             title, form = f"{group}\n{{}}".lstrip(), {"tokens_x": True, "log_x": True}
             panel = data.panel(metric, quantizer, "Budget (tokens)", title, **form)
             sheet.add(panel, points.sort_values(["curve", "x"], kind="stable"))
-        return sheet.publish(names_in_groups(data.labels), len(wanted) if len(groups) > 1 else None)
+        return sheet.publish(columns=len(wanted) if len(groups) > 1 else None)

@@ -24,6 +24,7 @@ class OverTokensOptions(Strict):
 class OverTokens(Measured):
     """A panel for every metric and quantizer. Dotted: the learning rate."""
 
+    lineage = True
     layout: Literal["over_tokens"]
     metrics: Evaluations
     options: OverTokensOptions = OverTokensOptions()
@@ -42,7 +43,7 @@ class OverTokens(Measured):
         data, wanted = sheet.data, list(sheet.data.wanted())
         phases, labels = self.options.phases and bool(data.starts), data.labels
         for metric, quantizer in wanted:
-            parts, form = [data.points(metric, quantizer, lineage=True)], dict[str, Any]()
+            parts, form = [data.points(metric, quantizer)], dict[str, Any]()
             if metric == LOSS and self.options.quantized_losses:
                 # With ever fewer bits narrower, and above those with more, as they may differ by
                 # less than a line is wide.
@@ -50,7 +51,7 @@ class OverTokens(Measured):
                 ordered = sorted(data.quantizers.values(), key=lambda shown: -shown.bits)
                 for number, shown in enumerate(ordered, start=1):
                     under = {label: f"{label} ({data.called[shown.name]})" for label in data.labels}
-                    points = data.points(LOSS, shown.name, lineage=True)
+                    points = data.points(LOSS, shown.name)
                     parts.append(points.assign(curve=points.curve.map(under)))
                     width = WIDEST + (NARROWEST - WIDEST) * number / len(ordered)
                     widths |= dict.fromkeys(under.values(), width)
@@ -58,14 +59,13 @@ class OverTokens(Measured):
             if phases:
                 parts = [part[part.segment.isin(data.runs - data.starts.keys())] for part in parts]
             panel = data.over_tokens(metric, quantizer, **form)
-            sheet.add(panel, *parts, data.learning_rates(lineage=True))
+            sheet.add(panel, *parts, data.learning_rates())
         for metric, quantizer in wanted if phases else ():
             _add_phases(sheet, metric, quantizer)
         # The same metric in all panels: one scale compares them.
-        look: dict[str, Any] = {"lineage": True}
-        look |= {"one_scale": len({metric for metric, _ in wanted}) == 1}
-        look |= {"columns": 3, "opening": 2 if len(wanted) == 1 else 1} if phases else {}
-        return sheet.publish(labels, **look)
+        one_scale = len({metric for metric, _ in wanted}) == 1
+        wide = {"columns": 3, "opening": 2 if len(wanted) == 1 else 1} if phases else {}
+        return sheet.publish(labels, one_scale=one_scale, **wide)
 
 
 def _add_phases(sheet: Any, metric: str, quantizer: str | None) -> None:

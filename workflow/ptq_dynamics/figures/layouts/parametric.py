@@ -20,6 +20,7 @@ class Parametric(Measured):
     quantization error against the loss in full precision, a panel a quantizer, in the range of
     losses that all curves come to. Dotted: the learning rate."""
 
+    lineage = True
     layout: Literal["parametric"]
     quantizers: Some[str]
     metrics: Evaluations
@@ -39,13 +40,12 @@ class Parametric(Measured):
         data, first = sheet.data, self.quantizers[0]
         for metric in self.metrics:
             if metric != LOSS:
-                points = data.points(metric, first, lineage=True)
-                sheet.add(data.over_tokens(metric, first), points)
-        sheet.add_rates(lineage=True)
+                sheet.add(data.over_tokens(metric, first), data.points(metric, first))
+        sheet.add_rates()
         for quantizer in self.options.losses_of or self.quantizers:
-            points = data.against_loss(QUANTIZATION_ERROR, quantizer, lineage=True)
+            points = data.against_loss(QUANTIZATION_ERROR, quantizer)
             # Below it, every curve has its lowest quarter of points.
             zoom = float(points.groupby("curve").x.quantile(0.25).max())
             words = (QUANTIZATION_ERROR, quantizer, BEFORE, "{} vs. loss")
             sheet.add(data.panel(*words, zoom=zoom), points)
-        return sheet.publish(lineage=True)
+        return sheet.publish()
