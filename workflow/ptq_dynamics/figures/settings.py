@@ -117,15 +117,8 @@ QUANTIZED: dict[str, Words] = {
     names.OUTPUT_ERROR: ("{q} output error", "Mean squared error", {}),
     names.DEGRADATION: ("{q} accuracy degradation", "Degradation (%)", {"percent_y": True}),
 }
-METHODS = {
-    "gptq": "GPTQ",
-    "gptqmodel": "GPTQ",
-    "autogptq": "GPTQ",
-    "awq": "AWQ",
-    "int8": "LLM.int8",
-    "nf4": "NF4",
-    "rtn": "rounding",
-}
+# Methods that are called otherwise than by their names in capitals.
+METHODS = {"gptqmodel": "GPTQ", "autogptq": "GPTQ", "int8": "LLM.int8", "rtn": "rounding"}
 
 
 def call(quantizers: Iterable[Shown]) -> dict[str, str]:
@@ -133,6 +126,7 @@ def call(quantizers: Iterable[Shown]) -> dict[str, str]:
     method where that does, and else their names in the configuration."""
     shown = list(quantizers)
     bits = {each.name: f"{each.bits}-bit" for each in shown}
-    both = {each.name: f"{each.bits}-bit {METHODS.get(each.method, each.method)}" for each in shown}
-    named = {each.name: each.name for each in shown}
+    methods = {each.name: METHODS.get(each.method, each.method.upper()) for each in shown}
+    both = {name: f"{bits[name]} {method}" for name, method in methods.items()}
+    named = {name: name for name in bits}
     return next(each for each in (bits, both, named) if len({*each.values()}) == len(named))

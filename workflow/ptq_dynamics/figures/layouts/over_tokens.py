@@ -1,12 +1,10 @@
 """Every metric against tokens, a panel for each quantizer or one in full precision."""
 
-from typing import Any, Literal, Self
-
-from pydantic import model_validator
+from typing import Any, Literal
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.figures.layout import Evaluations, Measured
-from ptq_dynamics.measure.names import LOSS
+from ptq_dynamics.measure.names import LOSS, QUANTIZED
 
 PHASE = "Share of the phase"
 # Points, of lines that may lie on each other.
@@ -27,16 +25,8 @@ class OverTokens(Measured):
     lineage = True
     layout: Literal["over_tokens"]
     metrics: Evaluations
+    quantized = QUANTIZED | {LOSS}
     options: OverTokensOptions = OverTokensOptions()
-
-    @model_validator(mode="after")
-    def _shows_quantizers(self) -> Self:
-        asked = self.options.quantized_losses
-        if self.quantizers and not (asked and LOSS in self.metrics):
-            self._has(self.quantized, f"what it shows under {self.quantizers[0]}")
-        if asked and not (LOSS in self.metrics and self.quantizers):
-            raise ValueError("options.quantized_losses goes with the metric loss and quantizers")
-        return self
 
     def draw(self, sheet: Any) -> Any:
         """Draw the figure; what branches off has panels of its own where that is asked for."""

@@ -28,8 +28,7 @@ class Parametric(Measured):
     options: ParametricOptions = ParametricOptions()
 
     @model_validator(mode="after")
-    def _has_losses(self) -> Self:
-        self._has(frozenset({LOSS}), "its panels of losses")
+    def _knows_quantizers(self) -> Self:
         unknown = {*(self.options.losses_of or ())} - {*self.quantizers}
         if unknown:
             raise ValueError(f"options.losses_of: {min(unknown)!r} is none of its quantizers")

@@ -2,7 +2,6 @@
 
 from typing import Any, Literal
 
-from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.figures.layout import Evaluations, Measured
 from ptq_dynamics.figures.settings import Ages
 from ptq_dynamics.measure.names import CHECKPOINT, LOSS, QUANTIZED, TRAJECTORY
@@ -17,11 +16,6 @@ class Windows(Measured):
     layout: Literal["windows"]
     metrics: Evaluations
     quantized = QUANTIZED | {LOSS}
-
-    def check(self, place: str, timeline: Any) -> None:
-        """There is something to draw."""
-        if not self.ages(timeline):
-            raise Problem(f"{place}.curves has no averages at the end of a run, which it draws")
 
     def ages(self, timeline: Any) -> Ages:
         """Of all averages at the end of a run."""
