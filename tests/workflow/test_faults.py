@@ -99,6 +99,19 @@ def measured(built, tmp_path):
     return project
 
 
+def test_a_clock_that_was_set_back_stops_no_build(built, measured):
+    """What the job reads is of tomorrow."""
+    tomorrow = time.time() + 24 * 3600
+    for place in ("results/smoke/corpus/main", TRUNK):
+        os.utime(measured.folder / place / "manifest.json", (tomorrow, tomorrow))
+    target = (f"{LOSSES}/manifest.json",)
+    (measured.folder / LOSSES / "record.json").unlink()
+    done = measured.snakemake(targets=target)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+    assert not differing(artifacts(built.folder / LOSSES), artifacts(measured.folder / LOSSES))
+    assert measured.planned(targets=target) == set()
+
+
 def test_a_job_that_is_killed_once_it_has_published_has_its_result(built, measured):
     """Snakemake calls it failed, and would remove its manifest."""
     target = (f"{LOSSES}/manifest.json",)

@@ -9,7 +9,7 @@ import tempfile
 import time
 import traceback
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -61,6 +61,7 @@ def execute(
             return 0
         paths.folder.mkdir(parents=True, exist_ok=True)
         with held(paths.lease, progress.say) as lease:
+            _mend_times([str(paths.spec), *(p for group in spec["inputs"].values() for p in group)])
             if restoring:
                 if not manifest.read(paths.manifest).dropped():
                     return 0
@@ -82,6 +83,15 @@ def execute(
         with suppress(OSError):
             if progress.log is not None:
                 progress.log.close()
+
+
+def _mend_times(inputs: Iterable[str]) -> None:
+    """Give inputs from the future the time that it is: where clocks differ, or one was set back,
+    Snakemake takes outputs that are older than their inputs for wrong."""
+    for path in inputs:
+        with suppress(OSError):
+            if os.stat(path).st_mtime > time.time():
+                os.utime(path)
 
 
 def _complain(error: BaseException, paths: Paths, progress: Progress) -> None:
