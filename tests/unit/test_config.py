@@ -303,19 +303,6 @@ def test_a_damaged_file_is_one_line(folder, text, words):
 # Grids
 
 
-def test_grids_make_the_runs_that_stand_here_one_by_one(folder):
-    plain = read_yaml(ROOT / "tests/unit/plain_runs.yaml")
-    found = load({"scale": "smoke", "seed": 100, "figures": "all"}, folder).runs.runs
-
-    def write_out(content):
-        kept = {name: run for name, run in content["runs"].items() if "{" not in name}
-        content["runs"] = kept | plain
-
-    edit_yaml(folder / "runs.yaml", write_out)
-    assert found == load({"scale": "smoke", "seed": 100, "figures": "all"}, folder).runs.runs
-    assert set(plain) <= set(found) and len(plain) == 45
-
-
 def test_a_grid_is_every_combination_of_its_lists():
     sizes, rates, plain = ["s", "m"], [1e-3, 2e-3], {"model": "main"}
     grid = {"over": {"size": sizes, "rate": rates}, "model": "{size}", "batch": 3}

@@ -1,8 +1,5 @@
-"""The types of the files under config/, and how they are read.
-
-Configuration holds what is built. Everything here is checked before any job starts; an error names
-the file, the key, the value and what is allowed.
-"""
+"""The types of the files under config/, and how they are read: before any job starts, with errors
+that name the file, the key, the value and what is allowed."""
 
 from ptq_dynamics.config.errors import require as require
 from ptq_dynamics.config.loading import TYPES as TYPES

@@ -183,9 +183,9 @@ class Families(Strict):
 
     def tokens_before(self, name: str) -> float | None:
         """Tokens up to where a run begins, if those of all before are known."""
-        match self.runs[name]:
-            case Phase(trunk=previous) | Later(after=previous):
-                found = getattr(self.runs[previous], "tokens", None)
-                before = self.tokens_before(previous)
-                return None if before is None or found is None else before + found
-        return 0
+        run = self.runs[name]
+        if isinstance(run, Pretraining | Release):
+            return 0
+        previous = run.trunk if isinstance(run, Phase) else run.after
+        before, own = self.tokens_before(previous), getattr(self.runs[previous], "tokens", None)
+        return None if before is None or own is None else before + own

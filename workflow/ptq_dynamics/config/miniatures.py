@@ -138,10 +138,7 @@ def settle(
     families: Families, scale: Scale, file: str, small: Miniatures
 ) -> tuple[Scale, dict[str, Run], dict[str, str]]:
     """The scale of a file with the families' models; their runs and phases in small, by name; and
-    why there are no miniatures of others.
-
-    Raises `Problem` when the families do not fit to the scale.
-    """
+    why there are no miniatures of others."""
     require(f"{file}: miniatures.exponents", "family", small.exponents, families.families)
     require(f"{file}: models, of which miniatures take the text,", "model", ["main"], scale.models)
     models = {

@@ -99,10 +99,7 @@ def settle(
     families: Families, scale: Scale, file: str, lock: Lock
 ) -> tuple[Scale, dict[str, Public], dict[str, str]]:
     """The scale of a file with the families' models, each with a corpus of its tokenizer; the
-    public models by name; and why there are none of others.
-
-    Raises `Problem` when the families do not fit to the scale.
-    """
+    public models by name; and why there are none of others."""
     main = scale.corpora["main"]
     if not isinstance(main, DatasetsCorpus):
         raise Problem(

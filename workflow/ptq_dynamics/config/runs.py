@@ -97,9 +97,8 @@ class Run(PlannedTrajectory):
         """One so often from its beginning, or the nearest there is, and both ends."""
         (first, last), every = self.ends(timeline), self.measured_every(timeline)
         points = self.checkpoints(timeline)
-        return sorted(
-            {points[0], *nearest(points, range(first, last, every)), points[-1]}, key=step_of
-        )
+        found = {points[0], *nearest(points, range(first, last, every)), points[-1]}
+        return sorted(found, key=step_of)
 
     def check(self, place: str, timeline: Timeline) -> None:
         """Its corpus is known, and has the tokenizer that it all began with."""

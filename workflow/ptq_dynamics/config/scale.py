@@ -38,13 +38,19 @@ class MeasuredPoints(Strict):
 
 
 class Text(Strict):
-    """The first of a split: so many `blocks` of the model's context, or else so many `tokens`, cut
-    into whole blocks."""
+    """The first of a split: so many `blocks` of the model's context, or so many `tokens`, cut into
+    whole blocks; one of them."""
 
     split: ClassVar[str]
     least: ClassVar[int] = 1  # blocks that there must be
     blocks: Count | None = None
     tokens: Count | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> "Text":
+        if [self.blocks, self.tokens, getattr(self, "documents", None)].count(None) != 2:
+            raise ValueError("takes one of blocks, tokens and, for calibration, documents")
+        return self
 
     def count(self, context: int) -> int:
         """Blocks of `context` tokens."""
@@ -240,8 +246,3 @@ class Scale(Strict):
         found = self.corpora[self.held_by(corpus)]
         assert isinstance(found, WholeCorpus)
         return found
-
-    @property
-    def amounts(self) -> dict[str, Text]:
-        """What is read of the held-out splits, by key."""
-        return {key: each for key, each in self if isinstance(each, Text)}

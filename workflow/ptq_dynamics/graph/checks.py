@@ -17,6 +17,7 @@ from ptq_dynamics.config import (
     Whole,
     require,
 )
+from ptq_dynamics.config.scale import Text
 from ptq_dynamics.corpus.sources import Derived
 from ptq_dynamics.corpus.sources.mix import MixCorpus
 from ptq_dynamics.measure.names import TASK_METRICS
@@ -192,7 +193,8 @@ def _check_amounts(timeline: Timeline) -> None:
     named = {name for figure in config.figures.values() for name in figure.quantizers}
     taken = (config.quantizers[scale.used(name)] for name in named)
     draws = max(scale.calibration.draws, *(kind.calibration_draw for kind in taken), 1)
-    for (whose, shape), (key, amount) in product(shapes.items(), scale.amounts.items()):
+    amounts = [(key, each) for key, each in scale if isinstance(each, Text)]
+    for (whose, shape), (key, amount) in product(shapes.items(), amounts):
         place, context = f"{_file(config)}: {key}", shape.context
         is_calibration, count = key == "calibration", amount.count(context)
         if key == "curvature" and count % scale.curvature.batch:
