@@ -18,6 +18,8 @@ from ptq_dynamics.provenance.trace import trace
 from recorded import LOSSES, RUN, build, write
 from support import ROOT, python
 
+pytestmark = pytest.mark.slow
+
 FIGURE = "figures/smoke/fig04"
 CORPUS = "results/smoke/corpus/main/manifest.json"
 

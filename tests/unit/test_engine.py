@@ -19,6 +19,8 @@ from ptq_dynamics.engine.paths import Paths
 from support import artifacts, differing, python, visible, wait_until
 from toy import NAMES, Toy
 
+pytestmark = pytest.mark.slow
+
 # Of outdated results they go, until their jobs have run.
 MANIFESTS = ("numbers/manifest.json", "walk/manifest.json", "total.manifest.json")
 LINE = "error: toy.walk two: interrupted; run the same command again to go on"

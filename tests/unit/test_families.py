@@ -16,6 +16,8 @@ from ptq_dynamics.hub.lock import LOCK
 from ptq_dynamics.train.schedules import learning_rate
 from support import ROOT, edit_yaml, plan
 
+pytestmark = pytest.mark.slow
+
 SMALL = ("smoke", "laptop", "gpu")
 HEX = "0123456789abcdef"
 

@@ -24,6 +24,8 @@ from scipy.stats import spearmanr
 from support import ROOT, specification
 from support import plan as planned
 
+pytestmark = pytest.mark.slow
+
 STABLE = {"of": "constant-3e-3", "tokens_of": "rainbow-172"}
 RISE = {"says": "rises", "quantizers": ["gptq-4bit"], "left": {"of": "rainbow-172"}}
 RISE |= {"right": STABLE}

@@ -18,6 +18,8 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from ptq_dynamics.engine import lease
+
+pytestmark = pytest.mark.slow
 with lease.held(Path(sys.argv[1]), lambda text: print(text, flush=True)):
     print("has it", flush=True)
     time.sleep(float(sys.argv[2]))

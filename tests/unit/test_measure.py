@@ -35,6 +35,8 @@ from support import (
 )
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def blocks(corpus):
@@ -154,7 +156,6 @@ def outcomes_of(found, task):
     return {name.split("/")[1]: value for name, value in every.items() if name.startswith(task)}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "metric"), [("word", "acc"), ("prose", "acc_norm")])
 def test_outcomes_are_those_of_the_harness_on_the_command_line(place, measured, name, metric):
     found, made = measured("fp"), place.make(place.plan.measuring.made(name, "main"))

@@ -15,6 +15,8 @@ from ptq_dynamics.measure.settings import CollectSettings
 from ptq_dynamics.train.trajectory import Trajectory
 from safetensors.numpy import load_file
 
+pytestmark = pytest.mark.slow
+
 COUNT = 400
 
 

@@ -8,6 +8,8 @@ from ptq_dynamics.engine import manifest, record
 from support import artifacts, differing, wait_until
 from toy import NAMES, Toy
 
+pytestmark = pytest.mark.slow
+
 CHOICE = {"count": 20, "pause": 0.05}
 
 

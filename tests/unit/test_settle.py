@@ -21,6 +21,8 @@ from ptq_dynamics.engine.specification import settle
 from support import visible
 from toy import NAMES, PACKAGE, Toy
 
+pytestmark = pytest.mark.slow
+
 FACTORS = (2, 3)
 CHOICES = [{}, {"count": 7}, {"seed": 2}, {"title": "sum"}, {"count": 7, "title": "sum"}]
 

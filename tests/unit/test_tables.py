@@ -25,6 +25,8 @@ from ptq_dynamics.graph import Plan
 from support import ROOT, specification
 from support import plan as planned
 
+pytestmark = pytest.mark.slow
+
 TABLE = Table(
     "A title",
     ("Run", "Loss", "Error (%)"),

@@ -21,6 +21,8 @@ from ptq_dynamics.measure.tasks.made import MadeSettings
 from support import ROOT, edit_yaml, plan, tiny_config
 from tokenizers import Tokenizer
 
+pytestmark = pytest.mark.slow
+
 KINDS = list(questions.KINDS)
 
 
@@ -197,7 +199,6 @@ ROWS = [
 ]
 
 
-@pytest.mark.slow
 def test_pubmedqa_from_parquet_is_what_the_harness_makes_of_it(tmp_path):
     parts = {"train": ROWS[:3], "validation": ROWS[3:5], "test": ROWS[5:]}
     for split, rows in parts.items():
@@ -219,7 +220,6 @@ def test_pubmedqa_from_parquet_is_what_the_harness_makes_of_it(tmp_path):
 PINNED = {"revision": "0" * 40}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

@@ -10,6 +10,8 @@ from ptq_dynamics.config.loading import scales
 from ptq_dynamics.paper.typeset import compiled, explained, measured
 from support import ROOT, edit_yaml, plan
 
+pytestmark = pytest.mark.slow
+
 SIDE = {"value": 0.0084, "stderr": 0.0002}
 MEASURED = {"verdict": "reproduced", "is": "above", "times": 1.65, "tolerance": 0.03}
 MEASURED |= {"effect": 0.0043, "error": 0.00021, "seeds": [1], "left": SIDE, "right": SIDE}

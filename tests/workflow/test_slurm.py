@@ -113,9 +113,10 @@ def at_work(project, word):
                 yield process
 
 
-def test_a_killed_build_goes_on_with_equal_bytes(build, built):
+def test_a_killed_build_and_a_killed_job_go_on_to_equal_bytes(build, built):
     """Snakemake is killed while jobs run, and started again: what was sent goes on, what is made
-    is not made again, and all has the bytes of a build on one machine."""
+    is not made again; a job that is killed is tried again; and all has the bytes of a build on one
+    machine."""
     first = build.start()
     trunk = build.project.folder / TRUNK
     build.until(lambda: list(trunk.glob(".work*")), first)
@@ -123,21 +124,16 @@ def test_a_killed_build_goes_on_with_equal_bytes(build, built):
     first.wait()
     assert build.cluster.queue()
     before = build.records()
-    build.end(build.start())
+    second, job = build.start(), "ptq_dynamics.engine.run"
+    build.until(lambda: build.records().keys() > before.keys(), second)
+    build.until(lambda: any(at_work(build.project, job)), second)
+    for each in at_work(build.project, job):
+        with suppress(psutil.Error):
+            each.kill()
+    build.end(second)
     build.compare(built)
     after = build.records()
     assert all(after[folder] == record for folder, record in before.items())
     # With nothing to do, nothing is sent.
     build.end(build.start())
     assert build.records() == after
-
-
-def test_a_killed_job_is_tried_again(build, built):
-    process = build.start()
-    job = "ptq_dynamics.engine.run"
-    build.until(lambda: any(at_work(build.project, job)), process)
-    for each in at_work(build.project, job):
-        with suppress(psutil.Error):
-            each.kill()
-    build.end(process)
-    build.compare(built)
