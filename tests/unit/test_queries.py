@@ -75,12 +75,3 @@ def test_a_figure_that_cannot_be_drawn_is_refused_in_one_line(tmp_path, found, w
     assert "config/figures.yaml: one" in message and "\n" not in message
     missing = [word for word in words if word not in message]
     assert not missing, f"{missing} not in: {message}"
-
-
-def test_quantizers_that_a_scale_takes_for_one_are_refused(tmp_path):
-    def take(scale):
-        scale["quantizers"] = {"gptq-4bit": "gptqmodel-4bit"}
-
-    found = figure("over_tokens", CURVES, ["gptq-4bit", "gptqmodel-4bit"])
-    with pytest.raises(Problem, match=r"one\.quantizers has gptq-4bit and gptqmodel-4bit, but"):
-        planned(tmp_path, {"one": found}, **{"scales/laptop": take})
