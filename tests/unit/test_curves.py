@@ -26,8 +26,7 @@ def test_every_line_ends_at_the_whole_way(tmp_path):
 def test_a_trunk_ends_where_its_own_branch_begins(tmp_path):
     """Not on an average of the same step, which is in the same curve."""
     curves = {"All": ["constant-3e-3", "lawa-5", "wsd-3e-3"]}
-    options = {"lineage": True}
-    found = drawn(tmp_path, {"one": figure("dynamics", curves, ["gptq-3bit"], options=options)})
+    found = drawn(tmp_path, {"one": figure("dynamics", curves, ["gptq-3bit"])})
     table, measured = found.table("one"), found.measurements("one")
     trunk = table[(table.segment == "constant-3e-3") & (table.axis == "left")]
     last = trunk.sort_values("x").y.iloc[-1]
@@ -44,13 +43,12 @@ def merged(runs):
 
 DECAYS = {"Runs": ["constant-3e-3", "wsd-3e-3"], "Other": ["decay-080"]}
 WITH = {**DECAYS, "Soup": ["soup"]}
-OPTIONS = {"dynamics": {"options": {"lineage": True}}}
 DRAWN = ("over_tokens", "parametric", "dynamics", "ends")
 
 
 @pytest.fixture(scope="module")
 def soups(tmp_path_factory):
-    figures = {name: figure(name, WITH, ["gptq-3bit"], **OPTIONS.get(name, {})) for name in DRAWN}
+    figures = {name: figure(name, WITH, ["gptq-3bit"]) for name in DRAWN}
     return drawn(tmp_path_factory.mktemp("soups"), figures, runs=merged)
 
 

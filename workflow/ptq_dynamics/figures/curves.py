@@ -43,7 +43,7 @@ class Curves:
         self.draws: dict[str | None, tuple[str, ...]] = {None: (names.FULL_PRECISION,)}
         self.draws |= {shown.name: shown.draws for shown in settings.quantizers}
         self.called = call(settings.quantizers)
-        self.runs, self.lineage = {run.name for run in settings.runs}, settings.figure.lineage
+        self.runs = {run.name for run in settings.runs}
         # Of branches: the trunk, and the step on it where they begin.
         self.trunks = {run.name: run.trunk for run in settings.runs if run.trunk}
         self.starts = {run.name: run.at or 0 for run in settings.runs if run.trunk}
@@ -56,10 +56,6 @@ class Curves:
             group, name = in_group(label)
             found.setdefault(group, {})[label] = name
         return found
-
-    def of_group(self, group: str, points: pd.DataFrame) -> pd.DataFrame:
-        """The points of a group's curves, which are called by their names within it."""
-        return points.assign(curve=points.curve.map(self.groups[group])).dropna(subset="curve")
 
     def wanted(self, *, quantized_losses: bool = False) -> Iterator[tuple[str, str | None]]:
         """Every metric of the query with every quantizer, or None for full precision; the loss in
@@ -146,8 +142,8 @@ class Curves:
 
     def along(self, table: pd.DataFrame, x: str) -> pd.DataFrame:
         """Points of the values of a table against its column `x`, with bands of one error up and
-        down, curve by curve in the order of steps. With the layout's `lineage`, a run ends where a
-        branch in its curve begins."""
+        down, curve by curve in the order of steps. A run ends where a branch in its curve
+        begins."""
         # What has no place on the axis is not drawn; a merged model may have one without a step.
         table = table[table[x].notna()]
         if names.CHECKPOINT in table:
@@ -163,7 +159,7 @@ class Curves:
             for name in members:
                 part = table[table.trajectory == name]
                 ends = [self.starts[other] for other in members if self.trunks.get(other) == name]
-                part = part[part.step <= max(ends)] if self.lineage and ends else part
+                part = part[part.step <= max(ends)] if ends else part
                 place = {"curve": curve, "segment": name, "axis": "left", "x": part[x]}
                 parts.append(pd.DataFrame(place | band(part)))
         return pd.concat(parts, ignore_index=True)[COLUMNS]

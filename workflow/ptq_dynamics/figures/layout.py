@@ -32,13 +32,12 @@ class Layout(Strict):
     `curves` are the names of trajectories by label. They are measured in full precision and under
     the `quantizers`, each with further `draws` of the calibration set. A `headline` figure shows
     all seeds of the configuration, others, and all of a layout `of_one_seed`, the first. Curves of
-    one that is `grouped` may be named "GROUP: NAME", with panels for every group. In one with
-    `lineage` a curve with a run and a branch of it goes over to the branch.
+    one that is `grouped` may be named "GROUP: NAME", with panels for every group. A curve with
+    a run and a branch of it goes over to the branch.
     """
 
     of_one_seed: ClassVar[bool] = False
     grouped: ClassVar[bool] = False
-    lineage: ClassVar[bool] = False
 
     title: Text
     caption: Text

@@ -49,22 +49,19 @@ class Sheet:
     def __init__(self, data: Curves) -> None:
         self.data, self.settings = data, data.settings
         self.panels: list[Panel] = []
-        self._parts: list[pd.DataFrame] = []
+        self._parts: list[tuple[str, pd.DataFrame]] = []
 
     def add(self, panel: Panel, *parts: pd.DataFrame) -> None:
         """One more panel, and the points in it."""
         name = ascii_lowercase[len(self.panels)]
         self.panels.append(replace(panel, name=name, title=f"({name}) {panel.title}"))
-        self._add(name, *parts)
+        self._parts += [(name, part) for part in parts]
 
     def add_rates(self) -> None:
         """The learning rate of runs, in all panels that have an axis for it."""
         for panel in self.panels:
             if panel.right:
-                self._add(panel.name, self.data.learning_rates())
-
-    def _add(self, name: str, *parts: pd.DataFrame) -> None:
-        self._parts += [part.assign(panel=name)[["panel", *part.columns]] for part in parts]
+                self._parts.append((panel.name, self.data.learning_rates()))
 
     def publish(
         self,
@@ -87,12 +84,13 @@ class Sheet:
         of its own. Facts: how many points there are, and the smallest difference that panels
         resolve.
         """
-        table, panels = pd.concat(self._parts), self.panels
+        table = pd.concat(part.assign(panel=name) for name, part in self._parts)
+        table, panels = table[["panel", *table.columns.drop("panel")]], self.panels
         if self.settings.figure.grouped:
             curves = names_in_groups(self.data.labels)
         curves = in_order(curves or self.data.labels)
         resolved, about = resolve(self.settings, table, panels)
-        goes_on = self._taken_over(table) if self.data.lineage else set()
+        goes_on = set() if draw else self._taken_over(table)
         styles = lines(curves)
         columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
         cells = [panels[0].name] * (opening - 1) + [panel.name for panel in panels]

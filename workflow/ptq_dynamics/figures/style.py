@@ -223,7 +223,6 @@ SETTINGS = {f"{axis}tick.{name}": value for axis in "xy" for name, value in TICK
     "axes.grid": True,
     "grid.color": "0.88",
     "grid.linewidth": 0.4,
-    "axes.axisbelow": True,
     "axes.linewidth": 0.6,
     "axes.titlepad": 3.0,
     "axes.labelpad": 2.0,

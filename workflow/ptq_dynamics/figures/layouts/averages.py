@@ -25,9 +25,10 @@ class Averages(Measured):
 
     def draw(self, sheet: Any) -> Any:
         """Draw the figure."""
-        data, groups = sheet.data, [*sheet.data.groups]
+        data, groups = sheet.data, sheet.data.groups
         for metric, quantizer, group in product(self.metrics, data.quantizers, groups):
-            points = data.of_group(group, data.against_loss(metric, quantizer))
+            points = data.against_loss(metric, quantizer)
+            points = points.assign(curve=points.curve.map(groups[group])).dropna(subset="curve")
             shown = SHOWN_OF_LOSSES if metric == LOSS else SHOWN
             last = max(points.x.quantile(shown), points.groupby("curve").x.min().max())
             title = f"{group}\n{{}}".lstrip()

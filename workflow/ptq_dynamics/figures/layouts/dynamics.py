@@ -9,9 +9,8 @@ from ptq_dynamics.train.settings import TRAINING
 
 
 class DynamicsOptions(Strict):
-    """`lineage`: see `Layout`; `log`: logarithmic vertical axes."""
+    """`log`: logarithmic vertical axes."""
 
-    lineage: bool = False
     log: bool = False
 
 
@@ -21,11 +20,6 @@ class Dynamics(Measured):
     layout: Literal["dynamics"]
     metrics: Some[OfRuns]
     options: DynamicsOptions = DynamicsOptions()
-
-    @property
-    def lineage(self) -> bool:  # type: ignore[override]
-        """As its options say."""
-        return self.options.lineage
 
     def check(self, place: str, timeline: Any) -> None:
         """Averages have no training curve."""

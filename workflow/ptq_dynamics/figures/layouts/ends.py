@@ -17,12 +17,12 @@ class Ends(Measured):
         """Draw the figure."""
         from ptq_dynamics.figures.curves import last_of
 
-        data, groups = sheet.data, [*sheet.data.groups]
+        data, groups = sheet.data, sheet.data.groups
         wanted = list(data.wanted())
         for group, (metric, quantizer) in product(groups, wanted):
             points = last_of(data.points(metric, quantizer))
-            points = data.of_group(group, points.assign(segment=points.curve))
+            points = points.assign(segment=points.curve, curve=points.curve.map(groups[group]))
             title, form = f"{group}\n{{}}".lstrip(), {"tokens_x": True, "log_x": True}
             panel = data.panel(metric, quantizer, "Budget (tokens)", title, **form)
-            sheet.add(panel, points.sort_values(["curve", "x"], kind="stable"))
+            sheet.add(panel, points.dropna(subset="curve").sort_values(["curve", "x"]))
         return sheet.publish(columns=len(wanted) if len(groups) > 1 else None)

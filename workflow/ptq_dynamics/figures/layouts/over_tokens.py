@@ -22,7 +22,6 @@ class OverTokensOptions(Strict):
 class OverTokens(Measured):
     """A panel for every metric and quantizer. Dotted: the learning rate."""
 
-    lineage = True
     layout: Literal["over_tokens"]
     metrics: Evaluations
     quantized = QUANTIZED | {LOSS}

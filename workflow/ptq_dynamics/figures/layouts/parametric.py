@@ -20,7 +20,6 @@ class Parametric(Measured):
     quantization error against the loss in full precision, a panel a quantizer, in the range of
     losses that all curves come to. Dotted: the learning rate."""
 
-    lineage = True
     layout: Literal["parametric"]
     quantizers: Some[str]
     metrics: Evaluations
