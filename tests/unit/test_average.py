@@ -16,6 +16,8 @@ from safetensors.torch import load_file, save_file
 from support import edit_yaml, plan, tiny_config
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
+pytestmark = pytest.mark.slow
+
 weights = st.lists(st.floats(0.01, 10.0), min_size=1, max_size=8)
 
 

@@ -192,6 +192,7 @@ def pythons() -> list[str]:
     return [sys.executable, *map(str, sorted(found))]
 
 
+@pytest.mark.slow
 def test_digests_are_the_same_under_every_version_of_python(tmp_path):
     write(tmp_path, {"stage": FORMS})
     said = {}

@@ -251,6 +251,7 @@ def changed(path, change):
         path.write_text(kept)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(KEYS), st.sampled_from([[[{}]], {"no such key": 1}, {3: None}]))
 def test_a_broken_value_of_any_key_is_one_line_with_file_and_key(damaged, where, broken):
@@ -354,6 +355,7 @@ def test_a_name_that_could_do_harm_is_a_problem(damaged, name, where):
 # The command
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_resolved_configuration_or_one_line(folder):
     arguments = ["-m", "ptq_dynamics.cli", "config", "--scale", "smoke"]
     good = python(arguments, folder.parent)

@@ -16,7 +16,7 @@ from ptq_dynamics.claims.estimates import (
     over_draws,
     selection,
 )
-from ptq_dynamics.figures.layouts.flatness import spearman
+from ptq_dynamics.measure.correlation import spearman
 
 TEXT = "text"
 BLOCKS = 400

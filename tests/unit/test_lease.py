@@ -14,12 +14,13 @@ from ptq_dynamics.engine import lease, processes
 from support import artifacts, differing, wait_until
 from toy import Toy
 
+pytestmark = pytest.mark.slow
+
 HOLD = """
 import sys, time
 from pathlib import Path
 from ptq_dynamics.engine import lease
 
-pytestmark = pytest.mark.slow
 with lease.held(Path(sys.argv[1]), lambda text: print(text, flush=True)):
     print("has it", flush=True)
     time.sleep(float(sys.argv[2]))

@@ -16,6 +16,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from support import ROOT
 
+pytestmark = pytest.mark.slow
+
 ENVS = ROOT / "envs"
 LOCKS = sorted(ENVS.glob("*.txt"))
 DIGEST = r" \\\n    --hash=sha256:[0-9a-f]{64}"

@@ -32,6 +32,7 @@ def publish(folder, files, found_facts=None):
     return read(made.path)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(contents, facts)
 def test_what_is_described_is_read_back(tmp_path_factory, files, found_facts):

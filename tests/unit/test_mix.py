@@ -19,6 +19,8 @@ from support import (
 )
 from transformers import AutoTokenizer
 
+pytestmark = pytest.mark.slow
+
 MAIN = SCALE["corpora"]["main"]
 MIXES = {name: each for name, each in SCALE["corpora"].items() if each["source"] == "mix"}
 TRAIN = splits.file_name("train")

@@ -14,7 +14,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from ptq_dynamics.figures.layouts.flatness import spearman
+from ptq_dynamics.measure.correlation import spearman
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import model_validator
 
 from ptq_dynamics.figures.layout import Measured, Some
+from ptq_dynamics.measure.correlation import spearman
 from ptq_dynamics.measure.names import LOSS, PROBES, SEED, STEP, VALUE, ErrorOrCurvature
 
 RESAMPLES = 2000
@@ -157,16 +158,3 @@ def _resampled(
     found = [statistic([runs[place] for place in draw]) for draw in draws]
     low, high = np.nanquantile(found, [0.025, 0.975])
     return Correlation(rho, float(low), float(high))
-
-
-def spearman(x: np.ndarray, y: np.ndarray) -> float:
-    """Spearman's ρ of two samples [n]: Pearson's of the ranks."""
-    one, other = (ranks - ranks.mean() for ranks in (_ranks(x), _ranks(y)))
-    scale = np.sqrt((one**2).sum() * (other**2).sum())
-    return float((one * other).sum() / scale) if scale else np.nan
-
-
-def _ranks(x: np.ndarray) -> np.ndarray:
-    # As scipy's rankdata, in a quarter of the time: resampling asks for tens of thousands.
-    _, places, counts = np.unique(x, return_inverse=True, return_counts=True)
-    return (counts.cumsum() - (counts - 1) / 2)[places]
