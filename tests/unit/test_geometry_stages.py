@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.curvature.hessian import LossHessian
-from ptq_dynamics.figures.layouts import flatness
 from ptq_dynamics.figures.layouts.flatness import partial, pooled, within
+from ptq_dynamics.measure import correlation
 from ptq_dynamics.measure import loss as evaluate
 from ptq_dynamics.measure.names import VALUES
 from ptq_dynamics.models import dequantized
@@ -112,7 +112,7 @@ def test_rank_correlation_of_known_orders():
 
 @given(st.lists(st.integers(-3, 3) | st.floats(allow_nan=False), min_size=1, max_size=40))
 def test_ranks_are_those_of_scipy(values):
-    assert (flatness._ranks(np.array(values, float)) == rankdata(values)).all(), values
+    assert (correlation._ranks(np.array(values, float)) == rankdata(values)).all(), values
 
 
 def test_what_follows_the_loss_alone_does_not_correlate_given_the_loss():
