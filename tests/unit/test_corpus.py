@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from ptq_dynamics.base.content import canonical
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import EmbeddedCorpus
-from ptq_dynamics.corpus import bpe, docstrings, splits, tokens
+from ptq_dynamics.corpus import bpe, docstrings, packages, splits, tokens
 from ptq_dynamics.corpus.packages import installed_files, python_files
-from ptq_dynamics.corpus.sources import embedded
 from ptq_dynamics.corpus.splits import HELD_OUT
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.context import Context, Progress
@@ -34,7 +33,7 @@ BUILD = (
 
 @pytest.fixture(scope="module")
 def documents():
-    return embedded.collect(CONFIG["packages"], False, CONFIG["shortest_document"])
+    return packages.documents(CONFIG["packages"], docstrings.read, CONFIG["shortest_document"])
 
 
 @pytest.mark.slow
@@ -70,7 +69,7 @@ def test_no_document_is_in_two_splits(corpus, documents):
 def test_calibration_text_says_where_its_documents_end(corpus, documents, tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(corpus.subfolder("tokenizer"))
     encoded = bpe.encode(tokenizer.backend_tokenizer, documents, np.dtype("<u2"))
-    splits.write(tmp_path, "calibration", encoded, 5000, whole=False)
+    splits.write(tmp_path, "calibration", encoded, 5000)
     found = manifest.describe(tmp_path, tmp_path / "manifest.json", {"dtype": "uint16"})
     by_hand = [tokenizer.encode(text, add_special_tokens=False) for text in documents[:100]]
     ends = np.fromfile(found.file("calibration.ends.bin"), dtype="<u8").tolist()
@@ -85,7 +84,7 @@ def test_calibration_text_says_where_its_documents_end(corpus, documents, tmp_pa
 
 def test_documents_of_ten_tokens_are_too_short(tmp_path):
     texts = [np.arange(size, dtype=np.uint16) for size in (12, 0, 10, 30, 11, 5)]
-    splits.write(tmp_path, "calibration", [texts[:2], texts[2:]], 68, whole=False)
+    splits.write(tmp_path, "calibration", [texts[:2], texts[2:]], 68)
     corpus = manifest.describe(tmp_path, tmp_path / "manifest.json", {"dtype": "uint16"})
     found = tokens.documents(corpus, 20, 6).tolist()
     sizes = [12, 20, 11]
@@ -125,7 +124,8 @@ MODULE, DOCSTRING = "brief/__init__.py", '"""A docstring that is long enough."""
 
 def test_packages_that_no_corpus_can_be_made_of_are_one_line(install):
     folder = install({MODULE: DOCSTRING})
-    assert embedded.collect(["brief"], False, 5) == ["A docstring that is long enough."]
+    found = packages.documents(["brief"], docstrings.read, 5)
+    assert found == ["A docstring that is long enough."]
     (folder / MODULE).write_text('"""A docstring that was edited...."""\n')
     with pytest.raises(Problem, match=r"__init__\.py of brief was altered; reinstall brief"):
         installed_files("brief", python_files)
@@ -158,14 +158,14 @@ def test_token_files_are_cut_to_size_or_whole(tmp_path_factory, texts, wanted):
     folder = tmp_path_factory.mktemp("tokens")
     arrays = [np.asarray(text, dtype=np.uint16) for text in texts]
     flat = [token for text in texts for token in text]
-    for whole in (False, True):
+    for split in ("train", "probe"):
         if wanted > len(flat):
-            with pytest.raises(Problem, match=r"lower its train"):
-                splits.write(folder, "train", [arrays], wanted, whole=whole)
+            with pytest.raises(Problem, match=f"lower its {split}"):
+                splits.write(folder, split, [arrays], wanted)
             continue
-        written = splits.write(folder, "train", [arrays], wanted, whole=whole)
-        expected = flat if whole else flat[:wanted]
-        assert (folder / "train.bin").read_bytes() == np.asarray(expected, dtype="<u2").tobytes()
+        written = splits.write(folder, split, [arrays], wanted)
+        expected = flat if split == "train" else flat[:wanted]
+        assert (folder / f"{split}.bin").read_bytes() == np.asarray(expected, dtype="<u2").tobytes()
         assert written == len(expected)
 
 

@@ -145,7 +145,7 @@ def test_a_revision_becomes_a_checkpoint_and_nothing_else_is_asked_for(hub, save
     trajectory = Trajectory([found])
     (checkpoint,) = trajectory.checkpoints
     assert (checkpoint.id, checkpoint.step, checkpoint.tokens) == ("step-100", 100, 6400)
-    assert (checkpoint.lr, checkpoint.phase, trajectory.seed) == (None, "stable", None)
+    assert (checkpoint.lr, checkpoint.phase, trajectory.fact("seed")) == (None, "stable", None)
     assert trajectory.fact("commits") == {"step-100": COMMIT}
 
 

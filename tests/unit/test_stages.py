@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.corpus import dialogues
+from ptq_dynamics.corpus.tokens import Dialogues
 from ptq_dynamics.engine.context import Progress
 from ptq_dynamics.train import train
 from ptq_dynamics.train.objectives.preferences import Preferences
@@ -132,7 +132,7 @@ def test_preferences_cost_what_the_paper_of_apo_says(right, wrong):
 
 
 def test_pairs_have_one_question_its_answer_and_that_of_another(here):
-    data, found = data_of(here, "apo"), dialogues.Dialogues(corpus_of(here, "apo"))
+    data, found = data_of(here, "apo"), Dialogues(corpus_of(here, "apo"))
     answers = {tuple(found.answer(number)) for number in range(len(found))}
     for right, wrong in torch.cat([data.at(step) for step in range(5)]):
         rows = []

@@ -57,7 +57,7 @@ def test_parts_are_one_trajectory(parts, trunk):
     whole, source = Trajectory(parts), Trajectory([trunk])
     assert whole.checkpoints == list(GIVEN)
     assert whole.at(["null", "main"]) == [*list(GIVEN)[3:], *list(GIVEN)[:1]]
-    assert whole.seed is None and whole.fact("parameters") == trunk.facts["parameters"]
+    assert whole.fact("seed") is None and whole.fact("parameters") == trunk.facts["parameters"]
     for checkpoint, step in GIVEN.items():
         (same,) = source.at([trajectory.step_id(step)])
         assert whole.digest(checkpoint) == source.digest(same)

@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.corpus.packages import text_of
 
 
 def read(file: Path, whole: bool = False) -> list[str]:
     """The docstrings of a file, without their indentation; `whole`: its text, too."""
-    return [*(text for _, text in documented(file)), *([text_of(file)] if whole else [])]
+    found = [text for _, text in documented(file)]
+    return [*found, file.read_text(encoding="utf-8")] if whole else found
 
 
 def documented(file: Path) -> Iterator[tuple[ast.AST, str]]:
     """What has a docstring in a file, with it, without its indentation."""
-    for node in _nodes(file, text_of(file)):
+    for node in _nodes(file, file.read_text(encoding="utf-8")):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node, clean=False)
             yield from [(node, dedent(text))] if text else []
@@ -26,7 +26,7 @@ def documented(file: Path) -> Iterator[tuple[ast.AST, str]]:
 def taken_out(file: Path) -> str:
     """The text of a file without its docstrings, and without other strings that stand alone, such
     as those that document attributes: lines that hold nothing else go with them."""
-    text = text_of(file)
+    text = file.read_text(encoding="utf-8")
     source = text.encode()
     # Positions in a syntax tree: lines from 1, in a line bytes from 0.
     starts = [0]

@@ -100,7 +100,7 @@ def read(file: Path, whole: bool = False) -> list[Documented]:
             found.append(Documented(text, signature(node), summary(text)))
         else:
             found.append(Documented(text))
-    return [*found, Documented(packages.text_of(file))] if whole else found
+    return [*found, Documented(file.read_text(encoding="utf-8"))] if whole else found
 
 
 def signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:

@@ -42,6 +42,8 @@ def installed_files(package: str, select: Selection = python_files) -> list[Path
         if base64.urlsafe_b64encode(digest).decode().rstrip("=") != file.hash.value:
             raise Problem(f"{path.name} of {package} was altered; reinstall {package}")
         paths.append(path)
+    if not paths:
+        raise Problem(f"package {package!r} of the corpus has no such text; remove it")
     return paths
 
 
@@ -54,11 +56,15 @@ def facts(documents: Sequence[str], packages: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def distinct_documents(
-    files: Sequence[Path], read: Callable[[Path], Sequence[str]], shortest: int
+def documents(
+    packages: Iterable[str],
+    read: Callable[[Path], Sequence[str]],
+    shortest: int,
+    select: Selection = python_files,
 ) -> list[str]:
-    """Distinct documents of at least `shortest` characters that `read` finds in files, ordered by
-    their sha256."""
+    """Distinct documents of at least `shortest` characters that `read` finds in the selected files
+    of some distributions, ordered by their sha256."""
+    files = [file for name in packages for file in installed_files(name, select)]
     distinct = {text for texts in read_all(files, read) for text in texts}
     return in_order(text for text in distinct if len(text) >= shortest)
 
@@ -79,8 +85,3 @@ def read_all(files: Sequence[Path], read: Callable[[Path], T]) -> list[T]:
     context = get_context("fork")
     with ProcessPoolExecutor(workers, context, processes.end_with_parent) as pool:
         return list(pool.map(read, files, chunksize=16))
-
-
-def text_of(file: Path) -> str:
-    """The text of a file, which is UTF-8."""
-    return file.read_text(encoding="utf-8")

@@ -1,7 +1,6 @@
 """The splits of a corpus, and writing their token files."""
 
 import hashlib
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -11,7 +10,6 @@ import numpy as np
 
 from ptq_dynamics.base.content import sha256
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine.manifest import Manifest
 
 Split = Literal["train", "validation", "calibration", "probe"]
 HELD_OUT: tuple[Split, ...] = ("validation", "calibration", "probe")
@@ -21,17 +19,16 @@ DTYPE = "dtype"  # fact of a corpus: name of the dtype of its token files
 # Where the whole documents of the calibration split end, in tokens from its beginning: uint64 [n].
 ENDS = "calibration.ends.bin"
 ENDS_DTYPE = np.dtype("<u8")
+# Of a corpus of dialogues: where those of train end, likewise; and 1 for every token of train that
+# belongs to an answer, else 0, uint8 [n].
+DIALOGUE_ENDS = "train.ends.bin"
+ANSWERS = "train.answers.bin"
 
 
 def dtype(vocabulary: int) -> np.dtype:
     """Of the files of a vocabulary with so many entries: little-endian uint16 where that holds
     every token, else uint32."""
     return np.dtype("<u2" if vocabulary <= 1 << 16 else "<u4")
-
-
-def file_name(split: Split) -> str:
-    """File of a split's tokens."""
-    return f"{split}.bin"
 
 
 def deal(documents: Sequence[str], characters: Mapping[Split, float]) -> dict[Split, list[str]]:
@@ -47,14 +44,12 @@ def deal(documents: Sequence[str], characters: Mapping[Split, float]) -> dict[Sp
     return dealt
 
 
-def write(
-    folder: Path, split: Split, batches: Iterable[list[np.ndarray]], tokens: int, *, whole: bool
-) -> int:
+def write(folder: Path, split: Split, batches: Iterable[list[np.ndarray]], tokens: int) -> int:
     """Write batches of documents (unsigned, [n] each, of one dtype) to a split's file until it has
-    `tokens` tokens, or with `whole` all of them, and of calibration text where documents end;
-    returns the number of tokens written."""
-    written, ends = 0, []
-    with (folder / file_name(split)).open("wb") as file:
+    `tokens` tokens, but all of them to train, and of calibration text where documents end; returns
+    the number of tokens written."""
+    written, ends, whole = 0, list[int](), split == "train"
+    with (folder / f"{split}.bin").open("wb") as file:
         for document in chain.from_iterable(batches):
             part = document if whole else document[: tokens - written]
             file.write(part.astype(part.dtype.newbyteorder("<")).tobytes())
@@ -68,13 +63,6 @@ def write(
     return written
 
 
-def copy_held_out(whole: Manifest, folder: Path) -> None:
-    """Copy all of a corpus but its train split: tokenizer and held-out text, byte for byte."""
-    for name in whole.files.keys() - {file_name("train")}:
-        (folder / name).parent.mkdir(exist_ok=True)
-        shutil.copyfile(whole.file(name), folder / name)
-
-
 def require(split: Split, written: int, tokens: int) -> None:
     """Raise `Problem` when a split has fewer tokens than requested."""
     if written < tokens:
@@ -85,11 +73,8 @@ def require(split: Split, written: int, tokens: int) -> None:
 
 
 def facts(folder: Path, dtype: np.dtype, counts: Mapping[Split, int]) -> dict[str, Any]:
-    """Facts of the corpus in a folder, with so many tokens in its splits."""
-    return {"tokens": counts, DTYPE: dtype.name, "digest": digest(folder)}
-
-
-def digest(folder: Path) -> str:
-    """Hex sha256 over the digests of all splits: one value that names the corpus."""
-    joined = "".join(sha256(folder / file_name(name)) for name in SPLITS)
-    return hashlib.sha256(joined.encode()).hexdigest()
+    """Facts of the corpus in a folder, with so many tokens in its splits; its digest is the hex
+    sha256 over those of all splits."""
+    joined = "".join(sha256(folder / f"{name}.bin") for name in SPLITS)
+    digest = hashlib.sha256(joined.encode()).hexdigest()
+    return {"tokens": counts, DTYPE: dtype.name, "digest": digest}

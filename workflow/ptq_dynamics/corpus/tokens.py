@@ -1,13 +1,13 @@
-"""Token files: flat little-endian uint16 or uint32, as the corpus says, memory-mapped."""
+"""Reading token files: flat little-endian uint16 or uint32, as the corpus says, memory-mapped."""
 
-from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.corpus.splits import DTYPE, ENDS, ENDS_DTYPE, Split, file_name
+from ptq_dynamics.corpus.splits import ANSWERS, DIALOGUE_ENDS, DTYPE, ENDS, ENDS_DTYPE, Split
 from ptq_dynamics.engine.manifest import Manifest
 
 FILLING = -1
@@ -17,7 +17,7 @@ TOO_SHORT = 10
 def read(corpus: Manifest, split: Split) -> np.ndarray:
     """Memory-mapped tokens of a split, uint16 or uint32 [n]."""
     stored = np.dtype(corpus.facts[DTYPE]).newbyteorder("<")
-    return np.memmap(corpus.file(file_name(split)), dtype=stored, mode="r")
+    return np.memmap(corpus.file(f"{split}.bin"), dtype=stored, mode="r")
 
 
 def blocks(corpus: Manifest, split: Split, context: int, count: int | None = None) -> Tensor:
@@ -50,43 +50,74 @@ def documents(corpus: Manifest, context: int, count: int, before: int = 0) -> Te
 
 def _too_small(corpus: Manifest, split: Split, found: str, wanted: int) -> Problem:
     return Problem(
-        f"{corpus.folder / file_name(split)} holds {found}, {wanted} are asked for; enlarge the "
+        f"{corpus.folder / split}.bin holds {found}, {wanted} are asked for; enlarge the "
         "split in the scale's file under config/scales"
     )
 
 
 class TrainingData:
     """Batches whose content depends on the seed and the step alone: sequences of `context` + 1
-    tokens at stride `context`, all of which each epoch visits in an order of its own."""
+    tokens at stride `context`, all of which each epoch visits in an order of its own; `marks` of
+    the tokens, if given, go with them."""
 
-    def __init__(self, corpus: Manifest, context: int, batch: int, seed: int) -> None:
-        self._tokens = read(corpus, "train")
+    def __init__(
+        self, corpus: Manifest, context: int, batch: int, seed: int, *marks: np.ndarray
+    ) -> None:
+        self._streams = (read(corpus, "train"), *marks)
         self._context, self._batch, self._seed = context, batch, seed
-        self.sequences = (len(self._tokens) - 1) // context
+        self.sequences = (len(self._streams[0]) - 1) // context
         if self.sequences < batch:
             raise _too_small(corpus, "train", f"{self.sequences} sequences", batch)
-        self._epoch, self._order = -1, np.empty(0, dtype=np.int64)
 
     def at(self, step: int) -> Tensor:
-        """Batch of the update after `step` updates, int64 [batch, context + 1]."""
-        return self.cut(self._tokens, self.places(step))
-
-    def places(self, step: int) -> list[int]:
-        """Where the sequences of a batch begin in the stream."""
-        found = []
+        """Batch of the update after `step` updates, int64 [batch, context + 1], or with marks
+        [batch, 2, context + 1]."""
+        rows = []
         for position in range(step * self._batch, (step + 1) * self._batch):
             epoch, index = divmod(position, self.sequences)
-            if epoch != self._epoch:
-                self._order, self._epoch = order(self._seed, epoch, self.sequences), epoch
-            found.append(int(self._order[index]) * self._context)
-        return found
-
-    def cut(self, stream: np.ndarray, places: Sequence[int]) -> Tensor:
-        """The sequences that begin at some places of a stream [n], int64 [places, context + 1]."""
-        rows = [stream[start : start + self._context + 1] for start in places]
-        return torch.from_numpy(np.stack(rows).astype(np.int64))
+            start = int(order(self._seed, epoch, self.sequences)[index]) * self._context
+            rows += [stream[start : start + self._context + 1] for stream in self._streams]
+        batch = torch.from_numpy(np.stack(rows).astype(np.int64))
+        return batch.unflatten(0, (self._batch, -1)).squeeze(1)
 
 
+# A run stays in an epoch for long.
+@lru_cache(maxsize=1)
 def order(seed: int, epoch: int, count: int) -> np.ndarray:
     """The order in which an epoch visits `count` things, int64 [count]."""
     return np.random.Generator(np.random.PCG64([seed, epoch])).permutation(count)
+
+
+def answers(corpus: Manifest) -> np.ndarray:
+    """Which tokens of train are answers, memory-mapped uint8 [n]."""
+    if ANSWERS not in corpus.files:
+        raise Problem(f"{corpus.path} has no dialogues; name a corpus of source dialogues")
+    return np.memmap(corpus.file(ANSWERS), dtype=np.uint8, mode="r")
+
+
+class Dialogues:
+    """The dialogues of train, each a question, then an answer; `lengths` in tokens."""
+
+    def __init__(self, corpus: Manifest) -> None:
+        marks = answers(corpus)
+        self._tokens = read(corpus, "train")
+        self._ends = np.fromfile(corpus.file(DIALOGUE_ENDS), dtype=ENDS_DTYPE).astype(np.int64)
+        self._starts = np.concatenate([[0], self._ends[:-1]])
+        self._turns = np.flatnonzero(np.diff(marks.astype(np.int8)) == 1) + 1
+        self.lengths: np.ndarray = self._ends - self._starts
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest question with the longest answer."""
+        return int((self._turns - self._starts).max() + (self._ends - self._turns).max())
+
+    def question(self, number: int) -> np.ndarray:
+        """Tokens of all that comes before the answer, [n]."""
+        return self._tokens[self._starts[number] : self._turns[number]]
+
+    def answer(self, number: int) -> np.ndarray:
+        """Tokens of the answer with its end, [n]."""
+        return self._tokens[self._turns[number] : self._ends[number]]

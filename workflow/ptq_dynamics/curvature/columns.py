@@ -2,18 +2,17 @@
 together outgrow memory (at scale paper 267 of 0.65 GB)."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from safetensors import safe_open
 from torch import Tensor
 from transformers.core_model_loading import revert_weight_conversion
 
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.train.weights import Weights
 
 
 class Part(NamedTuple):
@@ -36,16 +35,23 @@ def blocks(folders: Sequence[Path], width: int) -> Iterator[Tensor]:
 
 
 def _row(folder: Path, parts: Sequence[Part], start: int, stop: int) -> Tensor:
-    with ExitStack() as stack:
-        files = [
-            stack.enter_context(safe_open(path, framework="pt"))
-            for path in sorted(folder.glob("*.safetensors"))
-        ]
-        tensors = {name: file for file in files for name in file.keys()}  # noqa: SIM118
-        inside = [part for part in parts if part.start < stop and start < part.stop]
-        return torch.cat(
-            [_columns(folder, tensors.get(part.stored), part, start, stop) for part in inside]
-        )
+    weights, found = Weights(folder), []
+    forms = weights.forms()
+    for part in parts:
+        first, last = max(start - part.start, 0), min(stop, part.stop) - part.start
+        if first >= last:
+            continue
+        shape = tuple(forms[part.stored][1]) if part.stored in forms else None
+        if shape != part.shape:
+            has = "is not there" if shape is None else f"has the shape {shape}"
+            raise Problem(
+                f"{folder}: {part.stored} {has}, but the first checkpoint has it with {part.shape}"
+            )
+        width = prod(part.shape[1:])
+        top = first // width
+        rows = weights.rows(part.stored, top, -(-last // width))
+        found.append(rows.flatten()[first - top * width : last - top * width])
+    return torch.cat(found)
 
 
 def _parts(folder: Path) -> list[Part]:
@@ -61,21 +67,3 @@ def _parts(folder: Path) -> list[Part]:
         parts.append(Part(stored.get(id(value), name), tuple(value.shape), start, stop))
         start = stop
     return parts
-
-
-def _columns(folder: Path, file: Any, part: Part, start: int, stop: int) -> Tensor:
-    """What lies of one parameter in the columns `start` to `stop`: [columns], whole rows read."""
-    shape = None if file is None else tuple(file.get_slice(part.stored).get_shape())
-    if shape != part.shape:
-        found = "is not there" if shape is None else f"has the shape {shape}"
-        raise Problem(
-            f"{folder}: {part.stored} {found}, but the first checkpoint has it with {part.shape}"
-        )
-    first, last = max(start - part.start, 0), min(stop, part.stop) - part.start
-    if (first, last) == (0, part.stop - part.start):
-        whole: Tensor = file.get_tensor(part.stored)
-        return whole.reshape(-1)
-    width = prod(part.shape[1:])
-    top = first // width
-    rows: Tensor = file.get_slice(part.stored)[top : -(-last // width)]
-    return rows.reshape(-1)[first - top * width : last - top * width]

@@ -35,4 +35,4 @@ def run_probe(context: Context[S], probe: Probe[S]) -> Mapping[str, Any]:
     table = pd.DataFrame(rows, columns=[CHECKPOINT, METRIC, VALUE, ERROR])
     table.to_csv(context.out / VALUES, index=False)
     digests = {checkpoint.id: source.digest(checkpoint) for checkpoint in chosen}
-    return trajectory.facts(chosen, digests=digests, seed=source.seed)
+    return trajectory.facts(chosen, digests=digests, seed=source.fact("seed"))

@@ -13,8 +13,6 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 Matvec = Callable[[Tensor], Tensor]
-# v ↦ v'H v in parts, float64 [b], whose mean it is (see `LossHessian.form`).
-Form = Callable[[Tensor], Tensor]
 
 
 class Eigenpair(NamedTuple):
@@ -97,7 +95,7 @@ def top_eigenvalue(
 ) -> Eigenpair:
     """Sharpness: the eigenvalue of largest magnitude by power iteration from a unit vector [P],
     until |Hv - value v| <= tolerance |value|. From a start nearly orthogonal to the dominant
-    eigenvector it can settle on the next one, which `lanczos.top_spectrum` avoids."""
+    eigenvector it can settle on the next one, which `spectrum.top_spectrum` avoids."""
     v = start
     for iteration in count(1):
         product = matvec(v)
@@ -111,11 +109,12 @@ def top_eigenvalue(
 
 
 def trace(
-    form: Form, like: Tensor, samples: int, generator: torch.Generator
+    form: Callable[[Tensor], Tensor], like: Tensor, samples: int, generator: torch.Generator
 ) -> tuple[float, float]:
     """Trace by Hutchinson's estimator, the mean of z'Hz over at least two Rademacher vectors z that
-    are `like` a tensor [P], with the standard error of both samples: of the vectors, and of the
-    parts of the text. Source: Hutchinson (1990); PyHessian."""
+    are `like` a tensor [P], from its parts (see `LossHessian.form`), with the standard error of
+    both samples: of the vectors, and of the parts of the text. Source: Hutchinson (1990);
+    PyHessian."""
     draws = []
     for _ in range(samples):
         bits = torch.randint(0, 2, like.shape, generator=generator, dtype=torch.int8)

@@ -1,6 +1,7 @@
 """Flat parameter vectors, the plane through three checkpoints, and PCA of a trajectory."""
 
 from collections.abc import Iterable, Mapping
+from functools import reduce
 from typing import NamedTuple
 
 import torch
@@ -68,10 +69,7 @@ def pca(blocks: Iterable[Tensor], components: int) -> tuple[Tensor, Tensor]:
     blocks: the matrix checkpoints x parameters, [n, P], in blocks of columns. Returns scores
     [n, components] (each column's largest entry is positive) and the explained share of variance.
     """
-    products = map(_gram, blocks)
-    gram = next(products)
-    for product in products:
-        gram += product
+    gram = reduce(torch.add, map(_gram, blocks))
     total = gram.trace().item()
     if not 0 < total < float("inf"):
         raise ValueError(f"trajectory has total variance {total}")

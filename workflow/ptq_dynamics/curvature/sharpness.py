@@ -10,8 +10,8 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.curvature import hessian as hessians
 from ptq_dynamics.curvature.curvature import Metric, run_probe
 from ptq_dynamics.curvature.hessian import LossHessian
-from ptq_dynamics.curvature.lanczos import top_spectrum
 from ptq_dynamics.curvature.settings import SharpnessSettings
+from ptq_dynamics.curvature.spectrum import top_spectrum
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.names import SHARPNESS, TRACE
 
@@ -25,11 +25,9 @@ def probe(hessian: LossHessian, settings: SharpnessSettings) -> Iterator[Metric]
     """Sharpness, by power iteration from a Lanczos estimate of the top eigenvector, and trace. The
     error of the sharpness is its residual and the standard error over micro-batches of the
     curvature along its eigenvector."""
-    limits: Any = {"tolerance": settings.tolerance, "max_iterations": settings.max_iterations}
     generator = torch.Generator().manual_seed(settings.seed)
-    start = hessians.gaussian(hessian.like, generator)
-    estimate = top_spectrum(hessian, start, 1, generator=generator, **limits)
-    top = hessians.top_eigenvalue(hessian, estimate.top, **limits)
+    estimate = top_spectrum(hessian, hessian.like, 1, generator, **settings.limits)
+    top = hessians.top_eigenvalue(hessian, estimate.top, **settings.limits)
     if not top.converged:
         raise Problem(
             f"power iteration reached a residual of {top.residual:.1e} in {top.iterations} steps, "

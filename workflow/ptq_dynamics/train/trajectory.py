@@ -53,11 +53,6 @@ class Trajectory:
         """All its checkpoints."""
         return [checkpoint for checkpoint, _ in self._homes.values()]
 
-    @property
-    def seed(self) -> int | None:
-        """The seed that it was made with, where there is one."""
-        return self.fact("seed")
-
     def fact(self, name: str) -> Any:
         """What the manifests say of the trajectory as a whole, such as its parameters."""
         return self._manifests[0].facts[name]

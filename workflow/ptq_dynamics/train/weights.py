@@ -33,6 +33,11 @@ class Weights:
         """Those of some tensors that it has, by name."""
         return {n: self._homes[n].get_tensor(n) for n in names if n in self._homes}
 
+    def rows(self, name: str, start: int, stop: int) -> Tensor:
+        """The rows `start` to `stop` of a tensor."""
+        rows: Tensor = self._homes[name].get_slice(name)[start:stop]
+        return rows
+
     def forms(self) -> dict[str, tuple[str, list[int]]]:
         """Data type, as safetensors calls it, and shape of every tensor by name."""
         parts = {name: home.get_slice(name) for name, home in self._homes.items()}

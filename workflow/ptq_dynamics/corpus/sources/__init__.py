@@ -1,13 +1,16 @@
 """Sources of text, one module each: the configuration of a corpus in config/scales/SCALE.yaml, and
 how its files are made."""
 
+import shutil
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar
 
+import numpy as np
 from pydantic import Field
 
 from ptq_dynamics.base.fields import Count, Strict
+from ptq_dynamics.corpus import splits
 from ptq_dynamics.corpus.splits import SPLITS, Split
 from ptq_dynamics.engine.context import Context
 
@@ -52,3 +55,21 @@ class Derived(Corpus):
     from_functions: ClassVar[bool] = False
 
     of: str
+
+    def write(self, context: Context[Any]) -> Mapping[str, Any]:
+        """Write train's token file, and copy all else, tokenizer and held-out text."""
+        whole = context.input("corpus")
+        for name in whole.files.keys() - {"train.bin"}:
+            (context.out / name).parent.mkdir(exist_ok=True)
+            shutil.copyfile(whole.file(name), context.out / name)
+        dtype = np.dtype(whole.facts[splits.DTYPE])
+        documents, about = self.documents(context, dtype)
+        count = splits.write(context.out, "train", documents, self.train)
+        counts = {**whole.facts["tokens"], "train": count}
+        return {**about, **splits.facts(context.out, dtype, counts)}
+
+    @abstractmethod
+    def documents(
+        self, context: Context[Any], dtype: np.dtype
+    ) -> tuple[Iterable[list[np.ndarray]], Mapping[str, Any]]:
+        """Tokens of train's documents, `dtype` [n] each, in batches; and facts about them."""

@@ -117,7 +117,7 @@ class DatasetsCorpus(WholeCorpus):
                 counts[name] = _write_train(context, source, encode, wanted)
             else:
                 encoded = bpe.encode(encoder, source.texts(source.open()), dtype)
-                counts[name] = splits.write(context.out, name, encoded, wanted, whole=False)
+                counts[name] = splits.write(context.out, name, encoded, wanted)
         return splits.facts(context.out, dtype, counts)
 
     def load_tokenizer(self) -> Any:
@@ -172,7 +172,7 @@ def _encoder(tokenizer: Path) -> Any:
 def _write_train(context: Context[Any], source: DatasetSource, encode: Any, wanted: int) -> int:
     """Write the first `wanted` tokens of a data set; returns how many there were. A note in
     `scratch` says where data set and file are; an interrupted job goes on from there."""
-    file, note = context.out / splits.file_name("train"), context.scratch / "train.json"
+    file, note = context.out / "train.bin", context.scratch / "train.json"
     documents, done, size, noted = source.open(), 0, 0, 0.0
     if note.exists():
         done, size, state = json.loads(note.read_text(encoding="utf-8"))

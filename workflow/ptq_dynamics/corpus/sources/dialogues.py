@@ -1,7 +1,7 @@
 """Dialogues to learn answering from: a function's signature is asked about, the first sentence of
 its docstring is the answer. The tokenizer has the chat template by which they are written."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -11,11 +11,6 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import functions, splits
 from ptq_dynamics.corpus.sources import Derived
 from ptq_dynamics.engine.context import Context
-
-# 1 for every token of train that belongs to an answer, else 0: uint8 [n].
-ANSWERS = "train.answers.bin"
-# Where the dialogues of train end, in tokens from its beginning: uint64 [dialogues].
-ENDS = "train.ends.bin"
 
 
 class DialoguesCorpus(Derived):
@@ -29,29 +24,26 @@ class DialoguesCorpus(Derived):
     template: Annotated[str, Field(min_length=1)]
     question: Annotated[str, Field(pattern=r"\{signature\}")]
 
-    def write(self, context: Context[Any]) -> Mapping[str, Any]:
-        """Write train's dialogues, which of their tokens are answers, and where they end; copy all
-        else of the corpus."""
+    def documents(
+        self, context: Context[Any], dtype: np.dtype
+    ) -> tuple[Iterable[list[np.ndarray]], Mapping[str, Any]]:
+        """The dialogues; writes which of their tokens are answers, and where they end."""
         from transformers import PreTrainedTokenizerFast
 
-        whole = context.input("corpus")
-        splits.copy_held_out(whole, context.out)
         folder = context.out / "tokenizer"
         tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
         tokenizer.chat_template = self.template
         tokenizer.save_pretrained(folder)
-        dtype = np.dtype(whole.facts[splits.DTYPE])
-        parts, marks = list[np.ndarray](), list[np.ndarray]()
+        parts, marks = list[np.ndarray](), bytearray()
         for function in functions.load(context.input("functions"), functions.TRAIN):
             question, answer = self.encode(tokenizer, function)
             parts.append(np.asarray([*question, *answer], dtype=dtype))
-            marks.append(np.repeat(np.array([0, 1], np.uint8), [len(question), len(answer)]))
-        count = splits.write(context.out, "train", [parts], self.train, whole=True)
-        np.concatenate(marks).tofile(context.out / ANSWERS)
-        np.cumsum([len(part) for part in parts], dtype=splits.ENDS_DTYPE).tofile(context.out / ENDS)
-        counts = {**whole.facts["tokens"], "train": count}
-        about = {"dialogues": len(parts), "packages": whole.facts["packages"]}
-        return {**about, **splits.facts(context.out, dtype, counts)}
+            marks += bytes(len(question)) + b"\1" * len(answer)
+        (context.out / splits.ANSWERS).write_bytes(marks)
+        ends = np.cumsum([len(part) for part in parts], dtype=splits.ENDS_DTYPE)
+        ends.tofile(context.out / splits.DIALOGUE_ENDS)
+        known = context.input("corpus").facts["packages"]
+        return [parts], {"dialogues": len(parts), "packages": known}
 
     def encode(self, tokenizer: Any, function: functions.Documented) -> tuple[list[int], list[int]]:
         """Tokens of a dialogue: of all before the answer, and of the answer with its end."""

@@ -4,7 +4,7 @@ Documents are the docstrings (and, with `source_code`, the source files) of pinn
 distributions, ordered by digest. A byte-level BPE is trained on the train documents.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Literal
 
@@ -36,22 +36,15 @@ class EmbeddedCorpus(WholeCorpus):
 
     def write(self, context: Context[Any]) -> Mapping[str, Any]:
         """Train the tokenizer, and write all splits."""
-        documents = collect(self.packages, self.source_code, self.shortest_document)
+        read = partial(docstrings.read, whole=self.source_code)
+        documents = packages.documents(self.packages, read, self.shortest_document)
         dealt = splits.deal(documents, self.held_out)
         tokenizer = bpe.train_tokenizer(dealt["train"], self.vocabulary)
         bpe.save_tokenizer(tokenizer, context.out / "tokenizer")
         dtype, counts = splits.dtype(self.vocabulary), {}
         for name, size in self.sizes.items():
-            train = name == "train"
-            end = tokenizer.token_to_id(bpe.END) if train else None
+            end = tokenizer.token_to_id(bpe.END) if name == "train" else None
             encoded = bpe.encode(tokenizer, dealt[name], dtype, end)
-            counts[name] = splits.write(context.out, name, encoded, size, whole=train)
+            counts[name] = splits.write(context.out, name, encoded, size)
         about = packages.facts(documents, self.packages)
         return {**about, **splits.facts(context.out, dtype, counts)}
-
-
-def collect(names: Sequence[str], source_code: bool, shortest: int) -> list[str]:
-    """Distinct documents of at least `shortest` characters, ordered by their sha256."""
-    files = [file for name in names for file in packages.installed_files(name)]
-    read = partial(docstrings.read, whole=source_code)
-    return packages.distinct_documents(files, read, shortest)

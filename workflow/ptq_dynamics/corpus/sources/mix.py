@@ -2,7 +2,7 @@
 Only train is its own, so such a run is measured on the very text that its trunk is measured on."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from importlib.metadata import Distribution, PackagePath
 from pathlib import Path
@@ -11,8 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ptq_dynamics.base.fields import Count
-from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.corpus import bpe, docstrings, packages, splits
+from ptq_dynamics.corpus import bpe, docstrings, packages
 from ptq_dynamics.corpus.sources import Derived, Packages
 from ptq_dynamics.engine.context import Context
 
@@ -29,32 +28,17 @@ class MixCorpus(Derived):
     packages: Packages
     shortest_document: Count
 
-    def write(self, context: Context[Any]) -> Mapping[str, Any]:
-        """Write train's token file, and copy all else of the corpus that it is a mix of."""
+    def documents(
+        self, context: Context[Any], dtype: np.dtype
+    ) -> tuple[Iterable[list[np.ndarray]], Mapping[str, Any]]:
+        """Each with the end-of-document token after it."""
         from tokenizers import Tokenizer
 
-        whole = context.input("corpus")
-        splits.copy_held_out(whole, context.out)
-        documents = collect(self.text, self.packages, self.shortest_document)
         tokenizer = Tokenizer.from_file(str(context.out / "tokenizer/tokenizer.json"))
-        dtype = np.dtype(whole.facts[splits.DTYPE])
+        select, read = TEXTS[self.text]
+        documents = packages.documents(self.packages, read, self.shortest_document, select)
         encoded = bpe.encode(tokenizer, documents, dtype, tokenizer.token_to_id(bpe.END))
-        count = splits.write(context.out, "train", encoded, self.train, whole=True)
-        counts = {**whole.facts["tokens"], "train": count}
-        about = packages.facts(documents, self.packages)
-        return {**about, **splits.facts(context.out, dtype, counts)}
-
-
-def collect(text: Text, names: Sequence[str], shortest: int) -> list[str]:
-    """Distinct documents of at least `shortest` characters, ordered by their sha256."""
-    select, read = TEXTS[text]
-    files = []
-    for name in names:
-        found = packages.installed_files(name, select)
-        if not found:
-            raise Problem(f"package {name!r} of the corpus has no {text}; remove it")
-        files += found
-    return packages.distinct_documents(files, read, shortest)
+        return encoded, packages.facts(documents, self.packages)
 
 
 _TEST = re.compile(r"(.*/)?(tests?/.*|test_[^/]*|[^/]*_test\.py|conftest\.py)")
@@ -80,7 +64,7 @@ def _code(file: Path) -> list[str]:
 
 
 def _about(file: Path) -> list[str]:
-    text = packages.text_of(file)
+    text = file.read_text(encoding="utf-8")
     # The long description: what stands below the headers.
     return [(text.partition("\n\n")[2] if file.name == METADATA else text).strip()]
 

@@ -15,16 +15,9 @@ class Answers(Objective):
     def data(self, corpus: Manifest, context: int, batch: int, seed: int) -> Any:
         """Sequences of dialogues, int64 [batch, 2, context + 1]: tokens, and 1 for those of
         answers, else 0."""
-        import torch
+        from ptq_dynamics.corpus import tokens
 
-        from ptq_dynamics.corpus import dialogues, tokens
-
-        class Answered(tokens.TrainingData):
-            def at(self, step: int) -> torch.Tensor:
-                return torch.stack([self.cut(each, self.places(step)) for each in streams], dim=1)
-
-        streams = tokens.read(corpus, "train"), dialogues.answers(corpus)
-        return Answered(corpus, context, batch, seed)
+        return tokens.TrainingData(corpus, context, batch, seed, tokens.answers(corpus))
 
     def loss(self, forward: Any, part: Any, whole: Any, before: Any) -> Any:
         """Of parts of such a batch."""

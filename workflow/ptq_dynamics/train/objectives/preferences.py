@@ -58,13 +58,12 @@ class Pairs:
     fit into the context, in an order that follows from the seed."""
 
     def __init__(self, corpus: Manifest, context: int, batch: int, seed: int) -> None:
-        from ptq_dynamics.corpus import dialogues
+        from ptq_dynamics.corpus.tokens import Dialogues
 
-        self._found = dialogues.Dialogues(corpus)
+        self._found = Dialogues(corpus)
         self._length = min(context, self._found.longest) + 1
         self._fitting = np.flatnonzero(self._found.lengths <= self._length)
         self._batch, self._seed = batch, seed
-        self._epoch, self._order = -1, self._fitting
         if len(self._fitting) < max(2, batch):
             raise Problem(
                 f"{corpus.path} has {len(self._fitting)} dialogues of at most {self._length} "
@@ -84,10 +83,8 @@ class Pairs:
         from ptq_dynamics.corpus.tokens import order
 
         epoch, index = divmod(position, len(self._fitting))
-        if epoch != self._epoch:
-            self._order = self._fitting[order(self._seed, epoch, len(self._fitting))]
-            self._epoch = epoch
-        mine, other = int(self._order[index]), int(self._order[index - 1])
+        visited = order(self._seed, epoch, len(self._fitting))
+        mine, other = (int(self._fitting[visited[place]]) for place in (index, index - 1))
         return np.stack([self._row(mine, mine), self._row(mine, other)])
 
     def _row(self, question: int, answer: int) -> np.ndarray:
