@@ -36,4 +36,4 @@ def test_the_page_of_the_reference_is_up_to_date():
     text = page(plan("laptop").site.config.figures, REFERENCE)
     assert text.count("\n![") == len(list(REFERENCE.glob("*.png"))), "a picture of no figure"
     written = (REFERENCE / "README.md").read_text()
-    assert written == text, "run ptq-dynamics captions --folder figures/reference/laptop"
+    assert written == text, "run make release SCALE=laptop"
