@@ -1,6 +1,7 @@
 """Components, read in blocks of columns, against the same sums over stacked checkpoints."""
 
 import shutil
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -20,7 +21,8 @@ NAMES = ["trunk", "branch", "lawa"]
 
 @pytest.fixture(scope="module")
 def job(workspace, trunk, branch, average):
-    return workspace.plan.geometry.components("pca", tuple((name, (100,)) for name in NAMES), 2)
+    figure = SimpleNamespace(trajectories=NAMES, headline=False, components=2)
+    return workspace.plan.measuring.components("pca", figure)
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ def last(manifest):
 
 @pytest.fixture(scope="module")
 def sharpness(workspace, branch):
-    return workspace.build(workspace.plan.geometry.curvature("branch", "sharpness"))
+    return workspace.build(workspace.plan.measuring.curvature("branch", "sharpness", "all", 100))
 
 
 def test_sharpness_is_the_top_eigenvalue_and_the_trace_its_sum(
@@ -35,7 +35,7 @@ def test_sharpness_is_the_top_eigenvalue_and_the_trace_its_sum(
 ):
     table = pd.read_csv(sharpness.file(VALUES))
     final = table[table.checkpoint_id == last(branch).name].set_index("metric")
-    settings = workspace.plan.geometry.curvature("branch", "sharpness").settings
+    settings = workspace.plan.measuring.curvature("branch", "sharpness", "all", 100).settings
     model = models.load(last(branch), attn_implementation="eager")
     probes = tokens.blocks(corpus, "probe", settings.context, settings.sequences)
     hessian = LossHessian(model, probes, len(probes))
@@ -61,7 +61,7 @@ def test_sharpness_is_the_top_eigenvalue_and_the_trace_its_sum(
 
 
 def test_the_spectrum_begins_with_the_sharpness(workspace, branch, sharpness):
-    built = workspace.build(workspace.plan.geometry.curvature("branch", "spectrum"))
+    built = workspace.build(workspace.plan.measuring.curvature("branch", "spectrum", "all", 100))
     spectrum, ours = (pd.read_csv(manifest.file(VALUES)) for manifest in (built, sharpness))
     points = sorted(set(spectrum.checkpoint_id))
     assert points
@@ -73,8 +73,10 @@ def test_the_spectrum_begins_with_the_sharpness(workspace, branch, sharpness):
 
 
 def test_a_landscape_has_the_losses_of_its_checkpoints(workspace, corpus, branch):
-    quantized = workspace.build(workspace.plan.measuring.measure("branch", "gptq3"), keep=True)
-    job = workspace.plan.geometry.landscape("branch", "gptq3", 2)
+    quantized = workspace.build(
+        workspace.plan.measuring.measure("branch", "gptq3", "all", 100), keep=True
+    )
+    job = workspace.plan.measuring.landscape("branch", "gptq3", 2)
     built = workspace.build(job)
     points = pd.read_csv(built.file("points.csv")).set_index("point")
     context, count = job.settings.context, job.settings.blocks

@@ -60,7 +60,7 @@ def test_block_losses_are_those_of_transformers_whatever_the_batch(trunk, blocks
 
 @pytest.mark.parametrize("method", ["fp", "rtn3"])
 def test_a_job_keeps_the_losses_of_every_measured_checkpoint(workspace, trunk, rtn, blocks, method):
-    job = workspace.plan.measuring.measure("trunk", method)
+    job = workspace.plan.measuring.measure("trunk", method, "all", 100)
     found, source = (workspace.build(job), trunk) if method == "fp" else (rtn, rtn)
     losses, points = load_file(found.file(LOSSES)), Trajectory([found]).checkpoints
     planned = workspace.plan.site.timeline.measured("trunk")
@@ -83,7 +83,7 @@ def copied(workspace, tmp_path):
 
 
 def test_measurements_are_the_same_where_weights_are_not_kept(workspace, rtn, tmp_path):
-    job = workspace.plan.measuring.measure("trunk", "rtn3")
+    job = workspace.plan.measuring.measure("trunk", "rtn3", "all", 100)
     found = copied(workspace, tmp_path).build(job, keep=False)
     kept, written = artifacts(rtn.folder), artifacts(found.folder)
     assert set(written) == {"losses.safetensors", "layers.csv", "manifest.json"}
@@ -102,7 +102,7 @@ def test_full_precision_is_float32_and_quantized_models_keep_their_dtype(
     path = folder / "manifest.json"
     path.write_text(manifest.describe(folder, path, trunk.facts).text())
     for method in ("fp", "rtn3"):
-        found = place.build(place.plan.measuring.measure("trunk", method))
+        found = place.build(place.plan.measuring.measure("trunk", method, "all", 100))
         for name, losses in load_file(found.file(LOSSES)).items():
             source = folder if method == "fp" else found.folder
             model = AutoModelForCausalLM.from_pretrained(source / name)
@@ -148,7 +148,7 @@ def place(tmp_path_factory):
 @pytest.fixture(scope="module")
 def measured(place):
     """What was measured under a quantizer, or in full precision."""
-    return lambda method: place.make(place.plan.measuring.measure("trunk", method))
+    return lambda method: place.make(place.plan.measuring.measure("trunk", method, "all", 100))
 
 
 def outcomes_of(found, task):
@@ -158,7 +158,7 @@ def outcomes_of(found, task):
 
 @pytest.mark.parametrize(("name", "metric"), [("word", "acc"), ("prose", "acc_norm")])
 def test_outcomes_are_those_of_the_harness_on_the_command_line(place, measured, name, metric):
-    found, made = measured("fp"), place.make(place.plan.measuring.made(name, "main"))
+    found, made = measured("fp"), place.make(place.plan.measuring.task(name, "main"))
     trunk = place.manifest(place.plan.trajectories.train("trunk"))
     last, out = Trajectory([found]).checkpoints[-1], place.folder / f"out-{name}"
     shots = place.plan.site.config.scale.tasks.shots_before(name)
@@ -187,7 +187,7 @@ def test_nothing_is_cut_from_the_left(place, measured):
     whole = answers.AnsweringModel(
         asked, models.load(folder), AutoTokenizer.from_pretrained(folder)
     )
-    parts = answers.load(place.make(place.plan.measuring.made("word", "main")))
+    parts = answers.load(place.make(place.plan.measuring.task("word", "main")))
     with pytest.raises(Problem, match=r"with 5 shots has \d+ tokens, more than .* of 20"):
         answers.outcomes(whole, parts, 5, None)
 

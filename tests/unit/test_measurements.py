@@ -116,10 +116,10 @@ def collect(workspace, trunk, rtn):
     series = [plan.measuring.series("trunk", quantizer) for quantizer in ("fp", "rtn3")]
     inputs = {}
     for each in series:
-        workspace.build(plan.measuring.measure("trunk", each.quantizer))
+        workspace.build(plan.measuring.measure("trunk", each.quantizer, "all", each.seed))
         inputs |= plan.measuring.inputs(each)
-    inputs |= plan.geometry.probed(series[0], "sharpness")
-    workspace.build(plan.geometry.curvature("trunk", "sharpness"))
+    inputs |= plan.measuring.probed(series[0], "sharpness")
+    workspace.build(plan.measuring.curvature("trunk", "sharpness", "all", 100))
     folder, stem = "results/smoke", "measurements"
     settings = CollectSettings(tuple(series))
     return Job("measure.collect", stem, folder, inputs, settings, stem, (MEASUREMENTS,))
@@ -132,7 +132,9 @@ def table(workspace, collect):
 
 def test_measured_values_are_those_of_the_losses(workspace, table, trunk):
     measured = {name: rows for name, rows in table.groupby("quantizer")}
-    jobs = {name: workspace.plan.measuring.measure("trunk", name) for name in ("fp", "rtn3")}
+    jobs = {
+        name: workspace.plan.measuring.measure("trunk", name, "all", 100) for name in ("fp", "rtn3")
+    }
     kept = {name: load_file(workspace.manifest(job).file(LOSSES)) for name, job in jobs.items()}
     rounded = measured["rtn3"].set_index(["metric", "checkpoint_id"])
     planned = [point.id for point in workspace.plan.site.timeline.measured("trunk")]

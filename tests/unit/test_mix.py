@@ -175,7 +175,7 @@ def test_a_branch_goes_on_with_a_mix_of_the_corpus_of_its_trunk(tmp_path):
     whole, extra = (found.corpora.corpus(name) for name in ("main", "extra"))
     assert job.inputs["corpus"] == [extra.manifest] == ["results/smoke/corpus/extra/manifest.json"]
     assert job.settings.model == found.trajectories.train("trunk").settings.model
-    assert found.measuring.measure("phase", "fp").inputs["corpus"] == [extra.manifest]
+    assert found.measuring.measure("phase", "fp", "all", 100).inputs["corpus"] == [extra.manifest]
     assert (extra.stage, extra.inputs) == ("corpus.corpus", {"corpus": [whole.manifest]})
     assert "click" in extra.spec["libraries"]
     assert len(found.site.timeline.checkpoints("line")) == 3

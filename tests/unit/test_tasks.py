@@ -127,7 +127,7 @@ def test_too_few_documents_are_said_in_one_line(documents, encode, changes):
 
 
 def test_the_harness_takes_a_made_task_whose_bytes_are_the_same_again(workspace, held_out):
-    job = workspace.plan.measuring.made("word", "main")
+    job = workspace.plan.measuring.task("word", "main")
     result = workspace.make(job)
     before = {name: result.file(name).read_bytes() for name in result.files}
     assert not [name for name, data in before.items() if str(workspace.folder).encode() in data]

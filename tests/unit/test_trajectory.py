@@ -71,9 +71,12 @@ def test_every_checkpoint_is_measured_whatever_its_step(here, parts, workspace, 
     paths, found = [str(part.path.relative_to(here.folder)) for part in parts], {}
     fp, rtn3 = SERIES.values()
     for job, label in (
-        (workspace.plan.measuring.measure("trunk", "fp"), fp.label("measure")),
-        (workspace.plan.measuring.measure("trunk", "rtn3"), rtn3.label("measure")),
-        (workspace.plan.geometry.curvature("trunk", "sharpness"), fp.label("sharpness")),
+        (workspace.plan.measuring.measure("trunk", "fp", "all", 100), fp.label("measure")),
+        (workspace.plan.measuring.measure("trunk", "rtn3", "all", 100), rtn3.label("measure")),
+        (
+            workspace.plan.measuring.curvature("trunk", "sharpness", "all", 100),
+            fp.label("sharpness"),
+        ),
     ):
         changed = job.settings.model_copy(update={"checkpoints": IDS})
         inputs = {**job.inputs, "trajectory": paths}
@@ -93,7 +96,7 @@ def test_every_checkpoint_is_measured_whatever_its_step(here, parts, workspace, 
             wanted = getattr(checkpoint, column)
             assert rows[column].isna().all() if wanted is None else (rows[column] == wanted).all()
     for quantizer, series in SERIES.items():
-        run = workspace.build(workspace.plan.measuring.measure("trunk", quantizer))
+        run = workspace.build(workspace.plan.measuring.measure("trunk", quantizer, "all", 100))
         theirs = load_file(run.file(LOSSES))
         mine = load_file(found[series.label("measure")][0].file(LOSSES))
         for name, step in (("main", 24), ("1e5", 12)):

@@ -15,7 +15,6 @@ from ptq_dynamics.graph import paper
 from ptq_dynamics.graph.checks import check, leave_out
 from ptq_dynamics.graph.claims import Claims
 from ptq_dynamics.graph.figures import Figures
-from ptq_dynamics.graph.geometry import Geometry
 from ptq_dynamics.graph.measuring import Measuring
 from ptq_dynamics.graph.resources import Resources
 from ptq_dynamics.graph.site import Site
@@ -44,8 +43,8 @@ class Plan:
         self.site = Site(config, root, left_out)
         self.resources = Resources(self)
         self.corpora, self.trajectories = Corpora(self), Trajectories(self)
-        self.measuring, self.geometry = Measuring(self), Geometry(self)
-        self.figures, self.claims, self.tables = Figures(self), Claims(self), Tables(self)
+        self.measuring, self.figures = Measuring(self), Figures(self)
+        self.claims, self.tables = Claims(self), Tables(self)
         # What makes the jobs of some rules; all others come with figures, claims and tables.
         self.makers: dict[str, Callable[[], Any]] = {}
 

@@ -78,7 +78,7 @@ class Claims(Planner):
         if update["miniatures"] and one.unmeasured_in_small is not None:
             return {"unmeasured": one.unmeasured_in_small}
         seeds = [
-            planner.seeds(figure, name)
+            self.timeline.seeds_shown(name, figure.headline)
             for name in names
             for figure in figures
             if name in figure.trajectories

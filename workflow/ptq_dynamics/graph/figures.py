@@ -11,7 +11,6 @@ from ptq_dynamics.config import Branch, Figure, PublicRun
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures import settings as drawn
 from ptq_dynamics.figures.figure import FigureSettings
-from ptq_dynamics.figures.layouts.landscapes import Landscapes
 from ptq_dynamics.figures.settings import ALIKE, UNITS, Shown, ShownRun, rounded, short
 from ptq_dynamics.graph.site import Planner
 from ptq_dynamics.measure.names import (
@@ -48,7 +47,7 @@ class Figures(Planner):
             runs = [run for run in runs if run.seed == timeline.seeds_of(run.name)[0]]
         trajectories = self.plan.trajectories
         inputs |= {run.label: trajectories.manifests(run.name, run.seed) for run in runs}
-        inputs |= figure.inputs(name, self)
+        inputs |= figure.inputs(name, self.plan.measuring)
         followed = [*map(timeline.trajectory, trajectories.runs(figure.trajectories))]
         told = [(each.trained_by(timeline), *each.uncertain(timeline)) for each in followed]
         uncertain = [f"{family}: {unknown}" for family, unknown, _ in told if unknown]
@@ -69,18 +68,6 @@ class Figures(Planner):
         )
         files = tuple(f"{name}.{kind}" for kind in (*drawn.PICTURES, drawn.TABLE))
         return self.make("figure", "figures.draw", name, inputs, settings, files, figure=name)
-
-    @cache
-    def components(self, name: str) -> Job:
-        """Principal components of the weights along a figure's trajectories."""
-        figure = self.config.figures[name]
-        seeds = tuple((each, self.seeds(figure, each)) for each in figure.trajectories)
-        return self.plan.geometry.components(name, seeds, getattr(figure, "components", 2))
-
-    def landscape(self, figure: Landscapes, trajectory: str, quantizer: str) -> Job:
-        """The loss around the end of a trajectory that a figure shows."""
-        previous = self.timeline.steps(figure.landscape.previous)
-        return self.plan.geometry.landscape(trajectory, self.scale.used(quantizer), previous)
 
     def _label(self, label: str, members: tuple[str, ...]) -> str:
         """A curve's label; before the rate and the weight decay of the paper's run, those used at
@@ -104,10 +91,6 @@ class Figures(Planner):
             return label
         return re.sub(numbers, lambda at: f"{used[at[0]]} {ALIKE} {at[0]}", label)
 
-    def seeds(self, figure: Figure, trajectory: str) -> tuple[int, ...]:
-        """The seeds that a figure shows of a trajectory."""
-        return self.timeline.seeds_shown(trajectory, figure.headline)
-
     def shown(self, figure: Figure, quantizer: str) -> Shown:
         """A quantizer of a figure, with the draws that this scale takes."""
         draws = self.plan.measuring.draws(figure, quantizer)
@@ -125,7 +108,7 @@ class Figures(Planner):
             elif isinstance(public, PublicRun) and public.trunk is not None:
                 trunk, at = public.trunk, public.first
             small = run.stands_for(self.timeline) if run else None
-            for seed in self.seeds(figure, name):
+            for seed in self.timeline.seeds_shown(name, figure.headline):
                 yield ShownRun(f"run {name} seed {seed}", name, seed, trunk, at, small)
 
     def measured(self, query: Figure) -> tuple[list[Series], dict[str, list[str]]]:
@@ -133,20 +116,19 @@ class Figures(Planner):
         metrics, measuring = {*query.metrics}, self.plan.measuring
         evaluated = not metrics.isdisjoint((*EVALUATED, *TASK_METRICS))
         probes = [probe for probe, given in PROBES.items() if not metrics.isdisjoint(given)]
-        quantizers = [FULL_PRECISION] if evaluated or probes else []
-        if evaluated:
-            quantizers += chain(*(measuring.draws(query, each) for each in query.quantizers))
+        quantizers = [FULL_PRECISION] if probes else []
+        quantizers = measuring.quantizers(query) if evaluated else quantizers
         found: list[Series] = []
         inputs: dict[str, list[str]] = {}
         for name, quantizer in product(query.trajectories, quantizers):
-            for seed in self.seeds(query, name):
+            for seed in self.timeline.seeds_shown(name, query.headline):
                 series = measuring.series(name, quantizer, seed)
                 found.append(series)
                 if evaluated:
                     inputs |= measuring.inputs(series)
                 if quantizer == FULL_PRECISION:
                     for probe in probes:
-                        inputs |= self.plan.geometry.probed(series, probe)
+                        inputs |= measuring.probed(series, probe)
         return found, inputs
 
     @cache

@@ -1,12 +1,13 @@
-"""The jobs that measure trajectories, and those that make what measuring needs: tasks, and
-environments of tools."""
+"""The jobs that measure trajectories and probe the loss around their checkpoints, and those that
+make what these need: tasks, and environments of tools."""
 
-from functools import cache, cached_property
-from itertools import chain, product
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from ptq_dynamics.config import Figure
+from ptq_dynamics.curvature import settings as curved
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph.site import Planner
 from ptq_dynamics.measure.names import BESIDE, FULL_PRECISION, MEASURED, TASK_METRICS
@@ -23,34 +24,57 @@ CUDA = Path("envs/cuda.txt")
 
 
 class Measuring(Planner):
-    """Losses, layer errors and answers to tasks of trajectories, quantized or not."""
+    """Losses, layer errors and answers to tasks of trajectories, quantized or not; curvature,
+    landscapes and principal components."""
 
     @cache
-    def measure(
-        self, trajectory: str, quantizer: str, shard: str = "all", seed: int | None = None
-    ) -> Job:
+    def measure(self, trajectory: str, quantizer: str, shard: str, seed: int) -> Job:
         """All measurements of one shard under a quantizer, or in full precision."""
-        seed, context = self.seed(trajectory, seed), self.shape(trajectory).context
-        scale = self.scale
+        scale, shape = self.scale, self.shape(trajectory)
         kind = None if quantizer == FULL_PRECISION else self.kind(quantizer, trajectory)
-        is_asked = (trajectory, seed, quantizer) in self._answering
+        is_asked = scale.tasks is not None and self._is_asked(trajectory, quantizer, seed)
         tasks = scale.tasks.names if scale.tasks and is_asked else ()
-        is_compared = (trajectory, quantizer, shard, seed) in self._compared
+        is_compared = (trajectory, quantizer, shard, seed) in self._compared()
         settings = MeasureSettings(
             checkpoints=self.plan.trajectories.checkpoints(trajectory, shard),
-            context=context,
-            blocks=scale.evaluation.count(context),
+            context=shape.context,
+            blocks=scale.evaluation.count(shape.context),
             batch=scale.evaluation.batch,
             quantizer=kind,
-            calibration=None if kind is None else self.calibration(trajectory, kind),
+            calibration=None if kind is None else self._calibration(trajectory, kind),
             tasks=tuple(self._asked(trajectory, task) for task in tasks),
             keep=kind is not None and (scale.keep.quantize == "all" or is_compared),
         )
-        inputs = self.plan.trajectories.inputs(trajectory, seed, shard) | self.tools(kind)
-        inputs |= {f"task {task}": [self._task(trajectory, task).manifest] for task in tasks}
+        inputs = self.plan.trajectories.inputs(trajectory, seed, shard) | self._tools(kind)
+        corpus = scale.held_by(shape.corpus)
+        inputs |= {f"task {task}": [self.task(task, corpus).manifest] for task in tasks}
         name = f"{trajectory} seed {seed} {quantizer}"
         at = {"trajectory": trajectory, "seed": seed, "method": quantizer, "shard": shard}
         return self.make("measure", "measure.measure", name, inputs, settings, **at)
+
+    @cache
+    def curvature(self, trajectory: str, probe: str, shard: str, seed: int) -> Job:
+        """Sharpness and trace, or spectrum, of one shard in full precision."""
+        scale, context = self.scale.curvature, self.shape(trajectory).context
+        is_spectrum = probe == "spectrum"
+        every = scale.spectrum_every if is_spectrum else scale.sharpness_every
+        ids = self.plan.trajectories.checkpoints(trajectory, shard)
+        common: dict[str, Any] = {
+            "checkpoints": tuple(dict.fromkeys((*ids[::every], ids[-1]))),
+            "context": context,
+            "sequences": scale.count(context),
+            "seed": seed,
+            **scale.model_dump(include={"batch", "keep_graph", "tolerance", "max_iterations"}),
+        }
+        settings = (
+            curved.SpectrumSettings(**common, eigenvalues=scale.spectrum)
+            if is_spectrum
+            else curved.SharpnessSettings(**common, trace_samples=scale.trace_samples)
+        )
+        name = f"{trajectory} seed {seed} {probe}"
+        inputs = self.plan.trajectories.inputs(trajectory, seed, shard)
+        at = {"trajectory": trajectory, "seed": seed, "probe": probe, "shard": shard}
+        return self.make("curvature", f"curvature.{probe}", name, inputs, settings, **at)
 
     @cache
     def series(self, trajectory: str, quantizer: str, seed: int | None = None) -> Series:
@@ -74,13 +98,88 @@ class Measuring(Planner):
                 found[f"{BESIDE} {each.task}"] = jobs[0].inputs[f"task {each.task}"]
         return found
 
+    def probed(self, series: Series, probe: str) -> dict[str, list[str]]:
+        """The manifests of a probe of a series, by their label."""
+        shards = self.timeline.shards(series.trajectory)
+        jobs = [self.curvature(series.trajectory, probe, s, series.seed) for s in shards]
+        return {series.label(probe): [job.manifest for job in jobs]}
+
+    @cache
+    def landscape(self, trajectory: str, quantizer: str, previous: int) -> Job:
+        """Loss in the plane of a trajectory's last checkpoint, its quantization and the checkpoint
+        `previous` steps before, which checks have found to exist."""
+        grid, seed = self.scale.landscape, self.seed(trajectory)
+        context = self.shape(trajectory).context
+        kind, final = self.kind(quantizer, trajectory), self.timeline.measured(trajectory)[-1]
+        ids = {point.step: point.id for point in self.timeline.checkpoints(trajectory)}
+        settings = curved.LandscapeSettings(
+            final=final.id,
+            previous=ids[(final.step or 0) - previous],
+            context=context,
+            blocks=grid.count(context),
+            batch=self.scale.evaluation.batch,
+            side=grid.side,
+            margin=grid.margin,
+            quantizer=kind,
+            calibration=self._calibration(trajectory, kind),
+        )
+        name = f"{trajectory} seed {seed} {quantizer}"
+        inputs = self.plan.trajectories.inputs(trajectory, seed) | self._tools(kind)
+        at = {"trajectory": trajectory, "seed": seed, "quantizer": quantizer, "steps": previous}
+        return self.make("landscape", "curvature.landscape", name, inputs, settings, **at)
+
+    def components(self, name: str, figure: Any) -> Job:
+        """Principal components of the weights along a figure's trajectories at their seeds."""
+        inputs, paths = {}, []
+        for each in figure.trajectories:
+            ids = tuple(point.id for point in self.timeline.measured(each))
+            for seed in self.timeline.seeds_shown(each, figure.headline):
+                label = f"{each} seed {seed}"
+                inputs[label] = self.plan.trajectories.manifests(each, seed)
+                path = curved.Path(label=label, trajectory=each, seed=seed, checkpoints=ids)
+                paths.append(path)
+        settings = curved.ComponentsSettings(paths=tuple(paths), components=figure.components)
+        stage = "curvature.components"
+        return self.make("components", stage, name, inputs, settings, figure=name)
+
+    @cache
+    def comparison(self) -> Job:
+        """The comparison of GPTQ backends, on the last shard of one trajectory."""
+        name, groups = self.config.backends.trajectory, self.config.backends.groups
+        inputs, series = dict[str, list[str]](), [self.series(name, FULL_PRECISION)]
+        for of in self._compared():
+            inputs[f"quantized {of[1]}"] = [self.measure(*of).manifest]
+            series.append(self.series(name, of[1]))
+        for each in series:
+            inputs |= self.inputs(each)
+        settings = ComparisonSettings(tuple(map(tuple, groups)), tuple(series))
+        return self.make("comparison", "measure.comparison", name, inputs, settings)
+
+    @cache
+    def _compared(self) -> list[tuple[str, str, str, int]]:
+        """What `measure` takes for all weights that the comparison of backends reads."""
+        name, groups = self.config.backends.trajectory, self.config.backends.groups
+        shard, seed = list(self.timeline.shards(name))[-1], self.seed(name)
+        quantizers = dict.fromkeys(chain.from_iterable(groups))
+        return [(name, each, shard, seed) for each in quantizers]
+
     @cache
     def kind(self, quantizer: str, trajectory: str) -> Quantizer:
         """A quantizer as it is for a trajectory's model."""
         widths = self.shape(trajectory).model.widths
         return self.config.quantizers[quantizer].resolved(widths)
 
-    def calibration(self, trajectory: str, kind: Quantizer) -> CalibrationSettings:
+    def draws(self, query: Figure, quantizer: str) -> tuple[str, ...]:
+        """The quantizers that this scale takes where a figure names one: with each draw of the
+        calibration set that both have."""
+        further = query.draws.get(quantizer, ())[: self.scale.calibration.draws - 1]
+        return tuple(map(self.scale.used, (quantizer, *further)))
+
+    def quantizers(self, query: Figure) -> list[str]:
+        """All that a figure quantizes with, after full precision."""
+        return [FULL_PRECISION, *chain(*(self.draws(query, each) for each in query.quantizers))]
+
+    def _calibration(self, trajectory: str, kind: Quantizer) -> CalibrationSettings:
         """The calibration set of a trajectory for a quantizer."""
         calibration, context = self.scale.calibration, self.shape(trajectory).context
         return CalibrationSettings(
@@ -91,38 +190,29 @@ class Measuring(Planner):
             draw=kind.calibration_draw,
         )
 
-    def tools(self, kind: Quantizer | None) -> dict[str, list[str]]:
+    def _tools(self, kind: Quantizer | None) -> dict[str, list[str]]:
         """The environment that a quantizer needs beside the main one, by its label."""
         tool = kind and kind.tool
-        return {"environment": [self.environment(tool).manifest]} if tool else {}
+        return {"environment": [self._environment(tool).manifest]} if tool else {}
 
     @cache
-    def environment(self, tool: str) -> Job:
+    def _environment(self, tool: str) -> Job:
         """The environment of a tool that cannot share the main one, from its lock file."""
         lock = Path("envs") / f"{tool}.txt"
         digest = environment.digest(self.site.root / lock, self.site.root / CUDA)
         settings = EnvironmentSettings(lock=str(lock), folder=f"envs/{tool}", digest=digest)
         return self.make("environment", "quantize.environment", tool, {}, settings, tool=tool)
 
-    def draws(self, query: Figure, quantizer: str) -> tuple[str, ...]:
-        """The quantizers that this scale takes where a figure names one: with each draw of the
-        calibration set that both have."""
-        further = query.draws.get(quantizer, ())[: self.scale.calibration.draws - 1]
-        return tuple(map(self.scale.used, (quantizer, *further)))
-
-    @cached_property
-    def _answering(self) -> set[tuple[str, int, str]]:
-        """Trajectory, seed and quantizer of all series that are asked tasks: by all figures, chosen
-        or not, so that a job is the same in a build of one figure as in one of all."""
-        found = set[tuple[str, int, str]]()
-        for figure in self.config.figures.values():
-            if not {*TASK_METRICS}.isdisjoint(figure.metrics):
-                drawn = chain.from_iterable(self.draws(figure, each) for each in figure.quantizers)
-                quantizers = (FULL_PRECISION, *drawn)
-                for name in figure.trajectories:
-                    seeds = self.timeline.seeds_shown(name, figure.headline)
-                    found |= set(product([name], seeds, quantizers))
-        return found
+    def _is_asked(self, trajectory: str, quantizer: str, seed: int) -> bool:
+        """Whether a figure, chosen or not, asks a series tasks: a job is the same in a build of one
+        figure as in one of all."""
+        return any(
+            trajectory in figure.trajectories
+            and seed in self.timeline.seeds_shown(trajectory, figure.headline)
+            and quantizer in self.quantizers(figure)
+            for figure in self.config.figures.values()
+            if not {*TASK_METRICS}.isdisjoint(figure.metrics)
+        )
 
     def _asked(self, trajectory: str, task: str) -> Asked:
         chosen: Any = self.scale.tasks
@@ -136,16 +226,14 @@ class Measuring(Planner):
             context=(public and chosen.context) or self.shape(trajectory).context,
         )
 
-    def _task(self, trajectory: str, task: str) -> Job:
-        if self.config.tasks[task].made:
-            return self.made(task, self.scale.held_by(self.shape(trajectory).corpus))
-        return self._fetched(task)
-
     @cache
-    def made(self, task: str, corpus: str) -> Job:
-        """A task about documents that a corpus holds out."""
+    def task(self, task: str, corpus: str) -> Job:
+        """A task: fetched, or made of documents that a corpus holds out."""
         kind: Any = self.config.tasks[task]
         chosen: Any = self.scale.tasks
+        if not kind.made:
+            stage, fetched = "measure.tasks.harness", HarnessSettings(name=task, task=kind)
+            return self.make("fetch_task", stage, task, {}, fetched, fetched=task)
         settings = MadeSettings(
             name=task,
             kind=kind.kind,
@@ -156,29 +244,3 @@ class Measuring(Planner):
         inputs = {label: [maker(corpus).manifest] for label, maker in sources.items()}
         at = {"made": task, "corpus": corpus}
         return self.make("make_task", "measure.tasks.made", task, inputs, settings, **at)
-
-    @cache
-    def _fetched(self, task: str) -> Job:
-        kind: Any = self.config.tasks[task]
-        settings = HarnessSettings(name=task, task=kind)
-        return self.make("fetch_task", "measure.tasks.harness", task, {}, settings, fetched=task)
-
-    @cached_property
-    def _compared(self) -> list[tuple[str, str, str, int]]:
-        """What `measure` takes for all weights that the comparison of backends reads."""
-        name, groups = self.config.backends.trajectory, self.config.backends.groups
-        shard, seed = list(self.timeline.shards(name))[-1], self.seed(name, None)
-        quantizers = dict.fromkeys(chain.from_iterable(groups))
-        return [(name, each, shard, seed) for each in quantizers]
-
-    @cache
-    def comparison(self) -> Job:
-        """The comparison of GPTQ backends, on the last shard of one trajectory."""
-        name, groups = self.config.backends.trajectory, self.config.backends.groups
-        inputs = {f"quantized {each[1]}": [self.measure(*each).manifest] for each in self._compared}
-        quantizers = (FULL_PRECISION, *(each[1] for each in self._compared))
-        series = [self.series(name, each) for each in quantizers]
-        for each in series:
-            inputs |= self.inputs(each)
-        settings = ComparisonSettings(tuple(map(tuple, groups)), tuple(series))
-        return self.make("comparison", "measure.comparison", name, inputs, settings)

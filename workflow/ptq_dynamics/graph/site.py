@@ -105,7 +105,7 @@ class Planner:
         self.config: Config = plan.site.config
         self.scale = self.config.scale
 
-    def seed(self, trajectory: str, seed: int | None) -> int:
+    def seed(self, trajectory: str, seed: int | None = None) -> int:
         """The seed asked for, or the first that a trajectory is made for."""
         return self.timeline.seeds_of(trajectory)[0] if seed is None else seed
 

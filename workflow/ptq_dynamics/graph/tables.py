@@ -58,7 +58,10 @@ class Tables(Planner):
     ) -> Row:
         """A row of a query, or the one before where that has as many seeds, with the draws of
         quantizers that it has fewer of."""
-        seeds, draws = self.plan.figures.seeds(query, name), dict(before.draws) if before else {}
+        seeds, draws = (
+            self.timeline.seeds_shown(name, query.headline),
+            dict(before.draws) if before else {},
+        )
         for each in query.quantizers:
             draws[each] = max(draws.get(each, ()), self.plan.measuring.draws(query, each), key=len)
         if before is not None and len(before.seeds) >= len(seeds):

@@ -62,10 +62,11 @@ class Landscapes(Layout):
 
     def inputs(self, name: str, planner: Any) -> Mapping[str, list[str]]:
         """The loss in all planes, of the first seed."""
-        return {
-            f"landscape {each} {quantizer}": [planner.landscape(self, each, quantizer).manifest]
-            for each, quantizer in product(self.trajectories, self.quantizers)
-        }
+        previous, inputs = planner.timeline.steps(self.landscape.previous), {}
+        for name, quantizer in product(self.trajectories, self.quantizers):
+            job = planner.landscape(name, planner.scale.used(quantizer), previous)
+            inputs[f"landscape {name} {quantizer}"] = [job.manifest]
+        return inputs
 
     def draw(self, sheet: Any) -> Any:
         """Draw the figure. The table has the grids and the points."""

@@ -44,7 +44,7 @@ class Pca(Layout):
 
     def inputs(self, name: str, planner: Any) -> Mapping[str, list[str]]:
         """The principal components of all its trajectories."""
-        return {"components": [planner.components(name).manifest]}
+        return {"components": [planner.components(name, self).manifest]}
 
     def draw(self, sheet: Any) -> Any:
         """Draw the figure."""
