@@ -39,6 +39,8 @@ class Curves:
         self.table = join(settings.series, inputs)
         self.curves = dict(settings.curves)
         self.labels = list(self.curves)
+        members = [(curve, name) for curve, found in settings.curves for name in found]
+        self.members = pd.DataFrame(members, columns=["curve", names.TRAJECTORY])
         self.quantizers = {shown.name: shown for shown in settings.quantizers}
         self.draws: dict[str | None, tuple[str, ...]] = {None: (names.FULL_PRECISION,)}
         self.draws |= {shown.name: shown.draws for shown in settings.quantizers}

@@ -70,23 +70,30 @@ def resolve(
     """The smallest difference that each panel of a table resolves, and the words for it; points are
     means over all seeds, but where the table has a column of seeds."""
     seeds = 1 if SEED in table else len({run.seed for run in settings.runs})
-    banded, bare, said = dict[str, float | None](), dict[str, float | None](), []
+    resolved, banded, bare = dict[str, float | None](), list[str](), list[str]()
     for panel in panels:
-        part = table[table.panel == panel.name]
-        banded[panel.name] = resolution(part, seeds, relative=panel.log_y)
-        if panel.thin and banded[panel.name] is None:
-            bare[panel.name] = scatter(part, relative=panel.log_y)
-    if words := _differences(panels, banded):
+        part, words = table[table.panel == panel.name], banded
+        value = resolution(part, seeds, relative=panel.log_y)
+        if panel.thin and value is None:
+            value, words = scatter(part, relative=panel.log_y), bare
+        resolved[panel.name] = value
+        if value:
+            unit = re.search(r"\(([^/)]+)(/\w+)?\)$", panel.y)
+            name = "% of the value" if panel.log_y else unit[1] if unit else ""
+            text = amount(100 * value if panel.percent_y or panel.log_y else value, name)
+            words.append(f"({panel.name})\N{NO-BREAK SPACE}{text}")
+    said = []
+    if banded:
         # The text, the questions, are as exact as there is of them; calibration sets are not.
         one = seeds == 1 and calibration_sets(settings) == 1
         asked = {metric in TASK_METRICS for metric in settings.figure.metrics}
         exact = ["the validation text"] * (False in asked) + ["the questions"] * (True in asked)
-        resolving = "resolve" if True in asked and one else "resolves"
-        said.append(f"{' and '.join([*exact * one])} {resolving} {words}".strip())
-        said += [ONE_SET] * one
-    if words := _differences(panels, bare):
-        said.append(f"the scatter along a run resolves {words}")
-    return banded | bare, said
+        verb = "resolve" if True in asked and one else "resolves"
+        words = [" and ".join(exact)] * one + [f"{verb} differences of {', '.join(banded)}"]
+        said += [" ".join(words), *[ONE_SET] * one]
+    if bare:
+        said.append(f"the scatter along a run resolves differences of {', '.join(bare)}")
+    return resolved, said
 
 
 def resolution(table: pd.DataFrame, seeds: int, *, relative: bool = False) -> float | None:
@@ -115,14 +122,3 @@ def amount(value: float, unit: str = "") -> str:
     """A number to two digits, with its unit."""
     text = f"{float(f'{value:.2g}'):g}"
     return f"{text}\N{NO-BREAK SPACE}{unit}" if unit else text
-
-
-def _differences(panels: Sequence[Panel], resolved: Mapping[str, float | None]) -> str:
-    found = []
-    for panel in panels:
-        if value := resolved.get(panel.name):
-            unit = re.search(r"\(([^/)]+)(/\w+)?\)$", panel.y)
-            name = "% of the value" if panel.log_y else unit[1] if unit else ""
-            text = amount(100 * value if panel.percent_y or panel.log_y else value, name)
-            found.append(f"({panel.name})\N{NO-BREAK SPACE}{text}")
-    return f"differences of {', '.join(found)}" if found else ""

@@ -64,13 +64,9 @@ def _against(data: Any, other: str, metric: str, quantizer: str) -> Any:
     table = data.rows(metric, quantizer).sort_values(STEP, kind="stable")
     table = table.join(before[VALUE].rename(LOSS), on=POINT)
     table = table.join(against[[VALUE, "checkpoint"]].add_prefix("other_"), on=POINT, how="inner")
-    parts = []
-    for curve, name in ((curve, n) for curve, members in data.curves.items() for n in members):
-        part = table[table.trajectory == name]
-        points = {"curve": curve, "segment": name, "x": part.other_value, **band(part)}
-        points |= {"weights": part.other_checkpoint, SEED: part.seed, LOSS: part[LOSS]}
-        parts.append(pd.DataFrame(points))
-    whole = pd.concat(parts).drop_duplicates("weights").drop(columns="weights")
+    table = data.members.merge(table, on="trajectory").drop_duplicates("other_checkpoint")
+    points = {"curve": table.curve, "segment": table.trajectory, "x": table.other_value}
+    whole = pd.DataFrame({**points, **band(table), SEED: table.seed, LOSS: table[LOSS]})
     return whole[(whole.x > 0) & whole.y.notna()]
 
 

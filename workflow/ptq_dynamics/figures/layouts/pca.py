@@ -48,24 +48,20 @@ class Pca(Layout):
 
     def draw(self, sheet: Any) -> Any:
         """Draw the figure."""
-        import pandas as pd
-
         from ptq_dynamics.figures.curves import COLUMNS
         from ptq_dynamics.measure.measurements import read_csv
 
         (manifest,) = sheet.data.inputs["components"]
-        scores, parts = read_csv(manifest.file(SCORES), {TRAJECTORY: "string"}), []
-        for label, name in ((label, n) for label, names in sheet.settings.curves for n in names):
-            found = scores[scores.trajectory == name]
-            for seed, part in found.groupby(SEED, sort=False):
-                segment = name if found.seed.nunique() == 1 else f"{name} seed {seed}"
-                points = {"curve": label, "segment": segment, "axis": "left"}
-                parts.append(pd.DataFrame({**points, "x": part.pc1, "y": part.pc2}))
+        scores = read_csv(manifest.file(SCORES), {TRAJECTORY: "string"})
+        scores = sheet.data.members.merge(scores, on=TRAJECTORY)
+        several = scores.groupby(TRAJECTORY)[SEED].transform("nunique") > 1
+        segment = scores.trajectory + (" seed " + scores.seed.astype(str)).where(several, "")
+        table = scores.assign(segment=segment, axis="left", x=scores.pc1, y=scores.pc2)
         x, y = (
             f"Principal component {number} ({100 * share:.0f} % of variance)"
             for number, share in enumerate(manifest.facts["explained"][:2], start=1)
         )
-        sheet.add(Panel("", x, y), pd.concat(parts).reindex(columns=COLUMNS))
+        sheet.add(Panel("", x, y), table.reindex(columns=COLUMNS))
         return sheet.publish(draw=_draw_panel, said=SAID, taller=1.3)
 
 
