@@ -1,10 +1,10 @@
-"""Branches with data of their own: a phase with another corpus, batch or context."""
+"""Branches with data of their own: a phase with another corpus or batch."""
 
 import numpy as np
 import pytest
 import torch
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine.context import Progress
+from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.train import train
 from ptq_dynamics.train.train import Trainer
 from ptq_dynamics.train.trajectory import Trajectory
@@ -27,10 +27,10 @@ pytestmark = pytest.mark.slow
 # The same text, but less of it to train on; and text with a tokenizer of its own.
 MAIN = SCALE["corpora"]["main"]
 CORPORA = {"shorter": {**MAIN, "train": 9000}, "foreign": {**MAIN, "vocabulary": 301}}
-PHASES = {"batch": {"batch": 6}, "all": {"corpus": "shorter", "batch": 3, "context": 8}}
+PHASES = {"batch": {"batch": 6}, "all": {"corpus": "shorter", "batch": 3}}
 # Sequences a step, tokens a sequence (the trunk has 4 of 16), and steps of its batch that its trunk
 # has seen the data of.
-BATCHES = {"batch": (6, 16, 8), "all": (3, 8, 0)}
+BATCHES = {"batch": (6, 16, 8), "all": (3, 16, 0)}
 
 
 def config_of(folder, **changes):
@@ -88,7 +88,7 @@ def test_a_phase_trains_on_its_own_data_or_goes_on_with_its_trunks(here, name, t
     trainer.save(scratch / train.state_name(17))
     resumed = Trainer(settings, tmp_path, tokenizer)
     resumed.load(train.latest_state(scratch, resumed))
-    train.train(resumed, data, scratch, Progress("test"))
+    train.train(resumed, data, Context("test", settings, {}, tmp_path, scratch, Progress("test")))
     found, expected = artifacts(tmp_path), artifacts(here.manifest(job).folder)
     names = [each for each in expected if each in found]
     assert len(names) > 5 and not differing(*({n: x[n] for n in names} for x in (found, expected)))
@@ -108,24 +108,15 @@ def test_a_phase_counts_the_tokens_of_its_trunk_and_its_own(here, name):
     assert logged == [(step, expected[step]) for step in steps[1:]]
 
 
-def test_a_phase_is_measured_with_its_corpus_and_context(here):
-    """Evaluated on blocks of its own context."""
+def test_a_phase_is_measured_with_its_corpus(here):
     job = here.plan.measuring.measure("all", "fp", "all", 100)
-    assert job.settings.context == 8
     assert job.inputs["corpus"] == here.plan.trajectories.train("all").inputs["corpus"]
     found = load_file(here.build(job).file("losses.safetensors"))
     assert {values.shape for values in found.values()} == {(32,)}
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"corpus": "foreign"}, "all.corpus is 'foreign', whose tokenizer is not that of 'main'"),
-        ({"context": 17}, "all.context is 17"),
-    ],
-)
-def test_phases_that_cannot_be_are_refused_in_one_line(tmp_path, changes, words):
+def test_a_phase_with_another_tokenizer_is_refused_in_one_line(tmp_path):
     with pytest.raises(Problem) as caught:
-        plan("smoke", config_of(tmp_path, **changes))
-    message = str(caught.value)
-    assert "\n" not in message and "config/runs.yaml" in message and words in message
+        plan("smoke", config_of(tmp_path, corpus="foreign"))
+    words = "runs.yaml: runs.all.corpus is 'foreign', whose tokenizer is not that of 'main'"
+    assert "\n" not in str(caught.value) and words in str(caught.value)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus.tokens import Dialogues
-from ptq_dynamics.engine.context import Progress
+from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.train import train
 from ptq_dynamics.train.objectives.preferences import Preferences
 from ptq_dynamics.train.train import Trainer
@@ -175,7 +175,11 @@ def test_an_interrupted_stage_goes_on_to_the_same_bits(here, tmp_path):
     trainer.save(tmp_path / train.state_name(trainer.step))
     resumed = trainer_of(here, "apo", tmp_path / "again")
     resumed.load(tmp_path / train.state_name(trainer.step))
-    train.train(resumed, data, tmp_path, Progress("test"))
+    train.train(
+        resumed,
+        data,
+        Context("test", resumed.settings, {}, resumed.out, tmp_path, Progress("test")),
+    )
     built = here.manifest(job_of(here, "apo"))
     last = built.facts["checkpoints"][-1]["id"]
     assert not differing(artifacts(built.folder / last), artifacts(tmp_path / "again" / last))

@@ -9,7 +9,7 @@ import pytest
 import torch
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus.tokens import TrainingData
-from ptq_dynamics.engine.context import Progress
+from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.train import train
 from ptq_dynamics.train.optimizers.adamc import AdamC
 from ptq_dynamics.train.optimizers.adamw import AdamW
@@ -224,7 +224,7 @@ def test_a_run_in_two_parts_is_the_run_in_one(make, data, tmp_path, trunk):
     (tmp_path / "elsewhere").rename(one.out / step_id(2))
     assert train.latest_state(tmp_path, other) == state
     other.load(state)
-    train.train(other, data, tmp_path, Progress("test"))
+    train.train(other, data, Context("test", one.settings, {}, one.out, tmp_path, Progress("test")))
     found, expected = artifacts(one.out), artifacts(trunk.folder)
     expected = {name: expected[name] for name in expected if "/" in name or name in found}
     assert not differing(found, expected)

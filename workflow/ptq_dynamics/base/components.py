@@ -5,17 +5,21 @@ Modules import torch and other large libraries inside functions, since planning 
 """
 
 import pkgutil
-from functools import reduce
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, reduce
 from importlib import import_module
 from inspect import isabstract
 from operator import or_
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Discriminator, Field, GetCoreSchemaHandler, Tag
+from pydantic_core import CoreSchema
 
 C = TypeVar("C", bound=BaseModel)
 
 
+@cache
 def found(package: str, base: type[C]) -> tuple[type[C], ...]:
     """The concrete classes below `base` that the modules of a package define, in order of their
     modules' names."""
@@ -28,7 +32,16 @@ def found(package: str, base: type[C]) -> tuple[type[C], ...]:
     return tuple(kinds)
 
 
-def union(package: str, base: type[BaseModel], by: str) -> Any:
-    """The type of any component of a package, told apart by the literal field `by`."""
-    kinds = found(package, base)
-    return Annotated[reduce(or_, kinds), Field(discriminator=by)] if len(kinds) > 1 else kinds[0]
+@dataclass(frozen=True)
+class OneOf:
+    """Stands beside the base class of a package's components, for any of them. They are told apart
+    by the literal field `by`, or by a function that says the class's name."""
+
+    package: str
+    by: str | Callable[[Any], str]
+
+    def __get_pydantic_core_schema__(self, base: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        kinds: Any = [Annotated[kind, Tag(kind.__name__)] for kind in found(self.package, base)]
+        kind = reduce(or_, kinds)
+        by = Field(discriminator=self.by) if isinstance(self.by, str) else Discriminator(self.by)
+        return handler.generate_schema(Annotated[kind, by])

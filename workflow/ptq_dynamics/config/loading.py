@@ -13,12 +13,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
-from ptq_dynamics.base.components import union
+from ptq_dynamics.base.components import OneOf
 from ptq_dynamics.base.fields import Name, Named, Once, Seed, Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.settings import Claim, TableQuery
@@ -30,13 +30,10 @@ from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.figures.figure import Figure
 from ptq_dynamics.hub.lock import read as read_lock
 from ptq_dynamics.measure import tasks
-from ptq_dynamics.quantize.quantizers import AnyQuantizer
+from ptq_dynamics.quantize.methods import AnyQuantizer
 from ptq_dynamics.train.timeline import PlannedTrajectory
 
-if TYPE_CHECKING:
-    Task = tasks.Task
-else:
-    Task = union("ptq_dynamics.measure.tasks", tasks.Task, by="source")
+Task = Annotated[tasks.Task, OneOf("ptq_dynamics.measure.tasks", by="source")]
 
 
 def _words(value: Any) -> Any:

@@ -216,11 +216,8 @@ def _schedule(family: Family, trunk: Pretraining, run: Pretraining | Phase) -> S
     steps, steady = round(trunk.tokens / each), run.steady or 0
     each *= run.batch
     start, length = steps + round(steady / each), round((run.tokens - steady) / each)
-    cooling = run.floor * peak, start, length, run.shape
-    if trunk.schedule == "constant":
-        return schedules.Wsd("wsd", peak, warmup, *cooling)
-    rate = schedules.learning_rate(whole, steps)
-    return schedules.Anneal("anneal", peak, warmup, rate, *cooling)
+    rate = None if trunk.schedule == "constant" else schedules.learning_rate(whole, steps)
+    return schedules.Wsd("wsd", peak, warmup, run.floor * peak, start, length, run.shape, rate)
 
 
 def to_lock(publics: Iterable[Public], scale: Scale) -> Iterator[Wanted]:

@@ -198,7 +198,8 @@ def _take_code(spec: Spec) -> Any:
     """Import the code that the job was planned with; its settings, in the type that the stage
     names. What is edited later is neither run by it nor makes its result another's."""
     checkout.check(Path())
-    (kind,) = typing.get_args(typing.get_type_hints(_stage(spec).run)["context"])
+    hints = typing.get_type_hints(_stage(spec).run, include_extras=True)
+    (kind,) = typing.get_args(hints["context"])
     settings = TypeAdapter(kind).validate_python(spec["settings"])
     _require_code(spec, settings)
     for name in spec["code"]:

@@ -1,17 +1,14 @@
 """A figure of any layout, and the settings of the stage that draws it."""
 
-from typing import TYPE_CHECKING
+from typing import Annotated
 
-from ptq_dynamics.base.components import union
+from ptq_dynamics.base.components import OneOf
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.figures.layout import Layout
 from ptq_dynamics.figures.settings import Ages, Shown, ShownRun
 from ptq_dynamics.measure.settings import Series
 
-if TYPE_CHECKING:
-    Figure = Layout
-else:
-    Figure = union("ptq_dynamics.figures.layouts", Layout, by="layout")
+Figure = Annotated[Layout, OneOf("ptq_dynamics.figures.layouts", by="layout")]
 
 
 class FigureSettings(Strict):

@@ -146,13 +146,11 @@ class Trajectories(Planner):
                     "stage", peak, warmup, floor, first, length, run.name
                 )
             case Branch():
-                start = run.cooldown_start(timeline)
-                if whole.schedule == "constant":
-                    return schedules.Wsd("wsd", peak, warmup, floor, start, last - start, run.shape)
-                rate = schedules.learning_rate(self.schedule(whole), first)
-                return schedules.Anneal(
-                    "anneal", peak, warmup, rate, floor, first, last - first, run.shape
-                )
+                start, rate = run.cooldown_start(timeline), None
+                if whole.schedule != "constant":
+                    start, rate = first, schedules.learning_rate(self.schedule(whole), first)
+                cooling = floor, start, last - start, run.shape
+                return schedules.Wsd("wsd", peak, warmup, *cooling, rate)
             case Whole(cooldown=cooldown) if cooldown is not None:
                 length = timeline.steps(cooldown)
                 return schedules.Wsd("wsd", peak, warmup, floor, last - length, length, run.shape)

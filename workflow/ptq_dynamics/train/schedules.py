@@ -29,25 +29,15 @@ class Constant(Warm):
 
 @dataclass(frozen=True)
 class Wsd(Warm):
-    """As constant until step `start`, then a cooldown over `length` steps to `floor`."""
+    """As constant until step `start`, then a cooldown over `length` steps to `floor`; from `rate`
+    where the trunk had another schedule, and that rate at `start`."""
 
     kind: Literal["wsd"]
     floor: float
     start: int
     length: int
     shape: Shape
-
-
-@dataclass(frozen=True)
-class Anneal(Warm):
-    """From another schedule's `rate` at step `start` to `floor`, over `length` steps."""
-
-    kind: Literal["anneal"]
-    rate: float
-    floor: float
-    start: int
-    length: int
-    shape: Shape
+    rate: float | None = None
 
 
 @dataclass(frozen=True)
@@ -71,7 +61,7 @@ class StageSchedule(Warm):
     name: str
 
 
-Schedule = Constant | Wsd | Anneal | Cosine | StageSchedule
+Schedule = Constant | Wsd | Cosine | StageSchedule
 
 
 def learning_rate(schedule: Schedule, step: int) -> float:
@@ -84,14 +74,13 @@ def learning_rate(schedule: Schedule, step: int) -> float:
     match schedule:
         case Constant():
             return peak
-        case Wsd(start=start, length=length) | Anneal(start=start, length=length):
+        case Wsd(start=start, length=length):
+            peak = peak if schedule.rate is None else schedule.rate
             done = min(max((step - start) / length, 0.0), 1.0)
             remaining = 1 - done if schedule.shape == "linear" else 1 - math.sqrt(done)
         case Cosine(stop=length) | StageSchedule(length=length):
             done = min((step - warmup) / max(length - warmup, 1), 1.0)
             remaining = (1 + math.cos(math.pi * done)) / 2
-    if isinstance(schedule, Anneal):
-        peak = schedule.rate
     return schedule.floor + (peak - schedule.floor) * remaining
 
 
@@ -104,8 +93,6 @@ def phase(schedule: Schedule, step: int) -> str:
             return "warmup"
         case Cosine():
             return "decay"
-        case Anneal():
-            return "cooldown"
         case Wsd() if step >= schedule.start:
             return "cooldown"
     return "stable"

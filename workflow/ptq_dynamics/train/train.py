@@ -10,7 +10,7 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from ptq_dynamics import models
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine.context import Context, Progress
+from ptq_dynamics.engine.context import Context
 from ptq_dynamics.train import processes, schedules, trajectory
 from ptq_dynamics.train.processes import ALONE, Team
 from ptq_dynamics.train.settings import TRAINING, TrainSettings
@@ -31,6 +31,7 @@ from ptq_dynamics.train.trajectory import CURVE, Checkpoint, Trajectory, step_id
 
 RESUMABLE = True
 COLUMNS = ("step", "tokens", "loss", "lr", *TRAINING)
+STATES = "state-*.safetensors"
 # States are so many seconds apart at least, and take at most this share of the time.
 EVERY, SHARE = 5.0, 0.02
 
@@ -58,7 +59,7 @@ def work(context: Context[TrainSettings], team: Team) -> Mapping[str, Any] | Non
             context.progress.say(f"going on from step {trainer.step}")
     elif "trunk" in context.inputs:
         trainer.load(context.input("trunk").file(state_name(settings.first)))
-    train(trainer, data, context.scratch, context.progress, lambda: team.called_back(context))
+    train(trainer, data, context)
     if trainer.step < settings.last:
         return None
     return trajectory.facts(
@@ -70,13 +71,7 @@ def work(context: Context[TrainSettings], team: Team) -> Mapping[str, Any] | Non
     )
 
 
-def train(
-    trainer: "Trainer",
-    data: Any,
-    scratch: Path,
-    progress: Progress,
-    called_back: Callable[[], bool] = lambda: False,
-) -> None:
+def train(trainer: "Trainer", data: Any, context: Context[TrainSettings]) -> None:
     """The training loop: update, log, save; to the last step, or until it is called back."""
     first, last = trainer.step, trainer.settings.last
     started = saved = time.monotonic()
@@ -88,17 +83,18 @@ def train(
         if trainer.at_log():
             trainer.log(loss, gradient_norm)
             pace = (time.monotonic() - started) / (trainer.step - first)
-            progress.maybe(
+            context.progress.maybe(
                 f"step {trainer.step}/{last}  loss {float(loss):.3f}  lr {trainer.rate:.2e}  "
                 f"{trainer.tokens_per_step / pace:,.0f} tokens/s  "
                 f"{(last - trainer.step) * pace:.0f} s to go"
             )
         trainer.save_due(loss)
-        ends, now = called_back(), time.monotonic()
+        ends, now = trainer.team.called_back(context), time.monotonic()
         if trainer.team.leads and (ends or now - saved >= max(EVERY, cost / SHARE)):
             trainer.require_finite(loss)
-            trainer.save(scratch / state_name(trainer.step))
-            for path in _states(scratch)[:-1]:
+            state = context.scratch / state_name(trainer.step)
+            trainer.save(state)
+            for path in {*context.scratch.glob(STATES)} - {state}:
                 path.unlink()
             saved = time.monotonic()
             cost = saved - now
@@ -274,14 +270,10 @@ def state_name(step: int) -> str:
 
 def latest_state(scratch: Path, trainer: Trainer) -> Path | None:
     """The newest state of an interrupted run, if the checkpoints before it are all there."""
-    for path in reversed(_states(scratch)):
+    for path in sorted(scratch.glob(STATES), reverse=True):
         step = int(path.stem.removeprefix("state-"))
         due = [step_id(each) for each in trainer.settings.checkpoint_steps if each <= step]
         due += [state_name(each) for each in trainer.settings.state_steps if each <= step]
         if all((trainer.out / name).exists() for name in due):
             return path
     return None
-
-
-def _states(scratch: Path) -> list[Path]:
-    return sorted(scratch.glob("state-*.safetensors"))

@@ -2,8 +2,9 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
+from ptq_dynamics.base.components import OneOf
 from ptq_dynamics.base.fields import Count, Strict
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.quantize.calibration import Calibration, Quantized
@@ -92,3 +93,6 @@ class Grouped(Quantizer):
             f"group_size is {self.columns}, which does not divide the layer width {unfit[0]}; "
             "choose a divisor, or {at_most: N}"
         )
+
+
+AnyQuantizer = Annotated[Quantizer, OneOf(__name__, by="method")]

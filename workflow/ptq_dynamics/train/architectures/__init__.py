@@ -3,11 +3,11 @@ fresh model of transformers' own class and says how large it is."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import model_validator
 
-from ptq_dynamics.base.components import union
+from ptq_dynamics.base.components import OneOf
 from ptq_dynamics.base.fields import Context, Count, Rate, Strict
 
 
@@ -122,7 +122,4 @@ class LlamaLike(Architecture):
         return self
 
 
-if TYPE_CHECKING:
-    AnyArchitecture = Architecture
-else:
-    AnyArchitecture = union(__name__, Architecture, by="architecture")
+AnyArchitecture = Annotated[Architecture, OneOf(__name__, by="architecture")]

@@ -3,13 +3,9 @@ says what is in each of its means. The stage `train.average` writes them."""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from functools import reduce
-from operator import or_
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Discriminator, Tag
-
-from ptq_dynamics.base.components import found
+from ptq_dynamics.base.components import OneOf, found
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.train.settings import AverageSettings, Mean, Member
 from ptq_dynamics.train.timeline import PlannedTrajectory, Point, Timeline
@@ -119,12 +115,7 @@ def _kind(data: Any) -> str:
         needed = {name for name, field in kind.model_fields.items() if field.is_required()}
         return len(keys & kind.model_fields.keys()), -len(needed - keys)
 
-    return max(_KINDS, key=fit).__name__
+    return max(found(__name__, Average), key=fit).__name__
 
 
-_KINDS = found(__name__, Average)  # type: ignore[type-abstract]
-if TYPE_CHECKING:
-    AnyAverage = Average
-else:
-    _TAGGED = [Annotated[kind, Tag(kind.__name__)] for kind in _KINDS]
-    AnyAverage = Annotated[reduce(or_, _TAGGED), Discriminator(_kind)]
+AnyAverage = Annotated[Average, OneOf(__name__, by=_kind)]

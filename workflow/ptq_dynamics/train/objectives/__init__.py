@@ -2,9 +2,9 @@
 which reads the run's batches and says what one costs."""
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from ptq_dynamics.base.components import union
+from ptq_dynamics.base.components import OneOf
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.engine.manifest import Manifest
 
@@ -29,7 +29,4 @@ class Objective(Strict):
         it is `anchored`, the frozen model before."""
 
 
-if TYPE_CHECKING:
-    AnyObjective = Objective
-else:
-    AnyObjective = union(__name__, Objective, by="kind")
+AnyObjective = Annotated[Objective, OneOf(__name__, by="kind")]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field
 
-from ptq_dynamics.base.components import union
+from ptq_dynamics.base.components import OneOf
 from ptq_dynamics.base.fields import Rate, Share, Strict
 
 if TYPE_CHECKING:
@@ -77,7 +77,4 @@ def parameter_groups(model: "nn.Module") -> list[dict[str, Any]]:
     ]
 
 
-if TYPE_CHECKING:
-    AnyOptimizer = Optimizer
-else:
-    AnyOptimizer = union(__name__, Optimizer, by="kind")
+AnyOptimizer = Annotated[Optimizer, OneOf(__name__, by="kind")]
