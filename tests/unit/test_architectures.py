@@ -9,7 +9,6 @@ import torch
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import tokens
-from ptq_dynamics.measure.loss import block_losses
 from ptq_dynamics.quantize.calibration import Calibration
 from ptq_dynamics.train.trajectory import CURVE
 from reference import compare
@@ -106,7 +105,7 @@ def test_a_trained_model_has_one_loss_and_gptqs_codes_are_the_references(
     blocks = tokens.blocks(corpus, "validation", 16, 16)
     with torch.no_grad():
         expected = AutoModelForCausalLM.from_pretrained(folder).eval()(blocks, labels=blocks).loss
-    ours = block_losses(models.load(folder), blocks, 16)
+    ours = models.block_losses(models.load(folder), blocks, 16)
     assert ours.mean() == pytest.approx(float(expected), rel=1e-5)
     _, calibration, found = quantized(name, "gptq3")
     differ = compare(folder, calibration, found.weights, 3, 16)
@@ -124,7 +123,7 @@ def test_a_model_with_awqs_scales_is_the_same_but_for_rounding(quantized, corpus
     assert len(scaled) > 4 and any((value - 1).abs().max() > 0.1 for value in scaled)
     blocks = tokens.blocks(corpus, "validation", 16, 32)
     plain, rounded = (
-        block_losses(models.load(each), blocks, 16) for each in (folder, tmp_path / "scaled")
+        models.block_losses(models.load(each), blocks, 16) for each in (folder, tmp_path / "scaled")
     )
     assert abs(plain - rounded).max() < 0.02, abs(plain - rounded).max()
 

@@ -11,7 +11,6 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.measure import answers, measurements
-from ptq_dynamics.measure.loss import block_losses
 from ptq_dynamics.measure.names import (
     ACCURACY,
     DEGRADATION,
@@ -52,7 +51,7 @@ def own_losses(model, blocks):
 @pytest.mark.parametrize("batch", [1, 5, 8, 64])
 def test_block_losses_are_those_of_transformers_whatever_the_batch(trunk, blocks, batch):
     model = models.load(trunk.folder / Trajectory([trunk]).checkpoints[-1].id)
-    found = block_losses(model, blocks, batch)
+    found = models.block_losses(model, blocks, batch)
     assert (found - own_losses(model, blocks)).abs().max() < 2e-6
     assert found.dtype == torch.float32 and found.shape == (32,)
     assert found.std() > 0.01, "blocks do not differ, so that their order would not matter"
@@ -107,7 +106,7 @@ def test_full_precision_is_float32_and_quantized_models_keep_their_dtype(
             source = folder if method == "fp" else found.folder
             model = AutoModelForCausalLM.from_pretrained(source / name)
             assert model.dtype == torch.bfloat16
-            expected = block_losses(model.float() if method == "fp" else model, blocks, 8)
+            expected = models.block_losses(model.float() if method == "fp" else model, blocks, 8)
             assert torch.equal(torch.from_numpy(losses), expected), (method, name)
 
 

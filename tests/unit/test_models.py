@@ -7,7 +7,6 @@ import pytest
 import torch
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.measure.loss import block_losses
 from ptq_dynamics.quantize.calibration import Calibration
 from ptq_dynamics.quantize.layers import model_errors
 from ptq_dynamics.quantize.methods.awq import Awq
@@ -94,7 +93,7 @@ def results(name, folder, calibration):
     model = models.load(folder)
     batches = calibration.batches()
     errors = model_errors(model, original(folder, model), found.weights, batches)
-    return dict(found.weights), errors, block_losses(model, calibration.tokens, 4)
+    return dict(found.weights), errors, models.block_losses(model, calibration.tokens, 4)
 
 
 def test_a_model_is_spread_and_gives_the_same_losses(folder, model, narrow):

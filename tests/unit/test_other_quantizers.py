@@ -10,7 +10,6 @@ from ptq_dynamics.corpus import splits, tokens
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.measure import measure
-from ptq_dynamics.measure.loss import block_losses
 from ptq_dynamics.measure.names import LAYERS, LOSSES
 from ptq_dynamics.measure.settings import MeasureSettings
 from ptq_dynamics.quantize.calibration import Calibration, CalibrationSettings
@@ -202,9 +201,9 @@ def test_saved_checkpoints_hold_the_weights_and_their_losses(
     errors = pd.read_csv(saved[method] / LAYERS)
     assert set(errors["layer"]) == set(results[method])
     assert errors["output_relative"].between(0, 0.2, inclusive="neither").all()
-    losses = block_losses(load(path), validation, 16)
+    losses = models.block_losses(load(path), validation, 16)
     assert torch.equal(load_file(saved[method] / LOSSES)[NAME], losses)
-    assert not torch.equal(losses, block_losses(model, validation, 16))
+    assert not torch.equal(losses, models.block_losses(model, validation, 16))
     if method == "int8":  # as transformers itself makes it
         options = {"load_in_8bit": True, "llm_int8_threshold": 6.0}
         options["llm_int8_skip_modules"] = ["lm_head"]
@@ -214,7 +213,7 @@ def test_saved_checkpoints_hold_the_weights_and_their_losses(
             layer.weight.data.copy_(results[method][name])
     # AWQ saves the rescaled model: the same function but for the rounding of its sums.
     tolerance = 2e-6 if method.startswith("awq") else 0
-    torch.testing.assert_close(losses, block_losses(model, validation, 16), rtol=tolerance, atol=0)
+    torch.testing.assert_close(losses, models.block_losses(model, validation, 16), rtol=tolerance, atol=0)
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name != "int8"])

@@ -150,7 +150,6 @@ def test_the_harness_takes_a_made_task_whose_bytes_are_the_same_again(workspace,
         ({"context": None}, r"tasks\.context is null, and word is made; set it"),
         ({"context": 4096}, r"tasks.context is 4,096, and .* reads \d+ tokens"),
         ({"shots": 5}, "tasks.pool is 4, and word has 5 shots"),
-        ({"at_chance": ["word", "ending"]}, "leaves no task for the mean"),
     ],
 )
 def test_a_mistake_in_tasks_is_said_in_one_line(tmp_path, change, said):

@@ -17,7 +17,7 @@ from ptq_dynamics.graph import Plan
 from ptq_dynamics.models import packed
 from ptq_dynamics.quantize import environment
 from ptq_dynamics.quantize.calibration import Calibration
-from ptq_dynamics.quantize.layers import gram_matrices, layer_errors
+from ptq_dynamics.quantize.layers import model_errors
 from ptq_dynamics.quantize.methods.autogptq import AutoGptq
 from ptq_dynamics.quantize.methods.gptq import Gptq
 from ptq_dynamics.quantize.methods.gptqmodel import GptqModel
@@ -182,7 +182,7 @@ def test_gptqmodel_quantizes_every_familys_class(built: Path, tmp_path: Path, fa
     assert_equal_first(ours, theirs, [f"layers.0.self_attn.{part}_proj" for part in "qkv"])
     before = original(folder, model)
     rounded = Rtn(method="rtn", bits=4, group_size=32).quantize(folder, calibration).weights
-    grams = gram_matrices(model, calibration.batches())
-    errors, others = (layer_errors(before, each, grams) for each in (theirs, rounded))
-    worse = [name for name in errors if errors[name].output_mse >= others[name].output_mse]
+    batches = calibration.batches()
+    errors, others = (model_errors(model, before, each, batches) for each in (theirs, rounded))
+    worse = [name for name in errors if errors[name]["output_mse"] >= others[name]["output_mse"]]
     assert not worse, [(name, errors[name], others[name]) for name in worse]

@@ -13,7 +13,6 @@ from ptq_dynamics.corpus import tokens
 from ptq_dynamics.curvature import plane
 from ptq_dynamics.curvature.settings import GRID, POINTS, LandscapeSettings
 from ptq_dynamics.engine.context import Context
-from ptq_dynamics.measure.loss import block_losses
 from ptq_dynamics.measure.names import ERROR, LOSS
 from ptq_dynamics.quantize.storage import quietly
 from ptq_dynamics.train.trajectory import Trajectory
@@ -42,7 +41,7 @@ def run(context: Context[LandscapeSettings]) -> Mapping[str, Any]:
 
     def losses(x: float, y: float) -> Tensor:
         vector_to_parameters(plane.point(section, x, y).to(here), ordered)
-        return block_losses(model, validation, settings.batch)
+        return models.block_losses(model, validation, settings.batch)
 
     places, points, grid = section.points.tolist(), [], []
     found = [losses(x, y) for x, y in places]

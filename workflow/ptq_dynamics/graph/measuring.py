@@ -18,6 +18,7 @@ from ptq_dynamics.quantize import environment
 from ptq_dynamics.quantize.calibration import CalibrationSettings
 from ptq_dynamics.quantize.environment import EnvironmentSettings
 from ptq_dynamics.quantize.methods import Quantizer
+from ptq_dynamics.quantize.worker import ForeignGptq
 
 # What torch brings along in each environment, where it is built for a GPU.
 CUDA = Path("envs/cuda.txt")
@@ -192,8 +193,9 @@ class Measuring(Planner):
 
     def _tools(self, kind: Quantizer | None) -> dict[str, list[str]]:
         """The environment that a quantizer needs beside the main one, by its label."""
-        tool = kind and kind.tool
-        return {"environment": [self._environment(tool).manifest]} if tool else {}
+        if not isinstance(kind, ForeignGptq):
+            return {}
+        return {"environment": [self._environment(kind.method).manifest]}
 
     @cache
     def _environment(self, tool: str) -> Job:

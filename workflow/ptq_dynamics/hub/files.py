@@ -44,32 +44,20 @@ class HubFile:
         if not path.is_file() or path.stat().st_size != self.size:
             return False
         kind, _, digest = self.digest.partition(":")
-        return digest == (sha256(path) if kind == "sha256" else _git_sha1(path, self.size))
+        if kind == "sha256":
+            return digest == sha256(path)
+        begun = hashlib.sha1(b"blob %d\0" % self.size, usedforsecurity=False)
+        with path.open("rb") as file:
+            return digest == hashlib.file_digest(file, begun.copy).hexdigest()
 
 
 def choose(part: Part, files: Iterable[HubFile]) -> tuple[HubFile, ...]:
     """What a part of a repository is made of, by name; a checkpoint of configuration, tokenizer and
     weights, which are pickled ones only where there are no others. Empty where it is not whole."""
-    files = list(files)
+    found = {file.name: file for file in sorted(files, key=lambda file: file.name)}
     if part == "tokenizer":
-        return _chosen(files, _TOKENIZER)
-    weights = _chosen(files, _SAFE) or _chosen(files, _PICKLED)
-    small = _chosen(files, _SMALL)
-    whole = weights and any(file.name == CONFIG for file in small)
-    return tuple(sorted((*small, *weights), key=lambda file: file.name)) if whole else ()
-
-
-def _chosen(files: Iterable[HubFile], names: re.Pattern[str]) -> tuple[HubFile, ...]:
-    found = (file for file in files if names.fullmatch(file.name))
-    return tuple(sorted(found, key=lambda file: file.name))
-
-
-def is_pickled(files: Iterable[HubFile]) -> bool:
-    """Whether a checkpoint's weights are pickled."""
-    return bool(_chosen(files, _PICKLED))
-
-
-def _git_sha1(path: Path, size: int) -> str:
-    begun = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, begun.copy).hexdigest()
+        return tuple(file for name, file in found.items() if _TOKENIZER.fullmatch(name))
+    weights = list(filter(_SAFE.fullmatch, found)) or list(filter(_PICKLED.fullmatch, found))
+    if not weights or CONFIG not in found:
+        return ()
+    return tuple(found[name] for name in found if name in weights or _SMALL.fullmatch(name))

@@ -67,12 +67,6 @@ def read(path: Path = LOCK) -> Lock:
         ) from None
 
 
-def write(path: Path, lock: Lock) -> None:
-    """Write the lock file, whole or not at all; equal entries give equal bytes."""
-    content = TypeAdapter(Lock).dump_python(lock, mode="json")
-    write_atomically(path, json.dumps(content, sort_keys=True, indent=1) + "\n")
-
-
 def resolve(wanted: Wanted) -> Entry:
     """Ask the hub where a revision is now; `Problem` when it says nothing, or the part is not
     there."""
@@ -105,7 +99,8 @@ def _file(about: Any, source: Source) -> HubFile:
 
 
 def lock(wanted: Iterable[Wanted], path: Path = LOCK) -> tuple[int, list[str]]:
-    """Bring the entries of `wanted` up to date in the lock file; how many are, and why others not.
+    """Bring the entries of `wanted` up to date in the lock file, which is written whole; how many
+    are, and why others not.
 
     Each that moved is said in one line; what fails, and what is not wanted, stays as it was.
     """
@@ -126,5 +121,6 @@ def lock(wanted: Iterable[Wanted], path: Path = LOCK) -> tuple[int, list[str]]:
             commits = f"from {known.commit[:12]} to {found.commit[:12]}"
             print(f"{one.repository}@{one.revision} moved {commits}")
         entries[one.repository][one.key] = found
-    write(path, entries)
+    content = TypeAdapter(Lock).dump_python(entries, mode="json")
+    write_atomically(path, json.dumps(content, sort_keys=True, indent=1) + "\n")
     return len(asked) - len(failed), failed

@@ -5,13 +5,12 @@ from typing import Any
 
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure import measurements
-from ptq_dynamics.measure.measurements import join
 from ptq_dynamics.measure.names import MEASUREMENTS
 from ptq_dynamics.measure.settings import CollectSettings
 
 
 def run(context: Context[CollectSettings]) -> Mapping[str, Any]:
     """Write measurements.csv from the raw results of every series."""
-    frame = join(context.settings.series, context.inputs)
+    frame = measurements.join(context.settings.series, context.inputs)
     measurements.write(frame, context.out / MEASUREMENTS)
     return {"rows": len(frame)}

@@ -1,10 +1,8 @@
 """Measure every checkpoint of a trajectory, in full precision or quantized: errors of layers,
 validation losses, and answers to downstream tasks, with one model in memory."""
 
-import hashlib
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +14,16 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ptq_dynamics import models
-from ptq_dynamics.base.content import canonical, sha256
+from ptq_dynamics.base.content import sha256
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.engine.context import Context
-from ptq_dynamics.measure.loss import block_losses
 from ptq_dynamics.measure.names import CHECKPOINT, LAYERS, LOSSES, OUTCOMES, STEP
 from ptq_dynamics.measure.settings import MeasureSettings
 from ptq_dynamics.train import trajectory
 from ptq_dynamics.train.trajectory import Checkpoint, Trajectory
+
+# A checkpoint, the folder of its weights, and once quantized, errors by layer and raised damping.
+Made = Iterator[tuple[Checkpoint, Path, Mapping[str, Any], Mapping[str, float]]]
 
 
 def run(context: Context[MeasureSettings]) -> Mapping[str, Any]:
@@ -42,18 +42,22 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, Any]:
         asking = Asking(settings.tasks, context)
     losses, outcomes = dict[str, Tensor](), dict[str, np.ndarray]()
     digests, raised, rows = dict[str, str](), dict[str, Any](), list[dict[str, Any]]()
-    for checkpoint, folder, errors, damping in (_plain if is_full else _packed)(
-        context, source, chosen
-    ):
+    plain: Made = ((checkpoint, source.folder(checkpoint), {}, {}) for checkpoint in chosen)
+    made = plain if is_full else _packed(context, source, chosen)
+    for checkpoint, folder, errors, damping in made:
         name = checkpoint.id
-        digests[name] = source.digest(checkpoint) if is_full else _digest(folder)
+        if is_full:
+            digests[name] = source.digest(checkpoint)
+        else:
+            files = {path.name: sha256(path) for path in folder.glob("*.safetensors")}
+            digests[name] = trajectory.weights_digest(files)
         whose = {CHECKPOINT: name, STEP: checkpoint.step}
-        rows += [{**whose, "layer": layer, **asdict(each)} for layer, each in errors.items()]
+        rows += [{**whose, "layer": layer, **each} for layer, each in errors.items()]
         if damping:
             raised[name] = damping
         with models.offloading(context.scratch, context.device_map):
             model = models.load(folder, torch.float32 if is_full else None)
-            losses[name] = block_losses(model, validation, settings.batch)
+            losses[name] = models.block_losses(model, validation, settings.batch)
             if asking is not None:
                 answers = asking.answers(model, folder)
                 outcomes |= {f"{task}/{name}": right for task, right in answers.items()}
@@ -72,19 +76,9 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, Any]:
     return trajectory.facts(chosen, **facts)
 
 
-# A checkpoint, the folder of its weights, and once quantized, errors by layer and raised damping.
-Measured = tuple[Checkpoint, Path, Mapping[str, Any], Mapping[str, float]]
-
-
-def _plain(
-    context: Context[MeasureSettings], source: Trajectory, chosen: list[Checkpoint]
-) -> Iterator[Measured]:
-    return ((checkpoint, source.folder(checkpoint), {}, {}) for checkpoint in chosen)
-
-
 def _packed(
     context: Context[MeasureSettings], source: Trajectory, chosen: list[Checkpoint]
-) -> Iterator[Measured]:
+) -> Made:
     from ptq_dynamics.quantize.layers import model_errors
     from ptq_dynamics.quantize.storage import original, quietly
 
@@ -110,9 +104,3 @@ def _packed(
         yield checkpoint, target, errors, damping
         if not settings.keep:
             shutil.rmtree(target)
-
-
-def _digest(folder: Path) -> str:
-    """Hex digest of a checkpoint's weights, as that of a trajectory's (`Trajectory.digest`)."""
-    weights = {path.name: sha256(path) for path in folder.glob("*.safetensors")}
-    return hashlib.sha256(canonical(weights).encode()).hexdigest()[:16]

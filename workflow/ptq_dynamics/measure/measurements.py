@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from safetensors import safe_open
 from safetensors.numpy import load_file
 
 from ptq_dynamics.engine.manifest import Manifest
@@ -171,9 +170,9 @@ def outcomes(series: Series, task: str, inputs: Inputs) -> dict[str, np.ndarray]
     """Outcome of every document of a task, 1 where right, float32 [documents], by checkpoint id."""
     found, before = dict[str, np.ndarray](), f"{task}/"
     for manifest in manifests_of(series, inputs):
-        with safe_open(manifest.file(names.OUTCOMES), framework="np") as file:
-            keys = [key for key in file.keys() if key.startswith(before)]  # noqa: SIM118
-            found |= {key.removeprefix(before): file.get_tensor(key) for key in keys}
+        every = load_file(manifest.file(names.OUTCOMES))
+        own = {key: right for key, right in every.items() if key.startswith(before)}
+        found |= {key.removeprefix(before): right for key, right in own.items()}
     return found
 
 
@@ -181,14 +180,13 @@ def _rows(series: Series, inputs: Inputs) -> Iterator[Row]:
     whole = manifests_of(series, inputs)
     found = chain(_losses(series, inputs), _layer_errors(whole), _accuracies(series, inputs))
     yield from _placed(series, whole, found)
-    for manifest in (
-        each for probe in names.PROBES for each in inputs.get(series.label(probe), ())
-    ):
-        values = read_csv(manifest.file(names.VALUES), TEXT)
-        yield from _placed(series, [manifest], _records(values))
+    for probe in names.PROBES:
+        for manifest in inputs.get(series.label(probe), ()):
+            values = read_csv(manifest.file(names.VALUES), TEXT)
+            yield from _placed(series, [manifest], values.to_dict("records"))
 
 
-def _placed(series: Series, manifests: Sequence[Manifest], found: Iterable[Row]) -> Iterator[Row]:
+def _placed(series: Series, manifests: Sequence[Manifest], found: Iterable[Any]) -> Iterator[Row]:
     """Values of checkpoints as rows that say what was measured."""
     places: dict[str, Row] = {each.id: asdict(each) for each in Trajectory(manifests).checkpoints}
     digests = {id_: digest for each in manifests for id_, digest in each.facts["digests"].items()}
@@ -215,14 +213,14 @@ def _losses(series: Series, inputs: Inputs) -> Iterator[Row]:
             yield _value(name, names.QUANTIZATION_ERROR, relative_increase(*pair))
 
 
-def _layer_errors(manifests: Sequence[Manifest]) -> list[Row]:
+def _layer_errors(manifests: Sequence[Manifest]) -> list[Any]:
     """Mean over layers of the errors of every checkpoint."""
     files = [each.file(names.LAYERS) for each in manifests if names.LAYERS in each.files]
     if not files:
         return []
     table = pd.concat([read_csv(file, TEXT) for file in files])
     means = table.groupby(CHECKPOINT)[list(names.LAYER_METRICS)].mean().reset_index()
-    return _records(means.melt(CHECKPOINT, var_name=METRIC, value_name=names.VALUE))
+    return means.melt(CHECKPOINT, var_name=METRIC, value_name=names.VALUE).to_dict("records")
 
 
 def _accuracies(series: Series, inputs: Inputs) -> Iterator[Row]:
@@ -241,8 +239,3 @@ def _accuracies(series: Series, inputs: Inputs) -> Iterator[Row]:
             for task, group in groups.items():
                 found = degradation([pairs[each] for each in group])
                 yield _value(name, names.DEGRADATION, found, task)
-
-
-def _records(table: pd.DataFrame) -> list[Row]:
-    rows: list[Any] = table.to_dict("records")
-    return rows

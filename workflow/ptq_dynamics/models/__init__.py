@@ -168,6 +168,15 @@ def token_losses(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
     return losses.view_as(targets)
 
 
+@torch.no_grad()
+def block_losses(model: nn.Module, blocks: Tensor, batch_size: int) -> Tensor:
+    """Mean next-token cross-entropy in nats of every block, float32 [blocks] on the CPU."""
+    parts = []
+    for batch in blocks.to(inputs_device(model)).split(batch_size):
+        parts.append(token_losses(model, batch[:, :-1], batch[:, 1:]).mean(dim=1).cpu())
+    return torch.cat(parts)
+
+
 def linear_layers(model: nn.Module) -> dict[str, nn.Linear]:
     """The linear layers of the transformer blocks by module path: what is quantized (section 3).
     Blocks are told by their place in a list of layers, whatever the architecture calls them."""

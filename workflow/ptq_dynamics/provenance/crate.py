@@ -4,6 +4,7 @@ Crate (Workflow Run RO-Crate 0.5), which tools of others read."""
 import datetime
 import json
 import mimetypes
+from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -35,23 +36,17 @@ RULES = ("workflow/Snakefile", "workflow/rules/*.smk")
 ENDS = (*DERIVED, "report.")
 
 
-def link(entity: Entity, key: str, *others: Entity) -> None:
+def link(entity: Entity, key: str, others: Iterable[Entity]) -> None:
     """Let an entity name others under a key, each once; one stands alone, as is recommended."""
-    before = entity.properties().get(key, [])
-    known = before if isinstance(before, list) else [before]
-    names = dict.fromkeys([*(each["@id"] for each in known), *(each.id for each in others)])
-    found = [{"@id": each} for each in names]
-    if found:
-        entity.properties()[key] = found if len(found) > 1 else found[0]
+    if found := list({each.id: each for each in others}.values()):
+        entity.append_to(key, found, compact=True)
 
 
 class Crate(ROCrate):  # type: ignore[misc]
     """A crate while it is filled: entities by their identifiers, files by their paths here."""
 
     def entity(self, name: str, kind: str, /, **properties: Any) -> Entity:
-        """An entity that is no file; the one of that identifier, where there is one."""
-        if name in self:
-            return self.get(name)
+        """An entity that is no file, in place of an equal one."""
         return self.add(ContextEntity(self, name, {"@type": kind, **properties}))
 
     def file(self, path: Path, /, **properties: Any) -> Entity:
@@ -99,8 +94,8 @@ def write(scale: str, place: Path) -> int:
     root["datePublished"] = ran["endTime"]
     for each in PROFILES:
         profile = crate.entity(each, "CreativeWork", name=each, version=each.rpartition("/")[2])
-        link(root, "conformsTo", profile)
-    link(crate.metadata, "conformsTo", profile)
+        link(root, "conformsTo", [profile])
+    link(crate.metadata, "conformsTo", [profile])
     language = crate.entity(f"{ENGINE}/#", "ComputerLanguage", name="Snakemake", url=ENGINE)
     kinds = ["File", "SoftwareSourceCode", "ComputationalWorkflow", "HowTo"]
     workflow = crate.mainEntity = crate.file(
@@ -117,14 +112,16 @@ def write(scale: str, place: Path) -> int:
     drawn = [file for each in results for file in _ends(crate, each)]
     build = crate.entity("#run", "CreateAction", name="build", instrument=workflow, **ran)
     build["description"] = "from the first job to the last"
-    link(build, "object", *configuration)
-    link(build, "result", *drawn)
+    link(build, "object", configuration)
+    link(build, "result", drawn)
+    link(workflow, "hasPart", crate.get_by_type("SoftwareApplication"))
+    link(workflow, "step", crate.get_by_type("HowToStep"))
     engine = crate.entity(ENGINE, "SoftwareApplication", name="Snakemake", url=ENGINE)
     engine["softwareVersion"] = version("snakemake")
     organized = crate.entity("#engine-run", "OrganizeAction", name="Snakemake", **ran)
     organized["instrument"], organized["result"] = engine, build
-    link(organized, "object", *controls)
-    link(root, "mentions", *crate.get_by_type("CreateAction"))
+    link(organized, "object", controls)
+    link(root, "mentions", crate.get_by_type("CreateAction"))
     place.parent.mkdir(parents=True, exist_ok=True)
     crate.write_zip(place) if place.suffix == ".zip" else crate.write(place)
     return len(results)
@@ -136,8 +133,6 @@ def _control(crate: Crate, workflow: Entity, result: Result, agent: Entity) -> E
     about = {"name": result.stage, "url": workflow["url"], "softwareVersion": workflow["version"]}
     tool = crate.entity(f"{workflow['url']}#{result.stage}", "SoftwareApplication", **about)
     step = crate.entity(f"{own}/step", "HowToStep", name=result.stage, workExample=tool)
-    link(workflow, "hasPart", tool)
-    link(workflow, "step", step)
     made = crate.file(Path(result.path))
     text = json.dumps(account.job["settings"], sort_keys=True, ensure_ascii=False)
     name = f"#settings/{result.path}"
@@ -148,8 +143,8 @@ def _control(crate: Crate, workflow: Entity, result: Result, agent: Entity) -> E
     action["description"] = f"made {result.path}{accepted}"
     action["startTime"], action["endTime"] = _times(account)
     action["instrument"], action["agent"] = tool, agent
-    link(action, "object", settings, *read)
-    link(action, "result", made, *_ends(crate, result))
+    link(action, "object", [settings, *read])
+    link(action, "result", [made, *_ends(crate, result)])
     crate.file(result.place, about=action)
     about = {"name": f"step of {result.label}", "instrument": step, "object": action, **DONE}
     return crate.entity(f"#control/{result.path}", "ControlAction", **about)

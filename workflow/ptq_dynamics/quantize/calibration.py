@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -50,15 +49,6 @@ class Calibration:
         """The sequences that go at once, int64 [batch, length], without filling."""
         batches = self.tokens.split(self.together)
         return [batch[:, : int((batch >= 0).sum(dim=1).max())] for batch in batches]
-
-    @cached_property
-    def dataset(self) -> Any:
-        """The sequences as a data set of the library `datasets`."""
-        from datasets import Dataset
-
-        rows = [row.numpy() for batch in self.batches() for row in batch]
-        masks = [row * 0 + 1 for row in rows]
-        return Dataset.from_dict({"input_ids": rows, "attention_mask": masks})
 
 
 @dataclass(frozen=True)

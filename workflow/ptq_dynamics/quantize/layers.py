@@ -1,27 +1,22 @@
-"""What all weight quantizers share: the grid, round-to-nearest on it, and the error of layers."""
+"""What weight quantizers share: round-to-nearest on the grid, llm-compressor's pass over a model, and
+the error of layers."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import accumulate
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ptq_dynamics.models import inputs_device, linear_layers
 
+# A deprecation in torch that llm-compressor cannot heed yet, once a process.
+logging.getLogger("torch.fx._symbolic_trace").setLevel(logging.ERROR)
+
 # Bytes of gram matrices held at once: all of a model with 1e9 parameters, a part of a larger one's.
 GRAM_MEMORY = 8 << 30
-
-
-@dataclass(frozen=True)
-class LayerError:
-    """Mean squared error of one quantized layer's weights and outputs, and both as a share of the
-    mean square of the weights and outputs themselves."""
-
-    weight_mse: float
-    weight_relative: float
-    output_mse: float
-    output_relative: float
 
 
 def round_to_nearest(weight: Tensor, bits: int, group_size: int) -> tuple[Tensor, Tensor]:
@@ -39,48 +34,55 @@ def round_to_nearest(weight: Tensor, bits: int, group_size: int) -> tuple[Tensor
     return codes.to(torch.int8), scales
 
 
+def compress(model: Any, dataset: Any, recipe: Any, **options: Any) -> None:
+    """Apply a recipe of llm-compressor to a model, quietly, in place, block by block."""
+    from llmcompressor import oneshot, reset_session
+    from loguru import logger
+
+    for package in ("llmcompressor", "compressed_tensors"):
+        logger.disable(package)
+    reset_session()
+    # Nothing is tokenized, but without a processor oneshot looks for one in the checkpoint.
+    options |= {"processor": object(), "pipeline": "sequential", "log_dir": None}
+    oneshot(model=model, dataset=dataset, recipe=recipe, **options)
+
+
 def model_errors(
     model: nn.Module,
     weights: Mapping[str, Tensor],
     quantized: Mapping[str, Tensor],
     batches: Sequence[Tensor],
     memory: int = GRAM_MEMORY,
-) -> dict[str, LayerError]:
+) -> dict[str, dict[str, float]]:
     """Errors of every layer of a model whose weights and quantized weights are given, in passes
     over the calibration set, int64 [batch, length] each, whose gram matrices take no more than
     `memory` bytes (but at least one layer's)."""
     layers = linear_layers(model)
-    errors: dict[str, LayerError] = {}
+    errors = dict[str, dict[str, float]]()
     waiting = list(layers)
     while waiting:
         sizes = accumulate(4 * layers[name].in_features ** 2 for name in waiting)
         fitting = max(1, sum(size <= memory for size in sizes))
         taken, waiting = waiting[:fitting], waiting[fitting:]
-        errors |= layer_errors(weights, quantized, gram_matrices(model, batches, taken))
+        for name, gram in _grams(model, {name: layers[name] for name in taken}, batches).items():
+            errors[name] = _error(weights[name].detach().to(gram), quantized[name].to(gram), gram)
     return errors
 
 
-def gram_matrices(
-    model: nn.Module, batches: Sequence[Tensor], names: Collection[str] | None = None
+def _grams(
+    model: nn.Module, layers: Mapping[str, nn.Module], batches: Sequence[Tensor]
 ) -> dict[str, Tensor]:
-    """Mean over calibration tokens, int64 [batch, length] each, of x xᵀ for the input x of every
-    quantized layer, or of those named, float32 [in, in]; the layers' inputs are those of the
-    full-precision model."""
-    layers = linear_layers(model)
-    if names is not None:
-        layers = {name: layers[name] for name in names}
+    """Mean over calibration tokens of x xᵀ for the input x of some layers, float32 [in, in]; the
+    inputs are those of the full-precision model."""
     sums: dict[str, Tensor] = {}
 
-    def hook(name: str) -> Callable[..., None]:
-        def add(_module: nn.Module, inputs: tuple[Tensor, ...], _output: Tensor) -> None:
-            x = inputs[0].reshape(-1, inputs[0].shape[-1]).float()
-            if name not in sums:
-                sums[name] = x.new_zeros(x.shape[-1], x.shape[-1])
-            sums[name].addmm_(x.T, x)
+    def add(name: str, _module: nn.Module, inputs: tuple[Tensor, ...], _output: Tensor) -> None:
+        x = inputs[0].reshape(-1, inputs[0].shape[-1]).float()
+        if name not in sums:
+            sums[name] = x.new_zeros(x.shape[-1], x.shape[-1])
+        sums[name].addmm_(x.T, x)
 
-        return add
-
-    handles = [layer.register_forward_hook(hook(name)) for name, layer in layers.items()]
+    handles = [each.register_forward_hook(partial(add, name)) for name, each in layers.items()]
     device = inputs_device(model)
     with torch.no_grad():
         for batch in batches:
@@ -91,21 +93,16 @@ def gram_matrices(
     return {name: total / count for name, total in sums.items()}
 
 
-def layer_errors(
-    weights: Mapping[str, Tensor], quantized: Mapping[str, Tensor], grams: Mapping[str, Tensor]
-) -> dict[str, LayerError]:
-    """Errors of every layer: of its weights, ‖W−Ŵ‖², and of its outputs on the calibration set
-    without their bias, tr((W−Ŵ) G (W−Ŵ)ᵀ), with the grams G of `gram_matrices`."""
-    errors = {}
-    for name, gram in grams.items():
-        weight = weights[name].detach().to(gram)
-        difference = weight - quantized[name].to(gram)
-        in_weights = difference.square().sum()
-        in_outputs, energy = (((each @ gram) * each).sum() for each in (difference, weight))
-        errors[name] = LayerError(
-            weight_mse=float(in_weights / weight.numel()),
-            weight_relative=float(in_weights / weight.square().sum()),
-            output_mse=float(in_outputs / len(weight)),
-            output_relative=float(in_outputs / energy),
-        )
-    return errors
+def _error(weight: Tensor, quantized: Tensor, gram: Tensor) -> dict[str, float]:
+    """Mean squared errors of a layer: of its weights, from ‖W−Ŵ‖², and of its outputs on the
+    calibration set without their bias, from tr((W−Ŵ) G (W−Ŵ)ᵀ), with the G of `_grams`; and both as
+    a share of the mean squares of weights and outputs themselves."""
+    difference = weight - quantized
+    in_weights = difference.square().sum()
+    in_outputs, energy = (((each @ gram) * each).sum() for each in (difference, weight))
+    return {
+        "weight_mse": float(in_weights / weight.numel()),
+        "weight_relative": float(in_weights / weight.square().sum()),
+        "output_mse": float(in_outputs / len(weight)),
+        "output_relative": float(in_outputs / energy),
+    }

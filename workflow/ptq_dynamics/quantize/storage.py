@@ -3,19 +3,14 @@
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections import UserDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import Any
 
 import torch
 from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32
-from compressed_tensors.quantization import (
-    QuantizationArgs,
-    QuantizationConfig,
-    QuantizationScheme,
-    QuantizationStatus,
-)
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -29,21 +24,16 @@ from ptq_dynamics.train.weights import Weights
 INDEX = "model.safetensors.index.json"
 
 
-class OnDemand(Mapping[str, Tensor]):
+class OnDemand(UserDict[str, Any]):
     """Weights by layer, [out, in], read or dequantized when they are asked for: all at once would
     be a second model in memory."""
 
     def __init__(self, layers: Mapping[str, Any], make: Callable[[Any], Tensor]) -> None:
-        self._layers, self._make = layers, make
+        super().__init__(layers)
+        self._make = make
 
     def __getitem__(self, name: str) -> Tensor:
-        return self._make(self._layers[name])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._layers)
-
-    def __len__(self) -> int:
-        return len(self._layers)
+        return self._make(self.data[name])
 
 
 def original(folder: Path, model: nn.Module) -> Mapping[str, Tensor]:
@@ -75,6 +65,14 @@ def on_grids(
             save_file(_plain(scaling), target / SCALING)
 
     return Quantized(weights or OnDemand(grids, Grid.weight), save)
+
+
+def groups(bits: int, symmetric: bool, size: int, layers: Iterable[str]) -> dict[str, Any]:
+    """An integer grid for the weights of some layers in the words of compressed-tensors; the scale
+    is from the smallest and largest weight of a group."""
+    weights = {"num_bits": bits, "type": "int", "symmetric": symmetric, "strategy": "group"}
+    weights |= {"group_size": size, "observer": "memoryless_minmax"}
+    return {"blocks": {"targets": list(layers), "weights": weights}}
 
 
 @contextmanager
@@ -153,17 +151,12 @@ def _compressed_layer(grid: Grid) -> dict[str, Tensor]:
 
 
 def _compressed_config(grid: Grid, layers: list[str]) -> dict[str, Any]:
-    symmetric, size = grid.zeros is None, grid.group_size
-    weights = QuantizationArgs(
-        num_bits=grid.bits, symmetric=symmetric, strategy="group", group_size=size
-    )
-    return QuantizationConfig(
-        config_groups={"blocks": QuantizationScheme(targets=layers, weights=weights)},
-        format="pack-quantized",
-        quant_method=COMPRESSED,
-        quantization_status=QuantizationStatus.COMPRESSED,
-        ignore=[],
-    ).model_dump(mode="json")
+    return {
+        "quant_method": COMPRESSED,
+        "format": "pack-quantized",
+        "quantization_status": "compressed",
+        "config_groups": groups(grid.bits, grid.zeros is None, grid.group_size, layers),
+    }
 
 
 def _gptq_layer(grid: Grid) -> dict[str, Tensor]:

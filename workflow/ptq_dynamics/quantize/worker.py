@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -22,7 +22,9 @@ SCRIPT = Path(__file__).parent / "foreign/worker.py"
 
 
 class ForeignGptq(Calibrated, Grouped):
-    """GPTQ by the library that `tool` names."""
+    """GPTQ by the library that `method` names, in an environment from envs/METHOD.txt."""
+
+    scripts: ClassVar[tuple[str, ...]] = ("quantize.foreign.worker",)
 
     bits: Literal[2, 3, 4, 8]
     symmetric: bool
@@ -48,7 +50,7 @@ class ForeignGptq(Calibrated, Grouped):
             context.progress.log.write(done.stderr)
         if done.returncode:
             last = (done.stderr.splitlines() or [f"it ended with {done.returncode}"])[-1]
-            raise Problem(f"{self.tool}: {last.removeprefix('error: ')}")
+            raise Problem(f"{self.method}: {last.removeprefix('error: ')}")
         return map(self._read, targets, folders)
 
     def request(
@@ -68,7 +70,7 @@ class ForeignGptq(Calibrated, Grouped):
         settings = self.model_dump(exclude={"method", "draw"})
         pairs = zip(folders, targets, strict=True)
         request = {
-            "tool": self.tool,
+            "tool": self.method,
             "checkpoints": [[str(each.resolve()) for each in pair] for pair in pairs],
             "calibration": str(tokens),
             "device": models.device().type,

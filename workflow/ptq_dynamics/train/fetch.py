@@ -20,7 +20,7 @@ from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.hub.download import Source, obtain
-from ptq_dynamics.hub.files import CONFIG, INDEX, PICKLED, SAFE, HubFile, is_pickled
+from ptq_dynamics.hub.files import CONFIG, INDEX, PICKLED, SAFE, HubFile
 from ptq_dynamics.train import olmo_format, trajectory
 from ptq_dynamics.train.trajectory import Checkpoint
 
@@ -101,7 +101,7 @@ class _Checkpoint:
         self._files = {file.name: file for file in revision.files}
         self._out, self._scratch = context.out / name, context.scratch / name
         self._near = [context.earlier / name] if context.earlier else []
-        self._is_pickled = is_pickled(revision.files)
+        self._is_pickled = any(name.endswith(".bin") for name in self._files)
         if self._is_pickled and not settings.convert:
             raise Problem(
                 f"{self._source} has its weights as pickles only, which can run code; set convert: "

@@ -2,7 +2,7 @@
 as facts of manifests."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -72,9 +72,11 @@ class Trajectory:
     def digest(self, checkpoint: Checkpoint) -> str:
         """Hex digest of a checkpoint's weights, from the recorded digests of its files."""
         files, start = self._homes[checkpoint.id][1].files, f"{checkpoint.id}/"
-        weights = {
-            Path(name).name: entry["sha256"]
-            for name, entry in files.items()
-            if name.startswith(start) and name.endswith(".safetensors")
-        }
-        return hashlib.sha256(canonical(weights).encode()).hexdigest()[:16]
+        own = {name: entry["sha256"] for name, entry in files.items() if name.startswith(start)}
+        return weights_digest({Path(name).name: digest for name, digest in own.items()})
+
+
+def weights_digest(files: Mapping[str, str]) -> str:
+    """Hex digest of the weights among the files of a checkpoint, from their digests by name."""
+    weights = {name: digest for name, digest in files.items() if name.endswith(".safetensors")}
+    return hashlib.sha256(canonical(weights).encode()).hexdigest()[:16]

@@ -21,10 +21,9 @@ from ptq_dynamics.measure.tasks import Task, TaskPart, facts
 
 Encode = Callable[[str], list[int]]
 Candidate = tuple[str, Question]  # a document, and what is asked about it
-# Of a made task: its definition, the documents that it asks about, and those that shots are drawn
-# from.
-DEFINITION, TEST, SHOTS = "task.yaml", "test", "shots"
-FILES = {TEST: f"{TEST}.jsonl", SHOTS: f"{SHOTS}.jsonl"}
+DEFINITION = "task.yaml"
+# Documents that a task asks about, and those that shots are drawn from.
+FILES = {"test": "test.jsonl", "shots": "shots.jsonl"}
 
 
 def _known(kind: str) -> str:
@@ -97,8 +96,8 @@ def _definition(task: str, kind: Kind) -> dict[str, Any]:
         "dataset_path": "json",
         "dataset_kwargs": {"data_files": FILES},
         "output_type": "multiple_choice",
-        "test_split": TEST,
-        "fewshot_split": SHOTS,
+        "test_split": "test",
+        "fewshot_split": "shots",
         "doc_to_text": text,
         "doc_to_choice": "choices",
         "doc_to_target": target,
@@ -174,16 +173,12 @@ class _Making:
         """Answers of other documents, all different and as long as the right one, or nearly, so
         that neither few nor many tokens give the right one away."""
         key = _digest(self._task, document)
-        known = {question.answer for other, question in others if other != document}
-        by_length: dict[int, list[str]] = {}
-        for answer in known - {right}:
-            by_length.setdefault(abs(len(answer) - len(right)), []).append(answer)
-        found, most = list[str](), self._kind.choices - 1
-        for length in sorted(by_length):
-            found += sorted(by_length[length], key=lambda answer: _digest(key, answer))
-            if len(found) >= most:
-                break
-        return found[:most]
+        known = {question.answer for other, question in others if other != document} - {right}
+
+        def place(answer: str) -> tuple[int, str]:
+            return abs(len(answer) - len(right)), _digest(key, answer)
+
+        return sorted(known, key=place)[: self._kind.choices - 1]
 
     def _fitting(self, question: Question, choices: Sequence[str]) -> str | None:
         """As many lines of the text as fit with every choice: the last ones, or, of what choices

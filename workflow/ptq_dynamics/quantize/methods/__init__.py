@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 from ptq_dynamics.base.components import OneOf
 from ptq_dynamics.base.fields import Count, Strict
@@ -11,10 +11,7 @@ from ptq_dynamics.quantize.calibration import Calibration, Quantized
 
 
 class Quantizer(Strict):
-    """What every quantizer has and answers; `tool` names the environment that it needs beside the
-    main one, from envs/TOOL.txt."""
-
-    tool: ClassVar[str | None] = None
+    """What every quantizer has and answers."""
 
     method: str
     bits: int

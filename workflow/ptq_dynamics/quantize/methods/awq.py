@@ -5,9 +5,8 @@ saved is that model, packed, and beside it the scales; errors of layers are thos
 weights scaled back.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, PrivateAttr
 
@@ -29,8 +28,7 @@ MAPPINGS = {
 }
 
 
-@dataclass(frozen=True)
-class Smoothed:
+class Smoothed(NamedTuple):
     """A layer on its `packed.Grid`, and the scales its rows, [out], and columns, [in], had been
     multiplied by before rounding, where they had."""
 
@@ -94,7 +92,8 @@ class Awq(Calibrated, Grouped):
         from torch.utils.data import DataLoader
 
         from ptq_dynamics import models
-        from ptq_dynamics.quantize.compressor import compress, grid
+        from ptq_dynamics.quantize.layers import compress
+        from ptq_dynamics.quantize.storage import groups
 
         class Recorder(AWQModifier):
             """AWQ that keeps the scales it applied, by the names of the layers they are of."""
@@ -119,9 +118,8 @@ class Awq(Calibrated, Grouped):
             offload_device=None,
         )
         layers = models.linear_layers(model)
-        rounding = QuantizationModifier(
-            config_groups=grid(self.bits, self.symmetric, self.columns, layers)
-        )
+        blocks = groups(self.bits, self.symmetric, self.columns, layers)
+        recipe = [awq, QuantizationModifier(config_groups=blocks)]
         batches: Any = [{"input_ids": batch} for batch in calibration.batches()]
         data = DataLoader(batches, batch_size=None)
         # The library pins memory without asking whether there is a GPU; torch then raises.
@@ -129,7 +127,7 @@ class Awq(Calibrated, Grouped):
         with patch_attr(IntermediatesCache, "pin_memory", pin):
             # Scales are searched on the full-precision model's activations, as in the paper; the
             # library's "basic" pipeline would search them with quantization left on.
-            compress(model, data, [awq, rounding], propagate_error=False)
+            compress(model, data, recipe, propagate_error=False)
         return {
             name: _smoothed(name, layer, self.bits, awq._rows.get(name), awq._columns.get(name))
             for name, layer in layers.items()

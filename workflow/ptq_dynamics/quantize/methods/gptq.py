@@ -22,24 +22,28 @@ class Gptq(Calibrated, Grouped):
     def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
         """One checkpoint."""
         import torch
+        from datasets import Dataset
         from llmcompressor.modifiers.gptq import GPTQModifier
 
         from ptq_dynamics import models
-        from ptq_dynamics.quantize import compressor, storage
+        from ptq_dynamics.quantize import storage
+        from ptq_dynamics.quantize.layers import compress
 
         # In a lower precision the library rounds scales after it has rounded weights to their grid.
         model = models.load(folder, torch.float32)
         layers = models.linear_layers(model)
         modifier = GPTQModifier(
-            config_groups=compressor.grid(self.bits, self.symmetric, self.columns, layers),
+            config_groups=storage.groups(self.bits, self.symmetric, self.columns, layers),
             actorder=self.activation_order,
             dampening_frac=self.damping,
             block_size=self.block_size,
             batched_quantization=None,
         )
-        compressor.compress(
+        rows = [row.numpy() for batch in calibration.batches() for row in batch]
+        masks = [row * 0 + 1 for row in rows]
+        compress(
             model,
-            calibration.dataset,
+            Dataset.from_dict({"input_ids": rows, "attention_mask": masks}),
             modifier,
             batch_size=calibration.together,
             num_calibration_samples=len(calibration.tokens),
