@@ -213,7 +213,9 @@ def test_saved_checkpoints_hold_the_weights_and_their_losses(
             layer.weight.data.copy_(results[method][name])
     # AWQ saves the rescaled model: the same function but for the rounding of its sums.
     tolerance = 2e-6 if method.startswith("awq") else 0
-    torch.testing.assert_close(losses, models.block_losses(model, validation, 16), rtol=tolerance, atol=0)
+    torch.testing.assert_close(
+        losses, models.block_losses(model, validation, 16), rtol=tolerance, atol=0
+    )
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name != "int8"])

@@ -1,5 +1,5 @@
-"""What weight quantizers share: round-to-nearest on the grid, llm-compressor's pass over a model, and
-the error of layers."""
+"""What weight quantizers share: rounding on the grid, llm-compressor's pass over a model, and the
+errors of layers."""
 
 import logging
 from collections.abc import Mapping, Sequence
