@@ -11,7 +11,6 @@ from ptq_dynamics.corpus import tokens
 from ptq_dynamics.curvature.hessian import LossHessian
 from ptq_dynamics.figures.layouts.flatness import partial, pooled, within
 from ptq_dynamics.measure import correlation
-from ptq_dynamics.measure import loss as evaluate
 from ptq_dynamics.measure.names import VALUES
 from ptq_dynamics.models import dequantized
 from ptq_dynamics.train.trajectory import Trajectory
@@ -82,13 +81,13 @@ def test_a_landscape_has_the_losses_of_its_checkpoints(workspace, corpus, branch
     context, count = job.settings.context, job.settings.blocks
     blocks = tokens.blocks(corpus, "validation", context, count)
     previous = branch.subfolder(job.settings.previous)
-    final = evaluate.block_losses(models.load(last(branch)), blocks, 8)
+    final = models.block_losses(models.load(last(branch)), blocks, 8)
     for name, folder in {
         "final": last(branch),
         "previous": previous,
         "quantized": last(quantized),
     }.items():
-        found = evaluate.block_losses(models.load(folder), blocks, 8)
+        found = models.block_losses(models.load(folder), blocks, 8)
         assert points.loss[name] == pytest.approx(float(found.mean()), abs=1e-5), name
         error = np.std((found - final).numpy(), ddof=1) / len(blocks) ** 0.5
         assert points.stderr[name] == pytest.approx(error, rel=0.01, abs=1e-7), name
