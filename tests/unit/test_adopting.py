@@ -4,8 +4,8 @@ import tarfile
 from contextlib import chdir
 
 import pytest
-from ptq_dynamics.provenance.adopting import unpacked
 from ptq_dynamics.provenance.archive import RELEASE
+from ptq_dynamics.provenance.released import unpacked
 
 
 @pytest.fixture

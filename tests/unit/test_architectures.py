@@ -9,7 +9,7 @@ import torch
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import tokens
-from ptq_dynamics.quantize.calibration import Calibration
+from ptq_dynamics.quantize.methods import Calibration
 from ptq_dynamics.train.trajectory import CURVE
 from reference import compare
 from safetensors.torch import load_file

@@ -7,8 +7,8 @@ import pytest
 import torch
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.quantize.calibration import Calibration
 from ptq_dynamics.quantize.layers import model_errors
+from ptq_dynamics.quantize.methods import Calibration
 from ptq_dynamics.quantize.methods.awq import Awq
 from ptq_dynamics.quantize.methods.gptq import Gptq
 from ptq_dynamics.quantize.methods.int8 import Int8

@@ -12,7 +12,7 @@ from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.measure import measure
 from ptq_dynamics.measure.names import LAYERS, LOSSES
 from ptq_dynamics.measure.settings import MeasureSettings
-from ptq_dynamics.quantize.calibration import Calibration, CalibrationSettings
+from ptq_dynamics.quantize.methods import Calibration, CalibrationSettings
 from ptq_dynamics.quantize.methods.awq import Awq
 from ptq_dynamics.quantize.methods.int8 import Int8
 from ptq_dynamics.quantize.methods.nf4 import Nf4

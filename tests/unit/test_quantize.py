@@ -10,9 +10,8 @@ from llmcompressor.modifiers.quantization import QuantizationModifier
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.measure.names import LAYERS
-from ptq_dynamics.quantize.calibration import Calibration, CalibrationSettings
 from ptq_dynamics.quantize.layers import model_errors, round_to_nearest
-from ptq_dynamics.quantize.methods import AtMost
+from ptq_dynamics.quantize.methods import AtMost, Calibration, CalibrationSettings
 from ptq_dynamics.quantize.methods.gptq import Gptq
 from ptq_dynamics.quantize.methods.rtn import Rtn
 from ptq_dynamics.train.trajectory import Trajectory

@@ -16,8 +16,8 @@ from ptq_dynamics.engine import manifest
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.models import packed
 from ptq_dynamics.quantize import environment
-from ptq_dynamics.quantize.calibration import Calibration
 from ptq_dynamics.quantize.layers import model_errors
+from ptq_dynamics.quantize.methods import Calibration
 from ptq_dynamics.quantize.methods.autogptq import AutoGptq
 from ptq_dynamics.quantize.methods.gptq import Gptq
 from ptq_dynamics.quantize.methods.gptqmodel import GptqModel

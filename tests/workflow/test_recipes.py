@@ -124,7 +124,7 @@ class Granite(LlamaLike):
 from pathlib import Path
 from typing import Literal
 
-from ptq_dynamics.quantize.calibration import Calibration, Quantized
+from ptq_dynamics.quantize.methods import Calibration, Quantized
 from ptq_dynamics.quantize.methods import Quantizer
 
 

@@ -166,7 +166,7 @@ def compare(arguments: Namespace) -> bool:
 
 def adopt(arguments: Namespace) -> bool:
     """Take over what is up to date elsewhere; well where nothing is left to do but to draw."""
-    from ptq_dynamics.provenance.adopting import adopt, unpacked
+    from ptq_dynamics.provenance.released import adopt, unpacked
 
     plan = chosen.plan(arguments)
     with unpacked(arguments.source) as folder:

@@ -3,8 +3,7 @@
 from typing import Any
 
 from ptq_dynamics.base.fields import Strict
-from ptq_dynamics.quantize.calibration import CalibrationSettings
-from ptq_dynamics.quantize.methods import AnyQuantizer
+from ptq_dynamics.quantize.methods import AnyQuantizer, CalibrationSettings
 
 # Files of results: scores of checkpoints; losses on a grid of a plane and at its three checkpoints.
 SCORES = "scores.csv"

@@ -15,9 +15,8 @@ from ptq_dynamics.measure.settings import Asked, ComparisonSettings, MeasureSett
 from ptq_dynamics.measure.tasks.harness import HarnessSettings
 from ptq_dynamics.measure.tasks.made import MadeSettings
 from ptq_dynamics.quantize import environment
-from ptq_dynamics.quantize.calibration import CalibrationSettings
 from ptq_dynamics.quantize.environment import EnvironmentSettings
-from ptq_dynamics.quantize.methods import Quantizer
+from ptq_dynamics.quantize.methods import CalibrationSettings, Quantizer
 from ptq_dynamics.quantize.worker import ForeignGptq
 
 # What torch brings along in each environment, where it is built for a GPU.

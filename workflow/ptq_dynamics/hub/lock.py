@@ -15,8 +15,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.hub import files
-from ptq_dynamics.hub.download import Source, explained
-from ptq_dynamics.hub.files import HubFile
+from ptq_dynamics.hub.files import HubFile, Source, explained
 
 LOCK = Path("config/families.lock.json")
 TIMEOUT = 30.0  # seconds

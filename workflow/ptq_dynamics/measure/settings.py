@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from ptq_dynamics.base.fields import Strict
-from ptq_dynamics.quantize.calibration import CalibrationSettings
-from ptq_dynamics.quantize.methods import AnyQuantizer
+from ptq_dynamics.quantize.methods import AnyQuantizer, CalibrationSettings
 
 
 class Asked(Strict):

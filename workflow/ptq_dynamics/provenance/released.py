@@ -1,15 +1,18 @@
 """What the repository keeps of a scale: an archive of all that is measured, with the records of all
 that it comes from; tables, claims, paper and pictures with their records; and SHA256SUMS.
 
-Who takes a release over (see `adopting`) draws every figure from it. Weights and texts stay out, as
-if they had been dropped to save space: they are made again where something new asks for them.
+Who takes a release over, as one can the results of another checkout (`adopt`), draws every figure
+from it. Weights and texts stay out, as if they had been dropped to save space: they are made again
+where something new asks for them.
 """
 
+import contextlib
 import io
 import lzma
 import os
 import shutil
 import tarfile
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,15 +20,17 @@ from ptq_dynamics.base.content import sha256, write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.curvature.settings import GRID, POINTS, SCORES
 from ptq_dynamics.engine import machine, manifest, record
+from ptq_dynamics.engine.lease import held
 from ptq_dynamics.engine.paths import ABSENT, is_passing
+from ptq_dynamics.engine.publish import OUT, publish, take_over
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.graph.build import write_page
 from ptq_dynamics.measure.names import LAYERS, LOSSES, OUTCOMES, VALUES
 from ptq_dynamics.paper.settings import PAPER
 from ptq_dynamics.provenance import costs
-from ptq_dynamics.provenance.archive import DERIVED, REFERENCE, RELEASE
-from ptq_dynamics.provenance.state import find
+from ptq_dynamics.provenance.archive import DERIVED, REFERENCE, RELEASE, packed
+from ptq_dynamics.provenance.state import Finding, find
 from ptq_dynamics.train.trajectory import CURVE
 
 # What figures, claims and tables read of raw results; a test draws them from these alone.
@@ -140,3 +145,67 @@ def wrong(scale: str) -> Iterator[str]:
     listed = place.read_text(encoding="utf-8").splitlines(keepends=True)
     for name in sorted({line.split(maxsplit=1)[1].strip() for line in {*listed} ^ {*_sums(scale)}}):
         yield f"{name} is missing, not listed in {place}, or has other bytes than are listed"
+
+
+def adopt(plan: Plan, source: Path) -> tuple[int, int, list[Finding]]:
+    """Copy what is up to date there, by its records and all of its bytes, and not here; how many
+    results were taken over, how many were up to date here before, and those of the other place
+    that would be made otherwise here.
+
+    `source` is the folder of a checkout. Raises `Problem` where it has no results of the scale.
+    """
+    root, results = source.resolve(), plan.site.results
+    if root == Path().resolve():
+        raise Problem(f"{source} is this checkout; name another one")
+    if not (root / results).is_dir():
+        raise Problem(
+            f"{source} has no {results}; name a checkout or a release that has it, or another "
+            "--scale"
+        )
+    here = {each.manifest for each in find(plan, plan.last()) if each.state == "fresh"}
+    with contextlib.chdir(root):
+        there = [each for each in find(plan, plan.last(), deep=True) if each.manifest not in here]
+    new = [each for each in there if each.state == "fresh"]
+    for each in new:
+        _take(plan.site.made[each.manifest], root)
+    return len(new), len(here), [each for each in there if each.state == "stale"]
+
+
+def _take(job: Job, root: Path) -> None:
+    """Publish one result as its job would, with the record that it has: files that are here
+    already and right, which the other place may lack, and copies of others."""
+    paths, account = job.paths, record.read(root / job.paths.record)
+    own, gone = account.manifest(paths.manifest), []
+    paths.folder.mkdir(parents=True, exist_ok=True)
+    with held(paths.lease, print) as lease:
+        work = take_over(paths, account.identity, lease.token)
+        shutil.rmtree(work, ignore_errors=True)
+        (work / OUT).mkdir(parents=True)
+        for name, entry in own.files.items():
+            here, there, target = own.folder / name, root / own.folder / name, work / OUT / name
+            is_right = here.is_file() and sha256(here) == entry["sha256"]
+            if not is_right and not there.exists():
+                # What lies here is of another result, and counts as absent.
+                here.unlink(missing_ok=True)
+                gone.append(name)
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.link(here, target) if is_right else shutil.copyfile(there, target)
+        publish(work, paths, account, lease.require)
+        if gone:
+            write_atomically(paths.part(ABSENT), own.note(gone))
+        shutil.rmtree(work, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def unpacked(place: Path) -> Iterator[Path]:
+    """The folder of a checkout that a place is, or that an archive holds: this file, or that of a
+    release in this folder. `Problem` where it is neither."""
+    archive = place / RELEASE if place.is_dir() else place
+    if place.is_dir() and not archive.is_file():
+        yield place
+        return
+    with tempfile.TemporaryDirectory(prefix="ptq-dynamics-adopt-") as tree:
+        with packed(archive) as entries:
+            entries.extractall(tree, filter="data")
+        yield Path(tree)

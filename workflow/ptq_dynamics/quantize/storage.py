@@ -18,7 +18,7 @@ from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.models.packed import COMPRESSED, CONFIG, GPTQ, SCALING, Grid
-from ptq_dynamics.quantize.calibration import Quantized
+from ptq_dynamics.quantize.methods import Quantized
 from ptq_dynamics.train.weights import Weights
 
 INDEX = "model.safetensors.index.json"

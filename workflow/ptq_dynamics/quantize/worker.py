@@ -15,8 +15,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import processes
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.quantize import environment
-from ptq_dynamics.quantize.calibration import Calibration, Quantized
-from ptq_dynamics.quantize.methods import Calibrated, Grouped
+from ptq_dynamics.quantize.methods import Calibrated, Calibration, Grouped, Quantized
 
 SCRIPT = Path(__file__).parent / "foreign/worker.py"
 

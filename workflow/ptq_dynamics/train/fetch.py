@@ -19,8 +19,7 @@ from typing import Any
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
-from ptq_dynamics.hub.download import Source, obtain
-from ptq_dynamics.hub.files import CONFIG, INDEX, PICKLED, SAFE, HubFile
+from ptq_dynamics.hub.files import CONFIG, INDEX, PICKLED, SAFE, HubFile, Source, obtain
 from ptq_dynamics.train import olmo_format, trajectory
 from ptq_dynamics.train.trajectory import Checkpoint
 

@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, PrivateAttr
 
-from ptq_dynamics.quantize.calibration import Calibration, Quantized
-from ptq_dynamics.quantize.methods import Calibrated, Grouped
+from ptq_dynamics.quantize.methods import Calibrated, Calibration, Grouped, Quantized
 
 # Layers that take up scales, and those before which they come, by model_type; llm-compressor knows
 # those of other architectures. Nothing takes up scales of what comes after Apertus' xIELU.

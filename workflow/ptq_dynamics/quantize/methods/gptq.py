@@ -5,8 +5,7 @@ from typing import Any, Literal
 
 from ptq_dynamics.base.fields import Count, Rate
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.quantize.calibration import Calibration, Quantized
-from ptq_dynamics.quantize.methods import Calibrated, Grouped
+from ptq_dynamics.quantize.methods import Calibrated, Calibration, Grouped, Quantized
 
 
 class Gptq(Calibrated, Grouped):

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ptq_dynamics.quantize.calibration import Calibration, Quantized
-from ptq_dynamics.quantize.methods import Quantizer
+from ptq_dynamics.quantize.methods import Calibration, Quantized, Quantizer
 
 
 class Int8(Quantizer):

@@ -4,8 +4,7 @@ data-free."""
 from pathlib import Path
 from typing import Any, Literal
 
-from ptq_dynamics.quantize.calibration import Calibration, Quantized
-from ptq_dynamics.quantize.methods import Quantizer
+from ptq_dynamics.quantize.methods import Calibration, Quantized, Quantizer
 
 
 class Nf4(Quantizer):

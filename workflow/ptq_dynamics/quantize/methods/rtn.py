@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from ptq_dynamics.quantize.calibration import Calibration, Quantized
-from ptq_dynamics.quantize.methods import Grouped
+from ptq_dynamics.quantize.methods import Calibration, Grouped, Quantized
 
 
 class Rtn(Grouped):
