@@ -108,7 +108,8 @@ def audit(arguments: Namespace) -> bool:
             f"{found.results:,} results with {found.files:,} files were hashed; {found.absent:,} "
             "files are known and not here"
         )
-        again = {each.path: each for each in audit.derived(archive)}
+        results = archive.results.items()
+        again = {path: each for path, each in results if each.stage.startswith(DERIVED)}
         if arguments.rerun:
             seed = random.randrange(10**6) if arguments.seed is None else arguments.seed
             print(f"the sample has seed {seed}")

@@ -11,7 +11,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.execute import again
 from ptq_dynamics.engine.paths import ABSENT, PARTS, beside
 from ptq_dynamics.graph import FROM_NETWORK
-from ptq_dynamics.provenance.archive import DERIVED, Archive, Result
+from ptq_dynamics.provenance.archive import Archive, Result
 from ptq_dynamics.provenance.released import found_in
 
 # Jobs that do not run again: they download, or show records, which may be newer.
@@ -89,11 +89,6 @@ def _notes(results: Collection[Result]) -> Iterator[str]:
     dirty = [each for each in results if each.record.git is None or each.record.git.dirty]
     if dirty:
         yield f"{len(dirty)} results were made by code of no commit, {dirty[0].path} for one"
-
-
-def derived(archive: Archive) -> list[Result]:
-    """Figures and tables: what can be made again from raw results."""
-    return [each for each in archive.results.values() if each.stage.startswith(DERIVED)]
 
 
 def sample(archive: Archive, count: int, seed: int) -> list[Result]:

@@ -1,9 +1,8 @@
 """Kinds of downstream task, one module each: what config/tasks.yaml says of one, and how it is
 made. A task is one folder wherever it comes from."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 from ptq_dynamics.base.fields import Strict
 
@@ -29,8 +28,3 @@ class TaskPart:
     builtin: bool
     splits: dict[str, str]
     metric: Metric
-
-
-def facts(task: str, parts: Sequence[TaskPart]) -> dict[str, Any]:
-    """Manifest facts of a task."""
-    return {"task": task, "parts": [asdict(part) for part in parts]}

@@ -3,6 +3,7 @@
 import difflib
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,7 +13,7 @@ from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.hub.files import COMMIT
-from ptq_dynamics.measure.tasks import Task, TaskPart, facts
+from ptq_dynamics.measure.tasks import Task, TaskPart
 
 # Letters of the reason that a library gives: some list all that they would have read.
 TOLD = 200
@@ -76,9 +77,9 @@ def run(context: Context[HarnessSettings]) -> Mapping[str, Any]:
             )
         definition = Path(manager.task_index[each].yaml_path or "").relative_to(BUILTIN)
         splits = _save(context.out, each, task)
-        parts.append(TaskPart(each, definition.as_posix(), True, splits, metric))
+        parts.append(asdict(TaskPart(each, definition.as_posix(), True, splits, metric)))
         context.progress.maybe(f"{each}: {len(task.eval_docs):,} documents")
-    said = facts(name, parts)
+    said = {"task": name, "parts": parts}
     (context.out / "task.json").write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
     return said
 

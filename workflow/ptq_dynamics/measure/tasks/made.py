@@ -7,7 +7,7 @@ the task's name, so no generator is behind it.
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -17,7 +17,7 @@ from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.questions import KINDS, Kind, Question
-from ptq_dynamics.measure.tasks import Task, TaskPart, facts
+from ptq_dynamics.measure.tasks import Task, TaskPart
 
 Encode = Callable[[str], list[int]]
 Candidate = tuple[str, Question]  # a document, and what is asked about it
@@ -84,7 +84,8 @@ def run(context: Context[MadeSettings]) -> Mapping[str, Any]:
     text = yaml.safe_dump(_definition(name, kind), sort_keys=False)
     (context.out / DEFINITION).write_text(text, encoding="utf-8")
     context.progress.say(f"{len(parts[0]):,} documents, {len(parts[1]):,} for shots")
-    return facts(name, [TaskPart(name, DEFINITION, False, FILES, kind.metric)])
+    part = TaskPart(name, DEFINITION, False, FILES, kind.metric)
+    return {"task": name, "parts": [asdict(part)]}
 
 
 def _definition(task: str, kind: Kind) -> dict[str, Any]:

@@ -1,5 +1,5 @@
-"""Quantizers, one module each: what config/quantizers.yaml says of one, and how it quantizes. What it
-is given is a calibration set; what it gives, weights and their files."""
+"""Quantizers, one module each: what config/quantizers.yaml says of one, and how it quantizes. It is
+given a calibration set; it gives weights and their files."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
