@@ -1,5 +1,5 @@
-"""Files of a repository on the hub: which make a checkpoint, and how they are had. The library of the
-hub downloads them; they count once they have the bytes of their digests there."""
+"""Files of a repository on the hub: which make a checkpoint, and how they are had: the hub's own
+library downloads them, and they count once they have the bytes of their digests there."""
 
 import hashlib
 import os
