@@ -3,14 +3,14 @@
 import math
 import shutil
 from contextlib import chdir
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import pytest
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli.sweep import prepare
 from ptq_dynamics.config import load, read
 from ptq_dynamics.graph import Plan
-from ptq_dynamics.graph.regime import Dimensionless, regimes
+from ptq_dynamics.graph.regime import NUMBERS, Dimensionless, regimes
 from support import ROOT, edit_yaml, plan, python
 
 SWEEPS = sorted((ROOT / "config/sweeps").glob("*.yaml"))
@@ -118,12 +118,11 @@ def test_the_command_prints_numbers_beside_the_papers():
 
 
 def test_what_is_not_alike_is_named():
-    paper = Dimensionless(57, 0.0175, 0.01, 0.2, 614, 1.0, 5e-6)
-    assert Dimensionless(60, 0.0175, 0.01, 0.2, 700, 0.5, 5e-6).unlike(paper) == set()
-    other = Dimensionless(5.7, 0.175, 0.02, 0.2, 23, 1.5, 5e-4)
-    names = {field.name for field in fields(Dimensionless)}
-    same = {"cooldown"}
-    assert other.unlike(paper) == names - same
+    paper = Dimensionless(3e-3, 1e9, 57, 0.0175, 0.01, 0.2, 614, 1.0, 5e-6)
+    assert Dimensionless(6e-3, 2e9, 60, 0.0175, 0.01, 0.2, 700, 0.5, 5e-6).unlike(paper) == set()
+    other = Dimensionless(3e-3, 1e9, 5.7, 0.175, 0.02, 0.2, 23, 1.5, 5e-4)
+    names = {*NUMBERS} - {"cooldown"}
+    assert other.unlike(paper) == names
     assert replace(paper, timescale=None).unlike(paper) == {"timescale"}
-    assert other.unlike(replace(paper, epochs=math.nan)) == names - same
+    assert other.unlike(replace(paper, epochs=math.nan)) == names
     assert other.unlike(None) == {"epochs"} and paper.unlike(None) == set()

@@ -194,12 +194,11 @@ class TableQuery(Strict):
 
 class Row(Strict):
     """A trajectory in a table: what its curve is called, its name, its seeds, and by quantizer the
-    draws of it; a branch `starts` where the phase before it ends."""
+    draws of it."""
 
     curve: str
     name: str
     seeds: tuple[int, ...]
-    starts: bool
     draws: dict[str, tuple[str, ...]]
 
 

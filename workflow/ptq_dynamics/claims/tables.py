@@ -47,7 +47,7 @@ def of_runs(filled: Filled, readings: Readings) -> Table:
     phase before it ends, at its own end, and at equal loss."""
     level = {"loss_of": [row.name for row in filled.rows]}
     places: dict[str, dict[str, Any]] = {BEFORE: {"at": 0}, END: {}, LEVEL: level}
-    if not any(row.starts for row in filled.rows):
+    if not any(row.name in readings.branches for row in filled.rows):
         del places[BEFORE]
     if not filled.table.equal_loss or not filled.rows:
         del places[LEVEL]
@@ -64,7 +64,7 @@ def of_runs(filled: Filled, readings: Readings) -> Table:
         rows.append([row.curve, row.name, int(tokens) if math.isfinite(tokens) else None])
         for place, quantizer in columns.values():
             term = Term.model_validate({"of": row.name, **places[place]})
-            known = place != BEFORE or row.starts
+            known = place != BEFORE or row.name in readings.branches
             rows[-1].append(_value(term, row, quantizer, readings) if known else None)
     return Table(filled.table.title, ["Curve", "Trajectory", "Tokens", *columns], rows)
 

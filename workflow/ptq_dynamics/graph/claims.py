@@ -1,23 +1,23 @@
-"""The job that judges claims over what the chosen figures measure."""
+"""The jobs that judge claims and write tables over what the chosen figures measure."""
 
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import chain
 from typing import Any
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.claims.settings import CLAIMS, DISTANCE, Claim, ClaimsSettings, Inequality, Term
+from ptq_dynamics.claims import settings as said
+from ptq_dynamics.claims.settings import DISTANCE, Claim, Inequality, Row, TableQuery, Term
 from ptq_dynamics.config import Figure, require
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.figures.layouts.landscapes import Landscapes
-from ptq_dynamics.graph.figures import EVALUATED
+from ptq_dynamics.figures.settings import Shown, ShownRun
+from ptq_dynamics.graph.figures import measures
 from ptq_dynamics.graph.site import Planner
-from ptq_dynamics.measure.names import LAYER_METRICS, PROBES, QUANTIZED, TASK_METRICS
+from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR, QUANTIZED, TASK_METRICS
+from ptq_dynamics.measure.settings import Series
 
 FILE = "config/claims.yaml"
-# Metrics that the same raw results hold.
-ALIKE = (EVALUATED - {*LAYER_METRICS}, {*TASK_METRICS}, *map(set, PROBES.values()))
 
 
 class Claims(Planner):
@@ -33,14 +33,14 @@ class Claims(Planner):
         every = chain.from_iterable(claim.inequalities for _, claim in claims)
         figures = [name for one in every if one.unmeasured is None for name in one.figures]
         drawn = [self.plan.figures.figure(name) for name in dict.fromkeys(figures)]
-        settings = ClaimsSettings(
+        settings = said.ClaimsSettings(
             claims=tuple(claims),
             series=tuple(dict.fromkeys(each for job in drawn for each in job.settings.series)),
             runs=tuple(dict.fromkeys(each for job in drawn for each in job.settings.runs)),
             scale=self.config.scale.description,
         )
         inputs = {label: paths for job in drawn for label, paths in job.inputs.items()}
-        return self.make("judge", "claims.judge", "claims", inputs, settings, (CLAIMS,))
+        return self.make("judge", "claims.judge", "claims", inputs, settings, (said.CLAIMS,))
 
     def _single(self, name: str, claim: Claim) -> Claim:
         """A claim with its single inequalities as the job reads them."""
@@ -65,10 +65,7 @@ class Claims(Planner):
                 return {"unmeasured": f"figure {name} was not chosen"}
         figures = [config.figures[name] for name in one.figures]
         curves = ChainMap(*(figure.curves for figure in figures))
-        sides = {"left": one.left, "right": one.right}
-        update: dict[str, Any] = {
-            key: _read(side, curves) for key, side in sides.items() if isinstance(side, Term)
-        }
+        update = {key: _read(getattr(one, key), curves) for key in ("left", "right")}
         names = [name for term in one.model_copy(update=update).terms for name in term.names]
         if gone := [n for n in names if all(n not in each.trajectories for each in figures)]:
             return {"unmeasured": f"{gone[0]} is left out at {scale}"}
@@ -95,22 +92,98 @@ class Claims(Planner):
         return update
 
 
-def measures(figure: Figure, metric: str) -> bool:
-    """Whether the results that a figure is drawn from hold a metric."""
-    if metric == DISTANCE:
-        return isinstance(figure, Landscapes)
-    alike = next((group for group in ALIKE if metric in group), {metric})
-    return not alike.isdisjoint(figure.metrics)
+class Tables(Planner):
+    """Tables, each over the trajectories and quantizers of its figures, as far as these were
+    chosen."""
+
+    @cache
+    def write(self) -> Job:
+        """All tables; raises `Problem` where one names an unknown figure."""
+        # Claims say how far calibration sets differ, too.
+        inputs = {"claims": [self.plan.claims.judge().manifest]}
+        series, runs, found = dict[Series, None](), dict[ShownRun, None](), list[said.Filled]()
+        for name, table in self.config.tables.items():
+            rows, columns = dict[str, Row](), dict[str, Shown]()
+            for query in self._queries(name, table):
+                read, labelled = self.plan.figures.measured(query)
+                series, inputs = series | dict.fromkeys(read), inputs | labelled
+                runs |= dict.fromkeys(self.plan.figures.runs(query))
+                for label, each in self._rows(table, query):
+                    rows[each] = self._row(query, label, each, rows.get(each))
+                for each in query.quantizers:
+                    columns.setdefault(each, self.plan.figures.shown(query, each))
+            filled: dict[str, Any] = {"rows": tuple(rows.values()), "columns": (*columns.values(),)}
+            found.append(said.Filled(name=name, table=table, **filled))
+        settings = said.TablesSettings(tables=tuple(found), series=tuple(series), runs=tuple(runs))
+        files = tuple(f"{name}.{form}" for name in self.config.tables for form in said.FORMATS)
+        return self.make("tabulate", "claims.tables", "tables", inputs, settings, files)
+
+    def _queries(self, name: str, table: TableQuery) -> Iterator[Figure]:
+        """What a table reads of its figures that were chosen, and what it measures for itself."""
+        require(f"config/tables.yaml: {name}.figures", "figure", table.figures, self.plan.written)
+        wanted = (LOSS, QUANTIZATION_ERROR) if table.kind == "runs" else TASK_METRICS
+        for each in table.figures:
+            figure = self.config.figures.get(each)
+            if figure is None or each not in self.plan.figures.chosen:
+                continue
+            if metrics := tuple(metric for metric in wanted if measures(figure, metric)):
+                yield figure.model_copy(update={"metrics": metrics})
+        yield from self.lacking(table)
+
+    def _row(self, query: Figure, label: str, name: str, before: Row | None) -> Row:
+        """A row of a query, or the one before where that has as many seeds, with the draws of
+        quantizers that it has fewer of."""
+        seeds = self.timeline.seeds_shown(name, query.headline)
+        draws = dict(before.draws) if before else {}
+        for each in query.quantizers:
+            draws[each] = max(draws.get(each, ()), self.plan.measuring.draws(query, each), key=len)
+        if before is not None and len(before.seeds) >= len(seeds):
+            return before.model_copy(update={"draws": draws})
+        return Row(curve=label, name=name, seeds=seeds, draws=draws)
+
+    def lacking(self, table: TableQuery) -> Iterator[Figure]:
+        """Queries of what a table asks of its rows under quantizers that no figure of its has, with
+        the seeds of these and one calibration set; none where not all figures were chosen."""
+        if self.config.choice.figures != "all":
+            return
+        known = [self.config.figures[n] for n in table.figures if n in self.config.figures]
+        there = {
+            (name, quantizer)
+            for figure in known
+            if QUANTIZATION_ERROR in figure.metrics
+            for name in figure.trajectories
+            for quantizer in figure.quantizers
+        }
+        for quantizer in table.quantizers:
+            for figure in known:
+                curves = dict[str, tuple[str, ...]]()
+                for label, name in self._rows(table, figure):
+                    if (name, quantizer) not in there:
+                        curves[label] = (*curves.get(label, ()), name)
+                        there.add((name, quantizer))
+                if curves:
+                    asked = {"curves": curves, "quantizers": (quantizer,), "draws": {}}
+                    metrics = (LOSS, QUANTIZATION_ERROR)
+                    yield figure.model_copy(update={**asked, "metrics": metrics})
+
+    def _rows(self, table: TableQuery, figure: Figure) -> Iterator[tuple[str, str]]:
+        """The trajectories that a table shows of a figure, each after its curve's label."""
+        for label, members in figure.curves.items():
+            for name in members:
+                trunk = getattr(self.timeline.trajectory(name), "trunk", None)
+                if trunk is not None or not table.branches:
+                    yield label, name
 
 
-def _read(term: Term, curves: Mapping[str, tuple[str, ...]]) -> Term:
-    """A term with trajectories in place of the labels of curves."""
-    update: dict[str, Any] = {
+def _read(term: Any, curves: Mapping[str, tuple[str, ...]]) -> Any:
+    """A term with trajectories in place of the labels of curves; all else as it is."""
+    if not isinstance(term, Term):
+        return term
+    update = {
         key: tuple(chain.from_iterable(curves.get(name, (name,)) for name in getattr(term, key)))
         for key in ("of", "tokens_of", "loss_of")
     }
-    update |= {"less": term.less and _read(term.less, curves)}
-    update |= {"per": term.per and _read(term.per, curves)}
+    update |= {key: _read(getattr(term, key), curves) for key in ("less", "per")}
     return term.model_copy(update=update)
 
 

@@ -7,14 +7,17 @@ from functools import cache, cached_property
 from itertools import chain, product
 from typing import get_args
 
+from ptq_dynamics.claims.settings import DISTANCE
 from ptq_dynamics.config import Branch, Figure, PublicRun
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures import settings as drawn
 from ptq_dynamics.figures.figure import FigureSettings
-from ptq_dynamics.figures.settings import ALIKE, UNITS, Shown, ShownRun, rounded, short
+from ptq_dynamics.figures.layouts.landscapes import Landscapes
+from ptq_dynamics.figures.settings import UNITS, Shown, ShownRun, rounded, short
 from ptq_dynamics.graph.site import Planner
 from ptq_dynamics.measure.names import (
     FULL_PRECISION,
+    LAYER_METRICS,
     MEASUREMENTS,
     PROBES,
     TASK_METRICS,
@@ -24,6 +27,8 @@ from ptq_dynamics.measure.settings import CollectSettings, Series
 from ptq_dynamics.quantize.methods import Calibrated
 
 EVALUATED = frozenset(get_args(Evaluated))
+# Metrics that the same raw results hold.
+ALIKE = (EVALUATED - {*LAYER_METRICS}, {*TASK_METRICS}, *map(set, PROBES.values()))
 # Of a group of curves that is named by the size of its model, in parameters.
 SIZE = re.compile(r"([0-9.]+)([kMBT])")
 
@@ -79,7 +84,7 @@ class Figures(Planner):
         if size := SIZE.fullmatch(drawn.in_group(label)[0]):
             count = self.parameters(members[0])
             if not math.isclose(count, float(size[1]) * UNITS[size[2]], rel_tol=0.05):
-                label = f"{rounded(count)} {ALIKE} {label}"
+                label = f"{rounded(count)} {drawn.ALIKE} {label}"
         used = {short(run.peak_lr): short(run.peak(timeline))}
         theirs = run.papers_optimizer(timeline).named_by
         mine = run.optimizer_in(timeline).named_by
@@ -89,7 +94,7 @@ class Figures(Planner):
         numbers = rf"(?<![0-9.])(?:{'|'.join(others)})(?![0-9])"
         if not others:
             return label
-        return re.sub(numbers, lambda at: f"{used[at[0]]} {ALIKE} {at[0]}", label)
+        return re.sub(numbers, lambda at: f"{used[at[0]]} {drawn.ALIKE} {at[0]}", label)
 
     def shown(self, figure: Figure, quantizer: str) -> Shown:
         """A quantizer of a figure, with the draws that this scale takes."""
@@ -149,3 +154,11 @@ class Figures(Planner):
         """The chosen figures; all figures bring the table of all measurements."""
         jobs = [self.figure(name) for name in self.chosen]
         return [*jobs, self.collect()] if self.config.choice.figures == "all" else jobs
+
+
+def measures(figure: Figure, metric: str) -> bool:
+    """Whether the results that a figure is drawn from hold a metric."""
+    if metric == DISTANCE:
+        return isinstance(figure, Landscapes)
+    alike = next((group for group in ALIKE if metric in group), {metric})
+    return not alike.isdisjoint(figure.metrics)

@@ -1,20 +1,17 @@
 """The job that typesets the paper, over the chosen figures, claims and tables."""
 
-import math
 from collections.abc import Iterator
-from dataclasses import astuple, fields
 from typing import Any
 
 from ptq_dynamics.config import Figure
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.figures.settings import UNITS, rounded, short
-from ptq_dynamics.graph.regime import Dimensionless, peak_rate, regimes, tokens_of
+from ptq_dynamics.figures.settings import rounded, short
+from ptq_dynamics.graph.regime import COLUMNS, beside
 from ptq_dynamics.graph.site import Site
 from ptq_dynamics.paper.settings import DATA, PAPER, PaperSettings, sources
 
 # Of a scale, what only says how jobs are run.
 ASIDE = {"resources", "threads", "jobs_per_device", "warm", "keep", "shard", "log_every"}
-COLUMNS = ["peak rate", "tokens", *(field.name for field in fields(Dimensionless))]
 
 
 def typeset(plan: Any, theirs: Any) -> Job:
@@ -60,17 +57,6 @@ def _told(plan: Any, name: str, figure: Figure) -> dict[str, Any]:
         missing = "it was not chosen for this build"
     words = {"title": figure.title, "caption": figure.caption}
     return {**words, "without": gone, "missing": missing}
-
-
-def beside(plan: Any, theirs: Any) -> Iterator[dict[str, Any]]:
-    """The regime of every run: its numbers here and as published, and whether they are unlike, by
-    `COLUMNS`."""
-    published = dict(regimes(theirs))
-    for name, found in regimes(plan):
-        other = published.get(name)
-        unlike = [key in found.unlike(other) for key in COLUMNS]
-        rows = (_row(plan, name, found), _row(theirs, name, other), unlike)
-        yield {"run": name, "cells": [[*cell] for cell in zip(*rows, strict=True)]}
 
 
 def numbers(site: Site) -> dict[str, Any]:
@@ -125,14 +111,3 @@ def _leaves(content: Any, place: str = "") -> Iterator[tuple[str, Any]]:
             yield from _leaves(value, f"{place}.{key}" if place else str(key))
     else:
         yield place, ", ".join(map(str, content)) if isinstance(content, list) else content
-
-
-def _row(plan: Any, name: str, found: Dimensionless | None) -> list[str | None]:
-    if found is None:
-        return [None] * len(COLUMNS)
-    values = (peak_rate(plan, name), float(tokens_of(plan, name)), *astuple(found))
-    return [None if value is None or math.isnan(value) else _brief(value) for value in values]
-
-
-def _brief(value: float) -> str:
-    return f"{value:.3g}" if value < UNITS["k"] else rounded(value)

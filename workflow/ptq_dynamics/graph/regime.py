@@ -8,11 +8,12 @@ much text there is for a parameter, and how much of it a step sees.
 import math
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from operator import itemgetter
 from typing import Any
 
-from ptq_dynamics.config import PublicRun, Run
+from ptq_dynamics.config import PublicRun
+from ptq_dynamics.figures.settings import UNITS, rounded
 from ptq_dynamics.train.optimizers import Optimizer
 from ptq_dynamics.train.schedules import Constant, Schedule, learning_rate
 
@@ -26,7 +27,8 @@ LOOKS = 10_000
 
 @dataclass(frozen=True)
 class Dimensionless:
-    """Numbers without dimension of one run, from fresh weights to its end.
+    """Numbers without dimension of one run, from fresh weights to its end, after its `peak` rate
+    and its `tokens`; of a public model as far as its checkpoints go.
 
     `e_folds`: Σ of the shares that weight decay takes of a weight, step by step. `timescale`: steps
     in which it takes 1/e at the peak rate, as a share of the run; none without decay. `warmup`,
@@ -34,6 +36,8 @@ class Dimensionless:
     `batch`: share of the run's tokens in one step.
     """
 
+    peak: float
+    tokens: float
     e_folds: float
     timescale: float | None
     warmup: float
@@ -56,72 +60,76 @@ class Dimensionless:
                 found.add(name)
         return found
 
+    def texts(self) -> list[str | None]:
+        """All of them to three digits, as `COLUMNS`; None where there is none."""
+        return [None if value is None else _text(value) for value in astuple(self)]
 
-NUMBERS = [field.name for field in fields(Dimensionless)]
+
+NUMBERS = [field.name for field in fields(Dimensionless)][2:]
+COLUMNS = ["peak rate", "tokens", *NUMBERS]
+
+
+def beside(plan: Any, theirs: Any) -> Iterator[dict[str, Any]]:
+    """The regime of every run: its numbers here and as published, and whether they are unlike, by
+    `COLUMNS`."""
+    published = dict(regimes(theirs))
+    for name, found in regimes(plan):
+        other = published.get(name)
+        unlike, none = found.unlike(other), [None] * len(COLUMNS)
+        rows = found.texts(), other.texts() if other else none, [key in unlike for key in COLUMNS]
+        yield {"run": name, "cells": [[*cell] for cell in zip(*rows, strict=True)]}
 
 
 def regimes(plan: Any) -> Iterator[tuple[str, Dimensionless]]:
-    """The regime of every run of a plan, and of every public model as far as its checkpoints go, by
-    name."""
-    for name, run in plan.site.config.runs.runs.items():
-        yield name, _regime(plan, name, run)
-    for name, public in plan.site.config.runs.public.items():
+    """The regime of every run of a plan, and of every public model that is a run, by name."""
+    timeline, config = plan.site.timeline, plan.site.config
+    for name, run in config.runs.runs.items():
+        way = [run]
+        while way[0].sources():
+            way.insert(0, way[0].before(timeline))
+        phases = [
+            (each.ends(timeline)[0], plan.trajectories.schedule(each), each.optimizer_in(timeline))
+            for each in way
+        ]
+        (first, steps), trained = run.ends(timeline), run.trained(timeline)
+        tokens, batch = run.tokens(timeline), trained.batch * trained.context
+        # Another text begins anew.
+        is_other = trained.corpus != way[0].trained(timeline).corpus
+        read = (steps - first) * batch if is_other else tokens
+        epochs = read / config.scale.corpora[trained.corpus].train
+        yield name, _regime(plan, name, phases, steps, batch, tokens, epochs)
+    for name, public in config.runs.public.items():
         if isinstance(public, PublicRun):
             steps = max(each.step or 0 for each in public.revisions.values())
+            tokens = max(each.tokens or 0 for each in public.revisions.values())
             phases = [(0, public.earlier, public.optimizer)]
             phases.append((public.first, public.schedule, public.optimizer))
             # What they read, and how often, is not known here.
-            yield name, _dimensionless(plan, name, phases, steps, public.batch, math.nan)
+            yield name, _regime(plan, name, phases, steps, public.batch, tokens, math.nan)
 
 
-def tokens_of(plan: Any, name: str) -> int:
-    """Tokens of a run, with those of its trunk, or of a public model as far as its checkpoints
-    go."""
-    if public := plan.site.config.runs.public.get(name):
-        return max(each.tokens or 0 for each in public.revisions.values())
-    return plan.site.config.runs.runs[name].tokens(plan.site.timeline)
-
-
-def peak_rate(plan: Any, name: str) -> float:
-    """Peak learning rate of a run or public model."""
-    public = plan.site.config.runs.public.get(name)
-    if isinstance(public, PublicRun):
-        return public.earlier.peak
-    return plan.trajectories.schedule(plan.site.config.runs.runs[name]).peak
-
-
-def _regime(plan: Any, name: str, run: Run) -> Dimensionless:
-    timeline, scale, way = plan.site.timeline, plan.site.config.scale, [run]
-    while sources := list(way[0].sources().values()):
-        way.insert(0, plan.site.config.runs.runs[sources[0]])
-    phases = [
-        (each.ends(timeline)[0], plan.trajectories.schedule(each), each.optimizer_in(timeline))
-        for each in way
-    ]
-    (first, steps), trained = run.ends(timeline), run.trained(timeline)
-    read, batch = tokens_of(plan, name), trained.batch * trained.context
-    if trained.corpus != way[0].trained(timeline).corpus:
-        # Another text begins anew.
-        read = (steps - first) * batch
-    epochs = read / scale.corpora[trained.corpus].train
-    return _dimensionless(plan, name, phases, steps, batch, epochs)
-
-
-def _dimensionless(
-    plan: Any, name: str, phases: list[Phase], steps: int, batch: float, epochs: float
+def _regime(
+    plan: Any,
+    name: str,
+    phases: list[Phase],
+    steps: int,
+    batch: float,
+    tokens: int,
+    epochs: float,
 ) -> Dimensionless:
     def taken(step: int) -> float:
         _, schedule, optimizer = phases[bisect_right(phases, step, key=itemgetter(0)) - 1]
         return optimizer.per_step(learning_rate(schedule, step), schedule.peak)
 
     _, schedule, optimizer = phases[-1]
-    at_peak, tokens = optimizer.per_step(schedule.peak, schedule.peak), tokens_of(plan, name)
-    looks = min(steps, LOOKS)
+    at_peak, looks = optimizer.per_step(schedule.peak, schedule.peak), min(steps, LOOKS)
     every = steps / looks
     # Of what decays to its end, a cosine or a stage, all but the warmup.
     length = getattr(schedule, "length", steps)
     decays = schedule.warmup if schedule.kind in ("cosine", "stage") else 0
     return Dimensionless(
+        peak=schedule.peak,
+        tokens=float(tokens),
         e_folds=every * sum(taken(int((number + 0.5) * every)) for number in range(looks)),
         timescale=1 / (at_peak * steps) if at_peak else None,
         warmup=schedule.warmup / steps,
@@ -130,3 +138,9 @@ def _dimensionless(
         epochs=epochs,
         batch=batch / tokens,
     )
+
+
+def _text(value: float) -> str | None:
+    if math.isnan(value):
+        return None
+    return f"{value:.3g}" if value < UNITS["k"] else rounded(value)
