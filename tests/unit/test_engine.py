@@ -221,8 +221,8 @@ def test_a_job_runs_the_code_of_its_own_checkout(toy):
 OTHER = """
 import sys
 sys.path.insert(0, sys.argv[1])
-import ptq_dynamics.engine.freshness as freshness
-freshness.stale = lambda *_: ["for the test"]
+import ptq_dynamics.engine.specification as specification
+specification.stale = lambda *_: ["for the test"]
 from ptq_dynamics.engine import run
 sys.exit(run.main(sys.argv[2:]))
 """

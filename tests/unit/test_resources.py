@@ -4,7 +4,7 @@ import re
 
 import pytest
 from ptq_dynamics.config import scales
-from ptq_dynamics.graph.resources import COMPUTING
+from ptq_dynamics.graph.site import COMPUTING
 from support import ROOT, plan
 
 FILES = [ROOT / "workflow/Snakefile", *sorted((ROOT / "workflow/rules").glob("*.smk"))]

@@ -16,7 +16,7 @@ import ptq_dynamics
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from ptq_dynamics.engine import code, execute, freshness
+from ptq_dynamics.engine import code, execute, specification
 from ptq_dynamics.engine.specification import settle
 from support import visible
 from toy import NAMES, PACKAGE, Toy
@@ -281,13 +281,13 @@ def test_why_a_result_is_outdated_is_said_with_the_root_cause_first(site):
     site.choice = {"count": 7}
     with chdir(site.folder):
         one, two, three = site.jobs()
-        assert freshness.stale(one.spec, one.paths) == ["toy.tools changed", "count 5 → 7"]
+        assert specification.stale(one.spec, one.paths) == ["toy.tools changed", "count 5 → 7"]
         Path(one.manifest).write_text("{}")
-        (reason,) = freshness.stale(two.spec, two.paths)
+        (reason,) = specification.stale(two.spec, two.paths)
         assert reason == f"its input {one.manifest} is other"
         (site.folder / "results/total.json").unlink()
-        assert freshness.stale(three.spec, three.paths) == [
+        assert specification.stale(three.spec, three.paths) == [
             "damaged: results/total.json is missing"
         ]
         three.paths.record.unlink()
-        assert freshness.stale(three.spec, three.paths) == [freshness.MISSING]
+        assert specification.stale(three.spec, three.paths) == [specification.MISSING]

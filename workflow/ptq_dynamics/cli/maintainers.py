@@ -17,7 +17,7 @@ from ptq_dynamics.claims.formats import as_markdown
 from ptq_dynamics.claims.settings import CLAIMS
 from ptq_dynamics.cli import chosen
 from ptq_dynamics.cli.sweep import sweep as sweep
-from ptq_dynamics.engine import freshness
+from ptq_dynamics.engine import specification
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.graph.regime import COLUMNS, beside
 from ptq_dynamics.provenance import costs, state
@@ -40,7 +40,7 @@ def accept(arguments: Namespace) -> bool:
     meant = [job for job in jobs if job.paths.manifest.resolve().is_relative_to(place)]
     if not meant:
         raise Problem(f"{place} is no manifest of a result of this scale, nor a folder of any")
-    stale = [job for job in meant if freshness.stale(job.spec, job.paths)]
+    stale = [job for job in meant if specification.stale(job.spec, job.paths)]
     lines = state.accept(stale, arguments.reason)
     print("\n".join([*lines, f"{len(lines)} results were accepted: {arguments.reason}"]))
     return True

@@ -23,12 +23,12 @@ from ptq_dynamics.base.problem import Problem, is_full_disk
 from ptq_dynamics.engine import (
     checkout,
     code,
-    freshness,
     machine,
     manifest,
     processes,
     record,
     signals,
+    specification,
 )
 from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.engine.devices import leased
@@ -65,7 +65,7 @@ def execute(
             if restoring:
                 if not manifest.read(paths.manifest).dropped():
                     return 0
-            elif not freshness.stale(spec, paths):
+            elif not specification.stale(spec, paths):
                 restore_manifest(paths)
                 return 0
             progress.log, clock = paths.log.open("w", encoding="utf-8"), time.monotonic()
@@ -214,7 +214,7 @@ def _take_code(spec: Spec) -> Any:
 def _require_code(spec: Spec, settings: Any) -> None:
     found = code.program().code(code.roots(spec["stage"], settings))
     here = {"code": found.modules, "libraries": versions(found.libraries, spec["libraries"])}
-    for reason in freshness.differences({key: spec[key] for key in here}, here):
+    for reason in specification.differences({key: spec[key] for key in here}, here):
         raise Problem(f"{reason} since the job was planned; run the same command again")
 
 

@@ -51,11 +51,6 @@ class Paths:
     stem: str | None = None
 
     @classmethod
-    def at(cls, folder: str, stem: str | None = None) -> "Paths":
-        """The paths of a job by its folder and stem; in a rule, wildcards may stand in them."""
-        return cls(Path(folder), stem)
-
-    @classmethod
     def of(cls, job: Mapping[str, Any]) -> "Paths":
         """The paths of a job, from its specification."""
         return cls(Path(job["folder"]), job["stem"])

@@ -1,4 +1,5 @@
-"""Jobs, and the specification of each: all that its result depends on, beside its inputs' bytes.
+"""Jobs, and the specification of each: all that its result depends on, beside its inputs' bytes;
+and whether a result is up to date: its record against that, its inputs and its files.
 
 Planning writes a specification beside its result where it differs; it is an ordinary input of the
 job's rule. The manifest of a result that is out of date goes, so that Snakemake runs the job.
@@ -6,7 +7,7 @@ job's rule. The manifest of a result that is out of date goes, so that Snakemake
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,10 +17,13 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from ptq_dynamics.base.content import write_atomically
-from ptq_dynamics.engine import code, freshness, record
+from ptq_dynamics.base.content import sha256, write_atomically
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.engine import code, manifest, record
 from ptq_dynamics.engine.machine import versions
 from ptq_dynamics.engine.paths import Paths
+
+MISSING, DAMAGED = "missing", "damaged"
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,52 @@ class Job:
         return json.dumps(self.spec, sort_keys=True, indent=1, allow_nan=False) + "\n"
 
 
+def stale(spec: Mapping[str, Any], paths: Paths, *, deep: bool = False) -> list[str]:
+    """Why a result is not what its specification makes of its inputs, in words, the root cause
+    first; empty where it is. `deep` compares the bytes of its files, and not sizes alone."""
+    try:
+        found = record.read(paths.record)
+    except Problem as problem:
+        return [f"{DAMAGED}: {problem}" if paths.record.exists() else MISSING]
+    reasons = list(differences(found.job, spec))
+    for path in (path for group in spec["inputs"].values() for path in group):
+        if found.inputs.get(path, "") != (now := digest_of(path)):
+            reasons.append(f"its input {path} is {'other' if now else 'missing'}")
+    # Who compares bytes mends all damage, also of what an input's damage alone would not reach.
+    result = found.manifest(paths.manifest)
+    if (deep or not reasons) and (harm := result.harm(deep)):
+        return [f"{DAMAGED}: {harm}", *reasons]
+    return reasons
+
+
+def digest_of(path: str) -> str | None:
+    """Digest of a manifest as it is now, or else by the record beside it; None without both."""
+    with suppress(OSError):
+        return sha256(Path(path))
+    with suppress(Problem):
+        return manifest.read(Path(path)).digest()
+    return None
+
+
+def differences(before: Any, now: Any, place: str = "") -> Iterator[str]:
+    """What differs between two specifications, a line a key: `method.damping 0.05 → 0.01`."""
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        for key in dict.fromkeys((*before, *now)):
+            # The first level names parts of a specification.
+            name = key if not place or place in ("settings", "inputs") else f"{place}.{key}"
+            yield from differences(before.get(key), now.get(key), name)
+    elif type(before) is not type(now) or before != now:
+        if place.startswith("code."):
+            yield f"{place.removeprefix('code.')} changed"
+        else:
+            yield f"{place.removeprefix('libraries.')} {_shown(before)} → {_shown(now)}"
+
+
+def _shown(value: Any) -> str:
+    text = "none" if value is None else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
 def settle(job: Job, *, waits: bool = False, deep: bool = False) -> bool:
     """Have the times of a job's files say whether its result is up to date; whether it is. It
     `waits` when an input is not.
@@ -92,11 +142,11 @@ def settle(job: Job, *, waits: bool = False, deep: bool = False) -> bool:
     bytes of all files are compared; a damaged result loses its record.
     """
     paths, before = job.paths, _time(job.paths.manifest)
-    reasons = freshness.stale(job.spec, paths, deep=deep)
+    reasons = stale(job.spec, paths, deep=deep)
     paths.folder.mkdir(parents=True, exist_ok=True)
     _write_if_other(paths.spec, job.text)
     if reasons or waits:
-        if deep and reasons and paths.record.exists() and reasons[0].startswith(freshness.DAMAGED):
+        if deep and reasons and paths.record.exists() and reasons[0].startswith(DAMAGED):
             paths.record.unlink()
         # Unless another build has published it meanwhile.
         if _time(paths.manifest) == before:

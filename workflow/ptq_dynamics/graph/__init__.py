@@ -16,8 +16,7 @@ from ptq_dynamics.graph.checks import check, leave_out
 from ptq_dynamics.graph.claims import Claims, Tables
 from ptq_dynamics.graph.figures import Figures
 from ptq_dynamics.graph.measuring import Measuring
-from ptq_dynamics.graph.resources import Resources
-from ptq_dynamics.graph.site import Site
+from ptq_dynamics.graph.site import Resources, Site
 from ptq_dynamics.graph.trajectories import Corpora, Trajectories
 from ptq_dynamics.train.timeline import Timeline
 

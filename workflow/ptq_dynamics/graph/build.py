@@ -13,7 +13,7 @@ from pathlib import Path
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Figure
-from ptq_dynamics.engine import checkout, devices, freshness, manifest, signals, warm
+from ptq_dynamics.engine import checkout, devices, manifest, signals, specification, warm
 from ptq_dynamics.engine.paths import MANIFEST
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.settings import FINDING, TABLE
@@ -102,7 +102,7 @@ def drop(site: Site, targets: Iterable[Job]) -> list[str]:
         job = site.made[path]
         # What reads a dropped reader's weights again reads this one again.
         if job.paths.manifest.exists() and not any(
-            freshness.stale(each.spec, each.paths) for each in jobs
+            specification.stale(each.spec, each.paths) for each in jobs
         ):
             kept = set[str]()
             if getattr(keep, site.rules[path]) == "measured":

@@ -11,11 +11,10 @@ from ptq_dynamics.claims import settings as said
 from ptq_dynamics.claims.settings import DISTANCE, Claim, Inequality, Row, TableQuery, Term
 from ptq_dynamics.config import Figure, require
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.figures.settings import Shown, ShownRun
+from ptq_dynamics.figures.settings import Shown
 from ptq_dynamics.graph.figures import measures
 from ptq_dynamics.graph.site import Planner
 from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR, QUANTIZED, TASK_METRICS
-from ptq_dynamics.measure.settings import Series
 
 FILE = "config/claims.yaml"
 
@@ -101,21 +100,22 @@ class Tables(Planner):
         """All tables; raises `Problem` where one names an unknown figure."""
         # Claims say how far calibration sets differ, too.
         inputs = {"claims": [self.plan.claims.judge().manifest]}
-        series, runs, found = dict[Series, None](), dict[ShownRun, None](), list[said.Filled]()
+        every, found = list[Figure](), list[said.Filled]()
         for name, table in self.config.tables.items():
             rows, columns = dict[str, Row](), dict[str, Shown]()
             for query in self._queries(name, table):
-                read, labelled = self.plan.figures.measured(query)
-                series, inputs = series | dict.fromkeys(read), inputs | labelled
-                runs |= dict.fromkeys(self.plan.figures.runs(query))
+                every.append(query)
                 for label, each in self._rows(table, query):
                     rows[each] = self._row(query, label, each, rows.get(each))
                 for each in query.quantizers:
                     columns.setdefault(each, self.plan.figures.shown(query, each))
             filled: dict[str, Any] = {"rows": tuple(rows.values()), "columns": (*columns.values(),)}
             found.append(said.Filled(name=name, table=table, **filled))
-        settings = said.TablesSettings(tables=tuple(found), series=tuple(series), runs=tuple(runs))
+        series, measured = self.plan.figures.measured(every)
+        runs = tuple(dict.fromkeys(chain(*map(self.plan.figures.runs, every))))
+        settings = said.TablesSettings(tables=tuple(found), series=series, runs=runs)
         files = tuple(f"{name}.{form}" for name in self.config.tables for form in said.FORMATS)
+        inputs |= measured
         return self.make("tabulate", "claims.tables", "tables", inputs, settings, files)
 
     def _queries(self, name: str, table: TableQuery) -> Iterator[Figure]:
@@ -123,11 +123,10 @@ class Tables(Planner):
         require(f"config/tables.yaml: {name}.figures", "figure", table.figures, self.plan.written)
         wanted = (LOSS, QUANTIZATION_ERROR) if table.kind == "runs" else TASK_METRICS
         for each in table.figures:
-            figure = self.config.figures.get(each)
-            if figure is None or each not in self.plan.figures.chosen:
-                continue
-            if metrics := tuple(metric for metric in wanted if measures(figure, metric)):
-                yield figure.model_copy(update={"metrics": metrics})
+            if each in self.plan.figures.chosen:
+                figure = self.config.figures[each]
+                if metrics := tuple(metric for metric in wanted if measures(figure, metric)):
+                    yield figure.model_copy(update={"metrics": metrics})
         yield from self.lacking(table)
 
     def _row(self, query: Figure, label: str, name: str, before: Row | None) -> Row:

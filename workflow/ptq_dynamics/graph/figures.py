@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache, cached_property
 from itertools import chain, product
 from typing import get_args
@@ -46,7 +46,7 @@ class Figures(Planner):
     def figure(self, name: str) -> Job:
         """One figure."""
         figure, timeline = self.config.figures[name], self.timeline
-        series, inputs = self.measured(figure)
+        series, inputs = self.measured([figure])
         runs = list(self.runs(figure))
         if figure.of_one_seed:
             runs = [run for run in runs if run.seed == timeline.seeds_of(run.name)[0]]
@@ -63,7 +63,7 @@ class Figures(Planner):
             figure=figure.model_copy(update=wordless),
             curves=tuple((self._label(*each), each[1]) for each in figure.curves.items()),
             quantizers=tuple(self.shown(figure, each) for each in figure.quantizers),
-            series=tuple(series),
+            series=series,
             runs=tuple(runs),
             ages=figure.ages(timeline),
             scale=self.scale.description,
@@ -116,39 +116,35 @@ class Figures(Planner):
             for seed in self.timeline.seeds_shown(name, figure.headline):
                 yield ShownRun(f"run {name} seed {seed}", name, seed, trunk, at, small)
 
-    def measured(self, query: Figure) -> tuple[list[Series], dict[str, list[str]]]:
-        """The series of a figure, and the raw results they are joined from, by label."""
-        metrics, measuring = {*query.metrics}, self.plan.measuring
-        evaluated = not metrics.isdisjoint((*EVALUATED, *TASK_METRICS))
-        probes = [probe for probe, given in PROBES.items() if not metrics.isdisjoint(given)]
-        quantizers = [FULL_PRECISION] if probes else []
-        quantizers = measuring.quantizers(query) if evaluated else quantizers
-        found: list[Series] = []
-        inputs: dict[str, list[str]] = {}
-        for name, quantizer in product(query.trajectories, quantizers):
-            for seed in self.timeline.seeds_shown(name, query.headline):
-                series = measuring.series(name, quantizer, seed)
-                found.append(series)
-                if evaluated:
-                    inputs |= measuring.inputs(series)
-                if quantizer == FULL_PRECISION:
-                    for probe in probes:
+    def measured(
+        self, queries: Iterable[Figure]
+    ) -> tuple[tuple[Series, ...], dict[str, list[str]]]:
+        """The series of some figures, and the raw results they are joined from, by label."""
+        found, inputs = dict[Series, None](), dict[str, list[str]]()
+        measuring = self.plan.measuring
+        for query in queries:
+            metrics = {*query.metrics}
+            evaluated = not metrics.isdisjoint((*EVALUATED, *TASK_METRICS))
+            probes = [probe for probe, given in PROBES.items() if not metrics.isdisjoint(given)]
+            quantizers = [FULL_PRECISION] if probes else []
+            quantizers = measuring.quantizers(query) if evaluated else quantizers
+            for name, quantizer in product(query.trajectories, quantizers):
+                for seed in self.timeline.seeds_shown(name, query.headline):
+                    series = measuring.series(name, quantizer, seed)
+                    found[series] = None
+                    inputs |= measuring.inputs(series) if evaluated else {}
+                    for probe in probes if quantizer == FULL_PRECISION else ():
                         inputs |= measuring.probed(series, probe)
-        return found, inputs
+        return tuple(found), inputs
 
     @cache
     def collect(self) -> Job:
         """All measurements of the chosen figures, and of tables beside them, in one table."""
-        series: dict[Series, None] = {}
-        inputs: dict[str, list[str]] = {}
-        queries = [self.config.figures[name] for name in self.chosen]
-        queries += chain.from_iterable(map(self.plan.tables.lacking, self.config.tables.values()))
-        for query in queries:
-            found, needed = self.measured(query)
-            series |= dict.fromkeys(found)
-            inputs |= needed
-        settings, stage, files = CollectSettings(tuple(series)), "measure.collect", (MEASUREMENTS,)
-        return self.make("collect", stage, "measurements", inputs, settings, files)
+        lacking = map(self.plan.tables.lacking, self.config.tables.values())
+        queries = chain(map(self.config.figures.__getitem__, self.chosen), *lacking)
+        series, inputs = self.measured(queries)
+        stage, files = "measure.collect", (MEASUREMENTS,)
+        return self.make("collect", stage, "measurements", inputs, CollectSettings(series), files)
 
     def targets(self) -> list[Job]:
         """The chosen figures; all figures bring the table of all measurements."""

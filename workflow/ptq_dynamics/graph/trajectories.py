@@ -38,10 +38,6 @@ class Corpora(Planner):
         stage = "corpus.functions"
         return self.make("functions", stage, corpus, {}, settings, (), reads, corpus=corpus)
 
-    def of(self, trajectory: str) -> Job:
-        """The corpus whose tokenizer a trajectory has."""
-        return self.corpus(self.shape(trajectory).corpus)
-
 
 class Trajectories(Planner):
     """The trajectories, which all other jobs take."""
@@ -63,7 +59,7 @@ class Trajectories(Planner):
 
     def inputs(self, name: str, seed: int, shard: str | None = None) -> dict[str, list[str]]:
         """What all that looks at a trajectory reads: it, and the corpus whose tokenizer it has."""
-        corpus = self.plan.corpora.of(name).manifest
+        corpus = self.plan.corpora.corpus(self.shape(name).corpus).manifest
         return {"corpus": [corpus], "trajectory": self.manifests(name, seed, shard)}
 
     @cache
@@ -136,15 +132,13 @@ class Trajectories(Planner):
         """The learning rate schedule of a run, in steps."""
         timeline = self.timeline
         whole, (first, last) = run.whole(timeline), run.ends(timeline)
-        peak, warmup = whole.peak(timeline), whole.warmup_steps(timeline)
+        own = run if isinstance(run, Stage) else whole
+        peak, warmup = own.peak(timeline), own.warmup_steps(timeline)
         floor = run.floor * peak
         match run:
-            case Stage():
-                peak, warmup = run.peak(timeline), run.warmup_steps(timeline)
-                length, floor = last - first, run.floor * peak
-                return schedules.StageSchedule(
-                    "stage", peak, warmup, floor, first, length, run.name
-                )
+            case Stage(name=name):
+                length = last - first
+                return schedules.StageSchedule("stage", peak, warmup, floor, first, length, name)
             case Branch():
                 start, rate = run.cooldown_start(timeline), None
                 if whole.schedule != "constant":

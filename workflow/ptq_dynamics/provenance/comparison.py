@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine import freshness
+from ptq_dynamics.engine import specification
 from ptq_dynamics.measure import measurements, names
 from ptq_dynamics.measure.measurements import KEY
 from ptq_dynamics.measure.names import ERROR, VALUE
@@ -69,7 +69,7 @@ def parting(one: Path, other: Path) -> str | None:
     for result in archives[0].in_order():
         match = theirs.get(_place(result.path))
         if match is not None and result.digest != match.digest:
-            reasons = shortened(freshness.differences(_made(match), _made(result))) or NO_REASON
+            reasons = shortened(specification.differences(_made(match), _made(result))) or NO_REASON
             return f"they part first at {result.label}, {result.path}: {reasons}"
     return None
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from ptq_dynamics.base.content import canonical, write_atomically
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine import freshness, record
+from ptq_dynamics.engine import record, specification
 from ptq_dynamics.engine.record import Acceptance
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph import Plan
@@ -54,12 +54,12 @@ def find(plan: Plan, targets: Iterable[Job], *, deep: bool = False) -> list[Find
 
 def _of(job: Job, inputs: list[Finding], deep: bool) -> Finding:
     about = label({"stage": job.stage, "name": job.name}), job.manifest, job.stage
-    reasons = freshness.stale(job.spec, job.paths, deep=deep)
+    reasons = specification.stale(job.spec, job.paths, deep=deep)
     waits = [f"its input {each.job} is {each.state}" for each in inputs if each.state != "fresh"]
-    if reasons == [freshness.MISSING]:
+    if reasons == [specification.MISSING]:
         return Finding(*about, "missing", ("it has not been built",))
-    if reasons and reasons[0].startswith(freshness.DAMAGED):
-        return Finding(*about, "damaged", (reasons[0].removeprefix(f"{freshness.DAMAGED}: "),))
+    if reasons and reasons[0].startswith(specification.DAMAGED):
+        return Finding(*about, "damaged", (reasons[0].removeprefix(f"{specification.DAMAGED}: "),))
     if reasons or waits:
         return Finding(*about, "stale", (*reasons, *dict.fromkeys(waits)))
     accepted = record.read(job.paths.record).accepted
@@ -79,13 +79,15 @@ def accept(jobs: Iterable[Job], reason: str) -> list[str]:
         known, now = record.read(job.paths.record), job.spec
         keys = sorted({*known.job, *now} - MAY_DIFFER)
         other = [key for key in keys if canonical(known.job.get(key)) != canonical(now.get(key))]
-        other += [path for path, digest in known.inputs.items() if freshness.digest(path) != digest]
+        other += [
+            path for path, digest in known.inputs.items() if specification.digest_of(path) != digest
+        ]
         if other:
             raise Problem(
                 f"{label(now)} has another {', '.join(other)} than its result, which cannot be "
                 "accepted; build it again"
             )
-        if differs := tuple(freshness.differences(known.job, now)):
+        if differs := tuple(specification.differences(known.job, now)):
             mine = Acceptance(reason, when, differs, known.identity)
             changes.append((job, replace(known, job=now, accepted=(*known.accepted, mine))))
             lines.append(f"{label(now)}: {'; '.join(differs)}")
