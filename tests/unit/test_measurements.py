@@ -34,7 +34,6 @@ def mean(full, _):
 
 STATISTICS = [
     (mean, lambda full, _: full.mean()),
-    (measurements.increase, lambda full, quantized: quantized.mean() - full.mean()),
     (measurements.relative_increase, lambda full, quantized: quantized.mean() / full.mean() - 1),
 ]
 
@@ -167,20 +166,3 @@ def test_readers_join_the_rows_of_the_table(workspace, collect, table):
         alone = join([series], inputs)
         of_it = table[table.quantizer == series.quantizer].reset_index(drop=True)
         pd.testing.assert_frame_equal(alone, of_it, check_exact=True, check_dtype=False)
-
-
-def test_losses_in_full_precision_are_those_of_the_first_seed_by_step():
-    rows = [
-        ("a", 101, "fp", "loss", 20, 1.0),
-        ("a", 100, "fp", "loss", 20, 2.0),
-        ("a", 100, "fp", "loss", 10, 3.0),
-        ("a", 100, "rtn", "loss", 20, 9.0),
-        ("a", 100, "fp", "sharpness", 20, 9.0),
-        ("merged", 100, "fp", "loss", None, 9.0),
-        ("b", 101, "fp", "loss", 5, 4.0),
-    ]
-    frame = pd.DataFrame(
-        rows, columns=["trajectory", "seed", "quantizer", "metric", "step", "value"]
-    ).astype({"step": "Int64", "seed": "Int64"})
-    found = measurements.full_precision_losses(frame)
-    assert found == {"a": {10: 3.0, 20: 2.0}, "b": {5: 4.0}}

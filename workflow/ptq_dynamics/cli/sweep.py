@@ -21,7 +21,7 @@ from ptq_dynamics import config
 from ptq_dynamics.engine.checkout import ROOT
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.measure import measurements
-from ptq_dynamics.measure.names import MEASUREMENTS
+from ptq_dynamics.measure.names import FULL_PRECISION, LOSS, MEASUREMENTS
 
 SNAKEFILE = """# Made by make sweep.
 module dynamics:
@@ -78,7 +78,9 @@ def prepare(folder: Path, sweep: config.Sweep, changes: dict[str, Any]) -> Plan:
 def _losses(table: pd.DataFrame, sweep: config.Sweep) -> dict[str, str]:
     """The last losses of a candidate's runs; and the mean losses of its trunk in the third and the
     last quarter, or else the mean of the last ones."""
-    losses = measurements.full_precision_losses(table)
+    rows = table[(table.metric == LOSS) & (table.quantizer == FULL_PRECISION)]
+    parts = {str(name): part for name, part in rows.groupby("trajectory")}
+    losses = {name: dict(zip(part.step, part.value, strict=True)) for name, part in parts.items()}
     last = {name: losses[name][max(losses[name])] for name in sweep.runs}
     found = {f"loss_{name}": loss for name, loss in last.items()}
     if sweep.trunk is None:

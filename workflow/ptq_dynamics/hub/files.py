@@ -93,7 +93,12 @@ def obtain(
     cached = try_to_load_from_cache(*place, revision=source.commit)
     for path in (*near, *([Path(cached).resolve()] if isinstance(cached, str) else [])):
         if file.matches(path):
-            _link(path, target)
+            target.unlink(missing_ok=True)
+            # One file under two names: weights are large, and neither name is ever written through.
+            try:
+                os.link(path, target)
+            except OSError:
+                shutil.copyfile(path, target)  # from another file system
             return
     # Where the cache holds wrong bytes, the library would copy them.
     for force in (False, True):
@@ -138,13 +143,3 @@ def explained(error: Exception, source: Source, what: str) -> Problem:
                 "and run the same command again"
             )
     return Problem(f"{source}: {reason}")
-
-
-def _link(path: Path, target: Path) -> None:
-    """One file under two names: weights are large, and neither name is ever written through. What
-    lies on another file system has to be copied."""
-    target.unlink(missing_ok=True)
-    try:
-        os.link(path, target)
-    except OSError:
-        shutil.copyfile(path, target)

@@ -17,19 +17,6 @@ from safetensors.numpy import load_file
 
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.measure import names
-from ptq_dynamics.measure.names import (
-    BESIDE,
-    CHECKPOINT,
-    FULL_PRECISION,
-    MEAN,
-    METRIC,
-    QUANTIZER,
-    SEED,
-    STEP,
-    TASK,
-    TOKENS,
-    TRAJECTORY,
-)
 from ptq_dynamics.measure.settings import Series
 from ptq_dynamics.train.trajectory import Trajectory
 
@@ -37,25 +24,20 @@ Inputs = Mapping[str, Sequence[Manifest]]
 Row = dict[str, Any]
 
 # What tells one measurement from all others.
-KEY = [TRAJECTORY, SEED, QUANTIZER, CHECKPOINT, TASK, METRIC]
+KEY = ["trajectory", "seed", "quantizer", "checkpoint_id", "task", "metric"]
 COLUMNS = (
-    *(TRAJECTORY, "family", "phase", STEP, TOKENS, "lr", SEED, QUANTIZER, "method", "bits"),
-    *("group_size", CHECKPOINT, TASK, METRIC, "value", "stderr", "checkpoint"),
+    *("trajectory", "family", "phase", "step", "tokens", "lr", "seed", "quantizer", "method"),
+    *("bits", "group_size", "checkpoint_id", "task", "metric", "value", "stderr", "checkpoint"),
 )
-ORDER = [TRAJECTORY, SEED, "method", "bits", "group_size", QUANTIZER, STEP, *KEY[3:]]
-WHOLE = dict.fromkeys((STEP, TOKENS, SEED, "bits", "group_size"), "Int64")
-TEXT = dict.fromkeys((CHECKPOINT, TASK, "checkpoint"), "string")
+ORDER = ["trajectory", "seed", "method", "bits", "group_size", "quantizer", "step", *KEY[3:]]
+WHOLE = dict.fromkeys(("step", "tokens", "seed", "bits", "group_size"), "Int64")
+TEXT = dict.fromkeys(("checkpoint_id", "task", "checkpoint"), "string")
 
 
 def mean_and_error(values: np.ndarray) -> tuple[float, float]:
     """Mean of values [n] and its standard error."""
     values = values.astype(np.float64)
     return float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
-
-
-def increase(full: np.ndarray, quantized: np.ndarray) -> tuple[float, float]:
-    """CE(Ŵ) − CE(W) from the losses of the same blocks [n], and its paired standard error."""
-    return mean_and_error(quantized.astype(np.float64) - full.astype(np.float64))
 
 
 def relative_increase(full: np.ndarray, quantized: np.ndarray) -> tuple[float, float]:
@@ -113,19 +95,9 @@ def read(path: Path) -> pd.DataFrame:
     return read_csv(path, WHOLE | TEXT)
 
 
-def full_precision_losses(frame: pd.DataFrame) -> dict[str, dict[int, float]]:
-    """Loss in full precision by step, of every trajectory of a table at its first seed."""
-    rows = frame[(frame.metric == names.LOSS) & (frame.quantizer == FULL_PRECISION)]
-    rows = rows[rows.step.notna() & (rows.seed == rows.groupby(TRAJECTORY).seed.transform("min"))]
-    return {
-        str(name): dict(zip(part.step.tolist(), part.value.tolist(), strict=True))
-        for name, part in rows.sort_values(STEP).groupby(TRAJECTORY)
-    }
-
-
 def in_full_precision(series: Series) -> Series:
     """The series of the same trajectory that is not quantized."""
-    fp = FULL_PRECISION
+    fp = names.FULL_PRECISION
     return replace(series, quantizer=fp, method=fp, bits=None, group_size=None)
 
 
@@ -152,7 +124,7 @@ def tasks(series: Series, inputs: Inputs) -> dict[str, bool]:
     """Names of the tasks that a series is measured on, and whether they count in the mean; first
     those that do."""
     found = {name for manifest in manifests_of(series, inputs) for name in manifest.facts["tasks"]}
-    counts = {name: f"{BESIDE} {name}" not in inputs for name in sorted(found)}
+    counts = {name: f"{names.BESIDE} {name}" not in inputs for name in sorted(found)}
     return dict(sorted(counts.items(), key=lambda each: not each[1]))
 
 
@@ -162,8 +134,8 @@ def chances(inputs: Inputs) -> dict[str, float]:
     for label in sorted(label for label in inputs if label.startswith(f"{names.MEASURED} ")):
         for manifest in inputs[label]:
             found |= {name: each["chance"] for name, each in manifest.facts["tasks"].items()}
-    counted = [found[name] for name in sorted(found) if f"{BESIDE} {name}" not in inputs]
-    return found | ({MEAN: float(np.mean(counted))} if counted else {})
+    counted = [found[name] for name in sorted(found) if f"{names.BESIDE} {name}" not in inputs]
+    return found | ({names.MEAN: float(np.mean(counted))} if counted else {})
 
 
 def outcomes(series: Series, task: str, inputs: Inputs) -> dict[str, np.ndarray]:
@@ -191,7 +163,7 @@ def _placed(series: Series, manifests: Sequence[Manifest], found: Iterable[Any])
     places: dict[str, Row] = {each.id: asdict(each) for each in Trajectory(manifests).checkpoints}
     digests = {id_: digest for each in manifests for id_, digest in each.facts["digests"].items()}
     for measured in found:
-        name = measured[CHECKPOINT]
+        name = measured[names.CHECKPOINT]
         yield {**asdict(series), **places[name], "checkpoint": digests[name], **measured}
 
 
@@ -199,7 +171,7 @@ def _value(
     checkpoint: str, metric: str, found: tuple[float, float], task: str | None = None
 ) -> Row:
     value, error = found
-    measured = {CHECKPOINT: checkpoint, TASK: task, METRIC: metric}
+    measured = {names.CHECKPOINT: checkpoint, names.TASK: task, names.METRIC: metric}
     return {**measured, names.VALUE: value, names.ERROR: error}
 
 
@@ -207,10 +179,10 @@ def _losses(series: Series, inputs: Inputs) -> Iterator[Row]:
     full = block_losses(in_full_precision(series), inputs)
     for name, found in block_losses(series, inputs).items():
         yield _value(name, names.LOSS, mean_and_error(found))
-        if series.quantizer != FULL_PRECISION:
-            pair = full[name], found
-            yield _value(name, names.INCREASE, increase(*pair))
-            yield _value(name, names.QUANTIZATION_ERROR, relative_increase(*pair))
+        if series.quantizer != names.FULL_PRECISION:
+            before, after = full[name].astype(np.float64), found.astype(np.float64)
+            yield _value(name, names.INCREASE, mean_and_error(after - before))
+            yield _value(name, names.QUANTIZATION_ERROR, relative_increase(before, after))
 
 
 def _layer_errors(manifests: Sequence[Manifest]) -> list[Any]:
@@ -219,8 +191,10 @@ def _layer_errors(manifests: Sequence[Manifest]) -> list[Any]:
     if not files:
         return []
     table = pd.concat([read_csv(file, TEXT) for file in files])
-    means = table.groupby(CHECKPOINT)[list(names.LAYER_METRICS)].mean().reset_index()
-    return means.melt(CHECKPOINT, var_name=METRIC, value_name=names.VALUE).to_dict("records")
+    means = table.groupby(names.CHECKPOINT)[list(names.LAYER_METRICS)].mean().reset_index()
+    return means.melt(names.CHECKPOINT, var_name=names.METRIC, value_name=names.VALUE).to_dict(
+        "records"
+    )
 
 
 def _accuracies(series: Series, inputs: Inputs) -> Iterator[Row]:
@@ -231,11 +205,11 @@ def _accuracies(series: Series, inputs: Inputs) -> Iterator[Row]:
     for name in right[inside[0]] if inside else ():
         scores = {task: mean_and_error(right[task][name]) for task in counted}
         mean = mean_over_tasks([scores[task] for task in inside])
-        for task, found in {**scores, MEAN: mean}.items():
+        for task, found in {**scores, names.MEAN: mean}.items():
             yield _value(name, names.ACCURACY, found, task)
-        if series.quantizer != FULL_PRECISION:
+        if series.quantizer != names.FULL_PRECISION:
             pairs = {task: (full[task][name], right[task][name]) for task in counted}
-            groups = {**{task: [task] for task in counted}, MEAN: inside}
+            groups = {**{task: [task] for task in counted}, names.MEAN: inside}
             for task, group in groups.items():
                 found = degradation([pairs[each] for each in group])
                 yield _value(name, names.DEGRADATION, found, task)

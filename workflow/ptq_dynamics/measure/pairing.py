@@ -75,21 +75,16 @@ def errors_of_comparison(blocks: Mapping[K, np.ndarray]) -> dict[K, float]:
     for size in dict.fromkeys(map(len, blocks.values())):
         alike = {key: values for key, values in blocks.items() if len(values) == size}
         table = np.stack([*alike.values()])
-        own = _standard_errors(table)
+        root = np.sqrt(size)
+        own = table.std(axis=1, ddof=1) / root
         count, finite = len(table), np.isfinite(own)
         if finite.sum() > 1:
             # Levels differ more than blocks: without them, a median is that of all points.
             rest = table - table.mean(axis=1, keepdims=True)
             rest = rest - np.median(rest[finite], axis=0)
-            own = np.fmin(own, _standard_errors(rest) * np.sqrt(count / (count - 1)))
+            own = np.fmin(own, rest.std(axis=1, ddof=1) / root * np.sqrt(count / (count - 1)))
         found |= dict(zip(alike, own.tolist(), strict=True))
     return found
-
-
-def _standard_errors(table: np.ndarray) -> np.ndarray:
-    """Of the mean of every row, [rows, n]."""
-    errors: np.ndarray = table.std(axis=1, ddof=1) / np.sqrt(table.shape[1])
-    return errors
 
 
 def _by_step(metric: Paired, series: Series, inputs: Inputs) -> dict[int, np.ndarray]:
