@@ -2,7 +2,7 @@
 from block to block their losses go up and down together."""
 
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -17,8 +17,6 @@ from ptq_dynamics.measure.measurements import (
 from ptq_dynamics.measure.names import INCREASE, LOSS, Paired
 from ptq_dynamics.measure.settings import Series
 from ptq_dynamics.train.trajectory import Trajectory
-
-K = TypeVar("K")
 
 
 def difference(
@@ -63,7 +61,7 @@ def _blocks(metric: Paired, full: np.ndarray, losses: np.ndarray) -> np.ndarray:
     return (losses - ratio * full) / full.mean() + ratio - 1
 
 
-def errors_of_comparison(blocks: Mapping[K, np.ndarray]) -> dict[K, float]:
+def errors_of_comparison(blocks: Mapping[Any, np.ndarray]) -> dict[Any, float]:
     """Standard error of every mean over blocks [n] without what blocks have in common in most of
     them, their medians, which comparisons do not see; never more than its own standard error.
     Equally many blocks are taken to be the same text.
@@ -71,7 +69,7 @@ def errors_of_comparison(blocks: Mapping[K, np.ndarray]) -> dict[K, float]:
     Source: Cousineau (2005), with the correction of Morey (2008), for designs within subjects; the
     median, and the bound, because errors of one figure may differ by orders of magnitude.
     """
-    found: dict[K, float] = {}
+    found: dict[Any, float] = {}
     for size in dict.fromkeys(map(len, blocks.values())):
         alike = {key: values for key, values in blocks.items() if len(values) == size}
         table = np.stack([*alike.values()])

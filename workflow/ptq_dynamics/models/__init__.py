@@ -171,10 +171,9 @@ def token_losses(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
 @torch.no_grad()
 def block_losses(model: nn.Module, blocks: Tensor, batch_size: int) -> Tensor:
     """Mean next-token cross-entropy in nats of every block, float32 [blocks] on the CPU."""
-    parts = []
-    for batch in blocks.to(inputs_device(model)).split(batch_size):
-        parts.append(token_losses(model, batch[:, :-1], batch[:, 1:]).mean(dim=1).cpu())
-    return torch.cat(parts)
+    batches = blocks.to(inputs_device(model)).split(batch_size)
+    parts = (token_losses(model, each[:, :-1], each[:, 1:]).mean(dim=1) for each in batches)
+    return torch.cat([part.cpu() for part in parts])
 
 
 def linear_layers(model: nn.Module) -> dict[str, nn.Linear]:

@@ -18,7 +18,6 @@ EQUAL, WITHIN, DIFFERENT = "equal", "within tolerance", "different"
 UNJUDGED, ONLY = "not judged", "only in one"
 # Standard errors of a difference that count as chance.
 TOLERANCE = 2.0
-NO_REASON = "its specification is the same, so machine or chance made it another"
 
 
 def compare(one: Path, other: Path) -> pd.DataFrame:
@@ -69,8 +68,9 @@ def parting(one: Path, other: Path) -> str | None:
     for result in archives[0].in_order():
         match = theirs.get(_place(result.path))
         if match is not None and result.digest != match.digest:
-            reasons = shortened(specification.differences(_made(match), _made(result))) or NO_REASON
-            return f"they part first at {result.label}, {result.path}: {reasons}"
+            reasons = shortened(specification.differences(_made(match), _made(result)))
+            why = reasons or "its specification is the same, so machine or chance made it another"
+            return f"they part first at {result.label}, {result.path}: {why}"
     return None
 
 

@@ -13,10 +13,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace as Settings
-from typing import Any, TextIO
+from typing import Any
 
 # Before the import of GPTQModel, which reads them once. Its default on one or two cores is one
 # worker, and then it refuses to start its own thread pool;
@@ -192,14 +191,13 @@ def read_layer(module: Any, less: int) -> dict[str, np.ndarray]:
     return {part: np.ascontiguousarray(value) for part, value in found.items()}
 
 
-def run(request: dict[str, Any], stderr: TextIO) -> None:
+def run(request: dict[str, Any]) -> None:
     """Quantize all checkpoints of a request."""
     quantize, less = TOOLS[request["tool"]]
     # Shorter sequences are filled up with -1.
     rows = [torch.from_numpy(row[row >= 0]) for row in np.load(request["calibration"])]
     calibration = [{"input_ids": row, "attention_mask": torch.ones_like(row)} for row in rows]
     for source, target in request["checkpoints"]:
-        start = time.monotonic()
         settings = Settings(**request["settings"])
         model, report = quantize(settings, request["device"], Path(source), calibration)
         tensors = {
@@ -212,7 +210,6 @@ def run(request: dict[str, Any], stderr: TextIO) -> None:
             raise JobError(f"{source}: the library returned no layer, or no finite weights")
         save_file(tensors, Path(target, "weights.safetensors"))
         Path(target, "report.json").write_text(json.dumps(report), encoding="utf-8")
-        print(f"{source}: {time.monotonic() - start:.1f} s", file=stderr, flush=True)
 
 
 def main() -> int:
@@ -225,7 +222,7 @@ def main() -> int:
     # GPTQModel leaves logs where it runs.
     os.chdir(Path(sys.argv[1]).parent)
     try:
-        run(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")), stderr)
+        run(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
     except Exception as error:
         kind = "" if isinstance(error, JobError) else f"{type(error).__name__}: "
         print("error:", kind + " ".join(str(error).split()), file=stderr)
