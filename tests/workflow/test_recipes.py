@@ -124,8 +124,7 @@ class Granite(LlamaLike):
 from pathlib import Path
 from typing import Literal
 
-from ptq_dynamics.quantize.methods import Calibration, Quantized
-from ptq_dynamics.quantize.methods import Quantizer
+from ptq_dynamics.quantize.methods import Calibration, Quantized, Quantizer
 
 
 class Truncation(Quantizer):

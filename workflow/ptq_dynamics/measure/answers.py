@@ -46,9 +46,7 @@ class Asking:
         """Outcomes of every task for the model of a checkpoint folder (see `outcomes`)."""
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         return {
-            asked.task: outcomes(
-                AnsweringModel(asked, model, tokenizer), parts, asked.shots, asked.documents
-            )
+            asked.task: outcomes(AnsweringModel(asked, model, tokenizer), parts)
             for asked, parts in self._tasks.items()
         }
 
@@ -60,7 +58,7 @@ class AnsweringModel(HFLM):
     def __init__(self, asked: Asked, model: Any, tokenizer: Any) -> None:
         sizes: Any = {"max_length": asked.context, "batch_size": asked.batch}
         super().__init__(pretrained=model, tokenizer=tokenizer, **sizes)
-        self._asked = asked
+        self.asked = asked
 
     def loglikelihood(self, requests: Any, disable_tqdm: bool = True) -> Any:
         """The harness's own, without a bar."""
@@ -68,7 +66,7 @@ class AnsweringModel(HFLM):
 
     def _loglikelihood_tokens(self, requests: Any, *arguments: Any, **options: Any) -> Any:
         longest = max(len(text) + len(continuation) for _, text, continuation in requests)
-        asked = self._asked
+        asked = self.asked
         if longest > asked.context + 1:
             raise Problem(
                 f"task {asked.task}: a prompt with {asked.shots} shots has {longest:,} tokens, "
@@ -78,16 +76,16 @@ class AnsweringModel(HFLM):
         return super()._loglikelihood_tokens(requests, *arguments, **options)
 
 
-def outcomes(model: Any, parts: Parts, shots: int, documents: int | None) -> np.ndarray:
-    """Outcome of the first documents of every part, one part after the other, float32 [documents]:
+def outcomes(model: AnsweringModel, parts: Parts) -> np.ndarray:
+    """Outcome of the asked documents of every part, one part after the other, float32 [documents]:
     that of the harness's `simple_evaluate`, without the 20 s of its account of the machine."""
     for _, task in parts:
         if task.config.num_fewshot != 0:
-            task.set_config(key="num_fewshot", value=shots)
+            task.set_config(key="num_fewshot", value=model.asked.shots)
         task.set_fewshot_seed(seed=DEFAULT_OTHER_SEED)
     tasks: Any = {"tasks": {part.name: task for part, task in parts}}
     result: Any = lm_eval.evaluate(
-        model, tasks, limit=documents, bootstrap_iters=0, log_samples=True
+        model, tasks, limit=model.asked.documents, bootstrap_iters=0, log_samples=True
     )
     values = [
         each[part.metric]

@@ -15,9 +15,6 @@ from ptq_dynamics.engine.context import Context
 from ptq_dynamics.hub.files import COMMIT
 from ptq_dynamics.measure.tasks import Task, TaskPart
 
-# Letters of the reason that a library gives: some list all that they would have read.
-TOLD = 200
-
 
 class HarnessTask(Task):
     """A task of lm-evaluation-harness by its name there, whose data set is read at the commit
@@ -102,10 +99,11 @@ def _load(manager: Any, settings: HarnessTask, scratch: Path, place: str) -> dic
         built = manager._factory.build(entry, overrides=changes, registry=manager.task_index)
         found = manager.load(built if isinstance(built, list) else [built])["tasks"]
     except (OSError, ValueError, RuntimeError, KeyError, httpx.HTTPError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        # Some libraries list all that they would have read.
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
         raise Problem(
             f"{place}: its data set is out of reach, or has no split that the task reads "
-            f"({reason[:TOLD]}); correct repository, files or revision"
+            f"({reason}); correct repository, files or revision"
         ) from error
     if not all(isinstance(task, ConfigurableTask) for task in found.values()):
         raise Problem(f"{place}.task is a program of its own in the harness; name another")
