@@ -246,7 +246,7 @@ def wait_until(
 
 def begin(trainer: Trainer, data: TrainingData, steps: int) -> None:
     """The first updates of a run, with what it saves and logs on the way."""
-    trainer.open_curve()
+    trainer.cut_curve()
     trainer.save_due()
     for step in range(steps):
         loss, norm = trainer.update(data.at(step))

@@ -33,7 +33,7 @@ BUILD = (
 
 @pytest.fixture(scope="module")
 def documents():
-    return packages.documents(CONFIG["packages"], docstrings.read, CONFIG["shortest_document"])
+    return packages.documents(CONFIG["packages"], docstrings.texts, CONFIG["shortest_document"])
 
 
 @pytest.mark.slow
@@ -124,7 +124,7 @@ MODULE, DOCSTRING = "brief/__init__.py", '"""A docstring that is long enough."""
 
 def test_packages_that_no_corpus_can_be_made_of_are_one_line(install):
     folder = install({MODULE: DOCSTRING})
-    found = packages.documents(["brief"], docstrings.read, 5)
+    found = packages.documents(["brief"], docstrings.texts, 5)
     assert found == ["A docstring that is long enough."]
     (folder / MODULE).write_text('"""A docstring that was edited...."""\n')
     with pytest.raises(Problem, match=r"__init__\.py of brief was altered; reinstall brief"):

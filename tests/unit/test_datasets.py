@@ -26,7 +26,7 @@ from tokenizers import Tokenizer
 from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 pytestmark = pytest.mark.slow
 
@@ -156,7 +156,8 @@ def wide(tmp_path_factory):
     encoder.pre_tokenizer = ByteLevel(add_prefix_space=False)
     encoder.decoder = ByteLevelDecoder()
     encoder.add_special_tokens([bpe.END])
-    bpe.save_tokenizer(encoder, folder)
+    fast = PreTrainedTokenizerFast(tokenizer_object=encoder, eos_token=bpe.END, bos_token=bpe.END)
+    fast.save_pretrained(folder)
     return folder
 
 

@@ -4,8 +4,9 @@ import math
 
 import pytest
 import torch
-from ptq_dynamics.curvature.hessian import LossHessian, gaussian, top_eigenvalue, trace
+from ptq_dynamics.curvature.hessian import LossHessian, gaussian
 from ptq_dynamics.curvature.plane import flatten
+from ptq_dynamics.curvature.sharpness import top_eigenvalue, trace
 from ptq_dynamics.curvature.spectrum import top_spectrum
 from torch import Tensor
 from torch.autograd.functional import hessian

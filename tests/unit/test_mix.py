@@ -45,7 +45,7 @@ def built(here):
 @pytest.fixture(scope="module")
 def held_out():
     """The documents that the corpus holds out."""
-    documents = packages.documents(MAIN["packages"], docstrings.read, MAIN["shortest_document"])
+    documents = packages.documents(MAIN["packages"], docstrings.texts, MAIN["shortest_document"])
     wanted = {name: MAIN[name] * MAIN["characters_per_token"] for name in HELD_OUT}
     dealt = splits.deal(documents, wanted)
     return [text for name in HELD_OUT for text in dealt[name]]

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,11 +35,3 @@ def encode(
     while batch := list(islice(texts, BATCH)):
         found = tokenizer.encode_batch_fast(batch, add_special_tokens=False)
         yield [np.asarray([*each.ids, *last], dtype=dtype) for each in found]
-
-
-def save_tokenizer(tokenizer: Any, folder: Path) -> None:
-    """Write the tokenizer as any Hugging Face tool reads it."""
-    from transformers import PreTrainedTokenizerFast
-
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=END, bos_token=END)
-    fast.save_pretrained(folder)

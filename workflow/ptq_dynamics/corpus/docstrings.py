@@ -1,26 +1,63 @@
 """The docstrings of a source file: read, or taken out of it."""
 
 import ast
+import re
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ptq_dynamics.base.problem import Problem
 
-
-def read(file: Path, whole: bool = False) -> list[str]:
-    """The docstrings of a file, without their indentation; `whole`: its text, too."""
-    found = [text for _, text in documented(file)]
-    return [*found, file.read_text(encoding="utf-8")] if whole else found
+# A sentence says something with so many words; a directive of reStructuredText begins with dots.
+WORD, FEWEST_WORDS = re.compile(r"[A-Za-z]{2,}"), 3
 
 
-def documented(file: Path) -> Iterator[tuple[ast.AST, str]]:
-    """What has a docstring in a file, with it, without its indentation."""
-    for node in _nodes(file, file.read_text(encoding="utf-8")):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            text = ast.get_docstring(node, clean=False)
-            yield from [(node, dedent(text))] if text else []
+@dataclass(frozen=True)
+class Documented:
+    """A docstring without indentation; of a function, also its `signature`, `name(argument, ...)`,
+    and the `summary`, its first sentence, if it has one."""
+
+    document: str
+    signature: str | None = None
+    summary: str | None = None
+
+
+def read(file: Path, whole: bool = False) -> list[Documented]:
+    """What has a docstring in a source file; `whole`: its text, too."""
+    source, found = file.read_text(encoding="utf-8"), []
+    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    for node in _nodes(file, source):
+        text = dedent(ast.get_docstring(node, clean=False) or "") if isinstance(node, kinds) else ""
+        if text and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.append(Documented(text, signature(node), summary(text)))
+        elif text:
+            found.append(Documented(text))
+    return [*found, *([Documented(source)] if whole else [])]
+
+
+def texts(file: Path, whole: bool = False) -> list[str]:
+    """The docstrings of a source file, without their indentation; `whole`: its text, too."""
+    return [each.document for each in read(file, whole)]
+
+
+def signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    """Its name and its arguments' names: defaults and types are written in many ways."""
+    arguments = node.args
+    names = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
+    names += [f"*{arguments.vararg.arg}"] if arguments.vararg else []
+    names += [each.arg for each in arguments.kwonlyargs]
+    names += [f"**{arguments.kwarg.arg}"] if arguments.kwarg else []
+    return f"{node.name}({', '.join(names)})"
+
+
+def summary(document: str) -> str | None:
+    """The first sentence of a docstring, where its first paragraph is one line that has one."""
+    first = document.partition("\n\n")[0].strip()
+    sentence, stop, _ = f"{first} ".partition(". ")
+    says = len(WORD.findall(sentence)) >= FEWEST_WORDS and not sentence.startswith("..")
+    return f"{sentence}." if stop and says and "\n" not in sentence else None
 
 
 def taken_out(file: Path) -> str:

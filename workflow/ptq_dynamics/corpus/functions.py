@@ -4,18 +4,16 @@ What an embedded corpus trains on is there to learn from; questions are about do
 holds out, and about those of `others`, packages that no corpus of the scale reads.
 """
 
-import ast
 import json
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.corpus import docstrings, packages
+from ptq_dynamics.corpus.docstrings import Documented
 from ptq_dynamics.corpus.sources.embedded import EmbeddedCorpus
 from ptq_dynamics.corpus.splits import Split, deal
 from ptq_dynamics.engine.context import Context
@@ -26,25 +24,12 @@ HELD_OUT = "held_out.jsonl"
 # Held-out text that nothing else reads for what it measures: calibration sets are GPTQ's to see.
 ASKED: tuple[Split, ...] = ("validation", "probe")
 
-# A sentence says something with so many words; a directive of reStructuredText begins with dots.
-WORD, FEWEST_WORDS = re.compile(r"[A-Za-z]{2,}"), 3
-
 
 class FunctionsSettings(Strict):
     """An embedded corpus, and `others`, packages that nothing is trained on."""
 
     corpus: EmbeddedCorpus
     others: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Documented:
-    """A docstring without indentation; of a function, also its `signature`, `name(argument, ...)`,
-    and the `summary`, its first sentence, if it has one."""
-
-    document: str
-    signature: str | None = None
-    summary: str | None = None
 
 
 def run(context: Context[FunctionsSettings]) -> Mapping[str, Any]:
@@ -82,7 +67,7 @@ def load(manifest: Manifest, name: str) -> list[Documented]:
 def _read(names: Iterable[str], shortest: int, *, whole: bool = False) -> dict[str, Documented]:
     """By the docstring; where several have one, the function with the first signature."""
     files = [file for each in names for file in packages.installed_files(each)]
-    found = packages.read_all(files, partial(read, whole=whole))
+    found = packages.read_all(files, partial(docstrings.read, whole=whole))
     known: dict[str, Documented] = {}
     for each in sorted(
         chain.from_iterable(found), key=lambda each: (each.signature is None, each.signature or "")
@@ -90,32 +75,3 @@ def _read(names: Iterable[str], shortest: int, *, whole: bool = False) -> dict[s
         if len(each.document) >= shortest:
             known.setdefault(each.document, each)
     return known
-
-
-def read(file: Path, whole: bool = False) -> list[Documented]:
-    """What has a docstring in a source file; `whole`: its text, too."""
-    found = []
-    for node, text in docstrings.documented(file):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            found.append(Documented(text, signature(node), summary(text)))
-        else:
-            found.append(Documented(text))
-    return [*found, Documented(file.read_text(encoding="utf-8"))] if whole else found
-
-
-def signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-    """Its name and its arguments' names: defaults and types are written in many ways."""
-    arguments = node.args
-    names = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
-    names += [f"*{arguments.vararg.arg}"] if arguments.vararg else []
-    names += [each.arg for each in arguments.kwonlyargs]
-    names += [f"**{arguments.kwarg.arg}"] if arguments.kwarg else []
-    return f"{node.name}({', '.join(names)})"
-
-
-def summary(document: str) -> str | None:
-    """The first sentence of a docstring, where its first paragraph is one line that has one."""
-    first = document.partition("\n\n")[0].strip()
-    sentence, stop, _ = f"{first} ".partition(". ")
-    says = len(WORD.findall(sentence)) >= FEWEST_WORDS and not sentence.startswith("..")
-    return f"{sentence}." if stop and says and "\n" not in sentence else None

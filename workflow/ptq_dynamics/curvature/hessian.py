@@ -1,30 +1,29 @@
-"""Curvature of a causal language model's loss: its Hessian, sharpness and trace. Source: paper,
-figures 9 and 26 (power iteration, Hutchinson), after PyHessian (Yao et al. 2020, arXiv 1912.07145).
-"""
+"""Curvature of a causal language model's loss: its Hessian, and the part of a job that is the same
+for every probe of it."""
 
 import math
-from collections.abc import Callable, Iterator
-from itertools import count
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
+import pandas as pd
 import torch
 from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-Matvec = Callable[[Tensor], Tensor]
+from ptq_dynamics import models
+from ptq_dynamics.corpus import tokens
+from ptq_dynamics.curvature.settings import CurvatureSettings
+from ptq_dynamics.engine.context import Context
+from ptq_dynamics.measure.names import CHECKPOINT, ERROR, METRIC, VALUE, VALUES
+from ptq_dynamics.train import trajectory
+from ptq_dynamics.train.trajectory import Trajectory
 
-
-class Eigenpair(NamedTuple):
-    """The eigenvalue of largest magnitude, with its sign (nats per squared parameter unit), and a
-    vector [P] of unit norm whose Rayleigh quotient it is; `iterations`: Hessian-vector products;
-    `residual`: |Hv - value v| / |value|; `converged`: whether that reached the tolerance."""
-
-    value: float
-    vector: Tensor
-    iterations: int
-    residual: float
-    converged: bool
+S = TypeVar("S", bound=CurvatureSettings)
+# Name, value and error, where there is one.
+Metric = tuple[str, float, float | None]
+# The Hessian of the loss on the probe split, and the job's settings → what is measured.
+Probe = Callable[["LossHessian", S], Iterator[Metric]]
 
 
 class LossHessian:
@@ -90,45 +89,6 @@ class LossHessian:
             yield torch.autograd.grad(self._batch_loss(batch), self._parameters, create_graph=True)
 
 
-def top_eigenvalue(
-    matvec: Matvec, start: Tensor, *, tolerance: float, max_iterations: int
-) -> Eigenpair:
-    """Sharpness: the eigenvalue of largest magnitude by power iteration from a unit vector [P],
-    until |Hv - value v| <= tolerance |value|. From a start nearly orthogonal to the dominant
-    eigenvector it can settle on the next one, which `spectrum.top_spectrum` avoids."""
-    v = start
-    for iteration in count(1):
-        product = matvec(v)
-        value = dot(v, product)
-        error = torch.linalg.vector_norm(product - value * v).item()
-        residual = error / abs(value) if value else math.inf
-        if residual <= tolerance or iteration >= max_iterations:
-            break
-        v = product / torch.linalg.vector_norm(product)
-    return Eigenpair(value, v, iteration, residual, residual <= tolerance)
-
-
-def trace(
-    form: Callable[[Tensor], Tensor], like: Tensor, samples: int, generator: torch.Generator
-) -> tuple[float, float]:
-    """Trace by Hutchinson's estimator, the mean of z'Hz over at least two Rademacher vectors z that
-    are `like` a tensor [P], from its parts (see `LossHessian.form`), with the standard error of
-    both samples: of the vectors, and of the parts of the text. Source: Hutchinson (1990);
-    PyHessian."""
-    draws = []
-    for _ in range(samples):
-        bits = torch.randint(0, 2, like.shape, generator=generator, dtype=torch.int8)
-        draws.append(form((2 * bits - 1).to(like)))
-    values = torch.stack(draws)
-    error = math.hypot(standard_error(values.mean(dim=1)), standard_error(values.mean(dim=0)))
-    return values.mean().item(), error
-
-
-def standard_error(values: Tensor) -> float:
-    """Standard error of the mean of values [n]; 0 of one alone, of which it is not known."""
-    return values.std().item() / math.sqrt(len(values)) if len(values) > 1 else 0.0
-
-
 def gaussian(like: Tensor, generator: torch.Generator) -> Tensor:
     """A random direction of unit norm, `like` a tensor [P]; drawn on the CPU in float32, so that
     every device sees the same."""
@@ -139,3 +99,20 @@ def gaussian(like: Tensor, generator: torch.Generator) -> Tensor:
 def dot(a: Tensor, b: Tensor) -> float:
     """Scalar product of two vectors [P], summed in float64."""
     return float((a * b).sum(dtype=torch.float64))
+
+
+def run_probe(context: Context[S], probe: Probe[S]) -> Mapping[str, Any]:
+    """Measure the job's checkpoints of its input trajectory, in full precision."""
+    settings, source = context.settings, Trajectory(context.inputs["trajectory"])
+    probes = tokens.blocks(context.input("corpus"), "probe", settings.context, settings.sequences)
+    rows, chosen = [], source.at(settings.checkpoints)
+    for checkpoint in chosen:
+        # Fused attention has no second derivative.
+        model = models.load(source.folder(checkpoint), attn_implementation="eager")
+        hessian = LossHessian(model, probes, settings.batch, keep_graph=settings.keep_graph)
+        rows += [(checkpoint.id, *metric) for metric in probe(hessian, settings)]
+        context.progress.maybe(checkpoint.id)
+    table = pd.DataFrame(rows, columns=[CHECKPOINT, METRIC, VALUE, ERROR])
+    table.to_csv(context.out / VALUES, index=False)
+    digests = {checkpoint.id: source.digest(checkpoint) for checkpoint in chosen}
+    return trajectory.facts(chosen, digests=digests, seed=source.fact("seed"))

@@ -1,7 +1,5 @@
 """Settings of the stages that probe the loss around checkpoints, as they cross the job border."""
 
-from typing import Any
-
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.quantize.methods import AnyQuantizer, CalibrationSettings
 
@@ -23,11 +21,6 @@ class CurvatureSettings(Strict):
     tolerance: float
     max_iterations: int
     seed: int
-
-    @property
-    def limits(self) -> dict[str, Any]:
-        """Where iterations end."""
-        return {"tolerance": self.tolerance, "max_iterations": self.max_iterations}
 
 
 class SharpnessSettings(CurvatureSettings):

@@ -1,15 +1,14 @@
 """The leading Hessian eigenvalues of a trajectory's checkpoints (figure 9), by Lanczos in bounded
 memory."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ptq_dynamics.curvature.curvature import Metric, run_probe
-from ptq_dynamics.curvature.hessian import LossHessian, Matvec, dot, gaussian
+from ptq_dynamics.curvature.hessian import LossHessian, Metric, dot, gaussian, run_probe
 from ptq_dynamics.curvature.settings import SpectrumSettings
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.names import EIGENVALUE
@@ -32,8 +31,9 @@ def run(context: Context[SpectrumSettings]) -> Mapping[str, Any]:
 
 def probe(hessian: LossHessian, settings: SpectrumSettings) -> Iterator[Metric]:
     """The eigenvalues by Lanczos."""
+    limits = settings.model_dump(include={"tolerance", "max_iterations"})
     generator = torch.Generator().manual_seed(settings.seed)
-    found = top_spectrum(hessian, hessian.like, settings.eigenvalues, generator, **settings.limits)
+    found = top_spectrum(hessian, hessian.like, settings.eigenvalues, generator, **limits)
     pairs = zip(found.values.tolist(), found.residuals.tolist(), strict=True)
     for number, (value, residual) in enumerate(pairs, start=1):
         yield f"{EIGENVALUE}{number:02d}", value, abs(value) * residual
@@ -51,7 +51,7 @@ class Spectrum(NamedTuple):
 
 
 def top_spectrum(
-    matvec: Matvec,
+    matvec: Callable[[Tensor], Tensor],
     like: Tensor,
     k: int,
     generator: torch.Generator,

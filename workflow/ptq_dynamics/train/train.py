@@ -76,7 +76,8 @@ def train(trainer: "Trainer", data: Any, context: Context[TrainSettings]) -> Non
     first, last = trainer.step, trainer.settings.last
     started = saved = time.monotonic()
     cost = 0.0
-    trainer.open_curve()
+    if trainer.team.leads:
+        trainer.cut_curve()
     trainer.save_due()
     while trainer.step < last:
         loss, gradient_norm = trainer.update(data.at(trainer.step - trainer.settings.data_first))
@@ -100,7 +101,6 @@ def train(trainer: "Trainer", data: Any, context: Context[TrainSettings]) -> Non
             cost = saved - now
         if ends:
             break
-    trainer.curve.close()
 
 
 class Trainer:
@@ -167,14 +167,12 @@ class Trainer:
         """Whether the update just done is logged."""
         return self.step % self.settings.log_every == 0 or self.step == self.settings.last
 
-    def open_curve(self) -> None:
+    def cut_curve(self) -> None:
         """Go on with the curve of an interrupted run, without the rows after its saved state."""
-        path = self.out / CURVE if self.team.leads else Path(os.devnull)
+        path = self.out / CURVE
         rows = [row.split(",") for row in path.read_text().splitlines()] if path.exists() else []
         kept = [row for row in rows[1:] if len(row) == len(COLUMNS) and int(row[0]) <= self.step]
-        if self.team.leads:
-            write_atomically(path, "".join(",".join(row) + "\n" for row in [COLUMNS, *kept]))
-        self.curve = path.open("a", encoding="utf-8")
+        write_atomically(path, "".join(",".join(row) + "\n" for row in [COLUMNS, *kept]))
 
     def log(self, loss: Tensor, gradient_norm: Tensor) -> None:
         """Add a row: the loss, rate and norms of the update that led to this step."""
@@ -182,8 +180,9 @@ class Trainer:
         lr = schedules.learning_rate(self.settings.schedule, self.step - 1)
         values = [float(loss), lr, float(gradient_norm), float(norms.norm())]
         row = [self.step, self.tokens(self.step), *(repr(value) for value in values)]
-        self.curve.write(",".join(map(str, row)) + "\n")
-        self.curve.flush()
+        if self.team.leads:
+            with (self.out / CURVE).open("a", encoding="utf-8") as curve:
+                curve.write(",".join(map(str, row)) + "\n")
         self.require_finite(loss)
 
     def require_finite(self, loss: Tensor) -> None:

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import functions, splits
+from ptq_dynamics.corpus.docstrings import Documented
 from ptq_dynamics.corpus.sources import Derived
 from ptq_dynamics.engine.context import Context
 
@@ -45,7 +46,7 @@ class DialoguesCorpus(Derived):
         known = context.input("corpus").facts["packages"]
         return [parts], {"dialogues": len(parts), "packages": known}
 
-    def encode(self, tokenizer: Any, function: functions.Documented) -> tuple[list[int], list[int]]:
+    def encode(self, tokenizer: Any, function: Documented) -> tuple[list[int], list[int]]:
         """Tokens of a dialogue: of all before the answer, and of the answer with its end."""
         from jinja2 import TemplateError
 

@@ -36,11 +36,15 @@ class EmbeddedCorpus(WholeCorpus):
 
     def write(self, context: Context[Any]) -> Mapping[str, Any]:
         """Train the tokenizer, and write all splits."""
-        read = partial(docstrings.read, whole=self.source_code)
+        from transformers import PreTrainedTokenizerFast
+
+        read = partial(docstrings.texts, whole=self.source_code)
         documents = packages.documents(self.packages, read, self.shortest_document)
         dealt = splits.deal(documents, self.held_out)
         tokenizer = bpe.train_tokenizer(dealt["train"], self.vocabulary)
-        bpe.save_tokenizer(tokenizer, context.out / "tokenizer")
+        special = {"eos_token": bpe.END, "bos_token": bpe.END}
+        fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
+        fast.save_pretrained(context.out / "tokenizer")
         dtype, counts = splits.dtype(self.vocabulary), {}
         for name, size in self.sizes.items():
             end = tokenizer.token_to_id(bpe.END) if name == "train" else None
