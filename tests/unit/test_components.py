@@ -9,7 +9,7 @@ import torch
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.curvature import components
-from ptq_dynamics.curvature.columns import blocks
+from ptq_dynamics.curvature.components import blocks
 from ptq_dynamics.curvature.plane import flatten
 from ptq_dynamics.train.trajectory import Trajectory
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM

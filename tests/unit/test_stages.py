@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.corpus.tokens import Dialogues
+from ptq_dynamics.corpus.tokens import answers as marked
+from ptq_dynamics.corpus.tokens import read
 from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.train import train
 from ptq_dynamics.train.objectives.preferences import Preferences
@@ -132,8 +133,9 @@ def test_preferences_cost_what_the_paper_of_apo_says(right, wrong):
 
 
 def test_pairs_have_one_question_its_answer_and_that_of_another(here):
-    data, found = data_of(here, "apo"), Dialogues(corpus_of(here, "apo"))
-    answers = {tuple(found.answer(number)) for number in range(len(found))}
+    data, corpus = data_of(here, "apo"), corpus_of(here, "apo")
+    turns = np.flatnonzero(np.diff(marked(corpus).astype(int))) + 1
+    answers = {tuple(answer) for answer in np.split(read(corpus, "train"), turns)[1::2]}
     for right, wrong in torch.cat([data.at(step) for step in range(5)]):
         rows = []
         for tokens, marks in (right, wrong):

@@ -95,29 +95,44 @@ def answers(corpus: Manifest) -> np.ndarray:
     return np.memmap(corpus.file(ANSWERS), dtype=np.uint8, mode="r")
 
 
-class Dialogues:
-    """The dialogues of train, each a question, then an answer; `lengths` in tokens."""
+class Pairs:
+    """Dialogues, each a question, then an answer, with their own answer and with that of another
+    one; an epoch has all of them that fit into the context, in an order that follows from the
+    seed."""
 
-    def __init__(self, corpus: Manifest) -> None:
-        marks = answers(corpus)
-        self._tokens = read(corpus, "train")
+    def __init__(self, corpus: Manifest, context: int, batch: int, seed: int) -> None:
+        marks = answers(corpus).astype(np.int8)
+        self._tokens, self._batch, self._seed = read(corpus, "train"), batch, seed
         self._ends = np.fromfile(corpus.file(DIALOGUE_ENDS), dtype=ENDS_DTYPE).astype(np.int64)
         self._starts = np.concatenate([[0], self._ends[:-1]])
-        self._turns = np.flatnonzero(np.diff(marks.astype(np.int8)) == 1) + 1
-        self.lengths: np.ndarray = self._ends - self._starts
+        # Where answers begin.
+        self._turns = np.flatnonzero(np.diff(marks) == 1) + 1
+        longest = (self._turns - self._starts).max() + (self._ends - self._turns).max()
+        self._length = min(context, int(longest)) + 1
+        self._fitting = np.flatnonzero(self._ends - self._starts <= self._length)
+        if len(self._fitting) < max(2, batch):
+            raise Problem(
+                f"{corpus.path} has {len(self._fitting)} dialogues of at most {self._length} "
+                f"tokens, fewer than a batch of {batch}; add packages to the corpus that it is "
+                "made of, or raise its context, in the scale's file under config/scales"
+            )
 
-    def __len__(self) -> int:
-        return len(self._ends)
+    def at(self, step: int) -> Tensor:
+        """Batch of the update after `step` updates, int64 [batch, 2, 2, length]: right, wrong;
+        tokens, and 1 for those of the answer, else 0. A longer wrong answer is cut."""
+        rows = []
+        for position in range(step * self._batch, (step + 1) * self._batch):
+            epoch, index = divmod(position, len(self._fitting))
+            visited = order(self._seed, epoch, len(self._fitting))
+            mine, other = (int(self._fitting[visited[place]]) for place in (index, index - 1))
+            rows.append(np.stack([self._row(mine, mine), self._row(mine, other)]))
+        return torch.from_numpy(np.stack(rows))
 
-    @property
-    def longest(self) -> int:
-        """Tokens of the longest question with the longest answer."""
-        return int((self._turns - self._starts).max() + (self._ends - self._turns).max())
-
-    def question(self, number: int) -> np.ndarray:
-        """Tokens of all that comes before the answer, [n]."""
-        return self._tokens[self._starts[number] : self._turns[number]]
-
-    def answer(self, number: int) -> np.ndarray:
-        """Tokens of the answer with its end, [n]."""
-        return self._tokens[self._turns[number] : self._ends[number]]
+    def _row(self, question: int, answer: int) -> np.ndarray:
+        before = self._tokens[self._starts[question] : self._turns[question]]
+        after = self._tokens[self._turns[answer] : self._ends[answer]]
+        row = np.zeros((2, self._length), dtype=np.int64)
+        tokens = np.concatenate([before, after])[: self._length]
+        row[0, : len(tokens)] = tokens
+        row[1, len(before) : len(tokens)] = 1
+        return row

@@ -226,7 +226,11 @@ class Trainer:
 
     def save(self, path: Path) -> None:
         """Write the whole state to one file, whole or not at all."""
-        tensors = {f"model.{name}": value for name, value in self._weights().items()}
+        every = self.model.state_dict()
+        # Each once: a tied head is the embedding.
+        first = {value.data_ptr(): name for name, value in reversed(every.items())}
+        names = [name for name in every if name in first.values()]
+        tensors = {f"model.{name}": every[name].contiguous() for name in names}
         for index, moments in self._optimizer.state_dict()["state"].items():
             for name, value in moments.items():
                 tensors[f"optimizer.{index}.{name}"] = torch.as_tensor(value).contiguous()
@@ -235,12 +239,6 @@ class Trainer:
         with partial.open("rb+") as file:
             os.fsync(file.fileno())
         partial.replace(path)
-
-    def _weights(self) -> dict[str, Tensor]:
-        # All weights, each once: a tied head is the embedding.
-        every = self.model.state_dict()
-        first = {value.data_ptr(): name for name, value in reversed(every.items())}
-        return {name: every[name].contiguous() for name in every if name in first.values()}
 
     def load(self, path: Path) -> None:
         """Take up the state that `save` wrote; `Problem` when the file is damaged."""

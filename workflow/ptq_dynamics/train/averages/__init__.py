@@ -82,10 +82,9 @@ class Tails(OfOne):
         """Mean age of what is in each, in steps before the end, by the checkpoint's id."""
         steps, found = {name: step for step, name in self.ids(timeline).items()}, {}
         for mean in self.means(timeline):
-            ages = [(mean.step or 0) - steps[member.checkpoint] for member in mean.members]
-            weights = [member.weight for member in mean.members]
-            total = sum(age * weight for age, weight in zip(ages, weights, strict=True))
-            found[mean.id] = total / sum(weights)
+            end, weight = mean.step or 0, sum(each.weight for each in mean.members)
+            ages = (each.weight * (end - steps[each.checkpoint]) for each in mean.members)
+            found[mean.id] = sum(ages) / weight
         return found
 
 
