@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ptq_dynamics.base.content import canonical
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import EmbeddedCorpus
-from ptq_dynamics.corpus import bpe, docstrings, packages, splits, tokens
+from ptq_dynamics.corpus import docstrings, packages, splits, tokens
 from ptq_dynamics.corpus.packages import installed_files, python_files
 from ptq_dynamics.corpus.splits import HELD_OUT
 from ptq_dynamics.engine import manifest
@@ -63,12 +63,12 @@ def test_no_document_is_in_two_splits(corpus, documents):
         whole = "".join(dealt[name])
         assert whole.startswith(text.rstrip("\ufffd")), name
     train = tokenizer.decode(tokens.read(corpus, "train").tolist())
-    assert train.split(bpe.END)[:-1] == dealt["train"]
+    assert train.split(splits.DOCUMENT_END)[:-1] == dealt["train"]
 
 
 def test_calibration_text_says_where_its_documents_end(corpus, documents, tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(corpus.subfolder("tokenizer"))
-    encoded = bpe.encode(tokenizer.backend_tokenizer, documents, np.dtype("<u2"))
+    encoded = splits.encode(tokenizer.backend_tokenizer, documents, np.dtype("<u2"))
     splits.write(tmp_path, "calibration", encoded, 5000)
     found = manifest.describe(tmp_path, tmp_path / "manifest.json", {"dtype": "uint16"})
     by_hand = [tokenizer.encode(text, add_special_tokens=False) for text in documents[:100]]

@@ -15,8 +15,9 @@ from datasets import load_dataset
 from hub import serve
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import DatasetsCorpus
-from ptq_dynamics.corpus import bpe, tokens
+from ptq_dynamics.corpus import tokens
 from ptq_dynamics.corpus.sources.datasets import DatasetSource
+from ptq_dynamics.corpus.splits import DOCUMENT_END as END
 from ptq_dynamics.corpus.splits import SPLITS
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.execute import execute
@@ -155,8 +156,8 @@ def wide(tmp_path_factory):
     encoder = Tokenizer(BPE(vocabulary, merges))
     encoder.pre_tokenizer = ByteLevel(add_prefix_space=False)
     encoder.decoder = ByteLevelDecoder()
-    encoder.add_special_tokens([bpe.END])
-    fast = PreTrainedTokenizerFast(tokenizer_object=encoder, eos_token=bpe.END, bos_token=bpe.END)
+    encoder.add_special_tokens([END])
+    fast = PreTrainedTokenizerFast(tokenizer_object=encoder, eos_token=END, bos_token=END)
     fast.save_pretrained(folder)
     return folder
 
@@ -198,13 +199,13 @@ def hub(web, tokenizer, tmp_path):
 BUILD = """
 import json, sys
 from datasets import config
-from ptq_dynamics.corpus import bpe
+from ptq_dynamics.corpus import splits
 from ptq_dynamics.corpus.sources import datasets
 from ptq_dynamics.engine.execute import execute
 config.STREAMING_READ_MAX_RETRIES = config.STREAMING_OPEN_MAX_RETRIES = 3
 config.STREAMING_READ_RETRY_INTERVAL = config.STREAMING_OPEN_RETRY_INTERVAL = 0.1
 if sys.argv[2] == "often":
-    datasets.NOTE_EVERY, bpe.BATCH = 0, 50
+    datasets.NOTE_EVERY, splits.BATCH = 0, 50
 sys.exit(execute(json.load(open(sys.argv[1]))))
 """
 

@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
+from ptq_dynamics.curvature import spectrum
 from ptq_dynamics.curvature.hessian import LossHessian, gaussian
 from ptq_dynamics.curvature.plane import flatten
 from ptq_dynamics.curvature.sharpness import top_eigenvalue, trace
-from ptq_dynamics.curvature.spectrum import top_spectrum
 from torch import Tensor
 from torch.autograd.functional import hessian
 from torch.func import functional_call
@@ -108,7 +108,7 @@ def top(matvec, size, **limits):
 
 
 def spectrum_of(matvec, size, k, dtype=torch.float64, **limits):
-    return top_spectrum(matvec, torch.empty(size, dtype=dtype), k, seeded(), **limits)
+    return spectrum.top_spectrum(matvec, torch.empty(size, dtype=dtype), k, seeded(), **limits)
 
 
 @pytest.mark.parametrize(("batch_size", "keep_graph"), [(1, True), (2, False), (N, True)])
@@ -129,9 +129,9 @@ def test_model_curvature(model, probes, dense):
     found = top(product, product.dim, tolerance=1e-6, max_iterations=500)
     assert found.converged, f"residual {found.residual} after {found.iterations}"
     assert found.value == pytest.approx(exact[0].item(), rel=1e-9)
-    spectrum = spectrum_of(product, product.dim, 25, tolerance=1e-6, max_iterations=300)
-    assert (spectrum.residuals <= 1e-6).all(), f"{spectrum.residuals} after {spectrum.iterations}"
-    torch.testing.assert_close(spectrum.values, exact, rtol=1e-9, atol=0)
+    leading = spectrum_of(product, product.dim, 25, tolerance=1e-6, max_iterations=300)
+    assert (leading.residuals <= 1e-6).all(), f"{leading.residuals} after {leading.iterations}"
+    torch.testing.assert_close(leading.values, exact, rtol=1e-9, atol=0)
     mean, error = trace(form(product), product.like, 256, seeded())
     error, bound = mean - dense.trace().item(), 4 * error
     assert abs(error) < bound, f"trace is off by {error}, four standard errors are {bound}"
@@ -145,8 +145,8 @@ def test_dominant_negative_eigenvalue_keeps_its_sign():
     assert found.value == pytest.approx(-5, rel=1e-12)
     error = (matrix @ found.vector - found.value * found.vector).norm().item() / 5
     assert found.residual == pytest.approx(error, rel=1e-6)
-    spectrum = spectrum_of(matrix.mv, 6, 3, tolerance=1e-8, max_iterations=6)
-    assert spectrum.values.tolist() == pytest.approx([-5.0, 3.0, 2.0])
+    leading = spectrum_of(matrix.mv, 6, 3, tolerance=1e-8, max_iterations=6)
+    assert leading.values.tolist() == pytest.approx([-5.0, 3.0, 2.0])
 
 
 def test_unlucky_start_traps_power_iteration_but_not_lanczos():
@@ -200,21 +200,20 @@ def test_trace_standard_error_has_both_samples():
 # Lanczos in bounded memory: what a restart may change
 
 
-def restarted(matrix, k, vectors, tolerance=1e-9, max_iterations=400):
+def restarted(monkeypatch, matrix, k, vectors, max_iterations=400):
     """Leading eigenvalues with a basis of so many vectors."""
     dim = len(matrix)
-    room = {"basis_bytes": vectors * dim * matrix.dtype.itemsize}
-    limits = {"tolerance": tolerance, "max_iterations": max_iterations}
-    return spectrum_of(matrix.mv, dim, k, **limits, **room)
+    monkeypatch.setattr(spectrum, "BASIS_BYTES", vectors * dim * matrix.dtype.itemsize)
+    return spectrum_of(matrix.mv, dim, k, tolerance=1e-9, max_iterations=max_iterations)
 
 
 @pytest.mark.parametrize(("k", "extra"), [(1, 0), (5, 10), (20, 1)])
-def test_restarts_lead_to_the_same_eigenvalues(k, extra):
+def test_restarts_lead_to_the_same_eigenvalues(k, extra, monkeypatch):
     outer = torch.cat([torch.linspace(4, 9, 30), -torch.linspace(3.5, 8.5, 30)])
     matrix = symmetric(torch.cat([outer, torch.linspace(-3, 3, 200)]))
     exact = outer[outer.abs().argsort(descending=True)][:k].double()
     vectors = max(2 * k + 1, 16) + extra
-    found = restarted(matrix, k, vectors)
+    found = restarted(monkeypatch, matrix, k, vectors)
     assert found.iterations > vectors, "no restart was tested"
     assert (found.residuals <= 1e-9).all(), (found.iterations, found.residuals)
     torch.testing.assert_close(found.values, exact, rtol=1e-9, atol=0)
@@ -222,9 +221,9 @@ def test_restarts_lead_to_the_same_eigenvalues(k, extra):
     assert (error.norm() / exact[0].abs()).item() <= 1e-9 + found.residuals[0].item()
 
 
-def test_residuals_after_restarts_are_true():
+def test_residuals_after_restarts_are_true(monkeypatch):
     matrix = symmetric(torch.linspace(0.1, 6, 200).square())
-    found = restarted(matrix, 6, 16, max_iterations=40)
+    found = restarted(monkeypatch, matrix, 6, 16, max_iterations=40)
     exact = torch.linalg.eigvalsh(matrix)
     distance = (found.values[:, None] - exact).abs().amin(dim=1) / found.values.abs()
     assert found.iterations == 40

@@ -2,7 +2,7 @@
 
 import pytest
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.corpus import bpe, docstrings, packages, splits, tokens
+from ptq_dynamics.corpus import docstrings, packages, splits, tokens
 from ptq_dynamics.corpus.sources.mix import TEXTS
 from ptq_dynamics.corpus.splits import HELD_OUT
 from ptq_dynamics.graph.regime import regimes
@@ -79,7 +79,7 @@ def test_a_mix_has_the_bytes_of_its_corpus_but_for_the_text_to_train_on(corpus, 
 def test_a_mix_trains_on_its_documents_and_says_how_many(corpus, built, name):
     about, facts = MIXES[name], built[name].facts
     documents = collect(about["text"], about["packages"], about["shortest_document"])
-    assert text_of(built[name]).split(bpe.END) == [*documents, ""]
+    assert text_of(built[name]).split(splits.DOCUMENT_END) == [*documents, ""]
     assert facts["documents"] == len(documents) > 1
     assert facts["characters"] == sum(map(len, documents))
     count = len(tokens.read(built[name], "train"))

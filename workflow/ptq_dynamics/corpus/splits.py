@@ -1,8 +1,8 @@
-"""The splits of a corpus, and writing their token files."""
+"""The splits of a corpus: documents as tokens, and writing their files."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +15,8 @@ Split = Literal["train", "validation", "calibration", "probe"]
 HELD_OUT: tuple[Split, ...] = ("validation", "calibration", "probe")
 SPLITS: tuple[Split, ...] = ("train", *HELD_OUT)
 
+DOCUMENT_END = "<|endoftext|>"  # of tokenizers that are made here
+BATCH = 1000  # documents tokenized at once
 DTYPE = "dtype"  # fact of a corpus: name of the dtype of its token files
 # Where the whole documents of the calibration split end, in tokens from its beginning: uint64 [n].
 ENDS = "calibration.ends.bin"
@@ -42,6 +44,16 @@ def deal(documents: Sequence[str], characters: Mapping[Split, float]) -> dict[Sp
         dealt[name].append(text)
         counts[name] += len(text)
     return dealt
+
+
+def encode(
+    tokenizer: Any, documents: Iterable[str], dtype: np.dtype, end: int | None = None
+) -> Iterator[list[np.ndarray]]:
+    """Tokens of each document, `dtype` [n], with the token `end` after them, in batches."""
+    texts, last = iter(documents), [] if end is None else [end]
+    while batch := list(islice(texts, BATCH)):
+        found = tokenizer.encode_batch_fast(batch, add_special_tokens=False)
+        yield [np.asarray([*each.ids, *last], dtype=dtype) for each in found]
 
 
 def write(folder: Path, split: Split, batches: Iterable[list[np.ndarray]], tokens: int) -> int:

@@ -22,8 +22,6 @@ from ptq_dynamics.train.trajectory import Trajectory
 S = TypeVar("S", bound=CurvatureSettings)
 # Name, value and error, where there is one.
 Metric = tuple[str, float, float | None]
-# The Hessian of the loss on the probe split, and the job's settings → what is measured.
-Probe = Callable[["LossHessian", S], Iterator[Metric]]
 
 
 class LossHessian:
@@ -101,7 +99,9 @@ def dot(a: Tensor, b: Tensor) -> float:
     return float((a * b).sum(dtype=torch.float64))
 
 
-def run_probe(context: Context[S], probe: Probe[S]) -> Mapping[str, Any]:
+def run_probe(
+    context: Context[S], probe: Callable[[LossHessian, S], Iterator[Metric]]
+) -> Mapping[str, Any]:
     """Measure the job's checkpoints of its input trajectory, in full precision."""
     settings, source = context.settings, Trajectory(context.inputs["trajectory"])
     probes = tokens.blocks(context.input("corpus"), "probe", settings.context, settings.sequences)

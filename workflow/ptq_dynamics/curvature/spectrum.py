@@ -58,13 +58,12 @@ def top_spectrum(
     *,
     tolerance: float,
     max_iterations: int,
-    basis_bytes: int = BASIS_BYTES,
 ) -> Spectrum:
     """The k eigenvalues of largest magnitude by Lanczos with full reorthogonalisation, from a
     random vector `like` a tensor [P].
 
     Stops when all k residuals are within tolerance, and no sooner than after max(2k + 1, 16)
-    products (or P). Memory: one vector [P] a product, in the computer's memory up to `basis_bytes`
+    products (or P). Memory: one vector [P] a product, in the computer's memory up to `BASIS_BYTES`
     (but no fewer than those first products); then a thick restart goes on from the leading Ritz
     vectors, k and half of the others.
 
@@ -73,7 +72,7 @@ def top_spectrum(
     """
     dim, dtype = len(like), like.dtype
     least = max(2 * k + 1, _KRYLOV_FLOOR)
-    capacity = max(least, basis_bytes // (dim * dtype.itemsize))
+    capacity = max(least, BASIS_BYTES // (dim * dtype.itemsize))
     steps = min(max_iterations, dim) if dim <= capacity else max_iterations
     if k > dim:
         raise ValueError(f"there are {dim} eigenvalues, not {k}")

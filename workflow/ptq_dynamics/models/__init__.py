@@ -51,11 +51,6 @@ def inputs_device(model: nn.Module) -> torch.device:
     return device() if found.type == "meta" else found
 
 
-def place(model: nn.Module) -> None:
-    """Move a model to `device()`."""
-    nn.Module.to(model, device())
-
-
 def load(folder: Path, dtype: torch.dtype | None = None, **options: Any) -> PreTrainedModel:
     """The model saved in `folder`, in its own dtype unless told, for evaluation, on `device()`;
     packed and NF4 weights are unpacked. Within `offloading`, one that does not fit there is spread
@@ -76,7 +71,7 @@ def load(folder: Path, dtype: torch.dtype | None = None, **options: Any) -> PreT
             ) from error
         raise Problem(f"{folder} holds no readable checkpoint ({reason}); rebuild it") from error
     if not spread:
-        place(model)
+        nn.Module.to(model, device())
     evaluated: PreTrainedModel = model.eval()
     return evaluated
 
@@ -132,7 +127,8 @@ def without_weights(folder: Path, dtype: torch.dtype | None = None) -> PreTraine
 
 def _read(folder: Path, **options: Any) -> Any:
     options |= {"output_loading_info": True}
-    if packed.is_packed(folder):
+    quantization = packed.quantization(folder)
+    if quantization.get("quant_method") in (packed.COMPRESSED, packed.GPTQ):
         # Quicker than transformers' own way through compressed-tensors, and with equal bits.
         config = AutoConfig.from_pretrained(folder, **LOCAL)
         del config.quantization_config
@@ -145,7 +141,7 @@ def _read(folder: Path, **options: Any) -> Any:
     if about["missing_keys"]:
         # transformers would go on with random ones.
         raise ValueError(f"no weights for {min(about['missing_keys'])}")
-    if packed.quantization(folder).get("load_in_4bit"):
+    if quantization.get("load_in_4bit"):
         # bitsandbytes' own layers compute in bfloat16 on some CPUs and not on others.
         model = model.dequantize(dtype=model.dtype)
     return model

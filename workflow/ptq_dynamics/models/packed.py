@@ -71,11 +71,6 @@ def quantization(folder: Path) -> dict[str, Any]:
     return found
 
 
-def is_packed(folder: Path) -> bool:
-    """Whether the checkpoint in `folder` is in one of the formats of this module."""
-    return quantization(folder).get("quant_method") in (COMPRESSED, GPTQ)
-
-
 def grids(folder: Path) -> dict[str, Grid]:
     """The packed layers of the checkpoint in `folder`, by module path."""
     return _split(folder)[0]

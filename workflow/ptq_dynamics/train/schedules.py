@@ -74,8 +74,8 @@ def learning_rate(schedule: Schedule, step: int) -> float:
     match schedule:
         case Constant():
             return peak
-        case Wsd(start=start, length=length):
-            peak = peak if schedule.rate is None else schedule.rate
+        case Wsd(start=start, length=length, rate=rate):
+            peak = peak if rate is None else rate
             done = min(max((step - start) / length, 0.0), 1.0)
             remaining = 1 - done if schedule.shape == "linear" else 1 - math.sqrt(done)
         case Cosine(stop=length) | StageSchedule(length=length):

@@ -121,7 +121,7 @@ class Trainer:
         self.model = settings.model.create(settings.vocabulary, settings.seed).train()
         if start is not None:
             self.model.load_state_dict(models.load(start, torch.float32).state_dict())
-        models.place(self.model)
+        self.model.to(self._device)
         self._before: nn.Module | None = None
         if start is not None and settings.objective.anchored:
             self._before = models.load(start, torch.float32).requires_grad_(False)

@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.corpus import bpe, splits
+from ptq_dynamics.corpus import splits
 from ptq_dynamics.corpus.sources import WholeCorpus
 from ptq_dynamics.corpus.splits import Split
 from ptq_dynamics.engine.context import Context
@@ -113,10 +113,10 @@ class DatasetsCorpus(WholeCorpus):
             context.progress.say(f"{name}: {wanted:,} tokens")
             source: DatasetSource = getattr(self, f"{name}_from")
             if name == "train":
-                encode = partial(bpe.encode, encoder, dtype=dtype, end=end)
+                encode = partial(splits.encode, encoder, dtype=dtype, end=end)
                 counts[name] = _write_train(context, source, encode, wanted)
             else:
-                encoded = bpe.encode(encoder, source.texts(source.open()), dtype)
+                encoded = splits.encode(encoder, source.texts(source.open()), dtype)
                 counts[name] = splits.write(context.out, name, encoded, wanted)
         return splits.facts(context.out, dtype, counts)
 

@@ -4,12 +4,12 @@ Documents are the docstrings (and, with `source_code`, the source files) of pinn
 distributions, ordered by digest. A byte-level BPE is trained on the train documents.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Literal
 
 from ptq_dynamics.base.fields import Count, Rate
-from ptq_dynamics.corpus import bpe, docstrings, packages, splits
+from ptq_dynamics.corpus import docstrings, packages, splits
 from ptq_dynamics.corpus.sources import Packages, WholeCorpus
 from ptq_dynamics.corpus.splits import HELD_OUT, Split
 from ptq_dynamics.engine.context import Context
@@ -41,14 +41,31 @@ class EmbeddedCorpus(WholeCorpus):
         read = partial(docstrings.texts, whole=self.source_code)
         documents = packages.documents(self.packages, read, self.shortest_document)
         dealt = splits.deal(documents, self.held_out)
-        tokenizer = bpe.train_tokenizer(dealt["train"], self.vocabulary)
-        special = {"eos_token": bpe.END, "bos_token": bpe.END}
+        tokenizer = train_tokenizer(dealt["train"], self.vocabulary)
+        special = dict.fromkeys(("eos_token", "bos_token"), splits.DOCUMENT_END)
         fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
         fast.save_pretrained(context.out / "tokenizer")
         dtype, counts = splits.dtype(self.vocabulary), {}
         for name, size in self.sizes.items():
-            end = tokenizer.token_to_id(bpe.END) if name == "train" else None
-            encoded = bpe.encode(tokenizer, dealt[name], dtype, end)
+            end = tokenizer.token_to_id(splits.DOCUMENT_END) if name == "train" else None
+            encoded = splits.encode(tokenizer, dealt[name], dtype, end)
             counts[name] = splits.write(context.out, name, encoded, size)
         about = packages.facts(documents, self.packages)
         return {**about, **splits.facts(context.out, dtype, counts)}
+
+
+def train_tokenizer(documents: Iterable[str], vocabulary: int) -> Any:
+    """A `tokenizers.Tokenizer`, byte-level BPE, with the end-of-document token first."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=[splits.DOCUMENT_END],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(documents, trainer)
+    return tokenizer

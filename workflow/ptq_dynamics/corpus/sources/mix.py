@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ptq_dynamics.base.fields import Count
-from ptq_dynamics.corpus import bpe, docstrings, packages
+from ptq_dynamics.corpus import docstrings, packages, splits
 from ptq_dynamics.corpus.sources import Derived, Packages
 from ptq_dynamics.engine.context import Context
 
@@ -37,7 +37,8 @@ class MixCorpus(Derived):
         tokenizer = Tokenizer.from_file(str(context.out / "tokenizer/tokenizer.json"))
         select, read = TEXTS[self.text]
         documents = packages.documents(self.packages, read, self.shortest_document, select)
-        encoded = bpe.encode(tokenizer, documents, dtype, tokenizer.token_to_id(bpe.END))
+        end = tokenizer.token_to_id(splits.DOCUMENT_END)
+        encoded = splits.encode(tokenizer, documents, dtype, end)
         return encoded, packages.facts(documents, self.packages)
 
 
