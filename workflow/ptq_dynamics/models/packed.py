@@ -60,8 +60,7 @@ class Grid:
 
     def weight(self) -> Tensor:
         """The weights, [out, in] in the dtype of the scales."""
-        weight = self.steps().to(self.scales.dtype)
-        return weight.mul_(self.scales[:, self.groups().long()])
+        return self.steps().to(self.scales.dtype).mul_(self.scales[:, self.groups().long()])
 
 
 def quantization(folder: Path) -> dict[str, Any]:

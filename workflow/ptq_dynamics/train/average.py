@@ -33,8 +33,7 @@ def run(context: Context[AverageSettings]) -> Mapping[str, Any]:
         points.append(Checkpoint(mean.id, mean.step, tokens, None, phase))
         context.progress.maybe(f"{number} of {len(means)} averages")
     first = next(iter(sources.values()))
-    facts = {name: first.fact(name) for name in ("parameters", "seed")}
-    return trajectory.facts(points, **facts)
+    return trajectory.facts(points, parameters=first.fact("parameters"), seed=first.fact("seed"))
 
 
 def write_mean(folder: Path, members: Sequence[Path], weights: Sequence[float]) -> None:
