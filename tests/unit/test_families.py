@@ -217,7 +217,7 @@ def test_a_figure_goes_without_what_is_not_public():
     made = plan("paper")
     gone = {"fig11", "fig15", "fig23"}
     assert {*plan("laptop").site.config.figures} - {*made.site.config.figures} == gone
-    with pytest.raises(Problem, match=r"no checkpoints of some public models, leaves nothing of"):
+    with pytest.raises(Problem, match=r"paper scale leaves nothing of figure fig15 \(.+\);"):
         Plan(load({"scale": "paper", "seed": 1, "figures": ["fig15"]}, ROOT / "config"), ROOT)
 
 

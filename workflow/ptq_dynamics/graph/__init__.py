@@ -32,12 +32,8 @@ class Plan:
     def __init__(self, config: Config, root: Path = Path()) -> None:
         # Figures as they are written; the scale may leave out some, and trajectories of others.
         self.written = config.figures
-        unknown = "config/families.yaml, which has no checkpoints of some public models,"
-        config, gone = leave_out(config, config.runs.unknown, unknown)
+        config, left_out = leave_out(config)
         check(Timeline(config))
-        place = f"config/scales/{config.choice.scale}.yaml: regime.left_out"
-        config, left_out = leave_out(config, config.scale.regime.left_out, place)
-        left_out = {name: (*gone[name], *names) for name, names in left_out.items()}
         self.site = Site(config, root, left_out)
         self.resources = Resources(self)
         self.corpora, self.trajectories = Corpora(self), Trajectories(self)

@@ -2,7 +2,7 @@
 cannot have."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain, product
 from typing import Any
@@ -44,15 +44,15 @@ def check(timeline: Timeline) -> None:
         figure.check(place, timeline)
 
 
-def leave_out(
-    config: Config, without: Iterable[str], place: str
-) -> tuple[Config, dict[str, Names]]:
-    """The configuration without some trajectories, and those made from them; and which each figure,
-    by its name, goes without. A figure that has none left is left out too.
-
-    Raises `Problem`, with the `place` that names them, when nothing is left of what is asked for.
+def leave_out(config: Config) -> tuple[Config, dict[str, Names]]:
+    """The configuration without the trajectories that its scale cannot have, and those made from
+    them; and which each figure, by its name, goes without. A figure that has none left is left out
+    too. Raises `Problem` when nothing is left of what is asked for.
     """
-    names, every, count = {*without}, config.runs.trajectories, -1
+    scale, every, count = config.scale, config.runs.trajectories, -1
+    reasons = {**config.runs.unknown, **scale.regime.left_out}
+    require(f"{_file(config)}: regime.left_out", "run", scale.regime.left_out, config.runs.runs)
+    names = {*reasons}
     while len(names) > count:
         count = len(names)
         names |= {n for n, each in every.items() if not names.isdisjoint(each.sources().values())}
@@ -70,9 +70,12 @@ def leave_out(
         if curves := {label: members for label, members in left.items() if members}:
             figures[name] = figure.model_copy(update={"curves": curves})
         elif config.choice.figures != "all" and name in config.choice.figures:
-            raise Problem(f"{place} leaves nothing of figure {name}; choose others")
+            why = "; ".join(dict.fromkeys(reasons[n] for n in gone[name] if n in reasons))
+            raise Problem(
+                f"{scale.description} leaves nothing of figure {name} ({why}); choose others"
+            )
     runs = config.runs.model_copy(update=kept)
-    kind, compared = f"trajectory beside those that {place} leaves out", config.backends.trajectory
+    kind, compared = f"trajectory of {scale.description}", config.backends.trajectory
     require("config/backends.yaml: trajectory", kind, [compared], runs.trajectories)
     return config.model_copy(update={"runs": runs, "figures": figures}), gone
 
@@ -89,18 +92,20 @@ def _check_names(config: Config) -> None:
     for name, figure in config.figures.items():
         place = f"config/figures.yaml: {name}"
         require(f"{place}.curves", "trajectory", figure.trajectories, runs.trajectories)
-        named = [*figure.quantizers, *chain.from_iterable(figure.draws.values())]
+        named = [*figure.quantizers, *chain(*figure.draws.values())]
         require(f"{place}.quantizers", "quantizer", named, quantizers)
-    compared = chain.from_iterable(config.backends.groups)
+    for name, table in config.tables.items():
+        place = f"config/tables.yaml: {name}.quantizers"
+        require(place, "quantizer", table.quantizers, quantizers)
+    compared = chain(*config.backends.groups)
     require("config/backends.yaml: groups", "quantizer", compared, quantizers)
-    place = _file(config)
-    require(f"{place}: regime.left_out", "run", scale.regime.left_out, runs.runs)
     named = [*scale.quantizers, *scale.quantizers.values()]
-    require(f"{place}: quantizers", "quantizer", named, quantizers)
+    require(f"{_file(config)}: quantizers", "quantizer", named, quantizers)
     for name, shape in scale.models.items():
-        require(f"{place}: models.{name}.corpus", "corpus", [shape.corpus], scale.corpora)
+        place = f"{_file(config)}: models.{name}.corpus"
+        require(place, "corpus", [shape.corpus], scale.corpora)
     if scale.tasks is not None:
-        require(f"{place}: tasks.names", "task", scale.tasks.names, config.tasks)
+        require(f"{_file(config)}: tasks.names", "task", scale.tasks.names, config.tasks)
 
 
 def _check_texts(config: Config) -> None:
@@ -156,23 +161,21 @@ def _check_trajectories(timeline: Timeline) -> None:
     """That what trajectories are made from is there, and that they can be made from it."""
     config: Config = timeline.config
     runs, scale = config.runs, config.scale
-    sections: dict[str, Mapping[str, PlannedTrajectory]]
-    sections = {"runs": runs.runs, "averages": runs.averages}
-    places = {n: f"{runs.file(n)}: {key}.{n}" for key, each in sections.items() for n in each}
-    for name, place in places.items():
-        trajectory = timeline.trajectory(name)
-        for label, source in trajectory.sources().items():
-            require(f"{place}.{label}", "trajectory", [source], timeline.names)
-        if isinstance(trajectory, Whole):
-            require(f"{place}.model", "model", [trajectory.model], scale.models)
+    made: dict[str, PlannedTrajectory] = {**runs.runs, **runs.averages}
+    places = {name: f"{runs.file(name)}: runs.{name}" for name in runs.runs}
+    places |= {name: f"{runs.file(name)}: averages.{name}" for name in runs.averages}
+    for name, each in made.items():
+        for label, source in each.sources().items():
+            require(f"{places[name]}.{label}", "trajectory", [source], timeline.names)
+        if isinstance(each, Whole):
+            require(f"{places[name]}.model", "model", [each.model], scale.models)
     try:
-        sources = {name: each.sources().values() for name, each in runs.trajectories.items()}
-        TopologicalSorter(sources).prepare()
+        TopologicalSorter({n: each.sources().values() for n, each in made.items()}).prepare()
     except CycleError as error:
         raise Problem(f"{places[error.args[1][0]]} is made from itself") from None
-    for name, place in places.items():
-        each = timeline.trajectory(name)
-        if isinstance(each, Whole | Stage) and name not in scale.regime.left_out:
+    for name, each in made.items():
+        place = places[name]
+        if isinstance(each, Whole | Stage):
             peak = each.peak(timeline)
             taken = each.optimizer_in(timeline).per_step(peak, peak)
             if taken > LARGEST_DECAY:
@@ -226,14 +229,13 @@ def _check_quantizers(timeline: Timeline) -> None:
                 f"{config.scale.description})"
             )
     figures, backends = config.figures, config.backends
-    groups = [*chain.from_iterable(backends.groups)]
-    shown = [("config/backends.yaml: groups", [backends.trajectory], groups)]
+    compared = [*chain(*backends.groups)]
+    shown = [("config/backends.yaml: groups", [backends.trajectory], compared)]
     for name, figure in figures.items():
         place = f"config/figures.yaml: {name}.quantizers"
         shown.append((place, figure.trajectories, [*figure.quantizers]))
     for name, table in config.tables.items():
         place = f"config/tables.yaml: {name}.quantizers"
-        require(place, "quantizer", table.quantizers, config.quantizers)
         known = [figures[each].trajectories for each in table.figures if each in figures]
         shown.append((place, [*chain(*known)], [*table.quantizers]))
     for place, trajectories, names in shown:
