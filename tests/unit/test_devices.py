@@ -9,12 +9,12 @@ from contextlib import ExitStack
 from subprocess import PIPE, Popen
 
 import pytest
-from ptq_dynamics.engine.devices import LEASED, SHARED, VISIBLE, leased, visible
+from ptq_dynamics.engine.lease import LEASED, SHARED, VISIBLE, leased, visible
 from toy import Toy
 
 HOLD = """
 import os, sys
-from ptq_dynamics.engine.devices import VISIBLE, leased
+from ptq_dynamics.engine.lease import VISIBLE, leased
 with leased(int(sys.argv[1]), lambda text: print(text, flush=True)) as found:
     print("has", *found, "sees", os.environ.get(VISIBLE), flush=True)
     sys.stdin.read()

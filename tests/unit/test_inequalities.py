@@ -119,7 +119,7 @@ def test_all_claims_of_the_paper_need_nothing_that_figures_do_not(scale):
     job, tables = plan.claims.judge(), plan.tables.write()
     numbers = {each.number for each in dict(job.settings.claims).values()} - {None}
     assert numbers == set(range(1, 16))
-    drawn = {each.manifest for each in plan.site.needed(plan.figures.targets())}
+    drawn = {each.manifest for each in plan.site.needed(plan.last())}
     beside = {each.manifest for each in plan.site.needed([job, tables])} - drawn
     assert beside == {job.manifest, tables.manifest}
 
@@ -145,7 +145,7 @@ def test_what_a_build_or_a_scale_leaves_out_is_not_measured():
 def test_an_edit_of_a_claim_changes_its_own_job_alone(tmp_path):
     def jobs(claims):
         plan = made(tmp_path, **claims)
-        every = [*plan.figures.targets(), plan.claims.judge(), plan.tables.write()]
+        every = [*plan.last(), plan.claims.judge(), plan.tables.write()]
         return {each.manifest: each.spec for each in plan.site.needed(every)}
 
     before, after = jobs({"mine": claim(one())}), jobs({"mine": claim(one(relation="below"))})

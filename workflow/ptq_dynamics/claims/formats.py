@@ -62,10 +62,9 @@ def as_csv(table: Table) -> str:
     """Comma-separated, values and errors in columns of their own, as exact as they are."""
     columns = dict[str, list[object]]()
     for head, *cells in zip(table.heads, *table.rows, strict=True):
-        columns[head] = [cell.value if isinstance(cell, Number) else cell for cell in cells]
+        columns[head] = [getattr(cell, "value", cell) for cell in cells]
         if has_numbers(cells):
-            errors = [cell.error if isinstance(cell, Number) else None for cell in cells]
-            columns[ERROR.format(head)] = [*errors]
+            columns[ERROR.format(head)] = [getattr(cell, "error", None) for cell in cells]
     frame = pd.DataFrame(columns, dtype=object).replace([math.inf, -math.inf], None)
     return frame.to_csv(index=False, lineterminator="\n")
 
@@ -73,14 +72,14 @@ def as_csv(table: Table) -> str:
 def as_markdown(table: Table) -> str:
     """A pipe table under its title."""
     lines = [table.heads, ["---"] * len(table.heads), *_texts(table)]
-    body = "\n".join(f"| {' | '.join(cell.replace('|', '∣') for cell in line)} |" for line in lines)
-    return f"# {table.title}\n\n{body}\n"
+    body = (f"| {' | '.join(cell.replace('|', '∣') for cell in line)} |\n" for line in lines)
+    return f"# {table.title}\n\n{''.join(body)}"
 
 
 def as_latex(table: Table) -> str:
     """A tabular with the rules of booktabs, after its title in a comment."""
     columns = zip(table.heads, *table.rows, strict=True)
-    sides = "".join("r" if has_numbers(cells) else "l" for _, *cells in columns)
+    sides = "".join("r" if has_numbers(column) else "l" for column in columns)
     heads, *rows = [[escaped(cell) for cell in line] for line in [table.heads, *_texts(table)]]
     frame = pd.DataFrame(rows, columns=heads)
     return f"% {table.title}\n{frame.to_latex(index=False, escape=False, column_format=sides)}"

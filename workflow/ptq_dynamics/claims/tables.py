@@ -28,13 +28,11 @@ def run(context: Context[TablesSettings]) -> Mapping[str, Any]:
     readings = Readings(settings.series, settings.runs, context.inputs, between)
     rows = dict[str, int]()
     for filled in settings.tables:
-        match filled.table.kind:
-            case "runs":
-                table = of_runs(filled, readings)
-            case "tasks":
-                table = of_tasks(filled, readings)
-            case "claims":
-                table = of_claims(filled.table.title, judged)
+        if filled.table.kind == "claims":
+            table = of_claims(filled.table.title, judged)
+        else:
+            read = of_runs if filled.table.kind == "runs" else of_tasks
+            table = read(filled, readings)
         rows[filled.name] = len(table.rows)
         for suffix, text in FORMATS.items():
             path = context.out / f"{filled.name}.{suffix}"
@@ -45,12 +43,11 @@ def run(context: Context[TablesSettings]) -> Mapping[str, Any]:
 def of_runs(filled: Filled, readings: Readings) -> Table:
     """A row a trajectory: loss in full precision and the error under every quantizer, where the
     phase before it ends, at its own end, and at equal loss."""
-    level = {"loss_of": [row.name for row in filled.rows]}
-    places: dict[str, dict[str, Any]] = {BEFORE: {"at": 0}, END: {}, LEVEL: level}
-    if not any(row.name in readings.branches for row in filled.rows):
-        del places[BEFORE]
-    if not filled.table.equal_loss or not filled.rows:
-        del places[LEVEL]
+    branches = [row.name for row in filled.rows if row.name in readings.branches]
+    places: dict[str, dict[str, Any]] = {BEFORE: {"at": 0}} if branches else {}
+    places[END] = {}
+    if filled.table.equal_loss and filled.rows:
+        places[LEVEL] = {"loss_of": [row.name for row in filled.rows]}
     called = call(filled.columns)
     columns = dict[str, tuple[str, str]]()
     for place in places:
@@ -64,7 +61,7 @@ def of_runs(filled: Filled, readings: Readings) -> Table:
         rows.append([row.curve, row.name, int(tokens) if math.isfinite(tokens) else None])
         for place, quantizer in columns.values():
             term = Term.model_validate({"of": row.name, **places[place]})
-            known = place != BEFORE or row.name in readings.branches
+            known = place != BEFORE or row.name in branches
             rows[-1].append(_value(term, row, quantizer, readings) if known else None)
     return Table(filled.table.title, ["Curve", "Trajectory", "Tokens", *columns], rows)
 
@@ -95,15 +92,13 @@ def of_tasks(filled: Filled, readings: Readings) -> Table:
     found = list[dict[str, Cell]]()
     for row in filled.rows:
         asked = [("full precision", names.ACCURACY, FULL_PRECISION)]
-        for each in filled.columns:
-            if draws := row.draws.get(each.name):
-                asked.append((called[each.name], names.DEGRADATION, draws[0]))
+        shown = [each.name for each in filled.columns if each.name in row.draws]
+        asked += [(called[name], names.DEGRADATION, row.draws[name][0]) for name in shown]
         for name, metric, draw in asked:
             scores = readings.scores(row.name, metric, draw, row.seeds[0])
-            known = [row.curve, row.name, name, metric.replace("_", " ")]
+            known = row.curve, row.name, name, metric.replace("_", " ")
             line: dict[str, Cell] = dict(zip(heads, known, strict=True))
-            for task, value, error in zip(scores.task, scores.value, scores.stderr, strict=True):
-                line[task] = percent(value, error)
+            line |= {each.task: percent(each.value, each.stderr) for each in scores.itertuples()}
             found += [line] if len(scores) else []
     tasks = sorted({*chain(*found)} - {*heads}, key=lambda task: (task == names.MEAN, task))
     rows = [[*map(line.get, [*heads, *tasks])] for line in found]
@@ -125,12 +120,12 @@ def of_claims(title: str, judged: Mapping[str, Any]) -> Table:
 def _numbers(one: Mapping[str, Any]) -> dict[str, Cell]:
     times = "" if one["times"] == 1 else f"{one['times']:g} × "
     within = f", within {100 * one['tolerance']:g} %" if one["tolerance"] else ""
-    pair = one["published"]
+    pair, none = one["published"], {"value": None, "stderr": None}
+    left, right = one.get("left", none), one.get("right", none)
 
     def number(value: float | None, error: float | None = None) -> Number | None:
         return None if value is None else Number(value, error)
 
-    left, right = (one.get(side, {"value": None, "stderr": None}) for side in ("left", "right"))
     return {
         "Inequality": one["says"],
         "Asked": f"left {one['is']} {times}right{within}",

@@ -31,8 +31,7 @@ from ptq_dynamics.engine import (
     specification,
 )
 from ptq_dynamics.engine.context import Context, Progress
-from ptq_dynamics.engine.devices import leased
-from ptq_dynamics.engine.lease import Lease, held
+from ptq_dynamics.engine.lease import Lease, held, leased
 from ptq_dynamics.engine.machine import versions
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.engine.paths import RECORD, Paths, beside

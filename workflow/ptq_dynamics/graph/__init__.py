@@ -72,5 +72,6 @@ class Plan:
         ]
 
     def last(self) -> list[Job]:
-        """The jobs that a build of the chosen figures is for."""
-        return self.figures.targets()
+        """What a build is for: the chosen figures; all bring the table of all measurements."""
+        jobs = [self.figures.figure(name) for name in self.figures.chosen]
+        return [*jobs, self.figures.collect()] if self.site.config.choice.figures == "all" else jobs

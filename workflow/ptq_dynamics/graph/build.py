@@ -13,7 +13,7 @@ from pathlib import Path
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Figure
-from ptq_dynamics.engine import checkout, devices, manifest, signals, specification, warm
+from ptq_dynamics.engine import checkout, lease, manifest, signals, specification, warm
 from ptq_dynamics.engine.paths import MANIFEST
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.settings import FINDING, TABLE
@@ -45,7 +45,7 @@ def begin(plan: Plan, *, local: bool) -> None:
     """Get ready for the jobs that are about to run."""
     signals.hand_over()
     if local:
-        os.environ[devices.SHARED] = str(plan.site.config.scale.jobs_per_device)
+        os.environ[lease.SHARED] = str(plan.site.config.scale.jobs_per_device)
     stale = plan.site.stale.values()
     if local and plan.site.config.scale.warm and len(stale) >= MANY:
         uses = Counter(chain.from_iterable(job.code.libraries for job in stale))

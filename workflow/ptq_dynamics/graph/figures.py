@@ -1,14 +1,14 @@
-"""The jobs that draw figures, and what a build is for."""
+"""The jobs that draw figures, and the table of all measurements."""
 
 import math
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache, cached_property
 from itertools import chain, product
-from typing import get_args
+from typing import Any, get_args
 
 from ptq_dynamics.claims.settings import DISTANCE
-from ptq_dynamics.config import Branch, Figure, PublicRun
+from ptq_dynamics.config import Branch, Figure, Run
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures import settings as drawn
 from ptq_dynamics.figures.figure import FigureSettings
@@ -106,13 +106,11 @@ class Figures(Planner):
     def runs(self, figure: Figure) -> Iterator[ShownRun]:
         """The runs that a figure's trajectories are made from, at its seeds."""
         for name in self.plan.trajectories.runs(figure.trajectories):
-            run, public = self.timeline.run(name), self.config.runs.public.get(name)
-            trunk, at = None, None
-            if isinstance(run, Branch):
-                trunk, at = run.trunk, self.timeline.steps(run.at)
-            elif isinstance(public, PublicRun) and public.trunk is not None:
-                trunk, at = public.trunk, public.first
-            small = run.stands_for(self.timeline) if run else None
+            own: Any = self.timeline.trajectory(name)
+            trunk, at = getattr(own, "trunk", None), None
+            if trunk is not None:
+                at = self.timeline.steps(own.at) if isinstance(own, Branch) else own.first
+            small = own.stands_for(self.timeline) if isinstance(own, Run) else None
             for seed in self.timeline.seeds_shown(name, figure.headline):
                 yield ShownRun(f"run {name} seed {seed}", name, seed, trunk, at, small)
 
@@ -145,11 +143,6 @@ class Figures(Planner):
         series, inputs = self.measured(queries)
         stage, files = "measure.collect", (MEASUREMENTS,)
         return self.make("collect", stage, "measurements", inputs, CollectSettings(series), files)
-
-    def targets(self) -> list[Job]:
-        """The chosen figures; all figures bring the table of all measurements."""
-        jobs = [self.figure(name) for name in self.chosen]
-        return [*jobs, self.collect()] if self.config.choice.figures == "all" else jobs
 
 
 def measures(figure: Figure, metric: str) -> bool:
