@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from compressed_tensors.compressors.pack_quantized.helpers import unpack_from_int32
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -60,7 +59,8 @@ class Grid:
 
     def weight(self) -> Tensor:
         """The weights, [out, in] in the dtype of the scales."""
-        return self.steps().to(self.scales.dtype).mul_(self.scales[:, self.groups().long()])
+        weight = self.steps().to(self.scales.dtype)
+        return weight.mul_(self.scales[:, self.groups().long()])
 
 
 def quantization(folder: Path) -> dict[str, Any]:
@@ -68,6 +68,11 @@ def quantization(folder: Path) -> dict[str, Any]:
     content = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
     found: dict[str, Any] = content.get("quantization_config", {})
     return found
+
+
+def is_packed(folder: Path) -> bool:
+    """Whether the checkpoint in `folder` is in one of the formats of this module."""
+    return quantization(folder).get("quant_method") in (COMPRESSED, GPTQ)
 
 
 def grids(folder: Path) -> dict[str, Grid]:
@@ -111,19 +116,33 @@ def _split(folder: Path) -> tuple[dict[str, Grid], dict[str, Tensor]]:
 
 
 def _compressed(name: str, tensors: dict[str, Tensor], bits: int) -> Grid:
-    shape = tensors.pop(f"{name}.weight_shape").tolist()
+    rows, columns = tensors.pop(f"{name}.weight_shape").tolist()
     zeros = tensors.pop(f"{name}.weight_zero_point", None)
     return Grid(
         bits,
-        unpack_from_int32(tensors.pop(f"{name}.weight_packed"), bits, shape),
+        unpack(tensors.pop(f"{name}.weight_packed"), bits, columns),
         tensors.pop(f"{name}.weight_scale"),
-        None if zeros is None else unpack_from_int32(zeros, bits, shape, packed_dim=0),
+        None if zeros is None else unpack(zeros.T, bits, rows).T,
     )
 
 
 def _gptq(name: str, tensors: dict[str, Tensor], bits: int) -> Grid:
-    columns, scales = tensors.pop(f"{name}.g_idx"), tensors.pop(f"{name}.scales").T.float()
-    shape = torch.Size([len(scales), len(columns)])
-    codes = unpack_from_int32(tensors.pop(f"{name}.qweight"), bits, shape[::-1], packed_dim=0).T
-    zeros = unpack_from_int32(tensors.pop(f"{name}.qzeros"), bits, scales.T.shape).T
+    columns, words = tensors.pop(f"{name}.g_idx"), tensors.pop(f"{name}.qweight").T
+    zeros = unpack(tensors.pop(f"{name}.qzeros"), bits, words.shape[0]).T
+    codes = unpack(words, bits, len(columns))
+    scales = tensors.pop(f"{name}.scales").T.float()
     return Grid(bits, codes, scales, zeros if zeros.any() else None, columns)
+
+
+def unpack(words: Tensor, bits: int, count: int) -> Tensor:
+    """The first `count` values of every row, int8 [rows, count], of int32 words [rows, n]."""
+    padded = torch.nn.functional.pad(words, (0, -words.shape[1] % bits))
+    octets = padded.contiguous().view(torch.uint8).unflatten(1, (-1, bits))
+    # 8 values fill as many octets as they have bits.
+    whole = octets[:, :, 0].long()
+    for place in range(1, bits):
+        whole |= octets[:, :, place].long() << 8 * place
+    values = torch.empty(*whole.shape, 8, dtype=torch.int8, device=words.device)
+    for place in range(8):
+        values[:, :, place] = (whole >> bits * place & (1 << bits) - 1) - (1 << bits - 1)
+    return values.flatten(1)[:, :count]
