@@ -49,8 +49,8 @@ def sweep(arguments: Namespace) -> bool:
         # An importing workflow does not take the profile by itself.
         snakemake = str(Path(sys.executable).with_name("snakemake"))
         command = [snakemake, "--workflow-profile", str(ROOT / "profiles/default")]
-            # It has none of our hooks, and would wait as long for its last look at open jobs.
-            command += ["--max-jobs-per-timespan", "100/1s", "figures"]
+        # It has none of our hooks, and would wait as long for its last look at open jobs.
+        command += ["--max-jobs-per-timespan", "100/1s", "figures"]
         if subprocess.call(command, cwd=folder / name):
             return False
         found = measurements.read(folder / name / plan.site.results / MEASUREMENTS)
