@@ -6,7 +6,6 @@ from contextlib import chdir
 from dataclasses import replace
 
 import pytest
-from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli.sweep import prepare
 from ptq_dynamics.config import load, read
 from ptq_dynamics.graph import Plan
@@ -64,12 +63,6 @@ def test_rates_and_weight_decay_have_their_factors(changed):
     assert len(controlled) > 50
     for name in controlled:
         assert found[name].e_folds == pytest.approx(50 * before[name].e_folds), name
-
-
-def test_a_decay_that_takes_most_of_a_weight_is_a_problem(changed):
-    with pytest.raises(Problem, match=r"decay-lambda-.*takes 5 of a weight in one step") as caught:
-        changed(factors(5, 10, left_out=[]))
-    assert "regime.left_out" in str(caught.value)
 
 
 def test_what_is_left_out_is_not_planned_and_figures_say_so(changed):

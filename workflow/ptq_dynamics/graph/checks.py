@@ -13,7 +13,6 @@ from ptq_dynamics.config import (
     DatasetsCorpus,
     EmbeddedCorpus,
     Figure,
-    Stage,
     Whole,
     require,
 )
@@ -23,8 +22,6 @@ from ptq_dynamics.corpus.sources.mix import MixCorpus
 from ptq_dynamics.measure.names import TASK_METRICS
 from ptq_dynamics.train.timeline import PlannedTrajectory, Timeline
 
-# One step with more would be closer to changing the sign of weights than to decay.
-LARGEST_DECAY = 0.5
 Names = tuple[str, ...]
 
 
@@ -174,17 +171,7 @@ def _check_trajectories(timeline: Timeline) -> None:
     except CycleError as error:
         raise Problem(f"{places[error.args[1][0]]} is made from itself") from None
     for name, each in made.items():
-        place = places[name]
-        if isinstance(each, Whole | Stage):
-            peak = each.peak(timeline)
-            taken = each.optimizer_in(timeline).per_step(peak, peak)
-            if taken > LARGEST_DECAY:
-                raise Problem(
-                    f"{place}: at {scale.description} its weight decay takes {taken:g} of a "
-                    f"weight in one step, more than {LARGEST_DECAY}; lower it, or name the run in "
-                    "regime.left_out of the scale"
-                )
-        each.check(place, timeline)
+        each.check(places[name], timeline)
 
 
 def _check_amounts(timeline: Timeline) -> None:
