@@ -11,7 +11,7 @@ import pytest
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import PublicRun, load
 from ptq_dynamics.graph import Plan
-from ptq_dynamics.graph.regime import regimes
+from ptq_dynamics.graph.paper import regimes
 from ptq_dynamics.hub.lock import LOCK
 from ptq_dynamics.train.schedules import learning_rate
 from support import ROOT, edit_yaml, plan

@@ -5,7 +5,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import docstrings, packages, splits, tokens
 from ptq_dynamics.corpus.sources.mix import TEXTS
 from ptq_dynamics.corpus.splits import HELD_OUT
-from ptq_dynamics.graph.regime import regimes
+from ptq_dynamics.graph.paper import regimes
 from support import (
     RUNS,
     SCALE,

@@ -9,7 +9,7 @@ import pytest
 from ptq_dynamics.cli.sweep import prepare
 from ptq_dynamics.config import load, read
 from ptq_dynamics.graph import Plan
-from ptq_dynamics.graph.regime import NUMBERS, Dimensionless, regimes
+from ptq_dynamics.graph.paper import NUMBERS, Dimensionless, regimes
 from support import ROOT, edit_yaml, plan, python
 
 SWEEPS = sorted((ROOT / "config/sweeps").glob("*.yaml"))

@@ -19,7 +19,7 @@ from ptq_dynamics.cli import chosen
 from ptq_dynamics.cli.sweep import sweep as sweep
 from ptq_dynamics.engine import specification
 from ptq_dynamics.graph import Plan
-from ptq_dynamics.graph.regime import COLUMNS, beside
+from ptq_dynamics.graph.paper import COLUMNS, beside
 from ptq_dynamics.provenance import costs, state
 from ptq_dynamics.provenance.released import folders
 

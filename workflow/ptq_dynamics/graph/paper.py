@@ -1,17 +1,34 @@
-"""The job that typesets the paper, over the chosen figures, claims and tables."""
+"""The job that typesets the paper, over the chosen figures, claims and tables; and what is told of
+a scale's runs: numbers without dimension, to be compared with the paper's.
 
+Models of other sizes are alike not where their settings are, but where these numbers are: how often
+weight decay renews the weights, how long it takes to, how much of a run is warmup and cooldown, how
+much text there is for a parameter, and how much of it a step sees.
+"""
+
+import math
+from bisect import bisect_right
 from collections.abc import Iterator
+from dataclasses import astuple, dataclass, fields
+from operator import itemgetter
 from typing import Any
 
-from ptq_dynamics.config import Figure
+from ptq_dynamics.config import Figure, PublicRun
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.figures.settings import rounded, short
-from ptq_dynamics.graph.regime import COLUMNS, beside
+from ptq_dynamics.figures.settings import UNITS, rounded, short
 from ptq_dynamics.graph.site import Site
 from ptq_dynamics.paper.settings import DATA, PAPER, PaperSettings, sources
+from ptq_dynamics.train.optimizers import Optimizer
+from ptq_dynamics.train.schedules import Constant, Schedule, learning_rate
 
 # Of a scale, what only says how jobs are run.
 ASIDE = {"resources", "threads", "jobs_per_device", "warm", "keep", "shard", "log_every"}
+# From a step on: its schedule, and its optimizer.
+Phase = tuple[int, Schedule, Optimizer]
+# Numbers whose ratio is within these are alike.
+ALIKE = (0.8, 1.25)
+# Of runs with more steps, some of them millions, so many are looked at.
+LOOKS = 10_000
 
 
 def typeset(plan: Any, theirs: Any) -> Job:
@@ -111,3 +128,124 @@ def _leaves(content: Any, place: str = "") -> Iterator[tuple[str, Any]]:
             yield from _leaves(value, f"{place}.{key}" if place else str(key))
     else:
         yield place, ", ".join(map(str, content)) if isinstance(content, list) else content
+
+
+@dataclass(frozen=True)
+class Dimensionless:
+    """Numbers without dimension of one run, from fresh weights to its end, after its `peak` rate
+    and its `tokens`; of a public model as far as its checkpoints go.
+
+    `e_folds`: Σ of the shares that weight decay takes of a weight, step by step. `timescale`: steps
+    in which it takes 1/e at the peak rate, as a share of the run; none without decay. `warmup`,
+    `cooldown`: shares of the run. `tokens_per_parameter`. `epochs`: how often the text is seen.
+    `batch`: share of the run's tokens in one step.
+    """
+
+    peak: float
+    tokens: float
+    e_folds: float
+    timescale: float | None
+    warmup: float
+    cooldown: float
+    tokens_per_parameter: float
+    epochs: float
+    batch: float
+
+    def unlike(self, other: "Dimensionless | None") -> set[str]:
+        """Names of the numbers that are not as those of another run, if there is one; text that is
+        seen again is unlike, less of an epoch is not; more text for a parameter is no fault."""
+        # What public models have read is not known.
+        epochs = 1.0 if other is None or math.isnan(other.epochs) else max(1.0, other.epochs)
+        found = {"epochs"} if self.epochs > epochs else set[str]()
+        for name in NUMBERS if other else ():
+            mine, theirs = getattr(self, name), getattr(other, name)
+            ratio = mine / theirs if mine and theirs else 1.0 if mine == theirs else math.inf
+            most = math.inf if name == "tokens_per_parameter" else ALIKE[1]
+            if name != "epochs" and not ALIKE[0] <= ratio <= most:
+                found.add(name)
+        return found
+
+    def texts(self) -> list[str | None]:
+        """All of them to three digits, as `COLUMNS`; None where there is none."""
+        return [None if value is None else _text(value) for value in astuple(self)]
+
+
+NUMBERS = [field.name for field in fields(Dimensionless)][2:]
+COLUMNS = ["peak rate", "tokens", *NUMBERS]
+
+
+def beside(plan: Any, theirs: Any) -> Iterator[dict[str, Any]]:
+    """The regime of every run: its numbers here and as published, and whether they are unlike, by
+    `COLUMNS`."""
+    published = dict(regimes(theirs))
+    for name, found in regimes(plan):
+        other = published.get(name)
+        unlike, none = found.unlike(other), [None] * len(COLUMNS)
+        rows = found.texts(), other.texts() if other else none, [key in unlike for key in COLUMNS]
+        yield {"run": name, "cells": [[*cell] for cell in zip(*rows, strict=True)]}
+
+
+def regimes(plan: Any) -> Iterator[tuple[str, Dimensionless]]:
+    """The regime of every run of a plan, and of every public model that is a run, by name."""
+    timeline, config = plan.site.timeline, plan.site.config
+    for name, run in config.runs.runs.items():
+        way = [run]
+        while way[0].sources():
+            way.insert(0, way[0].before(timeline))
+        phases = [
+            (each.ends(timeline)[0], plan.trajectories.schedule(each), each.optimizer_in(timeline))
+            for each in way
+        ]
+        (first, steps), trained = run.ends(timeline), run.trained(timeline)
+        tokens, batch = run.tokens(timeline), trained.batch * trained.context
+        # Another text begins anew.
+        is_other = trained.corpus != way[0].trained(timeline).corpus
+        read = (steps - first) * batch if is_other else tokens
+        epochs = read / config.scale.corpora[trained.corpus].train
+        yield name, _regime(plan, name, phases, steps, batch, tokens, epochs)
+    for name, public in config.runs.public.items():
+        if isinstance(public, PublicRun):
+            steps = max(each.step or 0 for each in public.revisions.values())
+            tokens = max(each.tokens or 0 for each in public.revisions.values())
+            phases = [(0, public.earlier, public.optimizer)]
+            phases.append((public.first, public.schedule, public.optimizer))
+            # What they read, and how often, is not known here.
+            yield name, _regime(plan, name, phases, steps, public.batch, tokens, math.nan)
+
+
+def _regime(
+    plan: Any,
+    name: str,
+    phases: list[Phase],
+    steps: int,
+    batch: float,
+    tokens: int,
+    epochs: float,
+) -> Dimensionless:
+    def taken(step: int) -> float:
+        _, schedule, optimizer = phases[bisect_right(phases, step, key=itemgetter(0)) - 1]
+        return optimizer.per_step(learning_rate(schedule, step), schedule.peak)
+
+    _, schedule, optimizer = phases[-1]
+    at_peak, looks = optimizer.per_step(schedule.peak, schedule.peak), min(steps, LOOKS)
+    every = steps / looks
+    # Of what decays to its end, a cosine or a stage, all but the warmup.
+    length = getattr(schedule, "length", steps)
+    decays = schedule.warmup if schedule.kind in ("cosine", "stage") else 0
+    return Dimensionless(
+        peak=schedule.peak,
+        tokens=float(tokens),
+        e_folds=every * sum(taken(int((number + 0.5) * every)) for number in range(looks)),
+        timescale=1 / (at_peak * steps) if at_peak else None,
+        warmup=schedule.warmup / steps,
+        cooldown=0.0 if isinstance(schedule, Constant) else (length - decays) / steps,
+        tokens_per_parameter=tokens / plan.trajectories.parameters(name),
+        epochs=epochs,
+        batch=batch / tokens,
+    )
+
+
+def _text(value: float) -> str | None:
+    if math.isnan(value):
+        return None
+    return f"{value:.3g}" if value < UNITS["k"] else rounded(value)
