@@ -77,7 +77,7 @@ def test_another_tool_reads_what_ran(crate, project):
     found = ROCrate(crate)
     records = [
         record.read(path)
-        for top in ("results", "figures")
+        for top in ("results", "figures", "paper")
         for path in (project.folder / top / "smoke").rglob("*record.json")
     ]
     actions = {each.id: each for each in found.get_by_type("CreateAction")}

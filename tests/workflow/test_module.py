@@ -86,7 +86,7 @@ def test_the_code_beside_the_snakefile_runs(tmp_path):
     assert {name for name in here if here[name] != made[name]} == {"corpus.sources.embedded"}
 
 
-@pytest.mark.parametrize("module", [["cli", "config"], ["cli.sweep", "regime"]])
+@pytest.mark.parametrize("module", [["cli", "config"], ["cli", "dev", "sweep", "regime"]])
 def test_a_command_does_not_run_the_code_of_another_checkout(tmp_path, module):
     other = Project.copy(tmp_path / "other")
     name, *arguments = module

@@ -141,6 +141,9 @@ def _serve_one(connection: socket.socket) -> NoReturn:
         status = execute(request["job"], **request["how"])
         sys.stdout.flush()
         sys.stderr.flush()
+        # Its client, once it has the answer, is gone.
+        for number in signals.SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
         connection.sendall(str(status).encode())
     finally:
         os._exit(status)
