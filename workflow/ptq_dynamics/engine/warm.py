@@ -46,6 +46,7 @@ MODULES = (
     "datasets",
     "llmcompressor.modifiers.gptq",
     "llmcompressor.modifiers.transform.awq",
+    "lm_eval.tasks",
     "pandas",
     "seaborn",
     "matplotlib.backends.backend_agg",
@@ -96,6 +97,11 @@ def serve(address: str, libraries: Collection[str]) -> None:
     for module in MODULES:
         if module.split(".")[0] in libraries:
             import_module(module)
+    if "transformers" in libraries:
+        # Else the first model that a job loads has it built, in a tenth of a second.
+        from transformers.conversion_mapping import get_checkpoint_conversion_mapping
+
+        get_checkpoint_conversion_mapping("gpt_neox")
     if torch := sys.modules.get("torch"):
         # CUDA does not survive a fork.
         if torch.cuda.is_available():
