@@ -2,7 +2,6 @@
 import os
 import re
 import sys
-from itertools import chain
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -13,6 +12,7 @@ sys.path.insert(0, str(HERE))
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.graph import build
+from ptq_dynamics.graph.site import PLACES
 from ptq_dynamics.report.planning import planned
 
 ROOT = Path(os.path.relpath(HERE.parent))
@@ -43,23 +43,19 @@ RUN = "python -m ptq_dynamics.engine.run {input.spec}"
 RUN_ON_DEVICE = f"{RUN} --devices {{resources.devices}}"
 
 
-def job(kind):
+def job(kind, wildcards):
     """The job that a rule makes for some wildcards."""
-
-    def found(wildcards):
-        try:
-            return plan.job(kind, **dict(wildcards.items()))
-        except Problem as problem:
-            raise WorkflowError(str(problem)) from None
-
-    return found
+    try:
+        return plan.job(kind, **dict(wildcards.items()))
+    except Problem as problem:
+        raise WorkflowError(str(problem)) from None
 
 
 def spec(kind):
     """The specification of a rule's job; the manifest of an outdated result is removed."""
 
     def found(wildcards):
-        own = job(kind)(wildcards)
+        own = job(kind, wildcards)
         if workflow.is_main_process:
             plan.site.settle(own)
         return str(own.paths.spec)
@@ -69,20 +65,7 @@ def spec(kind):
 
 def inputs(kind, *labels):
     """Manifests of the inputs of a rule's job: under the labels that begin with these words, or all."""
-
-    def found(wildcards):
-        groups = job(kind)(wildcards).inputs.items()
-        return [
-            *chain(
-                *(
-                    paths
-                    for label, paths in groups
-                    if not labels or label.split()[0] in labels
-                )
-            )
-        ]
-
-    return found
+    return lambda wildcards: job(kind, wildcards).under(*labels)
 
 
 def manifest(kind):
@@ -90,7 +73,7 @@ def manifest(kind):
     return plan.site.pattern(kind)
 
 
-def asked(kind, **more):
+def asked(kind):
     """Resources of a rule's jobs; they grow with every attempt, and with the size of the model."""
 
     def request(name, least=0):
@@ -100,18 +83,13 @@ def asked(kind, **more):
 
     found = {name: request(name) for name in plan.resources.ask(kind)}
     # On one machine the devices that a job leases, where there are any.
-    return {**found, "devices": request("gpu", 1), **more}
+    return {**found, "devices": request("gpu", 1)}
 
 
 def trajectory_of(wildcards):
     """The trajectory that a job is about, if it is about one."""
     names = ("trajectory", "run", "public", "average")
     return next((wildcards[name] for name in names if name in wildcards.keys()), None)
-
-
-def any_of(*names):
-    """A wildcard that is one of these names; where there are none, nothing fits."""
-    return "|".join(map(re.escape, chain(*names))) or "(?!)"
 
 
 onstart:

@@ -59,7 +59,13 @@ class Job:
     @property
     def needs(self) -> list[str]:
         """Paths of all manifests that the job reads."""
-        return list(chain.from_iterable(self.inputs.values()))
+        return self.under()
+
+    def under(self, *words: str) -> list[str]:
+        """Paths of the manifests under the labels that begin with these words, or under all."""
+        groups = self.inputs.items()
+        found = (paths for label, paths in groups if not words or label.split()[0] in words)
+        return list(chain.from_iterable(found))
 
     @cached_property
     def code(self) -> code.Code:
