@@ -59,8 +59,7 @@ class Grid:
 
     def weight(self) -> Tensor:
         """The weights, [out, in] in the dtype of the scales."""
-        weight = self.steps().to(self.scales.dtype)
-        return weight.mul_(self.scales[:, self.groups().long()])
+        return self.steps().to(self.scales.dtype).mul_(self.scales[:, self.groups().long()])
 
 
 def quantization(folder: Path) -> dict[str, Any]:
@@ -68,11 +67,6 @@ def quantization(folder: Path) -> dict[str, Any]:
     content = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
     found: dict[str, Any] = content.get("quantization_config", {})
     return found
-
-
-def is_packed(folder: Path) -> bool:
-    """Whether the checkpoint in `folder` is in one of the formats of this module."""
-    return quantization(folder).get("quant_method") in (COMPRESSED, GPTQ)
 
 
 def grids(folder: Path) -> dict[str, Grid]:
