@@ -4,8 +4,8 @@ Importing torch and transformers costs seconds, a small job less. While Snakemak
 machine, it keeps one such process (`python -m ptq_dynamics.engine.warm SOCKET LIBRARY...`); a job
 finds it through the environment variable `PTQ_DYNAMICS_WARM`, hands over its specification,
 environment and standard streams, and waits for the exit status. Local modules that compute are
-never imported ahead, so that a job runs the code as it stands. Where there is no such process, or
-not yet, jobs import what they need themselves, with the same results.
+never imported ahead, so that a job runs the code as it stands. Where there is no such process, jobs
+import what they need themselves, with the same results.
 """
 
 import gc
@@ -90,7 +90,25 @@ def delegate(job: Mapping[str, Any], line: str, **how: Any) -> int | None:
 
 def serve(address: str, libraries: Collection[str]) -> None:
     """Import what jobs import of these libraries, then fork a child for every connection until
-    stdin ends."""
+    stdin ends. Jobs that connect meanwhile wait: on few cores, that is sooner than if each
+    imported for itself."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen(1024)
+        _prepare(libraries)
+        # CUDA does not survive a fork; who waits goes on without.
+        if (torch := sys.modules.get("torch")) and torch.cuda.is_available():
+            return
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        while listener in select.select([listener, sys.stdin], [], [])[0]:
+            connection, _ = listener.accept()
+            if os.fork() == 0:
+                listener.close()
+                _serve_one(connection)
+            connection.close()
+
+
+def _prepare(libraries: Collection[str]) -> None:
     from ptq_dynamics.engine import code
 
     os.environ.update(QUIET)
@@ -103,9 +121,6 @@ def serve(address: str, libraries: Collection[str]) -> None:
 
         get_checkpoint_conversion_mapping("gpt_neox")
     if torch := sys.modules.get("torch"):
-        # CUDA does not survive a fork.
-        if torch.cuda.is_available():
-            return
         torch.set_num_threads(1)
     # The sources are parsed once for all jobs.
     program = code.program()
@@ -113,16 +128,6 @@ def serve(address: str, libraries: Collection[str]) -> None:
     # The garbage collector of a child would otherwise touch, and so copy, all of this memory.
     gc.collect()
     gc.freeze()
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(address)
-        listener.listen(1024)
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-        while listener in select.select([listener, sys.stdin], [], [])[0]:
-            connection, _ = listener.accept()
-            if os.fork() == 0:
-                listener.close()
-                _serve_one(connection)
-            connection.close()
 
 
 def _serve_one(connection: socket.socket) -> NoReturn:
