@@ -7,8 +7,6 @@ holds out, and about those of `others`, packages that no corpus of the scale rea
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from functools import partial
-from itertools import chain
 from typing import Any
 
 from ptq_dynamics.base.fields import Strict
@@ -67,11 +65,9 @@ def load(manifest: Manifest, name: str) -> list[Documented]:
 def _read(names: Iterable[str], shortest: int, *, whole: bool = False) -> dict[str, Documented]:
     """By the docstring; where several have one, the function with the first signature."""
     files = [file for each in names for file in packages.installed_files(each)]
-    found = packages.read_all(files, partial(docstrings.read, whole=whole))
+    found = [each for file in files for each in docstrings.read(file, whole=whole)]
     known: dict[str, Documented] = {}
-    for each in sorted(
-        chain.from_iterable(found), key=lambda each: (each.signature is None, each.signature or "")
-    ):
+    for each in sorted(found, key=lambda each: (each.signature is None, each.signature or "")):
         if len(each.document) >= shortest:
             known.setdefault(each.document, each)
     return known

@@ -3,19 +3,14 @@ against the wheels' digests, so what is read depends on the distributions' versi
 
 import base64
 import hashlib
-import os
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from importlib import metadata
 from importlib.metadata import Distribution, PackagePath
-from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine import processes
 
-T = TypeVar("T")
 Selection = Callable[[Distribution], Iterable[PackagePath]]
 
 
@@ -65,23 +60,10 @@ def documents(
     """Distinct documents of at least `shortest` characters that `read` finds in the selected files
     of some distributions, ordered by their sha256."""
     files = [file for name in packages for file in installed_files(name, select)]
-    distinct = {text for texts in read_all(files, read) for text in texts}
+    distinct = {text for file in files for text in read(file)}
     return in_order(text for text in distinct if len(text) >= shortest)
 
 
 def in_order(texts: Iterable[str]) -> list[str]:
     """Ordered by their sha256: in no order that a name or a package gives."""
     return sorted(texts, key=lambda text: hashlib.sha256(text.encode()).digest())
-
-
-def read_all(files: Sequence[Path], read: Callable[[Path], T]) -> list[T]:
-    """What `read` finds in each of some files, in no order, with as many workers as the job has
-    threads."""
-    # Largest first, so that no worker ends with a long one.
-    files = sorted(files, key=lambda file: -file.stat().st_size)
-    workers = max(1, int(os.environ.get("OMP_NUM_THREADS", 1)))
-    if workers == 1:
-        return [read(file) for file in files]
-    context = get_context("fork")
-    with ProcessPoolExecutor(workers, context, processes.end_with_parent) as pool:
-        return list(pool.map(read, files, chunksize=16))

@@ -50,20 +50,6 @@ def _file() -> IO[str]:
     return tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
 
 
-def end_with_parent() -> None:
-    """Have a worker process of a pool end as soon as the process that started it has."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    import multiprocessing.connection
-
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    multiprocessing.connection.wait([parent.sentinel])
-    os._exit(1)
-
-
 def _end_with_input() -> None:
     # By its descriptor: at the end of Python, nobody may hold the lock of sys.stdin.
     while os.read(0, 4096):

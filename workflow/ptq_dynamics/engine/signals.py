@@ -22,7 +22,7 @@ CALL = signal.SIGUSR1
 AGAIN = os.EX_TEMPFAIL
 KILLED = 128 + signal.SIGKILL
 
-_called, _answers = threading.Event(), threading.Event()
+_called = threading.Event()
 # What a process that a signal ends does at last.
 at_last = list[Callable[[], object]]()
 
@@ -48,7 +48,6 @@ def leave(line: str) -> NoReturn:
 
 def leave_at_once(line: str) -> None:
     """From now on, until something else is said, a signal ends the process with one line."""
-    _answers.set()
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda *_: leave(line))
@@ -92,15 +91,3 @@ def _end_jobs(number: int, frame: FrameType | None) -> None:
             if "ptq_dynamics.engine.run" in process.cmdline():
                 process.terminate()
     raise KeyboardInterrupt
-
-
-def _leave_to_parent() -> None:
-    """In a fork: signals of the terminal are for the job, which ends its workers."""
-    if _answers.is_set():
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.signal(CALL, signal.SIG_IGN)
-
-
-os.register_at_fork(after_in_child=_leave_to_parent)
