@@ -14,32 +14,18 @@ rule figure:
         RUN
 
 
-for name in plan.site.config.figures:
+# What people ask for by name: each figure, and what other rules make under names of stages.
+BY_NAME = dict.fromkeys(plan.site.config.figures, "figure")
+BY_NAME |= {"claims": "judge", "tables": "tabulate", "paper": "typeset"}
+
+for name, kind in BY_NAME.items():
 
     rule:
         name:
             name
         input:
-            manifest("figure").format(figure=name),
+            manifest(kind).format(figure=name),
         localrule: True
-
-
-rule claims:
-    input:
-        manifest("judge"),
-    localrule: True
-
-
-rule tables:
-    input:
-        manifest("tabulate"),
-    localrule: True
-
-
-rule paper:
-    input:
-        manifest("typeset"),
-    localrule: True
 
 
 rule judge:
