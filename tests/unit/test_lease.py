@@ -61,6 +61,15 @@ def test_the_lease_of_a_machine_that_is_gone_is_free_after_a_while(tmp_path):
         mine.require()
 
 
+def test_the_lease_of_who_was_killed_before_it_wrote_its_name_is_free(tmp_path, monkeypatch):
+    monkeypatch.setattr(lease, "SECONDS", 1.0)
+    monkeypatch.setattr(lease, "BEAT", 0.3)
+    path = tmp_path / ".lease"
+    path.touch()
+    with lease.held(path, lambda _: None) as mine:
+        mine.require()
+
+
 def test_results_in_one_folder_have_leases_of_their_own(tmp_path):
     with (
         lease.held(tmp_path / ".fig04.lease", print) as one,

@@ -53,18 +53,16 @@ def plan(arguments: Namespace) -> bool:
     another one counts: it ends at once where its inputs come out as they were."""
     plan = chosen.plan(arguments)
     jobs = dict[str, Counter[str]]()
-    total = Counter[str]()
     for each in find(plan, plan.last()):
         state = "fresh" if each.state == "fresh" else "run"
         kind = plan.site.rules[each.manifest]
         jobs.setdefault(kind, Counter(run=0, fresh=0))[state] += 1
-        total[state] += 1
     left_out = {**plan.site.config.scale.regime.left_out, **plan.site.config.runs.unknown}
     if arguments.json:
         _print_json({"jobs": jobs, "left_out": left_out})
         return True
     print(f"{'kind':14} {'run':>7} {'fresh':>7}")
-    for kind, counts in [*jobs.items(), ("all", total)]:
+    for kind, counts in [*jobs.items(), ("all", sum(jobs.values(), Counter[str]()))]:
         print(f"{kind:14} {counts['run']:7,} {counts['fresh']:7,}")
     for name, reason in left_out.items():
         print(f"left out: {name} ({reason})")

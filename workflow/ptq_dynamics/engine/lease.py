@@ -73,7 +73,13 @@ def held(path: Path, say: Callable[[str], None]) -> Iterator[Lease]:
         lock.acquire(timeout=0)
     except Timeout:
         say(f"waits for the process that {path} names, which does the same job")
-        lock.acquire()
+        while not lock.is_locked:
+            with suppress(Timeout):
+                lock.acquire(timeout=SECONDS)
+            # Who was killed before it wrote its name leaves an empty file, which would stay for ever.
+            with suppress(OSError):
+                if path.stat().st_size == 0:
+                    path.unlink()
     lease = Lease(path, str(lock.token))
     signals.at_last.append(lock.release)
     try:
