@@ -76,7 +76,7 @@ def held(path: Path, say: Callable[[str], None]) -> Iterator[Lease]:
         while not lock.is_locked:
             with suppress(Timeout):
                 lock.acquire(timeout=SECONDS)
-            # Who was killed before it wrote its name leaves an empty file, which would stay for ever.
+            # Who was killed before it wrote its name leaves an empty file, which would stay.
             with suppress(OSError):
                 if path.stat().st_size == 0:
                     path.unlink()
