@@ -28,7 +28,7 @@ STATUS = $(PTQ) status --scale $(SCALE) --figures "$(FIGURES)" \
 INSTALLED := $(VENV)/.installed-$(shell sed -e 's/^\#.*//' -e 's/ *[ ]\#.*//' -e '/^ *$$/d' \
 	pyproject.toml envs/main.txt envs/cuda.txt | cksum | cut -d ' ' -f 1)
 # Files of tests side by side; a file's tests share what they build.
-PYTEST := $(VENV)/bin/pytest -n $(WORKERS) --dist loadfile -rs --durations 40 --durations-min 5
+PYTEST := $(VENV)/bin/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -rs --durations 40 --durations-min 5
 # What installs more than the environment: tools in environments of their own, and a cluster.
 MORE := tests/workflow/test_backends.py tests/workflow/test_slurm.py
 

@@ -10,6 +10,9 @@ import pytest
 from project import ALL, SHOWN, UNUSUAL, Project
 
 
+LONGEST = {"test_backends", "test_chaos", "test_recipes", "test_slurm", "test_sweep"}
+
+
 @pytest.fixture(scope="session")
 def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, str]:
     """The project after its first build, and what Snakemake printed.
@@ -42,8 +45,9 @@ def built(first: tuple[Project, str]) -> Project:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All of these are slow."""
+    """All of these are slow; the longest come first, so that no process ends with one alone."""
     here = Path(__file__).parent
+    items.sort(key=lambda item: item.path.stem not in LONGEST)
     for item in items:
         if here in item.path.parents:
             item.add_marker("slow")
