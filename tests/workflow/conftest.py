@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from project import ALL, SHOWN, UNUSUAL, Project
 
-
 LONGEST = {"test_backends", "test_chaos", "test_recipes", "test_slurm", "test_sweep"}
 
 
