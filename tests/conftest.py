@@ -15,6 +15,7 @@ os.environ.pop("PTQ_DYNAMICS_WARM", None)
 os.environ.pop("PTQ_DYNAMICS_PROCESSES", None)
 os.environ.pop("PTQ_DYNAMICS_GPUS", None)
 
+import setuptools  # noqa: F401  else torch's compiler may find Python's own distutils
 from hypothesis import settings
 
 settings.register_profile("project", deadline=None, print_blob=True, max_examples=50)

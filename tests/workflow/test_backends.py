@@ -46,7 +46,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def quantized(built: Path, quantizer: str) -> manifest.Manifest:
-    return manifest.read(built / PLAN.measuring.measure(TRAJECTORY, quantizer).manifest)
+    return manifest.read(built / PLAN.measuring.measure(TRAJECTORY, quantizer, "all", 101).manifest)
 
 
 def test_the_backends_agree_on_the_integer_codes_and_differences_are_explained(built: Path):
@@ -103,7 +103,9 @@ def test_layer_outputs_are_no_worse_than_rounding(built: Path, quantizer: str):
     bits = quantizer.split("-")[1]
     ours = pd.read_csv(quantized(built, quantizer).file("layers.csv"))
     # No figure shows it.
-    rounding = Workspace(built, PLAN).make(PLAN.measuring.measure(TRAJECTORY, f"rtn-{bits}"))
+    rounding = Workspace(built, PLAN).make(
+        PLAN.measuring.measure(TRAJECTORY, f"rtn-{bits}", "all", 101)
+    )
     joined = ours.merge(
         pd.read_csv(rounding.file("layers.csv")),
         on=["checkpoint_id", "layer"],
