@@ -46,10 +46,9 @@ def sweep(arguments: Namespace) -> bool:
     table = folder.with_suffix(".csv")
     plans = {name: prepare(folder / name, asked, each) for name, each in asked.candidates.items()}
     for name, plan in plans.items():
-        # An importing workflow does not take the profile by itself.
+        # An importing workflow takes neither the profile nor the hooks, which end waits at its end.
         snakemake = str(Path(sys.executable).with_name("snakemake"))
         command = [snakemake, "--workflow-profile", str(ROOT / "profiles/default")]
-        # It has none of our hooks, and would wait as long for its last look at open jobs.
         command += ["--max-jobs-per-timespan", "100/1s", "figures"]
         if subprocess.call(command, cwd=folder / name):
             return False

@@ -148,6 +148,7 @@ def _compare(spec: Spec, paths: Paths, progress: Progress) -> None:
     settings, (inputs, _) = _take_code(spec), _read_inputs(spec)
     known = record.read(paths.record)
     with tempfile.TemporaryDirectory(prefix="ptq-dynamics-compare-") as folder:
+        signals.at_last.append(lambda: shutil.rmtree(folder, ignore_errors=True))
         made = _make(spec, settings, inputs, known.carried, Path(folder), progress, None)
     _require_same(made, known)
 

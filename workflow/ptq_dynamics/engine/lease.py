@@ -75,7 +75,7 @@ def held(path: Path, say: Callable[[str], None]) -> Iterator[Lease]:
         say(f"waits for the process that {path} names, which does the same job")
         while not lock.is_locked:
             with suppress(Timeout):
-                lock.acquire(timeout=SECONDS)
+                lock.acquire(timeout=BEAT)
             # Who was killed before it wrote its name leaves an empty file, which would stay.
             with suppress(OSError):
                 if path.stat().st_size == 0:

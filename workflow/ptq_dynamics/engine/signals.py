@@ -48,9 +48,15 @@ def leave(line: str) -> NoReturn:
 
 def leave_at_once(line: str) -> None:
     """From now on, until something else is said, a signal ends the process with one line."""
+
+    def end(*_: object) -> None:
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+        leave(line)
+
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, lambda *_: leave(line))
+            signal.signal(number, end)
 
 
 def begin_job(line: str) -> None:

@@ -23,7 +23,7 @@ from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from subprocess import PIPE, Popen
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 from ptq_dynamics.engine import signals
 
@@ -140,13 +140,14 @@ def _serve_one(connection: socket.socket) -> NoReturn:
         for target, descriptor in enumerate(descriptors, start=1):
             os.dup2(descriptor, target)
             os.close(descriptor)
-        request = json.loads(connection.makefile("rb").readline())
+        stream = connection.makefile("rb")
+        request = json.loads(stream.readline())
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.environ.clear()
         os.environ.update(request["environment"])
         os.chdir(request["directory"])
         signals.begin_job(request["line"])
-        threading.Thread(target=_attend, args=(connection,), daemon=True).start()
+        threading.Thread(target=_attend, args=(stream,), daemon=True).start()
         if "torch" in sys.modules and (threads := os.environ.get("OMP_NUM_THREADS")):
             sys.modules["torch"].set_num_threads(int(threads))
         status = execute(request["job"], **request["how"])
@@ -160,10 +161,10 @@ def _serve_one(connection: socket.socket) -> NoReturn:
         os._exit(status)
 
 
-def _attend(connection: socket.socket) -> None:
+def _attend(stream: BinaryIO) -> None:
     """Pass on to the job that it is called back, and that its client has gone."""
     with suppress(OSError):
-        while connection.recv(1):
+        while stream.read(1):
             os.kill(os.getpid(), signals.CALL)
     os.kill(os.getpid(), signal.SIGTERM)
 

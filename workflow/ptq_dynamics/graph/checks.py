@@ -8,14 +8,7 @@ from itertools import chain, product
 from typing import Any
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import (
-    Config,
-    DatasetsCorpus,
-    EmbeddedCorpus,
-    Figure,
-    Whole,
-    require,
-)
+from ptq_dynamics.config import Config, DatasetsCorpus, EmbeddedCorpus, Figure, Whole, require
 from ptq_dynamics.config.scale import Text
 from ptq_dynamics.corpus.sources import Derived
 from ptq_dynamics.corpus.sources.mix import MixCorpus
