@@ -305,7 +305,7 @@ def test_a_signal_before_a_job_is_under_way_is_one_line(tmp_path, number):
 WARM = """
 import os, sys, time
 from ptq_dynamics.engine import warm
-warm.start({"numpy"})
+warm.start({"numpy"}, {"toy.numbers", "toy.walk", "toy.tools"})
 while not os.path.exists(os.environ[warm.VARIABLE]):
     time.sleep(0.01)
 print(os.environ[warm.VARIABLE], warm._servers[0].pid, flush=True)
@@ -332,6 +332,22 @@ def test_the_warm_process_gives_the_same_bytes(toy, warm):
         done = toy.run(name, **warm[0])
         assert done.returncode == 0 and "done in" in done.stderr, done.stderr
     assert not differing(before, results(toy))
+
+
+def test_after_an_edit_the_warm_process_runs_the_code_that_is_there(toy, warm):
+    environment, _ = warm
+    toy.edit("tools", "FACTOR = 2", "FACTOR = 3")
+    found = []
+    for way in (environment, environment, {}):
+        toy.settle()
+        # One that connects as it starts anew goes on without it.
+        if way:
+            wait_until(lambda: os.path.exists(way["PTQ_DYNAMICS_WARM"]), "it did not start anew")
+        for name in NAMES:
+            assert toy.run(name, **way).returncode == 0
+        found.append(results(toy))
+        shutil.rmtree(toy.folder / "results")
+    assert not differing(found[0], found[2]) and not differing(found[1], found[2])
 
 
 def test_a_job_of_the_warm_process_ends_in_one_line_whatever_ends_it(toy, warm):
@@ -366,7 +382,7 @@ def test_a_record_names_the_commit_of_the_code_and_whether_it_differs(toy):
 
     assert record.read(toy.folder / "results/walk/record.json").git is None
     git("init", "-q")
-    assert machine.commit(toy.folder) is None
+    assert machine.commit.__wrapped__(toy.folder) is None
     (toy.folder / ".gitignore").write_text("/results/\n")
     git("add", ".")
     git("commit", "-qm", "first")
@@ -374,6 +390,6 @@ def test_a_record_names_the_commit_of_the_code_and_whether_it_differs(toy):
     found = record.read(toy.folder / "results/walk/record.json").git
     assert found == machine.Git(git("rev-parse", "HEAD"), False)
     (toy.folder / "notes.txt").touch()
-    assert not machine.commit(toy.folder).dirty
+    assert not machine.commit.__wrapped__(toy.folder).dirty
     (toy.folder / "workflow/new.smk").touch()
-    assert machine.commit(toy.folder).dirty
+    assert machine.commit.__wrapped__(toy.folder).dirty

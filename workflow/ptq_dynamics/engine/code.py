@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -270,6 +271,13 @@ def program() -> Program:
     """The sources as they are now; what was parsed of the same sources before is kept."""
     status = {path: path.stat() for path in sorted((SOURCES / PACKAGE).rglob("*.py"))}
     return _read(tuple((path, s.st_mtime_ns, s.st_size) for path, s in status.items()))
+
+
+def load(modules: Iterable[str]) -> None:
+    """Import modules of the package, but no script, as these run in other environments."""
+    for name in modules:
+        if ".foreign." not in name:
+            import_module(f"{PACKAGE}.{name}")
 
 
 _first = cache(program)  # for all that this process plans

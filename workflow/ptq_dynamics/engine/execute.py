@@ -202,10 +202,7 @@ def _take_code(spec: Spec) -> Any:
     (kind,) = typing.get_args(hints["context"])
     settings = TypeAdapter(kind).validate_python(spec["settings"])
     _require_code(spec, settings)
-    for name in spec["code"]:
-        # Scripts run in other environments.
-        if ".foreign." not in name:
-            import_module(f"{checkout.PACKAGE}.{name}")
+    code.load(spec["code"])
     # What was edited while it was imported may have been imported.
     _require_code(spec, settings)
     return settings

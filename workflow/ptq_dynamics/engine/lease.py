@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import count, takewhile
 from pathlib import Path
 
 from filelock import FileLock, SoftFileLease, Timeout
@@ -67,21 +67,21 @@ def held(path: Path, say: Callable[[str], None]) -> Iterator[Lease]:
         lease_duration=SECONDS,
         heartbeat_interval=BEAT,
         on_compromise=lambda _: os.kill(os.getpid(), signal.SIGTERM),
-        poll_interval=POLL,
     )
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        say(f"waits for the process that {path} names, which does the same job")
-        while not lock.is_locked:
-            with suppress(Timeout):
-                lock.acquire(timeout=BEAT)
-            # Who was killed before it wrote its name leaves an empty file, which would stay.
-            with suppress(OSError):
-                if path.stat().st_size == 0:
-                    path.unlink()
+    for attempt in count():
+        # A signal in between would leave the file.
+        with signals.deferred(), suppress(Timeout):
+            lock.acquire(timeout=0)
+            signals.at_last.append(lock.release)
+            break
+        if attempt == 0:
+            say(f"waits for the process that {path} names, which does the same job")
+        # Who was killed before it wrote its name leaves an empty file, which would stay.
+        with suppress(OSError):
+            if attempt * POLL > BEAT and path.stat().st_size == 0:
+                path.unlink()
+        time.sleep(POLL)
     lease = Lease(path, str(lock.token))
-    signals.at_last.append(lock.release)
     try:
         yield lease
     except Exception:
@@ -89,8 +89,9 @@ def held(path: Path, say: Callable[[str], None]) -> Iterator[Lease]:
         lease.require()
         raise
     finally:
-        signals.at_last.remove(lock.release)
-        lock.release()
+        with signals.deferred():
+            signals.at_last.remove(lock.release)
+            lock.release()
 
 
 def visible() -> list[str]:

@@ -92,10 +92,11 @@ def device() -> Device:
     return Device("cuda", name, count, torch.cuda.max_memory_allocated())
 
 
+@cache
 def commit(root: Path = ROOT) -> Git | None:
-    """The commit of the code; None where no repository holds it, as in a folder that another one
-    ignores. Dirty is a change of any file it holds, and code or configuration that it does not
-    hold."""
+    """The commit of the code when first asked; None where no repository holds it, as in a folder
+    that another one ignores. Dirty is a change of any file it holds, and code or configuration
+    that it does not hold."""
     try:
         _git(root, "ls-files", "--error-unmatch", f"{SOURCES.name}/{PACKAGE}/__init__.py")
         found = _git(root, "rev-parse", "HEAD").strip()

@@ -8,12 +8,44 @@ only the job itself needs is imported when it runs.
 import argparse
 import json
 import os
+import signal
+import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ptq_dynamics.engine import signals
+
+VARIABLE = "PTQ_DYNAMICS_WARM"
+# Libraries' own progress bars and hints would bury the lines of jobs; tokenizers' threads do not
+# survive a fork; llm-compressor warns on import that there is no GPU.
+QUIET = {
+    "TQDM_DISABLE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "TRANSFORMERS_VERBOSITY": "error",
+    "LLM_COMPRESSOR_LOG_LEVEL": "ERROR",
+}
+
+
+def delegate(job: Mapping[str, Any], line: str, **how: Any) -> int | None:
+    """Exit status of the job, which the warm process runs as `execute.execute` does, and with this
+    line where a signal ends it; None where there is no such process."""
+    request = {"job": job, "line": line, "how": how, "environment": dict(os.environ)}
+    with socket.socket(socket.AF_UNIX) as connection, suppress(OSError):
+        connection.connect(os.environ.get(VARIABLE, ""))
+        socket.send_fds(connection, [b"!"], [1, 2])
+        connection.sendall(json.dumps({**request, "directory": os.getcwd()}).encode() + b"\n")
+        signal.signal(signals.CALL, lambda *_: connection.send(b"!"))
+        # The child sees that its client is gone, and says the line.
+        signals.leave_at_once("")
+        if answer := connection.recv(9):
+            return int(answer)
+        name = f"{job['stage']} {job['name']}"
+        sys.stderr.write(f"error: {name}: its process was killed (out of memory?); run again\n")
+        return signals.KILLED
+    return None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,8 +63,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, ValueError, KeyError, AttributeError) as error:
         sys.stderr.write(f"error: {chosen.file} is no job ({error}); run snakemake again\n")
         return 1
-    from ptq_dynamics.engine.warm import QUIET, delegate
-
     os.environ.update(QUIET)
     # A variable that the user has set comes first.
     if chosen.devices:

@@ -5,13 +5,12 @@ SIGUSR1 calls a job back, as a scheduler does before its time is up: what can go
 state and ends with the status `AGAIN`; what cannot goes on.
 """
 
-import logging
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
@@ -59,6 +58,20 @@ def leave_at_once(line: str) -> None:
             signal.signal(number, end)
 
 
+@contextmanager
+def deferred() -> Iterator[None]:
+    """A signal that comes meanwhile is answered afterwards."""
+    came = list[int]()
+    before = {each: signal.signal(each, lambda number, _: came.append(number)) for each in SIGNALS}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+        for number in came[:1]:
+            signal.raise_signal(number)
+
+
 def begin_job(line: str) -> None:
     """From now on this process is a job: it can be called back, and a signal ends it with one line
     within seconds also where Python does not get to run."""
@@ -85,6 +98,8 @@ def hand_over() -> None:
 
 
 def _end_jobs(number: int, frame: FrameType | None) -> None:
+    import logging
+
     import psutil
 
     for each in SIGNALS:

@@ -1,11 +1,11 @@
 """A process that has imported the large libraries of its jobs already and forks one child per job.
 
 Importing torch and transformers costs seconds, a small job less. While Snakemake runs on one
-machine, it keeps one such process (`python -m ptq_dynamics.engine.warm SOCKET LIBRARY...`); a job
-finds it through the environment variable `PTQ_DYNAMICS_WARM`, hands over its specification,
-environment and standard streams, and waits for the exit status. Local modules that compute are
-never imported ahead, so that a job runs the code as it stands. Where there is no such process, jobs
-import what they need themselves, with the same results.
+machine, it keeps one such process. A job (`run.delegate`) finds it through the environment variable
+`PTQ_DYNAMICS_WARM`, hands over its specification, environment and standard streams, and waits for
+the exit status. After an edit of the package the process starts anew, so that a job runs the code
+as it stands. Where there is no such process, jobs import what they need themselves, with the same
+results.
 """
 
 import gc
@@ -18,24 +18,16 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from subprocess import PIPE, Popen
-from typing import Any, BinaryIO, NoReturn
+from typing import BinaryIO, NoReturn
 
 from ptq_dynamics.engine import signals
+from ptq_dynamics.engine.run import QUIET, VARIABLE
 
-VARIABLE = "PTQ_DYNAMICS_WARM"
-# Libraries' own progress bars and hints would bury the lines of jobs; tokenizers' threads do not
-# survive a fork; llm-compressor warns on import that there is no GPU.
-QUIET = {
-    "TQDM_DISABLE": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-    "TRANSFORMERS_VERBOSITY": "error",
-    "LLM_COMPRESSOR_LOG_LEVEL": "ERROR",
-}
 # glibc otherwise gives each step's large tensors back to the system and asks for them again.
 ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
 # What jobs import of the libraries they compute with, and takes seconds.
@@ -44,10 +36,11 @@ MODULES = (
     "transformers.models.gpt_neox.modeling_gpt_neox",
     "bitsandbytes",
     "datasets",
+    "llmcompressor.modeling.moe.gpt_oss",
     "llmcompressor.modifiers.gptq",
     "llmcompressor.modifiers.transform.awq",
     "lm_eval.tasks",
-    "pandas",
+    "pandas.io.formats.csvs",
     "seaborn",
     "matplotlib.backends.backend_agg",
     "matplotlib.backends.backend_pdf",
@@ -56,12 +49,13 @@ MODULES = (
 _servers: list[Popen[bytes]] = []
 
 
-def start(libraries: Collection[str]) -> None:
-    """Start a server with these libraries for this process and its children; it ends when this
-    process ends."""
+def start(libraries: Iterable[str], modules: Iterable[str]) -> None:
+    """Start a server with these libraries, and modules of the package, for this process and its
+    children; it ends when this process ends."""
     with suppress(OSError):
         address = f"{tempfile.mkdtemp(prefix='ptq-dynamics-')}/socket"
-        command = [sys.executable, "-m", "ptq_dynamics.engine.warm", address, *sorted(libraries)]
+        names = [" ".join(sorted(libraries)), *sorted(modules)]
+        command = [sys.executable, "-m", "ptq_dynamics.engine.warm", address, *names]
         # The kernel closes the pipe with this process, whatever ends it. Jobs get the signals of a
         # terminal from those who wait for them.
         environment = {**os.environ, **ALLOCATOR}
@@ -69,38 +63,26 @@ def start(libraries: Collection[str]) -> None:
         os.environ[VARIABLE] = address
 
 
-def delegate(job: Mapping[str, Any], line: str, **how: Any) -> int | None:
-    """Exit status of the job, which the warm process runs as `execute.execute` does, and with this
-    line where a signal ends it; None where there is no such process."""
-    request = {"job": job, "line": line, "how": how, "environment": dict(os.environ)}
-    with socket.socket(socket.AF_UNIX) as connection, suppress(OSError):
-        connection.connect(os.environ.get(VARIABLE, ""))
-        socket.send_fds(connection, [b"!"], [1, 2])
-        connection.sendall(json.dumps({**request, "directory": os.getcwd()}).encode() + b"\n")
-        signal.signal(signals.CALL, lambda *_: connection.send(b"!"))
-        # The child sees that its client is gone, and says the line.
-        signals.leave_at_once("")
-        if answer := connection.recv(9):
-            return int(answer)
-        name = f"{job['stage']} {job['name']}"
-        sys.stderr.write(f"error: {name}: its process was killed (out of memory?); run again\n")
-        return signals.KILLED
-    return None
+def serve(address: str, libraries: str, *modules: str) -> None:
+    """Import what jobs import of these libraries, and these modules, then fork a child for every
+    connection until stdin ends. Jobs that connect meanwhile wait: on few cores, that is sooner
+    than if each imported for itself."""
+    from ptq_dynamics.engine import code
 
-
-def serve(address: str, libraries: Collection[str]) -> None:
-    """Import what jobs import of these libraries, then fork a child for every connection until
-    stdin ends. Jobs that connect meanwhile wait: on few cores, that is sooner than if each
-    imported for itself."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen(1024)
-        _prepare(libraries)
+        sources = code.program()
+        _prepare(libraries.split(), modules)
         # CUDA does not survive a fork; who waits goes on without.
         if (torch := sys.modules.get("torch")) and torch.cuda.is_available():
             return
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         while listener in select.select([listener, sys.stdin], [], [])[0]:
+            if code.program() is not sources:
+                # Jobs that have connected go on without.
+                Path(address).unlink()
+                os.execv(sys.executable, sys.orig_argv)
             connection, _ = listener.accept()
             if os.fork() == 0:
                 listener.close()
@@ -108,13 +90,14 @@ def serve(address: str, libraries: Collection[str]) -> None:
             connection.close()
 
 
-def _prepare(libraries: Collection[str]) -> None:
-    from ptq_dynamics.engine import code
+def _prepare(libraries: Iterable[str], modules: Iterable[str]) -> None:
+    from ptq_dynamics.engine import code, machine
 
     os.environ.update(QUIET)
     for module in MODULES:
         if module.split(".")[0] in libraries:
             import_module(module)
+    code.load(modules)
     if "transformers" in libraries:
         # Else the first model that a job loads has it built, in a tenth of a second.
         from transformers.conversion_mapping import get_checkpoint_conversion_mapping
@@ -122,9 +105,10 @@ def _prepare(libraries: Collection[str]) -> None:
         get_checkpoint_conversion_mapping("gpt_neox")
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)
+    machine.commit()
     # The sources are parsed once for all jobs.
-    program = code.program()
-    program.reach(code.Node(name, code.WHOLE) for name in program.files)
+    names = (f"{code.PACKAGE}.{name}" for name in modules)
+    code.program().reach(code.Node(name, code.WHOLE) for name in names)
     # The garbage collector of a child would otherwise touch, and so copy, all of this memory.
     gc.collect()
     gc.freeze()
@@ -171,7 +155,8 @@ def _attend(stream: BinaryIO) -> None:
 
 if __name__ == "__main__":
     try:
-        with suppress(OSError):
-            serve(sys.argv[1], sys.argv[2:])
+        # Jobs say themselves what cannot be imported.
+        with suppress(Exception):
+            serve(*sys.argv[1:])
     finally:
         shutil.rmtree(Path(sys.argv[1]).parent, ignore_errors=True)

@@ -49,7 +49,8 @@ def begin(plan: Plan, *, local: bool) -> None:
     stale = plan.site.stale.values()
     if local and plan.site.config.scale.warm and len(stale) >= MANY:
         uses = Counter(chain.from_iterable(job.code.libraries for job in stale))
-        warm.start([library for library, count in uses.items() if count > 1])
+        modules = set(chain.from_iterable(job.code.modules for job in stale))
+        warm.start([library for library, count in uses.items() if count > 1], modules)
 
 
 def finish(plan: Plan) -> None:
