@@ -336,6 +336,7 @@ def test_the_warm_process_gives_the_same_bytes(toy, warm):
 
 def test_after_an_edit_the_warm_process_runs_the_code_that_is_there(toy, warm):
     environment, _ = warm
+    assert toy.run("numbers", **environment).returncode == 0
     toy.edit("tools", "FACTOR = 2", "FACTOR = 3")
     found = []
     for way in (environment, environment, {}):
