@@ -341,9 +341,8 @@ def test_after_an_edit_the_warm_process_runs_the_code_that_is_there(toy, warm):
     found = []
     for way in (environment, environment, {}):
         toy.settle()
-        # One that connects as it starts anew goes on without it.
-        if way:
-            wait_until(lambda: os.path.exists(way["PTQ_DYNAMICS_WARM"]), "it did not start anew")
+        # A job that connects as it starts anew goes on without it.
+        wait_until(Path(environment["PTQ_DYNAMICS_WARM"]).exists, "it did not start anew")
         for name in NAMES:
             assert toy.run(name, **way).returncode == 0
         found.append(results(toy))

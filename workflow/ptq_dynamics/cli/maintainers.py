@@ -3,7 +3,6 @@
 import json
 import re
 from argparse import Namespace
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -95,8 +94,7 @@ def block(plan: Plan) -> str:
         parts.append(f"{picture}\n\n*{figure.title}. {caption}*\n")
     parts.append(
         f"At {judged['scale']}: [all figures]({pictures}/README.md), [every inequality with its "
-        f"numbers]({results}/tables/claims.md), and [how verdicts come about](docs/claims.md). "
-        f"{_seeds(judged)}\n"
+        f"numbers]({results}/tables/claims.md), and [how verdicts come about](docs/claims.md).\n"
     )
     return "\n".join([*parts, HEAD, *map(_row, judged["claims"]), ""])
 
@@ -125,15 +123,6 @@ def _judged(folder: str | Path, target: str, scale: str) -> Mapping[str, Any]:
         raise Problem(f"{path} is missing; make {target} SCALE={scale} makes it")
     found: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found
-
-
-def _seeds(judged: Mapping[str, Any]) -> str:
-    """How many of the measured inequalities rest on how many seeds."""
-    every = [one for claim in judged["claims"] for one in claim.get("inequalities", ())]
-    found = sorted(Counter(len(one["seeds"]) for one in every if "seeds" in one).items())
-    counts = [f"{count} on {n} {'seed' if n == 1 else 'seeds'}" for n, count in found]
-    total, rest = sum(count for _, count in found), ", ".join(counts).replace(" on", " rest on", 1)
-    return f"Of its {total} measured inequalities, {rest}."
 
 
 def _row(claim: Mapping[str, Any]) -> str:

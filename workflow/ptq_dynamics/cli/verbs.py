@@ -12,7 +12,7 @@ import yaml
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import chosen
-from ptq_dynamics.config import TYPES, schema
+from ptq_dynamics.config import schema
 from ptq_dynamics.config.releases import to_lock
 from ptq_dynamics.graph.build import PAGE
 from ptq_dynamics.hub import lock as hub
@@ -197,14 +197,10 @@ def release(arguments: Namespace) -> bool:
 
 def config(arguments: Namespace) -> bool:
     """The resolved configuration of a scale as YAML, or what its files may hold."""
-    if arguments.schema:
-        _print_json(schema(arguments.schema))
+    if arguments.help_keys:
+        _print_json(schema(arguments.help_keys))
         return True
-    if arguments.help_keys is not None:
-        names = [arguments.help_keys] if arguments.help_keys else TYPES
-        found = {name: schema(name) for name in names}
-    else:
-        found = chosen.load(scale=arguments.scale).model_dump(mode="json", serialize_as_any=True)
+    found = chosen.load(scale=arguments.scale).model_dump(mode="json", serialize_as_any=True)
     yaml.safe_dump(found, sys.stdout, sort_keys=False, allow_unicode=True)
     return True
 

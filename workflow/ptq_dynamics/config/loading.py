@@ -159,7 +159,7 @@ def load(choice: dict[str, Any], folder: Path) -> Config:
 
 def schema(name: str) -> dict[str, Any]:
     """The JSON schema of a file: `runs` for runs.yaml, `scale` for those under scales/, ..."""
-    require("--schema or --help-keys", "file of configuration", [name], TYPES)
+    require("--help-keys", "file of configuration", [name], TYPES)
     return TypeAdapter(TYPES[name]).json_schema()
 
 

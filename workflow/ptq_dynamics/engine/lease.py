@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import count, takewhile
+from itertools import takewhile
 from pathlib import Path
 
 from filelock import FileLock, SoftFileLease, Timeout
@@ -67,20 +67,26 @@ def held(path: Path, say: Callable[[str], None]) -> Iterator[Lease]:
         lease_duration=SECONDS,
         heartbeat_interval=BEAT,
         on_compromise=lambda _: os.kill(os.getpid(), signal.SIGTERM),
+        poll_interval=POLL,
     )
-    for attempt in count():
-        # A signal in between would leave the file.
-        with signals.deferred(), suppress(Timeout):
-            lock.acquire(timeout=0)
-            signals.at_last.append(lock.release)
-            break
-        if attempt == 0:
-            say(f"waits for the process that {path} names, which does the same job")
-        # Who was killed before it wrote its name leaves an empty file, which would stay.
-        with suppress(OSError):
-            if attempt * POLL > BEAT and path.stat().st_size == 0:
-                path.unlink()
-        time.sleep(POLL)
+
+    def leave() -> None:
+        # Also where a signal comes as the lease is taken or given back.
+        if lock.is_lock_held_by_us:
+            path.unlink(missing_ok=True)
+
+    signals.at_last.append(leave)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        say(f"waits for the process that {path} names, which does the same job")
+        while not lock.is_locked:
+            with suppress(Timeout):
+                lock.acquire(timeout=BEAT)
+            # Who was killed before it wrote its name leaves an empty file, which would stay.
+            with suppress(OSError):
+                if path.stat().st_size == 0:
+                    path.unlink()
     lease = Lease(path, str(lock.token))
     try:
         yield lease
@@ -89,9 +95,8 @@ def held(path: Path, say: Callable[[str], None]) -> Iterator[Lease]:
         lease.require()
         raise
     finally:
-        with signals.deferred():
-            signals.at_last.remove(lock.release)
-            lock.release()
+        lock.release()
+        signals.at_last.remove(leave)
 
 
 def visible() -> list[str]:

@@ -19,12 +19,7 @@ from ptq_dynamics.engine.checkout import PACKAGE, ROOT, SOURCES
 VECTORS = ("avx512f", "avx2", "avx", "sve", "asimd")
 CODE = (".py", ".smk", "Snakefile", ".yaml")
 # Distributions whose name is not that of the module they install.
-DISTRIBUTION = {
-    "compressed_tensors": "compressed-tensors",
-    "mpl_toolkits": "matplotlib",
-    "PIL": "pillow",
-    "yaml": "PyYAML",
-}
+DISTRIBUTION = {"compressed_tensors": "compressed-tensors", "yaml": "PyYAML"}
 # Distributions that compute for another one, which imports them.
 BEHIND = {
     "llmcompressor": ("compressed-tensors",),

@@ -23,6 +23,7 @@ from ptq_dynamics.engine.paths import MANIFEST, beside
 
 VERSION = 4
 SEAL = "digest"  # of the text of a record, where this is empty
+TRAINED = "tokens_processed"  # the fact of a run that says on how many tokens
 
 
 @dataclass(frozen=True)
@@ -71,11 +72,6 @@ class Record:
     def manifest(self, path: Path) -> Manifest:
         """The manifest of the result, which lies at `path`."""
         return Manifest(path, self.files, self.facts)
-
-    @property
-    def tokens(self) -> int | None:
-        """Tokens that the job trained on, if any."""
-        return self.facts.get("tokens_processed")
 
     @property
     def identity(self) -> str:

@@ -9,8 +9,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
@@ -56,20 +56,6 @@ def leave_at_once(line: str) -> None:
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, end)
-
-
-@contextmanager
-def deferred() -> Iterator[None]:
-    """A signal that comes meanwhile is answered afterwards."""
-    came = list[int]()
-    before = {each: signal.signal(each, lambda number, _: came.append(number)) for each in SIGNALS}
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
-        for number in came[:1]:
-            signal.raise_signal(number)
 
 
 def begin_job(line: str) -> None:

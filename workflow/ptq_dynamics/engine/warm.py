@@ -32,7 +32,6 @@ from ptq_dynamics.engine.run import QUIET, VARIABLE
 ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
 # What jobs import of the libraries they compute with, and takes seconds.
 MODULES = (
-    "torch",
     "transformers.models.gpt_neox.modeling_gpt_neox",
     "bitsandbytes",
     "datasets",
@@ -41,7 +40,6 @@ MODULES = (
     "llmcompressor.modifiers.transform.awq",
     "lm_eval.tasks",
     "pandas.io.formats.csvs",
-    "seaborn",
     "matplotlib.backends.backend_agg",
     "matplotlib.backends.backend_pdf",
 )

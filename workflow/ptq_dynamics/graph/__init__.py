@@ -20,8 +20,6 @@ from ptq_dynamics.graph.site import Resources, Site
 from ptq_dynamics.graph.trajectories import Corpora, Trajectories
 from ptq_dynamics.train.timeline import Timeline
 
-__all__ = ["Plan"]
-
 # Stages that download.
 FROM_NETWORK = ("train.fetch", "measure.tasks.harness", "quantize.environment")
 

@@ -24,7 +24,7 @@ from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.engine.paths import RECORD, beside
-from ptq_dynamics.engine.record import Record
+from ptq_dynamics.engine.record import TRAINED, Record
 from ptq_dynamics.figures.settings import FINDING, ORIGIN, rounded
 from ptq_dynamics.measure.measurements import read
 from ptq_dynamics.measure.names import CHECKPOINT, DEGRADATION, MEASUREMENTS, SEED, TRAJECTORY
@@ -113,7 +113,7 @@ def recorded(inputs: Iterable[Manifest]) -> dict[str, Any]:
     return {
         "records": {path: _plain(records[path]) for path in sorted(records)},
         "unknown": len(unknown),
-        "trained": rounded(sum(each.tokens or 0 for each in records.values())),
+        "trained": rounded(sum(each.facts.get(TRAINED, 0) for each in records.values())),
         "packages": packages,
         "environment": hashlib.sha256(canonical([packages, pythons]).encode()).hexdigest(),
     }
@@ -128,7 +128,7 @@ def _plain(found: Record) -> dict[str, Any]:
         "done": f"{began + datetime.timedelta(seconds=found.seconds):%Y-%m-%d %H:%M:%S}",
         "commit": None if found.git is None else found.git.commit + "+" * found.git.dirty,
         "accepted": bool(found.accepted),
-        "tokens": found.tokens or 0,
+        "tokens": found.facts.get(TRAINED, 0),
         "seconds": found.seconds,
         "cpu_seconds": found.cpu_seconds,
         "gpus": 0 if device.kind == "cpu" else device.count or 1,

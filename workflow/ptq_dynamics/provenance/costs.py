@@ -9,7 +9,7 @@ from pathlib import Path
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.formats import FORMATS, Cell, Table
-from ptq_dynamics.engine.record import Record
+from ptq_dynamics.engine.record import TRAINED, Record
 from ptq_dynamics.provenance.archive import Archive
 
 TITLE = "Cost by kind of job, as records have it"
@@ -42,7 +42,7 @@ def table(records: Iterable[Record]) -> Table:
         for kind in ("figures" if stage.startswith("figures.") else stage, "all"):
             jobs, tokens, wall, core, gpu = sums.get(kind, (0, 0, 0.0, 0.0, 0.0))
             hours = (wall + record.seconds, core + record.cpu_seconds, gpu + gpus * record.seconds)
-            sums[kind] = (jobs + 1, tokens + (record.tokens or 0), *hours)
+            sums[kind] = (jobs + 1, tokens + record.facts.get(TRAINED, 0), *hours)
     total = sums.pop("all")
     ordered = sorted(sums.items(), key=lambda each: (-each[1][3], each[0]))
     rows: list[list[Cell]] = [
