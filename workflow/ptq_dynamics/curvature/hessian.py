@@ -108,7 +108,7 @@ def run_probe(
     rows, chosen = [], source.at(settings.checkpoints)
     for checkpoint in chosen:
         # Fused attention has no second derivative.
-        model = models.load(source.folder(checkpoint), attn_implementation="eager")
+        model = models.load(source.folder(checkpoint), torch.float32, attn_implementation="eager")
         hessian = LossHessian(model, probes, settings.batch, keep_graph=settings.keep_graph)
         rows += [(checkpoint.id, *metric) for metric in probe(hessian, settings)]
         context.progress.maybe(checkpoint.id)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
+import torch
 from torch import Tensor
 from torch.nn.utils import vector_to_parameters
 
@@ -31,10 +32,10 @@ def run(context: Context[LandscapeSettings]) -> Mapping[str, Any]:
     with quietly(context):
         (result,) = settings.quantizer.each([final], calibration, context)
         result.save(final, packed)
-    state, model = models.dequantized(packed), models.load(final)
+    state, model = models.dequantized(packed), models.load(final, torch.float32)
     parameters = dict(model.named_parameters())
     here = plane.flatten(parameters)
-    there = plane.flatten(dict(models.load(previous).named_parameters()))
+    there = plane.flatten(dict(models.load(previous, torch.float32).named_parameters()))
     rounded = plane.flatten({name: state[name] for name in parameters})
     section = plane.plane(here, there, rounded.to(here.device))
     ordered = [parameters[name] for name in sorted(parameters)]

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ptq_dynamics import models
 from ptq_dynamics.base.content import sha256
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.names import CHECKPOINT, LAYERS, LOSSES, OUTCOMES, STEP
@@ -58,6 +59,9 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, Any]:
         with models.offloading(context.scratch, context.device_map):
             model = models.load(folder, torch.float32 if is_full else None)
             losses[name] = models.block_losses(model, validation, settings.batch)
+            if len(wrong := validation[~losses[name].isfinite()]):
+                where = models.overflow(model, wrong[:1, :-1])
+                raise Problem(f"the loss of {name} is not finite; what {where} gives is not")
             if asking is not None:
                 answers = asking.answers(model, folder)
                 outcomes |= {f"{task}/{name}": right for task, right in answers.items()}

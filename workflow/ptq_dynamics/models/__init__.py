@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,8 @@ def inputs_device(model: nn.Module) -> torch.device:
 def load(folder: Path, dtype: torch.dtype | None = None, **options: Any) -> PreTrainedModel:
     """The model saved in `folder`, in its own dtype unless told, for evaluation, on `device()`;
     packed and NF4 weights are unpacked. Within `offloading`, one that does not fit there is spread
-    over devices, memory and disk; its parameters that are not on a device are empty."""
+    over devices, memory and disk; its parameters that are not on a device are empty. Raises
+    `Problem` where a value is not finite."""
     spread: dict[str, Any] = {}
     try:
         if (allowed := _spreading.get()) is not None and not _fits(folder, dtype):
@@ -70,6 +72,12 @@ def load(folder: Path, dtype: torch.dtype | None = None, **options: Any) -> PreT
                 "or more of them"
             ) from error
         raise Problem(f"{folder} holds no readable checkpoint ({reason}); rebuild it") from error
+    for name, weight in model.named_parameters():
+        if not weight.is_meta and weight.is_floating_point() and not weight.isfinite().all():
+            raise Problem(
+                f"{folder}: {name} has values that are not finite; leave {folder.name} out, or "
+                "make it again"
+            )
     if not spread:
         nn.Module.to(model, device())
     evaluated: PreTrainedModel = model.eval()
@@ -127,23 +135,20 @@ def without_weights(folder: Path, dtype: torch.dtype | None = None) -> PreTraine
 
 def _read(folder: Path, **options: Any) -> Any:
     options |= {"output_loading_info": True}
-    quantization = packed.quantization(folder)
-    if quantization.get("quant_method") in (packed.COMPRESSED, packed.GPTQ):
+    about = packed.quantization(folder)
+    if about.get("quant_method") in (packed.COMPRESSED, packed.GPTQ) or about.get("load_in_4bit"):
         # Quicker than transformers' own way through compressed-tensors, and with equal bits.
         config = AutoConfig.from_pretrained(folder, **LOCAL)
         del config.quantization_config
         kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
         state = packed.state(folder)
-        model, about = kind.from_pretrained(None, config=config, state_dict=state, **options)
+        model, read = kind.from_pretrained(None, config=config, state_dict=state, **options)
     else:
         auto: Any = AutoModelForCausalLM
-        model, about = auto.from_pretrained(folder, **LOCAL, **options)
-    if about["missing_keys"]:
+        model, read = auto.from_pretrained(folder, **LOCAL, **options)
+    if read["missing_keys"]:
         # transformers would go on with random ones.
-        raise ValueError(f"no weights for {min(about['missing_keys'])}")
-    if quantization.get("load_in_4bit"):
-        # bitsandbytes' own layers compute in bfloat16 on some CPUs and not on others.
-        model = model.dequantize(dtype=model.dtype)
+        raise ValueError(f"no weights for {min(read['missing_keys'])}")
     return model
 
 
@@ -170,6 +175,24 @@ def block_losses(model: nn.Module, blocks: Tensor, batch_size: int) -> Tensor:
     batches = blocks.to(inputs_device(model)).split(batch_size)
     parts = (token_losses(model, each[:, :-1], each[:, 1:]).mean(dim=1) for each in batches)
     return torch.cat([part.cpu() for part in parts])
+
+
+@torch.no_grad()
+def overflow(model: nn.Module, blocks: Tensor) -> str | None:
+    """The first module whose output for some blocks is not finite, if any."""
+    found = list[str]()
+
+    def look(name: str, _module: nn.Module, _inputs: Any, output: Any) -> None:
+        first = output[0] if isinstance(output, tuple) else output
+        if isinstance(first, Tensor) and not first.isfinite().all():
+            found.append(name)
+
+    named = [(name, each) for name, each in model.named_modules() if name]
+    hooks = [each.register_forward_hook(partial(look, name)) for name, each in named]
+    model(blocks.to(inputs_device(model)), use_cache=False)
+    for hook in hooks:
+        hook.remove()
+    return found[0] if found else None
 
 
 def linear_layers(model: nn.Module) -> dict[str, nn.Linear]:

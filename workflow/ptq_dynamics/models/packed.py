@@ -1,12 +1,14 @@
 """Integer weights on a grid, and how checkpoint folders hold them packed.
 
-Two formats are read. `pack-quantized` of compressed-tensors, for groups of neighbouring columns;
+Three formats are read. `pack-quantized` of compressed-tensors, for groups of neighbouring columns;
 transformers loads it. `gptq`, GPTQModel's own, for groups that follow the activation order, which
 the first cannot hold. In both a row's codes are one little-endian stream of bits in int32 words,
-and code and zero point are stored with 2**(bits-1) added.
+and code and zero point are stored with 2**(bits-1) added. And NF4 of bitsandbytes, whose own reader
+is wrong on CPUs where a block spans rows (bitsandbytes issues 1828 and 1884).
 """
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +20,7 @@ from torch import Tensor
 
 CONFIG = "config.json"
 COMPRESSED, GPTQ = "compressed-tensors", "gptq"
+NF4 = "weight.quant_state.bitsandbytes__nf4"
 # Of a rescaled model: LAYER.rows and LAYER.columns are what a layer's weights had been multiplied
 # by, other entries are parameters as they were before.
 SCALING = "scaling.safetensors"
@@ -62,6 +65,27 @@ class Grid:
         return self.steps().to(self.scales.dtype).mul_(self.scales[:, self.groups().long()])
 
 
+@dataclass(frozen=True)
+class Quantiles:
+    """A layer's weights in NF4: its entries on disk, by their names in the layer."""
+
+    parts: Mapping[str, Tensor]
+
+    def weight(self) -> Tensor:
+        """The weights, [out, in], rounded once from float32 to the dtype that they had."""
+        parts, about = self.parts, json.loads(bytes(self.parts[NF4].tolist()))
+        largest, count = parts["weight.absmax"], math.prod(about["shape"])
+        if (nested := parts.get("weight.nested_absmax")) is not None:
+            wide = nested.repeat_interleave(about["nested_blocksize"])[: len(largest)]
+            found = parts["weight.nested_quant_map"][largest.long()] * wide
+            largest = found + about["nested_offset"]
+        octets = parts["weight"].flatten()
+        codes = torch.stack([octets >> 4, octets & 15], dim=1).flatten()[:count]
+        wide = largest.repeat_interleave(about["blocksize"])[:count]
+        weight = parts["weight.quant_map"][codes.long()] * wide
+        return weight.view(about["shape"]).to(getattr(torch, about["dtype"]))
+
+
 def quantization(folder: Path) -> dict[str, Any]:
     """How the checkpoint in `folder` is quantized, as its config.json says; empty if it is not."""
     content = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
@@ -69,7 +93,7 @@ def quantization(folder: Path) -> dict[str, Any]:
     return found
 
 
-def grids(folder: Path) -> dict[str, Grid]:
+def grids(folder: Path) -> dict[str, Any]:
     """The packed layers of the checkpoint in `folder`, by module path."""
     return _split(folder)[0]
 
@@ -92,20 +116,24 @@ def unscaled(folder: Path, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return found | scaling
 
 
-def _split(folder: Path) -> tuple[dict[str, Grid], dict[str, Tensor]]:
+def _split(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     about = quantization(folder)
     tensors: dict[str, Tensor] = {}
     for file in sorted(folder.glob("model*.safetensors")):
         tensors |= load_file(file)
-    packed = about["quant_method"] == COMPRESSED
-    suffix = ".weight_packed" if packed else ".qweight"
-    layers = {}
+    method = about["quant_method"]
+    suffix = {COMPRESSED: ".weight_packed", GPTQ: ".qweight"}.get(method, f".{NF4}")
+    layers = dict[str, Any]()
     for name in [key.removesuffix(suffix) for key in tensors if key.endswith(suffix)]:
-        if packed:
+        if method == COMPRESSED:
             (group,) = about["config_groups"].values()
             layers[name] = _compressed(name, tensors, group["weights"]["num_bits"])
-        else:
+        elif method == GPTQ:
             layers[name] = _gptq(name, tensors, about["bits"])
+        else:
+            own = [key for key in tensors if key.startswith(f"{name}.weight")]
+            parts = {key.removeprefix(f"{name}."): tensors.pop(key) for key in own}
+            layers[name] = Quantiles(parts)
     return layers, tensors
 
 

@@ -102,7 +102,11 @@ def _error(weight: Tensor, quantized: Tensor, gram: Tensor) -> dict[str, float]:
     in_outputs, energy = (((each @ gram) * each).sum() for each in (difference, weight))
     return {
         "weight_mse": float(in_weights / weight.numel()),
-        "weight_relative": float(in_weights / weight.square().sum()),
+        "weight_relative": _share(in_weights, weight.square().sum()),
         "output_mse": float(in_outputs / len(weight)),
-        "output_relative": float(in_outputs / energy),
+        "output_relative": _share(in_outputs, energy),
     }
+
+
+def _share(part: Tensor, whole: Tensor) -> float:
+    return float(part / whole) if part else 0.0

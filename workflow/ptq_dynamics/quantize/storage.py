@@ -4,8 +4,9 @@ import json
 import shutil
 import sys
 from collections import UserDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def on_grids(
         about = _compressed_config(one, list(grids)) if ordered else _gptq_config(one)
         entries = _compressed_layer if ordered else _gptq_layer
         layers = {name: entries(grid) for name, grid in grids.items()}
-        replace(source, target, layers, about, others, one.scales.dtype)
+        replace(source, target, layers, about, others, {g.scales.dtype for g in grids.values()})
         if scaling:
             save_file(_plain(scaling), target / SCALING)
 
@@ -103,25 +104,22 @@ def replace(
     layers: Mapping[str, Mapping[str, Tensor]],
     about: Mapping[str, Any],
     others: Mapping[str, Tensor] | None = None,
-    dtype: torch.dtype | None = None,
+    dtypes: Collection[torch.dtype] = (),
 ) -> None:
     """Copy a checkpoint with other entries, by the last part of their names, in place of the
-    weights of some layers, other values of some parameters, and `about` as quantization_config."""
+    weights of some layers, other values of some parameters, and `about` as quantization_config. It
+    is loaded in the widest of its dtypes, and those of its unpacked layers."""
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.safetensors*"))
-    config = json.loads((source / CONFIG).read_text(encoding="utf-8"))
-    if dtype is not None:
-        config["dtype"] = str(dtype).removeprefix("torch.")
-    config["quantization_config"] = about
-    (target / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
     entries = {
         f"{name}.weight": {f"{name}.{part}": value for part, value in parts.items()}
         for name, parts in layers.items()
     }
     entries |= {name: {name: value} for name, value in (others or {}).items()}
     # File by file, so that a large model is never in memory as a whole.
-    places: dict[str, str] = {}
+    places, found = dict[str, str](), {*dtypes}
     for file in sorted(source.glob("model*.safetensors")):
         tensors = load_file(file)
+        found |= {tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()}
         for name in entries.keys() & tensors.keys():
             del tensors[name]
             tensors |= entries.pop(name)
@@ -133,6 +131,10 @@ def replace(
         size = sum((target / name).stat().st_size for name in set(places.values()))
         index = {"metadata": {"total_size": size}, "weight_map": places}
         (target / INDEX).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n")
+    config = json.loads((source / CONFIG).read_text(encoding="utf-8"))
+    config["dtype"] = str(reduce(torch.promote_types, found)).removeprefix("torch.")
+    config["quantization_config"] = about
+    (target / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
 def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -37,7 +37,7 @@ class Smoothed(NamedTuple):
 
     def weight(self) -> Any:
         """The rounded weights for the inputs and outputs of the original layer, [out, in]."""
-        weight = self.grid.weight()
+        weight = self.grid.weight().float()
         if self.rows is not None:
             weight = weight / self.rows[:, None]
         return weight if self.columns is None else weight / self.columns

@@ -20,6 +20,7 @@ class Int8(Quantizer):
 
     def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
         """One checkpoint; the calibration set is not read."""
+        import torch
         from bitsandbytes.functional import int8_vectorwise_dequant
         from transformers import BitsAndBytesConfig
 
@@ -31,7 +32,7 @@ class Int8(Quantizer):
             llm_int8_threshold=self.threshold,
             llm_int8_skip_modules=outside_blocks(folder),
         )
-        model = models.load(folder, quantization_config=options)
+        model = models.load(folder, torch.float32, quantization_config=options)
         layers: dict[str, Any] = dict(models.linear_layers(model))
         # The library takes codes, int8 [out, in], and the largest magnitude of every row, [out],
         # from the layers when those first run.

@@ -19,10 +19,11 @@ class Nf4(Quantizer):
     def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
         """One checkpoint; the calibration set is not read."""
         import torch
-        from bitsandbytes.functional import dequantize_4bit, quantize_4bit
+        from bitsandbytes.functional import quantize_4bit
         from transformers import BitsAndBytesConfig
 
         from ptq_dynamics import models
+        from ptq_dynamics.models.packed import Quantiles
         from ptq_dynamics.quantize import storage
 
         about = BitsAndBytesConfig(
@@ -34,17 +35,14 @@ class Nf4(Quantizer):
         )
         options: Any = {"blocksize": self.block_size, "quant_type": "nf4"}
         options["compress_statistics"] = self.double_quantization
-        rounded = {
-            name: quantize_4bit(weight, **options)
-            for name, weight in storage.original(folder, models.load(folder)).items()
-        }
+        layers = dict[str, Any]()
+        for name, weight in storage.original(folder, models.load(folder)).items():
+            codes, state = quantize_4bit(weight, **options)
+            scales = {f"weight.{part}": each for part, each in state.as_dict(packed=True).items()}
+            layers[name] = Quantiles({"weight": codes, **scales})
 
         def save(source: Path, target: Path) -> None:
-            layers = {}
-            for name, (codes, state) in rounded.items():
-                scales = state.as_dict(packed=True)
-                layers[name] = {"weight": codes}
-                layers[name] |= {f"weight.{part}": value for part, value in scales.items()}
-            storage.replace(source, target, layers, about.to_dict())
+            entries = {name: layer.parts for name, layer in layers.items()}
+            storage.replace(source, target, entries, about.to_dict())
 
-        return Quantized(storage.OnDemand(rounded, lambda parts: dequantize_4bit(*parts)), save)
+        return Quantized(storage.OnDemand(layers, Quantiles.weight), save)

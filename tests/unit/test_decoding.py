@@ -1,0 +1,122 @@
+"""Weights as they are loaded, as they were measured, and as codes and scales on disk say, whatever
+the dtypes and widths of the checkpoint."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from bitsandbytes.functional import get_4bit_type
+from compressed_tensors.compressors.pack_quantized.helpers import unpack_from_int32
+from ptq_dynamics import models
+from ptq_dynamics.quantize.methods import Calibration
+from ptq_dynamics.quantize.methods.awq import Awq
+from ptq_dynamics.quantize.methods.gptq import Gptq
+from ptq_dynamics.quantize.methods.int8 import Int8
+from ptq_dynamics.quantize.methods.nf4 import Nf4
+from ptq_dynamics.quantize.methods.rtn import Rtn
+from safetensors.torch import load_file, save_file
+from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
+
+pytestmark = pytest.mark.slow
+
+WIDE = {"at_most": 128}
+GPTQ = {"symmetric": True, "activation_order": None, "damping": 0.01, "block_size": 128}
+AWQ = {"symmetric": False, "duo_scaling": True, "grid_points": 4}
+NF4 = {"method": "nf4", "bits": 4}
+METHODS = {
+    "rtn": Rtn(method="rtn", bits=8, group_size=WIDE),
+    "gptq": Gptq(method="gptq", bits=3, group_size=WIDE, **GPTQ),
+    "awq": Awq(method="awq", bits=4, group_size=WIDE, **AWQ),
+    "int8": Int8(method="int8", bits=8, threshold=6.0),
+    "nf4": Nf4(**NF4, block_size=256, double_quantization=False),
+    "nf4-double": Nf4(**NF4, block_size=32, double_quantization=True),
+}
+# Width and inner width: a block of NF4 ends with rows, or spans them.
+SHAPES = {"even": (64, 256), "odd": (40, 104)}
+DTYPES = ("float32", "bfloat16", "float16", "mixed")
+
+
+def checkpoint(folder, shape, dtype):
+    """A checkpoint whose first block is in bfloat16 and all else in float32, where `mixed`."""
+    width, inner = SHAPES[shape]
+    config = GPTNeoXConfig(
+        vocab_size=96, hidden_size=width, intermediate_size=inner, num_hidden_layers=2,
+        num_attention_heads=4, max_position_embeddings=32,
+        dtype="bfloat16" if dtype == "mixed" else dtype,
+    )  # fmt: skip
+    torch.manual_seed(1)
+    model = GPTNeoXForCausalLM(config)
+    for parameter in model.parameters():
+        parameter.data = torch.randn_like(parameter) * torch.rand(len(parameter)).view(
+            -1, *[1] * (parameter.ndim - 1)
+        )
+    model.to(getattr(torch, "float32" if dtype == "mixed" else dtype)).save_pretrained(folder)
+    if dtype == "mixed":
+        tensors = models.load(folder, torch.float32).state_dict()
+        first = [name for name in tensors if ".layers.0." in name]
+        tensors |= {name: tensors[name].bfloat16() for name in first}
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+        config = (folder / "config.json").read_text()
+        (folder / "config.json").write_text(config.replace("float32", "bfloat16"))
+    return folder
+
+
+def decoded(folder, layer):
+    """The weights of a layer, float64 [out, in], from what its entries on disk say."""
+    entries = {}
+    for file in folder.glob("model*.safetensors"):
+        entries |= {
+            name.removeprefix(f"{layer}."): value
+            for name, value in load_file(file).items()
+            if name.startswith(f"{layer}.")
+        }
+    about = json.loads((folder / "config.json").read_text())["quantization_config"]
+    if "weight_packed" in entries:
+        shape = torch.Size(entries["weight_shape"].tolist())
+        bits = about["config_groups"]["blocks"]["weights"]["num_bits"]
+        steps = unpack_from_int32(entries["weight_packed"], bits, shape).double()
+        scales = entries["weight_scale"].double()
+        if "weight_zero_point" in entries:
+            points = unpack_from_int32(entries["weight_zero_point"], bits, scales.shape, 0)
+            steps -= points.double().repeat_interleave(shape[1] // scales.shape[1], 1)
+        return (steps * scales.repeat_interleave(shape[1] // scales.shape[1], 1)).numpy()
+    if "SCB" in entries:
+        return entries["weight"].double().numpy() * entries["SCB"].double().numpy()[:, None] / 127
+    state = bytes(entries["weight.quant_state.bitsandbytes__nf4"].tolist())
+    state, table = json.loads(state), get_4bit_type("nf4", device="cpu").double().numpy()
+    scales = entries["weight.absmax"].double().numpy()
+    if "weight.nested_absmax" in entries:
+        codes, outer = entries["weight.absmax"].long(), entries["weight.nested_absmax"].double()
+        inner = entries["weight.nested_quant_map"].double()[codes].numpy()
+        wide = np.repeat(outer.numpy(), state["nested_blocksize"])[: len(inner)]
+        scales = inner * wide + state["nested_offset"]
+    octets = entries["weight"].numpy().ravel()
+    codes = np.stack([octets >> 4, octets & 15], axis=1).ravel()
+    count = int(np.prod(state["shape"]))
+    scales = np.repeat(scales, state["blocksize"])[:count]
+    return (table[codes[:count]] * scales).reshape(state["shape"])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("method", METHODS)
+def test_weights_are_those_that_were_measured_and_those_on_disk(method, shape, dtype, tmp_path):
+    folder = checkpoint(tmp_path / "source", shape, dtype)
+    calibration = Calibration(torch.randint(0, 96, (16, 32)), 8)
+    quantizer = METHODS[method].resolved(SHAPES[shape])
+    result = quantizer.quantize(folder, calibration)
+    result.save(folder, tmp_path / "target")
+    state = models.dequantized(tmp_path / "target")
+    original = models.load(folder, torch.float32).state_dict()
+    for layer, measured in result.weights.items():
+        weight = original.pop(f"{layer}.weight")
+        assert torch.equal(state[f"{layer}.weight"], measured.float()), layer
+        assert (measured.float() - weight).square().sum() < 0.15 * weight.square().sum(), layer
+        # Of AWQ, what is on disk is scaled.
+        if method != "awq":
+            exact = decoded(tmp_path / "target", layer)
+            least = torch.finfo(measured.dtype).eps * abs(exact).max()
+            assert abs(exact - measured.double().numpy()).max() <= least, layer
+    if method != "awq":
+        assert all(torch.equal(state[name], value) for name, value in original.items())
