@@ -375,6 +375,64 @@ def test_a_job_of_the_warm_process_ends_in_one_line_whatever_ends_it(toy, warm):
 # The repository
 
 
+ASKED = "from ptq_dynamics.engine.machine import commit; print(commit())"
+# What a hook, a submodule or a user may have set.
+ELSEWHERE = {
+    "GIT_DIR": "/nowhere/.git",
+    "GIT_WORK_TREE": "/nowhere",
+    "GIT_INDEX_FILE": "/nowhere/index",
+    "GIT_OBJECT_DIRECTORY": "/nowhere/objects",
+    "GIT_COMMON_DIR": "/nowhere",
+    "GIT_NAMESPACE": "other",
+    "GIT_CEILING_DIRECTORIES": "/",
+    "GIT_TRACE": "1",
+    "GIT_CONFIG_COUNT": "none",
+    "GIT_CONFIG_GLOBAL": "/nowhere/config",
+    "GIT_LITERAL_PATHSPECS": "none",
+    "LC_ALL": "de_DE.UTF-8",
+}
+
+
+@pytest.fixture(scope="module")
+def cloned(built, tmp_path_factory):
+    """A toy in a repository of its own."""
+    folder = tmp_path_factory.mktemp("cloned") / "toy"
+    shutil.copytree(built.folder, folder)
+    for command in ("init -q", "add .", "-c user.name=a -c user.email=a@b.org commit -qm first"):
+        check_output(["git", *command.split()], cwd=folder)
+    return Toy(folder)
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_the_commit_is_that_of_the_code_whatever_the_caller_says_to_git(cloned, name):
+    head = check_output(["git", "rev-parse", "HEAD"], cwd=cloned.folder, text=True).strip()
+    done = cloned.python("-c", ASKED, **{name: ELSEWHERE[name]})
+    assert (done.stdout, done.stderr) == (f"Git(commit='{head}', dirty=False)\n", "")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a repository to another user")
+def test_a_git_that_refuses_is_one_line(cloned, tmp_path):
+    shutil.copytree(cloned.folder, tmp_path / "copy")
+    os.chown(tmp_path / "copy", 12345, 12345)
+    done = Toy(tmp_path / "copy").python("-c", ASKED, GIT_CONFIG_GLOBAL="/dev/null")
+    (line,) = done.stderr.splitlines()
+    assert done.stdout == "None\n" and "dubious ownership" in line and "name no commit" in line
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "koi8-r", "utf-8"])
+@pytest.mark.parametrize("what", ["failing job", "command"])
+def test_any_encoding_of_the_terminal_is_answered(toy, encoding, what):
+    if what == "command":
+        code = "from ptq_dynamics.base.problem import *; print_anywhere(); print('λ ≙ 3e-3 → ∣')"
+        done = toy.python("-c", code, PYTHONIOENCODING=encoding)
+        assert done.returncode == 0 and "3e-3" in done.stdout, done.stderr
+    else:
+        toy.edit("numbers", "of ill luck", "of ill luck ≙ λ")
+        toy.settle(count=13)
+        done = toy.run("numbers", PYTHONIOENCODING=encoding)
+        assert done.returncode == 1 and "ValueError: of ill luck" in one_error(done.stderr)
+
+
 def test_a_record_names_the_commit_of_the_code_and_whether_it_differs(toy):
     def git(*arguments):
         command = ["git", "-c", "user.name=a", "-c", "user.email=a@b.org", *arguments]

@@ -90,24 +90,64 @@ def test_measurements_are_the_same_where_weights_are_not_kept(workspace, rtn, tm
     assert all(kept[name] == written[name] for name in written if name != "manifest.json")
 
 
-def test_full_precision_is_float32_and_quantized_models_keep_their_dtype(
-    workspace, trunk, blocks, tmp_path
-):
+@pytest.fixture(scope="module", params=["bfloat16", "float16"])
+def halves(workspace, trunk, tmp_path_factory, request):
+    """Workspaces with a trunk in half precision, and with the same weights in float32."""
+    found = []
+    for dtype in (request.param, "float32"):
+        place = copied(workspace, tmp_path_factory.mktemp(dtype))
+        folder = place.folder / place.plan.trajectories.train("trunk").folder
+        for point in Trajectory([trunk]).checkpoints:
+            model = AutoModelForCausalLM.from_pretrained(trunk.folder / point.id)
+            model.to(getattr(torch, request.param)).to(getattr(torch, dtype))
+            model.save_pretrained(folder / point.id)
+        path = folder / "manifest.json"
+        path.write_text(manifest.describe(folder, path, trunk.facts).text())
+        found.append(place)
+    return found
+
+
+FULL = {
+    "losses": lambda planner: planner.measure("trunk", "fp", "all", 100),
+    "gptq": lambda planner: planner.measure("trunk", "gptq3", "all", 100),
+    "sharpness": lambda planner: planner.curvature("trunk", "sharpness", "all", 100),
+    "spectrum": lambda planner: planner.curvature("trunk", "spectrum", "all", 100),
+    "landscape": lambda planner: planner.landscape("trunk", "gptq3", 2),
+}
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_full_precision_is_float32_whatever_the_dtype(halves, name):
+    half, whole = (place.build(FULL[name](place.plan.measuring)) for place in halves)
+    tables = {each for each in whole.files if each.endswith((".csv", "losses.safetensors"))}
+    # Errors of layers are those of a model in the dtype that it has.
+    for table in tables - {"layers.csv"}:
+        assert half.file(table).read_bytes() == whole.file(table).read_bytes(), table
+
+
+def test_a_loss_that_is_not_finite_says_where_that_begins(workspace, trunk, tmp_path):
+    """Weights that float16 holds, and activations that it does not."""
     place = copied(workspace, tmp_path)
     folder = tmp_path / place.plan.trajectories.train("trunk").folder
     for point in Trajectory([trunk]).checkpoints:
-        model = AutoModelForCausalLM.from_pretrained(trunk.folder / point.id)
-        model.bfloat16().save_pretrained(folder / point.id)
+        model = AutoModelForCausalLM.from_pretrained(folder / point.id).half()
+        layer = next(iter(models.linear_layers(model).values()))
+        layer.weight.data.sign_().mul_(4e4)
+        model.save_pretrained(folder / point.id)
     path = folder / "manifest.json"
     path.write_text(manifest.describe(folder, path, trunk.facts).text())
-    for method in ("fp", "rtn3"):
-        found = place.build(place.plan.measuring.measure("trunk", method, "all", 100))
-        for name, losses in load_file(found.file(LOSSES)).items():
-            source = folder if method == "fp" else found.folder
-            model = AutoModelForCausalLM.from_pretrained(source / name)
-            assert model.dtype == torch.bfloat16
-            expected = models.block_losses(model.float() if method == "fp" else model, blocks, 8)
-            assert torch.equal(torch.from_numpy(losses), expected), (method, name)
+    with pytest.raises(
+        AssertionError, match=r"the loss of step-\d+ is not finite; what \S+ gives is not"
+    ):
+        place.build(place.plan.measuring.measure("trunk", "rtn3", "all", 100))
+
+
+def test_rounded_models_keep_their_dtype(halves, blocks):
+    found = halves[0].build(halves[0].plan.measuring.measure("trunk", "rtn3", "all", 100))
+    for name, losses in load_file(found.file(LOSSES)).items():
+        model = AutoModelForCausalLM.from_pretrained(found.folder / name)
+        assert model.dtype in (torch.bfloat16, torch.float16)
+        assert torch.equal(torch.from_numpy(losses), models.block_losses(model, blocks, 8)), name
 
 
 # Answers to tasks, with a context that five shots fit in

@@ -12,11 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from ptq_dynamics.engine.checkout import PACKAGE, ROOT, SOURCES
 
 # Of x86 and ARM, the widest first, as Linux calls them.
 VECTORS = ("avx512f", "avx2", "avx", "sve", "asimd")
+REFUSED = 128  # git's exit status where it does not even begin
 CODE = (".py", ".smk", "Snakefile", ".yaml")
 # Distributions whose name is not that of the module they install.
 DISTRIBUTION = {"compressed_tensors": "compressed-tensors", "yaml": "PyYAML"}
@@ -96,14 +98,22 @@ def commit(root: Path = ROOT) -> Git | None:
         _git(root, "ls-files", "--error-unmatch", f"{SOURCES.name}/{PACKAGE}/__init__.py")
         found = _git(root, "rev-parse", "HEAD").strip()
         changes = _git(root, "status", "--porcelain", "-z", "-uall", "--no-renames").split("\0")
-    except (OSError, subprocess.CalledProcessError):
+    except OSError:
+        return None
+    except subprocess.CalledProcessError as error:
+        if error.returncode == REFUSED and "not a git repository" not in error.stderr:
+            why = (error.stderr.splitlines() or ["no reason"])[0]
+            sys.stderr.write(f"git says nothing of {root} ({why}), so records name no commit\n")
         return None
     return Git(found, any(each[:2] not in ("??", "") or each.endswith(CODE) for each in changes))
 
 
 def _git(root: Path, *arguments: str) -> str:
     command = ["git", "--no-optional-locks", "-C", str(root), *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    # Whoever calls, as a hook, may have named another repository.
+    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    how: Any = {"check": True, "capture_output": True, "text": True, "errors": "surrogateescape"}
+    return str(subprocess.run(command, env={**own, "LC_ALL": "C"}, **how).stdout)
 
 
 def versions(modules: Iterable[str], distributions: Iterable[str] = ()) -> dict[str, str]:

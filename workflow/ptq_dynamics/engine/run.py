@@ -16,16 +16,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ptq_dynamics.base.problem import print_anywhere
 from ptq_dynamics.engine import signals
 
 VARIABLE = "PTQ_DYNAMICS_WARM"
 # Libraries' own progress bars and hints would bury the lines of jobs; tokenizers' threads do not
-# survive a fork; llm-compressor warns on import that there is no GPU.
+# survive a fork; llm-compressor warns on import that there is no GPU; matplotlib takes the backend
+# of whoever starts the build.
 QUIET = {
     "TQDM_DISABLE": "1",
     "TOKENIZERS_PARALLELISM": "false",
     "TRANSFORMERS_VERBOSITY": "error",
     "LLM_COMPRESSOR_LOG_LEVEL": "ERROR",
+    "MPLBACKEND": "agg",
+    "MATPLOTLIBRC": os.devnull,
 }
 
 
@@ -56,6 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--restore", action="store_true", help="only make dropped files again")
     parser.add_argument("--compare", action="store_true", help="make the result again and compare")
     chosen = parser.parse_args(arguments)
+    print_anywhere()
     try:
         found = json.loads(chosen.file.read_text(encoding="utf-8"))
         spec: dict[str, Any] = found.get("job", found)

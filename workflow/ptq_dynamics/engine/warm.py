@@ -25,6 +25,7 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import BinaryIO, NoReturn
 
+from ptq_dynamics.base.problem import print_anywhere
 from ptq_dynamics.engine import signals
 from ptq_dynamics.engine.run import QUIET, VARIABLE
 
@@ -91,6 +92,7 @@ def serve(address: str, libraries: str, *modules: str) -> None:
 def _prepare(libraries: Iterable[str], modules: Iterable[str]) -> None:
     from ptq_dynamics.engine import code, machine
 
+    print_anywhere()
     os.environ.update(QUIET)
     for module in MODULES:
         if module.split(".")[0] in libraries:

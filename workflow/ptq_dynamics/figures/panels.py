@@ -7,6 +7,7 @@ from string import ascii_lowercase
 from textwrap import wrap
 from typing import Any, NamedTuple
 
+import matplotlib
 import numpy as np
 import pandas as pd
 import seaborn as sns
@@ -133,6 +134,7 @@ def subplots(
     """A figure in the style of all, as wide as a text column, or half where it is one panel unless
     that is `wide`, and its axes in rows of some `height` in inches, one for each name. The layout
     `compressed` is for axes of fixed aspect."""
+    matplotlib.rcdefaults()
     sns.set_theme(style="ticks", rc=SETTINGS)
     cells = [*names, *["."] * (-len(names) % columns)]
     rows: list[Any] = [cells[start : start + columns] for start in range(0, len(cells), columns)]

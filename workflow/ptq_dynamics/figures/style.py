@@ -214,6 +214,8 @@ TICKS = {
     "minor.size": 1.2,
 }
 SETTINGS = {f"{axis}tick.{name}": value for axis in "xy" for name, value in TICKS.items()} | {
+    # It comes with matplotlib; seaborn would take Arial where that is installed.
+    "font.sans-serif": ["DejaVu Sans"],
     "figure.dpi": 150,
     "savefig.dpi": 300,
     "font.size": 7,

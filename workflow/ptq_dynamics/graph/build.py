@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 
 from ptq_dynamics.base.content import write_atomically
-from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.base.problem import Problem, print_anywhere
 from ptq_dynamics.config import Figure
 from ptq_dynamics.engine import checkout, lease, manifest, signals, specification, warm
 from ptq_dynamics.engine.paths import MANIFEST
@@ -35,6 +35,7 @@ INTRODUCTION = (
 
 def prepare(sources: Path, *, is_main: bool) -> None:
     """Verify that jobs will run this code, and let signals end planning in one line."""
+    print_anywhere()
     checkout.check(sources)
     os.environ.update(checkout.environment())
     if is_main:

@@ -32,6 +32,7 @@ class Int8(Quantizer):
             llm_int8_threshold=self.threshold,
             llm_int8_skip_modules=outside_blocks(folder),
         )
+        models.load(folder)  # of what is not finite, the library makes codes
         model = models.load(folder, torch.float32, quantization_config=options)
         layers: dict[str, Any] = dict(models.linear_layers(model))
         # The library takes codes, int8 [out, in], and the largest magnitude of every row, [out],

@@ -1,5 +1,5 @@
 """Weights as they are loaded, as they were measured, and as codes and scales on disk say, whatever
-the dtypes and widths of the checkpoint."""
+the dtypes and widths of the checkpoint; and values that are not finite, or all zero."""
 
 import json
 
@@ -9,12 +9,15 @@ import torch
 from bitsandbytes.functional import get_4bit_type
 from compressed_tensors.compressors.pack_quantized.helpers import unpack_from_int32
 from ptq_dynamics import models
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.quantize.layers import model_errors
 from ptq_dynamics.quantize.methods import Calibration
 from ptq_dynamics.quantize.methods.awq import Awq
 from ptq_dynamics.quantize.methods.gptq import Gptq
 from ptq_dynamics.quantize.methods.int8 import Int8
 from ptq_dynamics.quantize.methods.nf4 import Nf4
 from ptq_dynamics.quantize.methods.rtn import Rtn
+from ptq_dynamics.quantize.storage import original as originals
 from safetensors.torch import load_file, save_file
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
@@ -34,6 +37,7 @@ METHODS = {
 }
 # Width and inner width: a block of NF4 ends with rows, or spans them.
 SHAPES = {"even": (64, 256), "odd": (40, 104)}
+LAYER = "gpt_neox.layers.1.mlp.dense_h_to_4h"
 DTYPES = ("float32", "bfloat16", "float16", "mixed")
 
 
@@ -60,6 +64,41 @@ def checkpoint(folder, shape, dtype):
         config = (folder / "config.json").read_text()
         (folder / "config.json").write_text(config.replace("float32", "bfloat16"))
     return folder
+
+
+CALIBRATION = Calibration(torch.randint(0, 96, (16, 32), generator=torch.manual_seed(3)), 8)
+
+
+def quantize(method, shape, folder):
+    return METHODS[method].resolved(SHAPES[shape]).quantize(folder, CALIBRATION)
+
+
+def with_layer(folder, change):
+    """The checkpoint with other weights of one layer."""
+    checkpoint(folder, "even", "float32")
+    tensors = load_file(folder / "model.safetensors")
+    change(tensors[f"{LAYER}.weight"])
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("method", ["fp", *METHODS])
+def test_a_value_that_is_not_finite_is_named(method, value, tmp_path):
+    folder = with_layer(tmp_path / "step-0000190", lambda weight: weight[3, 5].fill_(value))
+    with pytest.raises(Problem) as caught:
+        models.load(folder) if method == "fp" else quantize(method, "even", folder)
+    said = str(caught.value)
+    assert f"step-0000190: {LAYER}.weight has values that are not finite" in said, said
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_layer_of_zeros_has_no_errors(method, tmp_path):
+    folder = with_layer(tmp_path / "source", lambda weight: weight.zero_())
+    found, model = quantize(method, "even", folder).weights, models.load(folder)
+    errors = model_errors(model, originals(folder, model), found, CALIBRATION.batches())
+    assert set(errors[LAYER].values()) == {0.0}
+    assert all(np.isfinite([*each.values()]).all() for each in errors.values())
 
 
 def decoded(folder, layer):
@@ -103,9 +142,7 @@ def decoded(folder, layer):
 @pytest.mark.parametrize("method", METHODS)
 def test_weights_are_those_that_were_measured_and_those_on_disk(method, shape, dtype, tmp_path):
     folder = checkpoint(tmp_path / "source", shape, dtype)
-    calibration = Calibration(torch.randint(0, 96, (16, 32)), 8)
-    quantizer = METHODS[method].resolved(SHAPES[shape])
-    result = quantizer.quantize(folder, calibration)
+    result = quantize(method, shape, folder)
     result.save(folder, tmp_path / "target")
     state = models.dequantized(tmp_path / "target")
     original = models.load(folder, torch.float32).state_dict()
