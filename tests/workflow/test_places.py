@@ -1,25 +1,41 @@
-"""Unusual places: odd characters in paths, no git, a read-only home, another working directory."""
+"""Unusual places: odd characters in paths, no git, a read-only home, another working directory, and
+settings of matplotlib."""
 
 import json
 import os
 import shutil
 from subprocess import run
 
+from matplotlib import rcParamsDefault
 from project import SNAKEMAKE, Project
 from support import artifacts, differing
 
 CORPUS = "results/smoke/corpus/main"
-FIGURES = ["figures/smoke/fig04.csv", "figures/smoke/fig04.png"]
+FIGURES = [f"figures/smoke/fig04.{kind}" for kind in ("csv", "pdf", "png")]
 # Nobody can make folders there, not even root.
 HOME = {"HOME": "/proc/none"}
+
+
+def other_settings():
+    """A matplotlibrc with another value of every key that is a switch or a number, and more."""
+    lines = ["savefig.bbox: tight", "font.family: serif", "axes.prop_cycle: cycler('color', ['r'])"]
+    for key, value in rcParamsDefault.items():
+        if isinstance(value, bool):
+            lines.append(f"{key}: {not value}")
+        elif isinstance(value, int | float):
+            lines.append(f"{key}: {value * 2 + 1}")
+    return "\n".join(lines)
 
 
 def test_a_build_in_a_folder_with_spaces_without_git_and_home(built, tmp_path):
     """Of all figures of scale smoke one is drawn anew; .snakemake is lost."""
     cache = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "MPLCONFIGDIR": str(tmp_path / "cache")}
+    # As Jupyter has it.
+    cache["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
     project = Project.copy(tmp_path / "it's a c\u00f6py", figures="fig04", environment=HOME | cache)
     for name in ("results", "figures"):
         shutil.copytree(built.folder / name, project.folder / name)
+    (project.folder / "matplotlibrc").write_text(other_settings())
     for name in ("manifest.json", "csv", "record.json"):
         (project.folder / f"figures/smoke/fig04.{name}").unlink()
     done = project.snakemake(targets=("figures",))

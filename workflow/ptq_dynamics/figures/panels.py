@@ -32,8 +32,6 @@ SMALL_LETTER, SMALL_LINE = 0.049, 0.115  # inches of a letter, and a line, of th
 LINES = 3  # at the top, for which there is room
 # A spike is so many times above the highest median of so many neighbours on a curve.
 SPIKE, NEIGHBOURS = 1.5, 9
-# The learning rate's lines stand for one entry of the legend.
-RATE = Line2D([], [], color="0.3", linestyle=":", linewidth=0.8)
 
 
 class Picture(NamedTuple):
@@ -107,7 +105,8 @@ class Sheet:
             else:
                 _draw_panel(ax, panel, part, styles, panel.name in last, goes_on)
         if any(panel.right for panel in panels) and (table.axis == "right").any():
-            more = {**more, "learning rate (right axis)": RATE}
+            line = Line2D([], [], color="0.3", linestyle=":", linewidth=0.8)
+            more = {**more, "learning rate (right axis)": line}
         scale = made_at(self.settings, self.data.inputs)
         finish(figure, axes, [scale, *about, *said], more, curves)
         return Picture(figure, table, {"points": len(table), "resolves": resolved})
