@@ -55,7 +55,7 @@ install: $(INSTALLED)  ## install the locked environment; all other targets do s
 figures: $(INSTALLED) $(if $(filter slurm,$(PROFILE)),$(PLUGINS))  ## build the figures: what is missing or outdated, nothing else
 	@$(ROOM)
 	@# Records answer faster than Snakemake starts; Snakemake reports what is wrong.
-	@if state=$$($(STATUS) 2>/dev/null); then echo "$$state"; else $(SEND); fi
+	@if [ -d results/$(SCALE) ] && state=$$($(STATUS) 2>/dev/null); then echo "$$state"; else $(SEND); fi
 
 claims: figures  ## verdicts on the paper's claims, and tables of numbers
 	@$(BUILD) -- claims tables

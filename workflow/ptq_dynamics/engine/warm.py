@@ -94,10 +94,10 @@ def _prepare(libraries: Iterable[str], modules: Iterable[str]) -> None:
 
     print_anywhere()
     os.environ.update(QUIET)
+    code.load(modules)
     for module in MODULES:
         if module.split(".")[0] in libraries:
             import_module(module)
-    code.load(modules)
     if "transformers" in libraries:
         # Else the first model that a job loads has it built, in a tenth of a second.
         from transformers.conversion_mapping import get_checkpoint_conversion_mapping
