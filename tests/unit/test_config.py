@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from ptq_dynamics.base.fields import Share
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import TYPES, load, read_yaml, scales, schema
+from ptq_dynamics.config import TYPES, load, read_yaml, schema
 from ptq_dynamics.config.loading import expand
 from ptq_dynamics.graph import Plan
 from pydantic import TypeAdapter, ValidationError
-from support import ROOT, edit_yaml, plan, python
+from support import ROOT, edit_yaml, python
 
 CONFIG = ROOT / "config"
 SMOKE = "scales/smoke.yaml"
@@ -57,13 +57,6 @@ def refused(folder, words, **choice):
 
 
 # Files
-
-
-@pytest.mark.parametrize("scale", scales(CONFIG))
-def test_every_scale_loads(scale):
-    loaded = plan(scale)
-    assert loaded.site.config.choice.scale == scale
-    assert {"fig04", "fig06", "fig07"} <= set(loaded.figures.chosen)
 
 
 FILES = {name: f"{name}.yaml" for name in TYPES if (CONFIG / f"{name}.yaml").exists()}
@@ -131,41 +124,21 @@ BAD = {
     "missing key": (SMOKE, put("budget", value="del"), ["budget: is required and missing"]),
     "wrong type": (SMOKE, put("budget", value="many"), ["budget is 'many'", "integer"]),
     "no mapping": (SMOKE, put("models", "main", value=[1]), ["models.main is [1]: must be a mapp"]),
-    "bad enum": (
-        SMOKE,
-        put("precision", value="float64"),
-        ["precision is 'float64'", "'bfloat16'"],
-    ),
     "unknown trajectory": (
         "figures.yaml",
         put("fig04", "curves", "Stable", value=["constant"]),
         ["fig04.curves", "trajectory: 'constant'", "nearest: constant-"],
     ),
     # What does not fit together.
-    "unknown corpus": (
-        SMOKE,
-        put("models", "main", "corpus", value="wikipedia"),
-        ["models.main.corpus names no known corpus: 'wikipedia' (the nearest: descriptions, q"],
-    ),
     "more validation text than there is": (
         SMOKE,
         put("landscape", "blocks", value=65),
         ["landscape asks for 2,080 tokens in blocks of 32 (model 'main')", "validation has 2,048"],
     ),
-    "draw beyond the text": (
-        SMOKE,
-        put("calibration", "draws", value=2),
-        ["calibration asks for 2,048 tokens", "has 1,024"],
-    ),
     "uneven batches of curvature": (
         SMOKE,
         put("curvature", "batch", value=3),
         ["curvature.batch 3 does not divide its 8 blocks", "change one of the two"],
-    ),
-    "text that is held out": (
-        SMOKE,
-        put("tasks", "others", value=["Jinja2"]),
-        ["tasks.others has 'Jinja2', which corpora."],
     ),
     "group size does not divide": (
         "quantizers.yaml",
@@ -182,11 +155,6 @@ BAD = {
         put(*TRUNK, "length", value="150/190"),
         ["runs.rainbow-172.at is step 172", "constant-3e-3 keeps no state"],
     ),
-    "no state at the branch": (
-        "runs.yaml",
-        put("runs", "wsd-3e-4", "at", value="80/190"),
-        ["runs.wsd-3e-4.at is step 80", "constant-3e-4 keeps no state", "state_every"],
-    ),
     # Grids.
     "not in the name": (
         "runs.yaml",
@@ -202,11 +170,6 @@ BAD = {
         "runs.yaml",
         put(*KUMAR, "over", "at", value=[1.5, "late"]),
         ["runs.kumar-70m-wsd-late.at is 'late/190': must be a number or a fraction"],
-    ),
-    "a name twice": (
-        "runs.yaml",
-        put("runs", "kumar-70m-wsd-13", value={}),
-        ["makes 'kumar-70m-wsd-13', which another entry makes"],
     ),
 }
 
@@ -356,15 +319,8 @@ def test_a_name_that_could_do_harm_is_a_problem(damaged, name, where):
 
 
 @pytest.mark.slow
-def test_the_command_prints_the_resolved_configuration_or_one_line(folder):
+def test_the_command_prints_the_resolved_configuration(folder):
     arguments = ["-m", "ptq_dynamics.cli", "config", "--scale", "smoke"]
     good = python(arguments, folder.parent)
     assert good.returncode == 0, good.stderr
     assert "budget: 190" in good.stdout and "peak_lr: 0.003" in good.stdout
-    edit_yaml(folder / SMOKE, put("budget", value="many"))
-    bad = python(arguments, folder.parent)
-    assert bad.returncode == 1
-    assert bad.stderr.splitlines() == [
-        "error: config/scales/smoke.yaml: budget is 'many': must be a valid integer, "
-        "unable to parse string as an integer"
-    ]
