@@ -9,7 +9,6 @@ import random
 import shutil
 import sys
 from contextlib import chdir
-from itertools import pairwise
 from pathlib import Path
 
 import ptq_dynamics
@@ -227,41 +226,6 @@ def test_an_edit_makes_what_depends_on_it_and_an_undone_one_nothing(site):
     # Both are published with the same numbers, whose readers run no further than to see that.
     site.choice = {"title": "sum", "pause": 1e-9}
     assert site.build() == {"walk"}
-
-
-def test_the_manifest_of_a_result_that_is_up_to_date_is_written_again(site):
-    site.build()
-    before = site.content()
-    for path in site.folder.rglob("*manifest.json"):
-        path.unlink()
-    assert site.settle() == [True] * 3
-    assert before == site.content()
-
-
-def test_a_specification_is_written_only_where_it_differs(site):
-    site.build()
-    specs = sorted(site.folder.rglob("*spec.json"))
-    before = [path.stat() for path in specs]
-    site.settle()
-    assert [path.stat() for path in specs] == before
-    site.choice = {"title": "sum"}
-    site.settle()
-    changed = site.folder / "results/total.spec.json"
-    assert changed.stat() not in before
-    now = changed.stat()
-    site.settle()
-    assert changed.stat() == now, "planned twice, it is written once"
-
-
-def test_times_are_in_the_order_of_the_jobs(site):
-    site.build()
-    turn_back(site, 7)
-    site.settle()
-    with chdir(site.folder):
-        manifests = [Path(job.manifest).stat().st_mtime_ns for job in site.jobs()]
-        specs = [job.paths.spec.stat().st_mtime_ns for job in site.jobs()]
-    assert all(one <= other for one, other in pairwise(manifests))
-    assert all(spec <= own for spec, own in zip(specs, manifests, strict=True))
 
 
 def test_changed_bytes_are_found_where_they_are_looked_for(site):
