@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.measure import measurements
-from ptq_dynamics.measure.measurements import COLUMNS, KEY, join
+from ptq_dynamics.measure.measurements import COLUMNS, KEY
 from ptq_dynamics.measure.names import LOSSES, MEASUREMENTS
 from ptq_dynamics.measure.settings import CollectSettings
 from ptq_dynamics.train.trajectory import Trajectory
@@ -154,15 +154,3 @@ def test_measured_values_are_those_of_the_losses(workspace, table, trunk):
             assert found == (point.step, point.phase, point.tokens, point.lr, 100)
         full = measured["fp"].set_index(["metric", "checkpoint_id"]).loc[("loss", point.id)]
         assert full.value == pytest.approx(before.mean(), rel=1e-12)
-
-
-def test_readers_join_the_rows_of_the_table(workspace, collect, table):
-    """Who draws a figure joins the raw results; the table has the same rows, each once."""
-    inputs = {
-        label: [workspace.read(path) for path in paths] for label, paths in collect.inputs.items()
-    }
-    assert not table.duplicated(KEY).any()
-    for series in collect.settings.series:
-        alone = join([series], inputs)
-        of_it = table[table.quantizer == series.quantizer].reset_index(drop=True)
-        pd.testing.assert_frame_equal(alone, of_it, check_exact=True, check_dtype=False)

@@ -1,7 +1,6 @@
 """Downstream tasks: those made from held-out documents, and those of the harness."""
 
 import hashlib
-import json
 from collections import Counter
 
 import pandas as pd
@@ -124,22 +123,6 @@ def test_too_few_documents_are_said_in_one_line(documents, encode, changes):
     with pytest.raises(Problem, match=r"task a-ending has \d+ documents with \d+ tokens") as error:
         making.make(settings("ending", **changes), documents, encode)
     assert "\n" not in str(error.value)
-
-
-def test_the_harness_takes_a_made_task_whose_bytes_are_the_same_again(workspace, held_out):
-    job = workspace.plan.measuring.task("word", "main")
-    result = workspace.make(job)
-    before = {name: result.file(name).read_bytes() for name in result.files}
-    assert not [name for name, data in before.items() if str(workspace.folder).encode() in data]
-    again = workspace.build(job)
-    assert before == {name: again.file(name).read_bytes() for name in again.files}
-    ((part, task),) = load_task(result)
-    lines = [json.loads(line) for line in result.file("test.jsonl").read_text().splitlines()]
-    assert part.metric == "acc" and len(task.eval_docs) == len(lines)
-    for line, document in zip(lines, task.eval_docs, strict=True):
-        assert task.doc_to_text(document) == line["text"]
-        assert task.doc_to_choice(document) == line["choices"]
-        assert task.doc_to_target(document) == line["answer"]
 
 
 @pytest.mark.parametrize(
