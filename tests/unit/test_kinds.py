@@ -1,5 +1,5 @@
 """Kinds of optimizer, architecture, objective and average: found by standing in their folders, and
-equal on both sides of the job border; planning with them is light."""
+equal on both sides of the job border."""
 
 import pytest
 from ptq_dynamics.base.components import found
@@ -7,7 +7,7 @@ from ptq_dynamics.train.architectures import Architecture
 from ptq_dynamics.train.averages import Average
 from ptq_dynamics.train.objectives import Objective
 from ptq_dynamics.train.optimizers import Optimizer
-from support import ROOT, plan, python
+from support import plan
 
 
 @pytest.fixture(scope="module")
@@ -25,10 +25,3 @@ def test_every_kind_is_used_and_settings_cross_the_job_border_unchanged(made):
     bases = (Optimizer, Architecture, Objective, Average)
     kinds = {kind for base in bases for kind in found(base.__module__, base)}
     assert kinds == {*map(type, used)}
-
-
-def test_planning_imports_no_large_library():
-    heavy = "{'torch', 'transformers', 'pandas', 'matplotlib'}"
-    program = f"import sys, ptq_dynamics.graph; print({heavy} & {{*sys.modules}})"
-    found = python(["-c", program], ROOT, {"PYTHONPATH": str(ROOT / "workflow")})
-    assert found.stdout.strip() == "set()", found

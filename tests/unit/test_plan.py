@@ -156,28 +156,6 @@ def test_jobs_are_distinct_and_hold_no_absolute_path(scale):
         assert str(ROOT) not in told and not re.search(r"'/(home|root|tmp|usr|work)", told)
 
 
-def test_the_table_has_every_series_of_every_figure_and_their_raw_results():
-    found = at("smoke").figures
-    table = found.collect()
-    for name in found.chosen:
-        figure = found.figure(name)
-        assert set(figure.settings.series) <= set(table.settings.series), name
-        assert {s.trajectory for s in figure.settings.series} <= {*figure_names(name)}, name
-        for label in figure.inputs.keys() & table.inputs.keys():
-            assert table.inputs[label] == figure.inputs[label], (name, label)
-
-
-def figure_names(name):
-    return at("smoke").site.config.figures[name].trajectories
-
-
-def test_targets_are_the_chosen_figures_and_with_all_the_table():
-    targets = {job.manifest for job in at("smoke").last()}
-    figure, table = "figures/smoke/fig04.manifest.json", "results/smoke/measurements.manifest.json"
-    assert {figure, table} <= targets
-    assert [job.manifest for job in plan("smoke", figures=["fig04"]).last()] == [figure]
-
-
 def test_a_job_is_found_by_the_wildcards_of_its_output():
     found = plan("smoke")
     job = found.job("train", run="wsd-3e-3", seed="100")

@@ -9,13 +9,11 @@ from hypothesis import strategies as st
 from ptq_dynamics.train.schedules import (
     Constant,
     Cosine,
-    Schedule,
     StageSchedule,
     Wsd,
     learning_rate,
     phase,
 )
-from pydantic import TypeAdapter
 
 
 @st.composite
@@ -52,14 +50,6 @@ def test_rates_follow_their_closed_forms(schedule, beyond):
     assert max(found) <= peak * (1 + 1e-15)
     assert all(b <= a for a, b in pairwise(found[warmup:]))
     assert found[-1] == learning_rate(schedule, last + beyond) == floor
-
-
-@given(schedules())
-def test_a_schedule_crosses_the_border_of_jobs_unchanged(schedule):
-    crossing = TypeAdapter(Schedule)
-    for one in (schedule, Constant("constant", schedule.peak, schedule.warmup)):
-        found = crossing.validate_json(crossing.dump_json(one))
-        assert (type(found), found) == (type(one), one)
 
 
 def test_the_papers_rates():

@@ -44,12 +44,6 @@ def test_the_claim_and_its_contrary_are_never_both_reproduced(value, error):
     assert of_inequality(-value, error) is {R: N, N: R, I: I}[of_inequality(value, error)]
 
 
-@given(ERRORS)
-def test_what_a_build_could_have_seen_is_what_it_sees(error):
-    assert of_inequality(math.nextafter(SEEN * error, math.inf), error) is R
-    assert of_inequality(SEEN * error, error) is I
-
-
 def test_seeds_give_their_mean_the_error_that_they_share_and_their_spread():
     text = [independent(value, 0.5, "text") for value in (1.0, 2.0, 6.0)]
     found = over_seeds(text)
