@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ptq_dynamics.base.content import canonical
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import EmbeddedCorpus
 from ptq_dynamics.corpus import docstrings, packages, splits, tokens
@@ -19,16 +18,13 @@ from support import (
     SCALE,
     artifacts,
     differing,
+    job_file,
     python,
     specification,
 )
 from transformers import AutoTokenizer
 
 CONFIG = SCALE["corpora"]["main"]
-BUILD = (
-    "import json, sys; from ptq_dynamics.engine.execute import execute; "
-    "sys.exit(execute(json.load(open('spec.json'))))"
-)
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +35,9 @@ def documents():
 @pytest.mark.slow
 def test_a_build_with_other_threads_gives_equal_bytes(workspace, corpus, tmp_path):
     spec = specification(workspace.plan.corpora.corpus("main"))
-    (tmp_path / "spec.json").write_text(canonical(spec))
+    command = ["-m", "ptq_dynamics.engine.run", job_file(tmp_path, spec)]
     threads = {"OMP_NUM_THREADS": "2", "RAYON_NUM_THREADS": "2", "TOKENIZERS_PARALLELISM": "true"}
-    done = python(["-c", BUILD], tmp_path, {**threads, "PYTHONHASHSEED": "7"})
+    done = python(command, tmp_path, {**threads, "PYTHONHASHSEED": "7"})
     assert done.returncode == 0, done.stderr
     again = artifacts(tmp_path / spec["folder"])
     assert not differing(artifacts(corpus.folder), again)

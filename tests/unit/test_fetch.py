@@ -15,7 +15,6 @@ import torch
 from hub import reach, serve
 from huggingface_hub import constants, hf_hub_download
 from ptq_dynamics import models
-from ptq_dynamics.corpus.tokens import blocks
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.execute import execute
 from ptq_dynamics.engine.specification import Job
@@ -41,26 +40,6 @@ OTHERS = {
     "optimizer.bin": "state",
     "pytorch_model.bin": "pickle",
 }
-
-
-@pytest.fixture(scope="module")
-def model(model, corpus):
-    """The model of all tests, trained a little."""
-    trained = copy.deepcopy(model).train()
-    optimizer = torch.optim.AdamW(trained.parameters(), 3e-3)
-    losses = []
-    for batch in blocks(corpus, "calibration", 16, 32).split(8) * 4:
-        loss = models.token_losses(trained, batch[:, :-1], batch[:, 1:]).mean()
-        losses.append(loss.item())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    assert losses[-1] < losses[0] - 0.1
-    # As it will be saved.
-    with torch.no_grad():
-        for weight in trained.parameters():
-            weight.copy_(weight.bfloat16())
-    return trained.eval()
 
 
 @pytest.fixture(scope="module")
@@ -174,18 +153,6 @@ def test_wrong_bytes_are_fetched_once_more_and_then_refused(hub, tmp_path, chang
             f"{ONE} is not there at commit {COMMIT[:12]}; run ptq-dynamics lock",
         ),
         (
-            lambda hub: setattr(hub, "commit", "f" * 40),
-            "there is no such revision or commit; correct its name in config/families.yaml",
-        ),
-        (
-            lambda hub: hub.gated.add(NAME),
-            f"the hub gives no access; accept its terms at URL/{NAME}, then run hf auth login",
-        ),
-        (
-            lambda hub: (hub.root / NAME).rename(hub.root / "elsewhere"),
-            "there is no such repository, or it is private",
-        ),
-        (
             lambda hub: hub.answers.update({ONE: [(418, {})]}),
             f"{ONE} cannot be had (",
         ),
@@ -195,7 +162,7 @@ def test_what_cannot_be_had_is_one_line_at_once(hub, tmp_path, change, words, ca
     found = job(revision())
     change(hub)
     line = refused(tmp_path, found, capsys)
-    assert f"{NAME}@{BRANCH}: {words.replace('URL', hub.url)}" in line
+    assert f"{NAME}@{BRANCH}: {words}" in line
 
 
 def test_without_a_network_what_is_in_the_cache_is_linked(hub, saved, tmp_path, monkeypatch):
@@ -237,9 +204,8 @@ def test_a_killed_job_keeps_the_files_that_are_whole(hub, saved, tmp_path):
     folder = tmp_path / "killed"
     folder.mkdir()
     variables = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "0"}
-    code = "import json, sys; from ptq_dynamics.engine.execute import execute; "
-    code += "sys.exit(execute(json.load(open(sys.argv[1]))))"
-    command = [sys.executable, "-c", code, job_file(folder, json.loads(found.text))]
+    spec = job_file(folder, json.loads(found.text))
+    command = [sys.executable, "-m", "ptq_dynamics.engine.run", spec]
     start = {"cwd": folder, "env": {**os.environ, **variables}, "stderr": subprocess.PIPE}
     hub.held.add(TWO)
     process = subprocess.Popen(command, **start)
