@@ -7,13 +7,15 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import chdir
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import CompletedProcess, run
 from typing import Any
 
+import pytest
 import yaml
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import load
 from ptq_dynamics.corpus.tokens import TrainingData
 from ptq_dynamics.engine import manifest
@@ -81,6 +83,16 @@ QUANTIZERS: dict[str, Any] = {
     "gptq3": {**GPTQ, "bits": 3},
     "rtn3": {"method": "rtn", "bits": 3, "group_size": {"at_most": 16}},
 }
+
+
+@contextmanager
+def one_line(*words: str) -> Iterator[None]:
+    """A block that has to end with a problem: one line in which all the words are."""
+    with pytest.raises(Problem) as caught:
+        yield
+    message = str(caught.value)
+    missing = [word for word in words if word not in message]
+    assert not missing and "\n" not in message, f"{missing} not in: {message}"
 
 
 def edit_yaml(path: Path, change: Callable[[Any], None]) -> None:

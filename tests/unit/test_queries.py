@@ -1,34 +1,12 @@
-"""What a figure asks for: the jobs of its metrics, and one line where it cannot be drawn."""
+"""What a figure asks for: no job for its words, and one line where it cannot be drawn."""
 
 import pytest
 from drawing import figure, planned
-from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.figures.layout import MOST_CURVES
+from support import one_line
 
 ERROR, LOSS = "quantization_error", "loss"
 RUNS = ["constant-3e-3", "rainbow-036"]
-
-# Planning
-
-
-KINDS = {
-    (LOSS,): {"measure"},
-    (ERROR, "weight_mse"): {"measure"},
-    ("sharpness",): {"sharpness"},
-    ("hessian_trace", LOSS): {"measure", "sharpness"},
-    ("eigenvalues",): {"spectrum"},
-    ("weight_norm",): set(),
-}
-
-
-@pytest.mark.parametrize("metrics", KINDS, ids=" ".join)
-def test_a_figure_needs_the_jobs_of_its_metrics_alone(tmp_path, metrics):
-    quantizers = ["gptq-4bit"] if ERROR in metrics else []
-    curves = {"Stable": ["constant-3e-3"]}
-    found = figure("dynamics", curves, quantizers, metrics=list(metrics))
-    plan = planned(tmp_path, {"one": found})
-    kinds = {label.split()[0] for label in plan.figures.figure("one").inputs}
-    assert kinds == KINDS[metrics] | {"run"}
 
 
 def test_title_and_caption_are_no_part_of_a_job(tmp_path):
@@ -38,9 +16,6 @@ def test_title_and_caption_are_no_part_of_a_job(tmp_path):
         for name, words in (("a", {}), ("b", {"title": "Other", "caption": "words"}))
     )
     assert one == other
-
-
-# What cannot be drawn
 
 
 CURVES = {"One": ["constant-3e-3"]}
@@ -69,9 +44,5 @@ REFUSED = [
 
 @pytest.mark.parametrize(("found", "words"), REFUSED)
 def test_a_figure_that_cannot_be_drawn_is_refused_in_one_line(tmp_path, found, words):
-    with pytest.raises(Problem) as caught:
+    with one_line("config/figures.yaml: one", *words):
         planned(tmp_path, {"one": found})
-    message = str(caught.value)
-    assert "config/figures.yaml: one" in message and "\n" not in message
-    missing = [word for word in words if word not in message]
-    assert not missing, f"{missing} not in: {message}"
