@@ -117,7 +117,7 @@ class Inputs:
 
     def checkpoints(self, name: str) -> dict[str, Checkpoint]:
         """Checkpoints of a trajectory by id."""
-        made = self.timeline.trajectory(name)
+        made = self.timeline.trajectories[name]
         run = made.run(name, self.timeline)
         settings = self.plan.trajectories.train(run).settings
         found = {}
@@ -143,14 +143,14 @@ class Inputs:
         for point in points:
             owner = series.trajectory
             if point.step is not None and point.step == self.at(owner):
-                owner = self.timeline.trajectory(owner).trunk
+                owner = self.timeline.trajectories[owner].trunk
             text = f"{owner} {point.step} {series.seed} {series.quantizer}"
             digests[point.id] = f"{crc32(text.encode()):016x}"
         return trajectory.facts(points, digests=digests, seed=series.seed)
 
     def at(self, name: str) -> int | None:
         """The step at which a branch begins."""
-        at = getattr(self.timeline.trajectory(name), "at", None)
+        at = getattr(self.timeline.trajectories[name], "at", None)
         return None if at is None else self.timeline.steps(at)
 
     def measured(self, folder: Path, series: Series, ids: list[str]) -> dict:

@@ -176,7 +176,7 @@ def test_a_merge_is_the_weighted_mean_of_last_checkpoints(workspace, made, trunk
     members = [state(each, end.id) for each, end in zip((branch, trunk), ends, strict=True)]
     require_mean(state(found, "merged"), members, [0.75, 0.25])
     timeline = workspace.plan.site.timeline
-    assert timeline.trajectory("merge").run("merge", timeline) == "trunk"
+    assert timeline.trajectories["merge"].run("merge", timeline) == "trunk"
 
 
 def test_the_last_measured_checkpoints_are_averaged_whatever_their_steps(workspace, made, branch):

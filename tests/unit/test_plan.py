@@ -127,12 +127,12 @@ def test_held_out_text_is_that_of_the_paper_or_so_many_blocks(
 @pytest.mark.parametrize("scale", SCALES)
 def test_measured_points_are_checkpoints_and_hold_both_ends(scale):
     timeline = at(scale).site.timeline
-    for name in timeline.names:
+    for name in timeline.trajectories:
         measured, points = timeline.measured(name), timeline.checkpoints(name)
         assert set(measured) <= set(points), name
         assert (measured[0], measured[-1]) == (points[0], points[-1]), name
         steps = [point.step for point in measured if point.step is not None]
-        if isinstance(timeline.trajectory(name), Tails):
+        if isinstance(timeline.trajectories[name], Tails):
             assert set(steps) == {timeline.measured("constant-3e-3")[-1].step}, name
         else:
             assert steps == sorted(set(steps)), name

@@ -48,18 +48,14 @@ class Public(PlannedTrajectory):
     earlier: Schedule | None = None
     first: int = 0
 
-    def rate(self, step: int | None) -> float | None:
-        """The learning rate of the update after `step` updates, where both are known."""
+    def place(self, step: int | None) -> tuple[float | None, str]:
+        """The learning rate of the update after `step` updates, where both are known, and the phase
+        of a run that a revision there belongs to."""
         if self.schedule is None or step is None:
-            return None
+            return None, self.called
         before = self.earlier if step < self.first else None
-        return schedules.learning_rate(before or self.schedule, step)
-
-    def phase(self, step: int | None) -> str:
-        """The phase of a run that a revision belongs to."""
-        if self.schedule is None or step is None:
-            return self.called
-        return schedules.phase(self.schedule, step)
+        rate = schedules.learning_rate(before or self.schedule, step)
+        return rate, schedules.phase(self.schedule, step)
 
     def checkpoints(self, timeline: Timeline) -> list[Point]:
         """One a revision."""
@@ -89,10 +85,6 @@ class PublicRun(Public):
     batch: float
     optimizer: AnyOptimizer
     averaged: tuple[str, ...] = ()
-
-    def averaged_of(self, measured: list[Point]) -> list[Point]:
-        """Those of them that are named, if any are."""
-        return [point for point in measured if not self.averaged or point.id in self.averaged]
 
 
 def settle(

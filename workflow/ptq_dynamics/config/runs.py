@@ -29,7 +29,7 @@ class Run(PlannedTrajectory):
     def before(self, timeline: Timeline) -> "Run":
         """The run that it goes on from, of one that does."""
         (name,) = self.sources().values()
-        found = timeline.trajectory(name)
+        found = timeline.trajectories[name]
         assert isinstance(found, Run)
         return found
 
@@ -157,14 +157,10 @@ class Whole(Run):
         shape = timeline.scale.trained(self.model)
         return shape if self.batch is None else replace(shape, batch=self.batch)
 
-    def papers_optimizer(self, timeline: Timeline) -> AnyOptimizer:
-        """Its optimizer as the paper has it."""
-        return self.optimizer or timeline.defaults.optimizer
-
     def optimizer_in(self, timeline: Timeline) -> AnyOptimizer:
         """Its optimizer at this scale."""
-        regime = timeline.scale.regime
-        return self.papers_optimizer(timeline).scaled(regime.peak_lr, regime.weight_decay)
+        regime, papers = timeline.scale.regime, self.optimizer or timeline.defaults.optimizer
+        return papers.scaled(regime.peak_lr, regime.weight_decay)
 
     def ends(self, timeline: Timeline) -> tuple[int, int]:
         """From 0 to its length."""
@@ -249,7 +245,7 @@ class Branch(Run):
 
     def check(self, place: str, timeline: Timeline) -> None:
         """Its trunk has no cooldown of its own, and a state where it branches off."""
-        runs = ((name, timeline.trajectory(name)) for name in timeline.names)
+        runs = timeline.trajectories.items()
         trunks = [n for n, run in runs if isinstance(run, Whole) and run.schedule != "wsd"]
         if self.trunk not in trunks:
             raise Problem(

@@ -152,11 +152,10 @@ def _check_trajectories(timeline: Timeline) -> None:
     config: Config = timeline.config
     runs, scale = config.runs, config.scale
     made: dict[str, PlannedTrajectory] = {**runs.runs, **runs.averages}
-    places = {name: f"{runs.file(name)}: runs.{name}" for name in runs.runs}
-    places |= {name: f"{runs.file(name)}: averages.{name}" for name in runs.averages}
+    places = {n: f"{runs.file(n)}: {'runs' if n in runs.runs else 'averages'}.{n}" for n in made}
     for name, each in made.items():
         for label, source in each.sources().items():
-            require(f"{places[name]}.{label}", "trajectory", [source], timeline.names)
+            require(f"{places[name]}.{label}", "trajectory", [source], timeline.trajectories)
         if isinstance(each, Whole):
             require(f"{places[name]}.model", "model", [each.model], scale.models)
     try:
@@ -220,8 +219,9 @@ def _check_quantizers(timeline: Timeline) -> None:
         shown.append((place, [*chain(*known)], [*table.quantizers]))
     for place, trajectories, names in shown:
         for trajectory, name in product(trajectories, names):
-            kind, own = config.quantizers[config.scale.used(name)], timeline.trajectory(trajectory)
-            if (wrong := kind.refuses(own.model_shape(timeline).model)) is not None:
+            shape = timeline.trajectories[trajectory].model_shape(timeline)
+            kind = config.quantizers[config.scale.used(name)]
+            if (wrong := kind.refuses(shape.model)) is not None:
                 raise Problem(
                     f"{place} has {name}, which cannot quantize {trajectory}: {wrong}; take "
                     "another quantizer or other trajectories"
@@ -251,7 +251,7 @@ def _check_tasks(timeline: Timeline, place: str, figure: Figure) -> None:
         raise Problem(f"{place}.metrics has one of tasks, but {_file(config)} has no tasks")
     is_made = any(config.tasks[each].made for each in tasks.names)
     for source in figure.trajectories if is_made else ():
-        read = timeline.trajectory(source).model_shape(timeline).context
+        read = timeline.trajectories[source].model_shape(timeline).context
         if tasks.context > read:
             raise Problem(
                 f"{_file(config)}: tasks.context is {tasks.context:,}, and {source}, which is "

@@ -169,7 +169,7 @@ class Tables(Planner):
         """The trajectories that a table shows of a figure, each after its curve's label."""
         for label, members in figure.curves.items():
             for name in members:
-                trunk = getattr(self.timeline.trajectory(name), "trunk", None)
+                trunk = getattr(self.timeline.trajectories[name], "trunk", None)
                 if trunk is not None or not table.branches:
                     yield label, name
 

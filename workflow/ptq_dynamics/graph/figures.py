@@ -53,7 +53,7 @@ class Figures(Planner):
         trajectories = self.plan.trajectories
         inputs |= {run.label: trajectories.manifests(run.name, run.seed) for run in runs}
         inputs |= figure.inputs(name, self.plan.measuring)
-        followed = [*map(timeline.trajectory, trajectories.runs(figure.trajectories))]
+        followed = [timeline.trajectories[n] for n in trajectories.runs(figure.trajectories)]
         told = [(each.trained_by(timeline), *each.uncertain(timeline)) for each in followed]
         uncertain = [f"{family}: {unknown}" for family, unknown, _ in told if unknown]
         unsure = [family for family, _, is_unsure in told if is_unsure]
@@ -85,11 +85,9 @@ class Figures(Planner):
             count = self.parameters(members[0])
             if not math.isclose(count, float(size[1]) * UNITS[size[2]], rel_tol=0.05):
                 label = f"{rounded(count)} {drawn.ALIKE} {label}"
-        used = {short(run.peak_lr): short(run.peak(timeline))}
-        theirs = run.papers_optimizer(timeline).named_by
-        mine = run.optimizer_in(timeline).named_by
-        if theirs is not None and mine is not None:
-            used = {short(theirs): short(mine)} | used
+        theirs = (run.optimizer or timeline.defaults.optimizer).weight_decay
+        used = {short(theirs): short(run.optimizer_in(timeline).weight_decay)}
+        used[short(run.peak_lr)] = short(run.peak(timeline))
         others = [re.escape(paper) for paper, here in used.items() if here != paper]
         numbers = rf"(?<![0-9.])(?:{'|'.join(others)})(?![0-9])"
         if not others:
@@ -106,7 +104,7 @@ class Figures(Planner):
     def runs(self, figure: Figure) -> Iterator[ShownRun]:
         """The runs that a figure's trajectories are made from, at its seeds."""
         for name in self.plan.trajectories.runs(figure.trajectories):
-            own: Any = self.timeline.trajectory(name)
+            own: Any = self.timeline.trajectories[name]
             trunk, at = getattr(own, "trunk", None), None
             if trunk is not None:
                 at = self.timeline.steps(own.at) if isinstance(own, Branch) else own.first

@@ -79,7 +79,7 @@ class Measuring(Planner):
     @cache
     def series(self, trajectory: str, quantizer: str, seed: int | None = None) -> Series:
         """A trajectory at a seed under a quantizer, or in full precision."""
-        family = self.timeline.trajectory(trajectory).trained_by(self.timeline)
+        family = self.timeline.trajectories[trajectory].trained_by(self.timeline)
         seed = self.seed(trajectory, seed)
         if quantizer == FULL_PRECISION:
             return Series(trajectory, seed, family, quantizer, FULL_PRECISION, None, None)

@@ -116,7 +116,7 @@ class Planner:
 
     def shape(self, trajectory: str) -> TrainedShape:
         """The model of a trajectory, with the text of its last phase."""
-        return self.timeline.trajectory(trajectory).model_shape(self.timeline)
+        return self.timeline.trajectories[trajectory].model_shape(self.timeline)
 
     def parameters(self, trajectory: str) -> int:
         """Parameters of a trajectory's model."""

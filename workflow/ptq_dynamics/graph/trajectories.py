@@ -45,7 +45,7 @@ class Trajectories(Planner):
     def makers(self, name: str, seed: int | None = None, shard: str | None = None) -> list[Job]:
         """The jobs that make a trajectory, or the checkpoints of one shard of it, in their
         order."""
-        kind = self.timeline.trajectory(name)
+        kind = self.timeline.trajectories[name]
         if isinstance(kind, Run):
             return [self.train(name, seed)]
         shards = [shard] if shard else list(self.timeline.shards(name))
@@ -106,7 +106,7 @@ class Trajectories(Planner):
         revisions = []
         for each in self.checkpoints(name, shard):
             step, tokens, entry = public.revisions[each]
-            checkpoint = Checkpoint(each, step, tokens, public.rate(step), public.phase(step))
+            checkpoint = Checkpoint(each, step, tokens, *public.place(step))
             commit, files = (entry.commit, entry.files) if entry else (None, ())
             revisions.append(Revision(checkpoint=checkpoint, commit=commit, files=files))
         settings = FetchSettings(
@@ -159,5 +159,5 @@ class Trajectories(Planner):
 
     def runs(self, names: list[str]) -> list[str]:
         """The runs and public models whose learning rates the trajectories follow, each once."""
-        found = (self.timeline.trajectory(name).run(name, self.timeline) for name in names)
+        found = (self.timeline.trajectories[name].run(name, self.timeline) for name in names)
         return list(dict.fromkeys(found))

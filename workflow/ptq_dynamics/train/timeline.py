@@ -41,22 +41,16 @@ class Timeline:
         self.defaults = config.runs.defaults
         chosen = (config.choice.seed, *config.choice.more_seeds)
         self.seeds: tuple[int, ...] = tuple(dict.fromkeys(chosen))
-        self._trajectories: dict[str, PlannedTrajectory] = config.runs.trajectories
-        self.names = list(self._trajectories)
-
-    def trajectory(self, name: str) -> "PlannedTrajectory":
-        """A trajectory as it is configured."""
-        return self._trajectories[name]
+        self.trajectories: dict[str, PlannedTrajectory] = config.runs.trajectories
 
     def run(self, name: str) -> Any:
         """The run (`config.Run`) that a trajectory is, or whose learning rate it follows; None of
         public models, which nothing trains here."""
-        return self.config.runs.runs.get(self.trajectory(name).run(name, self))
+        return self.config.runs.runs.get(self.trajectories[name].run(name, self))
 
     def tokenized(self, shape: TrainedShape) -> tuple[object, ...]:
         """What two models have alike whose tokens mean the same."""
-        found: tuple[object, ...] = self.scale.whole(shape.corpus).tokenized
-        return found
+        return self.scale.whole(shape.corpus).tokenized
 
     @cache
     def steps(self, share: Any) -> int:
@@ -66,17 +60,17 @@ class Timeline:
     @cache
     def checkpoints(self, name: str) -> list[Point]:
         """The checkpoints of a trajectory, in their order."""
-        return self.trajectory(name).checkpoints(self)
+        return self.trajectories[name].checkpoints(self)
 
     @cache
     def measured(self, name: str) -> list[Point]:
         """Those of its checkpoints that are quantized, evaluated and probed."""
-        return self.trajectory(name).measured(self)
+        return self.trajectories[name].measured(self)
 
     @cache
     def seeds_of(self, name: str) -> tuple[int, ...]:
         """The seeds that a trajectory is made for."""
-        return self.trajectory(name).seeds_in(self)
+        return self.trajectories[name].seeds_in(self)
 
     @cache
     def seeds_shown(self, name: str, headline: bool) -> tuple[int, ...]:
@@ -115,21 +109,17 @@ class PlannedTrajectory(Strict):
         """Those of its checkpoints that are measured."""
         return self.checkpoints(timeline)
 
-    def averaged_of(self, measured: list[Point]) -> list[Point]:
-        """Those of its measured checkpoints that averages of the last ones take."""
-        return measured
-
     def run(self, name: str, timeline: Timeline) -> str:
         """The run whose learning rate it follows: itself, of this name."""
         return name
 
     def model_shape(self, timeline: Timeline) -> TrainedShape:
         """Shape of its model, with the batch, the context and the corpus it is trained with."""
-        return timeline.trajectory(self._last_source()).model_shape(timeline)
+        return timeline.trajectories[self._last_source()].model_shape(timeline)
 
     def trained_by(self, timeline: Timeline) -> str:
         """Its family."""
-        return self.family or timeline.trajectory(self._last_source()).trained_by(timeline)
+        return self.family or timeline.trajectories[self._last_source()].trained_by(timeline)
 
     def uncertain(self, timeline: Timeline) -> tuple[str | None, bool]:
         """What is uncertain of the public model that it is or stands for, and whether publications
@@ -138,7 +128,7 @@ class PlannedTrajectory(Strict):
 
     def seeds_in(self, timeline: Timeline) -> tuple[int, ...]:
         """The seeds that it is made for: those that all its sources have."""
-        sources = [timeline.trajectory(name) for name in self.sources().values()]
+        sources = [timeline.trajectories[name] for name in self.sources().values()]
         first, *others = [source.seeds_in(timeline) for source in sources]
         return tuple(seed for seed in first if all(seed in seeds for seeds in others))
 

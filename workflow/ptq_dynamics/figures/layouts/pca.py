@@ -35,7 +35,7 @@ class Pca(Layout):
         """Its trajectories are of one model."""
         models = dict[tuple[object, ...], str]()
         for name in self.trajectories:
-            shape = timeline.trajectory(name).model_shape(timeline)
+            shape = timeline.trajectories[name].model_shape(timeline)
             text = timeline.scale.whole(shape.corpus).tokenized
             models.setdefault((shape.model.weights, text), name)
         if len(models) > 1:

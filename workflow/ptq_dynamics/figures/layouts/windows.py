@@ -21,7 +21,7 @@ class Windows(Measured):
         """Of all averages at the end of a run."""
         found = []
         for name in self.trajectories:
-            average = timeline.trajectory(name)
+            average = timeline.trajectories[name]
             if hasattr(average, "ages"):
                 model = average.model_shape(timeline)
                 ages = average.ages(timeline)

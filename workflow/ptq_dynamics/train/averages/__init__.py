@@ -24,7 +24,7 @@ class Average(PlannedTrajectory):
     def run(self, name: str, timeline: Timeline) -> str:
         """The run that its last source follows."""
         source = self._last_source()
-        return timeline.trajectory(source).run(source, timeline)
+        return timeline.trajectories[source].run(source, timeline)
 
     def checkpoints(self, timeline: Timeline) -> list[Point]:
         """One a mean."""
@@ -95,7 +95,7 @@ class OfSeveral(Average):
     def check(self, place: str, timeline: Timeline) -> None:
         """They can be averaged."""
         names = list(self.sources().values())
-        shapes = [timeline.trajectory(name).model_shape(timeline) for name in names]
+        shapes = [timeline.trajectories[name].model_shape(timeline) for name in names]
         if len({(shape.model.weights, timeline.tokenized(shape)) for shape in shapes}) > 1:
             raise Problem(
                 f"{place} averages {', '.join(names)}, whose models have other shapes or "

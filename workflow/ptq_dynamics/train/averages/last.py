@@ -19,7 +19,8 @@ class Last(OfOne):
     def means(self, timeline: Timeline) -> list[Mean]:
         """One a point of the source that has enough before it."""
         measured = timeline.measured(self.trajectory)
-        points = timeline.trajectory(self.trajectory).averaged_of(measured)
+        averaged = getattr(timeline.trajectories[self.trajectory], "averaged", ())
+        points = [point for point in measured if not averaged or point.id in averaged]
         windows = (points[end - self.last : end] for end in range(self.last, len(points) + 1))
         return [
             Mean(*window[-1], tuple(Member("trajectory", point.id, 1.0) for point in window))

@@ -48,11 +48,6 @@ class Optimizer(Strict):
         """For a run, with what branches from it, over this share of the budget."""
         return self
 
-    @property
-    def named_by(self) -> float:
-        """The number by which labels of curves name it."""
-        return self.weight_decay
-
 
 class Adam(Optimizer):
     """What the kinds of Adam share: decay rates of both moments, ε, and torch's implementation."""
