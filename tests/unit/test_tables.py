@@ -9,15 +9,7 @@ import pytest
 from drawing import Inputs
 from hypothesis import given
 from hypothesis import strategies as st
-from ptq_dynamics.claims.formats import (
-    Number,
-    Table,
-    as_csv,
-    as_latex,
-    as_markdown,
-    escaped,
-    with_error,
-)
+from ptq_dynamics.claims.formats import Number, Table, as_csv, as_latex, as_markdown, escaped
 from ptq_dynamics.claims.settings import CLAIMS
 from ptq_dynamics.config import load
 from ptq_dynamics.engine.execute import execute
@@ -51,13 +43,13 @@ TABLE = Table(
     ],
 )
 def test_an_error_has_two_digits_and_its_value_as_many_places(value, error, text):
-    assert with_error(value, error) == text
+    assert str(Number(value, error)) == text
 
 
 @given(st.floats(1e-9, 1e9), st.floats(1e-6, 1e3))
 def test_what_is_written_is_within_a_fifteenth_of_the_error(value, share):
     error = value * share
-    text = with_error(value, error)
+    text = str(Number(value, error))
     mantissa, _, power = text.partition(")e")
     parts = mantissa.lstrip("(").split(" ± ")
     found, bound = (float(part) * 10.0 ** int(power or 0) for part in parts)

@@ -30,7 +30,17 @@ class Number(NamedTuple):
     error: float | None = None
 
     def __str__(self) -> str:
-        return with_error(self.value, self.error)
+        """With its error, whose first two digits count; four digits without one."""
+        value, error = self
+        if not math.isfinite(value):
+            return ""
+        if error is None or not math.isfinite(error) or error == 0:
+            return f"{value:.{DIGITS}g}"
+        if max(abs(value), error) < SMALL or max(abs(value), error) >= LARGE:
+            power = math.floor(math.log10(max(abs(value), error)))
+            return f"({Number(value / 10.0**power, error / 10.0**power)})e{power}"
+        places = max(0, 1 - math.floor(math.log10(error)))
+        return f"{value:.{places}f} ± {error:.{places}f}"
 
 
 Cell = str | int | Number | None
@@ -42,20 +52,6 @@ class Table(NamedTuple):
     title: str
     heads: Sequence[str]
     rows: Sequence[Sequence[Cell]]
-
-
-def with_error(value: float, error: float | None) -> str:
-    """A number with its error, whose first two digits count; four digits without one."""
-    if not math.isfinite(value):
-        return ""
-    if error is None or not math.isfinite(error) or error == 0:
-        return f"{value:.{DIGITS}g}"
-    if max(abs(value), error) < SMALL or max(abs(value), error) >= LARGE:
-        power = math.floor(math.log10(max(abs(value), error)))
-        scaled = with_error(value / 10.0**power, error / 10.0**power)
-        return f"({scaled})e{power}"
-    places = max(0, 1 - math.floor(math.log10(error)))
-    return f"{value:.{places}f} ± {error:.{places}f}"
 
 
 def as_csv(table: Table) -> str:

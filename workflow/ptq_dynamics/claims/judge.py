@@ -76,9 +76,7 @@ def _inequality(one: Inequality, readings: Readings) -> dict[str, Any]:
         "quantizer": one.quantizer,
         "metric": one.metric,
         "is": one.relation,
-        "times": one.times,
-        "tolerance": one.tolerance,
-        "because": one.because,
+        **one.model_dump(include={"times", "tolerance", "because"}),
         "published": pair and {"left": pair[0], "right": pair[1], "ratio": _ratio(*pair)},
     }
     try:

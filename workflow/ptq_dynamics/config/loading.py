@@ -128,11 +128,9 @@ def load(choice: dict[str, Any], folder: Path) -> Config:
     require(f"{folder / 'config.yaml'}: scale", "scale", [chosen.scale], scales(folder))
     file = folder / "scales" / f"{chosen.scale}.yaml"
     scale: Scale = read(file, "scale")
-    own: Runs = read(folder / "runs.yaml", "runs")
-    others = [
-        name for name in TYPES if name in Config.model_fields and name not in ("scale", "runs")
-    ]
-    parts = {name: read(folder / f"{name}.yaml", name) for name in others}
+    # All parts but the choice and the scale.
+    parts = {name: read(folder / f"{name}.yaml", name) for name in [*Config.model_fields][2:]}
+    own: Runs = parts.pop("runs")
     families: Families = read(folder / "families.yaml", "families")
     families.check()
     runs, public = dict[str, Run](), dict[str, releases.Public]()
@@ -176,8 +174,7 @@ class _Loader(LOADER):
                 line = key.start_mark.line + 1
                 raise ValueError(f"{key.value} is there twice, again in line {line}; keep one")
             seen.add(key.value if isinstance(key, yaml.ScalarNode) else id(key))
-        found: dict[Any, Any] = super().construct_mapping(node, deep)
-        return found
+        return super().construct_mapping(node, deep)
 
 
 def read_yaml(path: Path) -> Any:

@@ -225,10 +225,9 @@ class _Way:
         return {
             "family": family.label,
             "model": f"miniature of {run.family}",
-            "schedule": run.schedule,
+            **run.model_dump(include={"schedule", "floor"}),
             "peak_lr": peak,
             "used_lr": peak * self.ratio,
-            "floor": run.floor,
             "length": self.share(steps),
             "horizon": self.share(self.steps(run.horizon)) if run.horizon else None,
             "warmup": self.share(warmup * steps),
@@ -246,13 +245,10 @@ class _Way:
         steady = self.steps(phase.steady, phase.batch) if phase.steady else 0
         cooldown = max(self.steps(phase.tokens, phase.batch) - steady, small.least_cooldown)
         return {
-            "trunk": phase.trunk,
+            **phase.model_dump(include={"trunk", "shape", "floor", "corpus"}),
             "at": self.share(self.steps(self.run.tokens)),
             "steady": self.share(steady) if steady else None,
             "cooldown": self.share(cooldown),
-            "shape": phase.shape,
-            "floor": phase.floor,
-            "corpus": phase.corpus,
             "batch": self.batch * phase.batch if phase.batch > 1 else None,
             "checkpoint_every": self.share(ceil(cooldown / small.measured_cooldown)),
             "points": small.measured,
@@ -271,17 +267,14 @@ class _Way:
             shortened = later.tokens / self.family.tokens_per_step / steps
             decay = self.small.e_folds * shortened / self.ratio
         return {
-            "after": later.after,
+            **later.model_dump(include={"after", "floor", "rotary_base", "corpus"}),
             "name": later.stage,
             "objective": later.objective,
             "length": self.share(steps),
             "warmup": self.share(Fraction(later.warmup) * steps),
             "used_lr": later.peak_lr * self.ratio,
-            "floor": later.floor,
             "batch": max(1, self.batch // later.longer),
             "context": self.context * later.longer,
-            "rotary_base": later.rotary_base,
-            "corpus": later.corpus,
             "optimizer": optimizer.scaled(self.ratio, decay),
             "points": self.small.measured_stage,
             "unknown": later.uncertain,

@@ -35,7 +35,7 @@ class Run(PlannedTrajectory):
 
     def whole(self, timeline: Timeline) -> "Whole":
         """The run from fresh weights that it is, or that it all began with."""
-        return self.before(timeline).whole(timeline)
+        return self if isinstance(self, Whole) else self.before(timeline).whole(timeline)
 
     def trained_by(self, timeline: Timeline) -> str:
         """Its family; without one, it is of the paper's controlled runs."""
@@ -146,10 +146,6 @@ class Whole(Run):
         horizon = self.horizon
         if horizon is not None and (self.schedule != "cosine" or horizon < self.length):
             raise ValueError(f"horizon {horizon} is of a cosine, not before its end {self.length}")
-        return self
-
-    def whole(self, timeline: Timeline) -> "Whole":
-        """Itself."""
         return self
 
     def model_shape(self, timeline: Timeline) -> TrainedShape:

@@ -219,9 +219,9 @@ def _check_quantizers(timeline: Timeline) -> None:
         shown.append((place, [*chain(*known)], [*table.quantizers]))
     for place, trajectories, names in shown:
         for trajectory, name in product(trajectories, names):
-            shape = timeline.trajectories[trajectory].model_shape(timeline)
+            own = timeline.trajectories[trajectory].model_shape(timeline)
             kind = config.quantizers[config.scale.used(name)]
-            if (wrong := kind.refuses(shape.model)) is not None:
+            if (wrong := kind.refuses(own.model)) is not None:
                 raise Problem(
                     f"{place} has {name}, which cannot quantize {trajectory}: {wrong}; take "
                     "another quantizer or other trajectories"

@@ -118,8 +118,7 @@ class Measuring(Planner):
             context=context,
             blocks=grid.count(context),
             batch=self.scale.evaluation.batch,
-            side=grid.side,
-            margin=grid.margin,
+            **grid.model_dump(include={"side", "margin"}),
             quantizer=kind,
             calibration=self._calibration(trajectory, kind),
         )

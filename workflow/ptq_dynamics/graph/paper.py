@@ -165,10 +165,6 @@ class Dimensionless:
                 found.add(name)
         return found
 
-    def texts(self) -> list[str | None]:
-        """All of them to three digits, as `COLUMNS`; None where there is none."""
-        return [None if value is None else _text(value) for value in astuple(self)]
-
 
 NUMBERS = [field.name for field in fields(Dimensionless)][2:]
 COLUMNS = ["peak rate", "tokens", *NUMBERS]
@@ -180,8 +176,8 @@ def beside(plan: Any, theirs: Any) -> Iterator[dict[str, Any]]:
     published = dict(regimes(theirs))
     for name, found in regimes(plan):
         other = published.get(name)
-        unlike, none = found.unlike(other), [None] * len(COLUMNS)
-        rows = found.texts(), other.texts() if other else none, [key in unlike for key in COLUMNS]
+        unlike, others = found.unlike(other), astuple(other) if other else [None] * len(COLUMNS)
+        rows = map(_text, astuple(found)), map(_text, others), [key in unlike for key in COLUMNS]
         yield {"run": name, "cells": [[*cell] for cell in zip(*rows, strict=True)]}
 
 
@@ -214,13 +210,7 @@ def regimes(plan: Any) -> Iterator[tuple[str, Dimensionless]]:
 
 
 def _regime(
-    plan: Any,
-    name: str,
-    phases: list[Phase],
-    steps: int,
-    batch: float,
-    tokens: int,
-    epochs: float,
+    plan: Any, name: str, phases: list[Phase], steps: int, batch: float, tokens: int, epochs: float
 ) -> Dimensionless:
     def taken(step: int) -> float:
         _, schedule, optimizer = phases[bisect_right(phases, step, key=itemgetter(0)) - 1]
@@ -245,7 +235,8 @@ def _regime(
     )
 
 
-def _text(value: float) -> str | None:
-    if math.isnan(value):
+def _text(value: float | None) -> str | None:
+    # To three digits, as all of `COLUMNS`; None where there is none.
+    if value is None or math.isnan(value):
         return None
     return f"{value:.3g}" if value < UNITS["k"] else rounded(value)

@@ -10,7 +10,7 @@ from ptq_dynamics.graph.site import Planner
 from ptq_dynamics.train import schedules
 from ptq_dynamics.train.fetch import FetchSettings, Revision
 from ptq_dynamics.train.objectives.language import Language
-from ptq_dynamics.train.settings import TrainSettings
+from ptq_dynamics.train.settings import AverageSettings, TrainSettings
 from ptq_dynamics.train.trajectory import Checkpoint
 
 
@@ -74,6 +74,7 @@ class Trajectories(Planner):
         for label, source in run.sources().items():
             inputs[label] = [self.train(source, seed).manifest]
         settings = TrainSettings(
+            **scale.model_dump(include={"precision", "compile", "budget", "log_every"}),
             model=trained.model.model_copy(update={"context": longest}),
             vocabulary=scale.whole(trained.corpus).vocabulary,
             start=timeline.checkpoints(run.after)[-1].id if isinstance(run, Stage) else None,
@@ -81,11 +82,8 @@ class Trajectories(Planner):
             batch=trained.batch,
             micro_batch=trained.micro_batch,
             context=trained.context,
-            precision=scale.precision,
-            compile=scale.compile,
             seed=seed,
             optimizer=run.optimizer_in(timeline),
-            budget=scale.budget,
             clip=timeline.defaults.clip,
             schedule=self.schedule(run),
             first=first,
@@ -94,7 +92,6 @@ class Trajectories(Planner):
             data_first=run.data_first(timeline),
             checkpoint_steps=tuple(p.step or 0 for p in timeline.checkpoints(name)),
             state_steps=tuple(run.state_steps(timeline)) if isinstance(run, Whole) else (),
-            log_every=scale.log_every,
         )
         told = f"{name} seed {seed}"
         return self.make("train", run.stage, told, inputs, settings, run=name, seed=seed)
@@ -110,11 +107,9 @@ class Trajectories(Planner):
             commit, files = (entry.commit, entry.files) if entry else (None, ())
             revisions.append(Revision(checkpoint=checkpoint, commit=commit, files=files))
         settings = FetchSettings(
-            repository=public.repository,
+            **public.model_dump(include={"repository", "convert", "format"}),
             revisions=tuple(revisions),
             parameters=self.parameters(name),
-            convert=public.convert,
-            format=public.format,
         )
         told = f"{name} {shard}"
         return self.make("fetch", public.stage, told, {}, settings, public=name, shard=shard)
@@ -123,7 +118,9 @@ class Trajectories(Planner):
     def average(self, name: str, shard: str = "all", seed: int | None = None) -> Job:
         """One shard of averages of checkpoints."""
         kind, seed = self.config.runs.averages[name], self.seed(name, seed)
-        settings = kind.settings(self.timeline.shards(name)[shard], self.timeline)
+        chosen = self.checkpoints(name, shard)
+        means = tuple(mean for mean in kind.means(self.timeline) if mean.id in chosen)
+        settings = AverageSettings(phase=kind.phase, means=means)
         sources = {label: self.manifests(source, seed) for label, source in kind.sources().items()}
         at = {"average": name, "seed": seed, "shard": shard}
         return self.make("average", kind.stage, f"{name} seed {seed}", sources, settings, **at)

@@ -35,8 +35,7 @@ class Weights:
 
     def rows(self, name: str, start: int, stop: int) -> Tensor:
         """The rows `start` to `stop` of a tensor."""
-        rows: Tensor = self._homes[name].get_slice(name)[start:stop]
-        return rows
+        return self._homes[name].get_slice(name)[start:stop]
 
     def forms(self) -> dict[str, tuple[str, list[int]]]:
         """Data type, as safetensors calls it, and shape of every tensor by name."""

@@ -2,12 +2,12 @@
 says what is in each of its means. The stage `train.average` writes them."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from ptq_dynamics.base.components import OneOf, found
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.train.settings import AverageSettings, Mean, Member
+from ptq_dynamics.train.settings import Mean, Member
 from ptq_dynamics.train.timeline import PlannedTrajectory, Point, Timeline
 
 
@@ -29,12 +29,6 @@ class Average(PlannedTrajectory):
     def checkpoints(self, timeline: Timeline) -> list[Point]:
         """One a mean."""
         return [Point(mean.id, mean.step) for mean in self.means(timeline)]
-
-    def settings(self, points: Sequence[Point], timeline: Timeline) -> AverageSettings:
-        """What its stage needs to make these points."""
-        chosen = {point.id for point in points}
-        means = tuple(mean for mean in self.means(timeline) if mean.id in chosen)
-        return AverageSettings(phase=self.phase, means=means)
 
 
 class OfOne(Average):
