@@ -70,7 +70,8 @@ def taken_out(file: Path) -> str:
     for line in source.split(b"\n"):
         starts.append(starts[-1] + len(line) + 1)
     kept, done = [], 0
-    strings: list[Any] = [node for node in _nodes(file, text) if _is_string(node)]
+    alone = (node for node in _nodes(file, text) if isinstance(node, ast.Expr))
+    strings: list[Any] = [n for n in alone if isinstance(getattr(n.value, "value", None), str)]
     for node in sorted(strings, key=lambda node: (node.lineno, node.col_offset)):
         first, last = starts[node.lineno - 1], starts[node.end_lineno]
         begin = first + node.col_offset
@@ -80,11 +81,6 @@ def taken_out(file: Path) -> str:
         kept.append(source[done:begin])
         done = end
     return b"".join([*kept, source[done:]]).decode()
-
-
-def _is_string(node: ast.AST) -> bool:
-    value = node.value if isinstance(node, ast.Expr) else None
-    return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
 def _nodes(file: Path, text: str) -> Iterator[ast.AST]:

@@ -44,11 +44,7 @@ def run(context: Context[FunctionsSettings]) -> Mapping[str, Any]:
     asked += [others[text] for text in packages.in_order(others.keys() - known.keys())]
     # Another version of a docstring may say the same of the same function.
     learned = {(each.signature, each.summary) for each in train}
-    asked = [
-        each
-        for each in asked
-        if each.summary is None or (each.signature, each.summary) not in learned
-    ]
+    asked = [each for each in asked if (each.signature, each.summary) not in learned]
     for name, found in ((TRAIN, train), (HELD_OUT, asked)):
         lines = (json.dumps(asdict(each)) + "\n" for each in found)
         (context.out / name).write_text("".join(lines), encoding="utf-8")

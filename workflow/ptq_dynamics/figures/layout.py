@@ -38,6 +38,7 @@ class Layout(Strict):
 
     of_one_seed: ClassVar[bool] = False
     grouped: ClassVar[bool] = False
+    most_curves: ClassVar[float] = MOST_CURVES
 
     title: Text
     caption: Text
@@ -54,11 +55,6 @@ class Layout(Strict):
         """Names of the trajectories, each once."""
         return list(dict.fromkeys(chain.from_iterable(self.curves.values())))
 
-    @property
-    def styles(self) -> list[str]:
-        """Names of what is told apart by the style of lines."""
-        return names_in_groups(self.curves) if self.grouped else list(self.curves)
-
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         quantized = [metric for metric in self.metrics if metric in QUANTIZED]
@@ -69,8 +65,10 @@ class Layout(Strict):
         unknown = [name for name in self.draws if name not in self.quantizers]
         if unknown:
             raise ValueError(f"draws has {unknown[0]!r}, which is none of its quantizers")
-        if len(self.styles) > MOST_CURVES:
-            many = f"there are {len(self.styles)}, and {MOST_CURVES} can be told apart"
+        # What is told apart by the style of lines.
+        styles = names_in_groups(self.curves) if self.grouped else self.curves
+        if len(styles) > self.most_curves:
+            many = f"there are {len(styles)}, and {MOST_CURVES} can be told apart"
             raise ValueError(f"curves: {many}; take fewer")
         return self
 

@@ -109,10 +109,8 @@ def join(series: Iterable[Series], inputs: Inputs) -> pd.DataFrame:
 
 def block_losses(series: Series, inputs: Inputs) -> dict[str, np.ndarray]:
     """Loss of every validation block, float32 [blocks], by checkpoint id."""
-    losses: dict[str, np.ndarray] = {}
-    for manifest in manifests_of(series, inputs):
-        losses |= load_file(manifest.file(names.LOSSES))
-    return losses
+    files = (load_file(each.file(names.LOSSES)).items() for each in manifests_of(series, inputs))
+    return dict(chain.from_iterable(files))
 
 
 def manifests_of(series: Series, inputs: Inputs) -> Sequence[Manifest]:
@@ -140,12 +138,9 @@ def chances(inputs: Inputs) -> dict[str, float]:
 
 def outcomes(series: Series, task: str, inputs: Inputs) -> dict[str, np.ndarray]:
     """Outcome of every document of a task, 1 where right, float32 [documents], by checkpoint id."""
-    found, before = dict[str, np.ndarray](), f"{task}/"
-    for manifest in manifests_of(series, inputs):
-        every = load_file(manifest.file(names.OUTCOMES))
-        own = {key: right for key, right in every.items() if key.startswith(before)}
-        found |= {key.removeprefix(before): right for key, right in own.items()}
-    return found
+    files = (load_file(each.file(names.OUTCOMES)).items() for each in manifests_of(series, inputs))
+    own = (item for item in chain.from_iterable(files) if item[0].startswith(f"{task}/"))
+    return {key.removeprefix(f"{task}/"): right for key, right in own}
 
 
 def _rows(series: Series, inputs: Inputs) -> Iterator[Row]:

@@ -9,15 +9,14 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, distributed, nn
-from torch.nn.parallel import DistributedDataParallel
+from torch import Tensor, distributed
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context, Progress
@@ -65,15 +64,6 @@ class Team:
         if self.count > 1:
             distributed.all_reduce(value)
         return value
-
-    def joined(self, model: nn.Module) -> nn.Module:
-        """The model that computes, whose gradients all processes share."""
-        alone = self.count == 1
-        return model if alone else DistributedDataParallel(model, forward_sync_buffers=False)
-
-    def apart(self, model: nn.Module) -> Any:
-        """In this block gradients of a joined model stay with the process that computes them."""
-        return model.no_sync() if isinstance(model, DistributedDataParallel) else nullcontext()
 
     def shares(self, batch: Tensor, most: int | None) -> list[tuple[Tensor, int]]:
         """This process's part of a batch, in parts of at most `most` rows, each with the weight 1;

@@ -11,6 +11,7 @@ import os
 import shutil
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from ptq_dynamics import models
 from ptq_dynamics.base.content import write_atomically
@@ -125,7 +127,9 @@ class Trainer:
         self._before: nn.Module | None = None
         if start is not None and settings.objective.anchored:
             self._before = models.load(start, torch.float32).requires_grad_(False)
-        self._joined = team.joined(self.model)
+        self._joined: Any = self.model
+        if team.count > 1:
+            self._joined = DistributedDataParallel(self.model, forward_sync_buffers=False)
         self._forward: Any = torch.compile(self._joined) if settings.compile else self._joined
         self._optimizer = settings.optimizer.make(self.model, settings.budget)
 
@@ -141,7 +145,8 @@ class Trainer:
         settings.optimizer.set_rate(self._optimizer, self.rate, settings.schedule.peak)
         *others, last = self.team.shares(batch, settings.micro_batch)
         total = torch.zeros((), device=self._device)
-        with self.team.apart(self._joined):
+        # All processes share gradients in the last part alone.
+        with self._joined.no_sync() if self.team.count > 1 else nullcontext():
             for part, weight in others:
                 total += self._backward(part, weight, batch)
         total = self.team.summed(total + self._backward(*last, batch))

@@ -14,7 +14,6 @@ from ptq_dynamics.corpus import splits
 from ptq_dynamics.corpus.splits import SPLITS, Split
 from ptq_dynamics.engine.context import Context
 
-Vocabulary = Annotated[int, Field(ge=257, le=1 << 32)]
 Packages = Annotated[tuple[str, ...], Field(min_length=1)]
 
 
@@ -31,7 +30,7 @@ class Corpus(Strict):
 class WholeCorpus(Corpus):
     """A tokenizer and the text it was made for, or made from; sizes in tokens."""
 
-    vocabulary: Vocabulary
+    vocabulary: Annotated[int, Field(ge=257, le=1 << 32)]
     validation: Count
     calibration: Count
     probe: Count

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -104,11 +103,17 @@ class DatasetsCorpus(WholeCorpus):
 
     def write(self, context: Context[Any]) -> Mapping[str, Any]:
         """Save the tokenizer, and write all splits; an interrupted train split goes on."""
-        tokenizer = self.load_tokenizer()
-        folder = context.out / "tokenizer"
+        from tokenizers import Tokenizer
+
+        tokenizer, folder = self.load_tokenizer(), context.out / "tokenizer"
         tokenizer.save_pretrained(folder)
+        # Other jobs tokenize little, and fork; here all threads of the job work.
+        os.environ["TOKENIZERS_PARALLELISM"] = "true"
+        os.environ.setdefault("RAYON_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
+        encoder, end = Tokenizer.from_file(str(folder / "tokenizer.json")), tokenizer.eos_token_id
+        encoder.no_truncation()
+        encoder.no_padding()
         dtype, counts = splits.dtype(self.vocabulary), dict[Split, int]()
-        encoder, end = _encoder(folder / "tokenizer.json"), tokenizer.eos_token_id
         for name, wanted in self.sizes.items():
             context.progress.say(f"{name}: {wanted:,} tokens")
             source: DatasetSource = getattr(self, f"{name}_from")
@@ -155,18 +160,6 @@ def _loaded(name: str, revision: str) -> Any:
     except ValueError:
         # One that names code of its own is whole in tokenizer.json all the same.
         return PreTrainedTokenizerFast.from_pretrained(name, revision=revision)
-
-
-def _encoder(tokenizer: Path) -> Any:
-    from tokenizers import Tokenizer
-
-    # Other jobs tokenize little, and fork; here all threads of the job work.
-    os.environ["TOKENIZERS_PARALLELISM"] = "true"
-    os.environ.setdefault("RAYON_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
-    encoder = Tokenizer.from_file(str(tokenizer))
-    encoder.no_truncation()
-    encoder.no_padding()
-    return encoder
 
 
 def _write_train(context: Context[Any], source: DatasetSource, encode: Any, wanted: int) -> int:

@@ -36,16 +36,12 @@ class Landscapes(Layout):
     the final checkpoint, on the same levels in all, the three points, and their distances."""
 
     of_one_seed = True
+    most_curves = math.inf  # each has a panel of its own
     layout: Literal["landscapes"]
     curves: Annotated[dict[Text, One], Field(min_length=1)]
     quantizers: Some[str]
     metrics: tuple[()] = ()
     landscape: PlaneOptions
-
-    @property
-    def styles(self) -> list[str]:
-        """Nothing: every curve has a panel of its own."""
-        return []
 
     def check(self, place: str, timeline: Any) -> None:
         """Its trajectories have the earlier checkpoint."""

@@ -1,16 +1,12 @@
 """Optimizers, one module each."""
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field
 
 from ptq_dynamics.base.components import OneOf
 from ptq_dynamics.base.fields import Rate, Share, Strict
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
 
 Forgetting = Annotated[float, Field(ge=0, lt=1)]
 
@@ -23,7 +19,7 @@ class Optimizer(Strict):
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
     @abstractmethod
-    def make(self, model: "nn.Module", budget: int) -> "torch.optim.Optimizer":
+    def make(self, model: Any, budget: int) -> Any:
         """The optimizer of a model, at rate 0; `budget` is the steps that shares are of."""
 
     def decay(self, lr: float, peak: float) -> float:
@@ -34,7 +30,7 @@ class Optimizer(Strict):
         """The share of a weight that one step at rate `lr` takes."""
         return lr * self.decay(lr, peak)
 
-    def set_rate(self, optimizer: "torch.optim.Optimizer", lr: float, peak: float) -> None:
+    def set_rate(self, optimizer: Any, lr: float, peak: float) -> None:
         """Set the next update's learning rate, and the weight decay that goes with it."""
         for group in optimizer.param_groups:
             group["lr"] = lr
@@ -55,7 +51,7 @@ class Adam(Optimizer):
     betas: tuple[Forgetting, Forgetting]
     eps: Rate
 
-    def make(self, model: "nn.Module", budget: int) -> "torch.optim.Optimizer":
+    def make(self, model: Any, budget: int) -> Any:
         """torch's own AdamW."""
         import torch
 
@@ -63,7 +59,7 @@ class Adam(Optimizer):
         return torch.optim.AdamW(groups, lr=0.0, betas=self.betas, eps=self.eps, fused=True)
 
 
-def parameter_groups(model: "nn.Module") -> list[dict[str, Any]]:
+def parameter_groups(model: Any) -> list[dict[str, Any]]:
     """The paper's groups (section 4): weight decay on matrices, none on biases and norms."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     return [

@@ -3,16 +3,12 @@ fast one."""
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from ptq_dynamics.base.fields import Share
 from ptq_dynamics.train.optimizers import Adam, parameter_groups
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
 
 
 class AdEMAMix(Adam):
@@ -46,7 +42,7 @@ class AdEMAMix(Adam):
         memory = (1 - share) * _memory(self.betas[0]) + share * _memory(self.beta3)
         return share * self.alpha, math.exp(-1 / memory)
 
-    def make(self, model: "nn.Module", budget: int) -> "torch.optim.Optimizer":
+    def make(self, model: Any, budget: int) -> Any:
         """Algorithm 1 of the paper, in the data type of the weights."""
         import torch
 
