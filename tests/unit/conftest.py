@@ -23,14 +23,14 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """The tiny configuration with its corpus."""
     folder: Path = tmp_path_factory.mktemp("workspace")
     built = Workspace(folder, plan("smoke", tiny_config(folder)))
-    built.build(built.plan.corpora.corpus("main"))
+    built.build(built.plan.trajectories.corpus("main"))
     return built
 
 
 @pytest.fixture(scope="session")
 def corpus(workspace: Workspace) -> Manifest:
     """Token files and tokenizer."""
-    return workspace.manifest(workspace.plan.corpora.corpus("main"))
+    return workspace.manifest(workspace.plan.trajectories.corpus("main"))
 
 
 @pytest.fixture(scope="session")

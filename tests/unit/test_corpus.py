@@ -34,7 +34,7 @@ def documents():
 
 @pytest.mark.slow
 def test_a_build_with_other_threads_gives_equal_bytes(workspace, corpus, tmp_path):
-    spec = specification(workspace.plan.corpora.corpus("main"))
+    spec = specification(workspace.plan.trajectories.corpus("main"))
     command = ["-m", "ptq_dynamics.engine.run", job_file(tmp_path, spec)]
     threads = {"OMP_NUM_THREADS": "2", "RAYON_NUM_THREADS": "2", "TOKENIZERS_PARALLELISM": "true"}
     done = python(command, tmp_path, {**threads, "PYTHONHASHSEED": "7"})

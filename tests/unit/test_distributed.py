@@ -24,7 +24,7 @@ from support import ROOT, Workspace, copy_results, job_file, log_of, specificati
 @pytest.fixture
 def here(workspace, tmp_path):
     """A workspace of its own with the corpus in it."""
-    copy_results(workspace.folder, tmp_path, [workspace.plan.corpora.corpus("main").folder])
+    copy_results(workspace.folder, tmp_path, [workspace.plan.trajectories.corpus("main").folder])
     return Workspace(tmp_path, workspace.plan)
 
 

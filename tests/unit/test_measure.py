@@ -75,7 +75,7 @@ def test_a_job_keeps_the_losses_of_every_measured_checkpoint(workspace, trunk, r
 def copied(workspace, tmp_path):
     """A workspace with the corpus and the trunk of another."""
     found = workspace.plan
-    sources = [found.corpora.corpus("main").folder, found.trajectories.train("trunk").folder]
+    sources = [found.trajectories.corpus("main").folder, found.trajectories.train("trunk").folder]
     copy_results(workspace.folder, tmp_path, sources)
     return Workspace(tmp_path, found)
 

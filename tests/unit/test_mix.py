@@ -33,14 +33,14 @@ def here(workspace, tmp_path_factory):
     """A workspace with the corpus that the mixes are of."""
     folder = tmp_path_factory.mktemp("mixes")
     found = Workspace(folder, plan("smoke", tiny_config(folder)))
-    copy_results(workspace.folder, folder, [found.plan.corpora.corpus("main").folder])
+    copy_results(workspace.folder, folder, [found.plan.trajectories.corpus("main").folder])
     return found
 
 
 @pytest.fixture(scope="module")
 def built(here):
     """Every mix of scale smoke, made by its job."""
-    return {name: here.build(here.plan.corpora.corpus(name)) for name in MIXES}
+    return {name: here.build(here.plan.trajectories.corpus(name)) for name in MIXES}
 
 
 @pytest.fixture(scope="module")

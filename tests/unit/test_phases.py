@@ -47,7 +47,7 @@ def config_of(folder, **changes):
 def here(workspace, trunk, tmp_path_factory):
     """A workspace with the trunk, both corpora, and both branches."""
     folder, before = tmp_path_factory.mktemp("phases"), workspace.plan
-    made = [before.corpora.corpus("main").folder, before.trajectories.train("trunk").folder]
+    made = [before.trajectories.corpus("main").folder, before.trajectories.train("trunk").folder]
     copy_results(workspace.folder, folder, made)
     found = Workspace(folder, plan("smoke", config_of(folder)))
     for name in PHASES:

@@ -27,7 +27,7 @@ def build(workspace, corpus, tmp_path):
         here = Workspace(tmp_path / folder, workspace.plan)
         if not here.folder.exists():
             copy_results(
-                workspace.folder, here.folder, [workspace.plan.corpora.corpus("main").folder]
+                workspace.folder, here.folder, [workspace.plan.trajectories.corpus("main").folder]
             )
         job = workspace.plan.trajectories.train(name)
         shape = {**specification(job)["settings"]["model"], "layers": 1}

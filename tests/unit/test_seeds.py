@@ -57,7 +57,7 @@ def planned(folder):
 def pair(workspace, corpus, tmp_path_factory):
     """The runs at both seeds, with all that is measured of them."""
     folder = tmp_path_factory.mktemp("seeds")
-    copy_results(workspace.folder, folder, [workspace.plan.corpora.corpus("main").folder])
+    copy_results(workspace.folder, folder, [workspace.plan.trajectories.corpus("main").folder])
     built = Workspace(folder, planned(folder))
     built.make(built.plan.figures.collect())
     return built

@@ -34,7 +34,7 @@ def test_shards_are_the_whole_to_the_byte(workspace, trunk, branch, tmp_path):
         edit_yaml(config / "figures.yaml", lambda figures: figures.update(FIGURES))
         before, folder = workspace.plan, config.parent
         runs = [before.trajectories.train(name).folder for name in ("trunk", "branch")]
-        copy_results(workspace.folder, folder, [before.corpora.corpus("main").folder, *runs])
+        copy_results(workspace.folder, folder, [before.trajectories.corpus("main").folder, *runs])
         found[size] = Workspace(folder, plan("smoke", config, figures=list(FIGURES)))
         found[size].make(found[size].plan.figures.collect())
     one, other = (

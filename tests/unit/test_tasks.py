@@ -27,7 +27,7 @@ KINDS = list(questions.KINDS)
 
 @pytest.fixture(scope="module")
 def held_out(workspace):
-    return workspace.make(workspace.plan.corpora.functions("main"))
+    return workspace.make(workspace.plan.trajectories.functions("main"))
 
 
 @pytest.fixture(scope="module")

@@ -186,7 +186,7 @@ def test_a_state_gives_back_the_same_trainer_or_is_a_problem(make, data, tmp_pat
 def test_a_branch_is_one_uninterrupted_run_bit_for_bit(workspace, trunk, branch, tmp_path):
     with_cooldown = workspace.plan.trajectories.train("branch").settings.schedule
     assert (with_cooldown.start, with_cooldown.length) == (12, 8)
-    copy_results(workspace.folder, tmp_path, [workspace.plan.corpora.corpus("main").folder])
+    copy_results(workspace.folder, tmp_path, [workspace.plan.trajectories.corpus("main").folder])
     single = Workspace(tmp_path, workspace.plan).build(
         workspace.plan.trajectories.train("trunk"), schedule=asdict(with_cooldown), last=20
     )
@@ -272,7 +272,7 @@ def test_a_diverged_run_stops_with_one_line_and_leaves_its_curve(
     workspace, tmp_path, capsys, log_every
 ):
     job = workspace.plan.trajectories.train("trunk")
-    copy_results(workspace.folder, tmp_path, [workspace.plan.corpora.corpus("main").folder])
+    copy_results(workspace.folder, tmp_path, [workspace.plan.trajectories.corpus("main").folder])
     schedule = asdict(replace(job.settings.schedule, peak=1e30))
     here = Workspace(tmp_path, workspace.plan)
     assert here.attempt(job, schedule=schedule, log_every=log_every) == 1

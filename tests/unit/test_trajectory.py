@@ -35,7 +35,7 @@ SERIES = {
 @pytest.fixture(scope="module")
 def here(workspace, trunk, tmp_path_factory):
     folder = tmp_path_factory.mktemp("given")
-    copy_results(workspace.folder, folder, [workspace.plan.corpora.corpus("main").folder])
+    copy_results(workspace.folder, folder, [workspace.plan.trajectories.corpus("main").folder])
     return Workspace(folder, workspace.plan)
 
 

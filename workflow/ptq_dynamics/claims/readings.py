@@ -10,16 +10,8 @@ from typing import Any, cast, get_args
 import numpy as np
 import pandas as pd
 
-from ptq_dynamics.claims.estimates import (
-    Estimate,
-    at_level,
-    correlation,
-    independent,
-    mean,
-    of_parts,
-    of_records,
-    selection,
-)
+from ptq_dynamics.claims import estimates
+from ptq_dynamics.claims.estimates import Estimate, at_level, independent
 from ptq_dynamics.claims.settings import DISTANCE, Inequality, Term
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.figures.settings import ShownRun
@@ -79,7 +71,7 @@ class Readings:
         rows = rows[rows.task.fillna(MEAN) == MEAN].fillna({"stderr": 0.0})
         # Equally many blocks are taken to be the same text, as figures do (see `pairing`).
         values = [
-            of_parts(blocks[row.id], f"text of {len(blocks[row.id])} blocks")
+            estimates.of_parts(blocks[row.id], f"text of {len(blocks[row.id])} blocks")
             if row.id in blocks
             else independent(row.value, row.stderr, f"{metric} of {name} {row.id} at seed {own}")
             for row in rows.itertuples()
@@ -172,7 +164,7 @@ class Terms:
         so that what is taken is the same for all of them, with the error of having taken it."""
         own = self._read(term)
         if term.take == "mean":
-            return mean(own)
+            return estimates.mean(own)
         every = self.at_all(lambda terms: terms._read(term))
         values = [[[each.value for each in read] for read in of_seed] for of_seed in every]
         by_seed = np.mean(values, axis=1)
@@ -181,7 +173,8 @@ class Terms:
         spread = float(by_seed[:, place].std(ddof=1)) if len(by_seed) > 1 else 0.0
         read = term.model_copy(update={"less": None, "per": None})
         source = f"having taken {self.metric}, {read}"
-        return own[place] + selection(len(own), max(own[place].stderr, spread), source)
+        error = max(own[place].stderr, spread)
+        return own[place] + estimates.selection(len(own), error, source)
 
     def _read(self, term: Term) -> list[Estimate]:
         """The values that a term is the mean of, or the most extreme."""
@@ -200,7 +193,7 @@ class Terms:
             source = f"records of {name}, {self}, {term.over}"
             if self.metric in TRAINING and len(values) < 3:
                 raise NotMeasured("too few records of a training curve lie there")
-            found += [of_records(values, source)] if self.metric in TRAINING else values
+            found += [estimates.of_records(values, source)] if self.metric in TRAINING else values
         return found
 
     def _at_tokens(self, name: str, share: float, tokens: float | None) -> Estimate:
@@ -278,4 +271,4 @@ class Terms:
             table[key] = [each.value for each in table[key]]
         groups = [part[["value_x", "value_y"]] for _, part in table.groupby("group", sort=False)]
         source = f"correlation with {other} of {term.of}, {self}"
-        return correlation([part.to_numpy(np.float64) for part in groups], source)
+        return estimates.correlation([part.to_numpy(np.float64) for part in groups], source)

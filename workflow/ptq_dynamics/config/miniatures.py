@@ -6,7 +6,6 @@ peak rate by the ratio of the widths; what cannot be kept, as tokens per paramet
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from fractions import Fraction
 from math import ceil
 from typing import Any
@@ -104,12 +103,11 @@ class Stage(InSmall):
 
     def trained(self, timeline: Timeline) -> TrainedShape:
         """With what is its own."""
-        shape, model = self.model_shape(timeline), self.before(timeline).trained(timeline).model
+        model = self.before(timeline).trained(timeline).model
         if self.rotary_base is not None:
             model = model.model_copy(update={"rotary_base": self.rotary_base})
         corpus = self.corpus or self.whole(timeline).model_shape(timeline).corpus
-        shape = replace(shape, model=model, corpus=corpus, micro_batch=None)
-        return replace(shape, batch=self.batch, context=self.context)
+        return TrainedShape(model, corpus, self.context, None, self.batch)
 
     def ends(self, timeline: Timeline) -> tuple[int, int]:
         """From the end of the run before, over its length."""

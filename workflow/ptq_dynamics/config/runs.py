@@ -29,9 +29,7 @@ class Run(PlannedTrajectory):
     def before(self, timeline: Timeline) -> "Run":
         """The run that it goes on from, of one that does."""
         (name,) = self.sources().values()
-        found = timeline.trajectories[name]
-        assert isinstance(found, Run)
-        return found
+        return timeline.config.runs.runs[name]
 
     def whole(self, timeline: Timeline) -> "Whole":
         """The run from fresh weights that it is, or that it all began with."""

@@ -17,7 +17,7 @@ from ptq_dynamics.graph.claims import Claims, Tables
 from ptq_dynamics.graph.figures import Figures
 from ptq_dynamics.graph.measuring import Measuring
 from ptq_dynamics.graph.site import Resources, Site
-from ptq_dynamics.graph.trajectories import Corpora, Trajectories
+from ptq_dynamics.graph.trajectories import Trajectories
 from ptq_dynamics.train.timeline import Timeline
 
 # Stages that download.
@@ -34,8 +34,8 @@ class Plan:
         check(Timeline(config))
         self.site = Site(config, root, left_out)
         self.resources = Resources(self)
-        self.corpora, self.trajectories = Corpora(self), Trajectories(self)
-        self.measuring, self.figures = Measuring(self), Figures(self)
+        self.trajectories, self.measuring = Trajectories(self), Measuring(self)
+        self.figures = Figures(self)
         self.claims, self.tables = Claims(self), Tables(self)
         # What makes the jobs of some rules; all others come with figures, claims and tables.
         self.makers: dict[str, Callable[[], Any]] = {}

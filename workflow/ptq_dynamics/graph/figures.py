@@ -15,20 +15,14 @@ from ptq_dynamics.figures.figure import FigureSettings
 from ptq_dynamics.figures.layouts.landscapes import Landscapes
 from ptq_dynamics.figures.settings import UNITS, Shown, ShownRun, rounded, short
 from ptq_dynamics.graph.site import Planner
-from ptq_dynamics.measure.names import (
-    FULL_PRECISION,
-    LAYER_METRICS,
-    MEASUREMENTS,
-    PROBES,
-    TASK_METRICS,
-    Evaluated,
-)
+from ptq_dynamics.measure import names
+from ptq_dynamics.measure.names import FULL_PRECISION, PROBES, TASK_METRICS
 from ptq_dynamics.measure.settings import CollectSettings, Series
 from ptq_dynamics.quantize.methods import Calibrated
 
-EVALUATED = frozenset(get_args(Evaluated))
+EVALUATED = frozenset(get_args(names.Evaluated))
 # Metrics that the same raw results hold.
-ALIKE = (EVALUATED - {*LAYER_METRICS}, {*TASK_METRICS}, *map(set, PROBES.values()))
+ALIKE = (EVALUATED - {*names.LAYER_METRICS}, {*TASK_METRICS}, *map(set, PROBES.values()))
 # Of a group of curves that is named by the size of its model, in parameters.
 SIZE = re.compile(r"([0-9.]+)([kMBT])")
 
@@ -139,7 +133,7 @@ class Figures(Planner):
         lacking = map(self.plan.tables.lacking, self.config.tables.values())
         queries = chain(map(self.config.figures.__getitem__, self.chosen), *lacking)
         series, inputs = self.measured(queries)
-        stage, files = "measure.collect", (MEASUREMENTS,)
+        stage, files = "measure.collect", (names.MEASUREMENTS,)
         return self.make("collect", stage, "measurements", inputs, CollectSettings(series), files)
 
 

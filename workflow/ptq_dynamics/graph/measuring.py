@@ -240,7 +240,8 @@ class Measuring(Planner):
             shots=chosen.shots_before(task),
             **chosen.model_dump(include={"documents", "pool", "context"}),
         )
-        sources = {"functions": self.plan.corpora.functions, "corpus": self.plan.corpora.corpus}
-        inputs = {label: [maker(corpus).manifest] for label, maker in sources.items()}
+        maker = self.plan.trajectories
+        made = {"functions": maker.functions(corpus), "corpus": maker.corpus(corpus)}
+        inputs = {label: [job.manifest] for label, job in made.items()}
         at = {"made": task, "corpus": corpus}
         return self.make("make_task", "measure.tasks.made", task, inputs, settings, **at)

@@ -14,8 +14,8 @@ from ptq_dynamics.train.settings import AverageSettings, TrainSettings
 from ptq_dynamics.train.trajectory import Checkpoint
 
 
-class Corpora(Planner):
-    """Token files and tokenizers."""
+class Trajectories(Planner):
+    """Corpora, and the trajectories on them, which all other jobs take."""
 
     @cache
     def corpus(self, name: str = "main") -> Job:
@@ -38,10 +38,6 @@ class Corpora(Planner):
         stage = "corpus.functions"
         return self.make("functions", stage, corpus, {}, settings, (), reads, corpus=corpus)
 
-
-class Trajectories(Planner):
-    """The trajectories, which all other jobs take."""
-
     def makers(self, name: str, seed: int | None = None, shard: str | None = None) -> list[Job]:
         """The jobs that make a trajectory, or the checkpoints of one shard of it, in their
         order."""
@@ -59,7 +55,7 @@ class Trajectories(Planner):
 
     def inputs(self, name: str, seed: int, shard: str | None = None) -> dict[str, list[str]]:
         """What all that looks at a trajectory reads: it, and the corpus whose tokenizer it has."""
-        corpus = self.plan.corpora.corpus(self.shape(name).corpus).manifest
+        corpus = self.corpus(self.shape(name).corpus).manifest
         return {"corpus": [corpus], "trajectory": self.manifests(name, seed, shard)}
 
     @cache
@@ -70,7 +66,7 @@ class Trajectories(Planner):
         trained = run.trained(timeline)
         longest = max(trained.context, run.model_shape(timeline).model.context)
         first, last = run.ends(timeline)
-        inputs = {"corpus": [self.plan.corpora.corpus(trained.corpus).manifest]}
+        inputs = {"corpus": [self.corpus(trained.corpus).manifest]}
         for label, source in run.sources().items():
             inputs[label] = [self.train(source, seed).manifest]
         settings = TrainSettings(

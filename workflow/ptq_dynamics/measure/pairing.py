@@ -7,13 +7,8 @@ from typing import Any
 import numpy as np
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.measure.measurements import (
-    Inputs,
-    block_losses,
-    in_full_precision,
-    manifests_of,
-    mean_and_error,
-)
+from ptq_dynamics.measure import measurements
+from ptq_dynamics.measure.measurements import Inputs
 from ptq_dynamics.measure.names import INCREASE, LOSS, Paired
 from ptq_dynamics.measure.settings import Series
 from ptq_dynamics.train.trajectory import Trajectory
@@ -32,7 +27,7 @@ def difference(
         sets.append({step: mine[step] - theirs[step] for step in common})
     steps = set.intersection(*({*each} for each in sets)) if sets else set()
     return {
-        step: mean_and_error(np.mean([each[step] for each in sets], axis=0))
+        step: measurements.mean_and_error(np.mean([each[step] for each in sets], axis=0))
         for step in sorted(steps)
     }
 
@@ -40,8 +35,9 @@ def difference(
 def contributions(metric: Paired, series: Series, inputs: Inputs) -> dict[str, np.ndarray]:
     """Contribution of every block to a metric, float64 [blocks], by checkpoint id: the metric is
     their mean."""
-    losses = block_losses(series, inputs)
-    full = losses if metric == LOSS else block_losses(in_full_precision(series), inputs)
+    read, before = measurements.block_losses, measurements.in_full_precision(series)
+    losses = read(series, inputs)
+    full = losses if metric == LOSS else read(before, inputs)
     return {name: _blocks(metric, full[name], found) for name, found in losses.items()}
 
 
@@ -82,7 +78,7 @@ def errors_of_comparison(blocks: Mapping[Any, np.ndarray]) -> dict[Any, float]:
 
 def _by_step(metric: Paired, series: Series, inputs: Inputs) -> dict[int, np.ndarray]:
     blocks, found = contributions(metric, series, inputs), dict[int, np.ndarray]()
-    for checkpoint in Trajectory(manifests_of(series, inputs)).checkpoints:
+    for checkpoint in Trajectory(measurements.manifests_of(series, inputs)).checkpoints:
         if checkpoint.step in found:
             raise Problem(
                 f"{series.trajectory} has several checkpoints at step {checkpoint.step} (one is "

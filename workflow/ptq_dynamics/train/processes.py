@@ -59,12 +59,6 @@ class Team:
             distributed.broadcast_object_list(box)
         return box[0]
 
-    def summed(self, value: Tensor) -> Tensor:
-        """The sum of a tensor over all processes."""
-        if self.count > 1:
-            distributed.all_reduce(value)
-        return value
-
     def shares(self, batch: Tensor, most: int | None) -> list[tuple[Tensor, int]]:
         """This process's part of a batch, in parts of at most `most` rows, each with the weight 1;
         and with the weight 0 one that fills up: in the last part all exchange gradients."""

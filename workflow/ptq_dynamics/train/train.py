@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ptq_dynamics import models
@@ -149,7 +149,9 @@ class Trainer:
         with self._joined.no_sync() if self.team.count > 1 else nullcontext():
             for part, weight in others:
                 total += self._backward(part, weight, batch)
-        total = self.team.summed(total + self._backward(*last, batch))
+        total += self._backward(*last, batch)
+        if self.team.count > 1:
+            distributed.all_reduce(total)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip)
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
