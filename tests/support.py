@@ -263,7 +263,7 @@ def begin(trainer: Trainer, data: TrainingData, steps: int) -> None:
     for step in range(steps):
         loss, norm = trainer.update(data.at(step))
         trainer.save_due()
-        if trainer.at_log():
+        if trainer.step % trainer.settings.log_every == 0 or trainer.step == trainer.settings.last:
             trainer.log(loss, norm)
 
 

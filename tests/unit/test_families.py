@@ -24,7 +24,7 @@ HEX = "0123456789abcdef"
 def runs_of(made):
     """The families' runs, by name."""
     runs = made.site.config.runs
-    return {name: run for name, run in runs.runs.items() if "families" in runs.file(name)}
+    return {name: run for name, run in runs.runs.items() if name in runs.families}
 
 
 @pytest.fixture

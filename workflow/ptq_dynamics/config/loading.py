@@ -84,10 +84,6 @@ class WithFamilies(Runs):
     unknown: dict[str, str] = Field(exclude=True)
     families: frozenset[str] = Field(exclude=True)
 
-    def file(self, name: str) -> str:
-        """The file that a trajectory stands in."""
-        return "config/families.yaml" if name in self.families else "config/runs.yaml"
-
     @property
     def trajectories(self) -> dict[str, PlannedTrajectory]:
         """All trajectories by name."""

@@ -13,11 +13,10 @@ from ptq_dynamics.config.errors import require
 from ptq_dynamics.config.families import FILE, Families, Family, Later, Phase, Pretraining, Release
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus
-from ptq_dynamics.hub.lock import TOKENIZER_KEY, Entry, Lock, Wanted
+from ptq_dynamics.hub.lock import Entry, Lock, Wanted
 from ptq_dynamics.train import schedules
 from ptq_dynamics.train.architectures import Architecture
 from ptq_dynamics.train.optimizers import AnyOptimizer
-from ptq_dynamics.train.schedules import Schedule
 from ptq_dynamics.train.timeline import PlannedTrajectory, Point, Timeline, TrainedShape
 
 
@@ -44,8 +43,8 @@ class Public(PlannedTrajectory):
     unknown: str | None
     uncertain_rate: bool
     called: str = "released"
-    schedule: Schedule | None = None
-    earlier: Schedule | None = None
+    schedule: schedules.Schedule | None = None
+    earlier: schedules.Schedule | None = None
     first: int = 0
 
     def place(self, step: int | None) -> tuple[float | None, str]:
@@ -80,8 +79,8 @@ class PublicRun(Public):
     those that were `averaged`, if any are named."""
 
     trunk: str | None
-    schedule: Schedule
-    earlier: Schedule
+    schedule: schedules.Schedule
+    earlier: schedules.Schedule
     batch: float
     optimizer: AnyOptimizer
     averaged: tuple[str, ...] = ()
@@ -106,7 +105,7 @@ def settle(
         reading = {"context": context, "corpus": family.reads_as or name}
         models[name] = family.model.model_copy(update=reading)
         if family.reads_as is None:
-            tokenizer = lock.get(family.repository, {}).get(TOKENIZER_KEY)
+            tokenizer = lock.get(family.repository, {}).get("tokenizer")
             changed = {
                 "tokenizer": family.repository,
                 "tokenizer_revision": tokenizer.commit if tokenizer else None,
@@ -195,10 +194,10 @@ def _revisions(
             raise Problem(f"{place}.revisions has {name!r}, in which step_in finds no step")
 
 
-def _schedule(family: Family, trunk: Pretraining, run: Pretraining | Phase) -> Schedule:
+def _schedule(family: Family, trunk: Pretraining, run: Pretraining | Phase) -> schedules.Schedule:
     """The learning rate of a run, by real steps."""
     each, peak, warmup = family.tokens_per_step, trunk.peak_lr or family.peak_lr, family.warmup
-    whole: Schedule = schedules.Constant("constant", peak, warmup)
+    whole: schedules.Schedule = schedules.Constant("constant", peak, warmup)
     if trunk.schedule == "cosine":
         stop = round((trunk.horizon or trunk.tokens) / each)
         whole = schedules.Cosine("cosine", peak, warmup, trunk.floor * peak, stop)

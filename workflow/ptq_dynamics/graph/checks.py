@@ -152,7 +152,9 @@ def _check_trajectories(timeline: Timeline) -> None:
     config: Config = timeline.config
     runs, scale = config.runs, config.scale
     made: dict[str, PlannedTrajectory] = {**runs.runs, **runs.averages}
-    places = {n: f"{runs.file(n)}: {'runs' if n in runs.runs else 'averages'}.{n}" for n in made}
+    files = {name: "families" if name in runs.families else "runs" for name in made}
+    sections = {name: "runs" if name in runs.runs else "averages" for name in made}
+    places = {n: f"config/{file}.yaml: {sections[n]}.{n}" for n, file in files.items()}
     for name, each in made.items():
         for label, source in each.sources().items():
             require(f"{places[name]}.{label}", "trajectory", [source], timeline.trajectories)

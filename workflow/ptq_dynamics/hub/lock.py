@@ -46,11 +46,8 @@ class Wanted:
     @property
     def key(self) -> str:
         """Its name in the lock."""
-        return TOKENIZER_KEY if self.part == "tokenizer" else self.revision
-
-
-# Name in the lock of a repository's tokenizer, which several revisions share.
-TOKENIZER_KEY = "tokenizer"
+        # Several revisions share one tokenizer.
+        return self.part if self.part == "tokenizer" else self.revision
 
 
 def read(path: Path = LOCK) -> Lock:

@@ -22,9 +22,7 @@ from ptq_dynamics.claims.judge import SEEN
 from ptq_dynamics.claims.settings import CLAIMS
 from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.engine.context import Context
-from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.engine.paths import RECORD, beside
-from ptq_dynamics.engine.record import TRAINED, Record
 from ptq_dynamics.figures.settings import FINDING, ORIGIN, rounded
 from ptq_dynamics.measure.measurements import read
 from ptq_dynamics.measure.names import CHECKPOINT, DEGRADATION, MEASUREMENTS, SEED, TRAJECTORY
@@ -88,11 +86,11 @@ def measured(path: Path) -> dict[str, int]:
     }
 
 
-def recorded(inputs: Iterable[Manifest]) -> dict[str, Any]:
+def recorded(inputs: Iterable[manifest.Manifest]) -> dict[str, Any]:
     """What the text is told of records: each by the path of its manifest, how many are unknown, and
     the versions of all libraries; `Problem` where one is damaged, or that of an input missing."""
     first = {str(each.path): each.digest() for each in inputs}
-    records, unknown, waiting = dict[str, Record](), set[str](), dict(first)
+    records, unknown, waiting = dict[str, record.Record](), set[str](), dict(first)
     while waiting:
         path, digest = waiting.popitem()
         place, is_first = Path(beside(path, RECORD)), path in first
@@ -113,13 +111,13 @@ def recorded(inputs: Iterable[Manifest]) -> dict[str, Any]:
     return {
         "records": {path: _plain(records[path]) for path in sorted(records)},
         "unknown": len(unknown),
-        "trained": rounded(sum(each.facts.get(TRAINED, 0) for each in records.values())),
+        "trained": rounded(sum(each.facts.get(record.TRAINED, 0) for each in records.values())),
         "packages": packages,
         "environment": hashlib.sha256(canonical([packages, pythons]).encode()).hexdigest(),
     }
 
 
-def _plain(found: Record) -> dict[str, Any]:
+def _plain(found: record.Record) -> dict[str, Any]:
     machine, device, stage = found.machine, found.device, str(found.job["stage"])
     began = datetime.datetime.fromisoformat(found.started).astimezone(datetime.UTC)
     return {
@@ -128,7 +126,7 @@ def _plain(found: Record) -> dict[str, Any]:
         "done": f"{began + datetime.timedelta(seconds=found.seconds):%Y-%m-%d %H:%M:%S}",
         "commit": None if found.git is None else found.git.commit + "+" * found.git.dirty,
         "accepted": bool(found.accepted),
-        "tokens": found.facts.get(TRAINED, 0),
+        "tokens": found.facts.get(record.TRAINED, 0),
         "seconds": found.seconds,
         "cpu_seconds": found.cpu_seconds,
         "gpus": 0 if device.kind == "cpu" else device.count or 1,

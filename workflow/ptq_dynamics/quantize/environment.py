@@ -18,7 +18,6 @@ from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import manifest, processes
 from ptq_dynamics.engine.context import Context
-from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.engine.paths import MANIFEST
 
 # Hidden, so that its tens of thousands of files are no part of the manifest.
@@ -63,7 +62,7 @@ def run(context: Context[EnvironmentSettings]) -> Mapping[str, Any]:
     return {"lock": lock.name, "folder": folder.name}
 
 
-def python(environment: Manifest) -> Path:
+def python(environment: manifest.Manifest) -> Path:
     """The interpreter of an environment that this stage made; `Problem` when it is gone."""
     path = environment.folder / environment.facts["folder"] / "bin/python"
     if not path.exists():

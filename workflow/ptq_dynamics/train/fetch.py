@@ -21,7 +21,6 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.hub.files import CONFIG, INDEX, PICKLED, SAFE, HubFile, Source, obtain
 from ptq_dynamics.train import olmo_format, trajectory
-from ptq_dynamics.train.trajectory import Checkpoint
 
 RESUMABLE = True
 
@@ -30,7 +29,7 @@ class Revision(Strict):
     """A checkpoint whose id is a revision of a repository, with the commit and the files that the
     lock has for it, if it has it."""
 
-    checkpoint: Checkpoint
+    checkpoint: trajectory.Checkpoint
     commit: str | None
     files: tuple[HubFile, ...]
 

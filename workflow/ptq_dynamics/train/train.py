@@ -27,7 +27,6 @@ from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.train import processes, schedules, trajectory
-from ptq_dynamics.train.processes import ALONE, Team
 from ptq_dynamics.train.settings import TRAINING, TrainSettings
 from ptq_dynamics.train.trajectory import CURVE, Checkpoint, Trajectory, step_id
 
@@ -45,7 +44,7 @@ def run(context: Context[TrainSettings]) -> Mapping[str, Any]:
     return context.leave() if facts is None else facts
 
 
-def work(context: Context[TrainSettings], team: Team) -> Mapping[str, Any] | None:
+def work(context: Context[TrainSettings], team: processes.Team) -> Mapping[str, Any] | None:
     """What each process does; None where it was called back, and its state is saved."""
     settings, corpus = context.settings, context.input("corpus")
     data = settings.objective.data(corpus, settings.context, settings.batch, settings.seed)
@@ -83,7 +82,7 @@ def train(trainer: "Trainer", data: Any, context: Context[TrainSettings]) -> Non
     trainer.save_due()
     while trainer.step < last:
         loss, gradient_norm = trainer.update(data.at(trainer.step - trainer.settings.data_first))
-        if trainer.at_log():
+        if trainer.step % trainer.settings.log_every == 0 or trainer.step == last:
             trainer.log(loss, gradient_norm)
             pace = (time.monotonic() - started) / (trainer.step - first)
             context.progress.maybe(
@@ -114,7 +113,7 @@ class Trainer:
         out: Path,
         tokenizer: Path,
         start: Path | None = None,
-        team: Team = ALONE,
+        team: processes.Team = processes.ALONE,
     ) -> None:
         self.settings, self.out, self._tokenizer, self.team = settings, out, tokenizer, team
         self.step = settings.first
@@ -169,10 +168,6 @@ class Trainer:
         return loss.detach()
 
     # Training curve
-
-    def at_log(self) -> bool:
-        """Whether the update just done is logged."""
-        return self.step % self.settings.log_every == 0 or self.step == self.settings.last
 
     def cut_curve(self) -> None:
         """Go on with the curve of an interrupted run, without the rows after its saved state."""

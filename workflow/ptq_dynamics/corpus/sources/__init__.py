@@ -11,7 +11,6 @@ from pydantic import Field
 
 from ptq_dynamics.base.fields import Count, Strict
 from ptq_dynamics.corpus import splits
-from ptq_dynamics.corpus.splits import SPLITS, Split
 from ptq_dynamics.engine.context import Context
 
 Packages = Annotated[tuple[str, ...], Field(min_length=1)]
@@ -41,9 +40,9 @@ class WholeCorpus(Corpus):
         """What two corpora have alike whose tokens mean the same."""
 
     @property
-    def sizes(self) -> dict[Split, int]:
+    def sizes(self) -> dict[splits.Split, int]:
         """Tokens of each split."""
-        return {split: getattr(self, split) for split in SPLITS}
+        return {split: getattr(self, split) for split in splits.SPLITS}
 
 
 class Derived(Corpus):

@@ -16,7 +16,6 @@ from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import splits
 from ptq_dynamics.corpus.sources import WholeCorpus
-from ptq_dynamics.corpus.splits import Split
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.hub.files import COMMIT
 
@@ -113,7 +112,7 @@ class DatasetsCorpus(WholeCorpus):
         encoder, end = Tokenizer.from_file(str(folder / "tokenizer.json")), tokenizer.eos_token_id
         encoder.no_truncation()
         encoder.no_padding()
-        dtype, counts = splits.dtype(self.vocabulary), dict[Split, int]()
+        dtype, counts = splits.dtype(self.vocabulary), dict[splits.Split, int]()
         for name, wanted in self.sizes.items():
             context.progress.say(f"{name}: {wanted:,} tokens")
             source: DatasetSource = getattr(self, f"{name}_from")

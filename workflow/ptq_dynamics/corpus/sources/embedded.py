@@ -11,7 +11,6 @@ from typing import Any, Literal
 from ptq_dynamics.base.fields import Count, Rate
 from ptq_dynamics.corpus import docstrings, packages, splits
 from ptq_dynamics.corpus.sources import Packages, WholeCorpus
-from ptq_dynamics.corpus.splits import HELD_OUT, Split
 from ptq_dynamics.engine.context import Context
 
 
@@ -30,9 +29,9 @@ class EmbeddedCorpus(WholeCorpus):
         return tuple(self.model_dump(exclude={"train"}).items())
 
     @property
-    def held_out(self) -> dict[Split, float]:
+    def held_out(self) -> dict[splits.Split, float]:
         """Characters that each held-out split gets."""
-        return {name: self.sizes[name] * self.characters_per_token for name in HELD_OUT}
+        return {name: self.sizes[name] * self.characters_per_token for name in splits.HELD_OUT}
 
     def write(self, context: Context[Any]) -> Mapping[str, Any]:
         """Train the tokenizer, and write all splits."""
