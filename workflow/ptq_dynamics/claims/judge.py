@@ -90,8 +90,7 @@ def _measured(one: Inequality, readings: Readings) -> dict[str, Any]:
     if one.unmeasured is not None:
         raise NotMeasured(one.unmeasured)
     every = Terms(readings, one.metric, one.draws or (FULL_PRECISION,), one.seeds)
-    read = by_seed(every, lambda terms: sides(one, terms))
-    lefts, rights, effects = zip(*read, strict=True)
+    lefts, rights, effects = zip(*by_seed(every, lambda terms: sides(one, terms)), strict=True)
     left, right, effect = mean(lefts), mean(rights), over_seeds(effects)
     verdict = of_inequality(effect.value, effect.error)
     if verdict is Verdict.NOT_MEASURED:

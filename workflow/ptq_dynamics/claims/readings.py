@@ -173,8 +173,7 @@ class Terms:
         spread = float(by_seed[:, place].std(ddof=1)) if len(by_seed) > 1 else 0.0
         read = term.model_copy(update={"less": None, "per": None})
         source = f"having taken {self.metric}, {read}"
-        error = max(own[place].stderr, spread)
-        return own[place] + estimates.selection(len(own), error, source)
+        return own[place] + estimates.selection(len(own), max(own[place].stderr, spread), source)
 
     def _read(self, term: Term) -> list[Estimate]:
         """The values that a term is the mean of, or the most extreme."""
@@ -183,8 +182,7 @@ class Terms:
         if term.rise is not None:
             return [self._at_rise(name, term.rise) for name in term.of]
         # Equal tokens are those where the first of some trajectories ends.
-        ends = [self.points(each).tokens.iloc[-1] for each in term.tokens_of]
-        tokens = min(ends, default=None)
+        tokens = min([self.points(each).tokens.iloc[-1] for each in term.tokens_of], default=None)
         if term.over is None:
             return [self._at_tokens(name, term.at, tokens) for name in term.of]
         found = list[Estimate]()
@@ -225,21 +223,19 @@ class Terms:
     def _at_rise(self, name: str, side: str) -> Estimate:
         """Read at the checkpoint before or after the greatest rise of the loss in full precision.
         The loss says where, so that no value is read because it is large."""
-        rises = np.diff([loss.value for loss in self._loss.points(name).value])
+        losses = replace(self, metric=LOSS, draw=FULL_PRECISION).points(name)
+        rises = np.diff([loss.value for loss in losses.value])
         if not (rises > 0).any():
             raise NotMeasured(f"the loss of {name} never rises")
         return self.points(name).value.iloc[int(np.nanargmax(rises)) + (side == "after")]
 
-    @property
-    def _loss(self) -> "Terms":
-        return replace(self, metric=LOSS, draw=FULL_PRECISION)
-
     def _at_loss(self, name: str, others: Sequence[str]) -> Estimate:
         """Read where the loss in full precision was that with which the worst of some trajectories
         ends, for the last time, along the run and its trunk before."""
-        ends = [self._loss.points(each).value.iloc[-1] for each in others]
+        loss = replace(self, metric=LOSS, draw=FULL_PRECISION)
+        ends = [loss.points(each).value.iloc[-1] for each in others]
         level = ends[int(np.argmax([end.value for end in ends]))]
-        both = self._loss._lineage(name).merge(self._lineage(name), on="id")
+        both = loss._lineage(name).merge(self._lineage(name), on="id")
         found = at_level(both.value_x, both.value_y, level, f"bend of {name} by loss, {self}")
         if found is None:
             raise NotMeasured(f"{name} never has a loss of {level.value:.4g}")

@@ -35,8 +35,7 @@ def run(context: Context[TablesSettings]) -> Mapping[str, Any]:
             table = read(filled, readings)
         rows[filled.name] = len(table.rows)
         for suffix, text in FORMATS.items():
-            path = context.out / f"{filled.name}.{suffix}"
-            path.write_text(text(table), encoding="utf-8")
+            (context.out / f"{filled.name}.{suffix}").write_text(text(table), encoding="utf-8")
     return {"rows": rows}
 
 

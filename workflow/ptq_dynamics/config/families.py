@@ -176,8 +176,7 @@ class Families(Strict):
             kinds = Pretraining if key == "trunk" else Pretraining | Phase | Later
             runs = self.runs.items()
             known = [n for n, each in runs if isinstance(each, kinds) and n not in seen]
-            place = f"{FILE}: runs.{seen[-1]}.{key}"
-            require(place, "run to follow", [getattr(run, key)], known)
+            require(f"{FILE}: runs.{seen[-1]}.{key}", "run to follow", [getattr(run, key)], known)
             seen.append(getattr(run, key))
         return seen[-1], run
 

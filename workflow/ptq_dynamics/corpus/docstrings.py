@@ -5,6 +5,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +67,7 @@ def taken_out(file: Path) -> str:
     text = file.read_text(encoding="utf-8")
     source = text.encode()
     # Positions in a syntax tree: lines from 1, in a line bytes from 0.
-    starts = [0]
-    for line in source.split(b"\n"):
-        starts.append(starts[-1] + len(line) + 1)
+    starts = [0, *accumulate(len(line) + 1 for line in source.split(b"\n"))]
     kept, done = [], 0
     alone = (node for node in _nodes(file, text) if isinstance(node, ast.Expr))
     strings: list[Any] = [n for n in alone if isinstance(getattr(n.value, "value", None), str)]

@@ -39,8 +39,7 @@ def deal(documents: Sequence[str], characters: Mapping[Split, float]) -> dict[Sp
     dealt: dict[Split, list[str]] = {name: [] for name in SPLITS}
     counts = dict.fromkeys(SPLITS, 0)
     for text in documents:
-        short = (name for name in HELD_OUT if counts[name] < characters[name])
-        name: Split = next(short, "train")
+        name: Split = next((name for name in HELD_OUT if counts[name] < characters[name]), "train")
         dealt[name].append(text)
         counts[name] += len(text)
     return dealt

@@ -128,8 +128,7 @@ class Curves:
         """A metric of quantized weights against the loss in full precision, along every run."""
         key = [names.TRAJECTORY, names.CHECKPOINT]
         before = self.select(names.LOSS, None).set_index(key)[names.VALUE].rename("before")
-        table = self.select(metric, quantizer).join(before, on=key)
-        return self.along(table, "before")
+        return self.along(self.select(metric, quantizer).join(before, on=key), "before")
 
     def learning_rates(self) -> pd.DataFrame:
         """The learning rate of every run, on the right axis; it is the same for all seeds."""

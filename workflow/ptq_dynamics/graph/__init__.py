@@ -35,8 +35,7 @@ class Plan:
         self.site = Site(config, root, left_out)
         self.resources = Resources(self)
         self.trajectories, self.measuring = Trajectories(self), Measuring(self)
-        self.figures = Figures(self)
-        self.claims, self.tables = Claims(self), Tables(self)
+        self.figures, self.claims, self.tables = Figures(self), Claims(self), Tables(self)
         # What makes the jobs of some rules; all others come with figures, claims and tables.
         self.makers: dict[str, Callable[[], Any]] = {}
 

@@ -87,13 +87,11 @@ def _check_names(config: Config) -> None:
     for name, table in config.tables.items():
         place = f"config/tables.yaml: {name}.quantizers"
         require(place, "quantizer", table.quantizers, quantizers)
-    compared = chain(*config.backends.groups)
-    require("config/backends.yaml: groups", "quantizer", compared, quantizers)
+    require("config/backends.yaml: groups", "quantizer", chain(*config.backends.groups), quantizers)
     named = [*scale.quantizers, *scale.quantizers.values()]
     require(f"{_file(config)}: quantizers", "quantizer", named, quantizers)
     for name, shape in scale.models.items():
-        place = f"{_file(config)}: models.{name}.corpus"
-        require(place, "corpus", [shape.corpus], scale.corpora)
+        require(f"{_file(config)}: models.{name}.corpus", "corpus", [shape.corpus], scale.corpora)
     if scale.tasks is not None:
         require(f"{_file(config)}: tasks.names", "task", scale.tasks.names, config.tasks)
 
@@ -210,8 +208,7 @@ def _check_quantizers(timeline: Timeline) -> None:
                 f"{config.scale.description})"
             )
     figures, backends = config.figures, config.backends
-    compared = [*chain(*backends.groups)]
-    shown = [("config/backends.yaml: groups", [backends.trajectory], compared)]
+    shown = [("config/backends.yaml: groups", [backends.trajectory], [*chain(*backends.groups)])]
     for name, figure in figures.items():
         place = f"config/figures.yaml: {name}.quantizers"
         shown.append((place, figure.trajectories, [*figure.quantizers]))

@@ -162,8 +162,7 @@ class Tables(Planner):
                         there.add((name, quantizer))
                 if curves:
                     asked = {"curves": curves, "quantizers": (quantizer,), "draws": {}}
-                    metrics = (LOSS, QUANTIZATION_ERROR)
-                    yield figure.model_copy(update={**asked, "metrics": metrics})
+                    yield figure.model_copy(update={**asked, "metrics": (LOSS, QUANTIZATION_ERROR)})
 
     def _rows(self, table: TableQuery, figure: Figure) -> Iterator[tuple[str, str]]:
         """The trajectories that a table shows of a figure, each after its curve's label."""

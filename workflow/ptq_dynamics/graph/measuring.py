@@ -135,11 +135,9 @@ class Measuring(Planner):
             for seed in self.timeline.seeds_shown(each, figure.headline):
                 label = f"{each} seed {seed}"
                 inputs[label] = self.plan.trajectories.manifests(each, seed)
-                path = curved.Path(label=label, trajectory=each, seed=seed, checkpoints=ids)
-                paths.append(path)
+                paths.append(curved.Path(label=label, trajectory=each, seed=seed, checkpoints=ids))
         settings = curved.ComponentsSettings(paths=tuple(paths), components=figure.components)
-        stage = "curvature.components"
-        return self.make("components", stage, name, inputs, settings, figure=name)
+        return self.make("components", "curvature.components", name, inputs, settings, figure=name)
 
     @cache
     def comparison(self) -> Job:
@@ -159,14 +157,12 @@ class Measuring(Planner):
         """What `measure` takes for all weights that the comparison of backends reads."""
         name, groups = self.config.backends.trajectory, self.config.backends.groups
         shard, seed = list(self.timeline.shards(name))[-1], self.seed(name)
-        quantizers = dict.fromkeys(chain.from_iterable(groups))
-        return [(name, each, shard, seed) for each in quantizers]
+        return [(name, each, shard, seed) for each in dict.fromkeys(chain.from_iterable(groups))]
 
     @cache
     def kind(self, quantizer: str, trajectory: str) -> Quantizer:
         """A quantizer as it is for a trajectory's model."""
-        widths = self.shape(trajectory).model.widths
-        return self.config.quantizers[quantizer].resolved(widths)
+        return self.config.quantizers[quantizer].resolved(self.shape(trajectory).model.widths)
 
     def draws(self, query: Figure, quantizer: str) -> tuple[str, ...]:
         """The quantizers that this scale takes where a figure names one: with each draw of the

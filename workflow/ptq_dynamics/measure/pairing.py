@@ -23,8 +23,7 @@ def difference(
     sets = []
     for one, other in pairs:
         mine, theirs = _by_step(metric, one, inputs), _by_step(metric, other, inputs)
-        common = mine.keys() & theirs.keys()
-        sets.append({step: mine[step] - theirs[step] for step in common})
+        sets.append({step: mine[step] - theirs[step] for step in mine.keys() & theirs.keys()})
     steps = set.intersection(*({*each} for each in sets)) if sets else set()
     return {
         step: measurements.mean_and_error(np.mean([each[step] for each in sets], axis=0))

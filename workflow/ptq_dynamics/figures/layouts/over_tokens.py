@@ -47,8 +47,7 @@ class OverTokens(Measured):
                 labels, form = [*widths], {"title": "Loss", "widths": widths}
             if phases:
                 parts = [part[part.segment.isin(data.runs - data.starts.keys())] for part in parts]
-            panel = data.over_tokens(metric, quantizer, **form)
-            sheet.add(panel, *parts, data.learning_rates())
+            sheet.add(data.over_tokens(metric, quantizer, **form), *parts, data.learning_rates())
         for metric, quantizer in wanted if phases else ():
             _add_phases(sheet, metric, quantizer)
         # The same metric in all panels: one scale compares them.

@@ -55,8 +55,7 @@ class Stages(Measured):
                     guessed["right by chance"] = Line2D([], [], **DASHED)
                 title += "" if counted.get(task, True) else ", at chance"
                 sheet.add(data.panel(metric, quantizer, ALONG, title), *parts)
-        columns = min(len(sheet.panels), 3)
-        return sheet.publish(columns=columns, draw=_draw_panel, more=guessed)
+        return sheet.publish(columns=min(len(sheet.panels), 3), draw=_draw_panel, more=guessed)
 
     def _points(self, data: Any, table: Any) -> Any:
         """The points of every stage in their order, one after the other from left to right."""

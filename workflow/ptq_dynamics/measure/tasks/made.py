@@ -84,8 +84,7 @@ def run(context: Context[MadeSettings]) -> Mapping[str, Any]:
     text = yaml.safe_dump(_definition(name, kind), sort_keys=False)
     (context.out / DEFINITION).write_text(text, encoding="utf-8")
     context.progress.say(f"{len(parts[0]):,} documents, {len(parts[1]):,} for shots")
-    part = TaskPart(name, DEFINITION, False, FILES, kind.metric)
-    return {"task": name, "parts": [asdict(part)]}
+    return {"task": name, "parts": [asdict(TaskPart(name, DEFINITION, False, FILES, kind.metric))]}
 
 
 def _definition(task: str, kind: Kind) -> dict[str, Any]:

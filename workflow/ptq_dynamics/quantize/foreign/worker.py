@@ -70,10 +70,7 @@ def by_gptqmodel(settings: Settings, device: str, source: Path, calibration: Any
         true_sequential=settings.true_sequential,
         mse=settings.mse,
         lm_head=False,
-        dynamic=None,
-        rotation=None,
-        gptaq=None,
-        foem=None,
+        **dict.fromkeys(("dynamic", "rotation", "gptaq", "foem")),
         # For experts that almost no token reaches; the report names such layers.
         fallback=options.Fallback(strategy=rounding, threshold="0.5%", smooth=None),
         hessian=options.HessianConfig(staging_dtype=torch.float32),

@@ -14,5 +14,4 @@ class Qwen3(LlamaLike):
 
     def options(self, vocabulary: int) -> dict[str, Any]:
         """With the biases."""
-        own = {"head_dim": self.head, "attention_bias": True}
-        return {**super().options(vocabulary), **own}
+        return {**super().options(vocabulary), "head_dim": self.head, "attention_bias": True}

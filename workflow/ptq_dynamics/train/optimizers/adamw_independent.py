@@ -16,5 +16,4 @@ class IndependentAdamW(Adam):
 
     def scaled(self, peak_lr: float, weight_decay: float) -> Self:
         """With both factors, so that it takes as much as AdamW's."""
-        scaled = self.weight_decay * peak_lr * weight_decay
-        return self.model_copy(update={"weight_decay": scaled})
+        return self.model_copy(update={"weight_decay": self.weight_decay * peak_lr * weight_decay})

@@ -56,8 +56,7 @@ class AdEMAMix(Adam):
                 for group in self.param_groups:
                     for parameter in group["params"]:
                         if parameter.grad is not None:
-                            state = self.state[parameter]
-                            mix._update(parameter, state, group, budget)
+                            mix._update(parameter, self.state[parameter], group, budget)
 
         return Algorithm(parameter_groups(model), {"lr": 0.0, "weight_decay": self.weight_decay})
 
