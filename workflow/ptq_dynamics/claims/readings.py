@@ -110,8 +110,7 @@ def deviations(
             values = [end.value for ends in found for end in ends]
             # A run that diverged under one of them says nothing of the others.
             if len(values) == len(draws) and np.isfinite(values).all():
-                variance = float(np.var(values, ddof=1))
-                variances.setdefault((metric, draws[0]), []).append(variance)
+                variances.setdefault((metric, draws[0]), []).append(float(np.var(values, ddof=1)))
     return {key: math.sqrt(float(np.mean(found))) for key, found in variances.items()}
 
 

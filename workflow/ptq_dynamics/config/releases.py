@@ -178,7 +178,7 @@ def _revisions(
     is_stage, last = isinstance(run, Later), first - 1
     offset = first if is_stage or getattr(run, "restarts", False) else 0
     for name in run.revisions:
-        number = str(next(iter(family.step_in.findall(name)), ""))
+        number, step, tokens = str(next(iter(family.step_in.findall(name)), "")), None, None
         if number.isdecimal():
             step = int(number) * family.steps_each + offset
             if step <= last:
@@ -187,11 +187,9 @@ def _revisions(
                     "trunk or of the one before; sort them, or say restarts"
                 )
             last, tokens = step, round(before + (step - first) * each)
-            yield name, ReleasedRevision(step, tokens, locked.get(name))
-        elif is_stage:
-            yield name, ReleasedRevision(None, None, locked.get(name))
-        else:
+        elif not is_stage:
             raise Problem(f"{place}.revisions has {name!r}, in which step_in finds no step")
+        yield name, ReleasedRevision(step, tokens, locked.get(name))
 
 
 def _schedule(family: Family, trunk: Pretraining, run: Pretraining | Phase) -> schedules.Schedule:

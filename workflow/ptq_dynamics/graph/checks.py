@@ -85,8 +85,7 @@ def _check_names(config: Config) -> None:
         named = [*figure.quantizers, *chain(*figure.draws.values())]
         require(f"{place}.quantizers", "quantizer", named, quantizers)
     for name, table in config.tables.items():
-        place = f"config/tables.yaml: {name}.quantizers"
-        require(place, "quantizer", table.quantizers, quantizers)
+        require(f"config/tables.yaml: {name}.quantizers", "quantizer", table.quantizers, quantizers)
     require("config/backends.yaml: groups", "quantizer", chain(*config.backends.groups), quantizers)
     named = [*scale.quantizers, *scale.quantizers.values()]
     require(f"{_file(config)}: quantizers", "quantizer", named, quantizers)

@@ -36,7 +36,6 @@ PLACES = {
 }
 # Rules whose jobs compute with as many threads as the scale says; others take one.
 COMPUTING = frozenset({"train", "average", "measure", "curvature", "landscape", "components"})
-BILLION = 10**9
 
 
 @dataclass(eq=False)
@@ -138,7 +137,7 @@ class Resources(Planner):
         asked = table.rules.get(rule, table.default)
         more, billions = asked.per_billion, 0.0
         if trajectory is not None:
-            billions = self.parameters(trajectory) / BILLION
+            billions = self.parameters(trajectory) / 10**9
         found: dict[str, int | str] = {
             "mem_mb": ceil(attempt * (asked.memory + billions * more.memory)),
             "runtime": max(1, ceil(attempt * (asked.minutes + billions * more.minutes))),

@@ -154,8 +154,7 @@ def _work(stage: Work, context: Context[Any], log: Path | None, called: Path) ->
         context.progress.interval = float("inf")
     elif log is not None:
         context.progress.log = log.open("a", encoding="utf-8")
-    backends = "cpu:gloo,cuda:nccl" if has_gpus else "gloo"
-    distributed.init_process_group(backends, timeout=PATIENCE)
+    distributed.init_process_group("cpu:gloo,cuda:nccl" if has_gpus else "gloo", timeout=PATIENCE)
     try:
         facts = stage(context, Team(rank, count, called))
     except Problem:

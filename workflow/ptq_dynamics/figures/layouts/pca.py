@@ -99,6 +99,5 @@ def _show_direction(ax: Any, path: np.ndarray, others: np.ndarray, line: Any) ->
 
 def _along(path: np.ndarray, shares: np.ndarray) -> np.ndarray:
     """Points [k, 2] at shares of the length of a path [n, 2]."""
-    lengths = np.linalg.norm(np.diff(path, axis=0), axis=1).cumsum()
-    way = np.concatenate([[0.0], lengths])
+    way = np.concatenate([[0.0], np.linalg.norm(np.diff(path, axis=0), axis=1).cumsum()])
     return np.stack([np.interp(shares * way[-1], way, side) for side in path.T], axis=1)

@@ -22,5 +22,4 @@ class Language(Objective):
         """Of parts of a batch, int64 [rows, context + 1]."""
         from ptq_dynamics import models
 
-        losses = models.token_losses(forward, part[:, :-1], part[:, 1:])
-        return losses.sum() / whole[:, 1:].numel()
+        return models.token_losses(forward, part[:, :-1], part[:, 1:]).sum() / whole[:, 1:].numel()
