@@ -4,7 +4,10 @@
 rule figure:
     input:
         spec=spec("figure"),
-        measurements=inputs("figure"),
+        runs=inputs("figure", "run"),
+        measurements=inputs("figure", "measure", "beside"),
+        curvature=inputs("figure", "sharpness", "spectrum"),
+        geometry=inputs("figure", "landscape", "components"),
     output:
         manifest=manifest("figure"),
     priority: 20

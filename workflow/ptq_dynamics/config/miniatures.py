@@ -2,7 +2,7 @@
 
 A miniature has its family's shares of steps and tokens, its sum of rate times weight decay, and a
 peak rate by the ratio of the widths; what cannot be kept, as tokens per parameter, is stated
-(`ptq-dynamics regime`).
+(`ptq-dynamics dev regime`).
 """
 
 from collections.abc import Mapping

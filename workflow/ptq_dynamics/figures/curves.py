@@ -131,7 +131,8 @@ class Curves:
         return self.along(self.select(metric, quantizer).join(before, on=key), "before")
 
     def learning_rates(self) -> pd.DataFrame:
-        """The learning rate of every run, on the right axis; it is the same for all seeds."""
+        """The learning rate of every run, on the right axis, as its manifest has it for all of its
+        checkpoints; it is the same for all seeds."""
         rows = [
             {names.TRAJECTORY: run.name, **asdict(checkpoint)}
             for run in self.settings.runs

@@ -49,7 +49,7 @@ class Measuring(Planner):
         corpus = scale.held_by(shape.corpus)
         inputs |= {f"task {task}": [self.task(task, corpus).manifest] for task in tasks}
         name = f"{trajectory} seed {seed} {quantizer}"
-        at = {"trajectory": trajectory, "seed": seed, "method": quantizer, "shard": shard}
+        at = {"trajectory": trajectory, "seed": seed, "quantizer": quantizer, "shard": shard}
         return self.make("measure", "measure.measure", name, inputs, settings, **at)
 
     @cache

@@ -19,7 +19,7 @@ PLACES = {
     "train": "results/SCALE/train/{run}/seed-{seed}/",
     "fetch": "results/SCALE/fetch/{public}/{shard}/",
     "average": "results/SCALE/average/{average}/seed-{seed}/{shard}/",
-    "measure": "results/SCALE/measure/{trajectory}/seed-{seed}/{method}/{shard}/",
+    "measure": "results/SCALE/measure/{trajectory}/seed-{seed}/{quantizer}/{shard}/",
     "make_task": "results/SCALE/tasks/{made}/{corpus}/",
     "fetch_task": "results/SCALE/tasks/{fetched}/",
     "curvature": "results/SCALE/curvature/{trajectory}/seed-{seed}/{probe}/{shard}/",
