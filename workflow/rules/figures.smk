@@ -4,10 +4,7 @@
 rule figure:
     input:
         spec=spec("figure"),
-        runs=inputs("figure", "run"),
-        measurements=inputs("figure", "measure", "beside"),
-        curvature=inputs("figure", "sharpness", "spectrum"),
-        geometry=inputs("figure", "landscape", "components"),
+        runs_and_measurements=inputs("figure"),
     output:
         manifest=manifest("figure"),
     priority: 20
