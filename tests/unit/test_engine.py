@@ -305,7 +305,7 @@ def test_a_signal_before_a_job_is_under_way_is_one_line(tmp_path, number):
 WARM = """
 import os, sys, time
 from ptq_dynamics.engine import warm
-warm.start({"numpy"}, {"toy.numbers", "toy.walk", "toy.tools"})
+warm.start()
 while not os.path.exists(os.environ[warm.VARIABLE]):
     time.sleep(0.01)
 print(os.environ[warm.VARIABLE], warm._servers[0].pid, flush=True)

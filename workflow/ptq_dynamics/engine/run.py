@@ -20,6 +20,7 @@ from ptq_dynamics.base.problem import print_anywhere
 from ptq_dynamics.engine import signals
 
 VARIABLE = "PTQ_DYNAMICS_WARM"
+ALONE = b"-"  # answers a job that has to run without the warm process
 # Libraries' own progress bars and hints would bury the lines of jobs; tokenizers' threads do not
 # survive a fork; llm-compressor warns on import that there is no GPU; matplotlib takes the backend
 # of whoever starts the build.
@@ -45,7 +46,7 @@ def delegate(job: Mapping[str, Any], line: str, **how: Any) -> int | None:
         # The child sees that its client is gone, and says the line.
         signals.leave_at_once("")
         if answer := connection.recv(9):
-            return int(answer)
+            return None if answer == ALONE else int(answer)
         name = f"{job['stage']} {job['name']}"
         sys.stderr.write(f"error: {name}: its process was killed (out of memory?); run again\n")
         return signals.KILLED

@@ -18,16 +18,16 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from subprocess import PIPE, Popen
-from typing import BinaryIO, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 from ptq_dynamics.base.problem import print_anywhere
 from ptq_dynamics.engine import signals
-from ptq_dynamics.engine.run import QUIET, VARIABLE
+from ptq_dynamics.engine.run import ALONE, QUIET, VARIABLE
 
 # glibc otherwise gives each step's large tensors back to the system and asks for them again.
 ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
@@ -46,15 +46,14 @@ MODULES = (
 )
 
 _servers: list[Popen[bytes]] = []
+_known = set[str]()  # modules and libraries that are imported
 
 
-def start(libraries: Iterable[str], modules: Iterable[str]) -> None:
-    """Start a server with these libraries, and modules of the package, for this process and its
-    children; it ends when this process ends."""
+def start() -> None:
+    """Start a server for this process and its children; it ends when this process ends."""
     with suppress(OSError):
         address = f"{tempfile.mkdtemp(prefix='ptq-dynamics-')}/socket"
-        names = [" ".join(sorted(libraries)), *sorted(modules)]
-        command = [sys.executable, "-m", "ptq_dynamics.engine.warm", address, *names]
+        command = [sys.executable, "-m", "ptq_dynamics.engine.warm", address]
         # The kernel closes the pipe with this process, whatever ends it. Jobs get the signals of a
         # terminal from those who wait for them.
         environment = {**os.environ, **ALLOCATOR}
@@ -62,71 +61,85 @@ def start(libraries: Iterable[str], modules: Iterable[str]) -> None:
         os.environ[VARIABLE] = address
 
 
-def serve(address: str, libraries: str, *modules: str) -> None:
-    """Import what jobs import of these libraries, and these modules, then fork a child for every
-    connection until stdin ends. Jobs that connect meanwhile wait: on few cores, that is sooner
-    than if each imported for itself."""
-    from ptq_dynamics.engine import code
+def serve(address: str) -> None:
+    """For every connection, import what its job imports, unless an earlier one did, and fork a
+    child, until stdin ends. Jobs that connect meanwhile wait: on few cores, that is sooner than if
+    each imported for itself."""
+    from ptq_dynamics.engine import code, machine
 
+    print_anywhere()
+    os.environ.update(QUIET)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen(1024)
         sources = code.program()
-        _prepare(libraries.split(), modules)
-        # CUDA does not survive a fork; who waits goes on without.
-        if (torch := sys.modules.get("torch")) and torch.cuda.is_available():
-            return
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        machine.commit()
         while listener in select.select([listener, sys.stdin], [], [])[0]:
             if code.program() is not sources:
                 # Jobs that have connected go on without.
                 Path(address).unlink()
                 os.execv(sys.executable, sys.orig_argv)
             connection, _ = listener.accept()
-            if os.fork() == 0:
-                listener.close()
-                _serve_one(connection)
-            connection.close()
+            # A client may be killed before it has said all.
+            with connection, connection.makefile("rb") as stream, suppress(OSError, ValueError):
+                _, descriptors, _, _ = socket.recv_fds(connection, 1, 2)
+                request = json.loads(stream.readline())
+                if not _prepare(request["job"]):
+                    connection.sendall(ALONE)
+                    return
+                if os.fork() == 0:
+                    listener.close()
+                    _serve_one(connection, stream, descriptors, request)
+                for descriptor in descriptors:
+                    os.close(descriptor)
+            with suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
 
 
-def _prepare(libraries: Iterable[str], modules: Iterable[str]) -> None:
-    from ptq_dynamics.engine import code, machine
+def _prepare(job: Mapping[str, Any]) -> bool:
+    """Import what a job imports, and parse its sources; whether a child of this process can run
+    it: CUDA does not survive a fork, and a job says itself what cannot be imported."""
+    from ptq_dynamics.engine import code
 
-    print_anywhere()
-    os.environ.update(QUIET)
-    code.load(modules)
-    for module in MODULES:
-        if module.split(".")[0] in libraries:
-            import_module(module)
-    if "transformers" in libraries:
-        # Else the first model that a job loads has it built, in a tenth of a second.
-        from transformers.conversion_mapping import get_checkpoint_conversion_mapping
+    if (names := {*job["code"], *job["libraries"]}) <= _known:
+        return True
+    try:
+        code.load(job["code"])
+        for module in MODULES:
+            if module.split(".")[0] in job["libraries"]:
+                import_module(module)
+        if "transformers" in job["libraries"]:
+            # Else the first model that a job loads has it built, in a tenth of a second.
+            from transformers.conversion_mapping import get_checkpoint_conversion_mapping
 
-        get_checkpoint_conversion_mapping("gpt_neox")
+            get_checkpoint_conversion_mapping("gpt_neox")
+        whole = (code.Node(f"{code.PACKAGE}.{name}", code.WHOLE) for name in job["code"])
+        code.program().reach(whole)
+    except Exception:
+        return False
     if torch := sys.modules.get("torch"):
+        if torch.cuda.is_available():
+            return False
         torch.set_num_threads(1)
-    machine.commit()
-    # The sources are parsed once for all jobs.
-    names = (f"{code.PACKAGE}.{name}" for name in modules)
-    code.program().reach(code.Node(name, code.WHOLE) for name in names)
+    _known.update(names)
     # The garbage collector of a child would otherwise touch, and so copy, all of this memory.
     gc.collect()
     gc.freeze()
+    return True
 
 
-def _serve_one(connection: socket.socket) -> NoReturn:
+def _serve_one(
+    connection: socket.socket, stream: BinaryIO, descriptors: list[int], request: Any
+) -> NoReturn:
     """Run the job of a connection and end this child, whatever its client does."""
     from ptq_dynamics.engine.execute import execute
 
     status = 1
     try:
-        _, descriptors, _, _ = socket.recv_fds(connection, 1, 2)
         for target, descriptor in enumerate(descriptors, start=1):
             os.dup2(descriptor, target)
             os.close(descriptor)
-        stream = connection.makefile("rb")
-        request = json.loads(stream.readline())
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.environ.clear()
         os.environ.update(request["environment"])
         os.chdir(request["directory"])
@@ -155,8 +168,7 @@ def _attend(stream: BinaryIO) -> None:
 
 if __name__ == "__main__":
     try:
-        # Jobs say themselves what cannot be imported.
-        with suppress(Exception):
-            serve(*sys.argv[1:])
+        with suppress(OSError):
+            serve(sys.argv[1])
     finally:
         shutil.rmtree(Path(sys.argv[1]).parent, ignore_errors=True)

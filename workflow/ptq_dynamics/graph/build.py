@@ -4,10 +4,8 @@ page of captions beside the figures, and of weights those that the scale keeps."
 import os
 import sys
 import threading
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from itertools import chain
 from pathlib import Path
 
 from ptq_dynamics.base.content import write_atomically
@@ -47,11 +45,8 @@ def begin(plan: Plan, *, local: bool) -> None:
     signals.hand_over()
     if local:
         os.environ[lease.SHARED] = str(plan.site.config.scale.jobs_per_device)
-    stale = plan.site.stale.values()
-    if local and plan.site.config.scale.warm and len(stale) >= MANY:
-        uses = Counter(chain.from_iterable(job.code.libraries for job in stale))
-        modules = set(chain.from_iterable(job.code.modules for job in stale))
-        warm.start([library for library, count in uses.items() if count > 1], modules)
+    if local and plan.site.config.scale.warm and len(plan.site.stale) >= MANY:
+        warm.start()
 
 
 def finish(plan: Plan) -> None:
