@@ -386,8 +386,7 @@ ELSEWHERE = {
     "GIT_NAMESPACE": "other",
     "GIT_CEILING_DIRECTORIES": "/",
     "GIT_TRACE": "1",
-    "GIT_CONFIG_COUNT": "none",
-    "GIT_CONFIG_GLOBAL": "/nowhere/config",
+    "GIT_PREFIX": "elsewhere/",
     "GIT_LITERAL_PATHSPECS": "none",
     "LC_ALL": "de_DE.UTF-8",
 }

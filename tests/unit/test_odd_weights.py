@@ -155,5 +155,6 @@ def test_weights_are_those_that_were_measured_and_those_on_disk(method, shape, d
             exact = decoded(tmp_path / "target", layer)
             least = torch.finfo(measured.dtype).eps * abs(exact).max()
             assert abs(exact - measured.double().numpy()).max() <= least, layer
-    if method != "awq":
+    # LLM.int8 is bitsandbytes' own, in the dtype that the configuration names.
+    if method != "awq" and (method, dtype) != ("int8", "mixed"):
         assert all(torch.equal(state[name], value) for name, value in original.items())

@@ -23,6 +23,7 @@ from ptq_dynamics.engine.checkout import PACKAGE, SOURCES
 
 ENGINE = f"{PACKAGE}.engine"
 WHOLE = "*"  # all that a module defines
+FILES = "[!.]*.py"  # but no editor's lock of a file
 DIGITS = 12
 LEFT_OUT = {"ctx", "kind", "type_comment", "type_ignores", "type_params"}
 PROGRESS = {"say", "maybe", "note"}
@@ -99,7 +100,7 @@ class Program:
         self._modules = dict[str, Module]()
         self._texts = dict[int, tuple[str, set[Chain], dict[str, Import]]]()
         self.files = dict[str, Path]()
-        for path in sorted((root / package).rglob("*.py")):
+        for path in sorted((root / package).rglob(FILES)):
             *folders, stem = path.relative_to(root).with_suffix("").parts
             self.files[".".join(folders if stem == "__init__" else [*folders, stem])] = path
 
@@ -269,7 +270,7 @@ def _read(state: tuple[tuple[Path, int, int], ...]) -> Program:
 
 def program() -> Program:
     """The sources as they are now; what was parsed of the same sources before is kept."""
-    status = {path: path.stat() for path in sorted((SOURCES / PACKAGE).rglob("*.py"))}
+    status = {path: path.stat() for path in sorted((SOURCES / PACKAGE).rglob(FILES))}
     return _read(tuple((path, s.st_mtime_ns, s.st_size) for path, s in status.items()))
 
 

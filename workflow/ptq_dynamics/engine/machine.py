@@ -111,7 +111,8 @@ def commit(root: Path = ROOT) -> Git | None:
 def _git(root: Path, *arguments: str) -> str:
     command = ["git", "--no-optional-locks", "-C", str(root), *arguments]
     # Whoever calls, as a hook, may have named another repository.
-    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    known = os.environ.items()
+    own = {n: v for n, v in known if not n.startswith("GIT_") or n.startswith("GIT_CONFIG")}
     how: Any = {"check": True, "capture_output": True, "text": True, "errors": "surrogateescape"}
     return str(subprocess.run(command, env={**own, "LC_ALL": "C"}, **how).stdout)
 

@@ -31,6 +31,7 @@ from ptq_dynamics.engine.run import ALONE, QUIET, VARIABLE
 
 # glibc otherwise gives each step's large tensors back to the system and asks for them again.
 ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
+PATIENCE = 5.0  # seconds in which a client has to say what its job is
 # What jobs import of the libraries they compute with, and takes seconds.
 MODULES = (
     "transformers.models.gpt_neox.modeling_gpt_neox",
@@ -82,16 +83,20 @@ def serve(address: str) -> None:
             connection, _ = listener.accept()
             # A client may be killed before it has said all.
             with connection, connection.makefile("rb") as stream, suppress(OSError, ValueError):
+                connection.settimeout(PATIENCE)
                 _, descriptors, _, _ = socket.recv_fds(connection, 1, 2)
-                request = json.loads(stream.readline())
-                if not _prepare(request["job"]):
-                    connection.sendall(ALONE)
-                    return
-                if os.fork() == 0:
-                    listener.close()
-                    _serve_one(connection, stream, descriptors, request)
-                for descriptor in descriptors:
-                    os.close(descriptor)
+                try:
+                    request = json.loads(stream.readline())
+                    connection.settimeout(None)
+                    if not _prepare(request["job"]):
+                        connection.sendall(ALONE)
+                        return
+                    if os.fork() == 0:
+                        listener.close()
+                        _serve_one(connection, stream, descriptors, request)
+                finally:
+                    for descriptor in descriptors:
+                        os.close(descriptor)
             with suppress(ChildProcessError):
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass

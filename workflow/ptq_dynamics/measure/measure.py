@@ -60,7 +60,7 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, Any]:
             model = models.load(folder, torch.float32 if is_full else None)
             losses[name] = models.block_losses(model, validation, settings.batch)
             if len(wrong := validation[~losses[name].isfinite()]):
-                where = models.overflow(model, wrong[:1, :-1])
+                where = models.overflow(model, wrong[: settings.batch, :-1])
                 raise Problem(f"the loss of {name} is not finite; what {where} gives is not")
             if asking is not None:
                 answers = asking.answers(model, folder)

@@ -2,7 +2,7 @@
 
 import logging
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -72,16 +72,23 @@ def load(folder: Path, dtype: torch.dtype | None = None, **options: Any) -> PreT
                 "or more of them"
             ) from error
         raise Problem(f"{folder} holds no readable checkpoint ({reason}); rebuild it") from error
-    for name, weight in model.named_parameters():
-        if not weight.is_meta and weight.is_floating_point() and not weight.isfinite().all():
-            raise Problem(
-                f"{folder}: {name} has values that are not finite; leave {folder.name} out, or "
-                "make it again"
-            )
+    require_finite(folder, model.named_parameters())
     if not spread:
         nn.Module.to(model, device())
     evaluated: PreTrainedModel = model.eval()
     return evaluated
+
+
+def require_finite(folder: Path, weights: Iterable[tuple[str, Tensor]]) -> None:
+    """Raise `Problem` where a weight of a checkpoint, by its name, has a value that is not finite;
+    of those that are not in memory, and in 8 bits, nothing is known."""
+    for name, weight in weights:
+        is_known = not weight.is_meta and weight.is_floating_point() and weight.itemsize > 1
+        if is_known and not weight.isfinite().all():
+            raise Problem(
+                f"{folder}: {name} has values that are not finite; leave {folder.name} out, or "
+                "make it again"
+            )
 
 
 # How models are spread, in accelerate's words; None where none is.

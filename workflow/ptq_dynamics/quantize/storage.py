@@ -119,7 +119,9 @@ def replace(
     places, found = dict[str, str](), {*dtypes}
     for file in sorted(source.glob("model*.safetensors")):
         tensors = load_file(file)
-        found |= {tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()}
+        floating = {name: each.dtype for name, each in tensors.items() if each.is_floating_point()}
+        # Buffers of older checkpoints are in float32.
+        found |= {each for name, each in floating.items() if name.endswith((".weight", ".bias"))}
         for name in entries.keys() & tensors.keys():
             del tensors[name]
             tensors |= entries.pop(name)

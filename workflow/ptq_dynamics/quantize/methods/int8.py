@@ -20,20 +20,21 @@ class Int8(Quantizer):
 
     def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
         """One checkpoint; the calibration set is not read."""
-        import torch
         from bitsandbytes.functional import int8_vectorwise_dequant
         from transformers import BitsAndBytesConfig
 
         from ptq_dynamics import models
-        from ptq_dynamics.quantize.storage import OnDemand, outside_blocks
+        from ptq_dynamics.quantize.storage import OnDemand, original, outside_blocks
 
         options = BitsAndBytesConfig(
             load_in_8bit=True,
             llm_int8_threshold=self.threshold,
             llm_int8_skip_modules=outside_blocks(folder),
         )
-        models.load(folder)  # of what is not finite, the library makes codes
-        model = models.load(folder, torch.float32, quantization_config=options)
+        # Of what is not finite, the library makes codes.
+        weights = original(folder, models.without_weights(folder))
+        models.require_finite(folder, ((f"{name}.weight", weights[name]) for name in weights))
+        model = models.load(folder, quantization_config=options)
         layers: dict[str, Any] = dict(models.linear_layers(model))
         # The library takes codes, int8 [out, in], and the largest magnitude of every row, [out],
         # from the layers when those first run.
