@@ -161,11 +161,15 @@ def test_without_a_network_every_revision_is_one_line(hub, tmp_path, monkeypatch
     assert all("HF_HUB_OFFLINE" in line and "\n" not in line for line in failed)
 
 
-@pytest.mark.parametrize("proxy", ["http://127.0.0.1:1", "nonsense"])
-def test_a_bad_proxy_is_one_line(hub, tmp_path, proxy):
+PROXIES = [("HTTP_PROXY", "http://127.0.0.1:1"), ("HTTP_PROXY", "nonsense")]
+PROXIES += [("ALL_PROXY", each) for each in ("socks5://127.0.0.1:1", "ftp://x", "http://[::1")]
+
+
+@pytest.mark.parametrize(("variable", "proxy"), PROXIES)
+def test_a_bad_proxy_is_one_line(hub, tmp_path, variable, proxy):
     code = "from pathlib import Path; from ptq_dynamics.hub import lock; "
     code += f"print(*lock.lock([lock.Wanted({NAME!r}, 'main')], Path('l.json'))[1], sep='%')"
-    variables = {"HTTP_PROXY": proxy, "NO_PROXY": "", "HF_ENDPOINT": "http://hub.invalid"}
+    variables = {variable: proxy, "NO_PROXY": "", "HF_ENDPOINT": "http://hub.invalid"}
     done = python(["-c", code], tmp_path, {**variables, "HF_HUB_OFFLINE": "0"})
     assert done.stdout.startswith(f"{NAME}@main: the list of files cannot be had ("), done.stderr
     assert done.stdout.count("\n") == 1 and "%" not in done.stdout
