@@ -15,7 +15,7 @@ class Problem(Exception):
 
 
 def print_anywhere() -> None:
-    """Have question marks printed for what the terminal's encoding has not, which would raise."""
+    """From now on, print a question mark for a character that the terminal's encoding lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")

@@ -18,7 +18,7 @@ from ptq_dynamics.engine.checkout import PACKAGE, ROOT, SOURCES
 
 # Of x86 and ARM, the widest first, as Linux calls them.
 VECTORS = ("avx512f", "avx2", "avx", "sve", "asimd")
-REFUSED = 128  # git's exit status where it does not even begin
+REFUSED = 128  # git's exit status for a fatal error
 CODE = (".py", ".smk", "Snakefile", ".yaml")
 # Distributions whose name is not that of the module they install.
 DISTRIBUTION = {"compressed_tensors": "compressed-tensors", "yaml": "PyYAML"}
@@ -103,7 +103,8 @@ def commit(root: Path = ROOT) -> Git | None:
     except subprocess.CalledProcessError as error:
         if error.returncode == REFUSED and "not a git repository" not in error.stderr:
             why = (error.stderr.splitlines() or ["no reason"])[0]
-            sys.stderr.write(f"git says nothing of {root} ({why}), so records name no commit\n")
+            line = f"git refuses {root} ({why}), so records name no commit; mend what it asks for"
+            sys.stderr.write(f"{line}: git -C {root} status\n")
         return None
     return Git(found, any(each[:2] not in ("??", "") or each.endswith(CODE) for each in changes))
 

@@ -61,7 +61,10 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, Any]:
             losses[name] = models.block_losses(model, validation, settings.batch)
             if len(wrong := validation[~losses[name].isfinite()]):
                 where = models.overflow(model, wrong[: settings.batch, :-1])
-                raise Problem(f"the loss of {name} is not finite; what {where} gives is not")
+                raise Problem(
+                    f"the loss of {name} is not finite; what {where or 'the cross-entropy'} gives "
+                    "is not; leave the checkpoint or the quantizer out"
+                )
             if asking is not None:
                 answers = asking.answers(model, folder)
                 outcomes |= {f"{task}/{name}": right for task, right in answers.items()}
