@@ -4,11 +4,13 @@ Every candidate is a workflow of its own that imports this one, with the scale's
 draws losses in full precision alone: a choice between them sees no quantization error.
 """
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 from argparse import Namespace
+from contextlib import chdir
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -18,8 +20,10 @@ import yaml
 from snakemake.utils import update_config
 
 from ptq_dynamics import config
+from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.checkout import ROOT
 from ptq_dynamics.graph import Plan
+from ptq_dynamics.graph.paper import regimes
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.names import FULL_PRECISION, LOSS, MEASUREMENTS
 
@@ -53,7 +57,11 @@ def sweep(arguments: Namespace) -> bool:
         if subprocess.call(command, cwd=folder / name):
             return False
         found = measurements.read(folder / name / plan.site.results / MEASUREMENTS)
-        rows.append({"candidate": name, **_losses(found[found.seed == asked.seed], asked)})
+        row = {"candidate": name, **_numbers(plan, asked)}
+        row |= _losses(found[found.seed == asked.seed], asked)
+        with chdir(folder / name):
+            row |= _carried(plan, asked) if asked.trunk else {}
+        rows.append(row)
         pd.DataFrame(rows).to_csv(table, index=False, lineterminator="\n")
     print(table.read_text(encoding="utf-8"))
     return True
@@ -74,6 +82,50 @@ def prepare(folder: Path, sweep: config.Sweep, changes: dict[str, Any]) -> Plan:
     snakefile = SNAKEFILE.format(root=os.path.relpath(ROOT, folder), choice=choice)
     (folder / "Snakefile").write_text(snakefile, encoding="utf-8")
     return Plan(config.load(choice, folder / "config"))
+
+
+def _numbers(plan: Plan, sweep: config.Sweep) -> dict[str, str]:
+    """What a candidate is: its main model, the length and the regime of its first run, as
+    numbers."""
+    model, regime = plan.site.config.scale.models["main"], dict(regimes(plan))[sweep.runs[0]]
+    numbers = {
+        "layers": model.layers,
+        "width": model.width,
+        "steps": plan.site.config.scale.budget,
+        "peak_lr": plan.site.config.scale.regime.peak_lr,
+        "weight_decay": plan.site.config.scale.regime.weight_decay,
+        "parameters": plan.trajectories.parameters(sweep.runs[0]),
+        "e_folds": regime.e_folds,
+        "tokens_per_parameter": regime.tokens_per_parameter,
+        "epochs": regime.epochs,
+    }
+    return {name: f"{value:.5g}" for name, value in numbers.items()}
+
+
+def _carried(plan: Plan, sweep: config.Sweep) -> dict[str, str]:
+    """Nats that the blocks carry at the end of the trunk and of the first run, and the trunk's
+    core-seconds a step."""
+    import torch
+
+    from ptq_dynamics import models
+    from ptq_dynamics.corpus import tokens
+    from ptq_dynamics.measure.carried import carried
+    from ptq_dynamics.train.trajectory import Trajectory
+
+    scale, found = plan.site.config.scale, dict[str, float]()
+    corpus = manifest.read(Path(plan.trajectories.corpus().manifest))
+    count = scale.evaluation.count(scale.models["main"].context)
+    blocks = tokens.blocks(corpus, "validation", scale.models["main"].context, count)
+    for label, name in (("stable", sweep.trunk), ("decayed", sweep.runs[0])):
+        job = plan.trajectories.train(name, sweep.seed)
+        run = Trajectory([manifest.read(Path(job.manifest))])
+        model = models.load(run.folder(run.checkpoints[-1]), torch.float32)
+        numbers = carried(model, blocks, scale.evaluation.batch)
+        found |= {f"{number}_{label}": value for number, value in numbers.items()}
+        if name == sweep.trunk:
+            record = json.loads(job.paths.record.read_text(encoding="utf-8"))
+            found["seconds_per_step"] = record["cpu_seconds"] / scale.budget
+    return {name: f"{value:.4f}" for name, value in found.items()}
 
 
 def _losses(table: pd.DataFrame, sweep: config.Sweep) -> dict[str, str]:
