@@ -120,23 +120,15 @@ def test_runs_have_a_row_each_with_what_was_before(built):
     assert rows("averaging") == []
 
 
-def test_errors_of_one_calibration_set_are_those_of_claims(built):
-    """Figure 1 has one, and figure 4 says how far sets differ."""
+def test_numbers_are_those_of_claims(built):
+    """An error at the end of a decay, over that where it begins, is a claim's ratio."""
     _, place, rows = built
     (row,) = (row for row in rows("families") if row["Trajectory"] == "smollm3-decay")
     content = json.loads((place.parent / CLAIMS).read_text())
     (claim,) = (each for each in content["claims"] if each["name"] == "smollm3")
-    (one,) = (each for each in claim["inequalities"] if each["quantizer"] == "gptq-4bit")
-    for side, where in (("left", "end"), ("right", "where it branches off")):
-        name = f"4-bit error (%), {where}"
-        assert float(row[name]) == pytest.approx(100 * one[side]["value"])
-        assert float(row[f"{name} (error)"]) == pytest.approx(100 * one[side]["stderr"])
-    (apart,) = (
-        each["value"]
-        for each in content["deviation_between_calibration_sets"]
-        if (each["metric"], each["quantizer"]) == ("quantization_error", "gptq-4bit")
-    )
-    assert one["left"]["stderr"] >= apart > 0
+    end, before = (float(row[f"3-bit error (%), {at}"]) for at in ("end", "where it branches off"))
+    assert claim["rows"][0]["value"] == pytest.approx(end / before)
+    assert float(row["3-bit error (%), end (error)"]) > 0
 
 
 COOLDOWNS = [f"rainbow-{at}" for at in ("002", "036", "070", "104", "138", "172")]

@@ -19,8 +19,8 @@ class Row(NamedTuple):
 class Claim:
     """What the paper says of some figures. The first row that `read` yields, a ratio, decides: it
     is claimed to be `above` or `below` 1, or `alike`, within the factor `margin` of 1. The other
-    rows stand beside it and decide nothing. `number` is that of the list of claims; `in_small` says why
-    miniatures of public models cannot show it."""
+    rows stand beside it and decide nothing. `number` is that of the list of claims; `in_small` says
+    why miniatures of public models cannot show it."""
 
     name: str
     says: str

@@ -1,8 +1,8 @@
 """Metrics along trajectories, with what they would be had chance fallen out otherwise.
 
 Values have a column for each replicate, of which the first is as measured. In every other one
-validation blocks and calibration sets are resampled, the same for all trajectories (the bootstrap). So
-what two values owe to the same text cancels in their difference and in their ratio.
+validation blocks and calibration sets are resampled, the same for all trajectories (the bootstrap).
+So what two values owe to the same text cancels in their difference and in their ratio.
 """
 
 import hashlib

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import seaborn as sns
 from matplotlib.figure import Figure
 
 from ptq_dynamics.claims.settings import FOREST
@@ -26,27 +27,27 @@ def forest(scales: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
     first = list(next(iter(scales.values())))
     order = sorted(range(len(first)), key=lambda at: (first[at]["number"] or 99, at))
     mpl.rcdefaults()
-    with mpl.rc_context(SETTINGS):
-        figure = Figure(figsize=(7.0, 0.26 * len(first) + 0.9), layout="constrained")
-        axes = figure.add_subplot()
-        for row, at in enumerate(order):
-            _expected(axes, row, first[at])
-            for number, (marks, claims) in enumerate(zip(MARKS, scales.values(), strict=False)):
-                offset = 0.18 * (number - (len(scales) - 1) / 2)
-                _measured(axes, row + offset, claims[at], *marks)
-        outcomes = [" · ".join(_outcome(claims[at]) for claims in scales.values()) for at in order]
-        names = [f"{first[at]['number'] or '–'}  {first[at]['says']}" for at in order]
-        axes.axvline(1, color="0.3", linewidth=0.8)
-        axes.set(xscale="log", xlim=LIMITS, ylim=(len(order) - 0.5, -0.5))
-        axes.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
-        axes.minorticks_off()
-        axes.set_yticks(range(len(order)), names)
-        axes.tick_params(axis="y", length=0)
-        axes.set_xlabel("ratio (◇: published; grey: as claimed)")
-        right = axes.secondary_yaxis("right")
-        right.set_yticks(range(len(order)), outcomes)
-        right.tick_params(length=0)
-        axes.set_title("Claims at " + " and ".join(scales), loc="left")
+    sns.set_theme(style="ticks", rc=SETTINGS)
+    figure = Figure(figsize=(7.0, 0.26 * len(first) + 0.9), layout="constrained")
+    axes = figure.add_subplot()
+    for row, at in enumerate(order):
+        _expected(axes, row, first[at])
+        for number, (marks, claims) in enumerate(zip(MARKS, scales.values(), strict=False)):
+            offset = 0.18 * (number - (len(scales) - 1) / 2)
+            _measured(axes, row + offset, claims[at], *marks)
+    outcomes = [" · ".join(_outcome(claims[at]) for claims in scales.values()) for at in order]
+    names = [f"{first[at]['number'] or '–'}  {first[at]['says']}" for at in order]
+    axes.axvline(1, color="0.3", linewidth=0.8)
+    axes.set(xscale="log", xlim=LIMITS, ylim=(len(order) - 0.5, -0.5))
+    axes.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
+    axes.minorticks_off()
+    axes.set_yticks(range(len(order)), names)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel("ratio (◇: published; grey: as claimed)")
+    right = axes.secondary_yaxis("right")
+    right.set_yticks(range(len(order)), outcomes)
+    right.tick_params(length=0)
+    axes.set_title("Claims at " + " and ".join(scales), loc="left")
     return figure
 
 

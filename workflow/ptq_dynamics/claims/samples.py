@@ -199,6 +199,8 @@ class Samples:
     @staticmethod
     def tenfold(numbers: Mapping[str, float], values: Sequence[Sample]) -> Sample:
         """By what factor values grow where numbers grow tenfold: least squares of logarithms."""
+        if len(values) < 2:
+            return NOTHING
         x = np.log10(list(numbers.values()))
         x = x - x.mean()
         slope = (x[:, None] * np.log10(np.maximum(np.stack(values), SMALLEST))).sum(axis=0)

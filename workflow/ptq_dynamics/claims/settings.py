@@ -36,7 +36,7 @@ class ClaimsSettings(Strict):
 
 
 class TableQuery(Strict):
-    """A table: of `claims`, a row for every inequality; or a row for every trajectory of some
+    """A table: of `claims`, a row for every number; or a row for every trajectory of some
     figures, or for those alone that branch off others (`branches`). Of `runs`: the tokens, and the
     loss in full precision and the errors under their quantizers where a run branches off and at its
     end; `equal_loss`: also where they have the loss that the worst of them ends with; `quantizers`:
