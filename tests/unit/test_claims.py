@@ -107,7 +107,7 @@ ELSE = dict.fromkeys(("adamc", "curvature", "flatness"), "not read off")
 def asked(seeds=SEEDS, **others):
     unmeasured = {**ELSE, **others}
     told = {
-        claim.name: Told(seeds=seeds, unmeasured=unmeasured.get(claim.name))
+        claim.name: Told(says=claim.says, seeds=seeds, unmeasured=unmeasured.get(claim.name))
         for claim in (*CONTROLLED, *PUBLIC)
     }
     return ClaimsSettings(claims=told, series=(), runs=(), draws={}, scale="paper")
@@ -140,7 +140,7 @@ def test_a_claim_that_is_false_is_opposed_and_noise_leaves_it_open():
 
 def test_what_is_left_out_or_beyond_a_miniature_is_said():
     told = asked(smollm3="figure fig01 was not chosen")
-    told.claims["post-training"] = Told(seeds=SEEDS, miniatures=("SmolLM3",))
+    told.claims["post-training"] = Told(says="", seeds=SEEDS, miniatures=("SmolLM3",))
     found = {each["name"]: each for each in judged(told, Made(published()))}
     assert found["smollm3"]["why"] == "figure fig01 was not chosen"
     assert found["post-training"]["outcome"] == Outcome.NOT_TESTABLE
@@ -201,7 +201,7 @@ def test_seeds_count_by_what_they_differ_beyond_the_noise_within():
 @given(st.lists(st.floats(1e-4, 1.0), min_size=1, max_size=8))
 def test_tests_together_are_no_more_than_holm_allows(chances):
     """By its definition: the k-th smallest is compared with the level over all that are left."""
-    claim = Claim("x", "x", (), iter)
+    claim = Claim(iter, "above", ())
     tests = {str(at): (each, 1.0, claim) for at, each in enumerate(chances)}
     found = {name: each is Outcome.AGREES for name, each in judge._holm(tests).items()}
     order = sorted(chances)

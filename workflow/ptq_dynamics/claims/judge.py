@@ -55,7 +55,7 @@ def judged(settings: ClaimsSettings, curves: Curves) -> list[dict[str, Any]]:
     found, tests = list[dict[str, Any]](), dict[str, tuple[float, float, Claim]]()
     for claim in (*CONTROLLED, *PUBLIC):
         told = settings.claims[claim.name]
-        stated: dict[str, Any] = {"name": claim.name, "number": claim.number, "says": claim.says}
+        stated: dict[str, Any] = {"name": claim.name, "number": claim.number, "says": told.says}
         stated |= {"figures": list(claim.figures), "about": list(told.miniatures), "rows": []}
         stated |= {"expected": claim.direction, "margin": claim.margin, "seeds": list(told.seeds)}
         if told.unmeasured is not None:

@@ -17,7 +17,7 @@ def ingredients(size: str) -> list[str]:
 
 
 def smollm3(data: Any) -> Iterator[Row]:
-    """Figure 1: what decay does to SmolLM3."""
+    """SmolLM3's error doubles along its decay."""
     run = "smollm3-decay"
     for quantizer, label, published in ((Q3, "3-bit", 1.94), (Q4, "4-bit", 1.92)):
         ratio = data.end(run, quantizer) / data.start(run, quantizer)
@@ -27,8 +27,8 @@ def smollm3(data: Any) -> Iterator[Row]:
 
 
 def olmo2(data: Any) -> Iterator[Row]:
-    """Figure 2: stage 2 against stage 1, over four sizes; soups, and sizes. The published ratio of
-    the first row is that of three sizes: what 7B ends with is not known."""
+    """OLMo-2's 3-bit error rises through stage 2."""
+    # The published ratio is that of three sizes: what 7B ends with is not known.
     first = sum(data.start(f"olmo2-{size}", Q3) for size in SIZES)
     end = sum(data.end(f"olmo2-{size}", Q3) for size in SIZES)
     after = sum(data.end(ingredients(size), Q3) for size in SIZES)
@@ -42,7 +42,7 @@ def olmo2(data: Any) -> Iterator[Row]:
 
 
 def post_training(data: Any) -> Iterator[Row]:
-    """Figure 3: from stage to stage of SmolLM3."""
+    """The released SmolLM3 has a lower error than mid-training."""
     stages = {
         "released model": data.any("smollm3-main", "smollm3-released"),
         "mid-training": "smollm3-mid",
@@ -60,14 +60,14 @@ def post_training(data: Any) -> Iterator[Row]:
 
 
 def accuracy_follows_loss(data: Any) -> Iterator[Row]:
-    """Figure 3: whether mid-training, where the error is highest, loses most accuracy."""
+    """Stages of SmolLM3 that lose more loss lose more accuracy."""
     most, least = "smollm3-mid", data.any("smollm3-main", "smollm3-released")
     ratio = data.end(most, Q3, DEGRADATION) / data.end(least, Q3, DEGRADATION)
     yield Row("3-bit degradation of the accuracy: mid-training / released model", ratio)
 
 
 def apertus_and_amber(data: Any) -> Iterator[Row]:
-    """Figures 12 and 13."""
+    """Apertus' error rises in decay."""
     for quantizer, label in ((Q3, "3-bit"), (Q4, "4-bit")):
         ratio = data.end("apertus-decay", quantizer) / data.start("apertus-decay", quantizer)
         yield Row(f"{label} error of Apertus: end of decay / its beginning", ratio)
@@ -82,14 +82,12 @@ def apertus_and_amber(data: Any) -> Iterator[Row]:
             f"{label} error over the first quarter of Amber's tokens: Apertus / Amber",
             early[0] / early[1],
         )
-        uneven = data.unevenness("apertus", quantizer) / data.unevenness("amber", quantizer)
-        yield Row(f"unevenness of the {label} error along the run: Apertus / Amber", uneven)
     before, after = data.around_rise("amber", Q4)
     yield Row("4-bit error of Amber: after the greatest rise of its loss / before", after / before)
 
 
 def opensci(data: Any) -> Iterator[Row]:
-    """Figure 11."""
+    """OpenSci's 4-bit error rises in decay."""
     runs = ("opensci-1.3b-decay", "opensci-1.7b-decay")
     ratio = sum(data.end(run, Q4) for run in runs) / sum(data.start(run, Q4) for run in runs)
     yield Row("4-bit error, sum of two sizes: end of decay / its beginning", ratio)
@@ -99,7 +97,7 @@ def opensci(data: Any) -> Iterator[Row]:
 
 
 def rate_of_7b(data: Any) -> Iterator[Row]:
-    """Figure 23: claim 3 for OLMo-2 7B."""
+    """OLMo-2 7B repeats claim 3."""
     runs = {f"olmo2-7b-lr-{rate}-decay": float(rate) for rate in ("3e-4", "6e-4", "9e-4", "12e-4")}
     for quantizer, label in ((Q4, "4-bit"), (Q3, "3-bit")):
         errors = [data.at_loss(name, runs, quantizer) for name in runs]
@@ -107,31 +105,11 @@ def rate_of_7b(data: Any) -> Iterator[Row]:
 
 
 PUBLIC = (
-    Claim("smollm3", "SmolLM3's error doubles along its decay", ("fig01",), smollm3, number=5),
-    Claim("olmo2", "OLMo-2's 3-bit error rises through stage 2", ("fig02",), olmo2, number=6),
-    Claim(
-        "post-training",
-        "The released SmolLM3 has a lower error than mid-training",
-        ("fig03",),
-        post_training,
-        "below",
-        7,
-        in_small=SHORT,
-    ),
-    Claim(
-        "apertus-and-amber",
-        "Apertus' error rises in decay",
-        ("fig13", "fig12"),
-        apertus_and_amber,
-        number=15,
-    ),
-    Claim("opensci", "OpenSci's 4-bit error rises in decay", ("fig11",), opensci),
-    Claim(
-        "accuracy-follows-loss",
-        "Stages of SmolLM3 that lose more loss lose more accuracy",
-        ("fig03",),
-        accuracy_follows_loss,
-        in_small=SHORT,
-    ),
-    Claim("rate-of-7b", "OLMo-2 7B repeats claim 3", ("fig23",), rate_of_7b, "below"),
+    Claim(smollm3, "above", ("fig01",), 5),
+    Claim(olmo2, "above", ("fig02",), 6),
+    Claim(post_training, "below", ("fig03",), 7, in_small=SHORT),
+    Claim(apertus_and_amber, "above", ("fig13", "fig12"), 15),
+    Claim(opensci, "above", ("fig11",)),
+    Claim(accuracy_follows_loss, "above", ("fig03",), in_small=SHORT),
+    Claim(rate_of_7b, "below", ("fig23",)),
 )

@@ -152,25 +152,6 @@ class Samples:
 
         return self._over_seeds(read)
 
-    def largest(self, name: str, metric: str) -> Sample:
-        """The largest value along a trajectory in full precision."""
-        return self._over_seeds(
-            lambda seed: self.curves.of(name, metric, FULL_PRECISION, seed).values.max(axis=0)
-        )
-
-    def unevenness(self, name: str, quantizer: str) -> Sample:
-        """The standard deviation of the error over the middle half of a trajectory's checkpoints,
-        as a share of their mean."""
-
-        def read(seed: int) -> Sample:
-            values = self.curves.of(name, QUANTIZATION_ERROR, quantizer, seed).values
-            middle = values[len(values) // 4 : -(len(values) // 4)]
-            shares = weights(f"unevenness of {name} {quantizer}", len(middle))
-            mean = (middle * shares).sum(axis=0)
-            return np.asarray(np.sqrt(np.abs(((middle - mean) ** 2 * shares).sum(axis=0))) / mean)
-
-        return self._over_seeds(read)
-
     def around_rise(self, name: str, quantizer: str) -> tuple[Sample, Sample]:
         """The error before and after the greatest rise of the loss in full precision from one
         checkpoint to the next."""

@@ -16,9 +16,10 @@ Listed = Annotated[tuple[str, ...], Once]
 
 
 class Told(Strict):
-    """What the job of claims has to know of one: its seeds, the public models whose `miniatures` it
-    is about, and why it is `unmeasured`, if it is."""
+    """What the job of claims has to know of one: what it `says`, its seeds, the public models whose
+    `miniatures` it is about, and why it is `unmeasured`, if it is."""
 
+    says: str
     seeds: tuple[int, ...] = ()
     miniatures: tuple[str, ...] = ()
     unmeasured: str | None = None

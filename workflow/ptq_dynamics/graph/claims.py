@@ -47,19 +47,18 @@ class Claims(Planner):
         return self.make("judge", "claims.judge", "claims", inputs, settings, files)
 
     def _told(self, claim: Claim) -> said.Told:
-        for name in claim.figures:
-            if name not in self.config.figures:
-                scale = self.scale.description
-                return said.Told(unmeasured=f"figure {name} is left out at {scale}")
-            if name not in self.plan.figures.chosen:
-                return said.Told(unmeasured=f"figure {name} was not chosen")
+        if gone := [name for name in claim.figures if name not in self.config.figures]:
+            why = f"figure {gone[0]} is left out at {self.scale.description}"
+            return said.Told(says=claim.says, unmeasured=why)
+        if gone := [name for name in claim.figures if name not in self.plan.figures.chosen]:
+            return said.Told(says=claim.says, unmeasured=f"figure {gone[0]} was not chosen")
         figure = self.config.figures[claim.figures[0]]
         runs = map(self.timeline.run, self.plan.trajectories.runs(figure.trajectories))
         small = [run.stands_for(self.timeline) for run in runs if run is not None]
         seeds = [self.timeline.seeds_shown(n, figure.headline) for n in figure.trajectories]
         common = tuple(seed for seed in seeds[0] if all(seed in each for each in seeds))
         miniatures = tuple(dict.fromkeys(filter(None, small)))
-        return said.Told(seeds=common or seeds[0][:1], miniatures=miniatures)
+        return said.Told(says=claim.says, seeds=common or seeds[0][:1], miniatures=miniatures)
 
 
 class Tables(Planner):
