@@ -57,7 +57,7 @@ figures: $(INSTALLED) $(if $(filter slurm,$(PROFILE)),$(PLUGINS))  ## build the 
 	@# Records answer faster than Snakemake starts; Snakemake reports what is wrong.
 	@if [ -d results/$(SCALE) ] && state=$$($(STATUS) 2>/dev/null); then echo "$$state"; else $(SEND); fi
 
-claims: figures  ## verdicts on the paper's claims, and tables of numbers
+claims: figures  ## outcomes of the paper's claims, and tables of numbers
 	@$(BUILD) -- claims tables
 	@$(PTQ) dev cost --scale $(SCALE)
 	@$(PTQ) dev claims --scale $(SCALE) --figures "$(FIGURES)"

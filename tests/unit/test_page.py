@@ -47,6 +47,7 @@ def test_odd_words_come_out_as_they_are_and_numbers_as_exact_as_they_are():
         made=ODD,
         figures=[{**about, "points": points}],
         claims=[],
+        forest="",
         tables=[shown],
         cost=Table("t", ["k"], []),
         held={"jobs": {ODD: [1, None]}},
@@ -63,7 +64,7 @@ def test_odd_words_come_out_as_they_are_and_numbers_as_exact_as_they_are():
 def tables(tmp_path):
     (tmp_path / "t.csv").write_text("Curve,Loss,Loss (error),Tokens\na,3.5,0.25,512\nb,,,x\n")
     (tmp_path / "claims.csv").write_text(
-        "No.,Claim,Verdict,Inequality,Left,Left (error)\n"
+        "No.,Claim,Outcome,Number,Measured,Measured (error)\n"
         "1,First,open,one,1.5,0.5\n,,,two,2.5,\n,Second,shown,three,,\n"
     )
     return manifest.describe(tmp_path, tmp_path / "manifest.json", {})
@@ -75,8 +76,8 @@ def test_errors_stand_with_their_values(tables):
     assert found.rows == [["a", Number(3.5, 0.25), "512"], ["b", None, "x"]]
 
 
-def test_claims_have_the_rows_of_their_inequalities(tables):
+def test_claims_have_the_rows_of_their_numbers(tables):
     first, second = _claims(_table(tables, "claims", "Claims"))
-    assert (first["number"], first["says"], first["verdict"]) == ("1", "First", "open")
+    assert (first["number"], first["says"], first["outcome"]) == ("1", "First", "open")
     assert [row[0] for row in first["table"].rows] == ["one", "two"]
     assert (second["number"], second["table"].rows) == ("", [["three", None]])

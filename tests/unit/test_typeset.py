@@ -11,13 +11,12 @@ from support import ROOT, edit_yaml, one_line, plan
 
 pytestmark = pytest.mark.slow
 
-SIDE = {"value": 0.0084, "stderr": 0.0002}
-MEASURED = {"verdict": "reproduced", "is": "above", "times": 1.65, "tolerance": 0.03}
-MEASURED |= {"effect": 0.0043, "error": 0.00021, "seeds": [1], "left": SIDE, "right": SIDE}
+FIRST = {"says": "a ratio", "unit": "", "value": 2.0684, "low": 1.3, "high": 3.81}
+ALONE = {"says": "a distance", "unit": "", "value": 1.5}
 JUDGED = {
     "claims": [
-        {"name": "a", "verdict": "reproduced", "inequalities": [MEASURED, MEASURED]},
-        {"name": "b", "verdict": "not measured", "inequalities": [{"verdict": "not measured"}]},
+        {"name": "a", "outcome": "agrees", "rows": [FIRST, ALONE]},
+        {"name": "b", "outcome": "not measured", "rows": []},
     ]
 }
 TABLE = (
@@ -58,7 +57,7 @@ def text_of(tmp_path):
     folder = tmp_path / "text"
     folder.mkdir()
     shutil.copy2(ROOT / "paper/lib.typ", folder)
-    data = {"scale": {"description": "smoke scale"}, "unknown": 0, "trained": "12", "errors": 2.0}
+    data = {"scale": {"description": "smoke scale"}, "unknown": 0, "trained": "12"}
     data |= {"numbers": {"runs.a.peak-rate": "3e-3", "scale.steps": 190000}, "figures": {}}
     data |= {"measured": {"values": 7}, "tables": {"headline": "A title"}}
     data |= {"records": {"x": {**RECORD, "machine": MACHINE}}, "inputs": {"claims": "x"}}
@@ -94,10 +93,11 @@ def test_equal_text_gives_equal_bytes_wherever_it_lies(text_of, tmp_path):
         ("shown(none, none)", "–"),
         ("short(1234.5)", "1.23·10³"),
         ("whole(1234567)", "1,234,567"),
-        ("asked(measured.first())", "left above 1.65 × right, within 3 %"),
+        ('ratio("a")', "2.07 [1.3, 3.81]"),
+        ('ratio("b")', "–"),
         ('num("runs.a.peak-rate")', "3·10⁻³"),
         ('num("claims.not-measured")', "1"),
-        ('num("inequalities.of-one-seed")', "2"),
+        ('num("rows.without-error")', "1"),
         ('num("records.dirty")', "1"),
         ('num("compute.core-hours")', "2"),
         ('cell("headline", "rainbow-172", "Loss, end")', "3.250 ± 0.012"),

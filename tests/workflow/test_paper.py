@@ -10,7 +10,6 @@ from ptq_dynamics.paper.settings import sources
 from ptq_dynamics.paper.typeset import compiled
 from ptq_dynamics.paper.typeset import copy as copied
 from ptq_dynamics.provenance.archive import identity_in
-from support import edit_yaml
 
 TARGETS = ("figures", "claims", "tables", "paper")
 PAPER = "paper/smoke/paper.pdf"
@@ -46,7 +45,8 @@ def typeset(project, folder, content):
     """The bytes of the paper with other data, in another folder."""
     copied(sources(project.folder), project.folder, folder)
     (folder / "data.json").write_text(json.dumps(content))
-    shutil.copy2(project.folder / "results/smoke/claims.json", folder)
+    for name in ("claims.json", "claims.pdf"):
+        shutil.copy2(project.folder / "results/smoke" / name, folder)
     shutil.copytree(project.folder / "results/smoke/tables", folder / "tables")
     (folder / "figures").mkdir()
     for figure in project.chosen:
@@ -86,8 +86,8 @@ def test_the_text_holds_at_other_facts(project, data, tmp_path):
 
 
 def test_an_edited_claim_renews_the_paper_and_trains_nothing(project):
-    with project.edited("config/claims.yaml") as (claims,):
-        edit_yaml(claims, lambda found: found["rise-in-decay"].update(says="Otherwise."))
+    with project.edited("workflow/ptq_dynamics/claims/controlled.py") as (claims,):
+        project.replace(claims, "rises as the learning rate decays", "rises in decay")
         assert project.planned(targets=TARGETS) == {"claims", "tables", "paper"}
 
 

@@ -1,22 +1,11 @@
 """Tables of numbers with errors, as CSV, Markdown and LaTeX (booktabs)."""
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import pandas as pd
 
-# Characters that LaTeX means something by.
-ESCAPED = {
-    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
-    **{"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"},
-    **{"±": r"$\pm$", "λ": r"$\lambda$", "Θ": r"$\Theta$", "‖": r"$\Vert$", "δ": r"$\delta$"},
-    **{"→": r"$\to$", "≥": r"$\geq$", "≤": r"$\leq$", "×": r"$\times$", "−": "$-$"},
-    **{"ρ": r"$\rho$", "\N{COMBINING CIRCUMFLEX ACCENT}": ""},
-}
-# A number with a power of ten, which is no part of a name.
-SCIENTIFIC = re.compile(r"(?<![\w.-])(-?[\d.]+)e([+-]?)0*(\d+)(?!\w)")
 # Where numbers are written with a power of ten.
 SMALL, LARGE = 1e-3, 1e6
 DIGITS = 4  # of a number whose error is not known
@@ -76,18 +65,8 @@ def as_latex(table: Table) -> str:
     """A tabular with the rules of booktabs, after its title in a comment."""
     columns = zip(table.heads, *table.rows, strict=True)
     sides = "".join("r" if has_numbers(column) else "l" for column in columns)
-    heads, *rows = [[escaped(cell) for cell in line] for line in [table.heads, *_texts(table)]]
-    frame = pd.DataFrame(rows, columns=heads)
-    return f"% {table.title}\n{frame.to_latex(index=False, escape=False, column_format=sides)}"
-
-
-def escaped(text: str) -> str:
-    """Text as LaTeX takes it; powers of ten as such."""
-    plain = "".join(ESCAPED.get(sign, sign) for sign in text)
-    return SCIENTIFIC.sub(
-        lambda at: rf"${at[1]}\cdot 10^{{{at[2].replace('+', '')}{at[3]}}}$",
-        re.sub(r"\(([^()]*)\)e(-?\d+)", r"(\1) $\\cdot 10^{\2}$", plain),
-    )
+    frame = pd.DataFrame(_texts(table), columns=list(table.heads))
+    return f"% {table.title}\n{frame.to_latex(index=False, escape=True, column_format=sides)}"
 
 
 FORMATS: dict[str, Callable[[Table], str]] = {"csv": as_csv, "md": as_markdown, "tex": as_latex}

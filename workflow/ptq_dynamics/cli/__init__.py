@@ -27,7 +27,7 @@ VERBS = {
 }
 MAINTAINERS = {
     "accept": "declare that a change of code or libraries changes no result",
-    "claims": "print the verdicts on what the paper says",
+    "claims": "print the outcomes of the paper's claims",
     "cost": "write the table of what a build cost, from its records",
     "crate": "write a Provenance Run Crate (RO-Crate) of a scale's results",
     "readme": "write what came out, as it is released, into the README",

@@ -13,7 +13,7 @@ from rich.table import Table
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.formats import as_markdown
-from ptq_dynamics.claims.settings import CLAIMS
+from ptq_dynamics.claims.settings import CLAIMS, FOREST
 from ptq_dynamics.cli import chosen
 from ptq_dynamics.cli.sweep import sweep as sweep
 from ptq_dynamics.engine import specification
@@ -27,7 +27,6 @@ BEGIN = "<!-- what came out: written by `ptq-dynamics dev readme` -->\n"
 END = "<!-- end of what came out -->\n"
 # That a reader sees first.
 SHOWN = ("fig04", "fig07")
-HEAD = "| No. | What the paper says | Verdict | Its inequalities |\n|---|---|---|---|"
 
 
 def accept(arguments: Namespace) -> bool:
@@ -46,12 +45,15 @@ def accept(arguments: Namespace) -> bool:
 
 
 def claims(arguments: Namespace) -> bool:
-    """Print a line for every claim: its verdict, and how many of its inequalities have which."""
+    """Print a line for every claim: its outcome, and the ratio that it rests on."""
     site = chosen.plan(arguments).site
     for claim in _judged(site.results, "claims", site.config.choice.scale)["claims"]:
-        number = "" if claim["number"] is None else claim["number"]
-        about = f" [{', '.join(claim['about'])}]" if claim["about"] else ""
-        print(f"{number:>2}  {claim['verdict']:14}  {claim['name']:22} {_counted(claim)}{about}")
+        number, first = claim["number"] or "", (claim["rows"] or [{}])[0]
+        numbers = claim.get("why", "")
+        if "low" in first:
+            numbers = f"{first['value']:.2f} [{first['low']:.2f}, {first['high']:.2f}]"
+            numbers += f", published {first['published']}" if first["published"] else ""
+        print(f"{number:>2}  {claim['outcome']:12}  {claim['name']:22} {numbers}")
     return True
 
 
@@ -83,7 +85,7 @@ def readme(arguments: Namespace) -> bool:
 
 
 def block(plan: Plan) -> str:
-    """Two figures, and a line for every claim, as they are released at the scale of the plan."""
+    """Two figures, and the claims, as they are released at the scale of the plan."""
     scale = plan.site.config.choice.scale
     results, pictures = folders(scale)
     judged, parts = _judged(results, "release", scale), list[str]()
@@ -92,11 +94,18 @@ def block(plan: Plan) -> str:
         caption = " ".join(figure.caption.split())
         picture = f"![{name}: {figure.title}]({pictures}/{name}.png)"
         parts.append(f"{picture}\n\n*{figure.title}. {caption}*\n")
+    by_outcome = dict[str, list[str]]()
+    for claim in judged["claims"]:
+        name = claim["name"].replace("-", " ")
+        by_outcome.setdefault(claim["outcome"], []).append(name)
+    told = "; ".join(f"{outcome}: {', '.join(by)}" for outcome, by in sorted(by_outcome.items()))
+    parts.append(f"What the paper says, at {judged['scale']}: {told}.\n")
+    parts.append(f"![Claims]({results}/{FOREST}.png)\n")
     parts.append(
-        f"At {judged['scale']}: [all figures]({pictures}/README.md), [every inequality with its "
-        f"numbers]({results}/tables/claims.md), and [how verdicts come about](docs/claims.md).\n"
+        f"*[All figures]({pictures}/README.md), [every number of every claim]"
+        f"({results}/tables/claims.md), and [how outcomes come about](docs/claims.md).*\n"
     )
-    return "\n".join([*parts, HEAD, *map(_row, judged["claims"]), ""])
+    return "\n".join(parts)
 
 
 def regime(arguments: Namespace) -> bool:
@@ -123,14 +132,3 @@ def _judged(folder: str | Path, target: str, scale: str) -> Mapping[str, Any]:
         raise Problem(f"{path} is missing; make {target} SCALE={scale} makes it")
     found: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found
-
-
-def _row(claim: Mapping[str, Any]) -> str:
-    number = "" if claim["number"] is None else claim["number"]
-    about = " (about miniatures of public models)" if claim["about"] else ""
-    says = claim["says"].replace("|", "∣").replace("<", "&lt;")
-    return f"| {number} | {says}{about} | {claim['verdict']} | {_counted(claim)} |"
-
-
-def _counted(claim: Mapping[str, Any]) -> str:
-    return ", ".join(f"{count} {verdict}" for verdict, count in claim["counts"].items())

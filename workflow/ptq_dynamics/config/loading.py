@@ -21,7 +21,7 @@ from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 from ptq_dynamics.base.components import OneOf
 from ptq_dynamics.base.fields import Name, Named, Once, Seed, Strict
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.claims.settings import Claim, TableQuery
+from ptq_dynamics.claims.settings import TableQuery
 from ptq_dynamics.config import miniatures, releases
 from ptq_dynamics.config.errors import problem, require
 from ptq_dynamics.config.families import Families
@@ -100,7 +100,6 @@ class Config(Strict):
     figures: Named[Figure]
     tasks: Named[Task]
     backends: Backends
-    claims: Named[Claim]
     tables: Named[TableQuery]
 
 

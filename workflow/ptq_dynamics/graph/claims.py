@@ -1,94 +1,64 @@
 """The jobs that judge claims and write tables over what the chosen figures measure."""
 
-from collections import ChainMap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from itertools import chain
 from typing import Any
 
-from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims import settings as said
-from ptq_dynamics.claims.settings import DISTANCE, Claim, Inequality, Row, TableQuery, Term
-from ptq_dynamics.config import Figure, require
+from ptq_dynamics.claims.claim import Claim
+from ptq_dynamics.claims.controlled import CONTROLLED
+from ptq_dynamics.claims.public import PUBLIC
+from ptq_dynamics.claims.settings import Row, TableQuery
+from ptq_dynamics.config import Branch, Figure, require
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.figures.settings import Shown
+from ptq_dynamics.figures.settings import PICTURES, Shown
 from ptq_dynamics.graph.figures import measures
 from ptq_dynamics.graph.site import Planner
-from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR, QUANTIZED, TASK_METRICS
-
-FILE = "config/claims.yaml"
+from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR, TASK_METRICS
 
 
 class Claims(Planner):
-    """Claims, each over the trajectories, quantizers and metrics of the figure it is about, at the
-    seeds and calibration sets of that; what a scale or a choice of figures leaves out is not
-    measured."""
+    """Claims, each over what its figures are drawn from, at the seeds of the first of them; what a
+    scale or a choice of figures leaves out is not measured."""
 
     @cache
     def judge(self) -> Job:
-        """The verdicts on all claims, from all that the figures they are about are drawn from;
-        raises `Problem` where a claim names what its figure has not."""
-        claims = [(name, self._single(name, claim)) for name, claim in self.config.claims.items()]
-        every = chain.from_iterable(claim.inequalities for _, claim in claims)
-        figures = [name for one in every if one.unmeasured is None for name in one.figures]
-        drawn = [self.plan.figures.figure(name) for name in dict.fromkeys(figures)]
+        """The outcomes of all claims, from all that the figures they are about are drawn from;
+        raises `Problem` where a claim names a figure that there is not."""
+        every, figures = dict[str, said.Told](), dict[str, Job]()
+        for claim in (*CONTROLLED, *PUBLIC):
+            place = f"workflow/ptq_dynamics/claims: {claim.name}"
+            require(f"{place}.figures", "figure", claim.figures, self.plan.written)
+            every[claim.name] = self._told(claim)
+            if every[claim.name].unmeasured is None:
+                figures |= {name: self.plan.figures.figure(name) for name in claim.figures}
+        shown = [each for job in figures.values() for each in job.settings.quantizers]
+        draws = sorted(((each.name, each.draws) for each in shown), key=lambda each: len(each[1]))
         settings = said.ClaimsSettings(
-            claims=tuple(claims),
-            series=tuple(dict.fromkeys(each for job in drawn for each in job.settings.series)),
-            runs=tuple(dict.fromkeys(each for job in drawn for each in job.settings.runs)),
-            scale=self.config.scale.description,
+            claims=every,
+            series=tuple(dict.fromkeys(s for job in figures.values() for s in job.settings.series)),
+            runs=tuple(dict.fromkeys(run for job in figures.values() for run in job.settings.runs)),
+            draws=dict(draws),
+            scale=self.scale.description,
         )
-        inputs = {label: paths for job in drawn for label, paths in job.inputs.items()}
-        return self.make("judge", "claims.judge", "claims", inputs, settings, (said.CLAIMS,))
+        inputs = {label: paths for job in figures.values() for label, paths in job.inputs.items()}
+        files = (said.CLAIMS, *(f"{said.FOREST}.{kind}" for kind in PICTURES))
+        return self.make("judge", "claims.judge", "claims", inputs, settings, files)
 
-    def _single(self, name: str, claim: Claim) -> Claim:
-        """A claim with its single inequalities as the job reads them."""
-        require(f"{FILE}: {name}.figure", "figure", [claim.figure], self.plan.written)
-        found = list[Inequality]()
-        for number, written in enumerate(claim.inequalities):
-            place = f"{FILE}: {name}.inequalities.{number}"
-            require(f"{place}.figures", "figure", written.figures, self.plan.written)
-            shown = {"figures": written.figures or (claim.figure,)}
-            for one in written.model_copy(update=shown).single():
-                _check(place, one, [self.plan.written[each] for each in one.figures])
-                found.append(one.model_copy(update=self._planned(one)))
-        return claim.model_copy(update={"inequalities": tuple(found)})
-
-    def _planned(self, one: Inequality) -> dict[str, Any]:
-        """What the job has to know of an inequality, or why it is not measured."""
-        config, scale, planner = self.config, self.scale.description, self.plan.figures
-        for name in one.figures:
-            if name not in config.figures:
-                return {"unmeasured": f"figure {name} is left out at {scale}"}
-            if name not in planner.chosen:
-                return {"unmeasured": f"figure {name} was not chosen"}
-        figures = [config.figures[name] for name in one.figures]
-        curves = ChainMap(*(figure.curves for figure in figures))
-        update = {key: _read(getattr(one, key), curves) for key in ("left", "right")}
-        names = [name for term in one.model_copy(update=update).terms for name in term.names]
-        if gone := [n for n in names if all(n not in each.trajectories for each in figures)]:
-            return {"unmeasured": f"{gone[0]} is left out at {scale}"}
-        runs = map(self.timeline.run, self.plan.trajectories.runs(names))
+    def _told(self, claim: Claim) -> said.Told:
+        if gone := [name for name in claim.figures if name not in self.config.figures]:
+            why = f"figure {gone[0]} is left out at {self.scale.description}"
+            return said.Told(says=claim.says, unmeasured=why)
+        if gone := [name for name in claim.figures if name not in self.plan.figures.chosen]:
+            return said.Told(says=claim.says, unmeasured=f"figure {gone[0]} was not chosen")
+        figure = self.config.figures[claim.figures[0]]
+        runs = map(self.timeline.run, self.plan.trajectories.runs(figure.trajectories))
         small = [run.stands_for(self.timeline) for run in runs if run is not None]
-        update["miniatures"] = tuple(dict.fromkeys(filter(None, small)))
-        if update["miniatures"] and one.unmeasured_in_small is not None:
-            return {"unmeasured": one.unmeasured_in_small}
-        seeds = [
-            self.timeline.seeds_shown(name, figure.headline)
-            for name in names
-            for figure in figures
-            if name in figure.trajectories
-        ]
+        seeds = [self.timeline.seeds_shown(n, figure.headline) for n in figure.trajectories]
         common = tuple(seed for seed in seeds[0] if all(seed in each for each in seeds))
-        # Of several, a landscape shows the first seed and the first calibration set, under the name
-        # that its figure gives; of two figures, the draws that both have.
-        of_weights = one.metric == DISTANCE
-        update["seeds"] = seeds[0][:1] if of_weights or not common else common
-        if one.quantizer is not None:
-            draws = (self.plan.measuring.draws(each, one.quantizer) for each in figures)
-            update["draws"] = (one.quantizer,) if of_weights else min(draws, key=len)
-            update["calibrated"] = planner.shown(figures[0], one.quantizer).calibrated
-        return update
+        miniatures = tuple(dict.fromkeys(filter(None, small)))
+        return said.Told(says=claim.says, seeds=common or seeds[0][:1], miniatures=miniatures)
 
 
 class Tables(Planner):
@@ -138,6 +108,9 @@ class Tables(Planner):
             draws[each] = max(draws.get(each, ()), self.plan.measuring.draws(query, each), key=len)
         if before is not None and len(before.seeds) >= len(seeds):
             return before.model_copy(update={"draws": draws})
+        run = self.timeline.trajectories[name]
+        if isinstance(run, Branch):
+            label = f"{label}, from {float(run.at):.0%} of the budget"
         return Row(curve=label, name=name, seeds=seeds, draws=draws)
 
     def lacking(self, table: TableQuery) -> Iterator[Figure]:
@@ -171,36 +144,3 @@ class Tables(Planner):
                 trunk = getattr(self.timeline.trajectories[name], "trunk", None)
                 if trunk is not None or not table.branches:
                     yield label, name
-
-
-def _read(term: Any, curves: Mapping[str, tuple[str, ...]]) -> Any:
-    """A term with trajectories in place of the labels of curves; all else as it is."""
-    if not isinstance(term, Term):
-        return term
-    update = {
-        key: tuple(chain.from_iterable(curves.get(name, (name,)) for name in getattr(term, key)))
-        for key in ("of", "tokens_of", "loss_of")
-    }
-    update |= {key: _read(getattr(term, key), curves) for key in ("less", "per")}
-    return term.model_copy(update=update)
-
-
-def _check(place: str, one: Inequality, figures: list[Figure]) -> None:
-    """Raise `Problem` when an inequality reads what its figures do not show."""
-    called = f"figure {' and '.join(one.figures)}"
-    shown = [name for each in figures for name in (*each.trajectories, *each.curves)]
-    known = [name for each in figures for name in each.quantizers]
-    require(f"{place}.quantizers", f"quantizer of {called}", one.quantizers, known)
-    for term in one.terms:
-        require(place, f"trajectory of {called}", term.names, shown)
-    for metric in filter(None, (one.metric, *(term.against for term in one.terms))):
-        if not any(measures(each, metric) for each in figures):
-            raise Problem(
-                f"{place} reads {metric}, which {called} does not measure; name another metric or "
-                "figure"
-            )
-        if metric in {*QUANTIZED, DISTANCE} and one.quantizer is None:
-            raise Problem(
-                f"{place} reads {metric}, which needs a quantizer; name one of {called} "
-                f"({', '.join(known) or 'which has none'}) in quantizers"
-            )

@@ -18,8 +18,7 @@ from typing import Any
 
 from ptq_dynamics.base.content import canonical, sha256
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.claims.judge import SEEN
-from ptq_dynamics.claims.settings import CLAIMS
+from ptq_dynamics.claims.settings import CLAIMS, FOREST
 from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.engine.paths import RECORD, beside
@@ -44,7 +43,7 @@ def run(context: Context[PaperSettings]) -> Mapping[str, Any]:
     drawn = [name for name, figure in told["figures"].items() if figure["missing"] is None]
     shutil.rmtree(folder, ignore_errors=True)
     copy(context.settings.sources, REPOSITORY, folder)
-    files = {CLAIMS: inputs["claims"].file(CLAIMS)}
+    files = {name: inputs["claims"].file(name) for name in (CLAIMS, f"{FOREST}.pdf")}
     for name in told["tables"]:
         files[f"tables/{name}.csv"] = inputs["tables"].file(f"{name}.csv")
     for name in drawn:
@@ -60,7 +59,6 @@ def run(context: Context[PaperSettings]) -> Mapping[str, Any]:
         "measured": measured(inputs["measurements"].file(MEASUREMENTS)),
         "findings": {name: inputs[f"figure {name}"].facts.get(FINDING) for name in drawn},
         "inputs": {key: str(each.path) for key, each in inputs.items()},
-        "errors": SEEN,
         "newest": newest,
         "identity": context.identity,
         "origin": ORIGIN.format(scale=told["scale"]["description"], identity=context.identity),
@@ -82,7 +80,7 @@ def measured(path: Path) -> dict[str, int]:
         "values": len(table),
         "checkpoints": len(table[[TRAJECTORY, SEED, CHECKPOINT]].drop_duplicates()),
         "degradations": len(known),
-        "degradations-beyond": int((known.value.abs() > SEEN * known.stderr).sum()),
+        "degradations-beyond": int((known.value.abs() > 2 * known.stderr).sum()),
     }
 
 

@@ -4,11 +4,13 @@ import base64
 import csv
 from collections.abc import Collection, Iterator, Mapping
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
 from ptq_dynamics.claims.formats import ERROR, Cell, Number, Table
+from ptq_dynamics.claims.settings import FOREST
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.figures.settings import TABLE
@@ -39,6 +41,7 @@ def run(context: Context[PageSettings]) -> Mapping[str, Any]:
         made=_made(results.values(), len(missing)),
         figures=[_figure(context.input(f"figure {each[0]}"), *each) for each in settings.figures],
         claims=claims,
+        forest=_encoded(context.input("claims").file(f"{FOREST}.png")) if claims else "",
         tables=list(tables.values()),
         cost=costs.table(each.record for each in results.values()),
         held={"jobs": jobs},
@@ -52,9 +55,13 @@ def _figure(drawn: Manifest, name: str, title: str, caption: str) -> dict[str, A
         heads, *rows = csv.reader(file)
     return {
         **{"name": name, "title": title, "caption": caption, "manifest": str(drawn.path)},
-        "picture": base64.b64encode(drawn.file(f"{name}.png").read_bytes()).decode(),
+        "picture": _encoded(drawn.file(f"{name}.png")),
         "points": {"heads": heads, "rows": rows},
     }
+
+
+def _encoded(picture: Path) -> str:
+    return base64.b64encode(picture.read_bytes()).decode()
 
 
 def _made(results: Collection[Result], missing: int) -> str:
@@ -70,14 +77,14 @@ def _made(results: Collection[Result], missing: int) -> str:
 
 
 def _claims(shown: Table) -> Iterator[dict[str, Any]]:
-    """Every claim with the rows of its inequalities, by the table of claims: number, words and
-    verdict of a claim stand in its first row alone."""
+    """Every claim with the rows of its numbers, by the table of claims: number, words and outcome
+    of a claim stand in its first row alone."""
     starts = [at for at, row in enumerate(shown.rows) if row[1]]
     for start, end in pairwise([*starts, len(shown.rows)]):
-        number, says, verdict = shown.rows[start][:3]
+        number, says, outcome = shown.rows[start][:3]
         rows = [row[3:] for row in shown.rows[start:end]]
-        inequalities = Table(f"Inequalities: {says}", shown.heads[3:], rows)
-        yield {"number": number, "says": says, "verdict": verdict, "table": inequalities}
+        numbers = Table(f"Numbers: {says}", shown.heads[3:], rows)
+        yield {"number": number, "says": says, "outcome": outcome, "table": numbers}
 
 
 def _table(tables: Manifest, name: str, title: str) -> Table:

@@ -31,7 +31,7 @@ def page(plan: Plan) -> Job:
         inputs[f"figure {name}"] = [plan.figures.figure(name).manifest]
         about = site.config.figures[name]
         figures.append((name, about.title, " ".join(about.caption.split())))
-    inputs["tables"] = [plan.tables.write().manifest]
+    inputs |= {"tables": [plan.tables.write().manifest], "claims": [plan.claims.judge().manifest]}
     settings = PageSettings(
         description=site.config.scale.description,
         figures=tuple(figures),

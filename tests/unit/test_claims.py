@@ -1,0 +1,210 @@
+"""Claims: the paper's own numbers agree with them, and intervals hold what they should."""
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ptq_dynamics.claims import judge
+from ptq_dynamics.claims.claim import Claim
+from ptq_dynamics.claims.controlled import CONTROLLED, LATER, Q3, Q4, RAINBOW, RATES, STABLE
+from ptq_dynamics.claims.curves import REPLICATES, Curves, weights
+from ptq_dynamics.claims.judge import Outcome, judged
+from ptq_dynamics.claims.public import PUBLIC
+from ptq_dynamics.claims.samples import Samples
+from ptq_dynamics.claims.settings import ClaimsSettings, Told
+from ptq_dynamics.figures.settings import ShownRun
+from ptq_dynamics.measure.settings import Series
+
+BLOCKS = 64
+SEEDS = (1, 2)
+
+
+def series(name, quantizer, seed):
+    return Series(name, seed, "controlled", quantizer, "gptq", 4, 128)
+
+
+@dataclass
+class Points:
+    """Losses in full precision, and errors by quantizer, of checkpoints at some tokens."""
+
+    tokens: list
+    losses: list
+    errors: dict
+    trunk: str | None = None
+
+
+class Made(Curves):
+    """Curves of made-up points, with some chance in every error, and blocks that differ alike."""
+
+    def __init__(self, points, jitter=0.02, seeds=SEEDS, chance=0):
+        every = [
+            series(name, quantizer, seed)
+            for name, each in points.items()
+            for quantizer in ("fp", *each.errors)
+            for seed in seeds
+        ]
+        runs = [
+            ShownRun(f"run {name} seed {seed}", name, seed, each.trunk, 0, None)
+            for name, each in points.items()
+            for seed in seeds
+        ]
+        super().__init__(every, runs, {}, {})
+        self.points, self.jitter, self.chance = points, jitter, chance
+
+    def blocks(self, series):
+        found = self.points[series.trajectory]
+        words = f"{series.trajectory} {series.quantizer} {series.seed} {self.chance}"
+        random = np.random.default_rng([*words.encode()])
+        losses = np.array(found.losses)[:, None] + np.linspace(-0.5, 0.5, BLOCKS)
+        if series.quantizer != "fp":
+            errors = np.array(found.errors[series.quantizer])
+            errors = errors * (1 + self.jitter * random.standard_normal(len(errors)))
+            losses = losses * (1 + errors[:, None])
+        steps = np.array(found.tokens)
+        rows = pd.DataFrame({"id": [*map(str, steps)], "step": steps, "tokens": steps})
+        return rows, losses
+
+
+def published():
+    """What was read off the paper's figures 1, 4, 6 and 7 (billions of tokens, nats, shares)."""
+    at = [4, 10, 20, 30, 37, 46, 55, 64, 70, 76, 82, 88, 94, 100]
+    error = np.interp(at, [4, 10, 20, 37, 55, 90], [3.9e-3, 4.1e-3, 4.7e-3, 5.1e-3, 5.4e-3, 5.5e-3])
+    found = {STABLE: Points(at, [3.65] * len(at), {Q4: error, Q3: [2.8e-2] * len(at)})}
+    ends = zip((10, 28, 46, 64, 82, 100), (8.4, 9.2, 9.0, 9.1, 9.3, 9.4), strict=True)
+    for name, (end, high) in zip(RAINBOW, ends, strict=True):
+        low = float(np.interp(end - 6, at, error))
+        down = [end - 6, end - 4, end - 2, end]
+        errors = [*np.linspace(low, high * 1e-3, 4)]
+        found[name] = Points(down, [3.65, 3.55, 3.5, 3.42], {Q4: errors}, STABLE)
+    for (name, _), loss, four, three, at_350, three_350 in zip(
+        RATES.items(),
+        (3.428, 3.405, 3.406, 3.460),
+        (1.87e-2, 1.48e-2, 1.08e-2, 0.89e-2),
+        (9.9e-2, 7.6e-2, 5.9e-2, 4.4e-2),
+        (1.32e-2, 1.05e-2, 0.80e-2, 0.71e-2),
+        (7.3e-2, 5.4e-2, 4.2e-2, 3.9e-2),
+        strict=True,
+    ):
+        errors = {Q4: [at_350 * 0.9, at_350, four], Q3: [three_350 * 0.9, three_350, three]}
+        found[name] = Points([80, 90, 100], [3.55, 3.50, loss], errors)
+    found["lawa-20"] = Points([80, 90, 100], [3.5, 3.495, 3.49], {Q3: [2e-2, 2e-2, 2e-2]})
+    errors = {Q3: [4.7e-2, 6e-2, 7.5e-2, 9.1e-2], Q4: [0.95e-2, 1.2e-2, 1.5e-2, 1.82e-2]}
+    found["smollm3-decay"] = Points([70, 80, 90, 100], [2.72, 2.68, 2.64, 2.61], errors)
+    return found
+
+
+TESTED = ("rise-in-decay", "budget-independence", "peak-rate", "averaging", "distance", "smollm3")
+
+
+# Of curvature and gradients nothing was read off.
+ELSE = dict.fromkeys(("adamc", "curvature", "flatness"), "not read off")
+
+
+def asked(seeds=SEEDS, **others):
+    unmeasured = {**ELSE, **others}
+    told = {
+        claim.name: Told(says=claim.says, seeds=seeds, unmeasured=unmeasured.get(claim.name))
+        for claim in (*CONTROLLED, *PUBLIC)
+    }
+    return ClaimsSettings(claims=told, series=(), runs=(), draws={}, scale="paper")
+
+
+@pytest.mark.parametrize("chance", range(3))
+def test_what_the_paper_shows_agrees_with_what_it_says(chance):
+    """Values were read off plots to 2 %."""
+    found = {each["name"]: each for each in judged(asked(), Made(published(), chance=chance))}
+    outcomes = {name: found[name]["outcome"] for name in TESTED}
+    assert outcomes == dict.fromkeys(TESTED, Outcome.AGREES)
+    assert found["constant-rate"]["outcome"] == Outcome.AGREES
+    rows = [row for name in TESTED for row in found[name]["rows"] if "value" in row]
+    for row in rows:
+        if row["published"] is not None:
+            assert row["value"] == pytest.approx(row["published"], rel=0.1, abs=0.02), row["says"]
+    # What was not read off is not measured, for a reason.
+    assert found["kumar"]["outcome"] == Outcome.NOT_MEASURED and "kumar" in found["kumar"]["why"]
+
+
+def test_a_claim_that_is_false_is_opposed_and_noise_leaves_it_open():
+    points = published()
+    for name in LATER:
+        points[name].errors[Q4] = [5.5e-3, 4.5e-3, 3.5e-3, 2.5e-3]
+    found = {each["name"]: each for each in judged(asked(), Made(points))}
+    assert found["rise-in-decay"]["outcome"] == Outcome.OPPOSES
+    vague = judged(asked(), Made(published(), jitter=3.0))
+    assert next(e for e in vague if e["name"] == "rise-in-decay")["outcome"] == Outcome.UNRESOLVED
+
+
+def test_what_is_left_out_or_beyond_a_miniature_is_said():
+    told = asked(smollm3="figure fig01 was not chosen")
+    told.claims["post-training"] = Told(says="", seeds=SEEDS, miniatures=("SmolLM3",))
+    found = {each["name"]: each for each in judged(told, Made(published()))}
+    assert found["smollm3"]["why"] == "figure fig01 was not chosen"
+    assert found["post-training"]["outcome"] == Outcome.NOT_TESTABLE
+
+
+def test_intervals_hold_the_truth_about_as_often_as_they_say():
+    """Of a ratio of phase means, over made-up results with known errors."""
+    held = 0
+    for chance in range(60):
+        curves = Made(published(), jitter=0.2, chance=chance)
+        ratio = Samples(curves, SEEDS).end(LATER, Q4) / Samples(curves, SEEDS).over(STABLE, Q4)
+        low, high = np.quantile(ratio[1:], [0.025, 0.975])
+        held += low <= np.mean([9.2, 9.0, 9.1, 9.3, 9.4]) / 5.49 <= high
+    assert 51 <= held <= 60
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(2, 40), st.text(max_size=5))
+def test_weights_give_a_mean_its_own_variance(count, key):
+    values = np.random.default_rng(count).standard_normal(count)
+    mean = (values[:, None] * weights(key, count)).sum(axis=0)
+    assert mean[0] == pytest.approx(values.mean())
+    assert mean[1:].mean() == pytest.approx(values.mean(), abs=0.1 * values.std())
+    expected = values.std(ddof=1) / count**0.5
+    assert mean[1:].std() == pytest.approx(expected, rel=0.12)
+
+
+def test_curves_are_read_along_lines_between_checkpoints():
+    points = {
+        "a": Points([0, 10, 20], [4.0, 3.0, 3.2], {Q4: [0.01, 0.02, 0.05]}),
+        "b": Points([0, 15], [4.0, 3.1], {Q4: [0.01, 0.03]}),
+    }
+    read = Samples(Made(points, jitter=0, seeds=(1,)), (1,))
+    assert read.at("a", Q4, end_of="b")[0] == pytest.approx(0.035)
+    assert read.at("a", Q4, share=0.25)[0] == pytest.approx(0.015)
+    # The worst ends at 3.2, which `a` had twice, and `b` at 13.3.
+    assert read.at_loss("a", ("a", "b"), Q4)[0] == pytest.approx(0.05)
+    assert read.at_loss("b", ("a", "b"), Q4)[0] == pytest.approx(0.01 + 0.02 * 0.8 / 0.9)
+    assert np.isnan(read.at_loss("b", ("c",), Q4)).all()
+    assert read.missing == ["loss of c is not measured"]
+    tenfold = read.tenfold({"x": 1.0, "y": 10.0, "z": 100.0}, [np.full(2, v) for v in (8, 4, 2)])
+    assert tenfold[0] == pytest.approx(0.5)
+
+
+def test_seeds_count_by_what_they_differ_beyond_the_noise_within():
+    read = Samples(Made(published()), (1, 2))
+    noise = np.random.default_rng(0).standard_normal((2, REPLICATES))
+    noise[:, 0] = 0
+
+    def spread(apart):
+        values = {1: 1.0 + noise[0], 2: 1.0 + apart + noise[1]}
+        return read._over_seeds(values.__getitem__)[1:].std()
+
+    assert spread(0.5) == pytest.approx(0.5**0.5, rel=0.05)
+    assert spread(20.0) == pytest.approx(10.0, rel=0.1)
+
+
+@given(st.lists(st.floats(1e-4, 1.0), min_size=1, max_size=8))
+def test_tests_together_are_no_more_than_holm_allows(chances):
+    """By its definition: the k-th smallest is compared with the level over all that are left."""
+    claim = Claim(iter, "above", ())
+    tests = {str(at): (each, 1.0, claim) for at, each in enumerate(chances)}
+    found = {name: each is Outcome.AGREES for name, each in judge._holm(tests).items()}
+    order = sorted(chances)
+    bounds = [judge.LEVEL / (len(order) - k) for k in range(len(order))]
+    passed = itertools.takewhile(lambda pair: pair[0] <= pair[1], zip(order, bounds, strict=True))
+    assert sum(found.values()) == len([*passed])

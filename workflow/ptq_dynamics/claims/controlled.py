@@ -1,0 +1,225 @@
+"""What the paper says of its own runs (section 4), claim by claim.
+
+A claim is the first line of its function's docstring. Published values were read off plots, to 2 %.
+Where a phase is compared, a cooldown is read at its end and the stable run over its last third. The
+margin within which two errors are alike is half of what separates ends from the stable run.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from ptq_dynamics.claims.claim import Claim, Row
+from ptq_dynamics.measure.names import FULL_PRECISION, INCREASE, LOSS, SHARPNESS, TRACE
+
+Q3, Q4 = "gptq-3bit", "gptq-4bit"
+STABLE = "constant-3e-3"
+RAINBOW = [f"rainbow-{at:03}" for at in (2, 36, 70, 104, 138, 172)]
+LATER = RAINBOW[1:]
+RATES = {"wsd-3e-4": 3e-4, "wsd-1e-3": 1e-3, "wsd-3e-3": 3e-3, "wsd-1e-2": 1e-2}
+DECAYS = {f"decay-lambda-{decay}": decay for decay in (0.0005, 0.001, 0.005, 0.01, 0.05, 0.1)}
+HORIZONS = ("020", "088", "156", "190")
+GRADIENT = "gradient_norm"
+
+
+def branch(name: str) -> str:
+    """What a reader calls a cooldown of the rainbow."""
+    return f"cooldown from {int(name[-3:])}k steps"
+
+
+def rise_in_decay(data: Any) -> Iterator[Row]:
+    """The 4-bit error rises as the learning rate decays."""
+    ratio = data.end(LATER, Q4) / data.over(STABLE, Q4)
+    yield Row("4-bit error: ends of cooldowns from 36k steps on / stable run", ratio, 1.68)
+    for name, published in zip(RAINBOW, (2.05, 1.88, 1.71, 1.69, 1.69, 1.71), strict=True):
+        ratio = data.end(name, Q4) / data.at(STABLE, Q4, end_of=name)
+        yield Row(f"4-bit error: {branch(name)} / stable run, at equal tokens", ratio, published)
+
+
+def budget_independence(data: Any) -> Iterator[Row]:
+    """The 4-bit error at the end of decay does not depend on the token budget."""
+    ratio = data.end(LATER[-2:], Q4) / data.end(LATER[:2], Q4)
+    yield Row("4-bit error: ends at 82B and 100B / ends at 28B and 46B tokens", ratio, 1.03)
+    ratio = data.end(LATER, Q4) / data.end(RAINBOW[0], Q4)
+    yield Row("4-bit error: ends from 28B tokens on / end at 10B", ratio, 1.10)
+
+
+def constant_rate(data: Any) -> Iterator[Row]:
+    """The 4-bit error rises at a constant rate as well."""
+    early = data.at(STABLE, Q4, share=0.1)
+    yield Row(
+        "4-bit error of the stable run: last third / 10 % of its tokens",
+        data.over(STABLE, Q4) / early,
+        1.32,
+    )
+    gained = data.end(LATER[-1], Q4) / data.start(LATER[-1], Q4)
+    yield Row("4-bit error: end of the last cooldown / its beginning", gained, 1.71)
+
+
+def other_quantizers(data: Any) -> Iterator[Row]:
+    """AWQ's error rises in decay as GPTQ's does."""
+    ratio = data.end(LATER, "awq-4bit") / data.over(STABLE, "awq-4bit")
+    yield Row("AWQ error: ends of cooldowns from 36k steps on / stable run", ratio)
+    ratio = data.end(LATER, "int8") / data.over(STABLE, "int8")
+    yield Row("LLM.int8 error: ends of cooldowns from 36k steps on / stable run", ratio)
+
+
+def peak_rate(data: Any) -> Iterator[Row]:
+    """A larger peak learning rate quantizes better at equal loss."""
+    errors = [data.at_loss(name, RATES, Q4) for name in RATES]
+    yield Row("4-bit error at equal loss, per tenfold peak rate", data.tenfold(RATES, errors), 0.66)
+    for quantizer, label, published in ((Q3, "3-bit error at equal loss", 0.66),):
+        errors = [data.at_loss(name, RATES, quantizer) for name in RATES]
+        yield Row(f"{label}, per tenfold peak rate", data.tenfold(RATES, errors), published)
+    for quantizer, label, published in ((Q4, "4-bit", 0.60), (Q3, "3-bit", 0.59)):
+        errors = [data.end(name, quantizer) for name in RATES]
+        yield Row(
+            f"{label} error at the end, per tenfold peak rate",
+            data.tenfold(RATES, errors),
+            published,
+        )
+
+
+def unstable_rates(data: Any) -> Iterator[Row]:
+    """The order of peak rates goes on beyond the stable ones."""
+    both = ("wsd-1e-2", "wsd-3e-2")
+    for quantizer, label in ((Q4, "4-bit"), (Q3, "3-bit")):
+        less, more = (data.at_loss(name, both, quantizer) for name in both)
+        yield Row(f"{label} error at equal loss: rate 3e-2 / 1e-2", more / less)
+
+
+def averaging(data: Any) -> Iterator[Row]:
+    """In 3 bit, averaged weights have a lower loss than decayed ones."""
+    average, decayed = "lawa-20", "wsd-3e-3"
+    gap = data.end(average, Q3, LOSS) - data.end(decayed, Q3, LOSS)
+    yield Row("3-bit perplexity: LAWA of 20 / end of decay", data.exp(gap), 0.952)
+    yield Row("3-bit loss: LAWA of 20 − end of decay", gap, -0.049, "nats")
+    full = FULL_PRECISION
+    gap = data.end(average, full, LOSS) - data.end(decayed, full, LOSS)
+    yield Row("loss in full precision: LAWA of 20 − end of decay", gap, 0.085, "nats")
+    gap = data.end(average, full, LOSS) - data.over(STABLE, full, LOSS)
+    yield Row("loss in full precision: LAWA of 20 − stable run", gap, -0.16, "nats")
+    error = data.end(average, Q3)
+    yield Row("3-bit error: LAWA of 20 / end of decay", error / data.end(decayed, Q3), 0.36)
+    yield Row("3-bit error: LAWA of 20 / stable run", error / data.over(STABLE, Q3), 0.71)
+
+
+def kumar(data: Any) -> Iterator[Row]:
+    """The increase δ grows faster with the budget under cosine schedules than under WSD."""
+    grown = {
+        (size, kind): data.end(f"kumar-{size}-{last}", Q3, INCREASE)
+        / data.end(f"kumar-{size}-{first}", Q3, INCREASE)
+        for size in ("70m", "160m")
+        for kind, first, last in (
+            ("cosine", "cosine-11.5-to-0", "cosine-99.5-to-0"),
+            ("WSD", "wsd-1.5", "wsd-89.5"),
+        )
+    }
+    ratio = grown["160m", "cosine"] / grown["160m", "WSD"]
+    yield Row("growth of the 3-bit δ with the budget, 160M: cosine / WSD", ratio)
+    for (size, kind), sample in grown.items():
+        yield Row(f"3-bit δ, {size.upper()}, {kind}: longest budget / second", sample)
+
+
+def cosine(data: Any) -> Iterator[Row]:
+    """Under cosine schedules the peak rate matters more than the horizon."""
+    errors = {
+        (h, rate): data.end(f"cosine-{h}-{rate}", Q4) for h in HORIZONS for rate in ("6e-4", "3e-3")
+    }
+    by_rate = sum(errors[h, "6e-4"] for h in HORIZONS) / sum(errors[h, "3e-3"] for h in HORIZONS)
+    last, first = (sum(errors[h, rate] for rate in ("6e-4", "3e-3")) for h in ("190", "020"))
+    yield Row(
+        "4-bit error: effect of the peak rate / effect of the horizon", by_rate / (last / first)
+    )
+    yield Row("4-bit error: peak rate 6e-4 / 3e-3, over four horizons", by_rate)
+    yield Row("4-bit error: longest horizon / shortest, over both rates", last / first)
+    both = ("cosine-190-6e-4", "cosine-190-3e-3")
+    less, more = (data.at_loss(name, both, Q4) for name in both)
+    yield Row("4-bit error at equal loss: peak rate 6e-4 / 3e-3", less / more)
+
+
+def weight_decay(data: Any) -> Iterator[Row]:
+    """A larger weight decay quantizes better at equal loss."""
+    found = {name: decay for name, decay in DECAYS.items() if data.has(name, Q4)}
+    for quantizer, label in ((Q4, "4-bit"), (Q3, "3-bit")):
+        errors = [data.at_loss(name, found, quantizer) for name in found]
+        yield Row(
+            f"{label} error at equal loss, per tenfold weight decay", data.tenfold(found, errors)
+        )
+
+
+def adamc(data: Any) -> Iterator[Row]:
+    """AdamC leaves the 4-bit error as it is."""
+    yield Row(
+        "4-bit error at the end: AdamC / AdamW",
+        data.end("adamc-3e-3", Q4) / data.end("wsd-3e-3", Q4),
+    )
+    stable = data.over(STABLE, FULL_PRECISION, GRADIENT, shares=(0.7, 0.8))
+    decayed = data.over("wsd-3e-3", FULL_PRECISION, GRADIENT, shares=(0.75, 1))
+    yield Row("gradient norm, AdamW: last 5 % of the budget / 70 to 80 %", decayed / stable)
+    stable = data.over("adamc-3e-3", FULL_PRECISION, GRADIENT, shares=(0.7, 0.8))
+    decayed = data.over("adamc-3e-3", FULL_PRECISION, GRADIENT, shares=(0.95, 1))
+    yield Row("gradient norm, AdamC: last 5 % of the budget / 70 to 80 %", decayed / stable)
+
+
+def curvature(data: Any) -> Iterator[Row]:
+    """The top Hessian eigenvalue rises in decay."""
+    for metric, label in ((SHARPNESS, "top eigenvalue"), (TRACE, "trace")):
+        ends = data.end(LATER, FULL_PRECISION, metric)
+        yield Row(
+            f"{label}: ends of cooldowns from 36k steps on / stable run",
+            ends / data.over(STABLE, FULL_PRECISION, metric),
+        )
+    for metric, label in ((SHARPNESS, "top eigenvalue"), (TRACE, "trace")):
+        values = [data.end(name, FULL_PRECISION, metric) for name in RATES]
+        yield Row(f"{label} at the end, per tenfold peak rate", data.tenfold(RATES, values))
+    for metric, label in ((SHARPNESS, "top eigenvalue"), (TRACE, "trace")):
+        ratio = data.end("lawa-20", FULL_PRECISION, metric) / data.end(
+            "wsd-3e-3", FULL_PRECISION, metric
+        )
+        yield Row(f"{label}: LAWA of 20 / end of decay", ratio)
+
+
+def distance(data: Any) -> Iterator[Row]:
+    """At larger peak rates quantization harms the loss less."""
+    rises = [data.end(name, Q4, INCREASE) for name in RATES]
+    yield Row(
+        "4-bit rise of the loss at the end, per tenfold peak rate", data.tenfold(RATES, rises), 0.61
+    )
+    for quantizer, label in ((Q4, "4-bit"), (Q3, "3-bit")):
+        moved = [data.distance(name, quantizer) for name in RATES]
+        yield Row(
+            f"{label} distance of the weights, per tenfold peak rate", data.tenfold(RATES, moved)
+        )
+
+
+def flatness(data: Any) -> Iterator[Row]:
+    """Flatter minima go with lower error."""
+    runs = [
+        name
+        for rate in ("3e-4", "1e-3", "3e-3", "1e-2")
+        for name in (f"constant-{rate}", f"wsd-{rate}")
+    ]
+    for metric, label in ((TRACE, "trace"), (SHARPNESS, "top eigenvalue")):
+        yield Row(f"3-bit error, per tenfold {label}", data.slope(runs, Q3, metric))
+        yield Row(
+            f"the same at equal loss, per tenfold {label}",
+            data.slope(runs, Q3, metric, at_equal_loss=True),
+        )
+
+
+CONTROLLED = (
+    Claim(rise_in_decay, "above", ("fig04",), 1),
+    Claim(budget_independence, "alike", ("fig04",), 2, margin=1.3),
+    Claim(peak_rate, "below", ("fig06",), 3),
+    Claim(averaging, "below", ("fig07",), 4),
+    Claim(kumar, "above", ("fig05",), 8),
+    Claim(cosine, "above", ("fig21", "fig22"), 9),
+    Claim(weight_decay, "below", ("fig19",), 10),
+    Claim(adamc, "alike", ("fig20",), 11, margin=1.3),
+    Claim(curvature, "above", ("fig09", "fig26", "minima"), 12),
+    Claim(distance, "below", ("fig06", "fig08", "fig25"), 13),
+    Claim(other_quantizers, "above", ("fig10",), 14),
+    Claim(constant_rate, "above", ("fig04",)),
+    Claim(flatness, "above", ("flatness",)),
+    Claim(unstable_rates, "below", ("rates",)),
+)

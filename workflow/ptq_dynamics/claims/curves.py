@@ -1,0 +1,184 @@
+"""Metrics along trajectories, with what they would be had chance fallen out otherwise.
+
+Values have a column for each replicate, of which the first is as measured. In every other one
+validation blocks and calibration sets are resampled, the same for all trajectories (the bootstrap).
+So what two values owe to the same text cancels in their difference and in their ratio.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from itertools import chain
+from typing import Any, NamedTuple, get_args
+
+import numpy as np
+import pandas as pd
+
+from ptq_dynamics.engine.manifest import Manifest
+from ptq_dynamics.figures.settings import ShownRun
+from ptq_dynamics.measure import measurements
+from ptq_dynamics.measure.names import CHECKPOINT, FULL_PRECISION, INCREASE, LOSS, MEAN, Paired
+from ptq_dynamics.measure.settings import Series
+from ptq_dynamics.train.settings import TRAINING
+from ptq_dynamics.train.trajectory import CURVE, Trajectory
+
+REPLICATES = 4000
+# Of fewer residuals nothing is known of the noise of rounding.
+LEAST = 3
+
+
+class NotMeasured(Exception):
+    """Why a number has no value, in words."""
+
+
+class Curve(NamedTuple):
+    """A metric along a trajectory at one seed: ids, steps and tokens [checkpoints], and values
+    [checkpoints, replicates]."""
+
+    ids: Sequence[str]
+    steps: np.ndarray
+    tokens: np.ndarray
+    values: np.ndarray
+
+
+def random(key: str) -> np.random.Generator:
+    """The same chance for the same words."""
+    return np.random.default_rng([*hashlib.sha256(key.encode()).digest()])
+
+
+@cache
+def weights(key: str, count: int) -> np.ndarray:
+    """What each of some parts counts in their mean, float64 [count, replicates]: how often it is
+    drawn, spread so that the variance is that of a mean of independent parts."""
+    drawn = random(f"{key} {count}").multinomial(count, np.full(count, 1 / count), REPLICATES)
+    off = (drawn.T - 1) * ((count / (count - 1)) ** 0.5 if count > 1 else 0.0)
+    off[:, 0] = 0.0
+    return np.asarray((1 + off) / count)
+
+
+class Curves:
+    """Curves of series and runs, from the raw results under their labels; `draws`: the calibration
+    sets of quantizers that have several."""
+
+    def __init__(
+        self,
+        series: Iterable[Series],
+        runs: Iterable[ShownRun],
+        draws: Mapping[str, Sequence[str]],
+        inputs: Mapping[str, Sequence[Manifest]],
+    ) -> None:
+        self.series = {(one.trajectory, one.quantizer, one.seed): one for one in series}
+        self.runs = {(run.name, run.seed): run for run in runs}
+        self.trunks = {run.name: run.trunk for run in self.runs.values()}
+        self.draws, self.inputs = draws, inputs
+
+    @cache
+    def of(self, name: str, metric: str, quantizer: str, seed: int) -> Curve:
+        """A metric along a trajectory under a quantizer, at a seed, or at the first of a trajectory
+        that has not this one; the mean over calibration sets. Raises `NotMeasured`."""
+        known: Iterable[tuple[Any, ...]] = self.runs if metric in TRAINING else self.series
+        seeds = [each[-1] for each in known if each[0] == name]
+        own = seed if seed in seeds else next(iter(seeds), seed)
+        if metric in TRAINING and (run := self.runs.get((name, own))):
+            rows = pd.read_csv(self.inputs[run.label][0].file(CURVE))
+            values = np.repeat(rows[metric].to_numpy(np.float64)[:, None], REPLICATES, axis=1)
+            steps, tokens = (rows[key].to_numpy(np.float64) for key in ("step", "tokens"))
+            return Curve([*map(str, rows.step)], steps, tokens, values)
+        draws = self.draws.get(quantizer, (quantizer,))
+        several = [
+            self.series[name, each, own] for each in draws if (name, each, own) in self.series
+        ]
+        curves = [self._of_series(each, metric) for each in several]
+        if not curves or not len(curves[0].ids):
+            under = "" if quantizer == FULL_PRECISION else f" under {quantizer}"
+            raise NotMeasured(f"{metric} of {name}{under} is not measured")
+        shares = weights(f"draws of {quantizer}", len(curves))
+        values = sum(each.values * share for each, share in zip(curves, shares, strict=True))
+        return curves[0]._replace(values=values)
+
+    def checkpoint(
+        self, name: str, metric: str, quantizer: str, seed: int, place: int
+    ) -> np.ndarray:
+        """One point of a curve [replicates], with the noise of rounding just these weights. In full
+        precision nothing is rounded."""
+        curve, owner = self.of(name, metric, quantizer, seed), self.trunks.get(name) or name
+        place %= len(curve.ids)
+        if metric not in get_args(Paired) or quantizer == FULL_PRECISION:
+            return curve.values[place]
+        # Along a run the loss itself changes by more than rounding.
+        every = self._residuals(INCREASE if metric == LOSS else metric, quantizer)
+        residuals = (
+            every[owner] if len(every.get(owner, ())) >= LEAST else [*chain(*every.values())]
+        )
+        if not len(residuals):
+            return curve.values[place]
+        noise = random(f"{name} {metric} {quantizer} {seed} {curve.ids[place]}").choice(
+            residuals, REPLICATES
+        )
+        noise[0] = 0.0
+        return np.asarray(curve.values[place] + noise)
+
+    @cache
+    def _residuals(self, metric: str, quantizer: str) -> dict[str, list[float]]:
+        """How far checkpoints lie off the line between their neighbours, over √1.5, which is as far
+        as they would alone; by run, with the runs that branch off it."""
+        found = dict[str, list[float]]()
+        for name, draw, seed in self.series:
+            if draw == quantizer and seed is not None:
+                values = self.of(name, metric, quantizer, seed).values[:, 0]
+                off = (values[1:-1] - (values[:-2] + values[2:]) / 2) / 1.5**0.5
+                found.setdefault(self.trunks.get(name) or name, []).extend(off.tolist())
+        return found
+
+    @cache
+    def _of_series(self, series: Series, metric: str) -> Curve:
+        if metric in get_args(Paired):
+            rows, values = self._losses(series)
+            if metric != LOSS:
+                _, full = self._losses(measurements.in_full_precision(series))
+                values = values - full if metric == INCREASE else values / full - 1
+        else:
+            rows = self.rows(series)
+            rows = rows[(rows.metric == metric) & (rows.task.fillna(MEAN) == MEAN)]
+            noise = random(f"{series} {metric}").standard_normal((len(rows), REPLICATES))
+            noise[:, 0] = 0.0
+            values = rows[["value"]].to_numpy() + noise * rows[["stderr"]].fillna(0.0).to_numpy()
+        steps, tokens = (rows[key].to_numpy(np.float64) for key in ("step", "tokens"))
+        order = np.lexsort((tokens, steps))
+        return Curve([rows.id.iloc[n] for n in order], steps[order], tokens[order], values[order])
+
+    @cache
+    def _losses(self, series: Series) -> tuple[pd.DataFrame, np.ndarray]:
+        """Id, step and tokens of every checkpoint, and its losses. Equally many blocks are taken to
+        be the same text, as figures do."""
+        rows, losses = self.blocks(series)
+        return rows, losses @ weights(f"blocks {losses.shape[1]}", losses.shape[1])
+
+    def scores(self, name: str, metric: str, quantizer: str, seed: int) -> list[Any]:
+        """A metric of tasks at the last checkpoint of a trajectory: task, value and stderr of every
+        task and of the mean over those that count; none where it was not measured."""
+        series = self.series.get((name, quantizer, seed))
+        rows = self.rows(series) if series else pd.DataFrame({"metric": []})
+        rows = (
+            rows[rows.metric == metric].sort_values(["step", "tokens"], kind="stable")
+            if len(rows)
+            else rows
+        )
+        return [row for row in rows.itertuples() if row.id == rows.id.iloc[-1]]
+
+    @cache
+    def rows(self, series: Series) -> pd.DataFrame:
+        """All measurements of a series."""
+        return measurements.join([series], self.inputs).rename(columns={CHECKPOINT: "id"})
+
+    def blocks(self, series: Series) -> tuple[pd.DataFrame, np.ndarray]:
+        """Id, step and tokens of all checkpoints, and losses, float64 [checkpoints, blocks]."""
+        found = measurements.block_losses(series, self.inputs)
+        each = (
+            Trajectory(measurements.manifests_of(series, self.inputs)).checkpoints if found else []
+        )
+        rows = pd.DataFrame(
+            [(e.id, e.step, e.tokens) for e in each], columns=["id", "step", "tokens"]
+        )
+        losses = [found[name] for name in rows.id] or [np.empty(1)]
+        return rows, np.stack(losses).astype(np.float64)[: len(rows)]

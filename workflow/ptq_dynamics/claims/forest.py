@@ -1,0 +1,88 @@
+"""The forest plot of claims: a row a claim, with what each scale measured and what is published."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from ptq_dynamics.claims.settings import FOREST
+from ptq_dynamics.figures.settings import PICTURES
+from ptq_dynamics.figures.style import SETTINGS
+
+# What is drawn of a ratio; an interval that goes on has no end there.
+LIMITS = (1 / 8, 8.0)
+TICKS = (0.125, 0.25, 0.5, 1, 2, 4, 8)
+# By scale, in their order: marker, and shade of grey.
+MARKS = (("o", "0.0"), ("s", "0.45"), ("^", "0.65"))
+FILLED = ("agrees", "opposes")
+
+
+def forest(scales: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
+    """The claims of each scale by its name, as `claims.json` has them. Filled: the claim agrees or
+    opposes; hollow: it is unresolved. A diamond is the published value, a shaded half the claimed
+    direction."""
+    first = list(next(iter(scales.values())))
+    order = sorted(range(len(first)), key=lambda at: (first[at]["number"] or 99, at))
+    mpl.rcdefaults()
+    sns.set_theme(style="ticks", rc=SETTINGS)
+    figure = Figure(figsize=(7.0, 0.26 * len(first) + 0.9), layout="constrained")
+    axes = figure.add_subplot()
+    for row, at in enumerate(order):
+        _expected(axes, row, first[at])
+        for number, (marks, claims) in enumerate(zip(MARKS, scales.values(), strict=False)):
+            offset = 0.18 * (number - (len(scales) - 1) / 2)
+            _measured(axes, row + offset, claims[at], *marks)
+    outcomes = [" · ".join(_outcome(claims[at]) for claims in scales.values()) for at in order]
+    names = [f"{first[at]['number'] or '–'}  {first[at]['says']}" for at in order]
+    axes.axvline(1, color="0.3", linewidth=0.8)
+    axes.set(xscale="log", xlim=LIMITS, ylim=(len(order) - 0.5, -0.5))
+    axes.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
+    axes.minorticks_off()
+    axes.set_yticks(range(len(order)), names)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel("ratio (◇: published; grey: as claimed)")
+    right = axes.secondary_yaxis("right")
+    right.set_yticks(range(len(order)), outcomes)
+    right.tick_params(length=0)
+    axes.set_title("Claims at " + " and ".join(scales), loc="left")
+    return figure
+
+
+def write(figure: Figure, folder: Path) -> None:
+    """Write the plot as PDF and PNG; equal claims give equal bytes."""
+    for kind in PICTURES:
+        metadata = {"CreationDate": None} if kind == "pdf" else {}
+        figure.savefig(folder / f"{FOREST}.{kind}", metadata=metadata)
+
+
+def _outcome(claim: Mapping[str, Any]) -> str:
+    covers = claim["outcome"] == "agrees" and claim["rows"][0].get("covers")
+    return f"{claim['outcome']}, covers ◇" if covers else str(claim["outcome"])
+
+
+def _expected(axes: Any, row: float, claim: Mapping[str, Any]) -> None:
+    low, high = LIMITS
+    if claim["expected"] == "alike":
+        low, high = 1 / claim["margin"], claim["margin"]
+    elif claim["expected"] == "above":
+        low = 1.0
+    else:
+        high = 1.0
+    axes.fill_between([low, high], row - 0.4, row + 0.4, color="0.93", linewidth=0)
+
+
+def _measured(axes: Any, row: float, claim: Mapping[str, Any], marker: str, shade: str) -> None:
+    first = claim["rows"][0] if claim["rows"] else {}
+    if first.get("published") is not None:
+        axes.plot(first["published"], row, marker="D", color="0.3", fillstyle="none", markersize=5)
+    if claim["outcome"].startswith("not ") or "low" not in first:
+        return
+    low, value, high = (max(first[key], LIMITS[0] / 2) for key in ("low", "value", "high"))
+    axes.plot([low, high], [row, row], color=shade, linewidth=1.2, solid_capstyle="butt")
+    face = shade if claim["outcome"] in FILLED else "white"
+    if not LIMITS[0] < value < LIMITS[1]:
+        value, marker = (LIMITS[0] * 1.06, "<") if value < 1 else (LIMITS[1] / 1.06, ">")
+    axes.plot(value, row, marker=marker, color=shade, markerfacecolor=face, markersize=4.5)

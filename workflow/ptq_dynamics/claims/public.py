@@ -1,0 +1,115 @@
+"""What the paper says of public models, claim by claim; below scale paper, of their miniatures."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from ptq_dynamics.claims.claim import Claim, Row
+from ptq_dynamics.claims.controlled import Q3, Q4
+from ptq_dynamics.measure.names import DEGRADATION, FULL_PRECISION, LOSS
+
+SIZES = {"1b": 3, "7b": 3, "13b": 4, "32b": 3}  # ingredients of stage 2
+SHORT = "a stage has a hundred steps there, and tasks are at chance"
+
+
+def ingredients(size: str) -> list[str]:
+    """What stage 2 of an OLMo-2 ends with."""
+    return [f"olmo2-{size}-ingredient-{n + 1}" for n in range(SIZES[size])]
+
+
+def smollm3(data: Any) -> Iterator[Row]:
+    """SmolLM3's error doubles along its decay."""
+    run = "smollm3-decay"
+    for quantizer, label, published in ((Q3, "3-bit", 1.94), (Q4, "4-bit", 1.92)):
+        ratio = data.end(run, quantizer) / data.start(run, quantizer)
+        yield Row(f"{label} error: end of decay / its beginning", ratio, published)
+    gap = data.end(run, FULL_PRECISION, LOSS) - data.start(run, FULL_PRECISION, LOSS)
+    yield Row("loss in full precision: end of decay − its beginning", gap, -0.11, "nats")
+
+
+def olmo2(data: Any) -> Iterator[Row]:
+    """OLMo-2's 3-bit error rises through stage 2."""
+    # The published ratio is that of three sizes: what 7B ends with is not known.
+    first = sum(data.start(f"olmo2-{size}", Q3) for size in SIZES)
+    end = sum(data.end(f"olmo2-{size}", Q3) for size in SIZES)
+    after = sum(data.end(ingredients(size), Q3) for size in SIZES)
+    yield Row("3-bit error, sum of four sizes: ends of stage 2 / end of stage 1", after / end, 1.25)
+    yield Row("3-bit error, sum of four sizes: end of stage 1 / its beginning", end / first, 3.12)
+    larger = data.end("olmo2-32b", Q3) / data.end("olmo2-1b", Q3)
+    yield Row("3-bit error at the end of stage 1: 32B / 1B", larger, 0.52)
+    for size in ("7b", "13b", "32b"):
+        soup = data.end(f"olmo2-{size}-soup", Q3) / data.end(ingredients(size), Q3)
+        yield Row(f"3-bit error: soup of {size.upper()} / its ingredients", soup)
+
+
+def post_training(data: Any) -> Iterator[Row]:
+    """The released SmolLM3 has a lower error than mid-training."""
+    stages = {
+        "released model": data.any("smollm3-main", "smollm3-released"),
+        "mid-training": "smollm3-mid",
+        "APO": data.any("smollm3-apo-soup", "smollm3-apo-soup-released"),
+        "SFT": "smollm3-sft",
+        "long context": "smollm3-long-64k",
+        "pre-training": "smollm3-decay",
+    }
+    errors = {label: data.end(name, Q3) for label, name in stages.items()}
+    pairs = [("released model", "mid-training"), ("released model", "APO"), ("APO", "SFT")]
+    pairs += [("SFT", "mid-training"), ("mid-training", "long context")]
+    pairs += [("long context", "pre-training")]
+    for one, other in pairs:
+        yield Row(f"3-bit error: {one} / {other}", errors[one] / errors[other])
+
+
+def accuracy_follows_loss(data: Any) -> Iterator[Row]:
+    """Stages of SmolLM3 that lose more loss lose more accuracy."""
+    most, least = "smollm3-mid", data.any("smollm3-main", "smollm3-released")
+    ratio = data.end(most, Q3, DEGRADATION) / data.end(least, Q3, DEGRADATION)
+    yield Row("3-bit degradation of the accuracy: mid-training / released model", ratio)
+
+
+def apertus_and_amber(data: Any) -> Iterator[Row]:
+    """Apertus' error rises in decay."""
+    for quantizer, label in ((Q3, "3-bit"), (Q4, "4-bit")):
+        ratio = data.end("apertus-decay", quantizer) / data.start("apertus-decay", quantizer)
+        yield Row(f"{label} error of Apertus: end of decay / its beginning", ratio)
+    for quantizer, label in ((Q3, "3-bit"), (Q4, "4-bit")):
+        ratio = data.end("amber", quantizer) / data.at("amber", quantizer, share=0.5)
+        yield Row(f"{label} error of Amber: end of its cosine / middle", ratio)
+        early = [
+            data.over(name, quantizer, shares=(0, 0.25), end_of="amber")
+            for name in ("apertus", "amber")
+        ]
+        yield Row(
+            f"{label} error over the first quarter of Amber's tokens: Apertus / Amber",
+            early[0] / early[1],
+        )
+    before, after = data.around_rise("amber", Q4)
+    yield Row("4-bit error of Amber: after the greatest rise of its loss / before", after / before)
+
+
+def opensci(data: Any) -> Iterator[Row]:
+    """OpenSci's 4-bit error rises in decay."""
+    runs = ("opensci-1.3b-decay", "opensci-1.7b-decay")
+    ratio = sum(data.end(run, Q4) for run in runs) / sum(data.start(run, Q4) for run in runs)
+    yield Row("4-bit error, sum of two sizes: end of decay / its beginning", ratio)
+    for run in runs:
+        ratio = data.end(run, Q4) / data.start(run, Q4)
+        yield Row(f"4-bit error of {run[8:12].upper()}: end of decay / its beginning", ratio)
+
+
+def rate_of_7b(data: Any) -> Iterator[Row]:
+    """OLMo-2 7B repeats claim 3."""
+    runs = {f"olmo2-7b-lr-{rate}-decay": float(rate) for rate in ("3e-4", "6e-4", "9e-4", "12e-4")}
+    for quantizer, label in ((Q4, "4-bit"), (Q3, "3-bit")):
+        errors = [data.at_loss(name, runs, quantizer) for name in runs]
+        yield Row(f"{label} error at equal loss, per tenfold peak rate", data.tenfold(runs, errors))
+
+
+PUBLIC = (
+    Claim(smollm3, "above", ("fig01",), 5),
+    Claim(olmo2, "above", ("fig02",), 6),
+    Claim(post_training, "below", ("fig03",), 7, in_small=SHORT),
+    Claim(apertus_and_amber, "above", ("fig13", "fig12"), 15),
+    Claim(opensci, "above", ("fig11",)),
+    Claim(accuracy_follows_loss, "above", ("fig03",), in_small=SHORT),
+    Claim(rate_of_7b, "below", ("fig23",)),
+)

@@ -1,0 +1,248 @@
+"""What claims read: every number as a sample of what it would be, had chance fallen out otherwise.
+
+A sample is float64 [replicates], of which the first is the number as measured. To what `curves`
+resamples come the seeds, and the checkpoints of a phase. A number that rests on one or two
+checkpoints has the noise of rounding these instead.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ptq_dynamics.claims.curves import REPLICATES, Curves, NotMeasured, weights
+from ptq_dynamics.measure.names import FULL_PRECISION, LOSS, QUANTIZATION_ERROR
+from ptq_dynamics.train.settings import TRAINING
+
+Sample = np.ndarray
+NOTHING = np.full(REPLICATES, np.nan)
+# A training curve is read in so many means of neighbouring records, which are alike.
+PIECES = 8
+# From so many checkpoints on, a phase is resampled as it is.
+FEW = 3
+# Beyond the last point by less than this share, a curve is read at its end.
+ROUNDING = 1e-9
+# Logarithms are taken of errors of this size at least: chance makes some negative.
+SMALLEST = 1e-5
+
+
+@dataclass
+class Samples:
+    """Numbers of trajectories, the means over some seeds. What is not measured is not a number, for
+    the reason that `missing` gets."""
+
+    curves: Curves
+    seeds: tuple[int, ...]
+    missing: list[str] = field(default_factory=list)
+
+    def has(self, name: str, quantizer: str) -> bool:
+        """Whether a trajectory is measured under a quantizer."""
+        return any(each[:2] == (name, quantizer) for each in self.curves.series)
+
+    def any(self, *names: str) -> str:
+        """The first of some trajectories that is measured; the last where none is."""
+        return next((name for name in names if self.has(name, FULL_PRECISION)), names[-1])
+
+    # Of single checkpoints
+
+    def end(self, names: Any, quantizer: str, metric: str = QUANTIZATION_ERROR) -> Sample:
+        """At the end of a trajectory; of several, the mean over their ends, which are resampled as
+        checkpoints of one phase are."""
+        every = (names,) if isinstance(names, str) else tuple(names)
+
+        def read(seed: int) -> Sample:
+            ends = [self.curves.checkpoint(name, metric, quantizer, seed, -1) for name in every]
+            return (np.stack(ends) * weights(f"{every} {seed}", len(ends))).sum(axis=0)
+
+        return self._over_seeds(read)
+
+    def start(self, name: str, quantizer: str, metric: str = QUANTIZATION_ERROR) -> Sample:
+        """At the first checkpoint of a trajectory."""
+        return self._over_seeds(lambda at: self.curves.checkpoint(name, metric, quantizer, at, 0))
+
+    def at(
+        self,
+        name: str,
+        quantizer: str,
+        metric: str = QUANTIZATION_ERROR,
+        *,
+        share: float = 1.0,
+        end_of: str | None = None,
+    ) -> Sample:
+        """At a share of a trajectory's tokens, or with the tokens that another one ends with;
+        between checkpoints along a straight line."""
+
+        def read(seed: int) -> Sample:
+            tokens = self.curves.of(name, metric, quantizer, seed).tokens
+            level = tokens[0] + share * (tokens[-1] - tokens[0])
+            if end_of is not None:
+                level = self.curves.of(end_of, metric, quantizer, seed).tokens[-1]
+            if not tokens[0] <= level <= tokens[-1] * (1 + ROUNDING):
+                raise NotMeasured(f"{name} is not measured at {level:,.0f} tokens")
+            place = float(np.interp(level, tokens, np.arange(len(tokens))))
+            low, high = (
+                self.curves.checkpoint(name, metric, quantizer, seed, int(each))
+                for each in (np.floor(place), np.ceil(place))
+            )
+            return low + (high - low) * (place % 1)
+
+        return self._over_seeds(read)
+
+    def at_loss(self, name: str, others: Iterable[str], quantizer: str) -> Sample:
+        """The quantization error where the loss in full precision was that with which the worst of
+        some trajectories ends: for the last time, along the run and its trunk before."""
+        every = tuple(others)
+
+        def read(seed: int) -> Sample:
+            ends = [self.curves.of(e, LOSS, FULL_PRECISION, seed).values[-1] for e in every]
+            level = np.max(ends, axis=0)
+            losses = self._lineage(name, LOSS, FULL_PRECISION, seed)
+            errors = self._lineage(name, QUANTIZATION_ERROR, quantizer, seed)
+            crossed = (losses[:-1] - level) * (losses[1:] - level) <= 0
+            if not crossed[:, 0].any():
+                raise NotMeasured(f"{name} never has a loss of {level[0]:.4g}")
+            # A replicate that never has it is read at its end.
+            last = (len(crossed) - 1 - np.argmax(crossed[::-1], axis=0))[None]
+            (x, x_next), (y, y_next) = (
+                [np.take_along_axis(values, last + after, 0)[0] for after in (0, 1)]
+                for values in (losses, errors)
+            )
+            part = (level - x) / np.where(x_next == x, np.inf, x_next - x)
+            return np.asarray(y + (y_next - y) * np.clip(part, 0, 1))
+
+        return self._over_seeds(read)
+
+    # Of phases
+
+    def over(
+        self,
+        name: str,
+        quantizer: str,
+        metric: str = QUANTIZATION_ERROR,
+        *,
+        shares: tuple[float, float] = (2 / 3, 1.0),
+        end_of: str | None = None,
+    ) -> Sample:
+        """The mean over all checkpoints from one share of the tokens to another, of its own or of
+        another trajectory's; else over the last third."""
+
+        def read(seed: int) -> Sample:
+            curve = self.curves.of(name, metric, quantizer, seed)
+            first, last = curve.tokens[[0, -1]]
+            if end_of is not None:
+                first, last = 0.0, self.curves.of(end_of, metric, quantizer, seed).tokens[-1]
+            low, high = (first + share * (last - first) for share in shares)
+            slack = ROUNDING * last
+            places = np.flatnonzero((curve.tokens >= low - slack) & (curve.tokens <= high + slack))
+            if not len(places):
+                raise NotMeasured(f"{name} is not measured there")
+            values = curve.values[places]
+            if metric in TRAINING:
+                values = np.stack([e.mean(axis=0) for e in np.array_split(values, PIECES)])
+            elif len(places) < FEW:
+                parts = [
+                    self.curves.checkpoint(name, metric, quantizer, seed, n)
+                    for n in places.tolist()
+                ]
+                return np.asarray(np.mean(parts, axis=0))
+            key = f"{name} {metric} {quantizer} {seed} {shares} {end_of}"
+            return np.asarray((values * weights(key, len(values))).sum(axis=0))
+
+        return self._over_seeds(read)
+
+    def around_rise(self, name: str, quantizer: str) -> tuple[Sample, Sample]:
+        """The error before and after the greatest rise of the loss in full precision from one
+        checkpoint to the next."""
+
+        def read(seed: int, after: int) -> Sample:
+            losses = self.curves.of(name, LOSS, FULL_PRECISION, seed).values[:, 0]
+            place = int(np.argmax(np.diff(losses)))
+            if losses[place + 1] <= losses[place]:
+                raise NotMeasured(f"the loss of {name} never rises")
+            error = QUANTIZATION_ERROR
+            return self.curves.checkpoint(name, error, quantizer, seed, place + after)
+
+        before, after = (self._over_seeds(partial(read, after=n)) for n in (0, 1))
+        return before, after
+
+    # Of several trajectories
+
+    def distance(self, name: str, quantizer: str) -> Sample:
+        """How far quantization moves the weights at the end of the first seed, without an error."""
+        found = self.curves.inputs.get(f"landscape {name} {quantizer}")
+        if not found:
+            self.missing.append(f"the distance of {name} under {quantizer} is not measured")
+            return NOTHING
+        return np.full(REPLICATES, float(found[0].facts["distance_quantized"]))
+
+    @staticmethod
+    def tenfold(numbers: Mapping[str, float], values: Sequence[Sample]) -> Sample:
+        """By what factor values grow where numbers grow tenfold: least squares of logarithms."""
+        if len(values) < 2:
+            return NOTHING
+        x = np.log10(list(numbers.values()))
+        x = x - x.mean()
+        slope = (x[:, None] * np.log10(np.maximum(np.stack(values), SMALLEST))).sum(axis=0)
+        return np.asarray(10 ** (slope / (x**2).sum()))
+
+    exp = staticmethod(np.exp)
+
+    def slope(
+        self, names: Sequence[str], quantizer: str, metric: str, *, at_equal_loss: bool = False
+    ) -> Sample:
+        """By what factor the error grows with a tenfold value of another metric, over all
+        checkpoints of some runs; with `at_equal_loss`, beside the loss in full precision in the
+        same regression. A run and its trunk are resampled as one."""
+        trunks = self.curves.trunks
+        groups = sorted({trunks.get(name) or name for name in names})
+
+        def read(seed: int) -> Sample:
+            parts, owners = list[list[np.ndarray]](), list[int]()
+            for name in names:
+                y = self.curves.of(name, QUANTIZATION_ERROR, quantizer, seed)
+                x, z = (self.curves.of(name, each, FULL_PRECISION, seed) for each in (metric, LOSS))
+                for each in {*x.ids} & {*y.ids}:
+                    row = (curve.values[curve.ids.index(each)] for curve in (y, x, z))
+                    parts.append([*row])
+                    owners.append(groups.index(trunks.get(name) or name))
+            y_, x_, z_ = np.stack(parts, axis=1)
+            weight = np.maximum(weights(f"groups {groups}", len(groups))[owners], 0)
+            logs = (np.log10(np.maximum(y_, SMALLEST)), np.log10(x_), z_)
+            y_, x_, z_ = (v - (weight * v).sum(axis=0) / weight.sum(axis=0) for v in logs)
+            if at_equal_loss:
+                share = (weight * x_ * z_).sum(axis=0) / (weight * z_**2).sum(axis=0)
+                x_ = x_ - z_ * share
+            return np.asarray(10 ** ((weight * x_ * y_).sum(axis=0) / (weight * x_**2).sum(axis=0)))
+
+        return self._over_seeds(read)
+
+    def _lineage(self, name: str, metric: str, quantizer: str, seed: int) -> np.ndarray:
+        """Values of a run [checkpoints, replicates], after those of its trunk before it branches
+        off."""
+        own, found = self.curves.of(name, metric, quantizer, seed), list[np.ndarray]()
+        if (trunk := self.curves.trunks.get(name)) and self.has(trunk, quantizer):
+            steps = self.curves.of(trunk, metric, quantizer, seed).steps
+            for place in np.flatnonzero(steps < own.steps.min()).tolist():
+                found.append(self.curves.checkpoint(trunk, metric, quantizer, seed, place))
+        for place in range(len(own.ids)):
+            found.append(self.curves.checkpoint(name, metric, quantizer, seed, place))
+        return np.stack(found)
+
+    def _over_seeds(self, read: Callable[[int], Sample]) -> Sample:
+        """The mean over seeds, resampled by what they differ beyond the noise within each (random
+        effects, DerSimonian and Laird 1986)."""
+        try:
+            values = np.stack([read(seed) for seed in self.seeds])
+        except NotMeasured as missing:
+            self.missing.append(str(missing))
+            return NOTHING
+        mean = values.mean(axis=0)
+        if len(values) > 1 and (between := float(values[:, 0].var(ddof=1))):
+            # What single checkpoints explain is no difference between seeds.
+            within = float(values[:, 1:].var(axis=1).mean())
+            part = max(0.0, 1 - within / between) ** 0.5
+            off = weights("seeds", len(values)) - 1 / len(values)
+            mean = mean + part * (off * values[:, :1]).sum(axis=0)
+        return np.asarray(mean)
