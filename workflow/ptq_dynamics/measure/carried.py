@@ -1,7 +1,7 @@
 """How much of a model's loss its blocks carry: what rounding their weights can touch at all."""
 
-from collections.abc import Iterable
-from itertools import groupby
+from collections import defaultdict
+from itertools import chain
 from statistics import mean
 
 import torch
@@ -16,32 +16,22 @@ def carried(model: nn.Module, blocks: Tensor, batch_size: int) -> dict[str, floa
     with every matrix zeroed minus the loss; `one_block`, the mean of the same for one block at a
     time. `gain`: the mean over matrices of the root mean square of weights × √inputs, by which a
     matrix scales random inputs. `blocks`: int64 [n, context + 1]."""
-    layers = models.linear_layers(model)
-    matrices = {name: layer.weight for name, layer in layers.items()}
-    each = [
-        [matrices[name] for name in names]
-        for _, names in groupby(matrices, key=lambda name: block_of(name))
-    ]
+    each = defaultdict[str, list[Tensor]](list)
+    for name, layer in models.linear_layers(model).items():
+        each[next(part for part in name.split(".") if part.isdigit())].append(layer.weight)
 
-    def without(chosen: Iterable[nn.Parameter]) -> float:
-        kept = [(weight, weight.clone()) for weight in chosen]
-        for weight, _ in kept:
+    def without(chosen: list[Tensor]) -> float:
+        kept = [weight.clone() for weight in chosen]
+        for weight in chosen:
             weight.zero_()
         loss = float(models.block_losses(model, blocks, batch_size).mean())
-        for weight, before in kept:
+        for weight, before in zip(chosen, kept, strict=True):
             weight.copy_(before)
         return loss
 
-    loss = without([])
-    gains = [float(w.square().mean().sqrt()) * w.shape[1] ** 0.5 for w in matrices.values()]
+    every, loss = [*chain(*each.values())], without([])
     return {
-        "all_blocks": without(matrices.values()) - loss,
-        "one_block": mean(without(chosen) for chosen in each) - loss,
-        "gain": mean(gains),
+        "all_blocks": without(every) - loss,
+        "one_block": mean(map(without, each.values())) - loss,
+        "gain": mean(float(w.square().mean().sqrt()) * w.shape[1] ** 0.5 for w in every),
     }
-
-
-def block_of(layer: str) -> str:
-    """The block of a linear layer: its path up to the first number."""
-    parts = layer.split(".")
-    return ".".join(parts[: 1 + next(i for i, part in enumerate(parts) if part.isdigit())])
