@@ -33,7 +33,8 @@ def changed(tmp_path):
 
 
 def factors(peak_lr, weight_decay, left_out=FAR, **others):
-    regime = {"peak_lr": peak_lr, "weight_decay": weight_decay, "warmup": 1, "batch": 16}
+    regime = {"peak_lr_factor": peak_lr, "weight_decay_factor": weight_decay}
+    regime |= {"warmup_factor": 1, "batch": 16}
     regime["left_out"] = dict.fromkeys(left_out, "its decay would change the sign of weights")
     return lambda scale: scale.update(regime=regime, **others)
 

@@ -15,7 +15,10 @@ SWEEP = {
     "trunk": "constant-3e-3",
     "candidates": {
         "as-it-is": {},
-        "faster": {"regime": {"peak_lr": 2, "weight_decay": 2}, "models": {"main": {"width": 16}}},
+        "faster": {
+            "regime": {"peak_lr_factor": 2, "weight_decay_factor": 2},
+            "models": {"main": {"width": 16}},
+        },
     },
 }
 

@@ -154,7 +154,7 @@ class Whole(Run):
     def optimizer_in(self, timeline: Timeline) -> AnyOptimizer:
         """Its optimizer at this scale."""
         regime, papers = timeline.scale.regime, self.optimizer or timeline.defaults.optimizer
-        return papers.scaled(regime.peak_lr, regime.weight_decay)
+        return papers.scaled(regime.peak_lr_factor, regime.weight_decay_factor)
 
     def ends(self, timeline: Timeline) -> tuple[int, int]:
         """From 0 to its length."""
@@ -162,12 +162,12 @@ class Whole(Run):
 
     def warmup_steps(self, timeline: Timeline) -> int:
         """Steps of its warmup."""
-        factor = Fraction(str(timeline.scale.regime.warmup))
+        factor = Fraction(str(timeline.scale.regime.warmup_factor))
         return timeline.steps(factor * (self.warmup or timeline.defaults.warmup))
 
     def peak(self, timeline: Timeline) -> float:
         """Its peak learning rate at this scale."""
-        return self.peak_lr * timeline.scale.regime.peak_lr
+        return self.peak_lr * timeline.scale.regime.peak_lr_factor
 
     def state_steps(self, timeline: Timeline) -> list[int]:
         """Steps at which it keeps its whole state for others to branch off."""

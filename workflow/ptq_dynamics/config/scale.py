@@ -21,9 +21,9 @@ class Regime(Strict):
     AdamC (that of AdamW with independent decay has both), and on warmups; the batch in sequences;
     and runs that cannot be made so, each with the reason."""
 
-    peak_lr: Rate
-    weight_decay: Rate
-    warmup: Rate
+    peak_lr_factor: Rate
+    weight_decay_factor: Rate
+    warmup_factor: Rate
     batch: Count
     left_out: dict[str, str] = {}
 
