@@ -130,6 +130,7 @@ class Curves:
         before = self.select(names.LOSS, None).set_index(key)[names.VALUE].rename("before")
         return self.along(self.select(metric, quantizer).join(before, on=key), "before")
 
+    @cache
     def learning_rates(self) -> pd.DataFrame:
         """The learning rate of every run, on the right axis, as its manifest has it for all of its
         checkpoints; it is the same for all seeds."""
@@ -142,18 +143,21 @@ class Curves:
         table = table.assign(tokens=table.tokens.astype(float), value=table.lr.astype(float))
         return self.along(table.assign(stderr=np.nan), names.TOKENS).assign(axis="right")
 
+    def _rooted(self, table: pd.DataFrame, *point: str) -> pd.DataFrame:
+        """A table in which what is up to where something branches off is its trunk's."""
+        start = table.trajectory.map(self.starts).astype(float)
+        early = table[table.step.astype(float) <= start]
+        early = early.assign(trajectory=early.trajectory.map(self.trunks))
+        table = pd.concat([table[~(table.step.astype(float) < start)], early])
+        return table.drop_duplicates([names.TRAJECTORY, *point])
+
     def along(self, table: pd.DataFrame, x: str) -> pd.DataFrame:
         """Points of the values of a table against its column `x`, with bands of one error up and
         down, curve by curve in the order of steps. A run ends where a branch in its curve
         begins."""
         # What has no place on the axis is not drawn; a merged model may have one without a step.
         table = table[table[x].notna()]
-        if names.CHECKPOINT in table:
-            # Where something branches off, it has its trunk's weights, and is measured.
-            starts = table[table.step == table.trajectory.map(self.starts).astype(float)]
-            starts = starts.assign(trajectory=starts.trajectory.map(self.trunks))
-            table = pd.concat([table, starts])
-            table = table.drop_duplicates([names.TRAJECTORY, names.CHECKPOINT])
+        table = self._rooted(table, names.CHECKPOINT if names.CHECKPOINT in table else names.STEP)
         # By several columns it sorts stably, those without a step last.
         table = table.sort_values([names.STEP, names.TOKENS])
         parts = []

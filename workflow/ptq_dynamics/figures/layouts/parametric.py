@@ -39,7 +39,6 @@ class Parametric(Measured):
         for metric in self.metrics:
             if metric != LOSS:
                 sheet.add(data.over_tokens(metric, first), data.points(metric, first))
-        sheet.add_rates()
         for quantizer in self.options.losses_of or self.quantizers:
             points = data.against_loss(QUANTIZATION_ERROR, quantizer)
             # Below it, every curve has its lowest quarter of points.

@@ -110,8 +110,7 @@ def _draw_panel(ax: Any, panel: Panel, table: Any, styles: Any) -> None:
     if degrades:
         _limit(ax, points, level)
     ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y, xticks=[])
-    if panel.percent_y:
-        ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g}".replace("-", "−"))
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value:.3g}".replace("-", "−"))
 
 
 def _limit(ax: Any, points: Any, level: Any) -> None:
@@ -127,7 +126,7 @@ def _limit(ax: Any, points: Any, level: Any) -> None:
     # A line of the panel for the words.
     ax.set_ylim(low - room, high + room + 0.16 * height * bool(len(above)))
     if len(above):
-        ends = " to ".join(dict.fromkeys(f"{100 * end:.0f}" for end in (above.min(), above.max())))
+        ends = " to ".join(dict.fromkeys(f"{end:.0f}" for end in (above.min(), above.max())))
         look: dict[str, Any] = {"fontsize": SMALLEST, "color": "0.3", "ha": "right", "va": "top"}
         look["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
         ax.text(0.99, 0.98, f"↑ chance: {ends}", transform=ax.transAxes, **look)
