@@ -1,10 +1,14 @@
 """Figures: the table is what is drawn, and words say what it was made at."""
 
 import re
+from itertools import pairwise
 
+import numpy as np
 import pytest
 from drawing import Drawn, check, spoken
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
+from ptq_dynamics.figures.style import lines
 from ptq_dynamics.train.schedules import learning_rate
 from support import plan
 
@@ -69,6 +73,14 @@ def test_errors_are_in_per_cent_and_say_so(drawn):
     units = table[table.axis == "left"].drop_duplicates("panel").set_index("panel").y_axis
     assert units.to_dict() == {"a": "Error (%)", "b": "Loss (nats/token)"}
     assert set(table[table.axis == "right"].y_axis) == {"Learning rate"}
+
+
+def test_peak_rates_are_told_apart_without_colour():
+    looks = lines([f"LR = {rate}" for rate in ("3e-4", "1e-3", "3e-3", "1e-2")])
+    greys = [np.dot(to_rgb(look.color), (0.299, 0.587, 0.114)) for look in looks.values()]
+    assert min(np.diff(greys)) > 0.1, greys
+    neighbours = pairwise(looks.values())
+    assert all(one.dash != other.dash and one.marker != other.marker for one, other in neighbours)
 
 
 # Words
