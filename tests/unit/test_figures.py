@@ -8,6 +8,7 @@ import pytest
 from drawing import Drawn, check, spoken
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
+from matplotlib.lines import AxLine
 from ptq_dynamics.figures.style import lines
 from ptq_dynamics.train.schedules import learning_rate
 from support import plan
@@ -66,6 +67,24 @@ def test_stage_2_goes_on_from_stage_1_on_one_axis_of_tokens(drawn):
     ends = points[points.segment == "olmo2-7b"].x.max()
     stage_2 = points[points.segment.str.startswith("olmo2-7b-ingredient")]
     assert (stage_2.groupby("segment").x.min() == ends).all()
+
+
+def test_quantized_loss_is_drawn_against_that_in_full_precision(drawn):
+    table, measured = drawn.table("fig06"), drawn.measurements("fig06")
+    losses = measured[measured.metric == "loss"]
+    losses = losses.pivot_table("value", ["trajectory", "step"], "quantizer")
+    for panel, quantizer in (("b", "gptq-4bit"), ("c", "gptq-3bit")):
+        points = table[(table.panel == panel) & (table.segment == "wsd-1e-2")]
+        draws = [name for name in losses.columns if name.startswith(quantizer)]
+        wanted = losses.loc["wsd-1e-2", ["fp", *draws]]
+        assert points.x.to_numpy() == pytest.approx(wanted.fp.to_numpy())
+        assert points.y.to_numpy() == pytest.approx(wanted[draws].mean(axis=1).to_numpy())
+    titles = [ax.get_title() for ax in drawn.picture("fig06").axes if has_diagonal(ax)]
+    assert titles == ["(b) FP to 4-bit loss", "(c) FP to 3-bit loss"]
+
+
+def has_diagonal(ax):
+    return any(isinstance(line, AxLine) for line in ax.get_lines())
 
 
 def test_errors_are_in_per_cent_and_say_so(drawn):
