@@ -20,6 +20,7 @@ PLAN = plan("laptop")
 LAYOUTS = {name: figure.layout for name, figure in PLAN.site.config.figures.items()}
 CENTRAL = ("fig04", "fig06", "fig07")
 FIGURES = list(LAYOUTS)
+STABLE = "constant-3e-3"
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +68,23 @@ def test_stage_2_goes_on_from_stage_1_on_one_axis_of_tokens(drawn):
     ends = points[points.segment == "olmo2-7b"].x.max()
     stage_2 = points[points.segment.str.startswith("olmo2-7b-ingredient")]
     assert (stage_2.groupby("segment").x.min() == ends).all()
+
+
+def test_strong_steps_are_the_means_of_the_stable_run_between_branches(drawn):
+    table, measured = drawn.table("fig04"), drawn.measurements("fig04")
+    errors = measured[measured.metric == "quantization_error"]
+    runs = PLAN.site.timeline
+    starts = sorted(runs.run(name).ends(runs)[0] for name in {*errors.trajectory} - {STABLE})
+    # At its first point a branch has the weights of the stable run.
+    errors = errors[(errors.trajectory == STABLE) | errors.step.isin(starts)]
+    own = errors.drop_duplicates(["step", "quantizer"]).groupby("step").value.mean()
+    levels = table[(table.panel == "a") & (table.axis == "level")]
+    edges = [0, *starts, own.index.max()]
+    for number, (low, high) in enumerate(pairwise(edges)):
+        part = own[(own.index > low) & (own.index <= high)]
+        step = levels.iloc[2 * number : 2 * number + 2]
+        assert step.y.to_numpy() == pytest.approx(100 * part.mean())
+    assert len(levels) == 2 * len(starts) + 2 and set(levels.curve) == {"Stable"}
 
 
 def test_quantized_loss_is_drawn_against_that_in_full_precision(drawn):

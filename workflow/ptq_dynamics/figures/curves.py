@@ -78,6 +78,24 @@ class Curves:
         words = words.format(q=self.called.get(quantizer or ""))
         return Panel(title.format(words), x, label, **{**own, **form})
 
+    def phase_means(self, metric: str, quantizer: str) -> pd.DataFrame:
+        """Of trunks the means of a metric between the points where branches leave them, as
+        levels; their errors are the means of the points' with one seed."""
+        rows, parts = self._rooted(self.rows(metric, quantizer), names.SEED, names.STEP), []
+        for trunk in dict.fromkeys(self.trunks.values()):
+            starts = sorted(at for name, at in self.starts.items() if self.trunks[name] == trunk)
+            own = rows[rows.trajectory == trunk]
+            own = own.assign(phase=np.searchsorted(starts, own.step.astype(int)))
+            key = [names.TRAJECTORY, "phase"]
+            found = own.groupby([*key, names.SEED])
+            means = over_seeds(found[[names.VALUE, "stderr"]].mean().reset_index(), *key[1:])
+            last = own.groupby("phase").tokens.max().astype(float)
+            first = last.shift(fill_value=own.tokens.min())
+            for step, edge in enumerate((first, last)):
+                x = means.phase.map(edge)
+                parts.append(means.assign(tokens=x, step=2 * means.phase + step))
+        return self.along(pd.concat(parts), names.TOKENS).assign(axis="level")
+
     def over_tokens(self, metric: str, quantizer: str | None, **form: Any) -> Panel:
         """A panel for a metric against training tokens, with the learning rate on the right."""
         of = ", ".join(self.settings.uncertain_rates)

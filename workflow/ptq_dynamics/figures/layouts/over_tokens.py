@@ -11,9 +11,11 @@ WIDEST, NARROWEST = 3.2, 0.8
 
 
 class OverTokensOptions(Strict):
-    """`quantized_losses`: the loss under every quantizer beside that in full precision."""
+    """`quantized_losses`: the loss under every quantizer beside that in full precision; `means`:
+    under quantizers the ends of runs, and trunks' means between branches, before all else."""
 
     quantized_losses: bool = False
+    means: bool = False
 
 
 class OverTokens(Measured):
@@ -44,5 +46,8 @@ class OverTokens(Measured):
                     width = WIDEST + (NARROWEST - WIDEST) * number / len(ordered)
                     widths |= dict.fromkeys(under.values(), width)
                 labels, form = [*widths], {"title": "Loss", "widths": widths}
+            if quantizer and self.options.means:
+                parts.append(data.phase_means(metric, quantizer))
+                form["faint"] = True
             sheet.add(data.over_tokens(metric, quantizer, **form), *parts)
         return sheet.publish(labels, taller=1.3 if len(sheet.panels) == 1 else 1.0)
