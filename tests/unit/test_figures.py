@@ -87,6 +87,17 @@ def test_strong_steps_are_the_means_of_the_stable_run_between_branches(drawn):
     assert len(levels) == 2 * len(starts) + 2 and set(levels.curve) == {"Stable"}
 
 
+def test_a_decay_begins_where_the_learning_rate_begins_to_fall(drawn):
+    table, measured = drawn.table("fig13"), drawn.measurements("fig13")
+    left = table[(table.panel == "c") & (table.axis == "left")]
+    losses = measured[(measured.metric == "loss") & (measured.quantizer == "fp")]
+    # The decay's first point is the last one of the run before, which has its tokens.
+    held = losses[losses.phase != "cooldown"].drop_duplicates("step").tokens
+    assert len(held) > losses[losses.trajectory == "apertus"].tokens.nunique(), "a doubled batch"
+    assert {*left[left.curve == "Stable"].x} == {*held}
+    assert left[left.curve == "Decay"].x.min() == held.max()
+
+
 def test_quantized_loss_is_drawn_against_that_in_full_precision(drawn):
     table, measured = drawn.table("fig06"), drawn.measurements("fig06")
     losses = measured[measured.metric == "loss"]

@@ -49,6 +49,12 @@ class Curves:
         # Of branches: the trunk, and the step on it where they begin.
         self.trunks = {run.name: run.trunk for run in settings.runs if run.trunk}
         self.starts = {run.name: run.at or 0 for run in settings.runs if run.trunk}
+        # One that goes on as its trunk, which is shown too, does not begin before that ends.
+        shown = {name for _, name in members}
+        goes_on = [name for name, trunk in self.trunks.items() if trunk in shown]
+        held = self.table[(self.table.phase == "stable") & self.table.trajectory.isin(goes_on)]
+        ends = held.groupby(names.TRAJECTORY).step.max()
+        self.starts |= {str(name): int(step) for name, step in ends.items()}
 
     @property
     def groups(self) -> dict[str, dict[str, str]]:
