@@ -259,6 +259,7 @@ class Drawn:
         self.folder, self.plan, self.coarse = folder, plan, coarse
         self.inputs = Inputs(folder, plan)
         self._pictures: dict[str, Picture] = {}
+        self.facts: dict[str, dict] = {}
 
     def job(self, name: str) -> Job:
         return self.plan.figures.figure(name)
@@ -281,14 +282,19 @@ class Drawn:
                 if self.coarse:
                     patch.setattr(draw, "PICTURES", ())
                 draw.save(made, context)
-            self._pictures[name] = made.figure
+            self._pictures[name], self.facts[name] = made.figure, made.facts
         return self._pictures[name]
+
+    def said(self, name: str) -> str:
+        """What stands below the figure's caption, with plain spaces."""
+        self.picture(name)
+        return " ".join(self.facts[name]["finding"].split())
 
     def table(self, name: str) -> pd.DataFrame:
         """The figure's table as it was written."""
         self.picture(name)
         path = self.folder / self.job(name).folder / f"{name}.csv"
-        texts = dict.fromkeys(("curve", "segment", "panel"), "string")
+        texts = dict.fromkeys(("curve", "segment", "panel", "x_axis", "y_axis"), "string")
         return read_csv(path, texts)
 
     def manifests(self, name: str) -> dict[str, list[Manifest]]:
@@ -313,7 +319,7 @@ def data_lines(ax: Axes) -> list[Line2D]:
 
 
 def spoken(picture: Picture) -> str:
-    """The words above a figure, in one line with plain spaces."""
+    """The words above a figure, with plain spaces."""
     return " ".join(picture.get_suptitle().split())
 
 

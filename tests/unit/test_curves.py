@@ -31,7 +31,7 @@ def test_a_trunk_ends_where_its_own_branch_begins(tmp_path):
     trunk = table[(table.segment == "constant-3e-3") & (table.axis == "left")]
     last = trunk.sort_values("x").y.iloc[-1]
     own = measured[measured.trajectory.isin(["constant-3e-3", "wsd-3e-3"])]
-    assert last in set(own[own.metric == ERROR].value), last
+    assert last in set(100 * own[own.metric == ERROR].value), last
 
 
 # Merged models, which have no step
@@ -63,8 +63,10 @@ def test_a_merged_model_is_drawn_at_the_end_of_its_ingredients(soups, layout):
     values = {metric: set(rows.value) for metric, rows in soup.groupby("metric")}
     losses = set(soup[(soup.metric == "loss") & (soup.quantizer == "fp")].value)
     for point in points.itertuples():
-        against_loss = layout == "parametric" and point.panel == "b"
+        against_loss = layout == "parametric" and point.panel in "bc"
         end = losses if against_loss else {found.inputs.last_tokens("wsd-3e-3")}
-        assert point.x in end and point.y in set().union(*values.values())
+        share = 100 if point.y_axis.endswith("(%)") else 1
+        assert point.x in end
+        assert point.y in {share * each for each in set().union(*values.values())}
     if layout in ("parametric", "dynamics"):
         check(found.picture(layout), table, layout)

@@ -1,9 +1,15 @@
-"""Figures: the table is what is drawn, and the words above say what it was made at."""
+"""Figures: the table is what is drawn, and words say what it was made at."""
 
 import re
+from itertools import pairwise
 
+import numpy as np
 import pytest
 from drawing import Drawn, check, spoken
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
+from matplotlib.lines import AxLine
+from ptq_dynamics.figures.style import lines
 from ptq_dynamics.train.schedules import learning_rate
 from support import plan
 
@@ -14,6 +20,7 @@ PLAN = plan("laptop")
 LAYOUTS = {name: figure.layout for name, figure in PLAN.site.config.figures.items()}
 CENTRAL = ("fig04", "fig06", "fig07")
 FIGURES = list(LAYOUTS)
+STABLE = "constant-3e-3"
 
 
 @pytest.fixture(scope="module")
@@ -32,67 +39,123 @@ def test_the_csv_is_exactly_what_is_drawn(drawn, name):
 
 def test_points_are_the_measurements(drawn):
     table, measured = drawn.table("fig04"), drawn.measurements("fig04")
-    assert table[table.axis == "left"].low.notna().all()
+    assert table[table.axis != "right"].low.notna().all()
     errors = measured[measured.metric == "quantization_error"]
     errors = errors[errors.trajectory == "rainbow-036"].sort_values("step")
     draws = errors.groupby("step").value
     assert set(draws.size()) == {3}, "calibration draws"
     points = table[(table.panel == "a") & (table.segment == "rainbow-036") & (table.axis == "left")]
     assert points.x.tolist() == errors.tokens.drop_duplicates().tolist()
-    assert points.y.to_numpy() == pytest.approx(draws.mean().to_numpy(), rel=1e-12)
-    assert (points.y - points.low >= (draws.std() / 3**0.5).to_numpy()).all()
+    assert points.y.to_numpy() == pytest.approx(100 * draws.mean().to_numpy(), rel=1e-12)
+    assert (points.y - points.low >= (100 * draws.std() / 3**0.5).to_numpy()).all()
     rates = table[(table.panel == "a") & (table.segment == "rainbow-036") & (table.axis == "right")]
     steps = [point.step for point in PLAN.site.timeline.checkpoints("rainbow-036")]
     schedule = PLAN.trajectories.train("rainbow-036").settings.schedule
     assert rates.y.tolist() == [learning_rate(schedule, step) for step in steps]
 
 
-def test_a_phase_goes_from_its_beginning_to_its_end(drawn):
+def test_stage_2_goes_on_from_stage_1_on_one_axis_of_tokens(drawn):
     table, measured = drawn.table("fig02"), drawn.measurements("fig02")
-    shown = table[table.panel != "a"]
-    families = shown.curve.str.replace("^(Soup|Base) of ", "", regex=True)
-    assert (families.groupby(shown.panel).nunique() == 1).all() and families.nunique() == 4
-    assert (
-        not table[(table.panel == "a") & (table.axis == "left")].segment.isin(shown.segment).any()
-    )
-    timeline = PLAN.site.timeline
-    stage_2 = {
-        f"olmo2-{size}-ingredient-{n}" for size in ("1b", "7b", "13b", "32b") for n in (1, 2, 3)
-    }
-    means = {f"olmo2-{size}-soup" for size in ("7b", "13b", "32b")}
-    assert {*shown.segment} == {*stage_2, "olmo2-13b-ingredient-4", "olmo2-1b-base", *means}
-    errors = measured[measured.metric == "quantization_error"]
-    for name, part in shown.groupby("segment"):
+    errors = measured[measured.metric == "quantization_error"].sort_values("tokens")
+    points = table[table.axis == "left"]
+    assert {*points.panel} == {"a"} and {*points.segment} == {*errors.trajectory}
+    for name, part in points.groupby("segment"):
         theirs = errors[errors.trajectory == name]
-        if name.endswith(("-base", "-soup")):
-            assert part.x.tolist() == [1.0], name
-            assert part.y.tolist() == theirs.value.tolist()[-1:], name
-            continue
-        first, last = timeline.run(name).ends(timeline)
-        wanted = [(step - first) / (last - first) for step in sorted(theirs.step)]
-        assert part.x.tolist() == pytest.approx(wanted, rel=1e-12), name
-        assert part.y.tolist() == theirs.sort_values("step").value.tolist(), name
+        # Where stage 2 begins, the point is also the last one of stage 1.
+        theirs = theirs if name.count("-") > 1 else theirs[theirs.tokens <= part.x.max()]
+        assert {*theirs.tokens} <= {*part.x}, name
+        assert part.y.to_numpy()[-1] == pytest.approx(100 * theirs.value.iloc[-1]), name
+    ends = points[points.segment == "olmo2-7b"].x.max()
+    stage_2 = points[points.segment.str.startswith("olmo2-7b-ingredient")]
+    assert (stage_2.groupby("segment").x.min() == ends).all()
+
+
+def test_strong_steps_are_the_means_of_the_stable_run_between_branches(drawn):
+    table, measured = drawn.table("fig04"), drawn.measurements("fig04")
+    errors = measured[measured.metric == "quantization_error"]
+    runs = PLAN.site.timeline
+    starts = sorted(runs.run(name).ends(runs)[0] for name in {*errors.trajectory} - {STABLE})
+    # At its first point a branch has the weights of the stable run.
+    errors = errors[(errors.trajectory == STABLE) | errors.step.isin(starts)]
+    own = errors.drop_duplicates(["step", "quantizer"]).groupby("step").value.mean()
+    levels = table[(table.panel == "a") & (table.axis == "level")]
+    edges = [0, *starts, own.index.max()]
+    for number, (low, high) in enumerate(pairwise(edges)):
+        part = own[(own.index > low) & (own.index <= high)]
+        step = levels.iloc[2 * number : 2 * number + 2]
+        assert step.y.to_numpy() == pytest.approx(100 * part.mean())
+    assert len(levels) == 2 * len(starts) + 2 and set(levels.curve) == {"Stable"}
+
+
+def test_a_decay_begins_where_the_learning_rate_begins_to_fall(drawn):
+    table, measured = drawn.table("fig13"), drawn.measurements("fig13")
+    left = table[(table.panel == "c") & (table.axis == "left")]
+    losses = measured[(measured.metric == "loss") & (measured.quantizer == "fp")]
+    # The decay's first point is the last one of the run before, which has its tokens.
+    held = losses[losses.phase != "cooldown"].drop_duplicates("step").tokens
+    assert len(held) > losses[losses.trajectory == "apertus"].tokens.nunique(), "a doubled batch"
+    assert {*left[left.curve == "Stable"].x} == {*held}
+    assert left[left.curve == "Decay"].x.min() == held.max()
+
+
+def test_quantized_loss_is_drawn_against_that_in_full_precision(drawn):
+    table, measured = drawn.table("fig06"), drawn.measurements("fig06")
+    losses = measured[measured.metric == "loss"]
+    losses = losses.pivot_table("value", ["trajectory", "step"], "quantizer")
+    for panel, quantizer in (("b", "gptq-4bit"), ("c", "gptq-3bit")):
+        points = table[(table.panel == panel) & (table.segment == "wsd-1e-2")]
+        draws = [name for name in losses.columns if name.startswith(quantizer)]
+        wanted = losses.loc["wsd-1e-2", ["fp", *draws]]
+        assert points.x.to_numpy() == pytest.approx(wanted.fp.to_numpy())
+        assert points.y.to_numpy() == pytest.approx(wanted[draws].mean(axis=1).to_numpy())
+    titles = [ax.get_title() for ax in drawn.picture("fig06").axes if has_diagonal(ax)]
+    assert titles == ["(b) FP to 4-bit loss", "(c) FP to 3-bit loss"]
+
+
+def has_diagonal(ax):
+    return any(isinstance(line, AxLine) for line in ax.get_lines())
+
+
+def test_errors_are_in_per_cent_and_say_so(drawn):
+    table = drawn.table("fig04")
+    units = table[table.axis == "left"].drop_duplicates("panel").set_index("panel").y_axis
+    assert units.to_dict() == {"a": "Error (%)", "b": "Loss (nats/token)"}
+    assert set(table[table.axis == "right"].y_axis) == {"Learning rate"}
+
+
+def test_peak_rates_are_told_apart_without_colour():
+    looks = lines([f"LR = {rate}" for rate in ("3e-4", "1e-3", "3e-3", "1e-2")])
+    greys = [np.dot(to_rgb(look.color), (0.299, 0.587, 0.114)) for look in looks.values()]
+    assert min(np.diff(greys)) > 0.1, greys
+    neighbours = pairwise(looks.values())
+    assert all(one.dash != other.dash and one.marker != other.marker for one, other in neighbours)
 
 
 # Words
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_a_figure_states_its_scale(drawn, name):
-    query, words = PLAN.site.config.figures[name], spoken(drawn.picture(name))
+def test_one_line_above_a_figure_states_its_scale(drawn, name):
+    picture, settings = drawn.picture(name), PLAN.figures.figure(name).settings
+    small = {run.stands_for for run in settings.runs} != {None}
+    kind = r" \(miniatures?\)" if small else ""
+    scale = rf"laptop scale: 0\.17M parameters{kind}, [\d.]+M tokens, 1 seed"
+    assert re.fullmatch(scale, spoken(picture)), spoken(picture)
+    place = picture._suptitle.get_window_extent(FigureCanvasAgg(picture).get_renderer())
+    assert place.x0 >= 0 and "\n" not in picture.get_suptitle()
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_how_a_figure_came_about_stands_below_its_caption(drawn, name):
+    query, words = PLAN.site.config.figures[name], drawn.said(name)
     settings = PLAN.figures.figure(name).settings
     number = 3 if query.draws else 1
-    sets = f", {number} calibration set{'s' * (number > 1)}" * bool({*query.quantizers} - {"int8"})
-    sizes = {run.stands_for for run in settings.runs}
-    size = r"0\.17M parameters" if sizes == {None} else r"miniatures? of .*0\.17M.* parameters\)"
-    tool = "; GPTQ by llm-compressor" if query.quantizers else ""
-    assert re.search(rf"laptop scale: {size}, [\d.]+M tokens, 1 seed{sets}{tool}", words), words
+    sets = f"{number} calibration set{'s' * (number > 1)}."
+    assert (f"GPTQ by llm-compressor, {sets}" in words) == bool(query.quantizers), words
     gone = PLAN.site.left_out[name]
-    assert ("left out: " in words) == bool(gone) and all(each in words for each in gone)
-    assert ("uncertain of " in words) == bool(settings.uncertain)
-    assert ("≙ marks the paper's value" in words) == ("≙" in str(settings.curves))
-    resolving = {"pca": "places are exact", "flatness": "laptop"}.get(LAYOUTS[name], "differences")
-    assert resolving in words, words
+    assert ("Left out at this scale: " in words) == bool(gone)
+    assert all(each in words for each in [*gone, *settings.notes])
+    assert ("Smallest resolved differences" in words) == (LAYOUTS[name] != "pca"), words
 
 
 # Files

@@ -70,9 +70,10 @@ def test_what_is_left_out_is_not_planned_and_figures_say_so(changed):
     made = changed(factors(5, 10))
     assert not {*FAR} & {*made.site.config.runs.runs}
     job = made.figures.figure("fig19")
-    assert len(job.settings.curves) == 5 and job.settings.left_out == ("decay-lambda-0.05", FAR[0])
+    gone = f"Left out at this scale: decay-lambda-0.05, {FAR[0]}."
+    assert len(job.settings.curves) == 5 and gone in job.settings.notes
     assert not [path for job in made.last() for path in job.needs if FAR[0] in path]
-    assert made.figures.figure("fig04").settings.left_out == ()
+    assert "Left out" not in str(made.figures.figure("fig04").settings.notes)
 
 
 @pytest.mark.slow
@@ -85,22 +86,20 @@ def test_candidates_can_be_planned(tmp_path, file):
             assert {*sweep.runs, *filter(None, [sweep.trunk])} == {*made.site.config.figures}
 
 
-def test_legends_have_the_rate_that_is_used_and_the_papers(changed):
+def test_legends_have_the_papers_rates_and_captions_what_they_are_here(changed):
     made = changed(factors(5, 10))
-    labels = {
-        name: [label for label, _ in made.figures.figure(name).settings.curves]
-        for name in ("fig04", "fig06", "fig19", "fig22")
+    settings = {
+        name: made.figures.figure(name).settings for name in ("fig04", "fig06", "fig19", "fig22")
     }
-    assert labels["fig04"] == ["Stable", "Decay"]
-    assert labels["fig06"] == [
-        "LR = 1.5e-3 ≙ 3e-4",
-        "LR = 5e-3 ≙ 1e-3",
-        "LR = 1.5e-2 ≙ 3e-3",
-        "LR = 5e-2 ≙ 1e-2",
-    ]
-    assert labels["fig19"][:3] == ["λ = 0", "λ = 2.5e-2 ≙ 5e-4", "λ = 5e-2 ≙ 1e-3"]
-    assert labels["fig22"][1:] == ["Cosine, LR = 1.5e-2 ≙ 3e-3", "Cosine, LR = 3e-3 ≙ 6e-4"]
-    assert plan("smoke").figures.figure("fig06").settings.curves[0][0] == "LR = 3e-4"
+    assert settings["fig06"].curves[0][0] == "LR = 3e-4"
+    here = {
+        name: each.notes[0].removeprefix("Here the paper's ") for name, each in settings.items()
+    }
+    assert here["fig04"] == "3e-3 is 1.5e-2."
+    assert here["fig06"] == "3e-4 is 1.5e-3, 1e-3 is 5e-3, 3e-3 is 1.5e-2, 1e-2 is 5e-2."
+    assert here["fig19"].startswith("5e-4 is 2.5e-2, 1e-3 is 5e-2")
+    assert here["fig22"] == "6e-4 is 3e-3, 3e-3 is 1.5e-2."
+    assert not plan("smoke").figures.figure("fig06").settings.notes
 
 
 @pytest.mark.slow

@@ -49,6 +49,12 @@ class Curves:
         # Of branches: the trunk, and the step on it where they begin.
         self.trunks = {run.name: run.trunk for run in settings.runs if run.trunk}
         self.starts = {run.name: run.at or 0 for run in settings.runs if run.trunk}
+        # One that goes on as its trunk, which is shown too, does not begin before that ends.
+        shown = {name for _, name in members}
+        goes_on = [name for name, trunk in self.trunks.items() if trunk in shown]
+        held = self.table[(self.table.phase == "stable") & self.table.trajectory.isin(goes_on)]
+        ends = held.groupby(names.TRAJECTORY).step.max()
+        self.starts |= {str(name): int(step) for name, step in ends.items()}
 
     @property
     def groups(self) -> dict[str, dict[str, str]]:
@@ -77,6 +83,24 @@ class Curves:
         words, label, own = QUANTIZED[metric] if quantizer else FULL_PRECISION[metric]
         words = words.format(q=self.called.get(quantizer or ""))
         return Panel(title.format(words), x, label, **{**own, **form})
+
+    def phase_means(self, metric: str, quantizer: str) -> pd.DataFrame:
+        """Of trunks the means of a metric between the points where branches leave them, as
+        levels; their errors are the means of the points' with one seed."""
+        rows, parts = self._rooted(self.rows(metric, quantizer), names.SEED, names.STEP), []
+        for trunk in dict.fromkeys(self.trunks.values()):
+            starts = sorted(at for name, at in self.starts.items() if self.trunks[name] == trunk)
+            own = rows[rows.trajectory == trunk]
+            own = own.assign(phase=np.searchsorted(starts, own.step.astype(int)))
+            key = [names.TRAJECTORY, "phase"]
+            found = own.groupby([*key, names.SEED])
+            means = over_seeds(found[[names.VALUE, "stderr"]].mean().reset_index(), *key[1:])
+            last = own.groupby("phase").tokens.max().astype(float)
+            first = last.shift(fill_value=own.tokens.min())
+            for step, edge in enumerate((first, last)):
+                x = means.phase.map(edge)
+                parts.append(means.assign(tokens=x, step=2 * means.phase + step))
+        return self.along(pd.concat(parts), names.TOKENS).assign(axis="level")
 
     def over_tokens(self, metric: str, quantizer: str | None, **form: Any) -> Panel:
         """A panel for a metric against training tokens, with the learning rate on the right."""
@@ -130,6 +154,7 @@ class Curves:
         before = self.select(names.LOSS, None).set_index(key)[names.VALUE].rename("before")
         return self.along(self.select(metric, quantizer).join(before, on=key), "before")
 
+    @cache
     def learning_rates(self) -> pd.DataFrame:
         """The learning rate of every run, on the right axis, as its manifest has it for all of its
         checkpoints; it is the same for all seeds."""
@@ -142,18 +167,21 @@ class Curves:
         table = table.assign(tokens=table.tokens.astype(float), value=table.lr.astype(float))
         return self.along(table.assign(stderr=np.nan), names.TOKENS).assign(axis="right")
 
+    def _rooted(self, table: pd.DataFrame, *point: str) -> pd.DataFrame:
+        """A table in which what is up to where something branches off is its trunk's."""
+        start = table.trajectory.map(self.starts).astype(float)
+        early = table[table.step.astype(float) <= start]
+        early = early.assign(trajectory=early.trajectory.map(self.trunks))
+        table = pd.concat([table[~(table.step.astype(float) < start)], early])
+        return table.drop_duplicates([names.TRAJECTORY, *point])
+
     def along(self, table: pd.DataFrame, x: str) -> pd.DataFrame:
         """Points of the values of a table against its column `x`, with bands of one error up and
         down, curve by curve in the order of steps. A run ends where a branch in its curve
         begins."""
         # What has no place on the axis is not drawn; a merged model may have one without a step.
         table = table[table[x].notna()]
-        if names.CHECKPOINT in table:
-            # Where something branches off, it has its trunk's weights, and is measured.
-            starts = table[table.step == table.trajectory.map(self.starts).astype(float)]
-            starts = starts.assign(trajectory=starts.trajectory.map(self.trunks))
-            table = pd.concat([table, starts])
-            table = table.drop_duplicates([names.TRAJECTORY, names.CHECKPOINT])
+        table = self._rooted(table, names.CHECKPOINT if names.CHECKPOINT in table else names.STEP)
         # By several columns it sorts stably, those without a step last.
         table = table.sort_values([names.STEP, names.TOKENS])
         parts = []

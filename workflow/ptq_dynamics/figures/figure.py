@@ -12,8 +12,8 @@ Figure = Annotated[Layout, OneOf("ptq_dynamics.figures.layouts", by="layout")]
 
 
 class FigureSettings(Strict):
-    """What a figure shows: its entry without words, labels at this scale with trajectories in the
-    order of the legend, and what is uncertain of public models, the learning rate of some."""
+    """What a figure shows: its entry without words, labels with trajectories in the order of the
+    legend, sentences that are said of it, and public models whose learning rate is uncertain."""
 
     figure: Figure
     curves: tuple[tuple[str, tuple[str, ...]], ...]
@@ -22,6 +22,5 @@ class FigureSettings(Strict):
     runs: tuple[ShownRun, ...]
     ages: Ages
     scale: str
-    left_out: tuple[str, ...]
-    uncertain: tuple[str, ...]
+    notes: tuple[str, ...]
     uncertain_rates: tuple[str, ...]

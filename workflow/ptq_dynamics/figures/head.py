@@ -1,8 +1,7 @@
-"""What stands above a figure: the scale that it was made at, and the smallest differences that its
-panels resolve."""
+"""What stands above a figure, the scale that it was made at, and what stands below its caption: how
+its numbers came about, and the smallest differences that it resolves."""
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -10,47 +9,58 @@ import pandas as pd
 
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.figures.figure import FigureSettings
-from ptq_dynamics.figures.settings import ALIKE, Panel, rounded
-from ptq_dynamics.measure.names import SEED, TASK_METRICS
+from ptq_dynamics.figures.settings import Panel, rounded
+from ptq_dynamics.measure.names import SEED
 from ptq_dynamics.train.trajectory import Trajectory
 
 BACKENDS = {"gptq": "llm-compressor", "gptqmodel": "GPTQModel", "autogptq": "AutoGPTQ"}
 # Two standard errors of a difference of two points, by that of one.
 TWO_ERRORS = 2 * math.sqrt(2)
-# How far another calibration set would have moved a value is not known from one.
-ONE_SET = "other calibration sets are not in it"
 
 
 def made_at(settings: FigureSettings, inputs: Mapping[str, Sequence[Manifest]]) -> str:
-    """The scale that a figure was made at: its name, parameters, tokens, seeds, calibration sets
-    and tool for GPTQ; and what its labels need said."""
+    """The scale that a figure was made at, in one line: name, parameters, tokens and seeds."""
     runs = {run: Trajectory(inputs[run.label]) for run in settings.runs}
-    # The sizes of the models, and of miniatures what they stand for.
-    sizes: dict[str | None, dict[str, None]] = {}
-    for shown, run in runs.items():
-        sizes.setdefault(shown.stands_for, {})[rounded(run.fact("parameters"))] = None
-    own = " and ".join(sorted(sizes.pop(None, {})))
-    found = [f"{own} parameters"] if own else []
-    if sizes:
-        small = ", ".join(f"{name} ({' and '.join(each)})" for name, each in sizes.items())
-        plural = "s" if len(sizes) > 1 else ""
-        found.append(f"miniature{plural} of {small.removesuffix(')')} parameters)")
+    sizes = sorted({run.fact("parameters") for run in runs.values()})
+    size = " to ".join(dict.fromkeys(map(rounded, (sizes[0], sizes[-1]))))
+    small = {run.stands_for for run in runs} - {None}
+    kind = f" (miniature{'s' * (len(small) > 1)})" if small else ""
     tokens = max(run.checkpoints[-1].tokens or 0 for run in runs.values())
-    seeds, sets = len({run.seed for run in runs}), calibration_sets(settings)
-    found += [f"{rounded(tokens)} tokens", _counted(seeds, "seed")]
-    found += [_counted(sets, "calibration set")] if sets else []
+    seeds = _counted(len({run.seed for run in runs}), "seed")
+    return f"{settings.scale}: {size} parameters{kind}, {rounded(tokens)} tokens, {seeds}"
+
+
+def notes(
+    settings: FigureSettings,
+    inputs: Mapping[str, Sequence[Manifest]],
+    resolved: Mapping[str, float],
+) -> list[str]:
+    """Sentences on the sizes of miniatures, the tool for GPTQ, calibration sets, what the plan has
+    to say, and the smallest differences that are resolved, by the label of their axis."""
+    sizes = {
+        run.stands_for: rounded(Trajectory(inputs[run.label]).fact("parameters"))
+        for run in settings.runs
+        if run.stands_for
+    }
+    several = ", ".join(f"{name} {size}" for name, size in sizes.items())
+    said = [f"Parameters of miniatures: {several}."] if len(sizes) > 1 else []
     # The settings' name where the scale takes others than those the figure names.
     tools = dict.fromkeys(
         BACKENDS[shown.method] + (f" ({shown.draws[0]})" if shown.draws[0] != shown.name else "")
         for shown in settings.quantizers
         if shown.method in BACKENDS
     )
-    words = [f"{settings.scale}: {', '.join(found)}"]
-    words += [f"GPTQ by {' and '.join(tools)}"] if tools else []
-    words += [f"left out: {', '.join(settings.left_out)}"] if settings.left_out else []
-    words += [f"uncertain of {', '.join(settings.uncertain)}"] if settings.uncertain else []
-    marked = any(ALIKE in curve for curve, _ in settings.curves)
-    return "; ".join([*words, *[f"{ALIKE} marks the paper's value"] * marked])
+    sets = max((len(shown.draws) for shown in settings.quantizers if shown.calibrated), default=0)
+    made = [f"GPTQ by {' and '.join(tools)}"] if tools else []
+    made += [_counted(sets, "calibration set")] if sets else []
+    said += [f"{', '.join(made)}."] if made else []
+    said += settings.notes
+    if resolved:
+        axes = ", ".join(_amount(label, value) for label, value in resolved.items())
+        # How far another calibration set would have moved a value is not known from one.
+        alone = ", without what another calibration set would change" if sets == 1 else ""
+        said.append(f"Smallest resolved differences by axis: {axes}{alone}.")
+    return said
 
 
 def _counted(count: int, what: str) -> str:
@@ -58,42 +68,28 @@ def _counted(count: int, what: str) -> str:
     return f"{count}\N{NO-BREAK SPACE}{what}{'' if count == 1 else 's'}"
 
 
-def calibration_sets(settings: FigureSettings) -> int:
-    """The most calibration sets over which an error of the figure is a mean; 0 where its quantizers
-    look at none."""
-    return max((len(shown.draws) for shown in settings.quantizers if shown.calibrated), default=0)
+def _amount(label: str, value: float) -> str:
+    # A number to two digits, with the words and the unit of its axis.
+    name, _, unit = label.removesuffix(")").partition(" (")
+    return f"{name} {float(f'{value:.2g}'):g}\N{NO-BREAK SPACE}{unit}".rstrip()
 
 
 def resolve(
     settings: FigureSettings, table: pd.DataFrame, panels: Sequence[Panel]
-) -> tuple[dict[str, float | None], list[str]]:
-    """The smallest difference that each panel of a table resolves, and the words for it; points are
-    means over all seeds, but where the table has a column of seeds."""
+) -> dict[str, float]:
+    """The smallest difference that all panels of an axis resolve, by its label; points are means
+    over all seeds, but where the table has a column of seeds."""
     seeds = 1 if SEED in table else len({run.seed for run in settings.runs})
-    resolved, banded, bare = dict[str, float | None](), list[str](), list[str]()
+    found = dict[str, float]()
     for panel in panels:
-        part, words = table[table.panel == panel.name], banded
-        value = resolution(part, seeds, relative=panel.log_y)
+        part, relative = table[table.panel == panel.name], panel.log_y
+        value = resolution(part, seeds, relative=relative)
         if panel.thin and value is None:
-            value, words = scatter(part, relative=panel.log_y), bare
-        resolved[panel.name] = value
+            value = scatter(part, relative=relative)
         if value:
-            unit = re.search(r"\(([^/)]+)(/\w+)?\)$", panel.y)
-            name = "% of the value" if panel.log_y else unit[1] if unit else ""
-            text = amount(100 * value if panel.percent_y or panel.log_y else value, name)
-            words.append(f"({panel.name})\N{NO-BREAK SPACE}{text}")
-    said = []
-    if banded:
-        # The text, the questions, are as exact as there is of them; calibration sets are not.
-        one = seeds == 1 and calibration_sets(settings) == 1
-        asked = {metric in TASK_METRICS for metric in settings.figure.metrics}
-        exact = ["the validation text"] * (False in asked) + ["the questions"] * (True in asked)
-        verb = "resolve" if True in asked and one else "resolves"
-        words = [" and ".join(exact)] * one + [f"{verb} differences of {', '.join(banded)}"]
-        said += [" ".join(words), *[ONE_SET] * one]
-    if bare:
-        said.append(f"the scatter along a run resolves differences of {', '.join(bare)}")
-    return resolved, said
+            label = f"{panel.y.partition(' (')[0]} (% of the value)" if relative else panel.y
+            found[label] = max(found.get(label, 0.0), 100 * value if relative else value)
+    return found
 
 
 def resolution(table: pd.DataFrame, seeds: int, *, relative: bool = False) -> float | None:
@@ -116,9 +112,3 @@ def scatter(table: pd.DataFrame, *, relative: bool = False) -> float | None:
     # The median of a normal distribution's magnitudes is 0.6745 of its deviation.
     spread = bends.abs().groupby(values.curve).median().max() / 0.6745 / math.sqrt(6)
     return None if math.isnan(spread) else float(TWO_ERRORS * spread)
-
-
-def amount(value: float, unit: str = "") -> str:
-    """A number to two digits, with its unit."""
-    text = f"{float(f'{value:.2g}'):g}"
-    return f"{text}\N{NO-BREAK SPACE}{unit}" if unit else text

@@ -4,7 +4,6 @@ panel, and the columns of points (see `curves.COLUMNS`), one row a point."""
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from string import ascii_lowercase
-from textwrap import wrap
 from typing import Any, NamedTuple
 
 import matplotlib
@@ -16,11 +15,11 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis, XAxis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter, PercentFormatter
+from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from ptq_dynamics.figures.curves import Curves
-from ptq_dynamics.figures.head import made_at, resolve
-from ptq_dynamics.figures.settings import Panel, names_in_groups
+from ptq_dynamics.figures.head import made_at, notes, resolve
+from ptq_dynamics.figures.settings import FINDING, Panel, names_in_groups
 from ptq_dynamics.figures.style import END, HALF, SETTINGS, SMALLEST, TEXT, Line, in_order, lines
 
 # Inches of a row of one, two, or three and more panels.
@@ -28,8 +27,7 @@ HEIGHTS = (1.9, 1.85, 1.55)
 FEW = 5  # curves, for the legend of which half a text column has room
 ENTRY, LETTER = 0.42, 0.052  # inches of an entry of the legend without its label, and of a letter
 MOST = 5  # columns of the legend
-SMALL_LETTER, SMALL_LINE = 0.049, 0.115  # inches of a letter, and a line, of those at the top
-LINES = 3  # at the top, for which there is room
+FAINT = 0.4  # opacity of what is neither an end nor a level
 # A spike is so many times above the highest median of so many neighbours on a curve.
 SPIKE, NEIGHBOURS = 1.5, 9
 
@@ -48,57 +46,55 @@ class Sheet:
     def __init__(self, data: Curves) -> None:
         self.data, self.settings = data, data.settings
         self.panels: list[Panel] = []
-        self._parts: list[tuple[str, pd.DataFrame]] = []
+        self._parts: list[pd.DataFrame] = []
 
     def add(self, panel: Panel, *parts: pd.DataFrame) -> None:
-        """One more panel, and the points in it."""
+        """One more panel, and the points in it; with a right axis, the learning rate too."""
         name = ascii_lowercase[len(self.panels)]
         self.panels.append(replace(panel, name=name, title=f"({name}) {panel.title}"))
-        self._parts += [(name, part) for part in parts]
-
-    def add_rates(self) -> None:
-        """The learning rate of runs, in all panels that have an axis for it."""
-        for panel in self.panels:
-            if panel.right:
-                self._parts.append((panel.name, self.data.learning_rates()))
+        place = {"panel": name, "x_axis": panel.x, "y_axis": panel.y}
+        for part in parts:
+            self._parts.append(part.assign(**place))
+            if panel.y.endswith("(%)"):
+                self._parts[-1][["y", "low", "high"]] *= 100
+        if panel.right:
+            rates = self.data.learning_rates()
+            self._parts.append(rates.assign(**{**place, "y_axis": panel.right.split("\n")[0]}))
 
     def publish(
         self,
         curves: Sequence[str] = (),
         columns: int | None = None,
         *,
-        one_scale: bool = False,
         said: Sequence[str] = (),
-        opening: int = 1,
         taller: float = 1.0,
         draw: Callable[[Axes, Panel, pd.DataFrame, Mapping[str, Line]], None] | None = None,
         more: Mapping[str, Artist] = {},
     ) -> Picture:
         """Draw all panels, in rows of up to three, two by two where there are four, or of
-        `columns`, the first as wide as `opening` of them, and all so many times `taller`; one
-        legend below, with some `more`.
+        `columns`, all so many times `taller`; one legend below, with some `more`.
 
-        `curves` are those of the data unless they are called otherwise. With `one_scale` all have
-        one vertical scale. What is `said` stands above. A layout that draws otherwise has a `draw`
-        of its own. Facts: how many points there are, and the smallest difference that panels
-        resolve.
+        `curves` are those of the data unless they are called otherwise. A layout that draws
+        otherwise has a `draw` of its own. Facts: how many points there are, the smallest difference
+        that panels resolve, and sentences for below the caption, the last of them what is `said`.
         """
-        table = pd.concat(part.assign(panel=name) for name, part in self._parts)
-        table, panels = table[["panel", *table.columns.drop("panel")]], self.panels
+        table, panels = pd.concat(self._parts), self.panels
+        table = table[["panel", *table.columns.drop("panel")]]
         if self.settings.figure.grouped:
             curves = names_in_groups(self.data.labels)
         curves = in_order(curves or self.data.labels)
-        resolved, about = resolve(self.settings, table, panels)
+        resolved = resolve(self.settings, table, panels)
         goes_on = set() if draw else self._taken_over(table)
         styles = lines(curves)
         columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
-        cells = [panels[0].name] * (opening - 1) + [panel.name for panel in panels]
         height, wide = HEIGHTS[min(columns, 3) - 1] * taller, len(curves) > FEW
-        figure, axes = subplots(cells, columns, height, wide=wide, sharey=one_scale)
+        figure, axes = subplots([panel.name for panel in panels], columns, height, wide=wide)
         # The last of a row that has a right axis names it.
-        row = {panel.name: cells.index(panel.name) // columns for panel in panels}
-        last = {row[panel.name]: panel.name for panel in panels if panel.right}.values()
+        last = {n // columns: panel.name for n, panel in enumerate(panels) if panel.right}.values()
+        alike = dict[str, Axes]()
         for panel, ax in zip(panels, axes, strict=True):
+            if panel.alike and ax is not alike.setdefault(panel.alike, ax):
+                ax.sharey(alike[panel.alike])
             part = table[table.panel == panel.name]
             if draw:
                 draw(ax, panel, part, styles)
@@ -107,9 +103,9 @@ class Sheet:
         if any(panel.right for panel in panels) and (table.axis == "right").any():
             line = Line2D([], [], color="0.3", linestyle=":", linewidth=0.8)
             more = {**more, "learning rate (right axis)": line}
-        scale = made_at(self.settings, self.data.inputs)
-        finish(figure, axes, [scale, *about, *said], more, curves)
-        return Picture(figure, table, {"points": len(table), "resolves": resolved})
+        finish(figure, axes, made_at(self.settings, self.data.inputs), more, curves)
+        found = " ".join([*notes(self.settings, self.data.inputs, resolved), *said])
+        return Picture(figure, table, {"points": len(table), "resolves": resolved, FINDING: found})
 
     def _taken_over(self, table: pd.DataFrame) -> set[str]:
         """Names of the runs that another one goes on from where they end, along tokens; their ends
@@ -127,7 +123,6 @@ def subplots(
     height: float,
     *,
     wide: bool = False,
-    sharey: bool = False,
     layout: Any = "constrained",
 ) -> tuple[Figure, list[Axes]]:
     """A figure in the style of all, as wide as a text column, or half where it is one panel unless
@@ -139,35 +134,33 @@ def subplots(
     rows: list[Any] = [cells[start : start + columns] for start in range(0, len(cells), columns)]
     width = TEXT if wide or columns > 1 else HALF
     figure = Figure(figsize=(width, len(rows) * height + 0.45))
-    axes = figure.subplot_mosaic(rows, sharey=sharey)
+    axes = figure.subplot_mosaic(rows)
     figure.set_layout_engine(layout, w_pad=0.02, h_pad=0.02, wspace=0.02)
-    return figure, [axes[name] for name in dict.fromkeys(names)]
+    return figure, [axes[name] for name in names]
 
 
 def finish(
     figure: Figure,
     axes: Iterable[Axes],
-    said: Sequence[str],
+    scale: str,
     more: Mapping[str, Artist] = {},
     curves: Sequence[str] = (),
 ) -> None:
     """What stands around panels: below them one legend, of every label once, in the order of the
     curves, then some more, as many in a row as there is room for, none where there is one curve
-    alone; at the top right what is said, small, in as many lines as that takes."""
+    alone; at the top right the scale, small, in one line."""
     found: dict[str, Artist] = {}
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
     found = {label: found[label] for label in curves if label in found} | found | dict(more)
-    width = figure.get_figwidth()
     if len(found) > 1:
-        columns = _columns([len(label) for label in found], width)
+        columns = _columns([len(label) for label in found], figure.get_figwidth())
         look: dict[str, Any] = {"loc": "outside lower center", "ncols": columns}
-        figure.legend(list(found.values()), list(found), **look)
-    rows = wrap("; ".join(said), int(width / SMALL_LETTER), break_on_hyphens=False)
-    if len(rows) > LINES:
-        figure.set_figheight(figure.get_figheight() + (len(rows) - LINES) * SMALL_LINE)
-    figure.suptitle("\n".join(rows), x=0.995, ha="right", fontsize=SMALLEST, color="0.35")
+        for shown in figure.legend(list(found.values()), list(found), **look).legend_handles:
+            if shown is not None:
+                shown.set_alpha(1)
+    figure.suptitle(scale, x=0.995, ha="right", fontsize=SMALLEST, color="0.35")
 
 
 def _columns(lengths: Sequence[int], width: float) -> int:
@@ -202,18 +195,22 @@ def _draw_panel(
                 look |= {"markeredgewidth": 0.5, "markevery": (0.02, 0.4)}
             right.plot(part.x, part.y, color=line.color, **look)
             continue
-        look = {"linewidth": width} if width else {"linewidth": 0.6} if panel.thin else {}
+        faint = panel.faint and axis == "left"
+        look = {"linewidth": width} if width else {"linewidth": 0.6} if panel.thin or faint else {}
         # On all but the widest lines, markers would hide what lies below.
         bare = panel.thin or axis == "level" or width != max(panel.widths.values(), default=None)
         if not bare:
             look |= {"marker": line.marker}
             look |= {"markersize": line.area**0.5} if line.area > END else {}
+        look |= {"alpha": FAINT} if faint else {}
         ax.plot(part.x, part.y, color=line.color, linestyle=line.dash, label=curve, **look)
-        if part.low.notna().any():
+        if part.low.notna().any() and not faint:
             ax.fill_between(part.x, part.low, part.high, color=line.color, alpha=0.2, linewidth=0)
         if axis != "level" and segment not in goes_on:
             end = part[part.y.notna()].tail(1)
             mark_end(ax, end[["x", "y"]].to_numpy(), line)
+            if faint:
+                ax.vlines(end.x, end.low, end.high, color=line.color, linewidth=1.0)
     if panel.diagonal:
         ax.axline((0, 0), slope=1, color="0.5", linestyle="--", linewidth=0.6, zorder=1)
     ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
@@ -228,8 +225,6 @@ def _draw_panel(
     if panel.log_y:
         ax.set_yscale("log")
         plain_log_ticks(ax.yaxis)
-    if panel.percent_y:
-        ax.yaxis.set_major_formatter(PercentFormatter(xmax=1, symbol=""))
     if right is not None:
         right.set_ylim(bottom=0)
         right.yaxis.set_major_formatter("{x:g}")
@@ -269,6 +264,8 @@ def _limit(ax: Axes, panel: Panel, table: pd.DataFrame) -> None:
         shown = shown[shown.y <= SPIKE * calm.max()]
     if len(shown) < len(table):
         ends = [shown.low.fillna(shown.y).min(), shown.high.fillna(shown.y).max()]
+        # The line of equal values begins in the corner.
+        ends[0] = min(ends[0], shown.x.min()) if panel.diagonal else ends[0]
         low, high = np.log(ends) if panel.log_y else ends
         ends = [low - 0.05 * (high - low), high + 0.05 * (high - low)]
         ax.set_ylim(*(np.exp(ends) if panel.log_y else ends))

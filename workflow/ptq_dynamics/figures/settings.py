@@ -12,9 +12,8 @@ PICTURES = ("pdf", "png")
 TABLE = "csv"
 # What a picture carries in its metadata: the scale, and the identity of what it is made from.
 ORIGIN = "ptq-dynamics, {scale}: {identity}"
-# A fact of a figure: a sentence on what its numbers say, which stands below its caption.
+# A fact of a figure: what its numbers say and how they came about, which stands below its caption.
 FINDING = "finding"
-ALIKE = "≙"  # stands between a value here and the paper's
 # A curve that is called so is that of another one, the first group, under a quantizer.
 UNDER = re.compile(r"(.+) \(.+\)")
 UNITS = {"T": 1e12, "B": 1e9, "M": 1e6, "k": 1e3}
@@ -74,11 +73,13 @@ class ShownRun:
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel: labels with units; `tokens_x` and `percent_y` format the ticks; `zoom` shows what
-    is left of it; `thin` draws without markers; with `spikes`, what stands far above its neighbours
-    does not set the scale; with `crop`, what comes before the first hundredth of the horizontal
-    axis neither; `diagonal` draws the line of equal values; `widths` in points are those of curves
-    that may lie on each other; `name` is its letter."""
+    """One panel: labels with units, of which "(%)" takes shares as per cent; `tokens_x` formats the
+    ticks; `zoom` shows what is left of it; `thin` draws without markers; `faint` draws what is
+    neither an end nor a level lightly; with `spikes`, what stands far above its neighbours does not
+    set the scale; with `crop`, what comes before the first hundredth of the horizontal axis
+    neither; `diagonal` draws the line of equal values; panels that are `alike` have one vertical
+    scale; `widths` in points are those of curves that may lie on each other; `name` is its
+    letter."""
 
     title: str
     x: str
@@ -86,13 +87,14 @@ class Panel:
     name: str = ""
     right: str | None = None
     tokens_x: bool = False
-    percent_y: bool = False
     log_x: bool = False
     log_y: bool = False
     thin: bool = False
+    faint: bool = False
     spikes: bool = False
     crop: bool = False
     diagonal: bool = False
+    alike: str = ""
     zoom: float | None = None
     widths: Mapping[str, float] = field(default_factory=dict)
 
@@ -107,15 +109,15 @@ FULL_PRECISION: dict[str, Words] = {
     names.EIGENVALUES: ("Leading eigenvalues", "Magnitude (nats)", {"thin": True, "log_y": True}),
     "gradient_norm": ("Gradient norm", "L2 norm of the gradient", {**SPIKY, "log_y": True}),
     "weight_norm": ("Weight norm", "L2 norm of the weights", SPIKY),
-    names.ACCURACY: ("Accuracy", "Accuracy (%)", {"percent_y": True}),
+    names.ACCURACY: ("Accuracy", "Accuracy (%)", {}),
 }
 QUANTIZED: dict[str, Words] = {
     names.LOSS: ("{q} loss", "Loss (nats/token)", {}),
-    names.QUANTIZATION_ERROR: ("{q} error", "Error (%)", {"percent_y": True}),
+    names.QUANTIZATION_ERROR: ("{q} error", "Error (%)", {}),
     names.INCREASE: ("{q} loss increase", "Increase δ (nats/token)", {}),
     names.WEIGHT_ERROR: ("{q} weight error", "Mean squared error", {}),
     names.OUTPUT_ERROR: ("{q} output error", "Mean squared error", {}),
-    names.DEGRADATION: ("{q} accuracy degradation", "Degradation (%)", {"percent_y": True}),
+    names.DEGRADATION: ("{q} accuracy degradation", "Degradation (%)", {}),
 }
 # Methods that are called otherwise than by their names in capitals.
 METHODS = {"gptqmodel": "GPTQ", "autogptq": "GPTQ", "int8": "LLM.int8", "rtn": "rounding"}

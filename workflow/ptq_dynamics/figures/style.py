@@ -63,25 +63,18 @@ ROLES = {
 }
 # Of "Soup of A" and "Base of A", which have the colour of A.
 OF = {"Soup of ": ("*", 40.0), "Base of ": ("s", 24.0)}
-# "LR = 1.5e-2 ≙ 3e-3" has its place in an order; so has "L = 5".
+# "LR = 3e-3" has its place in an order; so has "L = 5".
 NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:[eE]-?[0-9]+)?"
-ORDERED = re.compile(rf"(\S+) = ({NUMBER})(?: ≙ ({NUMBER}))?")
-# A peak learning rate, by its name in the paper, and a window look the same in every figure: by
-# their places, from dark to light, between those of these values on a logarithmic scale. Places lie
-# farther apart where figures have values near each other.
-FIXED = {
-    "LR": {3e-4: 0.0, 1.2e-3: 0.58, 3e-3: 0.72, 1e-2: 0.84, 3e-2: 1.0},
-    "L": {2.0: 0.0, 5.0: 0.38, 10.0: 0.6, 20.0: 0.78, 100.0: 1.0},
-}
-# Places apart that have dashes or markers of their own: fewer than pairs of the two, and so many
-# that the values of no figure share a marker.
-STEPS = 23
+ORDERED = re.compile(rf"(\S+) = ({NUMBER})")
+# A peak learning rate looks the same in every figure: its place among five, from dark to light.
+# No figure has two of one place.
+RATES = {3e-4: 0, 6e-4: 1, 1e-3: 1, 9e-4: 2, 3e-3: 2, 1.2e-3: 3, 1e-2: 3, 3e-2: 4}
 # Quantities whose values have an order, as labels call them: peak learning rate, weight decay and
 # window. Each has colours of its own.
-SEQUENTIAL = {"LR": "viridis", "λ": "YlOrBr_r", "L": "Greys_r"}
+SEQUENTIAL = {"LR": "plasma", "λ": "YlOrBr_r", "L": "Greys_r"}
 # CIE lightness of the first and the last value: evenly between, so that greys are as far apart. A
 # lighter line could not be seen on white.
-DARKEST, LIGHTEST = 12.0, 73.0
+DARKEST, LIGHTEST = 12.0, 78.0
 DASHES = ("-", "--", "-.")
 MARKERS = ("p", "X", "P", "v", "D", "^", "s", "h")
 # Models of one family that differ in size: "OLMo-2 7B".
@@ -97,9 +90,9 @@ def in_order(labels: Sequence[str]) -> list[str]:
 
 
 def _value(label: str) -> tuple[str, float] | None:
-    # A quantity and its value, in the paper where the label says so.
+    # A quantity and its value.
     at = ORDERED.fullmatch(label)
-    return at and (at[1], float(at[3] or at[2]))
+    return at and (at[1], float(at[2]))
 
 
 def whose(label: str) -> str:
@@ -142,15 +135,11 @@ def _ranked(labels: Sequence[str]) -> dict[str, Line]:
         if value := _value(label):
             by_quantity.setdefault(value[0], {})[label] = value[1]
     for quantity, values in by_quantity.items():
-        fixed = FIXED.get(quantity, {})
-        known = fixed and min(fixed) <= min(values.values()) and max(values.values()) <= max(fixed)
+        known = quantity == "LR" and {*values.values()} <= RATES.keys()
+        last = max(RATES.values()) if known else max(1, len(values) - 1)
         for number, label in enumerate(sorted(values, key=values.__getitem__)):
-            place = number / max(1, len(values) - 1)
-            if known:
-                value = np.log(values[label])
-                place = float(np.interp(value, np.log([*fixed]), [*fixed.values()]))
-                number = round(place * STEPS)
-            color = _shade(SEQUENTIAL.get(quantity, "viridis"), place)
+            number = RATES[values[label]] if known else number
+            color = _shade(SEQUENTIAL.get(quantity, "viridis"), number / last)
             found[label] = Line(color, *_nth(number, MARKERS))
     sizes = {label: at for label in labels if (at := SIZED.fullmatch(label))}
     if len(sizes) > 1 and len({at[1] for at in sizes.values()}) == 1:

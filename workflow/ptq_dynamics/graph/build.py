@@ -25,9 +25,9 @@ LIGHT = ("figures", "measure.collect", "claims", "paper", "report")
 PAGE = "README.md"
 INTRODUCTION = (
     "# Figures\n\n"
-    "Titles and captions are those of `config/figures.yaml`, and name rates as the paper does. The "
-    "small line above a figure states its scale, seeds and calibration sets, and which differences "
-    "it resolves.\n"
+    "Titles and captions are those of `config/figures.yaml`, and name rates as the paper does. "
+    "Captions end with what these rates are here, calibration sets, and the smallest differences "
+    "of two points that all panels of an axis resolve.\n"
 )
 
 

@@ -1,6 +1,5 @@
 """The jobs that draw figures, and the table of all measurements."""
 
-import math
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache, cached_property
@@ -13,7 +12,7 @@ from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures import settings as drawn
 from ptq_dynamics.figures.figure import FigureSettings
 from ptq_dynamics.figures.layouts.landscapes import Landscapes
-from ptq_dynamics.figures.settings import UNITS, Shown, ShownRun, rounded, short
+from ptq_dynamics.figures.settings import Shown, ShownRun, short
 from ptq_dynamics.graph.site import Planner
 from ptq_dynamics.measure import names
 from ptq_dynamics.measure.names import FULL_PRECISION, PROBES, TASK_METRICS
@@ -23,8 +22,6 @@ from ptq_dynamics.quantize.methods import Calibrated
 EVALUATED = frozenset(get_args(names.Evaluated))
 # Metrics that the same raw results hold.
 ALIKE = (EVALUATED - {*names.LAYER_METRICS}, {*TASK_METRICS}, *map(set, PROBES.values()))
-# Of a group of curves that is named by the size of its model, in parameters.
-SIZE = re.compile(r"([0-9.]+)([kMBT])")
 
 
 class Figures(Planner):
@@ -49,44 +46,43 @@ class Figures(Planner):
         inputs |= figure.inputs(name, self.plan.measuring)
         followed = [timeline.trajectories[n] for n in trajectories.runs(figure.trajectories)]
         told = [(each.trained_by(timeline), *each.uncertain(timeline)) for each in followed]
-        uncertain = [f"{family}: {unknown}" for family, unknown, _ in told if unknown]
+        uncertain = dict.fromkeys(f"{family}: {unknown}" for family, unknown, _ in told if unknown)
         unsure = [family for family, _, is_unsure in told if is_unsure]
+        said = {
+            "Here the paper's": ", ".join(self._here(figure)),
+            "Left out at this scale:": ", ".join(self.site.left_out[name]),
+            "Uncertain of": "; ".join(uncertain),
+        }
         # Of these, what is drawn depends on nothing that the settings do not say themselves.
         wordless = {"title": name, "caption": name, "headline": False, "draws": {}}
         settings = FigureSettings(
             figure=figure.model_copy(update=wordless),
-            curves=tuple((self._label(*each), each[1]) for each in figure.curves.items()),
+            curves=tuple(figure.curves.items()),
             quantizers=tuple(self.shown(figure, each) for each in figure.quantizers),
             series=series,
             runs=tuple(runs),
             ages=figure.ages(timeline),
             scale=self.scale.description,
-            left_out=self.site.left_out[name],
-            uncertain=tuple(dict.fromkeys(uncertain)),
+            notes=tuple(f"{how} {what}." for how, what in said.items() if what),
             uncertain_rates=tuple(dict.fromkeys(unsure)),
         )
         files = tuple(f"{name}.{kind}" for kind in (*drawn.PICTURES, drawn.TABLE))
         return self.make("figure", "figures.draw", name, inputs, settings, files, figure=name)
 
-    def _label(self, label: str, members: tuple[str, ...]) -> str:
-        """A curve's label; before the rate and the weight decay of the paper's run, those used at
-        this scale, and before the size that its group is named by, that of the model."""
-        own, timeline = self.timeline.run(members[0]), self.timeline
-        if own is None:
-            return label
-        run = own.whole(timeline)
-        if size := SIZE.fullmatch(drawn.in_group(label)[0]):
-            count = self.parameters(members[0])
-            if not math.isclose(count, float(size[1]) * UNITS[size[2]], rel_tol=0.05):
-                label = f"{rounded(count)} {drawn.ALIKE} {label}"
-        theirs = (run.optimizer or timeline.defaults.optimizer).weight_decay
-        used = {short(theirs): short(run.optimizer_in(timeline).weight_decay)}
-        used[short(run.peak_lr)] = short(run.peak(timeline))
-        others = [re.escape(paper) for paper, here in used.items() if here != paper]
-        numbers = rf"(?<![0-9.])(?:{'|'.join(others)})(?![0-9])"
-        if not others:
-            return label
-        return re.sub(numbers, lambda at: f"{used[at[0]]} {drawn.ALIKE} {at[0]}", label)
+    def _here(self, figure: Figure) -> list[str]:
+        """What the paper's rates and weight decays in the words of a figure are at this scale."""
+        timeline, used = self.timeline, dict[str, str]()
+        for run in filter(None, map(timeline.run, figure.trajectories)):
+            theirs, here = run.whole(timeline), run.whole(timeline).optimizer_in(timeline)
+            decay = (theirs.optimizer or timeline.defaults.optimizer).weight_decay
+            used[short(decay)] = short(here.weight_decay)
+            used[short(theirs.peak_lr)] = short(theirs.peak(timeline))
+        words = " ".join([*figure.curves, figure.caption])
+        return [
+            f"{paper} is {used[paper]}"
+            for paper in sorted(used, key=float)
+            if used[paper] != paper and re.search(rf"(?<![0-9.]){paper}(?![0-9])", words)
+        ]
 
     def shown(self, figure: Figure, quantizer: str) -> Shown:
         """A quantizer of a figure, with the draws that this scale takes."""

@@ -36,7 +36,6 @@ class Dynamics(Measured):
             else:
                 panel = data.over_tokens(metric, quantizer, **form)
                 sheet.add(panel, data.points(metric, quantizer))
-        sheet.add_rates()
         return sheet.publish()
 
 

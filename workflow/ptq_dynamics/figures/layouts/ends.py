@@ -22,7 +22,9 @@ class Ends(Measured):
         for group, (metric, quantizer) in product(groups, wanted):
             points = last_of(data.points(metric, quantizer))
             points = points.assign(segment=points.curve, curve=points.curve.map(groups[group]))
-            title, form = f"{group}\n{{}}".lstrip(), {"tokens_x": True, "log_x": True}
+            title = f"{group}\n{{}}".lstrip()
+            # One range of losses compares the groups.
+            form = {"alike": "" if quantizer else metric, "tokens_x": True, "log_x": True}
             panel = data.panel(metric, quantizer, "Budget (tokens)", title, **form)
             sheet.add(panel, points.dropna(subset="curve").sort_values(["curve", "x"]))
         return sheet.publish(columns=len(wanted) if len(groups) > 1 else None)

@@ -48,9 +48,7 @@ class Flatness(Measured):
             facts |= {name: found} if found else {}
         picture = sheet.publish(columns=len(columns), draw=_draw_panel)
         table = picture.table.assign(panel=picture.table.panel.map(names))
-        order = ["curve", "segment", "panel"]
-        table = table[[*order, *table.columns.difference(order, sort=False)]]
-        return picture._replace(table=table, facts=facts)
+        return picture._replace(table=table, facts=picture.facts | facts)
 
 
 def _against(data: Any, other: str, metric: str, quantizer: str) -> Any:
@@ -78,8 +76,6 @@ def _draw_panel(ax: Any, panel: Any, table: Any, styles: Any) -> None:
         error_bars(ax, part, styles[curve], curve, **look)
     ax.set_xscale("log")
     plain_log_ticks(ax.xaxis)
-    if panel.percent_y:
-        ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.2g}")
     ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
 
 

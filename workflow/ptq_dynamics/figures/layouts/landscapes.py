@@ -12,6 +12,7 @@ from ptq_dynamics.base.fields import Share, Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.curvature.settings import GRID, POINTS
 from ptq_dynamics.figures.layout import Layout, Some, Text
+from ptq_dynamics.figures.settings import FINDING
 
 # How the three points are drawn and called.
 MARKS = {
@@ -95,15 +96,11 @@ class Landscapes(Layout):
         figure.colorbar(filled, ax=axes, ticks=bounds, label="L − L(Θₖ) (nats/token)", **look)
         # Two standard errors of a difference of two panels, from the median of the panels'.
         resolved = float(head.TWO_ERRORS * whole[whole.point == "quantized"].stderr.median())
-        said = [
-            f"{' and '.join(called.values())} quantization",
-            head.made_at(sheet.settings, sheet.data.inputs),
-            f"the validation text resolves differences at Q(Θₖ) of {head.amount(resolved, 'nats')}",
-        ]
-        said += [head.ONE_SET] * (head.calibration_sets(sheet.settings) > 0)
-        finish(figure, axes[:1], said)
+        finish(figure, axes[:1], head.made_at(sheet.settings, sheet.data.inputs))
         whole = whole[["panel", "point", "x", "y", "loss", "increase"]]
-        return Picture(figure, whole, {"points": len(whole), "resolves": resolved})
+        found = {"L − L(Θₖ) at Q(Θₖ) (nats/token)": resolved}
+        said = " ".join(head.notes(sheet.settings, sheet.data.inputs, found))
+        return Picture(figure, whole, {"points": len(whole), "resolves": found, FINDING: said})
 
 
 def _draw_panel(ax: Any, title: str, table: Any, bounds: np.ndarray) -> Any:

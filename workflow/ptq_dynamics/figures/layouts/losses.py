@@ -40,7 +40,6 @@ class Losses(Measured):
                 sheet.add(data.panel(metric, quantizer, WAY), points)
             else:
                 sheet.add(data.over_tokens(metric, quantizer), data.points(metric, quantizer))
-        sheet.add_rates()
         return sheet.publish(said=[] if along else _at_the_end(data))
 
 
@@ -64,8 +63,8 @@ def _at_the_end(data: Any) -> list[str]:
                 error = values.std(ddof=1) if len(ends) > 1 else ends[0][1]
                 found.append(f"{other} {values.mean():+.3f} ± {error:.3f}".replace("-", "−"))
         if found:
-            what = "full-precision" if quantizer is None else data.called[quantizer]
-            said.append(f"{what} loss less that of {label} at the same step: {', '.join(found)}")
+            what = "Full-precision" if quantizer is None else data.called[quantizer]
+            said.append(f"{what} loss less that of {label} at the same step: {', '.join(found)}.")
     return said
 
 

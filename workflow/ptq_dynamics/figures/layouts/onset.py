@@ -6,7 +6,6 @@ from typing import Any, Literal
 import numpy as np
 
 from ptq_dynamics.figures.layout import BEFORE, Measured, Some
-from ptq_dynamics.figures.settings import FINDING
 from ptq_dynamics.measure.names import ErrorThenLoss
 
 AXES = {"loss": BEFORE, "rate": "Learning rate"}
@@ -31,10 +30,10 @@ class Onset(Measured):
         """Draw the figure. Facts: for every quantizer, what `described` gives; and what these say,
         in a sentence."""
         data, error = sheet.data, self.metrics[0]
-        above, below, facts = list[str](), list[str](), dict[str, Any]()
+        said, facts = list[str](), dict[str, Any]()
         for quantizer in data.quantizers:
             points = data.points(error, quantizer)
-            sheet.add(data.over_tokens(error, quantizer), points, data.learning_rates())
+            sheet.add(data.over_tokens(error, quantizer), points)
             loss = data.against_loss(error, quantizer)
             rate = data.along(data.select(error, quantizer), "lr")
             for (axis, label), part in zip(AXES.items(), (loss, rate), strict=True):
@@ -42,12 +41,9 @@ class Onset(Measured):
             shares = described(loss.x.to_numpy(), rate.x.to_numpy(), loss.y.to_numpy())
             if shares is not None:
                 facts[quantizer] = shares
-                found = _told(data.called[quantizer], shares)
-                above.append(found[0])
-                below.append(found[1])
-        if below:
-            facts[FINDING] = f"On a straight line, {'; '.join(below)}."
-        picture = sheet.publish(columns=1 + len(AXES), said=above)
+                said.append(_told(data.called[quantizer], shares))
+        said = [f"On a straight line, {'; '.join(said)}."] if said else []
+        picture = sheet.publish(columns=1 + len(AXES), said=said)
         return picture._replace(facts=picture.facts | facts)
 
 
@@ -77,14 +73,13 @@ def _squared(table: np.ndarray) -> np.ndarray:
     return np.square(np.divide(products, norms, out=np.zeros(2), where=norms > 0))
 
 
-def _told(called: str, shares: Mapping[str, Any]) -> tuple[str, str]:
-    """What `described` gives, in the words above the figure and in those of its finding."""
-    better, other = sorted(AXES, key=lambda axis: -shares[axis][0])
+def _told(called: str, shares: Mapping[str, Any]) -> str:
+    """What `described` gives, in words."""
+    ranked = sorted(AXES, key=lambda axis: -shares[axis][0])
+    better, other = (CALLED[axis] for axis in ranked)
+    each = ["{:.2f} [{:.2f}, {:.2f}]".format(*shares[axis]) for axis in ranked]
     certain = f"in {100 * shares['certain']:.0f} % of resamples"
-    each = ["{} {:.2f} [{:.2f}, {:.2f}]".format(CALLED[axis], *shares[axis]) for axis in AXES]
     return (
-        f"of the variance of the {called} error, {' and '.join(each)} (r², squared correlation); "
-        f"{CALLED[better]} describes it better {certain}",
-        f"{CALLED[better]} describes the {called} error better than {CALLED[other]} "
-        f"(r² {shares[better][0]:.2f} against {shares[other][0]:.2f}, {certain})",
+        f"{better} describes the {called} error better than {other} "
+        f"(r² {' against '.join(each)}, {certain})"
     )

@@ -6,17 +6,16 @@ from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.figures.layout import Evaluations, Measured
 from ptq_dynamics.measure.names import LOSS, QUANTIZED
 
-PHASE = "Share of the phase"
 # Points, of lines that may lie on each other.
 WIDEST, NARROWEST = 3.2, 0.8
 
 
 class OverTokensOptions(Strict):
-    """`quantized_losses`: the loss under every quantizer beside that in full precision; `phases`:
-    further panels along what branches off, from its beginning to its end."""
+    """`quantized_losses`: the loss under every quantizer beside that in full precision; `means`:
+    under quantizers the ends of runs, and trunks' means between branches, before all else."""
 
     quantized_losses: bool = False
-    phases: bool = False
+    means: bool = False
 
 
 class OverTokens(Measured):
@@ -28,11 +27,13 @@ class OverTokens(Measured):
     options: OverTokensOptions = OverTokensOptions()
 
     def draw(self, sheet: Any) -> Any:
-        """Draw the figure; what branches off has panels of its own where that is asked for."""
+        """Draw the figure."""
         data, wanted = sheet.data, list(sheet.data.wanted())
-        phases, labels = self.options.phases and bool(data.starts), data.labels
+        labels, one = data.labels, len({metric for metric, _ in wanted}) == 1
         for metric, quantizer in wanted:
-            parts, form = [data.points(metric, quantizer)], dict[str, Any]()
+            # The same metric in all panels: one scale compares them.
+            parts: list[Any] = [data.points(metric, quantizer)]
+            form: dict[str, Any] = {"alike": metric * one}
             if metric == LOSS and self.options.quantized_losses:
                 # With ever fewer bits narrower, and above those with more, as they may differ by
                 # less than a line is wide.
@@ -45,30 +46,8 @@ class OverTokens(Measured):
                     width = WIDEST + (NARROWEST - WIDEST) * number / len(ordered)
                     widths |= dict.fromkeys(under.values(), width)
                 labels, form = [*widths], {"title": "Loss", "widths": widths}
-            if phases:
-                parts = [part[part.segment.isin(data.runs - data.starts.keys())] for part in parts]
-            sheet.add(data.over_tokens(metric, quantizer, **form), *parts, data.learning_rates())
-        for metric, quantizer in wanted if phases else ():
-            _add_phases(sheet, metric, quantizer)
-        # The same metric in all panels: one scale compares them.
-        one_scale = len({metric for metric, _ in wanted}) == 1
-        wide = {"columns": 3, "opening": 2 if len(wanted) == 1 else 1} if phases else {}
-        return sheet.publish(labels, one_scale=one_scale, **wide)
-
-
-def _add_phases(sheet: Any, metric: str, quantizer: str | None) -> None:
-    """A panel for every curve that has something that branches off, with what is made of it,
-    against the share of its steps; the last of averages, which have no beginning, at the end."""
-    from ptq_dynamics.figures.style import whose
-
-    data = sheet.data
-    table = data.select(metric, quantizer)
-    start = table.trajectory.map(data.starts).astype(float)
-    last = table.groupby("trajectory").step.transform("max").astype(float)
-    share = (table.step.astype(float) - start) / (last - start)
-    ends = ~table.trajectory.isin(data.runs) & ~table.trajectory.duplicated(keep="last")
-    points = data.along(table.assign(share=share.mask(ends, 1.0)), "share")
-    # A run goes through the points where its branches begin, and is no phase itself.
-    points = points[~points.segment.isin(data.runs - data.starts.keys())]
-    for curve, part in points.groupby(points.curve.map(whose), sort=False):
-        sheet.add(data.panel(metric, quantizer, PHASE, f"{curve}\n{{}}"), part)
+            if quantizer and self.options.means:
+                parts.append(data.phase_means(metric, quantizer))
+                form["faint"] = True
+            sheet.add(data.over_tokens(metric, quantizer, **form), *parts)
+        return sheet.publish(labels, taller=1.3 if len(sheet.panels) == 1 else 1.0)

@@ -1,5 +1,6 @@
-"""Errors along runs, against tokens and against the loss in full precision."""
+"""Errors along runs, against tokens, and losses and errors against the loss in full precision."""
 
+from itertools import product
 from typing import Any, Literal, Self
 
 from pydantic import model_validator
@@ -16,9 +17,10 @@ class ParametricOptions(Strict):
 
 
 class Parametric(Measured):
-    """First every metric but the loss under the first quantizer, against tokens; then the
-    quantization error against the loss in full precision, a panel a quantizer, in the range of
-    losses that all curves come to. Dotted: the learning rate."""
+    """First every metric but the loss under the first quantizer, against tokens; then the loss of
+    quantized weights against that in full precision, a panel a quantizer, in the range of losses
+    that all curves come to. Below it the same of the other quantizers, and of the quantization
+    error. Dotted: the learning rate."""
 
     layout: Literal["parametric"]
     quantizers: Some[str]
@@ -35,15 +37,19 @@ class Parametric(Measured):
 
     def draw(self, sheet: Any) -> Any:
         """Draw the figure."""
-        data, first = sheet.data, self.quantizers[0]
-        for metric in self.metrics:
-            if metric != LOSS:
-                sheet.add(data.over_tokens(metric, first), data.points(metric, first))
-        sheet.add_rates()
-        for quantizer in self.options.losses_of or self.quantizers:
-            points = data.against_loss(QUANTIZATION_ERROR, quantizer)
-            # Below it, every curve has its lowest quarter of points.
-            zoom = float(points.groupby("curve").x.quantile(0.25).max())
-            words = (QUANTIZATION_ERROR, quantizer, BEFORE, "{} vs. loss")
-            sheet.add(data.panel(*words, zoom=zoom), points)
+        data, (first, *others) = sheet.data, self.quantizers
+        over = [metric for metric in self.metrics if metric != LOSS]
+        for metric in over:
+            sheet.add(data.over_tokens(metric, first), data.points(metric, first))
+        for shown, title in ((LOSS, "FP to {}"), (QUANTIZATION_ERROR, "{} vs. loss")):
+            for quantizer in self.options.losses_of or self.quantizers:
+                points = data.against_loss(shown, quantizer)
+                # Below it, every curve has its lowest quarter of points.
+                zoom = float(points.groupby("curve").x.quantile(0.25).max())
+                # Losses may differ by less than a marker.
+                form = {"zoom": zoom, "diagonal": shown == LOSS, "thin": shown == LOSS}
+                sheet.add(data.panel(shown, quantizer, BEFORE, title, **form), points)
+            for metric, quantizer in product(over, others):
+                sheet.add(data.over_tokens(metric, quantizer), data.points(metric, quantizer))
+            others = []
         return sheet.publish()

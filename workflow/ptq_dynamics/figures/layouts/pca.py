@@ -12,11 +12,6 @@ from ptq_dynamics.figures.layout import Layout
 from ptq_dynamics.figures.settings import Panel
 from ptq_dynamics.measure.names import SEED, TRAJECTORY
 
-SAID = (
-    "places are exact, those of another seed are not in it",
-    "hollow: start, outlined: end, arrows: direction of time",
-    "random walks in many dimensions look so too (arXiv 1806.08805)",
-)
 # Where an arrow may be, as shares of a path's length, and how much of it gives its direction.
 PLACES = np.linspace(0.15, 0.85, 15)
 REACH = 0.04
@@ -62,7 +57,7 @@ class Pca(Layout):
             for number, share in enumerate(manifest.facts["explained"][:2], start=1)
         )
         sheet.add(Panel("", x, y), table.reindex(columns=COLUMNS))
-        return sheet.publish(draw=_draw_panel, said=SAID, taller=1.3)
+        return sheet.publish(draw=_draw_panel, taller=1.3)
 
 
 def _draw_panel(ax: Any, panel: Panel, table: Any, styles: Any) -> None:

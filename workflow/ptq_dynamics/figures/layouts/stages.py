@@ -13,7 +13,7 @@ from ptq_dynamics.measure import names
 # A stage has the width of one, and a longer one that of as many as hold its points so near.
 POINTS, WIDEST = 4, 3.0
 ALONG = "Checkpoints, stage by stage"
-DASHED: dict[str, Any] = {"color": "0.3", "linestyle": "--", "linewidth": 0.8}
+LIGHT: dict[str, Any] = {"color": "0.75", "linewidth": 0.8}
 
 
 class StagesOptions(Strict):
@@ -25,8 +25,8 @@ class StagesOptions(Strict):
 
 
 class Stages(Measured):
-    """A panel for every metric, quantizer and task; curves are the stages. Dashed: what chance
-    gives; of a degradation, what it is where the quantized model is right by chance alone."""
+    """A panel for every metric, quantizer and task; curves are the stages. Light: what chance
+    gives; of a degradation, what chance alone would have lost of the mean accuracy."""
 
     layout: Literal["stages"]
     metrics: Some[names.AlongStages]
@@ -52,7 +52,7 @@ class Stages(Measured):
                 parts = [points]
                 if task in chance:
                     parts.append(_by_chance(data, points, metric, chance[task]))
-                    guessed["right by chance"] = Line2D([], [], **DASHED)
+                    guessed["chance"] = Line2D([], [], **LIGHT)
                 title += "" if counted.get(task, True) else ", at chance"
                 sheet.add(data.panel(metric, quantizer, ALONG, title), *parts)
         return sheet.publish(columns=min(len(sheet.panels), 3), draw=_draw_panel, more=guessed)
@@ -77,27 +77,25 @@ class Stages(Measured):
 
 
 def _by_chance(data: Any, points: Any, metric: str, chance: float) -> Any:
-    """What a model that guesses has, at every point."""
-    level = points.assign(axis="level", y=chance, low=np.nan, high=np.nan)
-    if metric == names.ACCURACY:
-        return level
-    key = [names.TRAJECTORY, names.CHECKPOINT, names.TASK]
-    before = data.select(names.ACCURACY, None).set_index(key)[names.VALUE].astype(float)
-    # Without anything wrong in full precision there is no degradation.
-    lost = (before - chance) / (1 - before).where(before < 1)
-    places = ["segment", "checkpoint", "task"]
-    return level.assign(y=level[places].join(lost.rename("y"), on=places).y)
+    """What a model that guesses has, or has lost of the mean accuracy over all points."""
+    import pandas as pd
+
+    if metric != names.ACCURACY:
+        key = [names.TRAJECTORY, names.CHECKPOINT, names.TASK]
+        before = data.select(names.ACCURACY, None).set_index(key)[names.VALUE].astype(float)
+        places = pd.MultiIndex.from_frame(points[["segment", "checkpoint", "task"]])
+        mean = before.reindex(places).mean()
+        # Without anything wrong in full precision there is no degradation.
+        chance = (mean - chance) / (1 - mean) if mean < 1 else np.nan
+    return points.assign(axis="level", y=chance, low=np.nan, high=np.nan)
 
 
 def _draw_panel(ax: Any, panel: Panel, table: Any, styles: Any) -> None:
     from ptq_dynamics.figures.panels import error_bars
 
     points, level = table[table.axis == "left"], table[table.axis == "level"]
-    degrades = panel.y == QUANTIZED[names.DEGRADATION][1]
-    if degrades:
-        ax.axhline(0, color="0.3", linewidth=0.5, zorder=1)
     ax.plot(points.x, points.y, color="0.6", linewidth=0.6, zorder=1)
-    ax.plot(level.x, level.y, zorder=1, **DASHED)
+    ax.plot(level.x, level.y, zorder=1, **LIGHT)
     end = 0.0
     for stage, part in points.groupby("curve", sort=False):
         line = styles[stage]
@@ -107,30 +105,14 @@ def _draw_panel(ax: Any, panel: Panel, table: Any, styles: Any) -> None:
         ax.axvline(end, color="0.85", linewidth=0.4, zorder=0)
     ax.grid(False, axis="x")
     ax.set_xlim(0, end)
-    if degrades:
-        _limit(ax, points, level)
+    if panel.y == QUANTIZED[names.DEGRADATION][1]:
+        ax.axhline(0, color="0.3", linewidth=0.5, zorder=1)
+        # What chance gives may lie far from the points, which set the vertical axis.
+        low, high = points.low.fillna(points.y).min(), points.high.fillna(points.y).max()
+        room = 0.05 * ((max(0, high) - min(0, low)) or 1)
+        ax.set_ylim(min(0, low) - room, max(0, high) + room)
     ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y, xticks=[])
-    if panel.percent_y:
-        ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g}".replace("-", "−"))
-
-
-def _limit(ax: Any, points: Any, level: Any) -> None:
-    """The vertical axis is that of the points: what chance gives may lie far from them, and is then
-    told in words."""
-    from ptq_dynamics.figures.style import SMALLEST
-
-    low = min(0.0, points.low.fillna(points.y).min())
-    high = max(0.0, points.high.fillna(points.y).max())
-    # Where nothing is lost, all points are at zero.
-    height = (high - low) or 1.0
-    above, room = level.y[level.y > high], 0.05 * height
-    # A line of the panel for the words.
-    ax.set_ylim(low - room, high + room + 0.16 * height * bool(len(above)))
-    if len(above):
-        ends = " to ".join(dict.fromkeys(f"{100 * end:.0f}" for end in (above.min(), above.max())))
-        look: dict[str, Any] = {"fontsize": SMALLEST, "color": "0.3", "ha": "right", "va": "top"}
-        look["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
-        ax.text(0.99, 0.98, f"↑ chance: {ends}", transform=ax.transAxes, **look)
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value:.3g}".replace("-", "−"))
 
 
 def _width(part: Any) -> float:
