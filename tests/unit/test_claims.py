@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ptq_dynamics.claims import judge
 from ptq_dynamics.claims.claim import Claim
 from ptq_dynamics.claims.controlled import CONTROLLED, LATER, Q3, Q4, RAINBOW, RATES, STABLE
-from ptq_dynamics.claims.curves import REPLICATES, Curves, weights
+from ptq_dynamics.claims.curves import REPLICATES, Bootstrap, weights
 from ptq_dynamics.claims.judge import Outcome, judged
 from ptq_dynamics.claims.public import PUBLIC
 from ptq_dynamics.claims.samples import Samples
@@ -37,8 +37,8 @@ class Points:
     trunk: str | None = None
 
 
-class Made(Curves):
-    """Curves of made-up points, with some chance in every error, and blocks that differ alike."""
+class Made(Bootstrap):
+    """Made-up points, with some chance in every error, and blocks that differ alike."""
 
     def __init__(self, points, jitter=0.02, seeds=SEEDS, chance=0):
         every = [

@@ -155,7 +155,6 @@ def test_how_a_figure_came_about_stands_below_its_caption(drawn, name):
     gone = PLAN.site.left_out[name]
     assert ("Left out at this scale: " in words) == bool(gone)
     assert all(each in words for each in [*gone, *settings.notes])
-    assert ("Smallest resolved differences" in words) == (LAYOUTS[name] != "pca"), words
 
 
 # Files

@@ -4,13 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from ptq_dynamics import models
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.curvature.hessian import LossHessian
-from ptq_dynamics.figures.layouts.flatness import partial, pooled, within
-from ptq_dynamics.measure import correlation
+from ptq_dynamics.figures.layouts.flatness import correlate
 from ptq_dynamics.measure.names import VALUES
 from ptq_dynamics.models import dequantized
 from ptq_dynamics.train.trajectory import Trajectory
@@ -99,34 +96,15 @@ def test_a_landscape_has_the_losses_of_its_checkpoints(workspace, corpus, branch
         assert built.facts[fact] == pytest.approx(float(squares) ** 0.5, rel=1e-5), fact
 
 
-def test_rank_correlation_of_known_orders():
-    x = np.arange(1.0, 31.0)
-    assert pooled([np.stack([x, x**3], axis=1)]).rho == pytest.approx(1.0)
-    assert pooled([np.stack([x, -np.log(x)], axis=1)]).rho == pytest.approx(-1.0)
-    runs = list(np.random.default_rng(5).normal(size=(20, 10, 2)))
-    for found in (pooled(runs), within(runs)):
-        assert found.low < found.rho < found.high and found.low < 0 < found.high, found
-    points = np.concatenate(runs)
-    assert pooled(runs).rho == pytest.approx(spearmanr(*points.T).statistic)
-    assert within(runs).rho == pytest.approx(np.mean([spearmanr(*r.T).statistic for r in runs]))
-
-
-@given(st.lists(st.integers(-3, 3) | st.floats(allow_nan=False), min_size=1, max_size=40))
-def test_ranks_are_those_of_scipy(values):
-    assert (correlation._ranks(np.array(values, float)) == rankdata(values)).all(), values
-
-
 def test_what_follows_the_loss_alone_does_not_correlate_given_the_loss():
     rng = np.random.default_rng(7)
-    runs = []
-    for _ in range(8):
-        loss = rng.normal(size=400)
-        follows, noise = loss + 0.3 * rng.normal(size=400), 0.3 * rng.normal(size=400)
-        runs.append(np.stack([follows, loss + noise, loss], axis=1))
-    all_points, beside = pooled(runs), partial(runs)
-    assert all_points.low > 0.7, all_points
-    assert abs(beside.rho) < 0.1 and beside.low < 0.05 and beside.high > -0.05, beside
+    loss = rng.normal(size=3200)
+    follows, noise = loss + 0.3 * rng.normal(size=3200), 0.3 * rng.normal(size=3200)
+    table = pd.DataFrame({"x": follows, "y": loss + noise, "loss": loss})
+    _, found = correlate(table)
+    assert found["all points"] == pytest.approx(spearmanr(table.x, table.y).statistic)
+    assert found["all points"] > 0.7 and abs(found["given the loss"]) < 0.1
     # Another way to the same: the correlation of what regressions on the ranks of the loss leave.
-    x, y, z = (rankdata(column) for column in np.concatenate(runs).T)
+    x, y, z = (rankdata(table[column]) for column in ("x", "y", "loss"))
     rest = [ranks - np.polyval(np.polyfit(z, ranks, 1), z) for ranks in (x, y)]
-    assert beside.rho == pytest.approx(np.corrcoef(*rest)[0, 1])
+    assert found["given the loss"] == pytest.approx(np.corrcoef(*rest)[0, 1])

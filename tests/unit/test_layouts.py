@@ -3,9 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
-from drawing import LAYOUTS, Drawn, check, figure, planned, random, spoken
+from drawing import LAYOUTS, Drawn, check, figure, planned, spoken
 from ptq_dynamics.figures.curves import Curves
-from ptq_dynamics.figures.head import scatter
 from ptq_dynamics.figures.layouts.losses import paired
 from ptq_dynamics.figures.layouts.onset import described
 from ptq_dynamics.measure.measurements import block_losses
@@ -145,18 +144,6 @@ def rows(curve, segment, x, y):
     return pd.DataFrame(points | {"low": np.nan, "high": np.nan})
 
 
-@pytest.mark.parametrize("relative", [False, True])
-def test_what_a_line_without_bands_resolves_is_its_scatter(relative):
-    steps = np.arange(1.0, 4001)
-    course = 5 + np.sin(steps / 500)
-    noise = random("scatter").normal(0, 0.02, len(steps))
-    wild = np.where(steps % 500 == 250, 5, 0)
-    line = course * np.exp(noise + wild) if relative else course + noise + wild
-    found = scatter(rows("One", "one", steps, line), relative=relative)
-    assert found == pytest.approx(2 * 2**0.5 * 0.02, rel=0.1)
-    assert scatter(rows("One", "one", [1.0, 2.0], [1.0, 2.0])) is None
-
-
 def test_weights_of_a_branch_and_its_trunk_count_once(tmp_path):
     curves = {"Both": ["constant-1e-3", "wsd-1e-3"]}
     drawn = Drawn(
@@ -218,9 +205,7 @@ def test_the_share_of_variance_is_that_of_a_linear_fit(follows):
     found = described(loss, rate, error)
     for axis, x in (("loss", loss), ("rate", rate)):
         residuals = error - np.polyval(np.polyfit(x, error, 1), x)
-        value, low, high = found[axis]
-        assert value == pytest.approx(1 - residuals.var() / error.var(), abs=1e-12)
-        assert low <= value <= high
-    assert found[follows][0] > 0.8 and found["certain"] > 0.99
+        assert found[axis] == pytest.approx(1 - residuals.var() / error.var(), abs=1e-12)
+    assert found[follows] > 0.8
     assert described(loss[:4], rate[:4], error[:4]) is None
-    assert described(np.ones(9), rate[:9], error[:9])["loss"][0] == 0
+    assert described(np.ones(9), rate[:9], error[:9]) is None

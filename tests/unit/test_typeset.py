@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 from ptq_dynamics.config.loading import scales
-from ptq_dynamics.paper.typeset import compiled, explained, measured
+from ptq_dynamics.paper.typeset import compiled, explained
 from support import ROOT, edit_yaml, one_line, plan
 
 pytestmark = pytest.mark.slow
@@ -27,17 +27,6 @@ TABLE = (
 MACHINE = ["CPU", "Linux", "2 cores", "cpu"]
 RECORD = {"identity": "ab" * 32, "commit": "c+", "accepted": False, "tokens": 12, "kind": "train"}
 RECORD |= {"seconds": 3600, "cpu_seconds": 7200, "gpus": 0, "peak_memory": 2**30}
-
-
-def test_degradations_beyond_their_errors_are_counted(tmp_path):
-    head = "trajectory,seed,quantizer,checkpoint_id,task,metric,value,stderr,step,tokens,bits"
-    ends = ["0.05,0.02", "-0.05,0.02", "0.03,0.02", "0,0", ",", "0.3,"]
-    rows = [f"a,1,q,x,mean,accuracy_degradation,{end},1,1,4" for end in ends]
-    path = tmp_path / "measurements.csv"
-    lines = [head + ",group_size,checkpoint", *(f"{row},128,d" for row in rows)]
-    path.write_text("\n".join(lines) + "\n")
-    found = {"values": 6, "checkpoints": 1, "degradations": 4, "degradations-beyond": 2}
-    assert measured(path) == found
 
 
 def test_a_diagnostic_names_the_place_in_the_text(tmp_path):

@@ -51,7 +51,7 @@ def constant_rate(data: Any) -> Iterator[Row]:
         data.over(STABLE, Q4) / early,
         1.32,
     )
-    gained = data.end(LATER[-1], Q4) / data.start(LATER[-1], Q4)
+    gained = data.end(LATER[-1], Q4) / data.at(LATER[-1], Q4, share=0)
     yield Row("4-bit error: end of the last cooldown / its beginning", gained, 1.71)
 
 

@@ -56,9 +56,9 @@ def weights(key: str, count: int) -> np.ndarray:
     return np.asarray((1 + off) / count)
 
 
-class Curves:
-    """Curves of series and runs, from the raw results under their labels; `draws`: the calibration
-    sets of quantizers that have several."""
+class Bootstrap:
+    """Resampled curves of series and runs, from the raw results under their labels; `draws`: the
+    calibration sets of quantizers that have several."""
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ import numpy as np
 
 from ptq_dynamics.claims.claim import Claim, Row
 from ptq_dynamics.claims.controlled import CONTROLLED
-from ptq_dynamics.claims.curves import REPLICATES, Curves
+from ptq_dynamics.claims.curves import REPLICATES, Bootstrap
 from ptq_dynamics.claims.forest import forest, write
 from ptq_dynamics.claims.public import PUBLIC
 from ptq_dynamics.claims.samples import Sample, Samples
@@ -41,7 +41,7 @@ def run(context: Context[ClaimsSettings]) -> Mapping[str, Any]:
     """Write claims.json and the forest plot; facts: how many claims have each outcome."""
     settings = context.settings
     claims = judged(
-        settings, Curves(settings.series, settings.runs, settings.draws, context.inputs)
+        settings, Bootstrap(settings.series, settings.runs, settings.draws, context.inputs)
     )
     content = {"scale": settings.scale, "replicates": REPLICATES, "claims": claims}
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
@@ -50,7 +50,7 @@ def run(context: Context[ClaimsSettings]) -> Mapping[str, Any]:
     return {"outcomes": dict(sorted(Counter(each["outcome"] for each in claims).items()))}
 
 
-def judged(settings: ClaimsSettings, curves: Curves) -> list[dict[str, Any]]:
+def judged(settings: ClaimsSettings, curves: Bootstrap) -> list[dict[str, Any]]:
     """Every claim with its rows and its outcome."""
     found, tests = list[dict[str, Any]](), dict[str, tuple[float, float, Claim]]()
     for claim in (*CONTROLLED, *PUBLIC):

@@ -20,16 +20,16 @@ def smollm3(data: Any) -> Iterator[Row]:
     """SmolLM3's error doubles along its decay."""
     run = "smollm3-decay"
     for quantizer, label, published in ((Q3, "3-bit", 1.94), (Q4, "4-bit", 1.92)):
-        ratio = data.end(run, quantizer) / data.start(run, quantizer)
+        ratio = data.end(run, quantizer) / data.at(run, quantizer, share=0)
         yield Row(f"{label} error: end of decay / its beginning", ratio, published)
-    gap = data.end(run, FULL_PRECISION, LOSS) - data.start(run, FULL_PRECISION, LOSS)
+    gap = data.end(run, FULL_PRECISION, LOSS) - data.at(run, FULL_PRECISION, LOSS, share=0)
     yield Row("loss in full precision: end of decay − its beginning", gap, -0.11, "nats")
 
 
 def olmo2(data: Any) -> Iterator[Row]:
     """OLMo-2's 3-bit error rises through stage 2."""
     # The published ratio is that of three sizes: what 7B ends with is not known.
-    first = sum(data.start(f"olmo2-{size}", Q3) for size in SIZES)
+    first = sum(data.at(f"olmo2-{size}", Q3, share=0) for size in SIZES)
     end = sum(data.end(f"olmo2-{size}", Q3) for size in SIZES)
     after = sum(data.end(ingredients(size), Q3) for size in SIZES)
     yield Row("3-bit error, sum of four sizes: ends of stage 2 / end of stage 1", after / end, 1.25)
@@ -69,7 +69,7 @@ def accuracy_follows_loss(data: Any) -> Iterator[Row]:
 def apertus_and_amber(data: Any) -> Iterator[Row]:
     """Apertus' error rises in decay."""
     for quantizer, label in ((Q3, "3-bit"), (Q4, "4-bit")):
-        ratio = data.end("apertus-decay", quantizer) / data.start("apertus-decay", quantizer)
+        ratio = data.end("apertus-decay", quantizer) / data.at("apertus-decay", quantizer, share=0)
         yield Row(f"{label} error of Apertus: end of decay / its beginning", ratio)
     for quantizer, label in ((Q3, "3-bit"), (Q4, "4-bit")):
         ratio = data.end("amber", quantizer) / data.at("amber", quantizer, share=0.5)
@@ -89,10 +89,10 @@ def apertus_and_amber(data: Any) -> Iterator[Row]:
 def opensci(data: Any) -> Iterator[Row]:
     """OpenSci's 4-bit error rises in decay."""
     runs = ("opensci-1.3b-decay", "opensci-1.7b-decay")
-    ratio = sum(data.end(run, Q4) for run in runs) / sum(data.start(run, Q4) for run in runs)
+    ratio = sum(data.end(run, Q4) for run in runs) / sum(data.at(run, Q4, share=0) for run in runs)
     yield Row("4-bit error, sum of two sizes: end of decay / its beginning", ratio)
     for run in runs:
-        ratio = data.end(run, Q4) / data.start(run, Q4)
+        ratio = data.end(run, Q4) / data.at(run, Q4, share=0)
         yield Row(f"4-bit error of {run[8:12].upper()}: end of decay / its beginning", ratio)
 
 

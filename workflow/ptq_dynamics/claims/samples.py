@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ptq_dynamics.claims.curves import REPLICATES, Curves, NotMeasured, weights
+from ptq_dynamics.claims.curves import REPLICATES, Bootstrap, NotMeasured, weights
 from ptq_dynamics.measure.names import FULL_PRECISION, LOSS, QUANTIZATION_ERROR
 from ptq_dynamics.train.settings import TRAINING
 
@@ -33,7 +33,7 @@ class Samples:
     """Numbers of trajectories, the means over some seeds. What is not measured is not a number, for
     the reason that `missing` gets."""
 
-    curves: Curves
+    curves: Bootstrap
     seeds: tuple[int, ...]
     missing: list[str] = field(default_factory=list)
 
@@ -57,10 +57,6 @@ class Samples:
             return (np.stack(ends) * weights(f"{every} {seed}", len(ends))).sum(axis=0)
 
         return self._over_seeds(read)
-
-    def start(self, name: str, quantizer: str, metric: str = QUANTIZATION_ERROR) -> Sample:
-        """At the first checkpoint of a trajectory."""
-        return self._over_seeds(lambda at: self.curves.checkpoint(name, metric, quantizer, at, 0))
 
     def at(
         self,

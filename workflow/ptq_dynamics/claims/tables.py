@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ptq_dynamics.claims.curves import Curves
+from ptq_dynamics.claims.curves import Bootstrap
 from ptq_dynamics.claims.formats import FORMATS, Cell, Number, Table
 from ptq_dynamics.claims.samples import Sample, Samples
 from ptq_dynamics.claims.settings import CLAIMS, Filled, TablesSettings
@@ -27,7 +27,7 @@ def run(context: Context[TablesSettings]) -> Mapping[str, Any]:
     rows = dict[str, int]()
     for filled in settings.tables:
         draws = {name: sets for row in filled.rows for name, sets in row.draws.items()}
-        curves = Curves(settings.series, settings.runs, draws, context.inputs)
+        curves = Bootstrap(settings.series, settings.runs, draws, context.inputs)
         if filled.table.kind == "claims":
             table = of_claims(filled.table.title, judged)
         else:
@@ -39,7 +39,7 @@ def run(context: Context[TablesSettings]) -> Mapping[str, Any]:
     return {"rows": rows}
 
 
-def of_runs(filled: Filled, curves: Curves) -> Table:
+def of_runs(filled: Filled, curves: Bootstrap) -> Table:
     """A row a trajectory: loss in full precision and the error under every quantizer, where the
     phase before it ends, at its own end, and at equal loss."""
     branches = [row.name for row in filled.rows if curves.trunks.get(row.name)]
@@ -64,10 +64,9 @@ def of_runs(filled: Filled, curves: Curves) -> Table:
             elif place == LEVEL:
                 rows[-1].append(_percent(samples.at_loss(row.name, names_, quantizer)))
             else:
-                read = samples.start if place == BEFORE else samples.end
                 is_loss = quantizer == FULL_PRECISION
                 metric = names.LOSS if is_loss else names.QUANTIZATION_ERROR
-                found = read(row.name, quantizer, metric)
+                found = samples.at(row.name, quantizer, metric, share=float(place == END))
                 rows[-1].append(_number(found) if is_loss else _percent(found))
     return Table(filled.table.title, ["Curve", "Trajectory", "Tokens", *columns], rows)
 
@@ -82,7 +81,7 @@ def _percent(sample: Sample) -> Number | None:
     return _number(sample * 100)
 
 
-def of_tasks(filled: Filled, curves: Curves) -> Table:
+def of_tasks(filled: Filled, curves: Bootstrap) -> Table:
     """A row for every trajectory and quantizer: the accuracy on every task at the end, in full
     precision, or how much of it is lost."""
     called, heads = call(filled.columns), ["Curve", "Trajectory", "Quantizer", "Metric"]

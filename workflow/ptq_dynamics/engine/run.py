@@ -1,11 +1,11 @@
-"""Run one job: `python -m ptq_dynamics.engine.run FILE`.
+"""Run one job: `python -m ptq_dynamics.engine.run FILE [--devices N] [--restore | --compare]`.
 
-FILE is the job's specification, or the record of a result. The job runs in the process that has the
-large libraries ready where there is one, else in this one. Hundreds of jobs start here, so what
-only the job itself needs is imported when it runs.
+FILE is the job's specification, or the record of a result. It computes on N GPUs, if any; it only
+makes dropped files again, or makes the result again and compares. The job runs in the process that
+has the large libraries ready where there is one, else in this one. Hundreds of jobs start here, so
+what only the job itself needs is imported when it runs.
 """
 
-import argparse
 import json
 import os
 import signal
@@ -13,7 +13,6 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from ptq_dynamics.base.problem import print_anywhere
@@ -54,28 +53,26 @@ def delegate(job: Mapping[str, Any], line: str, **how: Any) -> int | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the job given on the command line; exit status 0 when its result is published."""
-    parser = argparse.ArgumentParser(prog="python -m ptq_dynamics.engine.run", description=__doc__)
-    parser.add_argument("file", type=Path, help="a specification or a record")
-    parser.add_argument("--devices", type=int, default=0, help="GPUs to compute on, if any")
-    parser.add_argument("--restore", action="store_true", help="only make dropped files again")
-    parser.add_argument("--compare", action="store_true", help="make the result again and compare")
-    chosen = parser.parse_args(arguments)
+    """Run the job of the command line; exit status 0 when its result is published."""
+    file, *flags = sys.argv[1:] if arguments is None else arguments
+    devices = int(flags[flags.index("--devices") + 1]) if "--devices" in flags else 0
+    restoring, comparing = "--restore" in flags, "--compare" in flags
     print_anywhere()
     try:
-        found = json.loads(chosen.file.read_text(encoding="utf-8"))
+        with open(file, encoding="utf-8") as opened:
+            found = json.load(opened)
         spec: dict[str, Any] = found.get("job", found)
         line = f"error: {spec['stage']} {spec['name']}: {signals.INTERRUPTED}"
     except (OSError, ValueError, KeyError, AttributeError) as error:
-        sys.stderr.write(f"error: {chosen.file} is no job ({error}); run snakemake again\n")
+        sys.stderr.write(f"error: {file} is no job ({error}); run snakemake again\n")
         return 1
     os.environ.update(QUIET)
     # A variable that the user has set comes first.
-    if chosen.devices:
-        os.environ.setdefault("PTQ_DYNAMICS_GPUS", str(chosen.devices))
-    how = {"restoring": chosen.restore, "comparing": chosen.compare, "devices": chosen.devices}
+    if devices:
+        os.environ.setdefault("PTQ_DYNAMICS_GPUS", str(devices))
+    how: Any = {"restoring": restoring, "comparing": comparing, "devices": devices}
     signals.leave_at_once(line)
-    status = None if chosen.compare else delegate(spec, line, **how)
+    status = None if comparing else delegate(spec, line, **how)
     if status is None:
         signals.begin_job(line)
         from ptq_dynamics.engine.execute import execute

@@ -18,7 +18,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from ptq_dynamics.figures.curves import Curves
-from ptq_dynamics.figures.head import made_at, notes, resolve
+from ptq_dynamics.figures.head import made_at, notes
 from ptq_dynamics.figures.settings import FINDING, Panel, names_in_groups
 from ptq_dynamics.figures.style import END, HALF, SETTINGS, SMALLEST, TEXT, Line, in_order, lines
 
@@ -75,15 +75,14 @@ class Sheet:
         `columns`, all so many times `taller`; one legend below, with some `more`.
 
         `curves` are those of the data unless they are called otherwise. A layout that draws
-        otherwise has a `draw` of its own. Facts: how many points there are, the smallest difference
-        that panels resolve, and sentences for below the caption, the last of them what is `said`.
+        otherwise has a `draw` of its own. Facts: how many points there are, and sentences for
+        below the caption, the last of them what is `said`.
         """
         table, panels = pd.concat(self._parts), self.panels
         table = table[["panel", *table.columns.drop("panel")]]
         if self.settings.figure.grouped:
             curves = names_in_groups(self.data.labels)
         curves = in_order(curves or self.data.labels)
-        resolved = resolve(self.settings, table, panels)
         goes_on = set() if draw else self._taken_over(table)
         styles = lines(curves)
         columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
@@ -104,8 +103,8 @@ class Sheet:
             line = Line2D([], [], color="0.3", linestyle=":", linewidth=0.8)
             more = {**more, "learning rate (right axis)": line}
         finish(figure, axes, made_at(self.settings, self.data.inputs), more, curves)
-        found = " ".join([*notes(self.settings, self.data.inputs, resolved), *said])
-        return Picture(figure, table, {"points": len(table), "resolves": resolved, FINDING: found})
+        found = " ".join([*notes(self.settings, self.data.inputs), *said])
+        return Picture(figure, table, {"points": len(table), FINDING: found})
 
     def _taken_over(self, table: pd.DataFrame) -> set[str]:
         """Names of the runs that another one goes on from where they end, along tokens; their ends

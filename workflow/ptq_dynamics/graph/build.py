@@ -26,8 +26,7 @@ PAGE = "README.md"
 INTRODUCTION = (
     "# Figures\n\n"
     "Titles and captions are those of `config/figures.yaml`, and name rates as the paper does. "
-    "Captions end with what these rates are here, calibration sets, and the smallest differences "
-    "of two points that all panels of an axis resolve.\n"
+    "Captions end with what these rates are here, and with calibration sets.\n"
 )
 
 

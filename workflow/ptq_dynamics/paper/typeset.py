@@ -24,7 +24,7 @@ from ptq_dynamics.engine.context import Context
 from ptq_dynamics.engine.paths import RECORD, beside
 from ptq_dynamics.figures.settings import FINDING, ORIGIN, rounded
 from ptq_dynamics.measure.measurements import read
-from ptq_dynamics.measure.names import CHECKPOINT, DEGRADATION, MEASUREMENTS, SEED, TRAJECTORY
+from ptq_dynamics.measure.names import CHECKPOINT, MEASUREMENTS, SEED, TRAJECTORY
 from ptq_dynamics.paper.settings import DATA, FOLDER, MAIN, PAPER, PaperSettings
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -72,16 +72,10 @@ def run(context: Context[PaperSettings]) -> Mapping[str, Any]:
 
 
 def measured(path: Path) -> dict[str, int]:
-    """How many values, checkpoints and degradations of accuracy with an error were measured, and
-    how many of the last their error does not explain."""
+    """How many values and checkpoints were measured."""
     table = read(path)
-    known = table[(table.metric == DEGRADATION) & table.value.notna() & table.stderr.notna()]
-    return {
-        "values": len(table),
-        "checkpoints": len(table[[TRAJECTORY, SEED, CHECKPOINT]].drop_duplicates()),
-        "degradations": len(known),
-        "degradations-beyond": int((known.value.abs() > 2 * known.stderr).sum()),
-    }
+    checkpoints = table[[TRAJECTORY, SEED, CHECKPOINT]].drop_duplicates()
+    return {"values": len(table), "checkpoints": len(checkpoints)}
 
 
 def recorded(inputs: Iterable[manifest.Manifest]) -> dict[str, Any]:

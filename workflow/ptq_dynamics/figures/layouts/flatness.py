@@ -1,20 +1,14 @@
-"""Metrics of quantized weights against curvature, with their rank correlation, whose interval is
-from resampled runs: points of one run are not independent of each other."""
+"""Metrics of quantized weights against curvature, with their rank correlation."""
 
-from collections.abc import Callable, Sequence
 from itertools import product
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
-import numpy as np
 from pydantic import model_validator
 
 from ptq_dynamics.figures.layout import Measured, Some
-from ptq_dynamics.measure.correlation import spearman
 from ptq_dynamics.measure.names import LOSS, PROBES, SEED, STEP, VALUE, ErrorOrCurvature
 
-RESAMPLES = 2000
 LEAST = 5  # points of a correlation
-FEWEST = 4  # runs of an interval
 
 
 class Flatness(Measured):
@@ -32,15 +26,15 @@ class Flatness(Measured):
         return self
 
     def draw(self, sheet: Any) -> Any:
-        """Draw the figure. Facts: Spearman's ρ of all points, the same given their loss in full
-        precision, and within runs, with 95 % intervals from resampling runs."""
+        """Draw the figure. Facts: Spearman's ρ of all points, and given their loss in full
+        precision."""
         data, wanted = sheet.data, list(sheet.data.wanted())
         rows = [(metric, quantizer) for metric, quantizer in wanted if quantizer]
         columns = [metric for metric, quantizer in wanted if not quantizer]
         names, facts = dict[str, str](), dict[str, Any]()
         for (metric, quantizer), other in product(rows, columns):
             table = _against(data, other, metric, quantizer)
-            correlation, found = _correlate(table)
+            correlation, found = correlate(table)
             label, title = data.panel(other, None, "").y, f"{{}}\n{correlation}"
             sheet.add(data.panel(metric, quantizer, label, title, log_x=True), table)
             name = ", ".join([other, *([metric, quantizer] if len(rows) > 1 else [])])
@@ -79,74 +73,15 @@ def _draw_panel(ax: Any, panel: Any, table: Any, styles: Any) -> None:
     ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
 
 
-def _correlate(table: Any) -> tuple[str, dict[str, Any]]:
-    """Correlations of the points of a panel, in words and as facts; none of too few points."""
+def correlate(table: Any) -> tuple[str, dict[str, float]]:
+    """Spearman's ρ of columns x and y, and the partial one given the loss, in words and as facts;
+    none of too few points. Points of one run depend on each other, so that no interval is given."""
     if len(table) < LEAST:
         return f"n = {len(table)}, too few for a rank correlation", {}
-    # Curvature, metric and loss at the points of every run at every seed, each [n, 3].
-    runs, segments = (
-        [part[["x", "y", LOSS]].to_numpy() for _, part in table.groupby([by, SEED], sort=False)]
-        for by in ("curve", "segment")
-    )
-    tried = {"all points": pooled(runs), "given the loss": partial(runs)}
-    tried |= {"within runs": within(segments)}
-    found = {key: each for key, each in tried.items() if each is not None}
-    facts: dict[str, Any] = {key: each._asdict() for key, each in found.items()}
-    words = "\n".join(f"ρ {key}: {each}" for key, each in found.items())
-    return words, {**facts, "points": len(table), "runs": len(runs)}
-
-
-class Correlation(NamedTuple):
-    """Spearman's ρ and its 95 % interval, where there are enough runs for one."""
-
-    rho: float
-    low: float | None
-    high: float | None
-
-    def __str__(self) -> str:
-        interval = "" if self.low is None else f" [{self.low:.2f}, {self.high:.2f}]"
-        return f"{self.rho:.2f}{interval}".replace("-", "−")
-
-
-def pooled(runs: Sequence[np.ndarray]) -> Correlation | None:
-    """Spearman's ρ of the first two columns over the points of all runs. None where it has none."""
-    return _resampled(runs, lambda chosen: spearman(*np.concatenate(chosen).T[:2]))
-
-
-def partial(runs: Sequence[np.ndarray]) -> Correlation | None:
-    """Spearman's partial ρ of the first two columns given the third."""
-
-    def statistic(chosen: Sequence[np.ndarray]) -> float:
-        x, y, z = np.concatenate(chosen).T
-        xy, xz, yz = spearman(x, y), spearman(x, z), spearman(y, z)
-        scale = np.sqrt((1 - xz**2) * (1 - yz**2))
-        return float((xy - xz * yz) / scale) if scale else np.nan
-
-    return _resampled(runs, statistic)
-
-
-def within(runs: Sequence[np.ndarray]) -> Correlation | None:
-    """The mean over runs of Spearman's ρ within each, weighted by its points."""
-    enough = [run for run in runs if len(run) >= LEAST]
-    found = [np.array([spearman(*run.T[:2]), len(run)]) for run in enough]
-
-    def statistic(chosen: Sequence[np.ndarray]) -> float:
-        values, weights = np.transpose(chosen)
-        return float(np.average(values, weights=weights))
-
-    return _resampled(found, statistic)
-
-
-def _resampled(
-    runs: Sequence[np.ndarray], statistic: Callable[[Sequence[np.ndarray]], float]
-) -> Correlation | None:
-    """A statistic of runs, each [n, 3], and its 95 % percentile interval."""
-    rho = statistic(runs) if runs else np.nan
-    if not np.isfinite(rho):
-        return None
-    if len(runs) < FEWEST:
-        return Correlation(rho, None, None)
-    draws = np.random.default_rng(0).integers(len(runs), size=(RESAMPLES, len(runs)))
-    found = [statistic([runs[place] for place in draw]) for draw in draws]
-    low, high = np.nanquantile(found, [0.025, 0.975])
-    return Correlation(rho, float(low), float(high))
+    rho = table[["x", "y", LOSS]].corr("spearman").to_numpy()
+    xy, xz, yz = float(rho[0, 1]), float(rho[0, 2]), float(rho[1, 2])
+    found = {"all points": xy}
+    if scale := ((1 - xz**2) * (1 - yz**2)) ** 0.5:
+        found["given the loss"] = (xy - xz * yz) / scale
+    words = ", ".join(f"{key} {each:.2f}".replace("-", "−") for key, each in found.items())
+    return f"ρ: {words}", found

@@ -94,13 +94,10 @@ class Landscapes(Layout):
             filled = _draw_panel(ax, title, table, bounds)
         look: dict[str, Any] = {"format": "{x:.2g}", "aspect": 30, "pad": 0.01}
         figure.colorbar(filled, ax=axes, ticks=bounds, label="L − L(Θₖ) (nats/token)", **look)
-        # Two standard errors of a difference of two panels, from the median of the panels'.
-        resolved = float(head.TWO_ERRORS * whole[whole.point == "quantized"].stderr.median())
         finish(figure, axes[:1], head.made_at(sheet.settings, sheet.data.inputs))
         whole = whole[["panel", "point", "x", "y", "loss", "increase"]]
-        found = {"L − L(Θₖ) at Q(Θₖ) (nats/token)": resolved}
-        said = " ".join(head.notes(sheet.settings, sheet.data.inputs, found))
-        return Picture(figure, whole, {"points": len(whole), "resolves": found, FINDING: said})
+        said = " ".join(head.notes(sheet.settings, sheet.data.inputs))
+        return Picture(figure, whole, {"points": len(whole), FINDING: said})
 
 
 def _draw_panel(ax: Any, title: str, table: Any, bounds: np.ndarray) -> Any:
