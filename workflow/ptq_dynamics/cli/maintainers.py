@@ -94,13 +94,11 @@ def block(plan: Plan) -> str:
         caption = " ".join(figure.caption.split())
         picture = f"![{name}: {figure.title}]({pictures}/{name}.png)"
         parts.append(f"{picture}\n\n*{figure.title}. {caption}*\n")
-    by_outcome = dict[str, list[str]]()
-    for claim in judged["claims"]:
-        name = claim["name"].replace("-", " ")
-        by_outcome.setdefault(claim["outcome"], []).append(name)
-    told = "; ".join(f"{outcome}: {', '.join(by)}" for outcome, by in sorted(by_outcome.items()))
-    parts.append(f"What the paper says, at {judged['scale']}: {told}.\n")
-    parts.append(f"![Claims]({results}/{FOREST}.png)\n")
+    claims = judged["claims"]
+    for outcome in dict.fromkeys(each["outcome"] for each in claims):
+        names = [each["name"].replace("-", " ") for each in claims if each["outcome"] == outcome]
+        parts.append(f"- {outcome} ({len(names)} of {len(claims)} claims): {', '.join(names)}")
+    parts.append(f"\n![Claims at {judged['scale']}]({results}/{FOREST}.png)\n")
     parts.append(
         f"*[All figures]({pictures}/README.md), [every number of every claim]"
         f"({results}/tables/claims.md), and [how outcomes come about](docs/claims.md).*\n"
