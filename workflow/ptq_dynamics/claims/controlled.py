@@ -127,9 +127,8 @@ def cosine(data: Any) -> Iterator[Row]:
     }
     by_rate = sum(errors[h, "6e-4"] for h in HORIZONS) / sum(errors[h, "3e-3"] for h in HORIZONS)
     last, first = (sum(errors[h, rate] for rate in ("6e-4", "3e-3")) for h in ("190", "020"))
-    yield Row(
-        "4-bit error: effect of the peak rate / effect of the horizon", by_rate / (last / first)
-    )
+    horizon = data.larger(last / first, first / last)
+    yield Row("4-bit error: effect of the peak rate / effect of the horizon", by_rate / horizon)
     yield Row("4-bit error: peak rate 6e-4 / 3e-3, over four horizons", by_rate)
     yield Row("4-bit error: longest horizon / shortest, over both rates", last / first)
     both = ("cosine-190-6e-4", "cosine-190-3e-3")
@@ -173,7 +172,7 @@ def curvature(data: Any) -> Iterator[Row]:
         values = [data.end(name, FULL_PRECISION, metric) for name in RATES]
         yield Row(f"{label} at the end, per tenfold peak rate", data.tenfold(RATES, values))
     for metric, label in ((SHARPNESS, "top eigenvalue"), (TRACE, "trace")):
-        ratio = data.end("lawa-20", FULL_PRECISION, metric) / data.end(
+        ratio = data.alone.end("lawa-20", FULL_PRECISION, metric) / data.end(
             "wsd-3e-3", FULL_PRECISION, metric
         )
         yield Row(f"{label}: LAWA of 20 / end of decay", ratio)

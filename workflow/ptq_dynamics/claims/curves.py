@@ -6,7 +6,7 @@ So what two values owe to the same text cancels in their difference and in their
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import chain
 from typing import Any, NamedTuple, get_args
@@ -23,7 +23,7 @@ from ptq_dynamics.train.settings import TRAINING
 from ptq_dynamics.train.trajectory import CURVE, Trajectory
 
 REPLICATES = 4000
-# Of fewer residuals nothing is known of the noise of rounding.
+# With fewer residuals of its own, a run takes those of all runs beside it.
 LEAST = 3
 
 
@@ -57,8 +57,8 @@ def weights(key: str, count: int) -> np.ndarray:
 
 
 class Bootstrap:
-    """Resampled curves of series and runs, from the raw results under their labels; `draws`: the
-    calibration sets of quantizers that have several."""
+    """Resampled curves of some series and runs, from the raw results under their labels; `draws`:
+    the names that series have under a quantizer, one a calibration set."""
 
     def __init__(
         self,
@@ -71,27 +71,34 @@ class Bootstrap:
         self.runs = {(run.name, run.seed): run for run in runs}
         self.trunks = {run.name: run.trunk for run in self.runs.values()}
         self.draws, self.inputs = draws, inputs
+        self._known = dict[Any, Any]()
 
-    @cache
+    def sets(self, quantizer: str) -> Sequence[str]:
+        """Names that series have under a quantizer, one a calibration set."""
+        return self.draws.get(quantizer, (quantizer,))
+
     def of(self, name: str, metric: str, quantizer: str, seed: int) -> Curve:
-        """A metric along a trajectory under a quantizer, at a seed, or at the first of a trajectory
-        that has not this one; the mean over calibration sets. Raises `NotMeasured`."""
-        known: Iterable[tuple[Any, ...]] = self.runs if metric in TRAINING else self.series
-        seeds = [each[-1] for each in known if each[0] == name]
-        own = seed if seed in seeds else next(iter(seeds), seed)
-        if metric in TRAINING and (run := self.runs.get((name, own))):
+        """A metric along a trajectory under a quantizer, at a seed; the mean over calibration sets.
+        Raises `NotMeasured`."""
+        key = name, metric, quantizer, seed
+        return self._once(key, lambda: self._of(*key))
+
+    def _of(self, name: str, metric: str, quantizer: str, seed: int) -> Curve:
+        if metric in TRAINING and (run := self.runs.get((name, seed))):
             rows = pd.read_csv(self.inputs[run.label][0].file(CURVE))
             values = np.repeat(rows[metric].to_numpy(np.float64)[:, None], REPLICATES, axis=1)
             steps, tokens = (rows[key].to_numpy(np.float64) for key in ("step", "tokens"))
             return Curve([*map(str, rows.step)], steps, tokens, values)
-        draws = self.draws.get(quantizer, (quantizer,))
-        several = [
-            self.series[name, each, own] for each in draws if (name, each, own) in self.series
+        # Public checkpoints have no seed.
+        every = [
+            self.series.get((name, draw, own))
+            for draw in self.sets(quantizer)
+            for own in (seed, None)
         ]
-        curves = [self._of_series(each, metric) for each in several]
+        curves = [self._of_series(series, metric) for series in every if series is not None]
         if not curves or not len(curves[0].ids):
             under = "" if quantizer == FULL_PRECISION else f" under {quantizer}"
-            raise NotMeasured(f"{metric} of {name}{under} is not measured")
+            raise NotMeasured(f"{metric} of {name}{under} is not measured at seed {seed}")
         shares = weights(f"draws of {quantizer}", len(curves))
         values = sum(each.values * share for each, share in zip(curves, shares, strict=True))
         return curves[0]._replace(values=values)
@@ -99,38 +106,38 @@ class Bootstrap:
     def checkpoint(
         self, name: str, metric: str, quantizer: str, seed: int, place: int
     ) -> np.ndarray:
-        """One point of a curve [replicates], with the noise of rounding just these weights. In full
-        precision nothing is rounded."""
+        """One point of a curve [replicates], with the noise of rounding just these weights, which
+        is not a number where it is not known. In full precision nothing is rounded."""
         curve, owner = self.of(name, metric, quantizer, seed), self.trunks.get(name) or name
         place %= len(curve.ids)
         if metric not in get_args(Paired) or quantizer == FULL_PRECISION:
             return curve.values[place]
         # Along a run the loss itself changes by more than rounding.
         every = self._residuals(INCREASE if metric == LOSS else metric, quantizer)
-        residuals = (
-            every[owner] if len(every.get(owner, ())) >= LEAST else [*chain(*every.values())]
-        )
-        if not len(residuals):
-            return curve.values[place]
-        noise = random(f"{name} {metric} {quantizer} {seed} {curve.ids[place]}").choice(
-            residuals, REPLICATES
-        )
+        own = every.get(owner, [])
+        residuals = own if len(own) >= LEAST else [*chain(*every.values())]
+        noise = np.full(REPLICATES, np.nan)
+        if residuals:
+            key = f"{name} {metric} {quantizer} {seed} {curve.ids[place]}"
+            noise = random(key).choice(residuals, REPLICATES)
         noise[0] = 0.0
         return np.asarray(curve.values[place] + noise)
 
-    @cache
     def _residuals(self, metric: str, quantizer: str) -> dict[str, list[float]]:
         """How far checkpoints lie off the line between their neighbours, over √1.5, which is as far
         as they would alone; by run, with the runs that branch off it."""
-        found = dict[str, list[float]]()
-        for name, draw, seed in self.series:
-            if draw == quantizer and seed is not None:
-                values = self.of(name, metric, quantizer, seed).values[:, 0]
-                off = (values[1:-1] - (values[:-2] + values[2:]) / 2) / 1.5**0.5
-                found.setdefault(self.trunks.get(name) or name, []).extend(off.tolist())
-        return found
 
-    @cache
+        def make() -> dict[str, list[float]]:
+            found = dict[str, list[float]]()
+            for name, draw, seed in self.series:
+                if draw == self.sets(quantizer)[0]:
+                    values = self.of(name, metric, quantizer, seed or 0).values[:, 0]
+                    off = (values[1:-1] - (values[:-2] + values[2:]) / 2) / 1.5**0.5
+                    found.setdefault(self.trunks.get(name) or name, []).extend(off.tolist())
+            return found
+
+        return self._once((metric, quantizer), make)
+
     def _of_series(self, series: Series, metric: str) -> Curve:
         if metric in get_args(Paired):
             rows, values = self._losses(series)
@@ -147,7 +154,6 @@ class Bootstrap:
         order = np.lexsort((tokens, steps))
         return Curve([rows.id.iloc[n] for n in order], steps[order], tokens[order], values[order])
 
-    @cache
     def _losses(self, series: Series) -> tuple[pd.DataFrame, np.ndarray]:
         """Id, step and tokens of every checkpoint, and its losses. Equally many blocks are taken to
         be the same text, as figures do."""
@@ -157,16 +163,12 @@ class Bootstrap:
     def scores(self, name: str, metric: str, quantizer: str, seed: int) -> list[Any]:
         """A metric of tasks at the last checkpoint of a trajectory: task, value and stderr of every
         task and of the mean over those that count; none where it was not measured."""
-        series = self.series.get((name, quantizer, seed))
-        rows = self.rows(series) if series else pd.DataFrame({"metric": []})
-        rows = (
-            rows[rows.metric == metric].sort_values(["step", "tokens"], kind="stable")
-            if len(rows)
-            else rows
-        )
+        if (series := self.series.get((name, quantizer, seed))) is None:
+            return []
+        rows = self.rows(series)
+        rows = rows[rows.metric == metric].sort_values(["step", "tokens"], kind="stable")
         return [row for row in rows.itertuples() if row.id == rows.id.iloc[-1]]
 
-    @cache
     def rows(self, series: Series) -> pd.DataFrame:
         """All measurements of a series."""
         return measurements.join([series], self.inputs).rename(columns={CHECKPOINT: "id"})
@@ -174,11 +176,15 @@ class Bootstrap:
     def blocks(self, series: Series) -> tuple[pd.DataFrame, np.ndarray]:
         """Id, step and tokens of all checkpoints, and losses, float64 [checkpoints, blocks]."""
         found = measurements.block_losses(series, self.inputs)
-        each = (
-            Trajectory(measurements.manifests_of(series, self.inputs)).checkpoints if found else []
-        )
-        rows = pd.DataFrame(
-            [(e.id, e.step, e.tokens) for e in each], columns=["id", "step", "tokens"]
-        )
+        manifests = measurements.manifests_of(series, self.inputs)
+        each = Trajectory(manifests).checkpoints if found else []
+        points = [(e.id, e.step, e.tokens) for e in each]
+        rows = pd.DataFrame(points, columns=["id", "step", "tokens"])
         losses = [found[name] for name in rows.id] or [np.empty(1)]
         return rows, np.stack(losses).astype(np.float64)[: len(rows)]
+
+    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
+        # Kept with this object, unlike functools.cache: each claim has one, and all would not fit.
+        if key not in self._known:
+            self._known[key] = make()
+        return self._known[key]

@@ -54,8 +54,8 @@ def forest(scales: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
 def write(figure: Figure, folder: Path) -> None:
     """Write the plot as PDF and PNG; equal claims give equal bytes."""
     for kind in PICTURES:
-        metadata = {"CreationDate": None} if kind == "pdf" else {}
-        figure.savefig(folder / f"{FOREST}.{kind}", metadata=metadata)
+        undated = {"CreationDate": None} if kind == "pdf" else {}
+        figure.savefig(folder / f"{FOREST}.{kind}", metadata=undated)
 
 
 def _outcome(claim: Mapping[str, Any]) -> str:

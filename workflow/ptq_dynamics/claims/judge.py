@@ -7,7 +7,7 @@ One rule serves all claims.
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -19,8 +19,9 @@ from ptq_dynamics.claims.curves import REPLICATES, Bootstrap
 from ptq_dynamics.claims.forest import forest, write
 from ptq_dynamics.claims.public import PUBLIC
 from ptq_dynamics.claims.samples import Sample, Samples
-from ptq_dynamics.claims.settings import CLAIMS, ClaimsSettings
+from ptq_dynamics.claims.settings import CLAIMS, ClaimsSettings, Drawn
 from ptq_dynamics.engine.context import Context
+from ptq_dynamics.measure.measurements import Inputs
 
 LEVEL = 0.05
 
@@ -38,9 +39,7 @@ class Outcome(StrEnum):
 def run(context: Context[ClaimsSettings]) -> Mapping[str, Any]:
     """Write claims.json and the forest plot; facts: how many claims have each outcome."""
     settings = context.settings
-    claims = judged(
-        settings, Bootstrap(settings.series, settings.runs, settings.draws, context.inputs)
-    )
+    claims = judged(settings, lambda claim: read(claim, settings.figures, context.inputs))
     content = {"scale": settings.scale, "replicates": REPLICATES, "claims": claims}
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
     (context.out / CLAIMS).write_text(text + "\n", encoding="utf-8")
@@ -48,7 +47,18 @@ def run(context: Context[ClaimsSettings]) -> Mapping[str, Any]:
     return {"outcomes": dict(sorted(Counter(each["outcome"] for each in claims).items()))}
 
 
-def judged(settings: ClaimsSettings, curves: Bootstrap) -> list[dict[str, Any]]:
+def read(claim: Claim, figures: Mapping[str, Drawn], inputs: Inputs) -> Bootstrap:
+    """What a claim reads: what its figures are drawn from, with the calibration sets that all of
+    them have, so that its numbers do not depend on other figures."""
+    shown = [figures[name] for name in claim.figures]
+    draws = dict[str, tuple[str, ...]]()
+    for name, sets in (pair for each in shown for pair in each.draws.items()):
+        draws[name] = min(draws.get(name, sets), sets, key=len)
+    series = (one for each in shown for one in each.series)
+    return Bootstrap(series, (run for each in shown for run in each.runs), draws, inputs)
+
+
+def judged(settings: ClaimsSettings, curves: Callable[[Claim], Bootstrap]) -> list[dict[str, Any]]:
     """Every claim with its rows and its outcome."""
     found, tests = list[dict[str, Any]](), dict[str, tuple[float, float, Claim]]()
     for claim in (*CONTROLLED, *PUBLIC):
@@ -59,7 +69,7 @@ def judged(settings: ClaimsSettings, curves: Bootstrap) -> list[dict[str, Any]]:
         if told.unmeasured is not None:
             found.append(stated | {"outcome": Outcome.NOT_MEASURED, "why": told.unmeasured})
             continue
-        view = Samples(curves, told.seeds)
+        view = Samples(curves(claim), told.seeds)
         rows = list[dict[str, Any]]()
         for number, row in enumerate(claim.read(view)):
             rows.append(_row(row, view.missing))
@@ -71,7 +81,9 @@ def judged(settings: ClaimsSettings, curves: Bootstrap) -> list[dict[str, Any]]:
             tests.pop(claim.name, None)
             stated |= {"outcome": Outcome.NOT_TESTABLE, "why": claim.in_small}
         elif claim.name not in tests:
-            stated |= {"outcome": Outcome.NOT_MEASURED, "why": rows[0].get("why", "")}
+            known = "value" in rows[0]
+            outcome = Outcome.UNRESOLVED if known else Outcome.NOT_MEASURED
+            stated |= {"outcome": outcome, "why": rows[0]["why"]}
         found.append(stated)
     for name, outcome in _holm(tests).items():
         next(each for each in found if each["name"] == name)["outcome"] = outcome
@@ -83,10 +95,9 @@ def _row(row: Row, missing: list[str]) -> dict[str, Any]:
     value, others = float(row.sample[0]), row.sample[1:]
     if not np.isfinite(value):
         return stated | {"why": missing[0] if missing else "it has no finite value"}
-    if not others.std() > 1e-12 * abs(value):
-        # Nothing is known of what it would be otherwise.
-        return stated | {"value": value}
-    low, high = np.nanquantile(others, [LEVEL / 2, 1 - LEVEL / 2])
+    if not np.isfinite(others).all() or others.std() <= 1e-12 * abs(value):
+        return stated | {"value": value, "why": "its error is not known"}
+    low, high = np.quantile(others, [LEVEL / 2, 1 - LEVEL / 2])
     if not low <= value <= high:
         return stated | {"why": "it is divided by what cannot be told from zero"}
     stated |= {"value": value, "low": float(low), "high": float(high)}

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ptq_dynamics.claims.curves import REPLICATES, Bootstrap, NotMeasured, weights
+from ptq_dynamics.claims.curves import REPLICATES, Bootstrap, NotMeasured, random, weights
 from ptq_dynamics.measure.names import FULL_PRECISION, LOSS, QUANTIZATION_ERROR
 from ptq_dynamics.train.settings import TRAINING
 
@@ -39,7 +39,13 @@ class Samples:
 
     def has(self, name: str, quantizer: str) -> bool:
         """Whether a trajectory is measured under a quantizer."""
-        return any(each[:2] == (name, quantizer) for each in self.curves.series)
+        sets = self.curves.sets(quantizer)
+        return any(each[0] == name and each[1] in sets for each in self.curves.series)
+
+    @property
+    def alone(self) -> "Samples":
+        """The same at the first seed."""
+        return Samples(self.curves, self.seeds[:1], self.missing)
 
     def any(self, *names: str) -> str:
         """The first of some trajectories that is measured; the last where none is."""
@@ -53,7 +59,10 @@ class Samples:
         every = (names,) if isinstance(names, str) else tuple(names)
 
         def read(seed: int) -> Sample:
-            ends = [self.curves.checkpoint(name, metric, quantizer, seed, -1) for name in every]
+            if len(every) < FEW:
+                ends = [self.curves.checkpoint(name, metric, quantizer, seed, -1) for name in every]
+                return np.asarray(np.mean(ends, axis=0))
+            ends = [self.curves.of(name, metric, quantizer, seed).values[-1] for name in every]
             return (np.stack(ends) * weights(f"{every} {seed}", len(ends))).sum(axis=0)
 
         return self._over_seeds(read)
@@ -136,7 +145,9 @@ class Samples:
                 raise NotMeasured(f"{name} is not measured there")
             values = curve.values[places]
             if metric in TRAINING:
-                values = np.stack([e.mean(axis=0) for e in np.array_split(values, PIECES)])
+                values = np.stack(
+                    [e.mean(axis=0) for e in np.array_split(values, min(PIECES, len(values)))]
+                )
             elif len(places) < FEW:
                 parts = [
                     self.curves.checkpoint(name, metric, quantizer, seed, n)
@@ -183,7 +194,7 @@ class Samples:
         slope = (x[:, None] * np.log10(np.maximum(np.stack(values), SMALLEST))).sum(axis=0)
         return np.asarray(10 ** (slope / (x**2).sum()))
 
-    exp = staticmethod(np.exp)
+    exp, larger = staticmethod(np.exp), staticmethod(np.maximum)
 
     def slope(
         self, names: Sequence[str], quantizer: str, metric: str, *, at_equal_loss: bool = False
@@ -199,13 +210,13 @@ class Samples:
             for name in names:
                 y = self.curves.of(name, QUANTIZATION_ERROR, quantizer, seed)
                 x, z = (self.curves.of(name, each, FULL_PRECISION, seed) for each in (metric, LOSS))
-                for each in {*x.ids} & {*y.ids}:
+                for each in (one for one in y.ids if one in x.ids):
                     row = (curve.values[curve.ids.index(each)] for curve in (y, x, z))
                     parts.append([*row])
                     owners.append(groups.index(trunks.get(name) or name))
             y_, x_, z_ = np.stack(parts, axis=1)
             weight = np.maximum(weights(f"groups {groups}", len(groups))[owners], 0)
-            logs = (np.log10(np.maximum(y_, SMALLEST)), np.log10(x_), z_)
+            logs = (np.log10(np.maximum(y_, SMALLEST)), np.log10(np.maximum(x_, SMALLEST)), z_)
             y_, x_, z_ = (v - (weight * v).sum(axis=0) / weight.sum(axis=0) for v in logs)
             if at_equal_loss:
                 share = (weight * x_ * z_).sum(axis=0) / (weight * z_**2).sum(axis=0)
@@ -227,18 +238,26 @@ class Samples:
         return np.stack(found)
 
     def _over_seeds(self, read: Callable[[int], Sample]) -> Sample:
-        """The mean over seeds, resampled by what they differ beyond the noise within each (random
+        """The mean over seeds, which vary by what they differ beyond the noise within each (random
         effects, DerSimonian and Laird 1986)."""
         try:
             values = np.stack([read(seed) for seed in self.seeds])
         except NotMeasured as missing:
             self.missing.append(str(missing))
             return NOTHING
-        mean = values.mean(axis=0)
-        if len(values) > 1 and (between := float(values[:, 0].var(ddof=1))):
-            # What single checkpoints explain is no difference between seeds.
-            within = float(values[:, 1:].var(axis=1).mean())
+        mean, count = values.mean(axis=0), len(values)
+        between = float(values[:, 0].var(ddof=1)) if count > 1 else 0.0
+        if between:
+            # Text and calibration sets are shared; single checkpoints are no difference of seeds.
+            within = float((values[:, 1:] - values[:, 1:].mean(axis=0)).var(axis=1).sum()) / (
+                count - 1
+            )
+            chance = random(f"seeds {count}")
+            off = chance.standard_normal((count, REPLICATES))
+            off -= off.mean(axis=0)
+            # Of few seeds the variance is not known well: Student's t with one less than these.
+            off /= np.sqrt(count * chance.chisquare(count - 1, REPLICATES))
+            off[:, 0] = 0.0
             part = max(0.0, 1 - within / between) ** 0.5
-            off = weights("seeds", len(values)) - 1 / len(values)
             mean = mean + part * (off * values[:, :1]).sum(axis=0)
         return np.asarray(mean)

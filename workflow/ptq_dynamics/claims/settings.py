@@ -25,14 +25,19 @@ class Told(Strict):
     unmeasured: str | None = None
 
 
-class ClaimsSettings(Strict):
-    """All claims by name, the series and runs that they read, the calibration sets by quantizer,
-    and the scale's name."""
+class Drawn(Strict):
+    """What a figure is drawn from: its series and runs, and the calibration sets by quantizer."""
 
-    claims: dict[str, Told]
     series: tuple[Series, ...]
     runs: tuple[ShownRun, ...]
     draws: dict[str, tuple[str, ...]]
+
+
+class ClaimsSettings(Strict):
+    """All claims by name, the figures that they read, and the scale's name."""
+
+    claims: dict[str, Told]
+    figures: dict[str, Drawn]
     scale: str
 
 

@@ -24,10 +24,11 @@ def run(context: Context[TablesSettings]) -> Mapping[str, Any]:
     """Write every table in every format; facts: how many rows each has."""
     settings = context.settings
     judged = json.loads(context.input("claims").file(CLAIMS).read_text(encoding="utf-8"))
-    rows = dict[str, int]()
+    rows, draws = dict[str, int](), dict[str, tuple[str, ...]]()
+    for name, sets in (p for t in settings.tables for row in t.rows for p in row.draws.items()):
+        draws[name] = max(draws.get(name, ()), sets, key=len)
+    curves = Bootstrap(settings.series, settings.runs, draws, context.inputs)
     for filled in settings.tables:
-        draws = {name: sets for row in filled.rows for name, sets in row.draws.items()}
-        curves = Bootstrap(settings.series, settings.runs, draws, context.inputs)
         if filled.table.kind == "claims":
             table = of_claims(filled.table.title, judged)
         else:
@@ -74,7 +75,8 @@ def of_runs(filled: Filled, curves: Bootstrap) -> Table:
 def _number(sample: Sample) -> Number | None:
     """The value as measured and its standard error."""
     value = float(sample[0])
-    return Number(value, float(np.std(sample[1:]))) if np.isfinite(value) else None
+    error = float(np.std(sample[1:]))
+    return Number(value, error if np.isfinite(error) else None) if np.isfinite(value) else None
 
 
 def _percent(sample: Sample) -> Number | None:

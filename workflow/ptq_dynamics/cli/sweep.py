@@ -87,18 +87,13 @@ def prepare(folder: Path, sweep: config.Sweep, changes: dict[str, Any]) -> Plan:
 def _numbers(plan: Plan, sweep: config.Sweep) -> dict[str, str]:
     """What a candidate is: its main model, the length and the regime of its first run, as
     numbers."""
-    model, regime = plan.site.config.scale.models["main"], dict(regimes(plan))[sweep.runs[0]]
-    numbers = {
-        "layers": model.layers,
-        "width": model.width,
-        "steps": plan.site.config.scale.budget,
-        "peak_lr": plan.site.config.scale.regime.peak_lr_factor,
-        "weight_decay": plan.site.config.scale.regime.weight_decay_factor,
-        "parameters": plan.trajectories.parameters(sweep.runs[0]),
-        "e_folds": regime.e_folds,
-        "tokens_per_parameter": regime.tokens_per_parameter,
-        "epochs": regime.epochs,
-    }
+    scale, regime = plan.site.config.scale, dict(regimes(plan))[sweep.runs[0]]
+    numbers = scale.models["main"].model_dump(include={"layers", "width"})
+    numbers |= {"steps": scale.budget}
+    numbers |= scale.regime.model_dump(include={"peak_lr_factor", "weight_decay_factor"})
+    numbers["parameters"] = plan.trajectories.parameters(sweep.runs[0])
+    for name in ("e_folds", "tokens_per_parameter", "epochs"):
+        numbers[name] = getattr(regime, name)
     return {name: f"{value:.5g}" for name, value in numbers.items()}
 
 

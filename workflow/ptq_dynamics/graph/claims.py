@@ -33,15 +33,15 @@ class Claims(Planner):
             every[claim.name] = self._told(claim)
             if every[claim.name].unmeasured is None:
                 figures |= {name: self.plan.figures.figure(name) for name in claim.figures}
-        shown = [each for job in figures.values() for each in job.settings.quantizers]
-        draws = sorted(((each.name, each.draws) for each in shown), key=lambda each: len(each[1]))
-        settings = said.ClaimsSettings(
-            claims=every,
-            series=tuple(dict.fromkeys(s for job in figures.values() for s in job.settings.series)),
-            runs=tuple(dict.fromkeys(run for job in figures.values() for run in job.settings.runs)),
-            draws=dict(draws),
-            scale=self.scale.description,
-        )
+        drawn = {
+            name: said.Drawn(
+                series=job.settings.series,
+                runs=job.settings.runs,
+                draws={each.name: each.draws for each in job.settings.quantizers},
+            )
+            for name, job in figures.items()
+        }
+        settings = said.ClaimsSettings(claims=every, figures=drawn, scale=self.scale.description)
         inputs = {label: paths for job in figures.values() for label, paths in job.inputs.items()}
         files = (said.CLAIMS, *(f"{said.FOREST}.{kind}" for kind in PICTURES))
         return self.make("judge", "claims.judge", "claims", inputs, settings, files)
