@@ -57,7 +57,7 @@ class TableQuery(Strict):
     quantizers: Listed = ()
 
 
-class Row(Strict):
+class TableRow(Strict):
     """A trajectory in a table: what its curve is called, its name, its seeds, and by quantizer the
     draws of it."""
 
@@ -72,7 +72,7 @@ class Filled(Strict):
 
     name: str
     table: TableQuery
-    rows: tuple[Row, ...] = ()
+    rows: tuple[TableRow, ...] = ()
     columns: tuple[Shown, ...] = ()
 
 

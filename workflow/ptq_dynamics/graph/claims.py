@@ -9,7 +9,7 @@ from ptq_dynamics.claims import settings as said
 from ptq_dynamics.claims.claim import Claim
 from ptq_dynamics.claims.controlled import CONTROLLED
 from ptq_dynamics.claims.public import PUBLIC
-from ptq_dynamics.claims.settings import Row, TableQuery
+from ptq_dynamics.claims.settings import TableQuery, TableRow
 from ptq_dynamics.config import Branch, Figure, require
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.settings import PICTURES, Shown
@@ -72,7 +72,7 @@ class Tables(Planner):
         inputs = {"claims": [self.plan.claims.judge().manifest]}
         every, found = list[Figure](), list[said.Filled]()
         for name, table in self.config.tables.items():
-            rows, columns = dict[str, Row](), dict[str, Shown]()
+            rows, columns = dict[str, TableRow](), dict[str, Shown]()
             for query in self._queries(name, table):
                 every.append(query)
                 for label, each in self._rows(table, query):
@@ -99,7 +99,7 @@ class Tables(Planner):
                     yield figure.model_copy(update={"metrics": metrics})
         yield from self.lacking(table)
 
-    def _row(self, query: Figure, label: str, name: str, before: Row | None) -> Row:
+    def _row(self, query: Figure, label: str, name: str, before: TableRow | None) -> TableRow:
         """A row of a query, or the one before where that has as many seeds, with the draws of
         quantizers that it has fewer of."""
         seeds = self.timeline.seeds_shown(name, query.headline)
@@ -111,7 +111,7 @@ class Tables(Planner):
         run = self.timeline.trajectories[name]
         if isinstance(run, Branch):
             label = f"{label}, from {float(run.at):.0%} of the budget"
-        return Row(curve=label, name=name, seeds=seeds, draws=draws)
+        return TableRow(curve=label, name=name, seeds=seeds, draws=draws)
 
     def lacking(self, table: TableQuery) -> Iterator[Figure]:
         """Queries of what a table asks of its rows under quantizers that no figure of its has, with
