@@ -94,10 +94,12 @@ def block(plan: Plan) -> str:
         caption = " ".join(figure.caption.split())
         picture = f"![{name}: {figure.title}]({pictures}/{name}.png)"
         parts.append(f"{picture}\n\n*{figure.title}. {caption}*\n")
-    claims = judged["claims"]
-    for outcome in dict.fromkeys(each["outcome"] for each in claims):
-        names = [each["name"].replace("-", " ") for each in claims if each["outcome"] == outcome]
-        parts.append(f"- {outcome} ({len(names)} of {len(claims)} claims): {', '.join(names)}")
+    by_outcome = dict[str, list[str]]()
+    for each in judged["claims"]:
+        name = each["name"].replace("-", " ") + (f" ({n})" if (n := each["number"]) else "")
+        by_outcome.setdefault(each["outcome"], []).append(name)
+    for outcome, names in by_outcome.items():
+        parts.append(f"- {outcome} ({len(names)} claims): {', '.join(names)}")
     parts.append(f"\n![Claims at {judged['scale']}]({results}/{FOREST}.png)\n")
     parts.append(
         f"*[All figures]({pictures}/README.md), [every number of every claim]"
