@@ -98,8 +98,7 @@ def block(plan: Plan) -> str:
     for each in judged["claims"]:
         name = each["name"].replace("-", " ") + (f" ({n})" if (n := each["number"]) else "")
         by_outcome.setdefault(each["outcome"], []).append(name)
-    for outcome, names in by_outcome.items():
-        parts.append(f"- {outcome} ({len(names)} claims): {', '.join(names)}")
+    parts += [f"- {o} ({len(n)} claims): {', '.join(n)}" for o, n in by_outcome.items()]
     parts.append(f"\n![Claims at {judged['scale']}]({results}/{FOREST}.png)\n")
     parts.append(
         f"*[All figures]({pictures}/README.md), [every number of every claim]"
