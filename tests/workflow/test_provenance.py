@@ -135,7 +135,7 @@ def forge(account):
 def test_a_change_that_is_accepted_makes_nothing_again_and_is_told(project, tmp_path):
     copy = project.copied(tmp_path / "project")
     reason, code = "the same numbers as before", copy.folder / f"{PACKAGE}/figures/head.py"
-    copy.replace(code, "= 2 * math.sqrt(2)", "= math.sqrt(2) * 2")
+    copy.replace(code, "(sizes[0], sizes[-1])", "[sizes[0], sizes[-1]]")
     stale = status(copy)
     assert {state for state, _ in stale.values()} == {"stale"}
     choice = ("--scale", "smoke", "--figures", copy.figures, "--reason", reason)

@@ -142,7 +142,8 @@ def test_a_figure_shows_its_measurements(built):
     assert set(starts.x) <= set(trunk.x)
     measured = wanted[wanted.trajectory == trunk.segment.iloc[0]]
     assert set(trunk.x) == set(measured.tokens) | set(starts.x)
-    values = {(row.trajectory, row.tokens): row.value for row in wanted.itertuples()}
+    # In per cent.
+    values = {(row.trajectory, row.tokens): 100 * row.value for row in wanted.itertuples()}
     values |= {(trunk.segment.iloc[0], row.x): row.y for row in starts.itertuples()}
     assert len(values) == len(drawn)
     for row in drawn.itertuples():
