@@ -89,14 +89,15 @@ class Inputs:
 
     def write(self, job: Job) -> None:
         """All inputs of a figure, of claims or of tables that are not there yet."""
-        for series in job.settings.series:
+        drawn = getattr(job.settings, "figures", {"": job.settings}).values()
+        for series in dict.fromkeys(series for each in drawn for series in each.series):
             shards = self.timeline.shards(series.trajectory).values()
             for kind in (MEASURED, *PROBED):
                 make = partial(self.probed, PROBED[kind]) if kind in PROBED else self.measured
                 paths = job.inputs.get(series.label(kind), [])
                 for path, points in zip(paths, shards, strict=bool(paths)):
                     self.publish(path, make, series, [point.id for point in points])
-        for run in getattr(job.settings, "runs", ()):
+        for run in dict.fromkeys(run for each in drawn for run in getattr(each, "runs", ())):
             if run.label in job.inputs:
                 self.publish(*job.inputs[run.label], self.run, run.name, run.seed)
         for label, paths in job.inputs.items():
