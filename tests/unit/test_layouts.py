@@ -4,9 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from drawing import LAYOUTS, Drawn, check, figure, planned, spoken
-from ptq_dynamics.figures.curves import Curves
-from ptq_dynamics.figures.layouts.losses import paired
 from ptq_dynamics.figures.layouts.onset import described
+from ptq_dynamics.measure import pairing
 from ptq_dynamics.measure.measurements import block_losses
 
 pytestmark = pytest.mark.slow
@@ -157,25 +156,19 @@ def test_weights_of_a_branch_and_its_trunk_count_once(tmp_path):
     assert (table.segment == "constant-1e-3").sum() == (sharp.trajectory == "constant-1e-3").sum()
 
 
-def test_paired_differences_are_those_of_the_blocks(tmp_path):
-    curves = {"One": ["constant-3e-3"], "Other": ["wsd-3e-3", "lawa-20"]}
-    figures = {"one": figure("losses", curves, ["gptq-3bit"])}
+def test_what_blocks_contribute_is_a_metric_and_its_error(tmp_path):
+    figures = {"one": figure("losses", {"One": ["lawa-20"]}, ["gptq-3bit"])}
     drawn = Drawn(tmp_path, planned(tmp_path, figures), coarse=True)
     drawn.picture("one")
-    job = drawn.job("one")
-    data = Curves(job.settings, drawn.manifests("one"))
+    (series,) = (s for s in drawn.job("one").settings.series if s.quantizer == "gptq-3bit")
     for metric in ("loss", "loss_increase", "quantization_error"):
-        found = paired(data, metric, "lawa-20", "constant-3e-3", "gptq-3bit")
-        ids = {p.step: p.id for p in drawn.plan.site.timeline.measured("lawa-20")}
-        assert [step for _, step in found] == sorted(ids)
+        found = pairing.contributions(metric, series, drawn.manifests("one"))
         # To first order: of few blocks, the ratio's own bias is no part of the value.
         tolerance = {"rel": 0.02, "abs": 1e-4} if metric == ERROR else {"rel": 1e-9}
-        for (_, step), (value, stderr) in found.items():
-            names = ("lawa-20", "constant-3e-3")
-            one, other = (contributions(drawn, metric, name, ids[step]) for name in names)
-            assert value == pytest.approx(one.mean() - other.mean(), **tolerance)
-            error = (one - other).std(ddof=1) / len(one) ** 0.5
-            assert stderr == pytest.approx(error, **tolerance)
+        for name, blocks in found.items():
+            one = contributions(drawn, metric, "lawa-20", name)
+            assert blocks.mean() == pytest.approx(one.mean(), **tolerance)
+            assert blocks.std(ddof=1) == pytest.approx(one.std(ddof=1), **tolerance)
 
 
 def contributions(drawn, metric, name, checkpoint):

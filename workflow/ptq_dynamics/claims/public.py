@@ -68,20 +68,15 @@ def accuracy_follows_loss(data: Any) -> Iterator[Row]:
 
 def apertus_and_amber(data: Any) -> Iterator[Row]:
     """Apertus' error rises in decay."""
-    for quantizer, label in ((Q3, "3-bit"), (Q4, "4-bit")):
-        ratio = data.end("apertus-decay", quantizer) / data.at("apertus-decay", quantizer, share=0)
-        yield Row(f"{label} error of Apertus: end of decay / its beginning", ratio)
-    for quantizer, label in ((Q3, "3-bit"), (Q4, "4-bit")):
+    for quantizer, bits in ((Q3, "3-bit"), (Q4, "4-bit")):
+        ends = [data.at("apertus-decay", quantizer, share=share) for share in (0, 1)]
+        yield Row(f"{bits} error of Apertus: end of decay / its beginning", ends[1] / ends[0])
         ratio = data.end("amber", quantizer) / data.at("amber", quantizer, share=0.5)
-        yield Row(f"{label} error of Amber: end of its cosine / middle", ratio)
-        early = [
-            data.over(name, quantizer, shares=(0, 0.25), end_of="amber")
-            for name in ("apertus", "amber")
-        ]
-        yield Row(
-            f"{label} error over the first quarter of Amber's tokens: Apertus / Amber",
-            early[0] / early[1],
-        )
+        yield Row(f"{bits} error of Amber: end of its cosine / middle", ratio)
+        runs = ("apertus", "amber")
+        early = [data.over(run, quantizer, shares=(0, 0.25), end_of="amber") for run in runs]
+        says = f"{bits} error over the first quarter of Amber's tokens: Apertus / Amber"
+        yield Row(says, early[0] / early[1])
     before, after = data.around_rise("amber", Q4)
     yield Row("4-bit error of Amber: after the greatest rise of its loss / before", after / before)
 

@@ -1,34 +1,15 @@
-"""Differences between trajectories, paired over the validation blocks that both are measured on:
-from block to block their losses go up and down together."""
+"""What every validation block contributes to a metric: from block to block, the losses of all
+trajectories go up and down together."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.measurements import Inputs
 from ptq_dynamics.measure.names import INCREASE, LOSS, Paired
 from ptq_dynamics.measure.settings import Series
-from ptq_dynamics.train.trajectory import Trajectory
-
-
-def difference(
-    metric: Paired, pairs: Iterable[tuple[Series, Series]], inputs: Inputs
-) -> dict[int, tuple[float, float]]:
-    """A metric of one series less that of another, the mean over pairs of calibration sets, and its
-    standard error over blocks (to first order for the quantization error), by step, wherever all
-    have a checkpoint."""
-    sets = []
-    for one, other in pairs:
-        mine, theirs = _by_step(metric, one, inputs), _by_step(metric, other, inputs)
-        sets.append({step: mine[step] - theirs[step] for step in mine.keys() & theirs.keys()})
-    steps = set.intersection(*({*each} for each in sets)) if sets else set()
-    return {
-        step: measurements.mean_and_error(np.mean([each[step] for each in sets], axis=0))
-        for step in sorted(steps)
-    }
 
 
 def contributions(metric: Paired, series: Series, inputs: Inputs) -> dict[str, np.ndarray]:
@@ -72,17 +53,4 @@ def errors_of_comparison(blocks: Mapping[Any, np.ndarray]) -> dict[Any, float]:
             rest = rest - np.median(rest[finite], axis=0)
             own = np.fmin(own, rest.std(axis=1, ddof=1) / root * np.sqrt(count / (count - 1)))
         found |= dict(zip(alike, own.tolist(), strict=True))
-    return found
-
-
-def _by_step(metric: Paired, series: Series, inputs: Inputs) -> dict[int, np.ndarray]:
-    blocks, found = contributions(metric, series, inputs), dict[int, np.ndarray]()
-    for checkpoint in Trajectory(measurements.manifests_of(series, inputs)).checkpoints:
-        if checkpoint.step in found:
-            raise Problem(
-                f"{series.trajectory} has several checkpoints at step {checkpoint.step} (one is "
-                f"{checkpoint.id}), so it cannot be compared step by step"
-            )
-        if checkpoint.step is not None:
-            found[checkpoint.step] = blocks[checkpoint.id]
     return found
