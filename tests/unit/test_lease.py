@@ -182,3 +182,25 @@ def test_what_a_job_started_ends_with_it_when_it_is_killed():
 def test_what_a_command_prints_and_its_status_are_kept():
     done = processes.run(["sh", "-c", "echo out; echo err >&2; exit 3"], dict(os.environ))
     assert (done.stdout, done.stderr, done.returncode) == ("out\n", "err\n", 3)
+
+
+AT_ONCE = """
+import sys, time
+from pathlib import Path
+from ptq_dynamics.engine import lease, signals
+signals.begin_job("it ends")
+with lease.held(Path(sys.argv[1]), print):
+    time.sleep(30)
+"""
+
+
+def test_a_signal_as_soon_as_a_lease_is_there_leaves_none(tmp_path):
+    """The file is there before the lock knows that it holds it."""
+    for number in range(5):
+        path = tmp_path / f"{number}.lease"
+        process = Popen([sys.executable, "-c", AT_ONCE, path], stderr=PIPE, text=True)
+        while not path.exists():
+            assert process.poll() is None
+        process.terminate()
+        assert process.communicate(timeout=20)[1] == "it ends\n"
+        assert process.returncode == 1 and not path.exists()

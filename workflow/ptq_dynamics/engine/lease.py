@@ -77,7 +77,9 @@ def held(path: Path, say: Callable[[str], None]) -> Iterator[Lease]:
 
     signals.at_last.append(leave)
     try:
-        lock.acquire(timeout=0)
+        # The file is there before the lock knows that it holds it.
+        with signals.deferred():
+            lock.acquire(timeout=0)
     except Timeout:
         say(f"waits for the process that {path} names, which does the same job")
         while not lock.is_locked:

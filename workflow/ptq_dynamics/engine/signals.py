@@ -9,8 +9,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
@@ -22,6 +22,7 @@ AGAIN = os.EX_TEMPFAIL
 KILLED = 128 + signal.SIGKILL
 
 _called = threading.Event()
+_late: list[Callable[[], object]] | None = None  # within `deferred`: what signals have asked for
 # What a process that a signal ends does at last.
 at_last = list[Callable[[], object]]()
 
@@ -49,6 +50,9 @@ def leave_at_once(line: str) -> None:
     """From now on, until something else is said, a signal ends the process with one line."""
 
     def end(*_: object) -> None:
+        if _late is not None:
+            _late.append(end)
+            return
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
         leave(line)
@@ -56,6 +60,19 @@ def leave_at_once(line: str) -> None:
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, end)
+
+
+@contextmanager
+def deferred() -> Iterator[None]:
+    """Within it a signal does not end the process: its end does."""
+    global _late
+    _late = came = list[Callable[[], object]]()
+    try:
+        yield
+    finally:
+        _late = None
+        for end in came:
+            end()
 
 
 def begin_job(line: str) -> None:
