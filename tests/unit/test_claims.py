@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ptq_dynamics.claims import judge
-from ptq_dynamics.claims.claim import Claim
 from ptq_dynamics.claims.controlled import CONTROLLED, LATER, Q3, Q4, RAINBOW, RATES, STABLE
 from ptq_dynamics.claims.curves import REPLICATES, Bootstrap, weights
 from ptq_dynamics.claims.judge import Outcome, judged
@@ -218,8 +217,7 @@ def test_seeds_count_by_what_they_differ_beyond_the_noise_within():
 @given(st.lists(st.floats(1e-4, 1.0), min_size=1, max_size=8))
 def test_tests_together_are_no_more_than_holm_allows(chances):
     """By its definition: the k-th smallest is compared with the level over all that are left."""
-    claim = Claim(iter, "above", ())
-    tests = {str(at): (each, 1.0, claim) for at, each in enumerate(chances)}
+    tests = {str(at): (each, 1.0) for at, each in enumerate(chances)}
     found = {name: each is Outcome.AGREES for name, each in judge._holm(tests).items()}
     order = sorted(chances)
     bounds = [judge.LEVEL / (len(order) - k) for k in range(len(order))]

@@ -7,6 +7,7 @@ import pytest
 import torch
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.measure.carried import carried
 from ptq_dynamics.quantize.layers import model_errors
 from ptq_dynamics.quantize.methods import Calibration
 from ptq_dynamics.quantize.methods.awq import Awq
@@ -38,6 +39,30 @@ def test_shards_of_bfloat16_are_evaluated_in_float32(folder, model):
     loaded = models.load(folder, torch.float32)
     assert {weight.dtype for weight in loaded.parameters()} == {torch.float32}
     assert torch.equal(losses(loaded), losses(model))
+
+
+def test_blocks_carry_what_the_loss_loses_without_their_matrices(model):
+    """Once by zeroing layers in place, once by a state in which they are zero."""
+    before = copy.deepcopy(model.state_dict())
+    found = carried(model, INPUTS, 1)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+    def without(*blocks):
+        other = copy.deepcopy(model)
+        zeroed = {
+            name: torch.zeros_like(value)
+            for name, value in before.items()
+            if value.ndim == 2 and any(f".layers.{block}." in name for block in blocks)
+        }
+        other.load_state_dict({**before, **zeroed})
+        return float(losses(other).mean())
+
+    blocks = range(model.config.num_hidden_layers)
+    loss = float(losses(model).mean())
+    assert found["all_blocks"] == pytest.approx(without(*blocks) - loss, abs=1e-5)
+    ones = [without(block) - loss for block in blocks]
+    assert found["one_block"] == pytest.approx(sum(ones) / len(ones), abs=1e-5)
+    assert abs(found["all_blocks"]) > 1e-3
 
 
 def test_a_shard_that_is_missing_is_one_line(folder, tmp_path):

@@ -1,8 +1,8 @@
-"""Metrics along trajectories, with what they would be had chance fallen out otherwise.
+"""Metrics along trajectories, with bootstrap replicates.
 
-Values have a column for each replicate, of which the first is as measured. In every other one
-validation blocks and calibration sets are resampled, the same for all trajectories (the bootstrap).
-So what two values owe to the same text cancels in their difference and in their ratio.
+Values have a column for each replicate. The first column is as measured. Every other one resamples
+validation blocks and calibration sets, the same ones for all trajectories. So variation that two
+values share cancels in their difference and in their ratio.
 """
 
 import hashlib
@@ -42,14 +42,14 @@ class Curve(NamedTuple):
 
 
 def random(key: str) -> np.random.Generator:
-    """The same chance for the same words."""
+    """A generator that the same words always seed alike."""
     return np.random.default_rng([*hashlib.sha256(key.encode()).digest()])
 
 
 @cache
 def weights(key: str, count: int) -> np.ndarray:
-    """What each of some parts counts in their mean, float64 [count, replicates]: how often it is
-    drawn, spread so that the variance is that of a mean of independent parts."""
+    """Weights of some parts in their mean, float64 [count, replicates]: by how often each is drawn
+    (the bootstrap), scaled so that the variance is that of a mean of independent parts."""
     drawn = random(f"{key} {count}").multinomial(count, np.full(count, 1 / count), REPLICATES)
     off = (drawn.T - 1) * ((count / (count - 1)) ** 0.5 if count > 1 else 0.0)
     off[:, 0] = 0.0

@@ -60,7 +60,7 @@ def read(claim: Claim, figures: Mapping[str, Drawn], inputs: Inputs) -> Bootstra
 
 def judged(settings: ClaimsSettings, curves: Callable[[Claim], Bootstrap]) -> list[dict[str, Any]]:
     """Every claim with its rows and its outcome."""
-    found, tests = list[dict[str, Any]](), dict[str, tuple[float, float, Claim]]()
+    found, tests = list[dict[str, Any]](), dict[str, tuple[float, float]]()
     for claim in (*CONTROLLED, *PUBLIC):
         told = settings.claims[claim.name]
         stated: dict[str, Any] = {"name": claim.name, "number": claim.number, "says": told.says}
@@ -74,7 +74,7 @@ def judged(settings: ClaimsSettings, curves: Callable[[Claim], Bootstrap]) -> li
         for number, row in enumerate(claim.read(view)):
             rows.append(_row(row, view.missing))
             if number == 0 and "low" in rows[0]:
-                tests[claim.name] = (*_chances(row.sample, claim), claim)
+                tests[claim.name] = _chances(row.sample, claim)
             view.missing.clear()
         stated["rows"] = rows
         if claim.in_small is not None and told.miniatures:
@@ -123,12 +123,12 @@ def _chances(sample: Sample, claim: Claim) -> tuple[float, float]:
     return (above, below) if claim.direction == "above" else (below, above)
 
 
-def _holm(tests: Mapping[str, tuple[float, float, Claim]]) -> dict[str, Outcome]:
+def _holm(tests: Mapping[str, tuple[float, float]]) -> dict[str, Outcome]:
     """Outcomes of all that was tested, together."""
-    order = sorted(tests, key=lambda name: min(tests[name][:2]))
+    order = sorted(tests, key=lambda name: min(tests[name]))
     found, goes_on = dict[str, Outcome](), True
     for place, name in enumerate(order):
-        agrees, opposes, _ = tests[name]
+        agrees, opposes = tests[name]
         goes_on = goes_on and min(agrees, opposes) <= LEVEL / (len(order) - place)
         seen = Outcome.AGREES if agrees < opposes else Outcome.OPPOSES
         found[name] = seen if goes_on else Outcome.UNRESOLVED

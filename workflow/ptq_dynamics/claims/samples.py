@@ -1,8 +1,8 @@
-"""What claims read: every number as a sample of what it would be, had chance fallen out otherwise.
+"""The numbers that claims read, each with its bootstrap replicates.
 
-A sample is float64 [replicates], of which the first is the number as measured. To what `curves`
-resamples come the seeds, and the checkpoints of a phase. A number that rests on one or two
-checkpoints has the noise of rounding these instead.
+A sample is float64 [replicates]; its first entry is the number as measured. `curves` resamples
+text and calibration sets; this module resamples seeds and the checkpoints of a phase. A number that
+rests on one or two checkpoints has the noise of rounding these instead.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,8 +30,8 @@ SMALLEST = 1e-5
 
 @dataclass
 class Samples:
-    """Numbers of trajectories, the means over some seeds. What is not measured is not a number, for
-    the reason that `missing` gets."""
+    """Numbers of trajectories, means over some seeds. A number that is not measured is NaN, and its
+    reason goes to `missing`."""
 
     curves: Bootstrap
     seeds: tuple[int, ...]

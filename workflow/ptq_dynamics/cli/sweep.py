@@ -85,8 +85,7 @@ def prepare(folder: Path, sweep: config.Sweep, changes: dict[str, Any]) -> Plan:
 
 
 def _numbers(plan: Plan, sweep: config.Sweep) -> dict[str, str]:
-    """What a candidate is: its main model, the length and the regime of its first run, as
-    numbers."""
+    """Size of a candidate's main model, and length and regime of its first run."""
     scale, regime = plan.site.config.scale, dict(regimes(plan))[sweep.runs[0]]
     numbers = scale.models["main"].model_dump(include={"layers", "width"})
     numbers |= {"steps": scale.budget}

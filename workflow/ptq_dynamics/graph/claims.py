@@ -68,7 +68,6 @@ class Tables(Planner):
     @cache
     def write(self) -> Job:
         """All tables; raises `Problem` where one names an unknown figure."""
-        # Claims say how far calibration sets differ, too.
         inputs = {"claims": [self.plan.claims.judge().manifest]}
         every, found = list[Figure](), list[said.Filled]()
         for name, table in self.config.tables.items():
