@@ -40,7 +40,7 @@ def changed(tmp_path):
             )
         if lock is not None:
             (config / LOCK.name).write_text(json.dumps(lock))
-        return Plan(load({"scale": scale, "seed": 101, "figures": figures}, config), ROOT)
+        return Plan(load({"scale": scale, "seed": 201, "figures": figures}, config), ROOT)
 
     return make
 

@@ -8,6 +8,7 @@ import torch
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.measure.carried import carried
+from ptq_dynamics.measure.names import CARRIED, CARRIED_BY_ONE
 from ptq_dynamics.quantize.layers import model_errors
 from ptq_dynamics.quantize.methods import Calibration
 from ptq_dynamics.quantize.methods.awq import Awq
@@ -59,10 +60,10 @@ def test_blocks_carry_what_the_loss_loses_without_their_matrices(model):
 
     blocks = range(model.config.num_hidden_layers)
     loss = float(losses(model).mean())
-    assert found["all_blocks"] == pytest.approx(without(*blocks) - loss, abs=1e-5)
+    assert found[CARRIED] == pytest.approx(without(*blocks) - loss, abs=1e-5)
     ones = [without(block) - loss for block in blocks]
-    assert found["one_block"] == pytest.approx(sum(ones) / len(ones), abs=1e-5)
-    assert abs(found["all_blocks"]) > 1e-3
+    assert found[CARRIED_BY_ONE] == pytest.approx(sum(ones) / len(ones), abs=1e-5)
+    assert abs(found[CARRIED]) > 1e-3
 
 
 def test_a_shard_that_is_missing_is_one_line(folder, tmp_path):

@@ -11,6 +11,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus.tokens import TrainingData
 from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.train import train
+from ptq_dynamics.train.cross_entropy import CrossEntropy
 from ptq_dynamics.train.optimizers.adamc import AdamC
 from ptq_dynamics.train.optimizers.adamw import AdamW
 from ptq_dynamics.train.optimizers.adamw_independent import IndependentAdamW
@@ -67,6 +68,21 @@ DECAYS = {
 def optimizer_of(settings, kind, **changes):
     """The settings' optimizer as another kind, with changes."""
     return KINDS[kind](**{**settings.optimizer.model_dump(), "kind": kind, **changes})
+
+
+def test_cross_entropy_and_its_gradient_are_those_of_torch_in_float64():
+    torch.manual_seed(0)
+    logits, targets = 5 * torch.randn(3, 7, 11), torch.randint(11, (3, 7))
+    weights, found = torch.randn(3, 7), list[torch.Tensor]()
+    for each in (logits.clone().requires_grad_(), logits.double().requires_grad_()):
+        if each.dtype == torch.float32:
+            losses = CrossEntropy.apply(each, targets)
+        else:
+            losses = cross_entropy(each.flatten(0, 1), targets.flatten(), reduction="none")
+        (losses.view_as(targets) * weights).sum().backward()
+        found += [losses.flatten(), each.grad]
+    for ours, theirs in zip(found[:2], found[2:], strict=True):
+        torch.testing.assert_close(ours, theirs.float(), rtol=1e-5, atol=1e-6)
 
 
 def test_the_model_has_the_papers_architecture(settings):

@@ -30,7 +30,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAJECTORY = "wsd-3e-3"
-PLAN = Plan(load({"scale": "smoke", "seed": 101, "figures": "all"}, ROOT / "config"), ROOT)
+PLAN = Plan(load({"scale": "smoke", "seed": 201, "figures": "all"}, ROOT / "config"), ROOT)
 STATIC = [f"{tool}-{bits}bit-static" for tool in ("gptqmodel", "autogptq") for bits in (3, 4)]
 
 
@@ -39,14 +39,14 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which both environments were installed and all backends compared."""
     folder = tmp_path_factory.mktemp("backends")
     command = [str(Path(sys.executable).with_name("snakemake")), "-s", str(ROOT / "Snakefile")]
-    command += ["--directory", str(folder), "--config", "scale=smoke", "seed=101", "--"]
+    command += ["--directory", str(folder), "--config", "scale=smoke", "seed=201", "--"]
     done = subprocess.run([*command, "backends"], capture_output=True, text=True)
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
     return folder
 
 
 def quantized(built: Path, quantizer: str) -> manifest.Manifest:
-    return manifest.read(built / PLAN.measuring.measure(TRAJECTORY, quantizer, "all", 101).manifest)
+    return manifest.read(built / PLAN.measuring.measure(TRAJECTORY, quantizer, "all", 201).manifest)
 
 
 def test_the_backends_agree_on_the_integer_codes_and_differences_are_explained(built: Path):
@@ -104,7 +104,7 @@ def test_layer_outputs_are_no_worse_than_rounding(built: Path, quantizer: str):
     ours = pd.read_csv(quantized(built, quantizer).file("layers.csv"))
     # No figure shows it.
     rounding = Workspace(built, PLAN).make(
-        PLAN.measuring.measure(TRAJECTORY, f"rtn-{bits}", "all", 101)
+        PLAN.measuring.measure(TRAJECTORY, f"rtn-{bits}", "all", 201)
     )
     joined = ours.merge(
         pd.read_csv(rounding.file("layers.csv")),

@@ -25,7 +25,7 @@ def judged(project):
 
 
 def losses(project, name, quantizer):
-    place = project.folder / f"results/smoke/measure/{name}/seed-101/{quantizer}/all"
+    place = project.folder / f"results/smoke/measure/{name}/seed-201/{quantizer}/all"
     found = load_file(place / "losses.safetensors")
     return {key: each.astype(np.float64) for key, each in found.items()}
 

@@ -15,7 +15,7 @@ from project import SNAKEMAKE, Project
 from ptq_dynamics.engine.signals import INTERRUPTED
 from support import artifacts, copy_results, differing
 
-TRUNK = "results/smoke/train/constant-3e-3/seed-101"
+TRUNK = "results/smoke/train/constant-3e-3/seed-201"
 
 
 # Snakemake that is killed
@@ -87,7 +87,7 @@ def is_read(pipe, opened):
     return True
 
 
-LOSSES = "results/smoke/measure/constant-3e-3/seed-101/fp/all"
+LOSSES = "results/smoke/measure/constant-3e-3/seed-201/fp/all"
 
 
 @pytest.fixture
@@ -233,7 +233,7 @@ def test_two_builds_of_one_figure_at_once_end_well_and_make_nothing_twice(built,
                 "--config",
                 "scale=smoke",
                 "--",
-                "results/smoke/train/rainbow-999/seed-101/manifest.json",
+                "results/smoke/train/rainbow-999/seed-201/manifest.json",
             ],
             ["rainbow-999"],
         ),

@@ -15,7 +15,7 @@ CORPUS = "results/smoke/corpus/main"
 SNAKEFILE = """
 module dynamics:
     snakefile: "{root}/workflow/Snakefile"
-    config: {{"scale": "smoke", "seed": 101, "figures": "fig04"}}
+    config: {{"scale": "smoke", "seed": 201, "figures": "fig04"}}
 
 use rule * from dynamics as dynamics_*
 

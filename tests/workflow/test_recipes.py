@@ -79,7 +79,7 @@ class Sgd(Optimizer):
             }
         },
         figure("dynamics", {"SGD": ["sgd"]}, ["gradient_norm", "weight_norm"]),
-        "train/sgd/seed-101",
+        "train/sgd/seed-201",
     ),
     Recipe(
         "architecture",
@@ -114,7 +114,7 @@ class Granite(LlamaLike):
             "runs.yaml": {"runs.of-granite": short(model="granite")},
         },
         figure("over_tokens", {"Granite": ["of-granite"]}, quantizers=["rtn-4bit"]),
-        "train/of-granite/seed-101",
+        "train/of-granite/seed-201",
     ),
     Recipe(
         "quantizer",
@@ -149,7 +149,7 @@ class Truncation(Quantizer):
 ''',
         {"quantizers.yaml": {"truncation-4bit": {"method": "truncation", "bits": 4}}},
         figure("over_tokens", {"Branch": ["rainbow-002"]}, quantizers=["truncation-4bit"]),
-        "measure/rainbow-002/seed-101/truncation-4bit/all",
+        "measure/rainbow-002/seed-201/truncation-4bit/all",
     ),
     Recipe(
         "layout",
@@ -206,7 +206,7 @@ class Ends(OfOne):
 ''',
         {"runs.yaml": {"averages.both-ends": {"trajectory": "rainbow-012", "ends": "both"}}},
         figure("over_tokens", {"Ends": ["both-ends"]}, quantizers=["rtn-4bit"]),
-        "average/both-ends/seed-101/all",
+        "average/both-ends/seed-201/all",
         plans=True,
     ),
     Recipe(
@@ -253,7 +253,7 @@ class Softer(Answers):
 ''',
         {"families.yaml": {"runs.smollm3-sft.objective": {"kind": "softer"}}},
         figure("over_tokens", {"SFT": ["smollm3-sft"]}, ["loss"]),
-        "train/smollm3-sft/seed-101",
+        "train/smollm3-sft/seed-201",
     ),
 ]
 NAMES = [f"new-{recipe.kind}" for recipe in RECIPES]

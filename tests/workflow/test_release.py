@@ -12,7 +12,7 @@ from ptq_dynamics.provenance.archive import DERIVED, RELEASE
 from ptq_dynamics.provenance.released import SUMS, folders, pack
 from support import ROOT
 
-RUN = "results/smoke/train/constant-3e-3/seed-101"
+RUN = "results/smoke/train/constant-3e-3/seed-201"
 
 
 def command(project, *arguments):

@@ -76,7 +76,7 @@ def test_results_hold_no_place_and_no_person(built):
 
 def test_progress_and_one_line_a_job_are_printed(first):
     _, said = first
-    assert re.search(r"train constant-3e-3 seed 101: done in [\d.]+ s", said)
+    assert re.search(r"train constant-3e-3 seed 201: done in [\d.]+ s", said)
     assert "Traceback" not in said
     assert "error:" not in said
     assert not [line for line in said.splitlines() if "warning" in line.lower()]
@@ -170,8 +170,8 @@ def test_a_second_build_runs_no_job(built):
 
 def test_jobs_give_the_same_bytes_without_the_warm_process(built, tmp_path):
     folders = [
-        "results/smoke/train/rainbow-002/seed-101",
-        "results/smoke/measure/rainbow-002/seed-101/gptq-4bit/all",
+        "results/smoke/train/rainbow-002/seed-201",
+        "results/smoke/measure/rainbow-002/seed-201/gptq-4bit/all",
     ]
     for folder in folders:
         job = recorded_job(built, folder)

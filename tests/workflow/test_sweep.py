@@ -10,7 +10,7 @@ from project import Project
 
 SWEEP = {
     "scale": "smoke",
-    "seed": 101,
+    "seed": 201,
     "runs": ["wsd-3e-3", "wsd-1e-3"],
     "trunk": "constant-3e-3",
     "candidates": {

@@ -65,6 +65,12 @@ class Evaluation(Text):
     batch: Count
 
 
+class Carried(Text):
+    """Validation text on which is measured what the blocks of a model carry."""
+
+    split = "validation"
+
+
 class CalibrationSet(Text):
     """Calibration text, and how many blocks go at once; or so many `documents`, as long as they
     are but cut to the model's context, which go one by one. Of quantizers that a figure names
@@ -212,6 +218,7 @@ class Scale(Strict):
     log_every: Count
     measure: MeasuredPoints
     evaluation: Evaluation
+    carried: Carried
     calibration: CalibrationSet
     curvature: Curvature
     landscape: LandscapeGrid

@@ -43,6 +43,7 @@ class Measuring(Planner):
             quantizer=kind,
             calibration=None if kind is None else self._calibration(trajectory, kind),
             tasks=tuple(self._asked(trajectory, task) for task in tasks),
+            carried=self._carried(trajectory, shard) if kind is None else 0,
             keep=kind is not None and (scale.keep.quantize == "all" or is_compared),
         )
         inputs = self.plan.trajectories.inputs(trajectory, seed, shard) | self._tools(kind)
@@ -51,6 +52,12 @@ class Measuring(Planner):
         name = f"{trajectory} seed {seed} {quantizer}"
         at = {"trajectory": trajectory, "seed": seed, "quantizer": quantizer, "shard": shard}
         return self.make("measure", "measure.measure", name, inputs, settings, **at)
+
+    def _carried(self, trajectory: str, shard: str) -> int:
+        """Blocks of text for what a model's blocks carry: at the end of what is trained here."""
+        is_end = shard == list(self.timeline.shards(trajectory))[-1]
+        is_run = self.timeline.run(trajectory) is not None and is_end
+        return self.scale.carried.count(self.shape(trajectory).context) if is_run else 0
 
     @cache
     def curvature(self, trajectory: str, probe: str, shard: str, seed: int) -> Job:

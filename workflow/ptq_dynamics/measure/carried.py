@@ -8,13 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from ptq_dynamics import models
+from ptq_dynamics.measure.names import CARRIED, CARRIED_BY_ONE, GAIN
 
 
 @torch.no_grad()
 def carried(model: nn.Module, blocks: Tensor, batch_size: int) -> dict[str, float]:
-    """Nats of validation loss that the matrices of a model's blocks carry: `all_blocks`, the loss
-    with every matrix zeroed minus the loss; `one_block`, the mean of the same for one block at a
-    time. `gain`: the mean over matrices of the root mean square of weights × √inputs, by which a
+    """Nats of validation loss that the matrices of a model's blocks carry: all of them, the loss
+    with every matrix zeroed minus the loss; by one block, the mean of the same for one block at a
+    time. The gain: the mean over matrices of the root mean square of weights × √inputs, by which a
     matrix scales random inputs. `blocks`: int64 [n, context + 1]."""
     each = defaultdict[str, list[Tensor]](list)
     for name, layer in models.linear_layers(model).items():
@@ -31,7 +32,7 @@ def carried(model: nn.Module, blocks: Tensor, batch_size: int) -> dict[str, floa
 
     every, loss = [*chain(*each.values())], without([])
     return {
-        "all_blocks": without(every) - loss,
-        "one_block": mean(map(without, each.values())) - loss,
-        "gain": mean(float(w.square().mean().sqrt()) * w.shape[1] ** 0.5 for w in every),
+        CARRIED: without(every) - loss,
+        CARRIED_BY_ONE: mean(map(without, each.values())) - loss,
+        GAIN: mean(float(w.square().mean().sqrt()) * w.shape[1] ** 0.5 for w in every),
     }

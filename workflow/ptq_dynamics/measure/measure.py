@@ -18,6 +18,7 @@ from ptq_dynamics.base.content import sha256
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.engine.context import Context
+from ptq_dynamics.measure.carried import carried
 from ptq_dynamics.measure.names import CHECKPOINT, LAYERS, LOSSES, OUTCOMES, STEP
 from ptq_dynamics.measure.settings import MeasureSettings
 from ptq_dynamics.train import trajectory
@@ -30,7 +31,8 @@ Made = Iterator[tuple[Checkpoint, Path, Mapping[str, Any], Mapping[str, float]]]
 def run(context: Context[MeasureSettings]) -> Mapping[str, Any]:
     """Write the mean loss of every validation block, float32 [blocks], under the checkpoint's id;
     of tasks, the outcome of every document, float32 [documents], under TASK/CHECKPOINT; of
-    quantized checkpoints, the errors of every layer, and the packed weights where they are kept."""
+    quantized checkpoints, the errors of every layer, and the packed weights where they are kept.
+    What the blocks of the last checkpoint carry is a fact."""
     settings, source = context.settings, Trajectory(context.inputs["trajectory"])
     corpus, chosen = context.input("corpus"), source.at(settings.checkpoints)
     validation = tokens.blocks(corpus, "validation", settings.context, settings.blocks)
@@ -43,6 +45,7 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, Any]:
         asking = Asking(settings.tasks, context)
     losses, outcomes = dict[str, Tensor](), dict[str, np.ndarray]()
     digests, raised, rows = dict[str, str](), dict[str, Any](), list[dict[str, Any]]()
+    facts: dict[str, Any] = {"digests": digests, "tasks": {}, "carried": {}}
     plain: Made = ((checkpoint, source.folder(checkpoint), {}, {}) for checkpoint in chosen)
     made = plain if is_full else _packed(context, source, chosen)
     for checkpoint, folder, errors, damping in made:
@@ -68,10 +71,12 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, Any]:
             if asking is not None:
                 answers = asking.answers(model, folder)
                 outcomes |= {f"{task}/{name}": right for task, right in answers.items()}
+            if settings.carried and checkpoint == chosen[-1]:
+                first = validation[: settings.carried]
+                facts["carried"] = {name: carried(model, first, settings.batch)}
         del model
         context.progress.maybe(f"{name}  loss {float(losses[name].mean()):.4f}")
     save_file(losses, context.out / LOSSES)
-    facts: dict[str, Any] = {"digests": digests, "tasks": {}}
     if asking is not None:
         save_arrays(outcomes, context.out / OUTCOMES)
         facts["tasks"] = asking.facts

@@ -146,6 +146,7 @@ def outcomes(series: Series, task: str, inputs: Inputs) -> dict[str, np.ndarray]
 def _rows(series: Series, inputs: Inputs) -> Iterator[Row]:
     whole = manifests_of(series, inputs)
     found = chain(_losses(series, inputs), _layer_errors(whole), _accuracies(series, inputs))
+    found = chain(found, _carried(whole))
     yield from _placed(series, whole, found)
     for probe in names.PROBES:
         for manifest in inputs.get(series.label(probe), ()):
@@ -190,6 +191,13 @@ def _layer_errors(manifests: Sequence[Manifest]) -> list[Any]:
     return means.melt(names.CHECKPOINT, var_name=names.METRIC, value_name=names.VALUE).to_dict(
         "records"
     )
+
+
+def _carried(manifests: Sequence[Manifest]) -> Iterator[Row]:
+    """What the blocks of a run's last checkpoint carry."""
+    for name, numbers in chain.from_iterable(m.facts["carried"].items() for m in manifests):
+        for metric, value in numbers.items():
+            yield {names.CHECKPOINT: name, names.METRIC: metric, names.VALUE: value}
 
 
 def _accuracies(series: Series, inputs: Inputs) -> Iterator[Row]:

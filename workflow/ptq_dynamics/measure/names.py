@@ -39,6 +39,10 @@ TRACE: Final = "hessian_trace"
 EIGENVALUES: Final = "eigenvalues"
 EIGENVALUE = "eigenvalue_"  # one of them, with its rank from 01
 PROBES = {"sharpness": (SHARPNESS, TRACE), "spectrum": (EIGENVALUES,)}
+# Of a run's last checkpoint: what its blocks carry of the loss (`measure.carried`).
+CARRIED = "carried"
+CARRIED_BY_ONE = "carried_by_one"
+GAIN = "gain"
 # Of downstream tasks; the mean over them stands in the column of tasks too.
 ACCURACY: Final = "accuracy"
 DEGRADATION: Final = "accuracy_degradation"

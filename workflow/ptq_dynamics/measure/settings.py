@@ -20,7 +20,8 @@ class Asked(Strict):
 class MeasureSettings(Strict):
     """Some checkpoints, in full precision or under a `quantizer` with its `calibration` set: their
     loss on the first `blocks` validation blocks of `context` tokens, `batch` at once, and their
-    answers to some `tasks`. With `keep`, quantized weights are written."""
+    answers to some `tasks`. Of the last one, what its blocks carry is measured on the first
+    `carried` blocks, if any. With `keep`, quantized weights are written."""
 
     checkpoints: tuple[str, ...]
     context: int
@@ -29,6 +30,7 @@ class MeasureSettings(Strict):
     quantizer: AnyQuantizer | None
     calibration: CalibrationSettings | None
     tasks: tuple[Asked, ...]
+    carried: int
     keep: bool
 
 

@@ -20,6 +20,7 @@ class Language(Objective):
 
     def loss(self, forward: Any, part: Any, whole: Any, before: Any) -> Any:
         """Of parts of a batch, int64 [rows, context + 1]."""
-        from ptq_dynamics import models
+        from ptq_dynamics.train.cross_entropy import CrossEntropy
 
-        return models.token_losses(forward, part[:, :-1], part[:, 1:]).sum() / whole[:, 1:].numel()
+        logits = forward(part[:, :-1], use_cache=False).logits.float()
+        return CrossEntropy.apply(logits, part[:, 1:]).sum() / whole[:, 1:].numel()
