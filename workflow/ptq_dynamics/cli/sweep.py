@@ -4,13 +4,11 @@ Every candidate is a workflow of its own that imports this one, with the scale's
 draws losses in full precision alone: a choice between them sees no quantization error.
 """
 
-import json
 import os
 import shutil
 import subprocess
 import sys
 from argparse import Namespace
-from contextlib import chdir
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -20,12 +18,19 @@ import yaml
 from snakemake.utils import update_config
 
 from ptq_dynamics import config
-from ptq_dynamics.engine import manifest
+from ptq_dynamics.engine import record
 from ptq_dynamics.engine.checkout import ROOT
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.graph.paper import regimes
 from ptq_dynamics.measure import measurements
-from ptq_dynamics.measure.names import FULL_PRECISION, LOSS, MEASUREMENTS
+from ptq_dynamics.measure.names import (
+    CARRIED,
+    CARRIED_BY_ONE,
+    FULL_PRECISION,
+    GAIN,
+    LOSS,
+    MEASUREMENTS,
+)
 
 SNAKEFILE = """# Made by make sweep.
 module dynamics:
@@ -58,9 +63,11 @@ def sweep(arguments: Namespace) -> bool:
             return False
         found = measurements.read(folder / name / plan.site.results / MEASUREMENTS)
         row = {"candidate": name, **_numbers(plan, asked)}
-        row |= _losses(found[found.seed == asked.seed], asked)
-        with chdir(folder / name):
-            row |= _carried(plan, asked) if asked.trunk else {}
+        found = found[found.seed == asked.seed]
+        row |= _losses(found, asked) | _carried(found, asked)
+        job = plan.trajectories.train(asked.trunk or asked.runs[0], asked.seed)
+        steps, account = job.settings.last - job.settings.first, folder / name / job.paths.record
+        row["seconds_per_step"] = f"{record.read(account).cpu_seconds / steps:.4f}"
         rows.append(row)
         pd.DataFrame(rows).to_csv(table, index=False, lineterminator="\n")
     print(table.read_text(encoding="utf-8"))
@@ -96,30 +103,15 @@ def _numbers(plan: Plan, sweep: config.Sweep) -> dict[str, str]:
     return {name: f"{value:.5g}" for name, value in numbers.items()}
 
 
-def _carried(plan: Plan, sweep: config.Sweep) -> dict[str, str]:
-    """Nats that the blocks carry at the end of the trunk and of the first run, and the trunk's
-    core-seconds a step."""
-    import torch
-
-    from ptq_dynamics import models
-    from ptq_dynamics.corpus import tokens
-    from ptq_dynamics.measure.carried import carried
-    from ptq_dynamics.train.trajectory import Trajectory
-
-    scale, found = plan.site.config.scale, dict[str, float]()
-    corpus = manifest.read(Path(plan.trajectories.corpus().manifest))
-    count = scale.evaluation.count(scale.models["main"].context)
-    blocks = tokens.blocks(corpus, "validation", scale.models["main"].context, count)
+def _carried(table: pd.DataFrame, sweep: config.Sweep) -> dict[str, str]:
+    """What the blocks carry at the end of the trunk and of the first run."""
+    found = dict[str, str]()
     for label, name in (("stable", sweep.trunk), ("decayed", sweep.runs[0])):
-        job = plan.trajectories.train(name, sweep.seed)
-        run = Trajectory([manifest.read(Path(job.manifest))])
-        model = models.load(run.folder(run.checkpoints[-1]), torch.float32)
-        numbers = carried(model, blocks, scale.evaluation.batch)
-        found |= {f"{number}_{label}": value for number, value in numbers.items()}
-        if name == sweep.trunk:
-            record = json.loads(job.paths.record.read_text(encoding="utf-8"))
-            found["seconds_per_step"] = record["cpu_seconds"] / scale.budget
-    return {name: f"{value:.4f}" for name, value in found.items()}
+        rows = table[
+            (table.trajectory == name) & table.metric.isin([CARRIED, CARRIED_BY_ONE, GAIN])
+        ]
+        found |= {f"{row.metric}_{label}": f"{row.value:.4f}" for row in rows.itertuples()}
+    return found
 
 
 def _losses(table: pd.DataFrame, sweep: config.Sweep) -> dict[str, str]:
