@@ -18,7 +18,8 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -27,15 +28,20 @@ from typing import Any, BinaryIO, NoReturn
 
 from ptq_dynamics.base.problem import print_anywhere
 from ptq_dynamics.engine import signals
+from ptq_dynamics.engine.lease import VISIBLE, visible
 from ptq_dynamics.engine.run import ALONE, QUIET, VARIABLE
 
 # glibc otherwise gives each step's large tensors back to the system and asks for them again.
 ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
+# CUDA does not survive a fork: what this process imports must not find a device to begin it on.
+HIDDEN = {VISIBLE: "", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 PATIENCE = 5.0  # seconds in which a client has to say what its job is
+BEGINNING = 30.0  # in which CUDA has to begin
+BITS = "bitsandbytes"
 # What jobs import of the libraries they compute with, and takes seconds.
 MODULES = (
     "transformers.models.gpt_neox.modeling_gpt_neox",
-    "bitsandbytes",
+    BITS,
     "datasets",
     "llmcompressor.modeling.moe.gpt_oss",
     "llmcompressor.modifiers.gptq",
@@ -54,18 +60,18 @@ def start() -> None:
     """Start a server for this process and its children; it ends when this process ends."""
     with suppress(OSError):
         address = f"{tempfile.mkdtemp(prefix='ptq-dynamics-')}/socket"
-        command = [sys.executable, "-m", "ptq_dynamics.engine.warm", address]
+        command = [sys.executable, "-m", "ptq_dynamics.engine.warm", address, *visible()]
         # The kernel closes the pipe with this process, whatever ends it. Jobs get the signals of a
         # terminal from those who wait for them.
-        environment = {**os.environ, **ALLOCATOR}
+        environment = {**os.environ, **ALLOCATOR, **HIDDEN}
         _servers.append(Popen(command, stdin=PIPE, env=environment, start_new_session=True))
         os.environ[VARIABLE] = address
 
 
-def serve(address: str) -> None:
+def serve(address: str, *devices: str) -> None:
     """For every connection, import what its job imports, unless an earlier one did, and fork a
     child, until stdin ends. Jobs that connect meanwhile wait: on few cores, that is sooner than if
-    each imported for itself."""
+    each imported for itself. `devices` are those that jobs may compute on."""
     from ptq_dynamics.engine import code, machine
 
     print_anywhere()
@@ -88,7 +94,7 @@ def serve(address: str) -> None:
                 try:
                     request = json.loads(stream.readline())
                     connection.settimeout(None)
-                    if not _prepare(request["job"]):
+                    if not _prepare(request["job"], devices):
                         connection.sendall(ALONE)
                         return
                     if os.fork() == 0:
@@ -102,9 +108,9 @@ def serve(address: str) -> None:
                     pass
 
 
-def _prepare(job: Mapping[str, Any]) -> bool:
+def _prepare(job: Mapping[str, Any], devices: Sequence[str]) -> bool:
     """Import what a job imports, and parse its sources; whether a child of this process can run
-    it: CUDA does not survive a fork, and a job says itself what cannot be imported."""
+    it: some may begin CUDA all the same, and a job says itself what cannot be imported."""
     from ptq_dynamics.engine import code
 
     if (names := {*job["code"], *job["libraries"]}) <= _known:
@@ -112,7 +118,8 @@ def _prepare(job: Mapping[str, Any]) -> bool:
     try:
         code.load(job["code"])
         for module in MODULES:
-            if module.split(".")[0] in job["libraries"]:
+            # On import, bitsandbytes chooses between the CPU and the device, which is hidden.
+            if module.split(".")[0] in job["libraries"] and not (devices and module == BITS):
                 import_module(module)
         if "transformers" in job["libraries"]:
             # Else the first model that a job loads has it built, in a tenth of a second.
@@ -124,7 +131,7 @@ def _prepare(job: Mapping[str, Any]) -> bool:
     except Exception:
         return False
     if torch := sys.modules.get("torch"):
-        if torch.cuda.is_available():
+        if devices and not _can_begin_cuda(torch, devices):
             return False
         torch.set_num_threads(1)
     _known.update(names)
@@ -132,6 +139,26 @@ def _prepare(job: Mapping[str, Any]) -> bool:
     gc.collect()
     gc.freeze()
     return True
+
+
+def _can_begin_cuda(torch: Any, devices: Sequence[str]) -> bool:
+    """Whether a child of this process can compute on a device."""
+    if (child := os.fork()) == 0:
+        status = 1
+        try:
+            os.environ[VISIBLE] = devices[0]
+            torch.ones(1, device="cuda").item()
+            status = 0
+        finally:
+            os._exit(status)
+    end = time.monotonic() + BEGINNING
+    while time.monotonic() < end:
+        if (ended := os.waitpid(child, os.WNOHANG))[0]:
+            return ended[1] == 0
+        time.sleep(0.1)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return False
 
 
 def _serve_one(
@@ -174,6 +201,6 @@ def _attend(stream: BinaryIO) -> None:
 if __name__ == "__main__":
     try:
         with suppress(OSError):
-            serve(sys.argv[1])
+            serve(*sys.argv[1:])
     finally:
         shutil.rmtree(Path(sys.argv[1]).parent, ignore_errors=True)
