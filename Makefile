@@ -125,7 +125,7 @@ release: $(INSTALLED)  ## from a clean commit: all that the repository keeps of 
 	@git diff --quiet HEAD || { echo "error: the working tree has edits; commit them first" >&2; exit 1; }
 	@$(MAKE) --no-print-directory all SEEDS="$(RELEASE_SEEDS)"
 	@$(PTQ) audit --scale $(SCALE)
-	@$(PTQ) release --scale $(SCALE) $(if $(RELEASE_SEEDS),--more-seeds "$(RELEASE_SEEDS)")
+	@$(PTQ) release --scale $(SCALE) --figures "$(FIGURES)" $(if $(RELEASE_SEEDS),--more-seeds "$(RELEASE_SEEDS)")
 	@$(PTQ) dev readme
 
 clean:  ## remove everything built at SCALE

@@ -17,6 +17,7 @@ LIMITS = (1 / 8, 8.0)
 TICKS = (0.125, 0.25, 0.5, 1, 2, 4, 8)
 # By scale, in their order: marker, and shade of grey.
 MARKS = (("o", "0.0"), ("s", "0.45"), ("^", "0.65"))
+SHAPES = (" (●)", " (■)", " (▲)")
 FILLED = ("agrees", "opposes")
 
 
@@ -47,7 +48,10 @@ def forest(scales: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
     right = axes.secondary_yaxis("right")
     right.set_yticks(range(len(order)), outcomes)
     right.tick_params(length=0)
-    axes.set_title("Claims at " + " and ".join(scales), loc="left")
+    marked = (
+        zip(scales, SHAPES, strict=False) if len(scales) > 1 else ((each, "") for each in scales)
+    )
+    axes.set_title("Claims at scale " + " and ".join(map("".join, marked)), loc="left")
     return figure
 
 
@@ -60,7 +64,8 @@ def write(figure: Figure, folder: Path) -> None:
 
 def _outcome(claim: Mapping[str, Any]) -> str:
     covers = claim["outcome"] == "agrees" and claim["rows"][0].get("covers")
-    return f"{claim['outcome']}, covers ◇" if covers else str(claim["outcome"])
+    outcome = str(claim["outcome"]).replace("not measured", "–")
+    return f"{outcome}, covers ◇" if covers else outcome
 
 
 def _expected(axes: Any, row: float, claim: Mapping[str, Any]) -> None:

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.claims.forest import forest, write
 from ptq_dynamics.claims.formats import as_markdown
 from ptq_dynamics.claims.settings import CLAIMS, FOREST
 from ptq_dynamics.cli import chosen
@@ -19,7 +20,10 @@ from ptq_dynamics.cli.sweep import sweep as sweep
 from ptq_dynamics.engine import specification
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.graph.paper import COLUMNS, beside
+from ptq_dynamics.measure import measurements
+from ptq_dynamics.measure.names import CARRIED, CARRIED_BY_ONE, GAIN, MEASUREMENTS
 from ptq_dynamics.provenance import costs, state
+from ptq_dynamics.provenance.archive import REFERENCE
 from ptq_dynamics.provenance.released import folders
 
 PAGE = Path("README.md")
@@ -27,6 +31,9 @@ BEGIN = "<!-- what came out: written by `ptq-dynamics dev readme` -->\n"
 END = "<!-- end of what came out -->\n"
 # That a reader sees first.
 SHOWN = ("fig04", "fig07")
+# Whose model is a scale's size.
+LONGEST = "constant-3e-3"
+TOGETHER = Path("results", REFERENCE)
 
 
 def accept(arguments: Namespace) -> bool:
@@ -74,37 +81,48 @@ def crate(arguments: Namespace) -> bool:
 
 
 def readme(arguments: Namespace) -> bool:
-    """Write what came out into the README; raises `Problem` where nothing is released, or the page
-    has no place for it."""
+    """Write what came out into the README, and the plot of claims at all released scales; raises
+    `Problem` where nothing is released, or the page has no place for it."""
     text = PAGE.read_text(encoding="utf-8")
     found = re.search(f"{re.escape(BEGIN)}.*?{re.escape(END)}", text, re.S)
     if found is None:
         raise Problem(f"{PAGE} has no lines {BEGIN.strip()} and {END.strip()}; put them back")
-    write_atomically(PAGE, text.replace(found[0], BEGIN + block(chosen.plan(arguments)) + END))
+    scales = released_scales()
+    write_atomically(PAGE, text.replace(found[0], BEGIN + block(scales) + END))
+    judged = (_judged(folders(scale)[0], "release", scale) for scale in scales)
+    write(forest({each["scale"]: each["claims"] for each in judged}), TOGETHER)
     return True
 
 
-def block(plan: Plan) -> str:
-    """Two figures, and the claims, as they are released at the scale of the plan."""
-    scale = plan.site.config.choice.scale
-    results, pictures = folders(scale)
-    judged, parts = _judged(results, "release", scale), list[str]()
+def released_scales() -> list[str]:
+    """Names of the scales that the repository has results of, smaller models first."""
+    names = [place.parent.name for place in TOGETHER.glob(f"*/{CLAIMS}")]
+    if not names:
+        raise Problem(f"{TOGETHER} has no scale; make release makes it")
+    plans = {name: Plan(chosen.load(scale=name)) for name in names}
+    return sorted(names, key=lambda name: plans[name].trajectories.parameters(LONGEST))
+
+
+def block(scales: list[str]) -> str:
+    """Two figures of the last of some released scales, and the claims at each."""
+    figures, (_, pictures) = chosen.load().figures, folders(scales[-1])
+    parts = list[str]()
     for name in SHOWN:
-        figure = plan.site.config.figures[name]
-        caption = " ".join(figure.caption.split())
-        picture = f"![{name}: {figure.title}]({pictures}/{name}.png)"
-        parts.append(f"{picture}\n\n*{figure.title}. {caption}*\n")
-    by_outcome = dict[str, list[str]]()
-    for each in judged["claims"]:
-        name = each["name"].replace("-", " ") + (f" ({n})" if (n := each["number"]) else "")
-        by_outcome.setdefault(each["outcome"], []).append(name)
-    parts += [f"- {o} ({len(n)} claims): {', '.join(n)}" for o, n in by_outcome.items()]
-    parts.append(f"\n![Claims at {judged['scale']}]({results}/{FOREST}.png)\n")
-    parts.append(
-        f"*[All figures]({pictures}/README.md), [every number of every claim]"
-        f"({results}/tables/claims.md), and [how outcomes come about](docs/claims.md).*\n"
-    )
-    return "\n".join(parts)
+        caption = " ".join(figures[name].caption.split())
+        picture = f"![{name}: {figures[name].title}]({pictures}/{name}.png)"
+        parts.append(f"{picture}\n\n*Scale {scales[-1]}. {figures[name].title}. {caption}*\n")
+    for scale in scales:
+        by_outcome = dict[str, list[str]]()
+        for each in _judged(folders(scale)[0], "release", scale)["claims"]:
+            name = each["name"].replace("-", " ") + (f" ({n})" if (n := each["number"]) else "")
+            by_outcome.setdefault(each["outcome"], []).append(name)
+        by_outcome.pop("not measured", None)
+        said = "; ".join(f"{o} ({len(n)}): {', '.join(n)}" for o, n in sorted(by_outcome.items()))
+        results, drawn = folders(scale)
+        links = f"[figures]({drawn}/README.md), [all numbers]({results}/tables/claims.md)"
+        parts.append(f"- Scale {scale} ({links}): {said}.")
+    parts.append(f"\n![Claims at {' and '.join(scales)}]({TOGETHER / FOREST}.png)\n")
+    return "\n".join([*parts, "*[How outcomes come about](docs/claims.md).*\n"])
 
 
 def regime(arguments: Namespace) -> bool:
@@ -119,9 +137,24 @@ def regime(arguments: Namespace) -> bool:
         table.add_row(each["run"], *cells)
     Console(width=180).print(table)
     print("In brackets is scale paper where it differs; !: not alike.")
+    if (carried := _carried(plan)) is not None:
+        print(carried)
     for name, reason in plan.site.config.scale.regime.left_out.items():
         print(f"left out: {name} ({reason})")
     return True
+
+
+def _carried(plan: Plan) -> str | None:
+    """What the blocks of every run carry at its end, as it was measured here or is released."""
+    site = plan.site
+    for folder in (Path(site.results), folders(site.config.choice.scale)[0]):
+        if (path := folder / MEASUREMENTS).is_file():
+            table = measurements.read(path)
+            table = table[table.metric.isin([CARRIED, CARRIED_BY_ONE, GAIN])]
+            means = table.pivot_table(index="trajectory", columns="metric", values="value")
+            said = "carried: nats of loss that all blocks carry, and one alone; gain: rms × √inputs"
+            return f"{said} ({path}, means over seeds)\n{means.round(2).to_string()}"
+    return None
 
 
 def _judged(folder: str | Path, target: str, scale: str) -> Mapping[str, Any]:

@@ -195,7 +195,7 @@ def _layer_errors(manifests: Sequence[Manifest]) -> list[Any]:
 
 def _carried(manifests: Sequence[Manifest]) -> Iterator[Row]:
     """What the blocks of a run's last checkpoint carry."""
-    for name, numbers in chain.from_iterable(m.facts["carried"].items() for m in manifests):
+    for name, numbers in chain.from_iterable(m.facts.get("carried", {}).items() for m in manifests):
         for metric, value in numbers.items():
             yield {names.CHECKPOINT: name, names.METRIC: metric, names.VALUE: value}
 
