@@ -46,7 +46,7 @@ endif
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
 	@echo "  SCALE=$(shell echo $(SCALES) | tr ' ' '|') (now $(SCALE)), FIGURES=\"fig04 fig06\" (now $(FIGURES)),"
-	@echo "  SEEDS=\"102 103\" (further seeds of the headline figures),"
+	@echo "  SEEDS=\"202 203\" (further seeds of the headline figures),"
 	@echo "  PROFILE=slurm (on a cluster: docs/cluster.md),"
 	@echo "  DEEP=1 (compare all bytes of results with their manifests)"
 

@@ -1,9 +1,7 @@
 """Miniatures of public families: what a scale without a hub trains in their place.
 
 A miniature has its family's shares of steps and tokens, its sum of rate times weight decay, and a
-peak rate by the ratio of the widths; what cannot be kept, as tokens per parameter, is stated
-(`ptq-dynamics dev regime`).
-"""
+peak rate by the ratio of the widths. `ptq-dynamics dev regime` states what cannot be kept."""
 
 from collections.abc import Mapping
 from fractions import Fraction

@@ -1,9 +1,6 @@
-"""Public models as a scale with the hub takes them: runs of which checkpoints were released, and
-models that were.
-
-Steps, tokens and learning rates of a checkpoint follow from its revision's name and the family's
-schedule, in real steps.
-"""
+"""Public models at a scale with the hub: runs with released checkpoints, and released models.
+Steps, tokens and rates of a checkpoint follow from its revision's name and the family's
+schedule."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple

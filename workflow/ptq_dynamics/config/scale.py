@@ -65,12 +65,6 @@ class Evaluation(Text):
     batch: Count
 
 
-class Carried(Text):
-    """Validation text on which is measured what the blocks of a model carry."""
-
-    split = "validation"
-
-
 class CalibrationSet(Text):
     """Calibration text, and how many blocks go at once; or so many `documents`, as long as they
     are but cut to the model's context, which go one by one. Of quantizers that a figure names
@@ -102,7 +96,8 @@ class Curvature(Text):
 
 class LandscapeGrid(Text):
     """A regular, square grid of side × side points that reaches `margin` of its side beyond the
-    three checkpoints; the loss is that of some validation text."""
+    three checkpoints; the loss is that of some validation text. On the same text is measured what
+    the blocks of a model carry."""
 
     split = "validation"
     side: Annotated[int, Field(ge=2)]
@@ -218,7 +213,6 @@ class Scale(Strict):
     log_every: Count
     measure: MeasuredPoints
     evaluation: Evaluation
-    carried: Carried
     calibration: CalibrationSet
     curvature: Curvature
     landscape: LandscapeGrid

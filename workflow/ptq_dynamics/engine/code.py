@@ -1,11 +1,9 @@
 """Digests of the code that a job's result depends on.
 
-A stage reaches, by name, from its `run` and from the classes of its settings, functions, classes
-and constants of the package. Each counts as a whole, wherever its name occurs; so more counts than
-has to. Comments, docstrings, annotations of functions, texts of errors and lines of progress are
-left out, and so is the engine, which shapes no result. What this cannot see (names made at run
-time, effects of an import) tests/unit/test_rooms.py keeps out of the package.
-"""
+A stage reaches, by name, functions, classes and constants of the package from its `run` and its
+settings. Comments, docstrings, annotations, texts of errors and the engine are left out. Names made
+at run time and effects of an import are not seen; tests/unit/test_rooms.py keeps them out of the
+package."""
 
 import ast
 import hashlib

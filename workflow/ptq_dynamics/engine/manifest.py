@@ -1,9 +1,7 @@
-"""Manifests: the small files that are the edges of the workflow.
+"""Manifests: the files of one result with size and sha256, and the facts that later stages need.
 
-A manifest lists the files of one result with size and sha256, and the facts that later stages
-need (steps, learning rates, ...). It holds no time and no absolute path, so equal results have
-equal manifests. The record beside it holds the same, so a manifest can always be written again.
-"""
+A manifest holds no time and no absolute path, so equal results have equal manifests. The record
+beside it holds the same, so a manifest can always be written again."""
 
 import hashlib
 import json

@@ -1,12 +1,8 @@
 """How a finished job becomes a result: files first, then the record, the manifest last.
 
-What is to be published stands in the work folder before the first file moves, so a process that is
-killed in between leaves the rest to the next one, which computes nothing again.
-
-Each owner of the lease gives the work folder a name of its own, and all that happens to a result is
-a move out of that folder or into it. So a process that lost the lease without knowing, as on a node
-that the network lost, can do nothing any more: its folder is gone.
-"""
+The work folder holds the whole result before the first file moves, so the next process completes
+what a killed one left. Each owner of the lease has a work folder of its own name; a process that
+lost the lease finds its folder gone, and can change nothing."""
 
 import os
 import shutil

@@ -1,9 +1,6 @@
-"""SIGINT and SIGTERM end a process at once and in one line: what a kill costs nothing, they cost
-nothing either.
-
-SIGUSR1 calls a job back, as a scheduler does before its time is up: what can go on later saves its
-state and ends with the status `AGAIN`; what cannot goes on.
-"""
+"""SIGINT and SIGTERM end a process at once and in one line, as cheaply as a kill. SIGUSR1 calls a
+job back before its time limit: a job that can continue later saves its state and ends with the
+status `AGAIN`; any other goes on."""
 
 import os
 import signal

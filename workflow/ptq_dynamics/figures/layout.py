@@ -1,9 +1,6 @@
-"""What all layouts of figures share.
-
-A layout is one module in `figures/layouts/`: its class is an entry of config/figures.yaml, checks
-it against the trajectories that it shows, and draws it. Planning imports all layouts, so what only
-drawing needs is imported where it is used.
-"""
+"""What all layouts of figures share. The class of a module in `figures/layouts/` is an entry of
+config/figures.yaml, checks it against its trajectories, and draws it. Planning imports all layouts,
+so what only drawing needs is imported where it is used."""
 
 from abc import abstractmethod
 from collections.abc import Mapping

@@ -57,7 +57,7 @@ class Measuring(Planner):
         """Blocks of text for what a model's blocks carry: at the end of what is trained here."""
         is_end = shard == list(self.timeline.shards(trajectory))[-1]
         is_run = self.timeline.run(trajectory) is not None and is_end
-        return self.scale.carried.count(self.shape(trajectory).context) if is_run else 0
+        return self.scale.landscape.count(self.shape(trajectory).context) if is_run else 0
 
     @cache
     def curvature(self, trajectory: str, probe: str, shard: str, seed: int) -> Job:

@@ -1,10 +1,7 @@
-"""The job that typesets the paper, over the chosen figures, claims and tables; and what is told of
-a scale's runs: numbers without dimension, to be compared with the paper's.
+"""The job that typesets the paper, over the chosen figures, claims and tables; and the numbers
+without dimension of a scale's runs, to be compared with the paper's.
 
-Models of other sizes are alike not where their settings are, but where these numbers are: how often
-weight decay renews the weights, how long it takes to, how much of a run is warmup and cooldown, how
-much text there is for a parameter, and how much of it a step sees.
-"""
+Models of other sizes are alike where these numbers are, not where their settings are."""
 
 import math
 from bisect import bisect_right

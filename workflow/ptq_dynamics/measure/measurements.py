@@ -1,9 +1,5 @@
-"""From raw results to measurements: their schema, the statistics behind them, and the rows of one
-table, joined from losses of blocks, errors of layers and values of probes.
-
-Whoever draws or compares measurements joins them from the raw results, so that the losses of all
-blocks are at hand for paired differences.
-"""
+"""From raw results to the table of measurements: its schema, statistics and rows. Figures and
+claims join raw results too, so that the losses of all blocks are at hand for paired differences."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace

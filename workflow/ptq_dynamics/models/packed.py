@@ -1,11 +1,8 @@
 """Integer weights on a grid, and how checkpoint folders hold them packed.
 
-Three formats are read. `pack-quantized` of compressed-tensors, for groups of neighbouring columns;
-transformers loads it. `gptq`, GPTQModel's own, for groups that follow the activation order, which
-the first cannot hold. In both a row's codes are one little-endian stream of bits in int32 words,
-and code and zero point are stored with 2**(bits-1) added. And NF4 of bitsandbytes, whose own reader
-is wrong on CPUs where a block spans rows (bitsandbytes issues 1828 and 1884).
-"""
+Formats: `pack-quantized` of compressed-tensors, `gptq` of GPTQModel for groups in activation order,
+both little-endian streams of bits in int32 words with 2**(bits-1) added; and NF4 of bitsandbytes,
+whose own reader is wrong on CPUs where a block spans rows (bitsandbytes issues 1828 and 1884)."""
 
 import json
 import math

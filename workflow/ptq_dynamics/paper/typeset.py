@@ -1,11 +1,8 @@
-"""The stage that typesets the paper: its text, in Typst, with the figures, claims, tables and
-records of a scale.
+"""The stage that typesets the paper: its text, in Typst, with figures, claims, tables and records.
 
-Fonts are those that the compiler brings, and the date is that of the newest input, so that equal
-inputs give equal bytes on every machine. Records hold dates, commits and machines. What a job
-depends on are digests, of which these are no part: so a result that was made anew, to the same
-bytes, leaves the paper as it is.
-"""
+Fonts are those of the compiler, and the date is that of the newest input, so equal inputs give
+equal bytes. Dates, commits and machines in records are no inputs: a result that was made again to
+the same bytes leaves the paper as it is."""
 
 import datetime
 import hashlib

@@ -1,10 +1,8 @@
-"""What the repository keeps of a scale: an archive of all that is measured, with the records of all
-that it comes from; tables, claims, paper and pictures with their records; and SHA256SUMS.
+"""What the repository keeps of a scale: an archive of all measurements with all records; tables,
+claims, paper and pictures with their records; and SHA256SUMS.
 
-Who takes a release over, as one can the results of another checkout (`adopt`), draws every figure
-from it. Weights and texts stay out, as if they had been dropped to save space: they are made again
-where something new asks for them.
-"""
+Figures can be drawn from an adopted release. Weights and texts are left out, and are made again
+where something new needs them."""
 
 import contextlib
 import io

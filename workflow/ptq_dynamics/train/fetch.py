@@ -1,12 +1,8 @@
 """Fetch checkpoints of public families from the hub (section 3).
 
-Each becomes a folder as those of runs are: safetensors, configuration and tokenizer; no other file
-of a repository is downloaded, so none of its code runs. What is in the hub's cache or in the job's
-last result is linked from there, so nothing lies on a disk twice.
-
-A pickle can run any code as it is read; those of weights are read by torch's own reader of plain
-tensors, one file at a time, and anything else in them is refused.
-"""
+A checkpoint becomes a folder with safetensors, configuration and tokenizer. Files in the hub's
+cache or in the last result are linked. No code of a repository runs: pickled weights are read by
+torch's reader of plain tensors, which refuses all else."""
 
 import json
 import os

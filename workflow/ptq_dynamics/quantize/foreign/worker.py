@@ -1,12 +1,8 @@
-"""Quantize checkpoints with GPTQModel, the tool of the paper (section 3), or with its archived
-predecessor AutoGPTQ.
+"""Quantize checkpoints with GPTQModel (section 3) or its archived predecessor AutoGPTQ: `ENVPYTHON
+worker.py request.json`.
 
-    ENVPYTHON worker.py request.json
-
-It runs inside the locked environment of the library, and imports nothing of the package. Layers are
-read from the library's own packed result, with scales in the precision in which it stores them; the
-model itself runs in float32. Results are equal to the byte at an equal OMP_NUM_THREADS.
-"""
+The worker runs inside the locked environment of the library and imports nothing of the package.
+Weights are read from the library's packed result. Equal OMP_NUM_THREADS give equal bytes."""
 
 from __future__ import annotations
 
