@@ -1,6 +1,7 @@
 """What a scale makes of the paper's runs, and the numbers in which they are alike."""
 
 import math
+import re
 import shutil
 from contextlib import chdir
 from dataclasses import replace
@@ -108,6 +109,8 @@ def test_the_command_prints_numbers_beside_the_papers():
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stdout.splitlines() if line.startswith("constant-3e-3 ")]
     assert len(lines) == 1 and "0.024 (0.003)" in lines[0] and "107 (614) !" in lines[0]
+    # What is measured of blocks follows, as it is built or released.
+    assert re.search(r"^wsd-3e-3 +2\.\d+ ", done.stdout, re.M)
 
 
 def test_what_is_not_alike_is_named():

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 import seaborn as sns
 from matplotlib.figure import Figure
 
@@ -32,7 +33,7 @@ def forest(scales: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
     figure = Figure(figsize=(7.0, 0.26 * len(first) + 0.9), layout="constrained")
     axes = figure.add_subplot()
     for row, at in enumerate(order):
-        _expected(axes, row, first[at])
+        _expected(axes, row, next((c[at] for c in scales.values() if c[at]["rows"]), first[at]))
         for number, (marks, claims) in enumerate(zip(MARKS, scales.values(), strict=False)):
             offset = 0.18 * (number - (len(scales) - 1) / 2)
             _measured(axes, row + offset, claims[at], *marks)
@@ -51,7 +52,7 @@ def forest(scales: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
     marked = (
         zip(scales, SHAPES, strict=False) if len(scales) > 1 else ((each, "") for each in scales)
     )
-    axes.set_title("Claims at scale " + " and ".join(map("".join, marked)), loc="left")
+    axes.set_title("Claims at " + " and ".join(map("".join, marked)), loc="left")
     return figure
 
 
@@ -77,12 +78,19 @@ def _expected(axes: Any, row: float, claim: Mapping[str, Any]) -> None:
     else:
         high = 1.0
     axes.fill_between([low, high], row - 0.4, row + 0.4, color="0.93", linewidth=0)
+    for each in claim["rows"][:1]:
+        axes.plot(
+            each["published"] or np.nan,
+            row,
+            marker="D",
+            color="0.3",
+            fillstyle="none",
+            markersize=5,
+        )
 
 
 def _measured(axes: Any, row: float, claim: Mapping[str, Any], marker: str, shade: str) -> None:
     first = claim["rows"][0] if claim["rows"] else {}
-    if first.get("published") is not None:
-        axes.plot(first["published"], row, marker="D", color="0.3", fillstyle="none", markersize=5)
     if claim["outcome"].startswith("not ") or "low" not in first:
         return
     low, value, high = (max(first[key], LIMITS[0] / 2) for key in ("low", "value", "high"))
