@@ -117,3 +117,16 @@ def test_the_repository_keeps_what_is_read_of_a_scale(repository):
     verb = [sys.executable, "-m", "ptq_dynamics.cli", "trace", str(pictures / "fig06.csv")]
     traced = repository.process(verb)
     assert traced.returncode == 0 and "are those that were published" in traced.stdout
+
+
+def test_an_audit_names_commits_that_the_branch_lacks(repository):
+    """As after a rebase, or a squash."""
+    if not (repository.folder / folders("smoke")[0] / SUMS).exists():
+        assert command(repository, "release").returncode == 0
+    who = ["-c", "user.name=A", "-c", "user.email=a@b.c"]
+    assert repository.process(["git", *who, "commit", "-q", "--amend", "-m", "B"]).returncode == 0
+    verb = [sys.executable, "-m", "ptq_dynamics.cli", "audit", "--scale", "smoke"]
+    said = repository.process(verb)
+    assert said.returncode == 1 and "name the commit" in said.stdout, said.stdout + said.stderr
+    done = command(repository, "release")
+    assert done.returncode == 1 and "in no commit of this branch" in done.stderr, done.stderr

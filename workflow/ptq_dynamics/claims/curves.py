@@ -155,8 +155,7 @@ class Bootstrap:
         return Curve([rows.id.iloc[n] for n in order], steps[order], tokens[order], values[order])
 
     def _losses(self, series: Series) -> tuple[pd.DataFrame, np.ndarray]:
-        """Id, step and tokens of every checkpoint, and its losses. Equally many blocks are taken to
-        be the same text, as figures do."""
+        """Id, step, tokens and losses of checkpoints. Equally many blocks are one text."""
         rows, losses = self.blocks(series)
         return rows, losses @ weights(f"blocks {losses.shape[1]}", losses.shape[1])
 

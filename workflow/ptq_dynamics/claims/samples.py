@@ -226,8 +226,7 @@ class Samples:
         return self._over_seeds(read)
 
     def _lineage(self, name: str, metric: str, quantizer: str, seed: int) -> np.ndarray:
-        """Values of a run [checkpoints, replicates], after those of its trunk before it branches
-        off."""
+        """Values of a run [checkpoints, replicates], after those of its trunk before the branch."""
         own, found = self.curves.of(name, metric, quantizer, seed), list[np.ndarray]()
         if (trunk := self.curves.trunks.get(name)) and self.has(trunk, quantizer):
             steps = self.curves.of(trunk, metric, quantizer, seed).steps

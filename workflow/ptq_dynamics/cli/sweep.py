@@ -115,8 +115,7 @@ def _carried(table: pd.DataFrame, sweep: config.Sweep) -> dict[str, str]:
 
 
 def _losses(table: pd.DataFrame, sweep: config.Sweep) -> dict[str, str]:
-    """The last losses of a candidate's runs; and the mean losses of its trunk in the third and the
-    last quarter, or else the mean of the last ones."""
+    """Last losses of a candidate, and its trunk's in two quarters, or the mean of the last."""
     rows = table[(table.metric == LOSS) & (table.quantizer == FULL_PRECISION)]
     parts = {str(name): part for name, part in rows.groupby("trajectory")}
     losses = {name: dict(zip(part.step, part.value, strict=True)) for name, part in parts.items()}

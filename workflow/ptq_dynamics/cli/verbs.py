@@ -179,6 +179,7 @@ def adopt(arguments: Namespace) -> bool:
         "there as they would be made here"
     )
     scale = plan.site.config.choice.scale
+    scale += f' SEEDS="{more}"' if (more := arguments.more_seeds) else ""
     if lacking:
         print(f"make figures SCALE={scale} makes those, and then what is drawn from them")
     elif rest:

@@ -47,8 +47,7 @@ def problem(error: ValidationError, data: Any, place: str) -> Problem:
 
 
 def _key(details: ErrorDetails, data: Any) -> Key:
-    """Keys and indices of the data that lead to an error. Pydantic's location also has the names of
-    types and alternatives, which are dropped."""
+    """Keys and indices of the data that lead to an error, without the names of types."""
     key = list[Any]()
     for part in details["loc"]:
         is_index = isinstance(data, list) and isinstance(part, int) and part < len(data)

@@ -1,12 +1,8 @@
 """Reading and checking all files under config/.
 
 In runs.yaml and families.yaml an entry with a key `over` stands for all combinations of its lists:
-
-    wsd-{size}-{rate}: {over: {size: [70m, 160m], rate: ["1e-3", "3e-3"]}, model: "{size}",
-                        peak_lr: "{rate}", ...}
-
-makes wsd-70m-1e-3, wsd-70m-3e-3, wsd-160m-1e-3 and wsd-160m-3e-3: what stands in braces gives way
-to the list's value, in the name and in every text of the entry.
+`wsd-{size}: {over: {size: [70m, 160m]}, model: "{size}", ...}` makes wsd-70m and wsd-160m. What
+stands in braces gives way to the list's value, in the name and in every text of the entry.
 """
 
 from collections import Counter

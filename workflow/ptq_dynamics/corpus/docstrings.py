@@ -83,8 +83,7 @@ def taken_out(file: Path) -> str:
 
 
 def _nodes(file: Path, text: str) -> Iterator[ast.AST]:
-    """The nodes of a file's syntax tree; `Problem` for a syntax error, since a file that one Python
-    version reads and another does not would change the corpus."""
+    """The nodes of a file's syntax tree; `Problem` where this Python version cannot read it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # invalid escapes in other people's strings
         try:

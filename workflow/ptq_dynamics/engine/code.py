@@ -226,8 +226,7 @@ def _chain(node: ast.AST) -> Chain | None:
 
 
 def _text(node: Any) -> str:
-    """A syntax tree as text that is the same on all versions of Python; empty parts are left
-    out, since versions differ in them."""
+    """A syntax tree as text that is the same on all versions of Python, without empty parts."""
     if isinstance(node, ast.AST):
         fields = {name: _text(part) for name, part in ast.iter_fields(node) if name not in LEFT_OUT}
         parts = [f"{name}={text}" for name, text in fields.items() if text]

@@ -85,8 +85,7 @@ def execute(
 
 
 def _mend_times(inputs: Iterable[str]) -> None:
-    """Give inputs from the future the time that it is: where clocks differ, or one was set back,
-    Snakemake takes outputs that are older than their inputs for wrong."""
+    """Give inputs from the future the present time: Snakemake refuses older outputs."""
     for path in inputs:
         with suppress(OSError):
             if os.stat(path).st_mtime > time.time():

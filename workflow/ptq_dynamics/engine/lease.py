@@ -1,14 +1,11 @@
 """Leases: on a result, and on the GPUs of a machine.
 
-Of several processes of one job, one has the lease on the result and works, and the others wait. It
-is a file with the owner's process, machine and a token, which the owner touches every few seconds.
-A lease whose owner has not touched it for `SECONDS` goes to a process that waits for it, so it also
-serves machines that share a file system.
+The process with the lease on a result works; others wait. The lease is a file with the owner's
+process, machine and a token, which the owner touches every few seconds. After `SECONDS` without a
+touch it is free, also for machines that share a file system.
 
-Jobs that compute at once compute on different GPUs. That lease is a lock on a file that the kernel
-gives back with the process that has it. The files lie in a folder of the user: all checkouts on the
-machine share them. Where a scheduler gives devices to each job, nothing is leased. Which device it
-was computed on changes no result.
+The lease on a GPU is a lock that the kernel releases with its process, in a folder of the user for
+all checkouts. Where a scheduler assigns devices, nothing is leased.
 """
 
 import os

@@ -109,6 +109,14 @@ def commit(root: Path = ROOT) -> Git | None:
     return Git(found, any(each[:2] not in ("??", "") or each.endswith(CODE) for each in changes))
 
 
+def history(root: Path = ROOT) -> set[str]:
+    """The commits that HEAD descends from; none where git does not know all of them."""
+    with suppress(OSError, subprocess.CalledProcessError):
+        if _git(root, "rev-parse", "--is-shallow-repository").strip() == "false":
+            return {*_git(root, "rev-list", "HEAD").split()}
+    return set()
+
+
 def _git(root: Path, *arguments: str) -> str:
     command = ["git", "--no-optional-locks", "-C", str(root), *arguments]
     # Whoever calls, as a hook, may have named another repository.

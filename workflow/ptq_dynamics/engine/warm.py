@@ -1,11 +1,10 @@
 """A process that has imported the large libraries of its jobs already and forks one child per job.
 
-Importing torch and transformers costs seconds, a small job less. While Snakemake runs on one
-machine, it keeps one such process. A job (`run.delegate`) finds it through the environment variable
-`PTQ_DYNAMICS_WARM`, hands over its specification, environment and standard streams, and waits for
-the exit status. After an edit of the package the process starts anew, so that a job runs the code
-as it stands. Where there is no such process, jobs import what they need themselves, with the same
-results.
+Importing torch and transformers takes seconds, a small job less. While Snakemake runs on one
+machine, it keeps one such process. A job (`run.delegate`) finds the process by the variable
+`PTQ_DYNAMICS_WARM`, sends its specification, environment and standard streams, and waits for the
+exit status. After an edit of the package the process starts anew. Jobs give the same results
+without it.
 """
 
 import gc
@@ -18,10 +17,10 @@ import socket
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
+from multiprocessing import get_context
 from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any, BinaryIO, NoReturn
@@ -131,7 +130,7 @@ def _prepare(job: Mapping[str, Any], devices: Sequence[str]) -> bool:
     except Exception:
         return False
     if torch := sys.modules.get("torch"):
-        if devices and not _can_begin_cuda(torch, devices):
+        if devices and not _can_begin_cuda(torch, devices[0]):
             return False
         torch.set_num_threads(1)
     _known.update(names)
@@ -141,24 +140,21 @@ def _prepare(job: Mapping[str, Any], devices: Sequence[str]) -> bool:
     return True
 
 
-def _can_begin_cuda(torch: Any, devices: Sequence[str]) -> bool:
+def _can_begin_cuda(torch: Any, device: str) -> bool:
     """Whether a child of this process can compute on a device."""
-    if (child := os.fork()) == 0:
-        status = 1
-        try:
-            os.environ[VISIBLE] = devices[0]
+
+    def begin() -> None:
+        with suppress(Exception):
+            os.environ[VISIBLE] = device
             torch.ones(1, device="cuda").item()
-            status = 0
-        finally:
-            os._exit(status)
-    end = time.monotonic() + BEGINNING
-    while time.monotonic() < end:
-        if (ended := os.waitpid(child, os.WNOHANG))[0]:
-            return ended[1] == 0
-        time.sleep(0.1)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return False
+            os._exit(0)
+        os._exit(1)
+
+    child = get_context("fork").Process(target=begin)
+    child.start()
+    child.join(BEGINNING)
+    child.kill()
+    return child.exitcode == 0
 
 
 def _serve_one(

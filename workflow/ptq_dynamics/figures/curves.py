@@ -28,10 +28,9 @@ POINT = [names.TRAJECTORY, names.SEED, names.CHECKPOINT]
 class Curves:
     """A figure's measurements, as rows (`rows`, `select`) and as points of curves (`along`).
 
-    A value is the mean over calibration draws. Where a trajectory has several seeds, a point is the
-    mean over them, and its error their standard deviation. With one seed it is one standard error;
-    that of losses and their differences is without what validation blocks have in common in most
-    points (see `pairing.errors_of_comparison`), and with the error of the draws.
+    A value is the mean over calibration draws, and over seeds, whose standard deviation is its
+    error; with one seed one standard error, of losses without what validation blocks have in
+    common (see `pairing.errors_of_comparison`), and with the error of the draws.
     """
 
     def __init__(self, settings: FigureSettings, inputs: Mapping[str, Sequence[Manifest]]) -> None:

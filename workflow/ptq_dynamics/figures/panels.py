@@ -107,8 +107,7 @@ class Sheet:
         return Picture(figure, table, {"points": len(table), FINDING: found})
 
     def _taken_over(self, table: pd.DataFrame) -> set[str]:
-        """Names of the runs that another one goes on from where they end, along tokens; their ends
-        are not outlined."""
+        """Names of the runs that another one continues; their ends are not outlined."""
         along = {panel.name for panel in self.panels if panel.tokens_x}
         places = table[table.panel.isin(along) & (table.axis == "left")].groupby("segment").x
         first, last = places.min(), places.max()
@@ -179,8 +178,7 @@ def _draw_panel(
     last: bool,
     goes_on: Set[str],
 ) -> None:
-    """Draw the points of one panel; the `last` of a row names the right axis. The ends of segments
-    are outlined, but for those that another one `goes_on` from."""
+    """Draw the points of one panel; the `last` of a row names the right axis."""
     right = ax.twinx() if panel.right else None
     rates = table[table.axis == "right"]
     # Lines of different rates are told apart by their curves' markers, hollow and few.

@@ -128,8 +128,7 @@ def lines(labels: Sequence[str]) -> dict[str, Line]:
 
 
 def _ranked(labels: Sequence[str]) -> dict[str, Line]:
-    """Lines of what has an order: the values of a quantity, and the models of one family by size,
-    if there is one family alone."""
+    """Lines of values of a quantity, or of the models of a single family by size."""
     found, by_quantity = dict[str, Line](), dict[str, dict[str, float]]()
     for label in labels:
         if value := _value(label):
@@ -180,8 +179,7 @@ def _variant(line: Line, number: int) -> Line:
 
 
 def _lighter(line: Line, number: int) -> Line:
-    """The same hue, a little lighter each time, with another dash and marker, for what is quantized
-    with the first quantizer and so on."""
+    """The same hue, a little lighter for each further quantizer, with another dash and marker."""
     dash = DASHES[(DASHES.index(line.dash) + number) % len(DASHES)]
     place = (MARKERS.index(line.marker) if line.marker in MARKERS else 0) + 3 * number
     color = _faded(line, 0.9 * 0.75**number)

@@ -227,8 +227,7 @@ def _check_quantizers(timeline: Timeline) -> None:
 
 
 def _check_draws(config: Config, place: str, figure: Figure) -> None:
-    """That draws of a figure's quantizers differ in the draw, and in it alone, as the scale takes
-    them."""
+    """That draws of a figure's quantizers differ in the draw alone, as the scale takes them."""
     scale = config.scale
     for name, draws in figure.draws.items():
         few = [name, *draws][: scale.calibration.draws]

@@ -99,8 +99,7 @@ class Tables(Planner):
         yield from self.lacking(table)
 
     def _row(self, query: Figure, label: str, name: str, before: TableRow | None) -> TableRow:
-        """A row of a query, or the one before where that has as many seeds, with the draws of
-        quantizers that it has fewer of."""
+        """A row of a query, or the one before with as many seeds but fewer draws of quantizers."""
         seeds = self.timeline.seeds_shown(name, query.headline)
         draws = dict(before.draws) if before else {}
         for each in query.quantizers:

@@ -207,8 +207,7 @@ class Measuring(Planner):
         return self.make("environment", "quantize.environment", tool, {}, settings, tool=tool)
 
     def _is_asked(self, trajectory: str, quantizer: str, seed: int) -> bool:
-        """Whether a figure, chosen or not, asks a series tasks: a job is the same in a build of one
-        figure as in one of all."""
+        """Whether any figure, chosen or not, asks a series tasks; a job is always the same."""
         return any(
             trajectory in figure.trajectories
             and seed in self.timeline.seeds_shown(trajectory, figure.headline)

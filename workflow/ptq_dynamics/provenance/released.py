@@ -11,6 +11,7 @@ import os
 import shutil
 import tarfile
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from ptq_dynamics.graph.build import write_page
 from ptq_dynamics.measure.names import LAYERS, LOSSES, OUTCOMES, VALUES
 from ptq_dynamics.paper.settings import PAPER
 from ptq_dynamics.provenance import costs
-from ptq_dynamics.provenance.archive import DERIVED, REFERENCE, RELEASE, packed
+from ptq_dynamics.provenance.archive import DERIVED, REFERENCE, RELEASE, Archive, packed
 from ptq_dynamics.provenance.state import Finding, find
 from ptq_dynamics.train.trajectory import CURVE
 
@@ -92,11 +93,12 @@ def _require_fresh(plan: Plan, targets: list[Job], jobs: list[Job]) -> None:
     now = machine.commit()
     if now is None or now.dirty:
         raise Problem("the working tree is no clean commit; commit its edits, then release")
+    known = machine.history()
     for job in jobs:
         git = record.read(job.paths.record).git
-        if git is None or git.dirty:
+        if git is None or git.dirty or (known and git.commit not in known):
             raise Problem(
-                f"{job.manifest} was made by code that is in no commit; delete "
+                f"{job.manifest} was made by code that is in no commit of this branch; delete "
                 f"{job.paths.record} and make it again"
             )
 
@@ -138,8 +140,13 @@ def _sums(scale: str) -> list[str]:
 
 
 def wrong(scale: str) -> Iterator[str]:
-    """What of a release is not as its list of digests says, a line each."""
-    place = folders(scale)[0] / SUMS
+    """What of a release is not as its list of digests says, and the commits of its records that
+    this branch lacks, a line each."""
+    place, known = folders(scale)[0] / SUMS, machine.history()
+    results = Archive([], [place.with_name(RELEASE)]).results.values()
+    commits = Counter(each.record.git.commit for each in results if each.record.git)
+    for commit in sorted(commits.keys() - known) if known else ():
+        yield f"{commits[commit]} results of {RELEASE} name the commit {commit}, which is not here"
     listed = place.read_text(encoding="utf-8").splitlines(keepends=True)
     for name in sorted({line.split(maxsplit=1)[1].strip() for line in {*listed} ^ {*_sums(scale)}}):
         yield f"{name} is missing, not listed in {place}, or has other bytes than are listed"
@@ -170,8 +177,7 @@ def adopt(plan: Plan, source: Path) -> tuple[int, int, list[Finding]]:
 
 
 def _take(job: Job, root: Path) -> None:
-    """Publish one result as its job would, with the record that it has: files that are here
-    already and right, which the other place may lack, and copies of others."""
+    """Publish one result with its record: right files that are here, and copies of others."""
     paths, account = job.paths, record.read(root / job.paths.record)
     own, gone = account.manifest(paths.manifest), []
     paths.folder.mkdir(parents=True, exist_ok=True)

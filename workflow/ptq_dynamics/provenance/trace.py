@@ -85,8 +85,7 @@ def _result(path: Path, archive: Archive) -> Result:
 
 
 def _owner(path: Path) -> Result | None:
-    """The result that a file belongs to, by the record in its folder or one above that lists it;
-    raises `Problem` where that record is damaged."""
+    """The result whose record, in the folder or above, lists a file; `Problem` if it is damaged."""
     if path.name.endswith((MANIFEST, RECORD)):
         return at(beside(path, RECORD))
     for folder in path.parents:

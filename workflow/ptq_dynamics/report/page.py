@@ -77,8 +77,7 @@ def _made(results: Collection[Result], missing: int) -> str:
 
 
 def _claims(shown: Table) -> Iterator[dict[str, Any]]:
-    """Every claim with the rows of its numbers, by the table of claims: number, words and outcome
-    of a claim stand in its first row alone."""
+    """Every claim with its rows; number, words and outcome stand in its first row alone."""
     starts = [at for at, row in enumerate(shown.rows) if row[1]]
     for start, end in pairwise([*starts, len(shown.rows)]):
         number, says, outcome = shown.rows[start][:3]

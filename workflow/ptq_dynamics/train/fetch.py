@@ -134,8 +134,7 @@ class _Checkpoint:
                 found.unlink()
 
     def _weights(self, whole: str) -> Iterable[str]:
-        """The files that transformers would read: one, or those that the index names; a repository
-        may have others besides."""
+        """The files that transformers would read: one, or those that the index names."""
         if whole in self._files:
             return [whole]
         path = self._have(self._known(whole + INDEX), self._scratch if self._converts else None)

@@ -75,8 +75,7 @@ def _draw_panel(ax: Any, panel: Panel, table: Any, styles: Any) -> None:
 
 
 def _show_direction(ax: Any, path: np.ndarray, others: np.ndarray, line: Any) -> None:
-    """Mark start and end of a path [n, 2]; above all markers, an arrow in the direction of time,
-    where it is farthest from the points [m, 2] of others."""
+    """Mark start and end of a path [n, 2]; an arrow where it is far from the points [m, 2]."""
     from ptq_dynamics.figures.panels import mark_end
 
     start: dict[str, Any] = {"s": 14, "marker": line.marker, "zorder": 4}

@@ -170,8 +170,7 @@ class _Making:
         return items
 
     def _wrong(self, document: str, right: str, others: Iterable[Candidate]) -> list[str]:
-        """Answers of other documents, all different and as long as the right one, or nearly, so
-        that neither few nor many tokens give the right one away."""
+        """Answers of other documents, all different and about as long as the right one."""
         key = _digest(self._task, document)
         known = {question.answer for other, question in others if other != document} - {right}
 
