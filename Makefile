@@ -101,7 +101,7 @@ lint: $(INSTALLED)
 	@$(VENV)/bin/snakefmt --check Snakefile workflow/Snakefile workflow/rules
 	@$(VENV)/bin/mypy
 
-sweep: $(INSTALLED)  ## train candidates for settings of a scale (SWEEP=regime|miniatures)
+sweep: $(INSTALLED)  ## train candidates for settings of a scale (SWEEP=regime|blocks|miniatures)
 	@$(PTQ) dev sweep $(SWEEP)
 
 chaos: $(INSTALLED)  ## random kills of builds, each followed by the same command (KILLS=30)

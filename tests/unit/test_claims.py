@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ptq_dynamics.claims import judge
 from ptq_dynamics.claims.controlled import CONTROLLED, LATER, Q3, Q4, RAINBOW, RATES, STABLE
 from ptq_dynamics.claims.curves import REPLICATES, Bootstrap, weights
+from ptq_dynamics.claims.forest import forest
 from ptq_dynamics.claims.judge import Outcome, judged
 from ptq_dynamics.claims.public import PUBLIC
 from ptq_dynamics.claims.samples import Samples
@@ -141,6 +142,15 @@ def test_a_claim_that_is_false_is_opposed_and_noise_leaves_it_open():
     assert found["rise-in-decay"]["outcome"] == Outcome.OPPOSES
     vague = judge_all(asked(), published(), jitter=3.0)
     assert vague["rise-in-decay"]["outcome"] == Outcome.UNRESOLVED
+
+
+def test_the_plot_of_two_scales_matches_claims_by_their_names():
+    every = [*judge_all(asked(), published()).values()]
+    axes = forest({"a": every, "b": every[:0:-1]}).axes[0]
+    rows = {
+        round(float(line.get_ydata()[0]) + 0.15) for line in axes.lines if len(line.get_ydata())
+    }
+    assert rows >= {0, 1, 2} and "a (●) and b (■)" in axes.get_title(loc="left")
 
 
 def test_a_scale_may_call_a_quantizer_otherwise():

@@ -19,6 +19,7 @@ TICKS = (0.125, 0.25, 0.5, 1, 2, 4, 8)
 # By scale, in their order: marker, and shade of grey.
 MARKS = (("o", "0.0"), ("s", "0.45"), ("^", "0.65"))
 SHAPES = (" (●)", " (■)", " (▲)")
+NOTHING: dict[str, Any] = {"outcome": "not measured", "rows": []}
 FILLED = ("agrees", "opposes")
 
 
@@ -27,27 +28,30 @@ def forest(scales: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
     opposes; hollow: it is unresolved. A diamond is the published value, a shaded half the claimed
     direction."""
     first = list(next(iter(scales.values())))
-    order = sorted(range(len(first)), key=lambda at: (first[at]["number"] or 99, at))
+    first.sort(key=lambda claim: claim["number"] or 99)
+    by_name = [{each["name"]: each for each in claims} for claims in scales.values()]
+    told = [[known.get(claim["name"], NOTHING) for known in by_name] for claim in first]
     mpl.rcdefaults()
     sns.set_theme(style="ticks", rc=SETTINGS)
     figure = Figure(figsize=(7.0, 0.26 * len(first) + 0.9), layout="constrained")
     axes = figure.add_subplot()
-    for row, at in enumerate(order):
-        _expected(axes, row, next((c[at] for c in scales.values() if c[at]["rows"]), first[at]))
-        for number, (marks, claims) in enumerate(zip(MARKS, scales.values(), strict=False)):
-            offset = 0.18 * (number - (len(scales) - 1) / 2)
-            _measured(axes, row + offset, claims[at], *marks)
-    outcomes = [" · ".join(_outcome(claims[at]) for claims in scales.values()) for at in order]
-    names = [f"{first[at]['number'] or '–'}  {first[at]['says']}" for at in order]
+    for row, claims in enumerate(told):
+        _expected(axes, row, next((each for each in claims if each["rows"]), first[row]))
+        for number, (marks, claim) in enumerate(zip(MARKS, claims, strict=False)):
+            _measured(axes, row + 0.3 * (number - (len(scales) - 1) / 2), claim, *marks)
+    outcomes = [" · ".join(map(_outcome, claims)) for claims in told]
+    names = [f"{claim['number'] or '–'}  {claim['says']}" for claim in first]
     axes.axvline(1, color="0.3", linewidth=0.8)
-    axes.set(xscale="log", xlim=LIMITS, ylim=(len(order) - 0.5, -0.5))
+    axes.set(xscale="log", xlim=LIMITS, ylim=(len(first) - 0.5, -0.5))
     axes.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
     axes.minorticks_off()
-    axes.set_yticks(range(len(order)), names)
+    axes.set_yticks(range(len(first)), names)
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel("ratio (◇: published; grey: as claimed)")
+    axes.set_xlabel(
+        "ratio (◇: published; grey: as claimed; filled: resolved; ◀ ▶: beyond the axis)"
+    )
     right = axes.secondary_yaxis("right")
-    right.set_yticks(range(len(order)), outcomes)
+    right.set_yticks(range(len(first)), outcomes)
     right.tick_params(length=0)
     marked = (
         zip(scales, SHAPES, strict=False) if len(scales) > 1 else ((each, "") for each in scales)

@@ -19,7 +19,7 @@ class Number(NamedTuple):
     error: float | None = None
 
     def __str__(self) -> str:
-        """With its error, whose first two digits count; four digits without one."""
+        """With its error, to two digits of the smaller one; four digits without an error."""
         value, error = self
         if not math.isfinite(value):
             return ""
@@ -28,7 +28,7 @@ class Number(NamedTuple):
         if max(abs(value), error) < SMALL or max(abs(value), error) >= LARGE:
             power = math.floor(math.log10(max(abs(value), error)))
             return f"({Number(value / 10.0**power, error / 10.0**power)})e{power}"
-        places = max(0, 1 - math.floor(math.log10(error)))
+        places = max(0, 1 - math.floor(math.log10(min(error, abs(value) or error))))
         return f"{value:.{places}f} ± {error:.{places}f}"
 
 

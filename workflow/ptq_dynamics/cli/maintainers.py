@@ -88,9 +88,9 @@ def readme(arguments: Namespace) -> bool:
     if found is None:
         raise Problem(f"{PAGE} has no lines {BEGIN.strip()} and {END.strip()}; put them back")
     scales = released_scales()
-    write_atomically(PAGE, text.replace(found[0], BEGIN + block(scales) + END))
     judged = (_judged(folders(scale)[0], "release", scale) for scale in scales)
     write(forest({each["scale"]: each["claims"] for each in judged}), TOGETHER)
+    write_atomically(PAGE, text.replace(found[0], BEGIN + block(scales) + END))
     return True
 
 
@@ -104,25 +104,23 @@ def released_scales() -> list[str]:
 
 
 def block(scales: list[str]) -> str:
-    """Two figures of the last of some released scales, and the claims at each."""
-    figures, (_, pictures) = chosen.load().figures, folders(scales[-1])
-    parts = list[str]()
+    """Two figures of the last of some released scales that has them, and where all of each is."""
+    figures, parts = chosen.load().figures, list[str]()
     for name in SHOWN:
-        caption = " ".join(figures[name].caption.split())
-        picture = f"![{name}: {figures[name].title}]({pictures}/{name}.png)"
-        parts.append(f"{picture}\n\n*Scale {scales[-1]}. {figures[name].title}. {caption}*\n")
+        there = [each for each in scales if (folders(each)[1] / f"{name}.png").is_file()]
+        if not there:
+            continue
+        pictures = folders(there[-1])[1]
+        account = json.loads((pictures / f"{name}.record.json").read_text(encoding="utf-8"))
+        words = " ".join([figures[name].caption, *account["job"]["settings"]["notes"]]).split()
+        title = f"{figures[name].title} at scale {there[-1]}"
+        parts.append(f"![{name}: {title}]({pictures}/{name}.png)\n\n*{title}. {' '.join(words)}*\n")
+    parts.append(f"![Claims at {' and '.join(scales)}]({TOGETHER / FOREST}.png)\n")
     for scale in scales:
-        by_outcome = dict[str, list[str]]()
-        for each in _judged(folders(scale)[0], "release", scale)["claims"]:
-            name = each["name"].replace("-", " ") + (f" ({n})" if (n := each["number"]) else "")
-            by_outcome.setdefault(each["outcome"], []).append(name)
-        by_outcome.pop("not measured", None)
-        said = "; ".join(f"{o} ({len(n)}): {', '.join(n)}" for o, n in sorted(by_outcome.items()))
         results, drawn = folders(scale)
         links = f"[figures]({drawn}/README.md), [all numbers]({results}/tables/claims.md)"
-        parts.append(f"- Scale {scale} ({links}): {said}.")
-    parts.append(f"\n![Claims at {' and '.join(scales)}]({TOGETHER / FOREST}.png)\n")
-    return "\n".join([*parts, "*[How outcomes come about](docs/claims.md).*\n"])
+        parts.append(f"- Scale {scale}: {links}")
+    return "\n".join([*parts, "- [How outcomes come about](docs/claims.md)\n"])
 
 
 def regime(arguments: Namespace) -> bool:
@@ -151,6 +149,8 @@ def _carried(plan: Plan) -> str | None:
         if (path := folder / MEASUREMENTS).is_file():
             table = measurements.read(path)
             table = table[table.metric.isin([CARRIED, CARRIED_BY_ONE, GAIN])]
+            if table.empty:
+                continue
             means = table.pivot_table(index="trajectory", columns="metric", values="value")
             said = "carried: nats of loss that all blocks carry, and one alone; gain: rms × √inputs"
             return f"{said} ({path}, means over seeds)\n{means.round(2).to_string()}"

@@ -130,7 +130,7 @@ def _prepare(job: Mapping[str, Any], devices: Sequence[str]) -> bool:
     except Exception:
         return False
     if torch := sys.modules.get("torch"):
-        if devices and not _can_begin_cuda(torch, devices[0]):
+        if devices and not (_known or _can_begin_cuda(torch, devices[0])):
             return False
         torch.set_num_threads(1)
     _known.update(names)
@@ -146,7 +146,8 @@ def _can_begin_cuda(torch: Any, device: str) -> bool:
     def begin() -> None:
         with suppress(Exception):
             os.environ[VISIBLE] = device
-            torch.ones(1, device="cuda").item()
+            # Where CUDA cannot be used at all, jobs compute on the CPU.
+            torch.ones(1, device="cuda" if torch.cuda.is_available() else "cpu").item()
             os._exit(0)
         os._exit(1)
 
