@@ -122,7 +122,7 @@ class Project:
     def stale(self, figures: str = "") -> set[str]:
         """The jobs whose results are not up to date for the chosen figures, by their folders
         below those of the scale; from records alone."""
-        found = {each["manifest"] for each in self.status(figures) if each["state"] != "fresh"}
+        found = {each["manifest"] for each in self.status(figures) if each["state"] != "up to date"}
         return {path.split("/", 2)[2].removesuffix("manifest.json").rstrip("./") for path in found}
 
     def status(self, figures: str = "", *options: str) -> list[dict[str, str]]:
@@ -131,7 +131,7 @@ class Project:
         command = [sys.executable, "-m", "ptq_dynamics.cli", "status", *choice]
         done = self.process([*command, *(["--deep"] if self.deep else [])])
         found = json.loads(done.stdout or "[]")
-        fresh = {each["state"] for each in found} == {"fresh"}
+        fresh = {each["state"] for each in found} == {"up to date"}
         assert done.returncode == (not fresh) and found, done.stdout + done.stderr
         return found
 

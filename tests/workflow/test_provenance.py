@@ -32,11 +32,11 @@ def command(project, *arguments):
 
 
 def status(project):
-    """The states and reasons of the results that are not fresh, by their manifests."""
+    """The states and reasons of the results that are not up to date, by their manifests."""
     return {
         each["manifest"]: (each["state"], "; ".join(each["reasons"]))
         for each in project.status()
-        if each["state"] != "fresh"
+        if each["state"] != "up to date"
     }
 
 
@@ -49,7 +49,7 @@ def measured(project):
 def test_all_is_fresh_and_said_in_one_line(project):
     done = command(project, "status", "--scale", "smoke", "--figures", project.figures)
     assert done.returncode == 0, done.stdout
-    assert re.fullmatch(r"all \d+ results are fresh; nothing to do\n", done.stdout)
+    assert re.fullmatch(r"all \d+ results are up to date; nothing to do\n", done.stdout)
 
 
 EDITS = {
@@ -69,10 +69,10 @@ def test_status_says_what_changed(project, kind):
     with project.edited(file) as (path,):
         project.replace(path, old, new)
         found = status(project)
-        assert found[f"{FIGURE}.manifest.json"][0] == "stale"
+        assert found[f"{FIGURE}.manifest.json"][0] == "outdated"
         assert any(words in why for _, why in found.values()), found
         # What depends on it is told so, and no more.
-        assert all("is stale" in why or words in why for _, why in found.values()), found
+        assert all("is outdated" in why or words in why for _, why in found.values()), found
     assert status(project) == {}
 
 
@@ -87,7 +87,7 @@ def test_status_names_what_is_damaged_or_missing(project):
     found = status(project)
     shutil.move(away, project.folder / folder)
     assert found[f"{folder}/manifest.json"] == ("missing", "it has not been built")
-    assert found[f"{FIGURE}.manifest.json"][0] == "stale" and status(project) == {}
+    assert found[f"{FIGURE}.manifest.json"][0] == "outdated" and status(project) == {}
 
 
 def test_a_picture_is_traced_down_to_the_text(project, tmp_path):
@@ -137,7 +137,7 @@ def test_a_change_that_is_accepted_makes_nothing_again_and_is_told(project, tmp_
     reason, code = "the same numbers as before", copy.folder / f"{PACKAGE}/figures/head.py"
     copy.replace(code, "(sizes[0], sizes[-1])", "[sizes[0], sizes[-1]]")
     stale = status(copy)
-    assert {state for state, _ in stale.values()} == {"stale"}
+    assert {state for state, _ in stale.values()} == {"outdated"}
     choice = ("--scale", "smoke", "--figures", copy.figures, "--reason", reason)
     done = command(copy, "dev", "accept", "figures", *choice)
     assert done.returncode == 0 and "figures.head changed" in done.stdout, done.stderr

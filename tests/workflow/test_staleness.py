@@ -74,7 +74,7 @@ class Known:
     def outdated(self, **options: str) -> set[str]:
         """Manifests of all results that are not up to date."""
         project = replace(self.project, **options)
-        return {each["manifest"] for each in project.status() if each["state"] != "fresh"}
+        return {each["manifest"] for each in project.status() if each["state"] != "up to date"}
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from ptq_dynamics.base.problem import Problem, print_anywhere
 from ptq_dynamics.engine import checkout, signals
 
 VERBS = {
-    "status": "say which results are not fresh, and why; exit status 1 if any",
+    "status": "print which results are missing or outdated, and why; exit status 1 if any",
     "plan": "say what a build would run, by kind of job",
     "trace": "say what a file was made from, down to text and public checkpoints",
     "audit": "verify every byte, record and input of a scale; exit status 1 if any is wrong",

@@ -27,43 +27,43 @@ def _print_json(content: object) -> None:
 
 
 def status(arguments: Namespace) -> bool:
-    """What is not fresh, with the reason."""
+    """Print what is missing or outdated, with the reason."""
     plan = chosen.plan(arguments)
     paper = [plan.typeset(Path("config"))] if arguments.paper else []
     found = find(plan, [*plan.last(), *paper], deep=arguments.deep)
-    rest = [each for each in found if each.state != "fresh"]
+    rest = [each for each in found if each.state != "up to date"]
     if arguments.json:
         _print_json([asdict(each) for each in found])
     elif rest:
         width = max(len(each.job) for each in rest)
         for each in rest:
-            print(f"{each.state:7}  {each.job:{width}}  {shortened(each.reasons)}")
+            print(f"{each.state:8}  {each.job:{width}}  {shortened(each.reasons)}")
         counts = Counter(each.state for each in rest)
         states = ", ".join(f"{count} {state}" for state, count in counts.items())
-        print(f"{states}, {len(found) - len(rest)} fresh")
+        print(f"{states}, {len(found) - len(rest)} up to date")
     else:
         accepted = sum(1 for each in found if each.reasons)
         more = f", {accepted} as accepted (trace shows why)" if accepted else ""
-        print(f"all {len(found)} results are fresh{more}; nothing to do")
+        print(f"all {len(found)} results are up to date{more}; nothing to do")
     return not rest
 
 
 def plan(arguments: Namespace) -> bool:
-    """How many jobs of each kind would run, and how many results are fresh. A job that waits for
+    """How many jobs of each kind would run, and how many are up to date. A job that waits for
     another one counts: it ends at once where its inputs come out as they were."""
     plan = chosen.plan(arguments)
     jobs = dict[str, Counter[str]]()
     for each in find(plan, plan.last()):
-        state = "fresh" if each.state == "fresh" else "run"
+        state = "kept" if each.state == "up to date" else "run"
         kind = plan.site.rules[each.manifest]
-        jobs.setdefault(kind, Counter(run=0, fresh=0))[state] += 1
+        jobs.setdefault(kind, Counter(run=0, kept=0))[state] += 1
     left_out = {**plan.site.config.scale.regime.left_out, **plan.site.config.runs.unknown}
     if arguments.json:
         _print_json({"jobs": jobs, "left_out": left_out})
         return True
-    print(f"{'kind':14} {'run':>7} {'fresh':>7}")
+    print(f"{'kind':14} {'run':>7} {'kept':>7}")
     for kind, counts in [*jobs.items(), ("all", sum(jobs.values(), Counter[str]()))]:
-        print(f"{kind:14} {counts['run']:7,} {counts['fresh']:7,}")
+        print(f"{kind:14} {counts['run']:7,} {counts['kept']:7,}")
     for name, reason in left_out.items():
         print(f"left out: {name} ({reason})")
     return True
@@ -171,17 +171,17 @@ def adopt(arguments: Namespace) -> bool:
     with unpacked(arguments.source) as folder:
         taken, had, left = adopt(plan, folder)
     for each in left:
-        print(f"{each.state:7}  {each.job}  {shortened(each.reasons)}")
-    rest = [each for each in find(plan, plan.last()) if each.state != "fresh"]
+        print(f"{each.state:8}  {each.job}  {shortened(each.reasons)}")
+    rest = [each for each in find(plan, plan.last()) if each.state != "up to date"]
     lacking = sum(1 for each in rest if not each.stage.startswith(DERIVED))
     print(
-        f"{taken} results were taken over, {had} were here already, {lacking} are not "
-        "there as they would be made here"
+        f"{taken} results were imported, {had} were up to date here, {lacking} are missing or "
+        "outdated there"
     )
     scale = plan.site.config.choice.scale
     scale += f' SEEDS="{more}"' if (more := arguments.more_seeds) else ""
     if lacking:
-        print(f"make figures SCALE={scale} makes those, and then what is drawn from them")
+        print(f"make figures SCALE={scale} builds them, and what is drawn from them")
     elif rest:
         print(f"make figures SCALE={scale} draws {len(rest)} figures and tables from them")
     return not lacking

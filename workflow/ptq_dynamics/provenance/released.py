@@ -85,10 +85,10 @@ def write_sums(scale: str) -> None:
 
 def _require_fresh(plan: Plan, targets: list[Job], jobs: list[Job]) -> None:
     """Raise `Problem` where what is released could not be made again from a commit alone."""
-    stale = [each for each in find(plan, targets, deep=True) if each.state != "fresh"]
+    stale = [each for each in find(plan, targets, deep=True) if each.state != "up to date"]
     if stale:
         raise Problem(
-            f"{len(stale)} results are not fresh, {stale[0].manifest} for one; make all makes them"
+            f"{len(stale):,} results are missing or outdated ({stale[0].manifest}); run make all"
         )
     now = machine.commit()
     if now is None or now.dirty:
@@ -167,13 +167,13 @@ def adopt(plan: Plan, source: Path) -> tuple[int, int, list[Finding]]:
             f"{source} has no {results}; name a checkout or a release that has it, or another "
             "--scale"
         )
-    here = {each.manifest for each in find(plan, plan.last()) if each.state == "fresh"}
+    here = {each.manifest for each in find(plan, plan.last()) if each.state == "up to date"}
     with contextlib.chdir(root):
         there = [each for each in find(plan, plan.last(), deep=True) if each.manifest not in here]
-    new = [each for each in there if each.state == "fresh"]
+    new = [each for each in there if each.state == "up to date"]
     for each in new:
         _take(plan.site.made[each.manifest], root)
-    return len(new), len(here), [each for each in there if each.state == "stale"]
+    return len(new), len(here), [each for each in there if each.state == "outdated"]
 
 
 def _take(job: Job, root: Path) -> None:

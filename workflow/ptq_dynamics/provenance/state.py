@@ -25,7 +25,7 @@ class Finding:
     job: str
     manifest: str
     stage: str
-    state: Literal["fresh", "stale", "missing", "damaged"]
+    state: Literal["up to date", "outdated", "missing", "damaged"]
     reasons: tuple[str, ...] = ()
 
 
@@ -55,15 +55,17 @@ def find(plan: Plan, targets: Iterable[Job], *, deep: bool = False) -> list[Find
 def _of(job: Job, inputs: list[Finding], deep: bool) -> Finding:
     about = label({"stage": job.stage, "name": job.name}), job.manifest, job.stage
     reasons = specification.stale(job.spec, job.paths, deep=deep)
-    waits = [f"its input {each.job} is {each.state}" for each in inputs if each.state != "fresh"]
+    waits = [
+        f"its input {each.job} is {each.state}" for each in inputs if each.state != "up to date"
+    ]
     if reasons == [specification.MISSING]:
         return Finding(*about, "missing", ("it has not been built",))
     if reasons and reasons[0].startswith(specification.DAMAGED):
         return Finding(*about, "damaged", (reasons[0].removeprefix(f"{specification.DAMAGED}: "),))
     if reasons or waits:
-        return Finding(*about, "stale", (*reasons, *dict.fromkeys(waits)))
+        return Finding(*about, "outdated", (*reasons, *dict.fromkeys(waits)))
     accepted = record.read(job.paths.record).accepted
-    return Finding(*about, "fresh", tuple(f"accepted: {each.reason}" for each in accepted))
+    return Finding(*about, "up to date", tuple(f"accepted: {each.reason}" for each in accepted))
 
 
 def accept(jobs: Iterable[Job], reason: str) -> list[str]:
