@@ -55,7 +55,8 @@ install: $(INSTALLED)  ## install the locked environment; all other targets do s
 figures: $(INSTALLED) $(if $(filter slurm,$(PROFILE)),$(PLUGINS))  ## build the figures: what is missing or outdated, nothing else
 	@$(ROOM)
 	@# Records answer faster than Snakemake starts; Snakemake reports what is wrong.
-	@if [ -d results/$(SCALE) ] && state=$$($(STATUS) 2>/dev/null); then echo "$$state"; else $(SEND); fi
+	@if [ -d results/$(SCALE) ] && state=$$($(STATUS) 2>/dev/null); then echo "$$state"; \
+	else $(SEND) && echo "done: figures/$(SCALE)/README.md shows all figures"; fi
 
 claims: figures  ## outcomes of the paper's claims, and tables of numbers
 	@$(BUILD) -- claims tables
@@ -122,7 +123,7 @@ $(PLUGINS) $(LOCKER): $(VENV)/%: envs/%.txt | $(VENV)/bin/python
 RELEASE_SEEDS = $(or $(SEEDS),$(shell $(VENV)/bin/python -c "import yaml; \
 	print(*yaml.safe_load(open('config/scales/$(SCALE).yaml')).get('release_seeds') or ())"))
 release: $(INSTALLED)  ## from a clean commit: all that the repository keeps of SCALE, audited
-	@git diff --quiet HEAD || { echo "error: the working tree has edits; commit them first" >&2; exit 1; }
+	@test -z "$$(git status --porcelain)" || { echo "error: the working tree has edits; commit them first" >&2; exit 1; }
 	@$(MAKE) --no-print-directory all SEEDS="$(RELEASE_SEEDS)"
 	@$(PTQ) audit --scale $(SCALE)
 	@$(PTQ) release --scale $(SCALE) --figures "$(FIGURES)" $(if $(RELEASE_SEEDS),--more-seeds "$(RELEASE_SEEDS)")
