@@ -54,9 +54,11 @@ install: $(INSTALLED)  ## install the locked environment; all other targets do s
 
 figures: $(INSTALLED) $(if $(filter slurm,$(PROFILE)),$(PLUGINS))  ## build the figures: what is missing or outdated, nothing else
 	@$(ROOM)
-	@# Records answer faster than Snakemake starts; Snakemake reports what is wrong.
-	@if [ -d results/$(SCALE) ] && state=$$($(STATUS) 2>/dev/null); then echo "$$state"; \
-	else $(SEND) && echo "done: figures/$(SCALE)/README.md shows all figures"; fi
+	@test -z "$(PROFILE)" -o -d "profiles/$(PROFILE)" || { echo "error: PROFILE is '$(PROFILE)': must be one of $(notdir $(wildcard profiles/*))" >&2; exit 1; }
+	@# Records answer faster than Snakemake starts, and say in one line what is wrong with a choice.
+	@state=$$($(STATUS) 2>&1) && echo "$$state" || case "$$state" in \
+		error:*) echo "$$state" >&2; exit 1;; \
+		*) $(SEND) && echo "done: figures/$(SCALE)/README.md shows all figures";; esac
 
 claims: figures  ## outcomes of the paper's claims, and tables of numbers
 	@$(BUILD) -- claims tables
