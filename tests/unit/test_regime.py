@@ -108,7 +108,7 @@ def test_the_command_prints_numbers_beside_the_papers():
     done = python(["-m", "ptq_dynamics.cli", "dev", "regime", "--scale", "laptop"], ROOT)
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stdout.splitlines() if line.startswith("constant-3e-3 ")]
-    assert len(lines) == 1 and "0.024 (0.003)" in lines[0] and "107 (614) !" in lines[0]
+    assert len(lines) == 2 and "0.024 (0.003)" in lines[0] and "107 (614) !" in lines[0]
     # What is measured of blocks follows, as it is built or released.
     assert re.search(r"^wsd-3e-3 +2\.\d+ ", done.stdout, re.M)
 

@@ -85,10 +85,13 @@ def test_every_checkpoint_is_measured_whatever_its_step(here, parts, workspace, 
     table = join([fp, rtn3], found)
     assert not table.duplicated(KEY).any() and set(table.checkpoint_id) == set(IDS)
     metrics = {name: set(rows.metric) for name, rows in table.groupby("quantizer")}
-    assert metrics["fp"] == {"loss", "sharpness", "sharpness_iterations", "hessian_trace"}
+    assert metrics["fp"] == {
+        *("loss", "sharpness", "sharpness_iterations", "hessian_trace"),
+        *("carried", "carried_by_one", "gain"),
+    }
     errors = {"loss_increase", "quantization_error", "weight_mse", "output_mse"}
     assert metrics["rtn3"] == {"loss"} | errors
-    assert len(table) == len(IDS) * 9 and table.seed.isna().all()
+    assert len(table) == len(IDS) * 9 + 3 and table.seed.isna().all()
     for checkpoint in GIVEN:
         rows = table[table.checkpoint_id == checkpoint.id]
         assert set(rows.phase) == {checkpoint.phase}
