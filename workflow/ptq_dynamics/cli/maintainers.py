@@ -21,7 +21,7 @@ from ptq_dynamics.engine import specification
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.graph.paper import COLUMNS, beside
 from ptq_dynamics.measure import measurements
-from ptq_dynamics.measure.names import CARRIED, CARRIED_BY_ONE, GAIN, MEASUREMENTS
+from ptq_dynamics.measure.names import MEASUREMENTS, OF_BLOCKS
 from ptq_dynamics.provenance import costs, state
 from ptq_dynamics.provenance.archive import REFERENCE
 from ptq_dynamics.provenance.released import folders
@@ -148,10 +148,11 @@ def _carried(plan: Plan) -> str | None:
     for folder in (Path(site.results), folders(site.config.choice.scale)[0]):
         if (path := folder / MEASUREMENTS).is_file():
             table = measurements.read(path)
-            table = table[table.metric.isin([CARRIED, CARRIED_BY_ONE, GAIN])]
+            table = table[table.metric.isin(OF_BLOCKS)]
             if table.empty:
                 continue
             means = table.pivot_table(index="trajectory", columns="metric", values="value")
+            means["layers"] = [plan.trajectories.shape(name).model.layers for name in means.index]
             said = "carried: nats of loss that all blocks carry, and one alone; gain: rms × √inputs"
             return f"{said} ({path}, means over seeds)\n{means.round(2).to_string()}"
     return None

@@ -23,14 +23,7 @@ from ptq_dynamics.engine.checkout import ROOT
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.graph.paper import regimes
 from ptq_dynamics.measure import measurements
-from ptq_dynamics.measure.names import (
-    CARRIED,
-    CARRIED_BY_ONE,
-    FULL_PRECISION,
-    GAIN,
-    LOSS,
-    MEASUREMENTS,
-)
+from ptq_dynamics.measure.names import FULL_PRECISION, LOSS, MEASUREMENTS, OF_BLOCKS
 
 SNAKEFILE = """# Made by make sweep.
 module dynamics:
@@ -107,9 +100,7 @@ def _carried(table: pd.DataFrame, sweep: config.Sweep) -> dict[str, str]:
     """What the blocks carry at the end of the trunk and of the first run."""
     found = dict[str, str]()
     for label, name in (("stable", sweep.trunk), ("decayed", sweep.runs[0])):
-        rows = table[
-            (table.trajectory == name) & table.metric.isin([CARRIED, CARRIED_BY_ONE, GAIN])
-        ]
+        rows = table[(table.trajectory == name) & table.metric.isin(OF_BLOCKS)]
         found |= {f"{row.metric}_{label}": f"{row.value:.4f}" for row in rows.itertuples()}
     return found
 

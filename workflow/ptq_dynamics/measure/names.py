@@ -43,6 +43,7 @@ PROBES = {"sharpness": (SHARPNESS, TRACE), "spectrum": (EIGENVALUES,)}
 CARRIED = "carried"
 CARRIED_BY_ONE = "carried_by_one"
 GAIN = "gain"
+OF_BLOCKS = (CARRIED, CARRIED_BY_ONE, GAIN)
 # Of downstream tasks; the mean over them stands in the column of tasks too.
 ACCURACY: Final = "accuracy"
 DEGRADATION: Final = "accuracy_degradation"
