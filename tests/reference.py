@@ -1,6 +1,7 @@
 """GPTQ in float64, written for the tests: Frantar et al., arXiv 2210.17323, algorithm 1."""
 
 import torch
+from llmcompressor.modeling.moe.context import moe_calibration_context
 from ptq_dynamics import models
 
 # A value this close (in steps of the grid) to the middle between two codes is a tie: float32 may
@@ -50,13 +51,14 @@ def block_inputs(model, block, batches):
     """Input of every linear layer of one block, [tokens, in]."""
     found, handles = {name: [] for name in models.linear_layers(model)}, []
     for name, layer in models.linear_layers(model).items():
-        if f".layers.{block}." in name:
+        if next(part for part in name.split(".") if part.isdigit()) == str(block):
             handles.append(
                 layer.register_forward_hook(
-                    lambda _m, x, _y, name=name: found[name].append(x[0].flatten(0, 1))
+                    lambda _m, x, _y, name=name: found[name].append(x[0].flatten(0, -2))
                 )
             )
-    with torch.no_grad():
+    # llm-compressor shows all text to every expert.
+    with torch.no_grad(), moe_calibration_context():
         for batch in batches:
             model(batch, use_cache=False)
     for handle in handles:

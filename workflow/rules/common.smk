@@ -16,13 +16,8 @@ from ptq_dynamics.graph.site import PLACES
 from ptq_dynamics.report.planning import planned
 
 ROOT = Path(os.path.relpath(HERE.parent))
-# A workflow that imports this one may bring configuration of its own.
-IS_MODULE = not workflow.modifier.is_main_snakefile()
-CONFIG = (
-    Path("config")
-    if IS_MODULE and Path("config/runs.yaml").is_file()
-    else ROOT / "config"
-)
+# The folder of a build may bring configuration of its own.
+CONFIG = Path("config") if Path("config/runs.yaml").is_file() else ROOT / "config"
 
 
 configfile: str(CONFIG / "config.yaml")

@@ -4,7 +4,7 @@
 rule corpus:
     input:
         spec=spec("corpus"),
-        text=inputs("corpus", "corpus", "functions"),
+        text=inputs("corpus", "corpus", "functions", "checkpoint"),
     output:
         manifest=manifest("corpus"),
     threads: CORES or plan.resources.threads("corpus")

@@ -12,6 +12,7 @@ import yaml
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import chosen
+from ptq_dynamics.cli.measuring import measure as measure
 from ptq_dynamics.config import schema
 from ptq_dynamics.config.releases import to_lock
 from ptq_dynamics.graph.build import PAGE

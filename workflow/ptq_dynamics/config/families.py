@@ -12,6 +12,7 @@ from ptq_dynamics.base.fields import Count, Name, Named, Once, Rate, Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.errors import require
 from ptq_dynamics.train.architectures import AnyArchitecture, Architecture
+from ptq_dynamics.train.architectures.given import Given
 from ptq_dynamics.train.averages import AnyAverage
 from ptq_dynamics.train.objectives import AnyObjective
 from ptq_dynamics.train.objectives.language import Language
@@ -147,12 +148,54 @@ AnyFamilyRun = Annotated[
 ]
 
 
+class Local(Strict):
+    """Checkpoints of Hugging Face in the subfolders of a `folder`, in whose names the pattern
+    `step` finds the step, with one group."""
+
+    folder: str
+    step: re.Pattern[str] = re.compile(r"(?:checkpoint|step|iter)[-_]?0*(\d+)$")
+
+
+class Remote(Strict):
+    """Revisions of a repository, in whose names the pattern `step` finds the step, with one
+    group."""
+
+    repository: Repository
+    revisions: Annotated[Revisions, Field(min_length=1)]
+    step: re.Pattern[str] = re.compile(r"(\d+)")
+
+
+class Model(Given):
+    """A model as its files describe it, with its vocabulary."""
+
+    vocabulary: Count
+
+
+class Own(Strict):
+    """A run of checkpoints from elsewhere. Its learning rate is one `rate`, or stands in a CSV file
+    with the columns step and lr, or else in the trainer_state.json of its last checkpoint, where
+    that has one. Of its checkpoints one in `every` is measured, besides the last, or the `last`
+    ones. Matrices that a quantizer does not take stay in full precision where they are to `skip`. The
+    `model` is that of the first checkpoint in a folder unless it is given."""
+
+    checkpoints: Local | Remote
+    label: str = "own"
+    tokens_per_step: Tokens | None = None
+    rate: Rate | str | None = None
+    every: Count = 1
+    last: Count | None = None
+    skip: bool = False
+    model: Model | None = None
+
+
 class Families(Strict):
-    """Families, their runs, and averages of their checkpoints, by name."""
+    """Families, their runs, and averages of their checkpoints, by name; and checkpoints of one's
+    `own`."""
 
     families: Named[Family]
     runs: Named[AnyFamilyRun]
     averages: Named[AnyAverage]
+    own: Named[Own] = {}
 
     def check(self) -> None:
         """Raise `Problem` where families and runs do not fit together."""

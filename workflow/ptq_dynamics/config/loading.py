@@ -18,7 +18,7 @@ from ptq_dynamics.base.components import OneOf
 from ptq_dynamics.base.fields import Name, Named, Once, Seed, Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.settings import TableQuery
-from ptq_dynamics.config import miniatures, releases
+from ptq_dynamics.config import elsewhere, miniatures, releases
 from ptq_dynamics.config.errors import problem, require
 from ptq_dynamics.config.families import Families
 from ptq_dynamics.config.runs import Run, Runs
@@ -125,12 +125,14 @@ def load(choice: dict[str, Any], folder: Path) -> Config:
     families: Families = read(folder / "families.yaml", "families")
     families.check()
     runs, public = dict[str, Run](), dict[str, releases.Public]()
+    lock = read_lock(folder / "families.lock.json")
     if scale.miniatures:
         scale, runs, unknown = miniatures.settle(families, scale, str(file), scale.miniatures)
     else:
-        lock = read_lock(folder / "families.lock.json")
         scale, public, unknown = releases.settle(families, scale, str(file), lock)
-    names = Counter([*own.runs, *own.averages, *families.runs, *families.averages])
+    scale, given = elsewhere.settle(families.own, scale, lock)
+    public |= given
+    names = Counter([*own.runs, *own.averages, *families.runs, *families.averages, *given])
     if twice := [name for name, count in names.items() if count > 1]:
         raise Problem(
             f"config/runs.yaml and config/families.yaml have {twice[0]!r} twice; rename one"

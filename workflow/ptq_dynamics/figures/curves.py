@@ -36,6 +36,11 @@ class Curves:
     def __init__(self, settings: FigureSettings, inputs: Mapping[str, Sequence[Manifest]]) -> None:
         self.settings, self.inputs = settings, inputs
         self.table = join(settings.series, inputs)
+        # Where no checkpoint says how many tokens it has seen, against steps.
+        known = self.table[names.TOKENS].notna().any()
+        self.x, self.x_label = (names.TOKENS, "Training tokens") if known else (names.STEP, "Step")
+        if self.table[self.x].isna().all():
+            self.table = self.table.assign(**{self.x: 0})
         self.curves = dict(settings.curves)
         self.labels = list(self.curves)
         members = [(curve, name) for curve, found in settings.curves for name in found]
@@ -106,7 +111,7 @@ class Curves:
         of = ", ".join(self.settings.uncertain_rates)
         right = "Learning rate" + (f"\n(uncertain of {of})" if of else "")
         form = {"right": right, "tokens_x": True, "crop": metric == names.LOSS, **form}
-        return self.panel(metric, quantizer, "Training tokens", **form)
+        return self.panel(metric, quantizer, self.x_label, **form)
 
     @cache
     def rows(self, metric: str, quantizer: str | None) -> pd.DataFrame:
@@ -142,10 +147,13 @@ class Curves:
             parts.append(curve.assign(trajectory=run.name, value=curve[metric], stderr=np.nan))
         return over_seeds(pd.concat(parts, ignore_index=True), names.STEP)
 
-    def points(self, metric: str, quantizer: str | None) -> pd.DataFrame:
-        """A metric against tokens, of every measured checkpoint or as the training curves have
-        it."""
-        return self.along(self.select(metric, quantizer), names.TOKENS)
+    def points(self, metric: str, quantizer: str | None, task: str = "") -> pd.DataFrame:
+        """A metric against tokens, of every measured checkpoint or as the training curves have it;
+        a metric of tasks, of one `task`."""
+        table = self.select(metric, quantizer)
+        if metric in names.TASK_METRICS:
+            table = table[table.task == task]
+        return self.along(table, self.x)
 
     def against_loss(self, metric: str, quantizer: str) -> pd.DataFrame:
         """A metric of quantized weights against the loss in full precision, along every run."""
@@ -164,7 +172,7 @@ class Curves:
         ]
         table = pd.DataFrame(rows).drop_duplicates([names.TRAJECTORY, names.STEP])
         table = table.assign(tokens=table.tokens.astype(float), value=table.lr.astype(float))
-        return self.along(table.assign(stderr=np.nan), names.TOKENS).assign(axis="right")
+        return self.along(table.assign(stderr=np.nan), self.x).assign(axis="right")
 
     def _rooted(self, table: pd.DataFrame, *point: str) -> pd.DataFrame:
         """A table in which what is up to where something branches off is its trunk's."""

@@ -20,7 +20,8 @@ def made_at(settings: FigureSettings, inputs: Mapping[str, Sequence[Manifest]]) 
     kind = f" (miniature{'s' * (len(small) > 1)})" if small else ""
     tokens = max(run.checkpoints[-1].tokens or 0 for run in runs.values())
     seeds = _counted(len({run.seed for run in runs}), "seed")
-    return f"{settings.scale}: {size} parameters{kind}, {rounded(tokens)} tokens, {seeds}"
+    seen = f", {rounded(tokens)} tokens" if tokens else ""
+    return f"{settings.scale}: {size} parameters{kind}{seen}, {seeds}"
 
 
 def notes(settings: FigureSettings, inputs: Mapping[str, Sequence[Manifest]]) -> list[str]:

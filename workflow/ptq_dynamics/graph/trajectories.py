@@ -1,14 +1,18 @@
 """The jobs that make corpora and trajectories: training runs, fetched checkpoints, averages."""
 
 from functools import cache
+from typing import Any
 
 from ptq_dynamics.config import Branch, Public, Run, Stage, Whole
+from ptq_dynamics.config.elsewhere import InFolder
 from ptq_dynamics.corpus.functions import FunctionsSettings
 from ptq_dynamics.corpus.sources import Derived
+from ptq_dynamics.corpus.sources.own import OwnCorpus
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph.site import Planner
 from ptq_dynamics.train import schedules
 from ptq_dynamics.train.fetch import FetchSettings, Revision
+from ptq_dynamics.train.local import LocalCheckpoint, LocalSettings
 from ptq_dynamics.train.objectives.language import Language
 from ptq_dynamics.train.settings import AverageSettings, TrainSettings
 from ptq_dynamics.train.trajectory import Checkpoint
@@ -25,8 +29,12 @@ class Trajectories(Planner):
             inputs["corpus"] = [self.corpus(corpus.of).manifest]
             if corpus.from_functions:
                 inputs["functions"] = [self.functions(corpus.of).manifest]
+        if isinstance(corpus, OwnCorpus):
+            # The first checkpoints, which stay where later ones come.
+            inputs["checkpoint"] = self.manifests(name)[:1]
         # Their text is what the corpus is made of.
-        packages = getattr(corpus, "packages", ())
+        text = corpus.text if isinstance(corpus, OwnCorpus) else corpus
+        packages = getattr(text, "packages", ())
         return self.make("corpus", "corpus.corpus", name, inputs, corpus, (), packages, corpus=name)
 
     @cache
@@ -96,17 +104,34 @@ class Trajectories(Planner):
     def fetch(self, name: str, shard: str) -> Job:
         """One shard of the released checkpoints of a public model."""
         public = self.config.runs.public[name]
-        revisions = []
+        settings: Any
+        parameters, points, revisions = self.parameters(name), list[Checkpoint](), list[Revision]()
         for each in self.checkpoints(name, shard):
             step, tokens, entry = public.revisions[each]
-            checkpoint = Checkpoint(each, step, tokens, *public.place(step))
+            points.append(Checkpoint(each, step, tokens, *public.place(step)))
             commit, files = (entry.commit, entry.files) if entry else (None, ())
-            revisions.append(Revision(checkpoint=checkpoint, commit=commit, files=files))
-        settings = FetchSettings(
-            **public.model_dump(include={"repository", "convert", "format"}),
-            revisions=tuple(revisions),
-            parameters=self.parameters(name),
-        )
+            revisions.append(Revision(checkpoint=points[-1], commit=commit, files=files))
+        if isinstance(public, InFolder):
+            local = [
+                LocalCheckpoint(
+                    checkpoint=each,
+                    subfolder=public.subfolders[each.id],
+                    files=public.files[each.id],
+                )
+                for each in points
+            ]
+            settings = LocalSettings(
+                folder=public.repository,
+                checkpoints=tuple(local),
+                beside=public.beside,
+                parameters=parameters,
+            )
+        else:
+            settings = FetchSettings(
+                **public.model_dump(include={"repository", "convert", "format"}),
+                revisions=tuple(revisions),
+                parameters=parameters,
+            )
         told = f"{name} {shard}"
         return self.make("fetch", public.stage, told, {}, settings, public=name, shard=shard)
 

@@ -55,6 +55,16 @@ class HubFile:
             return digest == hashlib.file_digest(file, begun.copy).hexdigest()
 
 
+def is_of_checkpoint(name: str) -> bool:
+    """Whether a file of this name is part of a checkpoint that needs no conversion."""
+    return bool(_SMALL.fullmatch(name) or _SAFE.fullmatch(name))
+
+
+def is_of_tokenizer(name: str) -> bool:
+    """Whether a file of this name is part of a tokenizer."""
+    return bool(_TOKENIZER.fullmatch(name))
+
+
 def choose(part: Part, files: Iterable[HubFile]) -> tuple[HubFile, ...]:
     """What a part of a repository is made of, by name; a checkpoint of configuration, tokenizer and
     weights, which are pickled ones only where there are no others. Empty where it is not whole."""

@@ -24,8 +24,10 @@ from ptq_dynamics.measure.settings import MeasureSettings
 from ptq_dynamics.train import trajectory
 from ptq_dynamics.train.trajectory import Checkpoint, Trajectory
 
-# A checkpoint, the folder of its weights, and once quantized, errors by layer and raised damping.
-Made = Iterator[tuple[Checkpoint, Path, Mapping[str, Any], Mapping[str, float]]]
+SHOWN = 4  # matrices that an error names
+# A checkpoint, the folder of its weights, and once quantized, errors by layer, and facts: damping
+# that was raised by layer, and matrices that were left out.
+Made = Iterator[tuple[Checkpoint, Path, Mapping[str, Any], Mapping[str, Any]]]
 
 
 def run(context: Context[MeasureSettings]) -> Mapping[str, Any]:
@@ -44,11 +46,12 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, Any]:
 
         asking = Asking(settings.tasks, context)
     losses, outcomes = dict[str, Tensor](), dict[str, np.ndarray]()
-    digests, raised, rows = dict[str, str](), dict[str, Any](), list[dict[str, Any]]()
+    digests, rows = dict[str, str](), list[dict[str, Any]]()
     facts: dict[str, Any] = {"digests": digests, "tasks": {}, "carried": {}}
+    facts |= {} if is_full else {"raised_damping": {}}
     plain: Made = ((checkpoint, source.folder(checkpoint), {}, {}) for checkpoint in chosen)
     made = plain if is_full else _packed(context, source, chosen)
-    for checkpoint, folder, errors, damping in made:
+    for checkpoint, folder, errors, about in made:
         name = checkpoint.id
         if is_full:
             digests[name] = source.digest(checkpoint)
@@ -57,8 +60,8 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, Any]:
             digests[name] = trajectory.weights_digest(files)
         whose = {CHECKPOINT: name, STEP: checkpoint.step}
         rows += [{**whose, "layer": layer, **each} for layer, each in errors.items()]
-        if damping:
-            raised[name] = damping
+        for fact, content in about.items():
+            facts.setdefault(fact, {})[name] = content
         with models.offloading(context.scratch, context.device_map):
             model = models.load(folder, torch.float32 if is_full else None)
             losses[name] = models.block_losses(model, validation, settings.batch)
@@ -83,7 +86,7 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, Any]:
     if not is_full:
         table = pd.DataFrame(rows)
         table.to_csv(context.out / LAYERS, index=False)
-        facts |= {"quantized_layers": sorted(table["layer"].unique()), "raised_damping": raised}
+        facts |= {"quantized_layers": sorted(table["layer"].unique())}
     facts |= {fact: source.fact(fact) for fact in ("parameters", "seed")}
     return trajectory.facts(chosen, **facts)
 
@@ -110,9 +113,14 @@ def _packed(
             result.save(folder, target)
             # The model again: methods change theirs, and by now it is no longer in memory.
             model, batches = models.load(folder), calibration.batches()
+            if (left := models.left_out(model, result.weights)) and not settings.skip:
+                raise Problem(
+                    f"{settings.quantizer.method} does not take {len(left)} matrices of {folder}: "
+                    f"{', '.join(left[:SHOWN])}...; --skip leaves them in full precision"
+                )
             errors = model_errors(model, original(folder, model), result.weights, batches)
-        damping = result.raised_damping
+        about = {"raised_damping": result.raised_damping, "left_out": left}
         del result, model
-        yield checkpoint, target, errors, damping
+        yield checkpoint, target, errors, {name: each for name, each in about.items() if each}
         if not settings.keep:
             shutil.rmtree(target)

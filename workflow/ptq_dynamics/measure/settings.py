@@ -1,6 +1,10 @@
 """Settings of the stages that measure, and what a series of measurements is."""
 
 from dataclasses import dataclass
+from operator import not_
+from typing import Annotated
+
+from pydantic import Field
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.quantize.methods import AnyQuantizer, CalibrationSettings
@@ -21,7 +25,8 @@ class MeasureSettings(Strict):
     """Some checkpoints, in full precision or under a `quantizer` with its `calibration` set: their
     loss on the first `blocks` validation blocks of `context` tokens, `batch` at once, and their
     answers to some `tasks`. Of the last one, what its blocks carry is measured on the first
-    `carried` blocks, if any. With `keep`, quantized weights are written."""
+    `carried` blocks, if any. With `keep`, quantized weights are written; with `skip`, matrices that
+    the quantizer does not take stay in full precision."""
 
     checkpoints: tuple[str, ...]
     context: int
@@ -32,6 +37,7 @@ class MeasureSettings(Strict):
     tasks: tuple[Asked, ...]
     carried: int
     keep: bool
+    skip: Annotated[bool, Field(exclude_if=not_)] = False
 
 
 @dataclass(frozen=True)

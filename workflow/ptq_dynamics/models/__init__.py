@@ -2,7 +2,7 @@
 
 import logging
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -22,6 +22,7 @@ from transformers import (
     AutoModelForCausalLM,
     PreTrainedModel,
 )
+from transformers.pytorch_utils import Conv1D
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.models import packed
@@ -38,6 +39,8 @@ UNREADABLE = (OSError, ValueError, RuntimeError, KeyError, SafetensorError, Stri
 UNPACKED = 16
 # What a model takes for what it computes, as a factor on its weights.
 BESIDE = 1.25
+# What configurations call the number of experts.
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 OFFLOADED = "offloaded"  # weights that fit nowhere else, while a job has them
 
 
@@ -137,10 +140,11 @@ def without_weights(folder: Path, dtype: torch.dtype | None = None) -> PreTraine
         model: PreTrainedModel = AutoModelForCausalLM.from_config(
             config, dtype=dtype or config.dtype
         )
-    return model
+    return plain(model)
 
 
 def _read(folder: Path, **options: Any) -> Any:
+    """The model in a folder, whose layers after Conv1D (GPT-2) become ordinary linear ones."""
     options |= {"output_loading_info": True}
     about = packed.quantization(folder)
     if about.get("quant_method") in (packed.COMPRESSED, packed.GPTQ) or about.get("load_in_4bit"):
@@ -149,6 +153,10 @@ def _read(folder: Path, **options: Any) -> Any:
         del config.quantization_config
         kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
         state = packed.state(folder)
+        with torch.device("meta"):
+            whole = kind._from_config(config)
+        for name, _ in _transposed(whole):
+            state[f"{name}.weight"] = state[f"{name}.weight"].T
         model, read = kind.from_pretrained(None, config=config, state_dict=state, **options)
     else:
         auto: Any = AutoModelForCausalLM
@@ -156,6 +164,28 @@ def _read(folder: Path, **options: Any) -> Any:
     if read["missing_keys"]:
         # transformers would go on with random ones.
         raise ValueError(f"no weights for {min(read['missing_keys'])}")
+    return plain(model)
+
+
+def _transposed(model: nn.Module) -> list[tuple[str, Conv1D]]:
+    return [(name, each) for name, each in model.named_modules() if isinstance(each, Conv1D)]
+
+
+def plain(model: Any) -> Any:
+    """A model whose linear layers are ordinary ones: in place of those that are saved transposed,
+    `Conv1D`, with the mark `transposed`, and of experts that lie in one tensor."""
+    for name, layer in _transposed(model):
+        with torch.device(layer.weight.device):
+            twin: Any = nn.Linear(layer.nx, layer.nf, dtype=layer.weight.dtype)
+        twin.weight.data, twin.bias = layer.weight.data.T.contiguous(), layer.bias
+        twin.transposed = True
+        model.set_submodule(name, twin)
+    has_experts = any(getattr(model.config, name, None) for name in EXPERTS)
+    if has_experts and not any(weight.is_meta for weight in model.parameters()):
+        # It takes seconds to import.
+        from llmcompressor.modeling.moe.linearize import linearize_moe
+
+        linearize_moe(model)
     return model
 
 
@@ -200,6 +230,16 @@ def overflow(model: nn.Module, blocks: Tensor) -> str | None:
     for hook in hooks:
         hook.remove()
     return found[0] if found else None
+
+
+def left_out(model: nn.Module, taken: Container[str]) -> list[str]:
+    """Matrices in the blocks of a model that belong to none of the layers `taken`."""
+    return [
+        name
+        for name, weight in model.named_parameters()
+        if weight.ndim > 1 and any(map(str.isdigit, name.split(".")))
+        if name.rpartition(".")[0] not in taken
+    ]
 
 
 def linear_layers(model: nn.Module) -> dict[str, nn.Linear]:

@@ -44,7 +44,25 @@ def compress(model: Any, dataset: Any, recipe: Any, **options: Any) -> None:
     reset_session()
     # Nothing is tokenized, but without a processor oneshot looks for one in the checkpoint.
     options |= {"processor": object(), "pipeline": "sequential", "log_dir": None}
+    blocks = [each for each in model.modules() if hasattr(each, "self_attn")]
+    hooks = [each.register_forward_pre_hook(_masked, with_kwargs=True) for each in blocks]
     oneshot(model=model, dataset=dataset, recipe=recipe, **options)
+    for hook in hooks:
+        hook.remove()
+
+
+def _masked(block: Any, inputs: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Give a block its causal mask where llm-compressor 0.14 lost it while tracing: of models that
+    choose their mask function in a local variable, such as Mistral and Phi-3."""
+    from transformers import masking_utils
+
+    if "attention_mask" not in options or options["attention_mask"] is not None:
+        return inputs, options
+    config = block.self_attn.config
+    kind = "sliding_window_causal" if getattr(config, "sliding_window", None) else "causal"
+    make = getattr(masking_utils, f"create_{kind}_mask")
+    place = {"inputs_embeds": inputs[0], "attention_mask": None, "past_key_values": None}
+    return inputs, {**options, "attention_mask": make(config, **place)}
 
 
 def model_errors(

@@ -40,9 +40,16 @@ class OnDemand(UserDict[str, Any]):
 def original(folder: Path, model: nn.Module) -> Mapping[str, Tensor]:
     """The weights of a checkpoint's quantized layers on `models.device()`, from its files: where a
     model is spread, not all that it has are in memory."""
-    files = Weights(folder)
-    names = {name: f"{name}.weight" for name in models.linear_layers(model)}
-    return OnDemand(names, lambda name: files.tensors([name])[name].to(models.device()))
+    files, layers = Weights(folder), models.linear_layers(model)
+
+    def read(name: str) -> Tensor:
+        try:
+            weight = files.tensors([f"{name}.weight"])[f"{name}.weight"].to(models.device())
+        except KeyError:
+            raise _unknown(folder, name) from None
+        return weight.T.contiguous() if hasattr(layers[name], "transposed") else weight
+
+    return OnDemand({name: name for name in layers}, read)
 
 
 def on_grids(
@@ -128,7 +135,7 @@ def replace(
         save_file(_plain(tensors), target / file.name, metadata={"format": "pt"})
         places |= dict.fromkeys(tensors, file.name)
     if entries:
-        raise Problem(f"{source} has no {min(entries)}; its files name the layers otherwise")
+        raise _unknown(source, min(entries))
     if (source / INDEX).exists():
         size = sum((target / name).stat().st_size for name in set(places.values()))
         index = {"metadata": {"total_size": size}, "weight_map": places}
@@ -137,6 +144,13 @@ def replace(
     config["dtype"] = str(reduce(torch.promote_types, found)).removeprefix("torch.")
     config["quantization_config"] = about
     (target / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
+def _unknown(folder: Path, name: str) -> Problem:
+    return Problem(
+        f"{folder} has no {name}; its files name layers otherwise than transformers does, so that "
+        "they cannot be quantized here"
+    )
 
 
 def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -48,6 +48,10 @@ class Timeline:
         public models, which nothing trains here."""
         return self.config.runs.runs.get(self.trajectories[name].run(name, self))
 
+    def source(self, name: str) -> "PlannedTrajectory":
+        """The run, or the public model, whose checkpoints a trajectory has, or averages."""
+        return self.trajectories[self.trajectories[name].run(name, self)]
+
     def tokenized(self, shape: TrainedShape) -> tuple[object, ...]:
         """What two models have alike whose tokens mean the same."""
         return self.scale.whole(shape.corpus).tokenized

@@ -3,9 +3,10 @@
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -102,16 +103,12 @@ class DatasetsCorpus(WholeCorpus):
 
     def write(self, context: Context[Any]) -> Mapping[str, Any]:
         """Save the tokenizer, and write all splits; an interrupted train split goes on."""
-        from tokenizers import Tokenizer
-
         tokenizer, folder = self.load_tokenizer(), context.out / "tokenizer"
         tokenizer.save_pretrained(folder)
         # Other jobs tokenize little, and fork; here all threads of the job work.
         os.environ["TOKENIZERS_PARALLELISM"] = "true"
         os.environ.setdefault("RAYON_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
-        encoder, end = Tokenizer.from_file(str(folder / "tokenizer.json")), tokenizer.eos_token_id
-        encoder.no_truncation()
-        encoder.no_padding()
+        encoder, end = encoder_of(folder), tokenizer.eos_token_id
         dtype, counts = splits.dtype(self.vocabulary), dict[splits.Split, int]()
         for name, wanted in self.sizes.items():
             context.progress.say(f"{name}: {wanted:,} tokens")
@@ -124,41 +121,59 @@ class DatasetsCorpus(WholeCorpus):
                 counts[name] = splits.write(context.out, name, encoded, wanted)
         return splits.facts(context.out, dtype, counts)
 
+    def split_texts(self) -> Mapping[splits.Split, Iterable[str]]:
+        """Documents of each held-out split."""
+        sources = {name: getattr(self, f"{name}_from") for name in splits.HELD_OUT}
+        return {name: source.texts(source.open()) for name, source in sources.items()}
+
     def load_tokenizer(self) -> Any:
         """The tokenizer of transformers; `Problem` when it cannot be had or does not fit."""
         name, revision = self.tokenizer, self.tokenizer_revision
         if revision is None and not name.startswith(LOCAL):
             raise Problem(f"tokenizer {name!r} has no commit in the lock; run ptq-dynamics lock")
-        try:
-            tokenizer = _loaded(name, revision or "main")
-        # Besides its own errors, whatever files that are no tokenizer raise.
-        except Exception as error:
-            raise Problem(
-                f"tokenizer {name!r} cannot be loaded ({' '.join(str(error).split())}); fetch it "
-                "where there is a network, or change the scale"
-            ) from error
-        # Not its length: identifiers may have holes.
-        needed = max(tokenizer.get_vocab().values()) + 1
-        if needed > self.vocabulary:
-            raise Problem(
-                f"vocabulary is {self.vocabulary}, fewer than the {needed} tokens of {name}"
-            )
-        if not tokenizer.is_fast or tokenizer.eos_token_id is None:
-            raise Problem(f"tokenizer {name!r} has no tokenizer.json, or no end-of-document token")
-        # Where it came from would be saved with it.
-        for key in ("is_local", "local_files_only"):
-            tokenizer.init_kwargs.pop(key, None)
+        tokenizer = load_tokenizer(name, revision or "main", self.vocabulary)
+        if tokenizer.eos_token_id is None:
+            raise Problem(f"tokenizer {name!r} has no end-of-document token; change the scale")
         return tokenizer
 
 
-def _loaded(name: str, revision: str) -> Any:
+def load_tokenizer(name: str, revision: str, vocabulary: int) -> Any:
+    """A fast tokenizer of transformers from the hub or a folder; `Problem` when it cannot be had,
+    or has more tokens than the vocabulary."""
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     try:
-        return AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
-    except ValueError:
-        # One that names code of its own is whole in tokenizer.json all the same.
-        return PreTrainedTokenizerFast.from_pretrained(name, revision=revision)
+        try:
+            found = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
+        except ValueError:
+            # One that names code of its own is whole in tokenizer.json all the same.
+            found = PreTrainedTokenizerFast.from_pretrained(name, revision=revision)
+    # Besides its own errors, whatever files that are no tokenizer raise.
+    except Exception as error:
+        raise Problem(
+            f"tokenizer {name!r} cannot be loaded ({' '.join(str(error).split())}); fetch it "
+            "where there is a network, or change the scale"
+        ) from error
+    if not found.is_fast:
+        raise Problem(f"tokenizer {name!r} has no tokenizer.json; save it as a fast one")
+    # Not its length: identifiers may have holes.
+    needed = max(found.get_vocab().values()) + 1
+    if needed > vocabulary:
+        raise Problem(f"vocabulary is {vocabulary}, fewer than the {needed} tokens of {name}")
+    # Where it came from would be saved with it.
+    for key in ("is_local", "local_files_only"):
+        found.init_kwargs.pop(key, None)
+    return found
+
+
+def encoder_of(folder: Path) -> Any:
+    """The `tokenizers.Tokenizer` that is saved in a folder, without truncation and padding."""
+    from tokenizers import Tokenizer
+
+    encoder = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    encoder.no_truncation()
+    encoder.no_padding()
+    return encoder
 
 
 def _write_train(context: Context[Any], source: DatasetSource, encode: Any, wanted: int) -> int:

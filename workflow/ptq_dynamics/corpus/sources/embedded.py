@@ -33,12 +33,20 @@ class EmbeddedCorpus(WholeCorpus):
         """Characters that each held-out split gets."""
         return {name: self.sizes[name] * self.characters_per_token for name in splits.HELD_OUT}
 
+    def documents(self) -> list[str]:
+        """Documents of all splits."""
+        read = partial(docstrings.texts, whole=self.source_code)
+        return packages.documents(self.packages, read, self.shortest_document)
+
+    def split_texts(self) -> Mapping[splits.Split, Iterable[str]]:
+        """Documents of each split."""
+        return splits.deal(self.documents(), self.held_out)
+
     def write(self, context: Context[Any]) -> Mapping[str, Any]:
         """Train the tokenizer, and write all splits."""
         from transformers import PreTrainedTokenizerFast
 
-        read = partial(docstrings.texts, whole=self.source_code)
-        documents = packages.documents(self.packages, read, self.shortest_document)
+        documents = self.documents()
         dealt = splits.deal(documents, self.held_out)
         tokenizer = train_tokenizer(dealt["train"], self.vocabulary)
         special = dict.fromkeys(("eos_token", "bos_token"), splits.DOCUMENT_END)

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, PrivateAttr
 
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.quantize.methods import Calibrated, Calibration, Grouped, Quantized
 
 # Layers that take up scales, and those before which they come, by model_type; llm-compressor knows
@@ -24,6 +25,7 @@ MAPPINGS = {
         ("v_proj", ["o_proj"]),
         ("feedforward_layernorm", ["up_proj"]),
     ],
+    "gpt2": [("ln_1", ["attn.c_attn"]), ("ln_2", ["mlp.c_fc"])],
 }
 
 
@@ -126,7 +128,11 @@ class Awq(Calibrated, Grouped):
         with patch_attr(IntermediatesCache, "pin_memory", pin):
             # Scales are searched on the full-precision model's activations, as in the paper; the
             # library's "basic" pipeline would search them with quantization left on.
-            compress(model, data, recipe, propagate_error=False)
+            try:
+                compress(model, data, recipe, propagate_error=False)
+            except ValueError as error:
+                kind = model.config.model_type
+                raise Problem(f"AWQ has no mapping for {kind} ({error}); leave it out") from error
         return {
             name: _smoothed(name, layer, self.bits, awq._rows.get(name), awq._columns.get(name))
             for name, layer in layers.items()

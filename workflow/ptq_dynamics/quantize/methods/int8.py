@@ -35,7 +35,8 @@ class Int8(Quantizer):
         weights = original(folder, models.without_weights(folder))
         models.require_finite(folder, ((f"{name}.weight", weights[name]) for name in weights))
         model = models.load(folder, quantization_config=options)
-        layers: dict[str, Any] = dict(models.linear_layers(model))
+        every: dict[str, Any] = dict(models.linear_layers(model))
+        layers = {name: each for name, each in every.items() if hasattr(each.weight, "SCB")}
         # The library takes codes, int8 [out, in], and the largest magnitude of every row, [out],
         # from the layers when those first run.
         parts = {name: (each.weight.data, each.weight.SCB) for name, each in layers.items()}

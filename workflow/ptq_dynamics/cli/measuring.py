@@ -1,0 +1,229 @@
+"""`ptq-dynamics measure`: how checkpoints of one's own change under quantization.
+
+The command writes a project into a folder of its own: an entry of `own` in families.yaml, a figure,
+and the settings of config/own.yaml. This workflow builds it there, as any other.
+"""
+
+import os
+import subprocess
+import sys
+from argparse import Namespace
+from collections.abc import Iterable, Mapping
+from contextlib import chdir
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ptq_dynamics import config
+from ptq_dynamics.base.content import write_atomically
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.engine import manifest, record
+from ptq_dynamics.engine.checkout import ROOT
+from ptq_dynamics.engine.specification import Job
+from ptq_dynamics.figures.settings import FINDING, PICTURES
+from ptq_dynamics.graph import Plan
+from ptq_dynamics.hub import lock as hub
+from ptq_dynamics.hub import revisions
+from ptq_dynamics.measure.names import FULL_PRECISION, MEASUREMENTS
+from ptq_dynamics.provenance.state import find
+
+SCALE, FIGURE, RUN = "own", "quantization", "run"
+LOCK = Path("families.lock.json")
+# Data sets as `datasets` lays them out; any other file is text.
+TABLES = (".jsonl", ".json", ".parquet")
+REPORT = Path("README.md")
+# Held-out text by the setting of a scale that reads it.
+SPLITS = {"evaluation": "validation", "calibration": "calibration", "curvature": "probe"}
+
+
+def measure(arguments: Namespace) -> bool:
+    """Measure what is missing or outdated of some checkpoints, and print what came out."""
+    out = arguments.out or Path("own", Path(arguments.place).resolve().name)
+    _write(arguments, out / "config")
+    with chdir(out):
+        chosen = {"scale": SCALE, "seed": arguments.seed or 0, "figures": "all"}
+        plan = Plan(config.load(chosen, Path("config")))
+        figure = plan.figures.figure(FIGURE)
+        _announce(plan, figure)
+        if any(each.state != "up to date" for each in find(plan, plan.last())):
+            _build(plan, figure, arguments.profile)
+        text = _report(plan, figure)
+        print(f"\n{text}\n")
+    print(f"written: {out / REPORT}, {out / plan.site.results / MEASUREMENTS}")
+    return True
+
+
+def _write(arguments: Namespace, folder: Path) -> None:
+    """Write the project's configuration."""
+    default = config.read_yaml(ROOT / "config/own.yaml")
+    (folder / "scales").mkdir(parents=True, exist_ok=True)
+    entry = _entry(arguments, folder)
+    quantizers = _quantizers(arguments, default)
+    every = config.read_yaml(ROOT / "config/quantizers.yaml")
+    average = default["average"] if arguments.average is None else arguments.average
+    curves, averages = {RUN: [RUN]}, {}
+    if average > 1:
+        mean = f"last-{average}"
+        curves[f"average of the last {average}"] = [mean]
+        averages[mean] = {"trajectory": RUN, "last": average}
+    metrics = ["quantization_error", "loss"]
+    metrics += ["sharpness", "hessian_trace"] if arguments.curvature else []
+    metrics += ["accuracy", "accuracy_degradation"] if arguments.tasks else []
+    figure = {**default["figure"], "curves": curves, "quantizers": [*quantizers]}
+    contents = {
+        "config": {"scale": SCALE, "seed": 0, "figures": "all"},
+        "runs": {**config.read_yaml(ROOT / "config/runs.yaml"), "runs": {}, "averages": {}},
+        "families": {"families": {}, "runs": {}, "averages": averages, "own": {RUN: entry}},
+        "quantizers": every | quantizers,
+        "figures": {FIGURE: {**figure, "metrics": metrics}},
+        "tables": {},
+        "tasks": config.read_yaml(ROOT / "config/tasks.yaml"),
+        "backends": {"trajectory": RUN, "groups": []},
+        f"scales/{SCALE}": _scale(arguments, default, folder.parent),
+    }
+    for name, content in contents.items():
+        text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+        (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+
+
+def _entry(arguments: Namespace, folder: Path) -> dict[str, Any]:
+    """The entry of the checkpoints; what is remote is locked to commits."""
+    place, about = arguments.place, dict[str, Any]()
+    if Path(place).is_dir() or arguments.revisions is None:
+        about = {"folder": os.path.relpath(place, folder.parent)}
+    else:
+        found = revisions.named(place, arguments.revisions)
+        about = {"repository": place, "revisions": found}
+        wanted = [hub.Wanted(place, each) for each in found]
+        _, failed = hub.lock(wanted, folder / LOCK)
+        if failed:
+            raise Problem(failed[0])
+    about |= {"step": arguments.step} if arguments.step else {}
+    entry: dict[str, Any] = {"checkpoints": about}
+    if "repository" in about:
+        first = about["revisions"][0]
+        commit = hub.read(folder / LOCK)[place][first].commit
+        entry["model"] = revisions.model(place, first, commit)
+    rate = arguments.lr
+    if rate not in (None, "trainer_state"):
+        is_file = Path(rate).is_file()
+        entry["rate"] = os.path.relpath(rate, folder.parent) if is_file else rate
+    for key in ("every", "last", "tokens_per_step", "skip"):
+        if value := getattr(arguments, key):
+            entry[key] = value
+    return entry
+
+
+def _quantizers(arguments: Namespace, default: Mapping[str, Any]) -> dict[str, Any]:
+    """The chosen quantizers by name: those of config/quantizers.yaml, with other bits too."""
+    every, found = config.read_yaml(ROOT / "config/quantizers.yaml"), dict[str, Any]()
+    for method in arguments.methods or default["methods"]:
+        same = {name: each for name, each in every.items() if each["method"] == method}
+        config.require("--methods", "method", [method], {e["method"] for e in every.values()})
+        name, first = next(iter(same.items()))
+        if len(same) == 1:
+            found[name] = first
+        else:
+            for bits in arguments.bits or default["bits"]:
+                found[f"{method}-{bits}bit"] = {**first, "bits": bits}
+    return found
+
+
+def _scale(arguments: Namespace, default: Mapping[str, Any], root: Path) -> dict[str, Any]:
+    """The scale of the project: one of this checkout, with what is set for checkpoints of one's own
+    unless that scale was asked for."""
+    scale = config.read_yaml(ROOT / f"config/scales/{arguments.scale or default['scale']}.yaml")
+    model, main = scale["models"]["main"], scale["corpora"]["main"]
+    per_token = main.get("characters_per_token", default["characters_per_token"])
+    if arguments.scale is None:
+        scale |= default["settings"]
+        model["context"], per_token = default["context"], default["characters_per_token"]
+        main["characters_per_token"] = per_token
+        if arguments.tokens:
+            scale["evaluation"]["tokens"] = arguments.tokens
+        for key, split in SPLITS.items():
+            main[split] = scale[key]["tokens"]
+    if arguments.text:
+        sizes = {split: main[split] for split in SPLITS.values()}
+        characters = {split: round(per_token * size) for split, size in sizes.items()}
+        text = {**_text(arguments.text, root), "characters": characters}
+        main = {"source": "own", "vocabulary": main["vocabulary"], "text": text, **sizes}
+    scale |= {"models": {"main": model}, "corpora": {"main": main}}
+    scale["regime"].pop("left_out", None)
+    scale["miniatures"].pop("exponents", None)
+    names = {"names": arguments.tasks, "at_chance": []}
+    scale["tasks"] = {**scale["tasks"], **names} if arguments.tasks else None
+    return scale
+
+
+def _text(place: str, root: Path) -> dict[str, Any]:
+    """Where text stands: in text files, or in a data set."""
+    path = Path(place)
+    if not path.exists():
+        return {"dataset": {"path": place}}
+    inside = sorted(path.rglob("*")) if path.is_dir() else [path]
+    every = [each for each in inside if each.is_file() and not each.name.startswith(".")]
+    about = {e: e.stat() for e in every}
+    listed = [[os.path.relpath(e, root), a.st_size, a.st_mtime_ns] for e, a in about.items()]
+    if any(each.suffix in TABLES for each in every):
+        top = os.path.relpath(path if path.is_dir() else path.parent, root)
+        files = None if path.is_dir() else path.name
+        return {"dataset": {"path": f"./{top}", "data_files": files}, "files": listed}
+    return {"files": listed}
+
+
+def _announce(plan: Plan, figure: Job) -> None:
+    """Say what is measured."""
+    points, model = plan.site.timeline.measured(RUN), plan.site.config.scale.models[RUN]
+    quantizers = dict.fromkeys(each.quantizer for each in figure.settings.series)
+    print(
+        f"{len(points)} checkpoints of {model.architecture} ({plan.trajectories.parameters(RUN):,} "
+        f"parameters), each in {', '.join(quantizers)}"
+    )
+
+
+def _build(plan: Plan, figure: Job, profile: str | None) -> None:
+    """Build the first checkpoint, say how long all take, and build the rest."""
+    first = next(iter(plan.site.timeline.shards(RUN)))
+    series = dict.fromkeys(each.quantizer for each in figure.settings.series)
+    jobs = [plan.measuring.measure(RUN, each, first, 0) for each in series]
+    others = len(plan.site.timeline.measured(RUN)) - 1
+    if others and not all(job.paths.record.exists() for job in jobs):
+        _snakemake([job.manifest for job in jobs], profile)
+        known = [record.read(job.paths.record) for job in jobs]
+        seconds, memory = sum(r.seconds for r in known), max(r.peak_memory for r in known)
+        print(
+            f"the first checkpoint took {seconds:.0f} s and {memory / 1e9:.1f} GB; {others} others "
+            f"take about {others * seconds / 60:.1f} min one after the other",
+            flush=True,
+        )
+    _snakemake(["figures"], profile)
+
+
+def _snakemake(targets: Iterable[str], profile: str | None) -> None:
+    command = [str(Path(sys.executable).with_name("snakemake")), "-s", str(ROOT / "Snakefile")]
+    command += ["--workflow-profile", str(ROOT / "profiles" / (profile or "default")), "--"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    if subprocess.call([*command, *targets], env=environment):
+        raise Problem("the build has failed; the lines above say why, and the same command goes on")
+
+
+def _report(plan: Plan, figure: Job) -> str:
+    """Write a page with picture, words and numbers; the words."""
+    from ptq_dynamics.measure import measurements
+
+    site, words = plan.site, str(manifest.read(figure.paths.manifest).facts[FINDING])
+    table = measurements.read(Path(site.results) / MEASUREMENTS)
+    is_full = table.quantizer == FULL_PRECISION
+    metric = is_full.map({True: "loss", False: "quantization_error"})
+    shown = table[table.metric == metric].assign(what=table.quantizer.where(~is_full, "loss"))
+    key = ["trajectory", "checkpoint_id"]
+    values = shown.pivot_table(index=key, columns="what", values="value", sort=False)
+    places = shown.drop_duplicates(key).set_index(key)[["step", "tokens", "lr", "phase"]]
+    numbers = places.join(values).reset_index(0).to_string(index=False, na_rep="")
+    about = site.config.figures[FIGURE]
+    picture = f"![{about.title}]({site.pictures}/{FIGURE}.{PICTURES[-1]})"
+    parts = [f"# {about.title}", picture, about.caption, words, f"```\n{numbers}\n```"]
+    write_atomically(REPORT, "\n\n".join(parts) + "\n")
+    return words

@@ -1,0 +1,85 @@
+"""Held-out text for models that were trained elsewhere, in the tokens of their tokenizers."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from ptq_dynamics.base.fields import Count, Strict
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.corpus import splits
+from ptq_dynamics.corpus.sources import WholeCorpus
+from ptq_dynamics.corpus.sources.datasets import (
+    DatasetsCorpus,
+    DatasetSource,
+    encoder_of,
+    load_tokenizer,
+)
+from ptq_dynamics.corpus.sources.embedded import EmbeddedCorpus
+from ptq_dynamics.engine.context import Context
+from ptq_dynamics.hub.files import is_of_tokenizer
+
+
+class Texts(Strict):
+    """Paragraphs of text `files`, by path with size in bytes and time of the last change in ns, or
+    the documents of a data set. They go to each held-out split in turn until it has so many
+    `characters`."""
+
+    files: tuple[tuple[str, int, int], ...] = ()
+    dataset: DatasetSource | None = None
+    characters: dict[splits.Split, Count]
+
+    def documents(self) -> Iterator[str]:
+        """The documents; `Problem` where they cannot be read."""
+        if self.dataset is not None:
+            yield from self.dataset.texts(self.dataset.open())
+        for name, *_ in self.files:
+            try:
+                text = Path(name).read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise Problem(f"{name} is no text in UTF-8 ({error}); give another one") from None
+            yield from (f"{each.strip()}\n" for each in text.split("\n\n") if each.strip())
+
+    def split_texts(self) -> Mapping[splits.Split, Iterable[str]]:
+        """Documents of each held-out split."""
+        found, rest = {name: list[str]() for name in self.characters}, self.documents()
+        for name, wanted in self.characters.items():
+            while wanted > 0 and (document := next(rest, None)) is not None:
+                found[name].append(document)
+                wanted -= len(document)
+        return found
+
+
+class OwnCorpus(WholeCorpus):
+    """The held-out splits of some text in the tokens of a checkpoint's tokenizer; nothing is
+    trained on it."""
+
+    source: Literal["own"]
+    train: Literal[0] = 0
+    text: EmbeddedCorpus | DatasetsCorpus | Texts
+
+    @property
+    def tokenized(self) -> tuple[object, ...]:
+        """The tokenizer is that of a checkpoint."""
+        return self.source, self.vocabulary
+
+    @classmethod
+    def after(cls, main: Any, vocabulary: int) -> "OwnCorpus":
+        """The same text as another corpus has, in other tokens."""
+        sizes: dict[str, Any] = {name: getattr(main, name) for name in splits.HELD_OUT}
+        text = main.text if isinstance(main, OwnCorpus) else main
+        return cls(source="own", vocabulary=vocabulary, text=text, **sizes)
+
+    def write(self, context: Context[Any]) -> Mapping[str, Any]:
+        """Save the tokenizer, and write all splits."""
+        checkpoint, folder = context.input("checkpoint"), context.out / "tokenizer"
+        names = [name for name in checkpoint.files if is_of_tokenizer(Path(name).name)]
+        place = str(next(map(checkpoint.file, names)).parent)
+        load_tokenizer(place, "main", self.vocabulary).save_pretrained(folder)
+        encoder, dtype = encoder_of(folder), splits.dtype(self.vocabulary)
+        texts, counts = self.text.split_texts(), dict[splits.Split, int]()
+        for name, size in self.sizes.items():
+            documents = texts.get(name, ()) if size else ()
+            encoded = splits.encode(encoder, documents, dtype)
+            counts[name] = splits.write(context.out, name, encoded, size)
+        context.progress.say(", ".join(f"{counts[name]:,} {name} tokens" for name in counts))
+        return splits.facts(context.out, dtype, counts)

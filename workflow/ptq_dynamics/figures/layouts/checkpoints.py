@@ -1,0 +1,80 @@
+"""Errors and losses along checkpoints of one's own, and what they say, in words."""
+
+from typing import Any, Literal
+
+from ptq_dynamics.figures.layout import Measured, Some
+from ptq_dynamics.measure import names
+
+# Checkpoints before the decay whose mean the end is compared with.
+BEFORE = 3
+REPLICATES = 2000
+
+
+class Checkpoints(Measured):
+    """A panel for every metric and quantizer, over tokens or, where these are not known, steps.
+    The first curve is a run; others are averages of its checkpoints."""
+
+    layout: Literal["checkpoints"]
+    metrics: Some[Literal[names.Evaluated, "sharpness", "hessian_trace", "accuracy"]]
+
+    def draw(self, sheet: Any) -> Any:
+        """Draw the figure."""
+        data = sheet.data
+        for metric, quantizer in data.wanted():
+            # The mean over tasks; others have none.
+            points = data.points(metric, quantizer, names.MEAN)
+            sheet.add(data.over_tokens(metric, quantizer), points)
+        said = [_said(data, quantizer) for quantizer in data.quantizers]
+        return sheet.publish(said=[each for each in said if each])
+
+
+def _said(data: Any, quantizer: str) -> str:
+    """The error before and after the decay, and the loss of averages, under a quantizer."""
+    name, called = data.labels[0], data.called[quantizer]
+    rows = data.rows(names.QUANTIZATION_ERROR, quantizer)
+    rows = rows[rows.trajectory == data.curves[name][0]].sort_values(names.STEP)
+    if rows.empty:
+        return ""
+    stable = rows[rows.phase == "stable"].tail(BEFORE)
+    before, where = (stable, "before the decay") if len(stable) else (rows.head(1), "at first")
+    end = rows.tail(1)
+    parts = [f"{called}: the error is {_percent(end)} at the end"]
+    if len(rows) > 1:
+        low, high = _ratio(data, quantizer, before, end)
+        ratio = float(end.value.iloc[0] / before.value.mean())
+        parts.append(f"{_percent(before)} {where}, a ratio of {ratio:.2f} [{low:.2f}, {high:.2f}]")
+    losses = data.rows(names.LOSS, quantizer).sort_values(names.STEP)
+    last = {
+        label: float(losses[losses.trajectory == members[-1]].value.iloc[-1])
+        for label, members in data.curves.items()
+    }
+    best = min(last, key=last.__getitem__)
+    if len(last) > 1:
+        every = ", ".join(f"{label} {loss:.4f}" for label, loss in last.items())
+        parts.append(f"the lowest loss at the end is that of {best} ({every} nats/token)")
+    return f"{'; '.join(parts)}."
+
+
+def _percent(rows: Any) -> str:
+    error = float((rows.stderr**2).sum() ** 0.5 / len(rows))
+    return f"{100 * float(rows.value.mean()):.3g} ± {100 * error:.1g} %"
+
+
+def _ratio(data: Any, quantizer: str, before: Any, end: Any) -> tuple[float, float]:
+    """95 % of the ratio of two errors, resampling validation blocks."""
+    import numpy as np
+
+    from ptq_dynamics.measure.pairing import contributions
+
+    (series,) = [
+        each
+        for each in data.settings.series
+        if each.quantizer == quantizer and each.trajectory == end.trajectory.iloc[0]
+    ]
+    blocks = contributions(names.QUANTIZATION_ERROR, series, data.inputs)
+    first = np.mean([blocks[each] for each in before.checkpoint_id], axis=0)
+    last = blocks[end.checkpoint_id.iloc[0]]
+    chosen = np.random.default_rng(0).integers(len(last), size=(REPLICATES, len(last)))
+    ratios = last[chosen].mean(axis=1) / first[chosen].mean(axis=1)
+    low, high = np.quantile(ratios, [0.025, 0.975])
+    return float(low), float(high)

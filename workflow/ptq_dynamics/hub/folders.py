@@ -1,0 +1,97 @@
+"""Checkpoints in local folders: which there are, and what their files say without being loaded."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.hub.files import CONFIG, INDEX, SAFE, is_of_checkpoint
+
+STATE = "trainer_state.json"  # beside a checkpoint of the Trainer of transformers
+# Where configurations of transformers have the numbers of a model.
+KEYS = {
+    "layers": ("num_hidden_layers", "n_layer", "num_layers"),
+    "width": ("hidden_size", "n_embd", "d_model"),
+    "heads": ("num_attention_heads", "n_head"),
+    "context": ("max_position_embeddings", "n_positions", "n_ctx"),
+}
+# Models whose linear layers are saved transposed, [in, out].
+TRANSPOSED = frozenset({"gpt2", "openai-gpt", "imagegpt"})
+
+
+@dataclass(frozen=True)
+class LocalFile:
+    """A file of a checkpoint; `size` in bytes, `changed` in ns."""
+
+    name: str
+    size: int
+    changed: int
+
+
+def checkpoints(folder: Path, pattern: re.Pattern[str]) -> dict[Path, int | None]:
+    """The subfolders with a checkpoint by the steps that `pattern` finds in their names; or the
+    folder itself, without a step. Raises `Problem` where there is none, or a step is there
+    twice."""
+    if not folder.is_dir():
+        raise Problem(f"{folder} is no folder; name a folder of checkpoints, or OWNER/NAME")
+    found = dict[int, Path]()
+    for path in sorted(folder.iterdir()):
+        if (match := pattern.search(path.name)) and (path / CONFIG).is_file():
+            if (other := found.setdefault(int(match[1]), path)) is not path:
+                raise Problem(f"{path} has the step of {other}; give --step another pattern")
+    if not found and not (folder / CONFIG).is_file():
+        raise Problem(
+            f"{folder} has neither {CONFIG} nor subfolders with one whose names fit "
+            f"{pattern.pattern!r}; give --step a pattern with the step in brackets"
+        )
+    return {found[step]: step for step in sorted(found)} or {folder: None}
+
+
+def files(folder: Path) -> tuple[LocalFile, ...]:
+    """The files that make the checkpoint in a folder, by name; `Problem` where its weights are not
+    whole safetensors."""
+    facts = {each.name: each.stat() for each in folder.iterdir() if is_of_checkpoint(each.name)}
+    needed = {SAFE}
+    if SAFE not in facts and (index := folder / (SAFE + INDEX)).is_file():
+        needed = {*json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()}
+    if lacking := sorted(needed - facts.keys()):
+        if any(folder.glob("*.bin")):
+            raise Problem(
+                f"{folder} has its weights in .bin files, which can run code when they are read; "
+                'convert them: python -c "from transformers import AutoModelForCausalLM as M; '
+                f"M.from_pretrained('{folder}').save_pretrained('{folder}')\""
+            )
+        raise Problem(f"{folder} lacks {lacking[0]}; save the whole model with save_pretrained")
+    return tuple(LocalFile(n, facts[n].st_size, facts[n].st_mtime_ns) for n in sorted(facts))
+
+
+def about(config: Mapping[str, Any], metadata: Any) -> dict[str, Any]:
+    """The fields of a model that is `train.architectures.given`, and its vocabulary, from its
+    config.json and the metadata of its safetensors, as huggingface_hub reads it."""
+    # Of several parts, such as text and images, the one of text.
+    config = {**config, **(config.get("text_config") or {})}
+    found = {key: next((config[n] for n in own if n in config), None) for key, own in KEYS.items()}
+    if lacking := [*KEYS.keys() - {k for k, value in found.items() if isinstance(value, int)}]:
+        raise Problem(f"{CONFIG} does not say the model's {lacking[0]}; is it a language model?")
+    shapes = {
+        n: e.shape for file in metadata.files_metadata.values() for n, e in file.tensors.items()
+    }
+    column = 0 if config["model_type"] in TRANSPOSED else 1
+    inputs = {
+        shape[column]
+        for name, shape in shapes.items()
+        if len(shape) == 2 and name.endswith(".weight") and any(map(str.isdigit, name.split(".")))
+    }
+    return {
+        **found,
+        "architecture": "given",
+        "name": config["model_type"],
+        "feedforward": max(inputs, default=found["width"]),
+        "total": sum(map(prod, shapes.values())),
+        "inputs": sorted(inputs),
+        "vocabulary": config["vocab_size"],
+    }

@@ -1,0 +1,55 @@
+"""Checkpoints in a local folder, read in place: a result of links to their files."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ptq_dynamics.base.fields import Strict
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.engine.context import Context
+from ptq_dynamics.hub.files import is_of_tokenizer
+from ptq_dynamics.hub.folders import LocalFile
+from ptq_dynamics.train import trajectory
+
+
+class LocalCheckpoint(Strict):
+    """A checkpoint in a `subfolder`, with its files as they were when the job was planned."""
+
+    checkpoint: trajectory.Checkpoint
+    subfolder: str
+    files: tuple[LocalFile, ...]
+
+
+class LocalSettings(Strict):
+    """Checkpoints in a `folder` of a model with so many `parameters`; `beside` are files of a
+    tokenizer in that folder, for checkpoints that have none."""
+
+    folder: str
+    checkpoints: tuple[LocalCheckpoint, ...]
+    beside: tuple[LocalFile, ...]
+    parameters: int
+
+
+def run(context: Context[LocalSettings]) -> Mapping[str, Any]:
+    """Link the files of every checkpoint into the folder of its id; the manifest has their
+    digests. Raises `Problem` where a checkpoint has no tokenizer."""
+    settings, folder = context.settings, Path(context.settings.folder).resolve()
+    for number, each in enumerate(settings.checkpoints, start=1):
+        source = folder / each.subfolder
+        links = {file.name: source / file.name for file in each.files}
+        if not any(map(is_of_tokenizer, links)):
+            links |= {file.name: folder / file.name for file in settings.beside}
+        if not any(map(is_of_tokenizer, links)):
+            raise Problem(
+                f"neither {source} nor {folder} has a tokenizer; save it there: "
+                "tokenizer.save_pretrained"
+            )
+        target = context.out / each.checkpoint.id
+        target.mkdir(exist_ok=True)
+        for name, path in links.items():
+            (target / name).unlink(missing_ok=True)
+            os.symlink(path, target / name)
+        context.progress.maybe(f"{number} of {len(settings.checkpoints)} checkpoints")
+    found = [each.checkpoint for each in settings.checkpoints]
+    return trajectory.facts(found, parameters=settings.parameters, seed=None)
