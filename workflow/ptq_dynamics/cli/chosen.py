@@ -1,9 +1,19 @@
-"""The configuration of the project in this folder, as a command line chooses it."""
+"""The configuration of the project in this folder, as a command line chooses it; and projects of
+their own, which this workflow builds in other folders."""
 
 import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from ptq_dynamics import config
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.engine import checkout
 from ptq_dynamics.graph import Plan
 
 
@@ -19,3 +29,19 @@ def plan(arguments: argparse.Namespace) -> Plan:
     """The plan of the chosen configuration."""
     names = ("scale", "figures", "more_seeds")
     return Plan(load(**{name: getattr(arguments, name, None) for name in names}))
+
+
+def write(file: Path, content: Any) -> None:
+    """Write a file of a project's configuration."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    file.write_text(text, encoding="utf-8")
+
+
+def build(folder: Path, targets: Iterable[str], profile: str | None = None) -> None:
+    """Build the project in a folder; `Problem` where that fails."""
+    snakemake = str(Path(sys.executable).with_name("snakemake"))
+    command = [snakemake, "-s", str(checkout.ROOT / "Snakefile"), "--workflow-profile"]
+    command += [str(checkout.ROOT / "profiles" / (profile or "default")), "--", *targets]
+    if subprocess.call(command, cwd=folder, env={**os.environ, **checkout.environment()}):
+        raise Problem("the build failed for the reasons above; the same command goes on from there")

@@ -5,26 +5,22 @@ and the settings of config/own.yaml. This workflow builds it there, as any other
 """
 
 import os
-import subprocess
-import sys
 from argparse import Namespace
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ptq_dynamics import config
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.cli import chosen
 from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.engine.checkout import ROOT
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.settings import FINDING, PICTURES
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.hub import lock as hub
-from ptq_dynamics.hub import revisions
 from ptq_dynamics.measure.names import FULL_PRECISION, MEASUREMENTS
 from ptq_dynamics.provenance.state import find
 
@@ -42,8 +38,7 @@ def measure(arguments: Namespace) -> bool:
     out = arguments.out or Path("own", Path(arguments.place).resolve().name)
     _write(arguments, out / "config")
     with chdir(out):
-        chosen = {"scale": SCALE, "seed": arguments.seed or 0, "figures": "all"}
-        plan = Plan(config.load(chosen, Path("config")))
+        plan = chosen.plan(Namespace())
         figure = plan.figures.figure(FIGURE)
         _announce(plan, figure)
         if any(each.state != "up to date" for each in find(plan, plan.last())):
@@ -72,7 +67,7 @@ def _write(arguments: Namespace, folder: Path) -> None:
     metrics += ["accuracy", "accuracy_degradation"] if arguments.tasks else []
     figure = {**default["figure"], "curves": curves, "quantizers": [*quantizers]}
     contents = {
-        "config": {"scale": SCALE, "seed": 0, "figures": "all"},
+        "config": {"scale": SCALE, "seed": arguments.seed or 0, "figures": "all"},
         "runs": {**config.read_yaml(ROOT / "config/runs.yaml"), "runs": {}, "averages": {}},
         "families": {"families": {}, "runs": {}, "averages": averages, "own": {RUN: entry}},
         "quantizers": every | quantizers,
@@ -83,8 +78,7 @@ def _write(arguments: Namespace, folder: Path) -> None:
         f"scales/{SCALE}": _scale(arguments, default, folder.parent),
     }
     for name, content in contents.items():
-        text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
-        (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+        chosen.write(folder / f"{name}.yaml", content)
 
 
 def _entry(arguments: Namespace, folder: Path) -> dict[str, Any]:
@@ -93,7 +87,7 @@ def _entry(arguments: Namespace, folder: Path) -> dict[str, Any]:
     if Path(place).is_dir() or arguments.revisions is None:
         about = {"folder": os.path.relpath(place, folder.parent)}
     else:
-        found = revisions.named(place, arguments.revisions)
+        found = hub.revisions(place, arguments.revisions)
         about = {"repository": place, "revisions": found}
         wanted = [hub.Wanted(place, each) for each in found]
         _, failed = hub.lock(wanted, folder / LOCK)
@@ -104,7 +98,7 @@ def _entry(arguments: Namespace, folder: Path) -> dict[str, Any]:
     if "repository" in about:
         first = about["revisions"][0]
         commit = hub.read(folder / LOCK)[place][first].commit
-        entry["model"] = revisions.model(place, first, commit)
+        entry["model"] = hub.model(place, first, commit)
     rate = arguments.lr
     if rate not in (None, "trainer_state"):
         is_file = Path(rate).is_file()
@@ -190,7 +184,7 @@ def _build(plan: Plan, figure: Job, profile: str | None) -> None:
     jobs = [plan.measuring.measure(RUN, each, first, 0) for each in series]
     others = len(plan.site.timeline.measured(RUN)) - 1
     if others and not all(job.paths.record.exists() for job in jobs):
-        _snakemake([job.manifest for job in jobs], profile)
+        chosen.build(Path(), [job.manifest for job in jobs], profile)
         known = [record.read(job.paths.record) for job in jobs]
         seconds, memory = sum(r.seconds for r in known), max(r.peak_memory for r in known)
         print(
@@ -198,15 +192,7 @@ def _build(plan: Plan, figure: Job, profile: str | None) -> None:
             f"take about {others * seconds / 60:.1f} min one after the other",
             flush=True,
         )
-    _snakemake(["figures"], profile)
-
-
-def _snakemake(targets: Iterable[str], profile: str | None) -> None:
-    command = [str(Path(sys.executable).with_name("snakemake")), "-s", str(ROOT / "Snakefile")]
-    command += ["--workflow-profile", str(ROOT / "profiles" / (profile or "default")), "--"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    if subprocess.call([*command, *targets], env=environment):
-        raise Problem("the build has failed; the lines above say why, and the same command goes on")
+    chosen.build(Path(), ["figures"], profile)
 
 
 def _report(plan: Plan, figure: Job) -> str:
@@ -221,9 +207,11 @@ def _report(plan: Plan, figure: Job) -> str:
     key = ["trajectory", "checkpoint_id"]
     values = shown.pivot_table(index=key, columns="what", values="value", sort=False)
     places = shown.drop_duplicates(key).set_index(key)[["step", "tokens", "lr", "phase"]]
-    numbers = places.join(values).reset_index(0).to_string(index=False, na_rep="")
+    errors = 100 * values.drop(columns="loss").add_suffix(" (%)")
+    numbers = places.join([values.loss, errors])
+    text = numbers.reset_index(0).to_string(index=False, na_rep="")
     about = site.config.figures[FIGURE]
     picture = f"![{about.title}]({site.pictures}/{FIGURE}.{PICTURES[-1]})"
-    parts = [f"# {about.title}", picture, about.caption, words, f"```\n{numbers}\n```"]
+    parts = [f"# {about.title}", picture, about.caption, words, f"```\n{text}\n```"]
     write_atomically(REPORT, "\n\n".join(parts) + "\n")
     return words

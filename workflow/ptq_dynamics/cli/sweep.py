@@ -1,37 +1,26 @@
 """`ptq-dynamics dev sweep`: candidates for the settings of a scale are trained and compared.
 
-Every candidate is a workflow of its own that imports this one, with the scale's file changed, and
-draws losses in full precision alone: a choice between them sees no quantization error.
+Every candidate is a project of its own with the scale's file changed. It draws losses in full
+precision alone: a choice between them sees no quantization error.
 """
 
-import os
 import shutil
-import subprocess
-import sys
 from argparse import Namespace
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import pandas as pd
-import yaml
 from snakemake.utils import update_config
 
 from ptq_dynamics import config
+from ptq_dynamics.cli import chosen
 from ptq_dynamics.engine import record
-from ptq_dynamics.engine.checkout import ROOT
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.graph.paper import regimes
 from ptq_dynamics.measure import measurements
 from ptq_dynamics.measure.names import FULL_PRECISION, LOSS, MEASUREMENTS, OF_BLOCKS
 
-SNAKEFILE = """# Made by make sweep.
-module dynamics:
-    snakefile: "{root}/workflow/Snakefile"
-    config: {choice}
-
-use rule * from dynamics
-"""
 # A figure each, since in one they might be too many to be told apart.
 FIGURE = {
     "title": "Loss of a candidate",
@@ -48,12 +37,7 @@ def sweep(arguments: Namespace) -> bool:
     table = folder.with_suffix(".csv")
     plans = {name: prepare(folder / name, asked, each) for name, each in asked.candidates.items()}
     for name, plan in plans.items():
-        # An importing workflow takes neither the profile nor the hooks, which end waits at its end.
-        snakemake = str(Path(sys.executable).with_name("snakemake"))
-        command = [snakemake, "--workflow-profile", str(ROOT / "profiles/default")]
-        command += ["--max-jobs-per-timespan", "100/1s", "figures"]
-        if subprocess.call(command, cwd=folder / name):
-            return False
+        chosen.build(folder / name, ["figures"])
         found = measurements.read(folder / name / plan.site.results / MEASUREMENTS)
         row = {"candidate": name, **_numbers(plan, asked)}
         found = found[found.seed == asked.seed]
@@ -75,12 +59,10 @@ def prepare(folder: Path, sweep: config.Sweep, changes: dict[str, Any]) -> Plan:
     figures = {name: {**FIGURE, "curves": {name: [name]}} for name in compared}
     changed = config.read_yaml(scale)
     update_config(changed, changes)
-    for file, content in ((scale, changed), (Path("config/figures.yaml"), figures)):
-        text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
-        (folder / file).write_text(text, encoding="utf-8")
     choice = {"scale": sweep.scale, "seed": sweep.seed, "figures": "all"}
-    snakefile = SNAKEFILE.format(root=os.path.relpath(ROOT, folder), choice=choice)
-    (folder / "Snakefile").write_text(snakefile, encoding="utf-8")
+    contents = {str(scale): changed, "config/figures.yaml": figures, "config/config.yaml": choice}
+    for file, content in contents.items():
+        chosen.write(folder / file, content)
     return Plan(config.load(choice, folder / "config"))
 
 

@@ -173,10 +173,10 @@ class Model(Given):
 
 class Own(Strict):
     """A run of checkpoints from elsewhere. Its learning rate is one `rate`, or stands in a CSV file
-    with the columns step and lr, or else in the trainer_state.json of its last checkpoint, where
-    that has one. Of its checkpoints one in `every` is measured, besides the last, or the `last`
-    ones. Matrices that a quantizer does not take stay in full precision where they are to `skip`. The
-    `model` is that of the first checkpoint in a folder unless it is given."""
+    with the columns step and lr, or else in the trainer_state.json of the last checkpoint. One in
+    `every` is measured, besides the last, or the `last` ones. With `skip`, matrices that a
+    quantizer does not take stay in full precision. The `model` is that of the first checkpoint in a
+    folder unless it is given."""
 
     checkpoints: Local | Remote
     label: str = "own"

@@ -13,8 +13,10 @@ from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus
 from ptq_dynamics.hub.lock import Entry, Lock, Wanted
 from ptq_dynamics.train import schedules
 from ptq_dynamics.train.architectures import Architecture
+from ptq_dynamics.train.fetch import FetchSettings, Revision
 from ptq_dynamics.train.optimizers import AnyOptimizer
 from ptq_dynamics.train.timeline import PlannedTrajectory, Point, Timeline, TrainedShape
+from ptq_dynamics.train.trajectory import Checkpoint
 
 
 class ReleasedRevision(NamedTuple):
@@ -52,6 +54,21 @@ class Public(PlannedTrajectory):
         before = self.earlier if step < self.first else None
         rate = schedules.learning_rate(before or self.schedule, step)
         return rate, schedules.phase(self.schedule, step)
+
+    def settings(self, names: Iterable[str], parameters: int) -> Any:
+        """Settings of the job that makes some of its checkpoints."""
+        fetched = []
+        for name in names:
+            entry = self.revisions[name].entry
+            commit, files = (entry.commit, entry.files) if entry else (None, ())
+            fetched.append(Revision(checkpoint=self.checkpoint(name), commit=commit, files=files))
+        about = self.model_dump(include={"repository", "convert", "format"})
+        return FetchSettings(**about, revisions=tuple(fetched), parameters=parameters)
+
+    def checkpoint(self, name: str) -> Checkpoint:
+        """The checkpoint of a revision."""
+        step, tokens, _ = self.revisions[name]
+        return Checkpoint(name, step, tokens, *self.place(step))
 
     def checkpoints(self, timeline: Timeline) -> list[Point]:
         """One a revision."""

@@ -1,21 +1,16 @@
 """The jobs that make corpora and trajectories: training runs, fetched checkpoints, averages."""
 
 from functools import cache
-from typing import Any
 
 from ptq_dynamics.config import Branch, Public, Run, Stage, Whole
-from ptq_dynamics.config.elsewhere import InFolder
 from ptq_dynamics.corpus.functions import FunctionsSettings
 from ptq_dynamics.corpus.sources import Derived
 from ptq_dynamics.corpus.sources.own import OwnCorpus
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph.site import Planner
 from ptq_dynamics.train import schedules
-from ptq_dynamics.train.fetch import FetchSettings, Revision
-from ptq_dynamics.train.local import LocalCheckpoint, LocalSettings
 from ptq_dynamics.train.objectives.language import Language
 from ptq_dynamics.train.settings import AverageSettings, TrainSettings
-from ptq_dynamics.train.trajectory import Checkpoint
 
 
 class Trajectories(Planner):
@@ -104,34 +99,7 @@ class Trajectories(Planner):
     def fetch(self, name: str, shard: str) -> Job:
         """One shard of the released checkpoints of a public model."""
         public = self.config.runs.public[name]
-        settings: Any
-        parameters, points, revisions = self.parameters(name), list[Checkpoint](), list[Revision]()
-        for each in self.checkpoints(name, shard):
-            step, tokens, entry = public.revisions[each]
-            points.append(Checkpoint(each, step, tokens, *public.place(step)))
-            commit, files = (entry.commit, entry.files) if entry else (None, ())
-            revisions.append(Revision(checkpoint=points[-1], commit=commit, files=files))
-        if isinstance(public, InFolder):
-            local = [
-                LocalCheckpoint(
-                    checkpoint=each,
-                    subfolder=public.subfolders[each.id],
-                    files=public.files[each.id],
-                )
-                for each in points
-            ]
-            settings = LocalSettings(
-                folder=public.repository,
-                checkpoints=tuple(local),
-                beside=public.beside,
-                parameters=parameters,
-            )
-        else:
-            settings = FetchSettings(
-                **public.model_dump(include={"repository", "convert", "format"}),
-                revisions=tuple(revisions),
-                parameters=parameters,
-            )
+        settings = public.settings(self.checkpoints(name, shard), self.parameters(name))
         told = f"{name} {shard}"
         return self.make("fetch", public.stage, told, {}, settings, public=name, shard=shard)
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -40,9 +40,9 @@ def checkpoints(folder: Path, pattern: re.Pattern[str]) -> dict[Path, int | None
         raise Problem(f"{folder} is no folder; name a folder of checkpoints, or OWNER/NAME")
     found = dict[int, Path]()
     for path in sorted(folder.iterdir()):
-        if (match := pattern.search(path.name)) and (path / CONFIG).is_file():
-            if (other := found.setdefault(int(match[1]), path)) is not path:
-                raise Problem(f"{path} has the step of {other}; give --step another pattern")
+        match = pattern.search(path.name) if (path / CONFIG).is_file() else None
+        if match and (other := found.setdefault(int(match[1]), path)) is not path:
+            raise Problem(f"{path} has the step of {other}; give --step another pattern")
     if not found and not (folder / CONFIG).is_file():
         raise Problem(
             f"{folder} has neither {CONFIG} nor subfolders with one whose names fit "
@@ -54,11 +54,11 @@ def checkpoints(folder: Path, pattern: re.Pattern[str]) -> dict[Path, int | None
 def files(folder: Path) -> tuple[LocalFile, ...]:
     """The files that make the checkpoint in a folder, by name; `Problem` where its weights are not
     whole safetensors."""
-    facts = {each.name: each.stat() for each in folder.iterdir() if is_of_checkpoint(each.name)}
-    needed = {SAFE}
-    if SAFE not in facts and (index := folder / (SAFE + INDEX)).is_file():
+    found, needed = listed(folder, is_of_checkpoint), {SAFE}
+    names = {each.name for each in found}
+    if SAFE not in names and (index := folder / (SAFE + INDEX)).is_file():
         needed = {*json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()}
-    if lacking := sorted(needed - facts.keys()):
+    if lacking := sorted(needed - names):
         if any(folder.glob("*.bin")):
             raise Problem(
                 f"{folder} has its weights in .bin files, which can run code when they are read; "
@@ -66,7 +66,13 @@ def files(folder: Path) -> tuple[LocalFile, ...]:
                 f"M.from_pretrained('{folder}').save_pretrained('{folder}')\""
             )
         raise Problem(f"{folder} lacks {lacking[0]}; save the whole model with save_pretrained")
-    return tuple(LocalFile(n, facts[n].st_size, facts[n].st_mtime_ns) for n in sorted(facts))
+    return found
+
+
+def listed(folder: Path, is_one: Callable[[str], bool]) -> tuple[LocalFile, ...]:
+    """The files in a folder whose names are of a kind, by name."""
+    found = ((each.name, each.stat()) for each in sorted(folder.iterdir()) if is_one(each.name))
+    return tuple(LocalFile(name, about.st_size, about.st_mtime_ns) for name, about in found)
 
 
 def about(config: Mapping[str, Any], metadata: Any) -> dict[str, Any]:

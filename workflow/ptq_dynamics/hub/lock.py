@@ -4,9 +4,10 @@ Branches of the hub move; what was locked is fetched to the bit or not at all.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +15,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.hub import files
+from ptq_dynamics.hub import files, folders
 from ptq_dynamics.hub.files import HubFile, Source, explained
 
 LOCK = Path("config/families.lock.json")
@@ -64,10 +65,12 @@ def read(path: Path = LOCK) -> Lock:
 
 
 def resolve(wanted: Wanted) -> Entry:
-    """Ask the hub where a revision is now; `Problem` when it says nothing, or the part is not
-    there."""
-    from huggingface_hub import HfApi
+    """Ask the hub where a revision is now, or its cache where HF_HUB_OFFLINE is set; `Problem` when
+    it says nothing, or the part is not there."""
+    from huggingface_hub import HfApi, constants
 
+    if constants.HF_HUB_OFFLINE:
+        return _cached(wanted)
     repository, revision = wanted.repository, wanted.revision
     source = Source(repository, revision, revision)
     try:
@@ -81,6 +84,67 @@ def resolve(wanted: Wanted) -> Entry:
     if not found or about.sha is None:
         raise Problem(f"{source} has no whole {wanted.part}; correct config/families.yaml")
     return Entry(about.sha, found)
+
+
+def _cached(wanted: Wanted) -> Entry:
+    """A revision as the hub's cache has it, whose copies have their digests as names."""
+    kinds = {64: "sha256", 40: "git-sha1"}
+    for about in _in_cache(wanted.repository):
+        if wanted.revision in about.refs:
+            named = [(each, each.blob_path.name) for each in about.files]
+            every = [
+                HubFile(each.file_name, each.size_on_disk, f"{kinds[len(name)]}:{name}")
+                for each, name in named
+                if files.is_of_checkpoint(each.file_name) and len(name) in kinds
+            ]
+            if found := files.choose(wanted.part, every):
+                return Entry(about.commit_hash, found)
+    raise Problem(
+        f"{wanted.repository}@{wanted.revision} is not whole in the hub's cache; unset "
+        "HF_HUB_OFFLINE to download it"
+    )
+
+
+def _in_cache(repository: str) -> Iterator[Any]:
+    from huggingface_hub import scan_cache_dir
+
+    for each in scan_cache_dir().repos:
+        if each.repo_id == repository and each.repo_type == "model":
+            yield from each.revisions
+
+
+def revisions(repository: str, pattern: str) -> list[str]:
+    """Branches and tags whose names fit a pattern of the shell; `Problem` where there are none."""
+    from huggingface_hub import HfApi, constants
+
+    if constants.HF_HUB_OFFLINE:
+        every = [name for each in _in_cache(repository) for name in each.refs]
+    else:
+        try:
+            refs = HfApi().list_repo_refs(repository)
+        except Exception as error:
+            raise explained(error, Source(repository, "main", "main"), "its branches") from error
+        every = [each.name for each in (*refs.branches, *refs.tags)]
+    if not (found := sorted(name for name in every if fnmatch(name, pattern))):
+        near = ", ".join(sorted(every)[:8]) or "none"
+        raise Problem(f"{repository} has no revision like {pattern!r} (it has: {near})")
+    return found
+
+
+def model(repository: str, revision: str, commit: str) -> dict[str, Any]:
+    """What the files of a revision say of its model (`folders.about`)."""
+    import huggingface_hub as hub
+
+    try:
+        config = Path(hub.hf_hub_download(repository, files.CONFIG, revision=commit))
+        if hub.constants.HF_HUB_OFFLINE:
+            metadata = hub.get_local_safetensors_metadata(config.parent)
+        else:
+            metadata = hub.get_safetensors_metadata(repository, revision=commit)
+    except Exception as error:
+        source = Source(repository, revision, commit)
+        raise explained(error, source, "config.json, or what safetensors hold,") from error
+    return folders.about(json.loads(config.read_text(encoding="utf-8")), metadata)
 
 
 def _file(about: Any, source: Source) -> HubFile:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from ptq_dynamics.hub.folders import LocalFile
 from ptq_dynamics.train import trajectory
 
 
-class LocalCheckpoint(Strict):
+@dataclass(frozen=True)
+class LocalCheckpoint:
     """A checkpoint in a `subfolder`, with its files as they were when the job was planned."""
 
     checkpoint: trajectory.Checkpoint

@@ -24,40 +24,35 @@ class Checkpoints(Measured):
             # The mean over tasks; others have none.
             points = data.points(metric, quantizer, names.MEAN)
             sheet.add(data.over_tokens(metric, quantizer), points)
-        said = [_said(data, quantizer) for quantizer in data.quantizers]
-        return sheet.publish(said=[each for each in said if each])
+        return sheet.publish(said=[_said(data, quantizer) for quantizer in data.quantizers])
 
 
 def _said(data: Any, quantizer: str) -> str:
     """The error before and after the decay, and the loss of averages, under a quantizer."""
-    name, called = data.labels[0], data.called[quantizer]
+    called, run = data.called[quantizer], data.labels[0]
     rows = data.rows(names.QUANTIZATION_ERROR, quantizer)
-    rows = rows[rows.trajectory == data.curves[name][0]].sort_values(names.STEP)
-    if rows.empty:
-        return ""
+    rows = rows[rows.trajectory == data.curves[run][0]].sort_values(names.STEP)
     stable = rows[rows.phase == "stable"].tail(BEFORE)
-    before, where = (stable, "before the decay") if len(stable) else (rows.head(1), "at first")
-    end = rows.tail(1)
-    parts = [f"{called}: the error is {_percent(end)} at the end"]
+    before, end = (stable if len(stable) else rows.head(1)), rows.tail(1)
+    said = f"{called}: the error is {_percent(end)} at the last checkpoint"
     if len(rows) > 1:
+        when = f"over the last {len(stable)} at the peak rate" if len(stable) else "at the first"
         low, high = _ratio(data, quantizer, before, end)
         ratio = float(end.value.iloc[0] / before.value.mean())
-        parts.append(f"{_percent(before)} {where}, a ratio of {ratio:.2f} [{low:.2f}, {high:.2f}]")
-    losses = data.rows(names.LOSS, quantizer).sort_values(names.STEP)
-    last = {
-        label: float(losses[losses.trajectory == members[-1]].value.iloc[-1])
-        for label, members in data.curves.items()
-    }
-    best = min(last, key=last.__getitem__)
-    if len(last) > 1:
-        every = ", ".join(f"{label} {loss:.4f}" for label, loss in last.items())
-        parts.append(f"the lowest loss at the end is that of {best} ({every} nats/token)")
-    return f"{'; '.join(parts)}."
+        said += f", and {_percent(before)} {when}: {ratio:.2f} times [{low:.2f}, {high:.2f}]"
+    losses = data.rows(names.LOSS, quantizer).sort_values(names.STEP).groupby(names.TRAJECTORY)
+    last = losses.value.last()
+    every = {label: last[members[-1]] for label, members in data.curves.items()}
+    if len(every) > 1:
+        listed = ", ".join(f"{label} {loss:.4f}" for label, loss in every.items())
+        best = min(every, key=every.__getitem__)
+        said += f". At the end {best} has the lowest {called} loss ({listed} nats/token)"
+    return f"{said}."
 
 
 def _percent(rows: Any) -> str:
     error = float((rows.stderr**2).sum() ** 0.5 / len(rows))
-    return f"{100 * float(rows.value.mean()):.3g} ± {100 * error:.1g} %"
+    return f"{100 * float(rows.value.mean()):#.3g} ± {100 * error:.1g} %"
 
 
 def _ratio(data: Any, quantizer: str, before: Any, end: Any) -> tuple[float, float]:
