@@ -29,6 +29,7 @@ LOCK = Path("families.lock.json")
 # Data sets as `datasets` lays them out; any other file is text.
 TABLES = (".jsonl", ".json", ".parquet")
 REPORT = Path("README.md")
+FEWEST = 4  # blocks of validation text
 # Held-out text by the setting of a scale that reads it.
 SPLITS = {"evaluation": "validation", "calibration": "calibration", "curvature": "probe"}
 
@@ -64,7 +65,7 @@ def _write(arguments: Namespace, folder: Path) -> None:
         averages[mean] = {"trajectory": RUN, "last": average}
     metrics = ["quantization_error", "loss"]
     metrics += ["sharpness", "hessian_trace"] if arguments.curvature else []
-    metrics += ["accuracy", "accuracy_degradation"] if arguments.tasks else []
+    metrics += ["accuracy"] if arguments.tasks else []
     figure = {**default["figure"], "curves": curves, "quantizers": [*quantizers]}
     contents = {
         "config": {"scale": SCALE, "seed": arguments.seed or 0, "figures": "all"},
@@ -128,25 +129,28 @@ def _scale(arguments: Namespace, default: Mapping[str, Any], root: Path) -> dict
     """The scale of the project: one of this checkout, with what is set for checkpoints of one's own
     unless that scale was asked for."""
     scale = config.read_yaml(ROOT / f"config/scales/{arguments.scale or default['scale']}.yaml")
-    model, main = scale["models"]["main"], scale["corpora"]["main"]
-    per_token = main.get("characters_per_token", default["characters_per_token"])
+    main, shape = scale["corpora"]["main"], scale["models"]["main"]
+    text = _text(arguments.text, root) if arguments.text else {}
+    per_token = default["text"]["characters_per_token"]
     if arguments.scale is None:
         scale |= default["settings"]
-        model["context"], per_token = default["context"], default["characters_per_token"]
-        main["characters_per_token"] = per_token
-        if arguments.tokens:
-            scale["evaluation"]["tokens"] = arguments.tokens
+        main |= default["text"]
+        scale["evaluation"]["tokens"] = arguments.tokens or scale["evaluation"]["tokens"]
+        wanted = per_token * sum(scale[key]["tokens"] for key in SPLITS)
+        # Short texts are measured on as a whole.
+        there = wanted if "dataset" in text else sum(size for _, size, _ in text.get("files", ()))
         for key, split in SPLITS.items():
+            scale[key]["tokens"] = scale[key]["tokens"] * min(there or wanted, wanted) // wanted
             main[split] = scale[key]["tokens"]
+        shape["context"] = min(default["context"], scale["evaluation"]["tokens"] // FEWEST)
     if arguments.text:
         sizes = {split: main[split] for split in SPLITS.values()}
-        characters = {split: round(per_token * size) for split, size in sizes.items()}
-        text = {**_text(arguments.text, root), "characters": characters}
+        text["characters"] = {split: per_token * size for split, size in sizes.items()}
         main = {"source": "own", "vocabulary": main["vocabulary"], "text": text, **sizes}
-    scale |= {"models": {"main": model}, "corpora": {"main": main}}
+    scale |= {"models": {"main": shape}, "corpora": {"main": main}}
     scale["regime"].pop("left_out", None)
     scale["miniatures"].pop("exponents", None)
-    names = {"names": arguments.tasks, "at_chance": []}
+    names = {"names": arguments.tasks, "at_chance": [], "shots_of": {}}
     scale["tasks"] = {**scale["tasks"], **names} if arguments.tasks else None
     return scale
 
@@ -158,7 +162,7 @@ def _text(place: str, root: Path) -> dict[str, Any]:
         return {"dataset": {"path": place}}
     inside = sorted(path.rglob("*")) if path.is_dir() else [path]
     every = [each for each in inside if each.is_file() and not each.name.startswith(".")]
-    about = {e: e.stat() for e in every}
+    about = {each: each.stat() for each in every}
     listed = [[os.path.relpath(e, root), a.st_size, a.st_mtime_ns] for e, a in about.items()]
     if any(each.suffix in TABLES for each in every):
         top = os.path.relpath(path if path.is_dir() else path.parent, root)
@@ -169,10 +173,11 @@ def _text(place: str, root: Path) -> dict[str, Any]:
 
 def _announce(plan: Plan, figure: Job) -> None:
     """Say what is measured."""
-    points, model = plan.site.timeline.measured(RUN), plan.site.config.scale.models[RUN]
+    points = plan.site.timeline.measured(RUN)
+    model: Any = plan.site.config.scale.models[RUN]
     quantizers = dict.fromkeys(each.quantizer for each in figure.settings.series)
     print(
-        f"{len(points)} checkpoints of {model.architecture} ({plan.trajectories.parameters(RUN):,} "
+        f"{len(points)} checkpoints of {model.name} ({plan.trajectories.parameters(RUN):,} "
         f"parameters), each in {', '.join(quantizers)}"
     )
 

@@ -1,6 +1,7 @@
 """The jobs that make corpora and trajectories: training runs, fetched checkpoints, averages."""
 
 from functools import cache
+from typing import Any
 
 from ptq_dynamics.config import Branch, Public, Run, Stage, Whole
 from ptq_dynamics.corpus.functions import FunctionsSettings
@@ -36,7 +37,9 @@ class Trajectories(Planner):
     def functions(self, corpus: str) -> Job:
         """Functions and held-out documents of an embedded corpus."""
         others = tuple(self.scale.tasks.others) if self.scale.tasks else ()
-        settings = FunctionsSettings(corpus=self.scale.corpora[corpus], others=others)
+        found: Any = self.scale.corpora[corpus]
+        text: Any = found.text if isinstance(found, OwnCorpus) else found
+        settings = FunctionsSettings(corpus=text, others=others)
         reads = (*settings.corpus.packages, *others)
         stage = "corpus.functions"
         return self.make("functions", stage, corpus, {}, settings, (), reads, corpus=corpus)

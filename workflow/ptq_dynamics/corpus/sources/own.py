@@ -41,8 +41,9 @@ class Texts(Strict):
 
     def split_texts(self) -> Mapping[splits.Split, Iterable[str]]:
         """Documents of each held-out split."""
-        found, rest = {name: list[str]() for name in self.characters}, self.documents()
-        for name, wanted in self.characters.items():
+        found, rest = {name: list[str]() for name in splits.HELD_OUT}, self.documents()
+        for name in splits.HELD_OUT:
+            wanted = self.characters[name]
             while wanted > 0 and (document := next(rest, None)) is not None:
                 found[name].append(document)
                 wanted -= len(document)

@@ -37,9 +37,12 @@ def _said(data: Any, quantizer: str) -> str:
     said = f"{called}: the error is {_percent(end)} at the last checkpoint"
     if len(rows) > 1:
         when = f"over the last {len(stable)} at the peak rate" if len(stable) else "at the first"
-        low, high = _ratio(data, quantizer, before, end)
-        ratio = float(end.value.iloc[0] / before.value.mean())
-        said += f", and {_percent(before)} {when}: {ratio:.2f} times [{low:.2f}, {high:.2f}]"
+        said += f", and {_percent(before)} {when}"
+        # A ratio to what may be nothing says nothing.
+        if before.value.mean() > 2 * _error(before):
+            low, high = _ratio(data, quantizer, before, end)
+            ratio = float(end.value.iloc[0] / before.value.mean())
+            said += f": {ratio:.2f} times [{low:.2f}, {high:.2f}]"
     losses = data.rows(names.LOSS, quantizer).sort_values(names.STEP).groupby(names.TRAJECTORY)
     last = losses.value.last()
     every = {label: last[members[-1]] for label, members in data.curves.items()}
@@ -50,9 +53,12 @@ def _said(data: Any, quantizer: str) -> str:
     return f"{said}."
 
 
+def _error(rows: Any) -> float:
+    return float((rows.stderr**2).sum() ** 0.5 / len(rows))
+
+
 def _percent(rows: Any) -> str:
-    error = float((rows.stderr**2).sum() ** 0.5 / len(rows))
-    return f"{100 * float(rows.value.mean()):#.3g} ± {100 * error:.1g} %"
+    return f"{100 * float(rows.value.mean()):#.3g} ± {100 * _error(rows):.1g} %"
 
 
 def _ratio(data: Any, quantizer: str, before: Any, end: Any) -> tuple[float, float]:
