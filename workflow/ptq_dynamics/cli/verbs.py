@@ -1,10 +1,12 @@
 """The verbs of `ptq-dynamics`: each prints what it finds, and returns whether all is well."""
 
 import json
+import os
 import random
 import sys
 from argparse import Namespace
 from collections import Counter
+from contextlib import chdir
 from dataclasses import asdict
 from pathlib import Path
 
@@ -75,7 +77,11 @@ def trace(arguments: Namespace) -> bool:
     record lists."""
     from ptq_dynamics.provenance.trace import trace as traced
 
-    chain = traced(arguments.file, Archive.here())
+    file = Path(arguments.file).resolve()
+    # The project of `measure` that a file lies in has its own results.
+    homes = (each for each in file.parents if (each / "config/scales/own.yaml").is_file())
+    with chdir(home := next(homes, Path())):
+        chain = traced(os.path.relpath(file) if home.name else arguments.file, Archive.here())
     if arguments.json:
         steps = [
             {"manifest": path, "reads": chain.inputs(each), **asdict(each.record)}

@@ -1,0 +1,158 @@
+"""Checkpoints of a Trainer, and of the workflow itself, measured by one command."""
+
+import csv
+import os
+import sys
+import time
+from pathlib import Path
+from subprocess import run
+
+import pytest
+from ptq_dynamics.corpus.sources.embedded import train_tokenizer
+from safetensors.torch import load_file, save_file
+
+COLUMNS = ["quantizer", "checkpoint_id", "metric", "value", "stderr", "checkpoint"]
+OUTPUTS = ["README.md", "figures/own/quantization.png", "results/own/measurements.csv"]
+PICTURE = "figures/own/quantization.png"
+
+
+def train(folder, steps, every):
+    """A tiny Llama by transformers' Trainer, warmup, stable phase and decay."""
+    import torch
+    import transformers
+
+    documents = [found.__doc__ or "" for found in vars(torch).values()]
+    documents = [text for text in documents if isinstance(text, str) and len(text) > 200]
+    ours = train_tokenizer(documents, 300)
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=ours, eos_token="<|endoftext|>"
+    )
+    tokens = torch.tensor([i for text in documents for i in tokenizer(text)["input_ids"]])
+    rows = [{"input_ids": row, "labels": row} for row in tokens.split(64)[:-1]]
+    torch.manual_seed(0)
+    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    shape |= {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(vocab_size=300, **shape))
+    options = transformers.TrainingArguments(
+        folder,
+        max_steps=steps,
+        save_steps=every,
+        logging_steps=every // 5,
+        per_device_train_batch_size=8,
+        learning_rate=3e-3,
+        lr_scheduler_type="warmup_stable_decay",
+        lr_scheduler_kwargs={"num_decay_steps": steps // 3},
+        warmup_steps=every // 5,
+        include_num_input_tokens_seen="all",
+        save_only_model=True,
+        report_to=[],
+        use_cpu=True,
+        disable_tqdm=True,
+    )
+    collate = transformers.default_data_collator
+    transformers.Trainer(model, options, collate, rows, processing_class=tokenizer).train()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    return train(tmp_path_factory.mktemp("trainer") / "run", 120, 10)
+
+
+def measure(place, out, *options):
+    command = [sys.executable, "-m", "ptq_dynamics.cli", "measure", str(place), "--out", str(out)]
+    start = time.monotonic()
+    done = run([*command, *options], capture_output=True, text=True, check=False)
+    return done, time.monotonic() - start
+
+
+def rows_of(path):
+    return list(csv.DictReader(Path(path).open(encoding="utf-8")))
+
+
+def made(out):
+    """When each result was made, by its record."""
+    return {path: path.stat().st_mtime_ns for path in out.rglob("*record.json")}
+
+
+@pytest.fixture(scope="module")
+def measured(trained, tmp_path_factory):
+    """One checkpoint in three, and averages of two."""
+    out = tmp_path_factory.mktemp("measured") / "out"
+    options = ("--every", "3", "--average", "2", "--bits", "3", "--tokens", "4096")
+    done, _ = measure(trained, out, *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out, options, done.stdout
+
+
+def test_one_command_gives_picture_table_and_words(measured):
+    out, _, said = measured
+    assert all((out / name).is_file() for name in OUTPUTS)
+    assert "4 checkpoints of llama" in said and "the first checkpoint took" in said
+    assert "3-bit: the error is" in said and "has the lowest 3-bit loss" in said
+    rows = rows_of(out / OUTPUTS[2])
+    runs = [row for row in rows if row["trajectory"] == "run" and row["metric"] == "loss"]
+    full = [row for row in runs if row["quantizer"] == "fp"]
+    assert [int(row["step"]) for row in full] == [30, 60, 90, 120]
+    assert [row["phase"] for row in full] == ["stable", "stable", "cooldown", "cooldown"]
+    tokens = [int(row["tokens"]) for row in full]
+    assert tokens == [30 * 8 * 64 * part for part in (1, 2, 3, 4)]
+    assert float(full[0]["lr"]) == 3e-3 and float(full[-1]["lr"]) < 1e-4
+    averages = {row["step"] for row in rows if row["trajectory"] == "last-2"}
+    assert averages == {"60", "90", "120"}
+
+
+def test_again_it_does_nothing_and_then_only_what_changed(trained, measured):
+    out, options, _ = measured
+    before = made(out)
+    done, seconds = measure(trained, out, *options)
+    assert done.returncode == 0 and made(out) == before
+    assert seconds < 10
+    # Touched, but the same: it is read again, and nothing else is.
+    weights = trained / "checkpoint-60/model.safetensors"
+    os.utime(weights)
+    done, _ = measure(trained, out, *options)
+    assert done.returncode == 0
+    changed = {path.parent.parent.name for path, when in made(out).items() if before[path] != when}
+    assert changed == {"run"}
+    content = load_file(weights)
+    content["model.norm.weight"] *= 1.5
+    save_file(content, weights, metadata={"format": "pt"})
+    before = made(out)
+    done, _ = measure(trained, out, *options)
+    assert done.returncode == 0
+    again = {
+        str(path.parent.relative_to(out / "results/own"))
+        for path, when in made(out).items()
+        if before[path] != when and path.name == "record.json"
+    }
+    assert "measure/run/seed-0/fp/step-0000060" in again
+    assert "measure/run/seed-0/fp/step-0000030" not in again
+    assert "measure/last-2/seed-0/fp/step-0000120" not in again
+
+
+def test_the_picture_is_traced_to_the_files_of_checkpoints(measured):
+    out, _, _ = measured
+    command = [sys.executable, "-m", "ptq_dynamics.cli", "trace", str(out / PICTURE)]
+    done = run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "local run" in done.stdout and "corpus run" in done.stdout
+
+
+def test_numbers_are_those_of_the_workflow_where_text_and_settings_are(built, tmp_path):
+    folder, results = tmp_path / "run", built.folder / "results/smoke"
+    theirs = {
+        tuple(row[name] for name in COLUMNS)
+        for row in rows_of(results / "measurements.csv")
+        if row["trajectory"] in ("constant-3e-3", "rainbow-138") and row["seed"] == "201"
+        if row["quantizer"] in ("fp", "gptq-4bit")
+    }
+    folder.mkdir()
+    for name in ("constant-3e-3", "rainbow-138"):
+        for path in (results / "train" / name / "seed-201").glob("step-*"):
+            if path.name in {row[1] for row in theirs} and not (folder / path.name).exists():
+                (folder / path.name).symlink_to(path)
+    done, _ = measure(folder, tmp_path / "out", "--scale", "smoke", "--bits", "4", "--average", "0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    ours = {tuple(r[n] for n in COLUMNS) for r in rows_of(tmp_path / "out" / OUTPUTS[2])}
+    assert len(ours) > 20 and ours <= theirs
