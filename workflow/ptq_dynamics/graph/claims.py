@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import cache
 from itertools import chain
-from typing import Any
+from typing import Any, get_args
 
 from ptq_dynamics.claims import settings as said
 from ptq_dynamics.claims.claim import Claim
@@ -13,9 +13,8 @@ from ptq_dynamics.claims.settings import TableQuery, TableRow
 from ptq_dynamics.config import Branch, Figure, require
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.settings import PICTURES, Shown
-from ptq_dynamics.graph.figures import measures
 from ptq_dynamics.graph.site import Planner
-from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR, TASK_METRICS
+from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR, TASK_METRICS, Paired
 
 
 class Claims(Planner):
@@ -90,11 +89,14 @@ class Tables(Planner):
     def _queries(self, name: str, table: TableQuery) -> Iterator[Figure]:
         """What a table reads of its figures that were chosen, and what it measures for itself."""
         require(f"config/tables.yaml: {name}.figures", "figure", table.figures, self.plan.written)
-        wanted = (LOSS, QUANTIZATION_ERROR) if table.kind == "runs" else TASK_METRICS
+        of_runs = table.kind == "runs"
+        metrics = (LOSS, QUANTIZATION_ERROR) if of_runs else TASK_METRICS
+        # The same raw results hold all metrics of losses.
+        held = {*get_args(Paired)} if of_runs else {*TASK_METRICS}
         for each in table.figures:
             if each in self.plan.figures.chosen:
                 figure = self.config.figures[each]
-                if metrics := tuple(metric for metric in wanted if measures(figure, metric)):
+                if not held.isdisjoint(figure.metrics):
                     yield figure.model_copy(update={"metrics": metrics})
         yield from self.lacking(table)
 
