@@ -78,7 +78,7 @@ class Sgd(Optimizer):
                 "runs.sgd": short(optimizer={"kind": "sgd", "momentum": 0.9, "weight_decay": 0.01})
             }
         },
-        figure("dynamics", {"SGD": ["sgd"]}, ["gradient_norm", "weight_norm"]),
+        figure("over_tokens", {"SGD": ["sgd"]}, ["gradient_norm", "weight_norm"]),
         "train/sgd/seed-201",
     ),
     Recipe(

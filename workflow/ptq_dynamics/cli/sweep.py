@@ -36,7 +36,7 @@ use rule * from dynamics
 FIGURE = {
     "title": "Loss of a candidate",
     "caption": "In full precision.",
-    "layout": "dynamics",
+    "layout": "over_tokens",
     "metrics": ["loss"],
 }
 
