@@ -158,13 +158,13 @@ class Truncation(Quantizer):
 
 from typing import TYPE_CHECKING, Literal
 
-from ptq_dynamics.figures.layout import Evaluations, Measured
+from ptq_dynamics.figures.layout import Evaluations, Layout
 
 if TYPE_CHECKING:
     from ptq_dynamics.figures.panels import Picture, Sheet
 
 
-class Plain(Measured):
+class Plain(Layout):
     """A panel for every metric."""
 
     layout: Literal["plain"]

@@ -5,13 +5,13 @@ from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
-from ptq_dynamics.figures.layout import Measured, Some
+from ptq_dynamics.figures.layout import Layout, Some
 from ptq_dynamics.measure.names import LOSS, PROBES, SEED, STEP, VALUE, ErrorOrCurvature
 
 LEAST = 5  # points of a correlation
 
 
-class Flatness(Measured):
+class Flatness(Layout):
     """A row for every metric of quantized weights and quantizer, a column for every metric of
     curvature, a point a checkpoint; runs are lines. Weights that lie on two trajectories, where one
     branches from the other, count once."""
@@ -22,7 +22,8 @@ class Flatness(Measured):
 
     @model_validator(mode="after")
     def _has_curvature(self) -> Self:
-        self._has(frozenset(PROBES["sharpness"]), "its horizontal axis")
+        if not {*self.metrics} & {*PROBES["sharpness"]}:
+            raise ValueError(f"metrics has none of curvature: {', '.join(PROBES['sharpness'])}")
         return self
 
     def draw(self, sheet: Any) -> Any:

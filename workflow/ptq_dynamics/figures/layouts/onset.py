@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ptq_dynamics.figures.layout import BEFORE, Measured, Some
+from ptq_dynamics.figures.layout import BEFORE, Layout, Some
 from ptq_dynamics.measure.names import ErrorThenLoss
 
 AXES = {"loss": BEFORE, "rate": "Learning rate"}
@@ -13,7 +13,7 @@ CALLED = {"loss": "the loss in full precision", "rate": "the learning rate"}
 LEAST = 5  # points of a correlation
 
 
-class Onset(Measured):
+class Onset(Layout):
     """The error under every quantizer against tokens, against the loss in full precision, and
     against the learning rate, with how much of its variance each of the latter two describes."""
 

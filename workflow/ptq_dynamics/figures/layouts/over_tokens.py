@@ -3,13 +3,12 @@
 from typing import Any, Literal
 
 from ptq_dynamics.base.fields import Strict
-from ptq_dynamics.figures.layout import Measured, Some
+from ptq_dynamics.figures.layout import Layout, Some
 from ptq_dynamics.measure.names import (
     CHECKPOINT,
     EIGENVALUE,
     EIGENVALUES,
     LOSS,
-    QUANTIZED,
     TRAJECTORY,
     OfRuns,
 )
@@ -32,13 +31,12 @@ class OverTokensOptions(Strict):
     share: bool = False
 
 
-class OverTokens(Measured):
+class OverTokens(Layout):
     """A panel for every metric and quantizer; eigenvalues are those at the end, by rank. Dotted:
     the learning rate."""
 
     layout: Literal["over_tokens"]
     metrics: Some[OfRuns]
-    quantized = QUANTIZED | {LOSS}
     options: OverTokensOptions = OverTokensOptions()
 
     def check(self, place: str, timeline: Any) -> None:
