@@ -77,8 +77,6 @@ def apertus_and_amber(data: Any) -> Iterator[Row]:
         early = [data.over(run, quantizer, shares=(0, 0.25), end_of="amber") for run in runs]
         says = f"{bits} error over the first quarter of Amber's tokens: Apertus / Amber"
         yield Row(says, early[0] / early[1])
-    before, after = data.around_rise("amber", Q4)
-    yield Row("4-bit error of Amber: after the greatest rise of its loss / before", after / before)
 
 
 def opensci(data: Any) -> Iterator[Row]:

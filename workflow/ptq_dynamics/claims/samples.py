@@ -7,7 +7,6 @@ rests on one or two checkpoints has the noise of rounding these instead.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -158,21 +157,6 @@ class Samples:
             return np.asarray((values * weights(key, len(values))).sum(axis=0))
 
         return self._over_seeds(read)
-
-    def around_rise(self, name: str, quantizer: str) -> tuple[Sample, Sample]:
-        """The error before and after the greatest rise of the loss in full precision from one
-        checkpoint to the next."""
-
-        def read(seed: int, after: int) -> Sample:
-            losses = self.curves.of(name, LOSS, FULL_PRECISION, seed).values[:, 0]
-            place = int(np.argmax(np.diff(losses)))
-            if losses[place + 1] <= losses[place]:
-                raise NotMeasured(f"the loss of {name} never rises")
-            error = QUANTIZATION_ERROR
-            return self.curves.checkpoint(name, error, quantizer, seed, place + after)
-
-        before, after = (self._over_seeds(partial(read, after=n)) for n in (0, 1))
-        return before, after
 
     # Of several trajectories
 
