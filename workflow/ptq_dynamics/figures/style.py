@@ -5,7 +5,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 from matplotlib import colormaps
 from matplotlib.colors import to_hex, to_rgb
 
@@ -40,8 +39,10 @@ LINES = (
     Line("#AA4499", "-", "X"),
     Line("#888888", "--", "<"),
 )
-# For what has no meaning of its own, beside those of the lines above that mean nothing elsewhere.
+# What has no meaning of its own takes first what means nothing elsewhere.
 OTHERS = (
+    LINES[5],
+    LINES[7],
     Line("#882255", "--", "h"),
     Line("#999933", "-.", ">"),
     Line("#CC6677", "-", "p"),
@@ -70,16 +71,14 @@ ORDERED = re.compile(rf"(\S+) = ({NUMBER})")
 # No figure has two of one place.
 RATES = {3e-4: 0, 6e-4: 1, 1e-3: 1, 9e-4: 2, 3e-3: 2, 1.2e-3: 3, 1e-2: 3, 3e-2: 4}
 # Quantities whose values have an order, as labels call them: peak learning rate, weight decay and
-# window. Each has colours of its own.
-SEQUENTIAL = {"LR": "plasma", "λ": "YlOrBr_r", "L": "Greys_r"}
-# CIE lightness of the first and the last value: evenly between, so that greys are as far apart. A
-# lighter line could not be seen on white.
-DARKEST, LIGHTEST = 12.0, 78.0
+# window. Each has colours of its own, and the share of them that is dark enough on white.
+SEQUENTIAL = {"LR": ("plasma", 0.8), "λ": ("YlOrBr_r", 0.65), "L": ("Greys_r", 0.65)}
+OTHER = ("viridis", 0.8)
 DASHES = ("-", "--", "-.")
 MARKERS = ("p", "X", "P", "v", "D", "^", "s", "h")
 # Models of one family that differ in size: "OLMo-2 7B".
 SIZED = re.compile(rf"(.+) ({NUMBER})([kMBT])")
-SIZES, SIZE_MARKERS = "PuBuGn_r", ("o", "v", "D", "P")
+SIZES, SIZE_MARKERS = ("PuBuGn_r", 0.65), ("o", "v", "D", "P")
 
 
 def in_order(labels: Sequence[str]) -> list[str]:
@@ -109,11 +108,8 @@ def lines(labels: Sequence[str]) -> dict[str, Line]:
     own = [label for label in labels if label not in lower]
     found = _ranked([label for label in own if whose(label) == label])
     roles = {n: re.split(r"[\s,]", n)[0] for n in own if n not in found and whose(n) == n}
-    # What has no meaning of its own takes first what means nothing elsewhere.
-    taken = {role.color for role in ROLES.values()}
     used = {ROLES[role].color for role in roles.values() if role in ROLES}
-    free = [line for line in (*LINES, *OTHERS) if line.color not in used]
-    free.sort(key=lambda line: line.color in taken)
+    free = [line for line in (*OTHERS, *LINES) if line.color not in used]
     seen = list[str]()
     for label, role in roles.items():
         found[label] = _variant(ROLES[role], seen.count(role)) if role in ROLES else free.pop(0)
@@ -138,7 +134,7 @@ def _ranked(labels: Sequence[str]) -> dict[str, Line]:
         last = max(RATES.values()) if known else max(1, len(values) - 1)
         for number, label in enumerate(sorted(values, key=values.__getitem__)):
             number = RATES[values[label]] if known else number
-            color = _shade(SEQUENTIAL.get(quantity, "viridis"), number / last)
+            color = _shade(SEQUENTIAL.get(quantity, OTHER), number / last)
             found[label] = Line(color, *_nth(number, MARKERS))
     sizes = {label: at for label in labels if (at := SIZED.fullmatch(label))}
     if len(sizes) > 1 and len({at[1] for at in sizes.values()}) == 1:
@@ -154,19 +150,10 @@ def _nth(number: int, markers: Sequence[str]) -> tuple[str, str]:
     return DASHES[number % len(DASHES)], markers[number % len(markers)]
 
 
-def _shade(name: str, place: float) -> str:
-    """The colour of a map, which goes from dark to light, at a place from 0 to 1 by lightness."""
-    colors = colormaps[name](np.linspace(0, 1, 512))[:, :3]
-    linear = np.where(colors <= 0.04045, colors / 12.92, ((colors + 0.055) / 1.055) ** 2.4)
-    luminance = linear @ np.array([0.2126, 0.7152, 0.0722])
-    dark = luminance <= (6 / 29) ** 3
-    # CIE's, from 0 to 100.
-    lightness = np.where(dark, luminance * (29 / 3) ** 3, 116 * np.cbrt(luminance) - 16)
-    found = np.maximum.accumulate(lightness)
-    first = max(DARKEST, float(found[0]))
-    wanted = first + place * (LIGHTEST - first)
-    red, green, blue = (float(np.interp(wanted, found, channel)) for channel in colors.T)
-    return to_hex((red, green, blue))
+def _shade(colors: tuple[str, float], place: float) -> str:
+    """The colour at a place from 0 to 1 of a share of a map, which goes from dark to light."""
+    name, share = colors
+    return to_hex(colormaps[name](share * place))
 
 
 def _variant(line: Line, number: int) -> Line:
