@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from functools import cache
-from itertools import chain
+from itertools import chain, product
 from typing import Any, get_args
 
 from ptq_dynamics.claims import settings as said
@@ -114,28 +114,16 @@ class Tables(Planner):
         return TableRow(curve=label, name=name, seeds=seeds, draws=draws)
 
     def lacking(self, table: TableQuery) -> Iterator[Figure]:
-        """Queries of what a table asks of its rows under quantizers that no figure of its has, with
-        the seeds of these and one calibration set; none where not all figures were chosen."""
-        if self.config.choice.figures != "all":
-            return
+        """Queries of what a table asks of the rows of a figure under quantizers that this has not,
+        with its seeds and one calibration set; none where not all figures were chosen."""
         known = [self.config.figures[n] for n in table.figures if n in self.config.figures]
-        there = {
-            (name, quantizer)
-            for figure in known
-            if QUANTIZATION_ERROR in figure.metrics
-            for name in figure.trajectories
-            for quantizer in figure.quantizers
-        }
-        for quantizer in table.quantizers:
-            for figure in known:
+        for quantizer, figure in product(table.quantizers, known):
+            if self.config.choice.figures == "all" and quantizer not in figure.quantizers:
                 curves = dict[str, tuple[str, ...]]()
                 for label, name in self._rows(table, figure):
-                    if (name, quantizer) not in there:
-                        curves[label] = (*curves.get(label, ()), name)
-                        there.add((name, quantizer))
-                if curves:
-                    asked = {"curves": curves, "quantizers": (quantizer,), "draws": {}}
-                    yield figure.model_copy(update={**asked, "metrics": (LOSS, QUANTIZATION_ERROR)})
+                    curves[label] = (*curves.get(label, ()), name)
+                asked = {"curves": curves, "quantizers": (quantizer,), "draws": {}}
+                yield figure.model_copy(update={**asked, "metrics": (LOSS, QUANTIZATION_ERROR)})
 
     def _rows(self, table: TableQuery, figure: Figure) -> Iterator[tuple[str, str]]:
         """The trajectories that a table shows of a figure, each after its curve's label."""
