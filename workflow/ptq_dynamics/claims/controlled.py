@@ -6,6 +6,7 @@ margin within which two errors are alike is half of what separates ends from the
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import product
 from typing import Any
 
 from ptq_dynamics.claims.claim import Claim, Row
@@ -105,15 +106,11 @@ def averaging(data: Any) -> Iterator[Row]:
 
 def kumar(data: Any) -> Iterator[Row]:
     """The increase δ grows faster with the budget under cosine schedules than under WSD."""
-    grown = {
-        (size, kind): data.end(f"kumar-{size}-{last}", Q3, INCREASE)
-        / data.end(f"kumar-{size}-{first}", Q3, INCREASE)
-        for size in ("70m", "160m")
-        for kind, first, last in (
-            ("cosine", "cosine-11.5-to-0", "cosine-99.5-to-0"),
-            ("WSD", "wsd-1.5", "wsd-89.5"),
-        )
-    }
+    budgets = {"cosine": ("cosine-11.5-to-0", "cosine-99.5-to-0"), "WSD": ("wsd-1.5", "wsd-89.5")}
+    grown = {}
+    for size, (kind, runs) in product(("70m", "160m"), budgets.items()):
+        first, last = (data.end(f"kumar-{size}-{run}", Q3, INCREASE) for run in runs)
+        grown[size, kind] = last / first
     ratio = grown["160m", "cosine"] / grown["160m", "WSD"]
     yield Row("growth of the 3-bit δ with the budget, 160M: cosine / WSD", ratio)
     for (size, kind), sample in grown.items():
