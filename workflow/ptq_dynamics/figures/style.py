@@ -119,7 +119,7 @@ def lines(labels: Sequence[str]) -> dict[str, Line]:
             marker, area = next(OF[start] for start in OF if label.startswith(start))
             found[label] = replace(found.get(whose(label), LINES[0]), marker=marker, area=area)
     for number, (label, of) in enumerate(lower.items()):
-        found[label] = _lighter(found[of], [*lower.values()][: number + 1].count(of))
+        found[label] = _variant(found[of], [*lower.values()][: number + 1].count(of))
     return found
 
 
@@ -157,26 +157,14 @@ def _shade(colors: tuple[str, float], place: float) -> str:
 
 
 def _variant(line: Line, number: int) -> Line:
-    """The same hue, lighter, with another dash and marker, for the second of a role and so on."""
+    """The same hue, lighter, with another dash and marker, for the second of a role and so on, and
+    for the first quantizer under a curve and so on."""
     if number == 0:
         return line
     place = next((n for n, each in enumerate(LINES) if each.color == line.color), 0)
     other = LINES[(place + number) % len(LINES)]
-    return replace(line, color=_faded(line, 0.45), dash=other.dash, marker=other.marker)
-
-
-def _lighter(line: Line, number: int) -> Line:
-    """The same hue, a little lighter for each further quantizer, with another dash and marker."""
-    dash = DASHES[(DASHES.index(line.dash) + number) % len(DASHES)]
-    place = (MARKERS.index(line.marker) if line.marker in MARKERS else 0) + 3 * number
-    color = _faded(line, 0.9 * 0.75**number)
-    return Line(color, dash, MARKERS[place % len(MARKERS)], line.area)
-
-
-def _faded(line: Line, share: float) -> str:
-    """Its colour, on white as this share of it."""
-    red, green, blue = (1 - (1 - part) * share for part in to_rgb(line.color))
-    return to_hex((red, green, blue))
+    red, green, blue = (1 - (1 - part) * 0.6**number for part in to_rgb(line.color))
+    return replace(line, color=to_hex((red, green, blue)), dash=other.dash, marker=other.marker)
 
 
 TICKS = {
