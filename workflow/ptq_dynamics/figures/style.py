@@ -70,15 +70,20 @@ ORDERED = re.compile(rf"(\S+) = ({NUMBER})")
 # A peak learning rate looks the same in every figure: its place among five, from dark to light.
 # No figure has two of one place.
 RATES = {3e-4: 0, 6e-4: 1, 1e-3: 1, 9e-4: 2, 3e-3: 2, 1.2e-3: 3, 1e-2: 3, 3e-2: 4}
+# Models of one family that differ in size: "OLMo-2 7B".
+SIZED, SIZE = re.compile(rf"(.+) ({NUMBER})([kMBT])"), "size"
 # Quantities whose values have an order, as labels call them: peak learning rate, weight decay and
-# window. Each has colours of its own, and the share of them that is dark enough on white.
-SEQUENTIAL = {"LR": ("plasma", 0.8), "λ": ("YlOrBr_r", 0.65), "L": ("Greys_r", 0.65)}
+# window; and sizes. Each has colours of its own, from dark to light, and the share of them that is
+# dark enough on white.
+SEQUENTIAL = {
+    "LR": ("plasma", 0.8),
+    "λ": ("YlOrBr_r", 0.65),
+    "L": ("Greys_r", 0.65),
+    SIZE: ("PuBuGn_r", 0.65),
+}
 OTHER = ("viridis", 0.8)
 DASHES = ("-", "--", "-.")
 MARKERS = ("p", "X", "P", "v", "D", "^", "s", "h")
-# Models of one family that differ in size: "OLMo-2 7B".
-SIZED = re.compile(rf"(.+) ({NUMBER})([kMBT])")
-SIZES, SIZE_MARKERS = ("PuBuGn_r", 0.65), ("o", "v", "D", "P")
 
 
 def in_order(labels: Sequence[str]) -> list[str]:
@@ -129,31 +134,19 @@ def _ranked(labels: Sequence[str]) -> dict[str, Line]:
     for label in labels:
         if value := _value(label):
             by_quantity.setdefault(value[0], {})[label] = value[1]
+    sized = [at for label in labels if (at := SIZED.fullmatch(label))]
+    if len(sized) > 1 and len({at[1] for at in sized}) == 1:
+        by_quantity[SIZE] = {at[0]: float(at[2]) * UNITS[at[3]] for at in sized}
     for quantity, values in by_quantity.items():
+        name, share = SEQUENTIAL.get(quantity, OTHER)
         known = quantity == "LR" and {*values.values()} <= RATES.keys()
         last = max(RATES.values()) if known else max(1, len(values) - 1)
         for number, label in enumerate(sorted(values, key=values.__getitem__)):
             number = RATES[values[label]] if known else number
-            color = _shade(SEQUENTIAL.get(quantity, OTHER), number / last)
-            found[label] = Line(color, *_nth(number, MARKERS))
-    sizes = {label: at for label in labels if (at := SIZED.fullmatch(label))}
-    if len(sizes) > 1 and len({at[1] for at in sizes.values()}) == 1:
-        ranked = sorted(sizes, key=lambda label: float(sizes[label][2]) * UNITS[sizes[label][3]])
-        for number, label in enumerate(ranked):
-            color = _shade(SIZES, number / (len(ranked) - 1))
-            found[label] = Line(color, *_nth(number, SIZE_MARKERS))
+            color = to_hex(colormaps[name](share * number / last))
+            dash, marker = DASHES[number % len(DASHES)], MARKERS[number % len(MARKERS)]
+            found[label] = Line(color, dash, marker)
     return found
-
-
-def _nth(number: int, markers: Sequence[str]) -> tuple[str, str]:
-    """Dash and marker."""
-    return DASHES[number % len(DASHES)], markers[number % len(markers)]
-
-
-def _shade(colors: tuple[str, float], place: float) -> str:
-    """The colour at a place from 0 to 1 of a share of a map, which goes from dark to light."""
-    name, share = colors
-    return to_hex(colormaps[name](share * place))
 
 
 def _variant(line: Line, number: int) -> Line:
