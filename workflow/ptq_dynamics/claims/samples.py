@@ -211,14 +211,13 @@ class Samples:
 
     def _lineage(self, name: str, metric: str, quantizer: str, seed: int) -> np.ndarray:
         """Values of a run [checkpoints, replicates], after those of its trunk before the branch."""
-        own, found = self.curves.of(name, metric, quantizer, seed), list[np.ndarray]()
+        own = self.curves.of(name, metric, quantizer, seed)
+        points = [(name, place) for place in range(len(own.ids))]
         if (trunk := self.curves.trunks.get(name)) and self.has(trunk, quantizer):
             steps = self.curves.of(trunk, metric, quantizer, seed).steps
-            for place in np.flatnonzero(steps < own.steps.min()).tolist():
-                found.append(self.curves.checkpoint(trunk, metric, quantizer, seed, place))
-        for place in range(len(own.ids)):
-            found.append(self.curves.checkpoint(name, metric, quantizer, seed, place))
-        return np.stack(found)
+            before = np.flatnonzero(steps < own.steps.min()).tolist()
+            points = [*((trunk, place) for place in before), *points]
+        return np.stack([self.curves.checkpoint(n, metric, quantizer, seed, p) for n, p in points])
 
     def _over_seeds(self, read: Callable[[int], Sample]) -> Sample:
         """The mean over seeds, which vary by what they differ beyond the noise within each (random

@@ -69,7 +69,7 @@ class OverTokens(Layout):
                 sheet.add(
                     data.over_tokens(metric, quantizer, **form), data.points(metric, quantizer)
                 )
-        return sheet.publish(labels, taller=1.3 if len(sheet.panels) == 1 else 1.0)
+        return sheet.publish(labels)
 
 
 def _all_losses(data: Any) -> tuple[dict[str, float], list[Any]]:

@@ -54,7 +54,7 @@ class Pca(Layout):
             for number, share in enumerate(manifest.facts["explained"][:2], start=1)
         )
         sheet.add(Panel("", x, y), table.reindex(columns=COLUMNS))
-        return sheet.publish(draw=_draw_panel, taller=1.3)
+        return sheet.publish(draw=_draw_panel)
 
 
 def _draw_panel(ax: Any, panel: Panel, table: Any, styles: Any) -> None:
