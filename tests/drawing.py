@@ -45,8 +45,6 @@ PROBED = {
 # What every layout draws, besides its curves and quantizers.
 LAYOUTS = {
     "over_tokens": {"metrics": ["quantization_error"]},
-    "dynamics": {"metrics": ["quantization_error"]},
-    "losses": {"metrics": ["quantization_error"]},
     "parametric": {"metrics": ["quantization_error", "loss"]},
     "ends": {"metrics": ["loss_increase"]},
     "averages": {"metrics": ["loss"]},

@@ -17,7 +17,7 @@ def test_every_line_ends_at_the_whole_way(tmp_path):
         runs["averages"]["short"] = {"start": "lawa-20", "end": "wsd-3e-3", "points": 5}
 
     curves = {"Long": ["lawa-to-decay"], "Short": ["short"]}
-    figures = {"both": figure("losses", curves, ["gptq-3bit"], options={"against": "share"})}
+    figures = {"both": figure("over_tokens", curves, ["gptq-3bit"], options={"share": True})}
     table = drawn(tmp_path, figures, runs=another).table("both")
     shares = table.groupby("curve").x.agg(["min", "max"])
     assert (shares["min"] == 0).all() and (shares["max"] == 1).all(), shares
@@ -26,7 +26,7 @@ def test_every_line_ends_at_the_whole_way(tmp_path):
 def test_a_trunk_ends_where_its_own_branch_begins(tmp_path):
     """Not on an average of the same step, which is in the same curve."""
     curves = {"All": ["constant-3e-3", "lawa-5", "wsd-3e-3"]}
-    found = drawn(tmp_path, {"one": figure("dynamics", curves, ["gptq-3bit"])})
+    found = drawn(tmp_path, {"one": figure("over_tokens", curves, ["gptq-3bit"])})
     table, measured = found.table("one"), found.measurements("one")
     trunk = table[(table.segment == "constant-3e-3") & (table.axis == "left")]
     last = trunk.sort_values("x").y.iloc[-1]
@@ -43,7 +43,7 @@ def merged(runs):
 
 DECAYS = {"Runs": ["constant-3e-3", "wsd-3e-3"], "Other": ["decay-080"]}
 WITH = {**DECAYS, "Soup": ["soup"]}
-DRAWN = ("over_tokens", "parametric", "dynamics", "ends")
+DRAWN = ("over_tokens", "parametric", "ends")
 
 
 @pytest.fixture(scope="module")
@@ -68,5 +68,5 @@ def test_a_merged_model_is_drawn_at_the_end_of_its_ingredients(soups, layout):
         share = 100 if point.y_axis.endswith("(%)") else 1
         assert point.x in end
         assert point.y in {share * each for each in set().union(*values.values())}
-    if layout in ("parametric", "dynamics"):
+    if layout != "ends":
         check(found.picture(layout), table, layout)

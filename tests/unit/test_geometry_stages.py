@@ -101,7 +101,7 @@ def test_what_follows_the_loss_alone_does_not_correlate_given_the_loss():
     loss = rng.normal(size=3200)
     follows, noise = loss + 0.3 * rng.normal(size=3200), 0.3 * rng.normal(size=3200)
     table = pd.DataFrame({"x": follows, "y": loss + noise, "loss": loss})
-    _, found = correlate(table)
+    found = correlate(table)
     assert found["all points"] == pytest.approx(spearmanr(table.x, table.y).statistic)
     assert found["all points"] > 0.7 and abs(found["given the loss"]) < 0.1
     # Another way to the same: the correlation of what regressions on the ranks of the loss leave.

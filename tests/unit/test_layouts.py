@@ -157,7 +157,7 @@ def test_weights_of_a_branch_and_its_trunk_count_once(tmp_path):
 
 
 def test_what_blocks_contribute_is_a_metric_and_its_error(tmp_path):
-    figures = {"one": figure("losses", {"One": ["lawa-20"]}, ["gptq-3bit"])}
+    figures = {"one": figure("over_tokens", {"One": ["lawa-20"]}, ["gptq-3bit"])}
     drawn = Drawn(tmp_path, planned(tmp_path, figures), coarse=True)
     drawn.picture("one")
     (series,) = (s for s in drawn.job("one").settings.series if s.quantizer == "gptq-3bit")

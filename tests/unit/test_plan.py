@@ -172,7 +172,7 @@ def taking(folder, **quantizers):
     """A plan of figures of GPTQ at a scale that takes these quantizers instead of others."""
     config = tiny_config(folder)
     curves = {"one": ["branch"]}
-    shown = figure("losses", curves, ["loss", "weight_mse"], quantizers=["gptq4", "gptq3"])
+    shown = figure("over_tokens", curves, ["loss", "weight_mse"], quantizers=["gptq4", "gptq3"])
     edit_yaml(config / "figures.yaml", lambda found: found.update(shown=shown))
     edit_yaml(config / "scales/smoke.yaml", lambda found: found.update(quantizers=quantizers))
     return plan("smoke", config, figures=["shown"])

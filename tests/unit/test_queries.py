@@ -10,7 +10,7 @@ RUNS = ["constant-3e-3", "rainbow-036"]
 
 
 def test_title_and_caption_are_no_part_of_a_job(tmp_path):
-    found = figure("losses", {"Stable": ["constant-3e-3"]}, ["int8"])
+    found = figure("over_tokens", {"Stable": ["constant-3e-3"]}, ["int8"])
     one, other = (
         planned(tmp_path / name, {"one": {**found, **words}}).figures.figure("one").spec
         for name, words in (("a", {}), ("b", {"title": "Other", "caption": "words"}))
@@ -22,20 +22,20 @@ CURVES = {"One": ["constant-3e-3"]}
 MANY = {f"Curve {n}": RUNS[:1] for n in range(MOST_CURVES + 1)}
 REFUSED = [
     ({**figure("over_tokens", CURVES, ["int8"]), "layout": "rain"}, ["layout", "'rain'"]),
-    (figure("losses", CURVES, [], metrics=["los"]), ["metrics.0", "'los'"]),
-    (figure("over_tokens", CURVES, [], metrics=["sharpness"]), ["metrics.0", "'sharpness'"]),
+    (figure("over_tokens", CURVES, [], metrics=["los"]), ["metrics.0", "'los'"]),
+    (figure("over_tokens", CURVES, [], metrics=["accuracy"]), ["metrics.0", "'accuracy'"]),
     (figure("over_tokens", CURVES, []), ["quantizers", ERROR]),
-    (figure("losses", MANY, ["int8"]), ["curves", str(MOST_CURVES)]),
+    (figure("over_tokens", MANY, ["int8"]), ["curves", str(MOST_CURVES)]),
     (
         figure("landscapes", {"One": ["wsd-3e-3"]}, ["int8"], landscape={"previous": "100/190"}),
         ["landscape.previous", "wsd-3e-3", "nearest"],
     ),
     (
-        figure("losses", CURVES, [], metrics=[LOSS], options={"losses_of": ["int8"]}),
-        ["options.losses_of", "allowed: against"],
+        figure("over_tokens", CURVES, [], metrics=[LOSS], options={"losses_of": ["int8"]}),
+        ["options.losses_of", "allowed: quantized_losses"],
     ),
     (
-        figure("dynamics", {"One": ["lawa-20"]}, [], metrics=["weight_norm"]),
+        figure("over_tokens", {"One": ["lawa-20"]}, [], metrics=["weight_norm"]),
         ["metrics", "weight_norm", "lawa-20"],
     ),
     (figure("pca", {"One": [RUNS[0], "kumar-70m-wsd-13"]}, []), ["curves", "kumar-70m"]),

@@ -40,8 +40,8 @@ def planned(folder):
     config = tiny_config(folder)
     runs = {**RUNS, "pair": {**RUNS["pair"], "seeds": list(BOTH)}}
     figures = {
-        "of-seeds": figure("losses", {"all": MEASURED}, METRICS, quantizers=["rtn3"]),
-        "probed": figure("dynamics", {"one": ["mean"]}, ["sharpness"]),
+        "of-seeds": figure("over_tokens", {"all": MEASURED}, METRICS, quantizers=["rtn3"]),
+        "probed": figure("over_tokens", {"one": ["mean"]}, ["sharpness"]),
     }
 
     def add(content):

@@ -19,9 +19,9 @@ pytestmark = pytest.mark.slow
 TRAJECTORIES = ["trunk", "line-of-averages", "last-of-branch"]
 FIGURES = {
     "of-all": figure(
-        "losses", {"all": TRAJECTORIES}, ["loss", "quantization_error"], quantizers=["rtn3"]
+        "over_tokens", {"all": TRAJECTORIES}, ["loss", "quantization_error"], quantizers=["rtn3"]
     ),
-    "probed": figure("dynamics", {"one": ["lawa-of-lawa"]}, ["sharpness"]),
+    "probed": figure("over_tokens", {"one": ["lawa-of-lawa"]}, ["sharpness"]),
 }
 
 

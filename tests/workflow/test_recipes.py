@@ -78,7 +78,7 @@ class Sgd(Optimizer):
                 "runs.sgd": short(optimizer={"kind": "sgd", "momentum": 0.9, "weight_decay": 0.01})
             }
         },
-        figure("dynamics", {"SGD": ["sgd"]}, ["gradient_norm", "weight_norm"]),
+        figure("over_tokens", {"SGD": ["sgd"]}, ["gradient_norm", "weight_norm"]),
         "train/sgd/seed-201",
     ),
     Recipe(
@@ -158,13 +158,13 @@ class Truncation(Quantizer):
 
 from typing import TYPE_CHECKING, Literal
 
-from ptq_dynamics.figures.layout import Evaluations, Measured
+from ptq_dynamics.figures.layout import Evaluations, Layout
 
 if TYPE_CHECKING:
     from ptq_dynamics.figures.panels import Picture, Sheet
 
 
-class Plain(Measured):
+class Plain(Layout):
     """A panel for every metric."""
 
     layout: Literal["plain"]

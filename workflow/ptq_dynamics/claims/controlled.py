@@ -5,13 +5,16 @@ Where a phase is compared, a cooldown is read at its end and the stable run over
 margin within which two errors are alike is half of what separates ends from the stable run.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import product
 from typing import Any
 
 from ptq_dynamics.claims.claim import Claim, Row
 from ptq_dynamics.measure.names import FULL_PRECISION, INCREASE, LOSS, SHARPNESS, TRACE
 
 Q3, Q4 = "gptq-3bit", "gptq-4bit"
+BITS = {Q4: "4-bit", Q3: "3-bit"}
+CURVATURE = {SHARPNESS: "top eigenvalue", TRACE: "trace"}
 STABLE = "constant-3e-3"
 RAINBOW = [f"rainbow-{at:03}" for at in (2, 36, 70, 104, 138, 172)]
 LATER = RAINBOW[1:]
@@ -21,18 +24,29 @@ HORIZONS = ("020", "088", "156", "190")
 GRADIENT = "gradient_norm"
 
 
-def branch(name: str) -> str:
-    """What a reader calls a cooldown of the rainbow."""
-    return f"cooldown from {int(name[-3:])}k steps"
+def in_decay(data: Any, what: str, *measured: str, published: float | None = None) -> Row:
+    """What is measured at the ends of the later cooldowns, over that of the stable run."""
+    ratio = data.end(LATER, *measured) / data.over(STABLE, *measured)
+    return Row(f"{what}: ends of cooldowns from 36k steps on / stable run", ratio, published)
+
+
+def at_equal_loss(
+    data: Any, numbers: Mapping[str, float], what: str, published: float | None = None
+) -> Iterator[Row]:
+    """How errors at equal loss grow with what runs differ in, given by name."""
+    for quantizer, bits in BITS.items():
+        errors = [data.at_loss(name, numbers, quantizer) for name in numbers]
+        says = f"{bits} error at equal loss, per tenfold {what}"
+        yield Row(says, data.tenfold(numbers, errors), published)
 
 
 def rise_in_decay(data: Any) -> Iterator[Row]:
     """The 4-bit error rises as the learning rate decays."""
-    ratio = data.end(LATER, Q4) / data.over(STABLE, Q4)
-    yield Row("4-bit error: ends of cooldowns from 36k steps on / stable run", ratio, 1.68)
+    yield in_decay(data, "4-bit error", Q4, published=1.68)
     for name, published in zip(RAINBOW, (2.05, 1.88, 1.71, 1.69, 1.69, 1.71), strict=True):
         ratio = data.end(name, Q4) / data.at(STABLE, Q4, end_of=name)
-        yield Row(f"4-bit error: {branch(name)} / stable run, at equal tokens", ratio, published)
+        branch = f"cooldown from {int(name[-3:])}k steps"
+        yield Row(f"4-bit error: {branch} / stable run, at equal tokens", ratio, published)
 
 
 def budget_independence(data: Any) -> Iterator[Row]:
@@ -45,42 +59,33 @@ def budget_independence(data: Any) -> Iterator[Row]:
 
 def constant_rate(data: Any) -> Iterator[Row]:
     """The 4-bit error rises at a constant rate as well."""
-    early = data.at(STABLE, Q4, share=0.1)
-    yield Row(
-        "4-bit error of the stable run: last third / 10 % of its tokens",
-        data.over(STABLE, Q4) / early,
-        1.32,
-    )
+    grown = data.over(STABLE, Q4) / data.at(STABLE, Q4, share=0.1)
+    yield Row("4-bit error of the stable run: last third / 10 % of its tokens", grown, 1.32)
     gained = data.end(LATER[-1], Q4) / data.at(LATER[-1], Q4, share=0)
     yield Row("4-bit error: end of the last cooldown / its beginning", gained, 1.71)
 
 
 def other_quantizers(data: Any) -> Iterator[Row]:
     """AWQ's error rises in decay as GPTQ's does."""
-    ratio = data.end(LATER, "awq-4bit") / data.over(STABLE, "awq-4bit")
-    yield Row("AWQ error: ends of cooldowns from 36k steps on / stable run", ratio)
-    ratio = data.end(LATER, "int8") / data.over(STABLE, "int8")
-    yield Row("LLM.int8 error: ends of cooldowns from 36k steps on / stable run", ratio)
+    yield in_decay(data, "AWQ error", "awq-4bit")
+    yield in_decay(data, "LLM.int8 error", "int8")
 
 
 def peak_rate(data: Any) -> Iterator[Row]:
     """A larger peak learning rate quantizes better at equal loss."""
-    for quantizer, label in ((Q4, "4-bit"), (Q3, "3-bit")):
-        errors = [data.at_loss(name, RATES, quantizer) for name in RATES]
-        says = f"{label} error at equal loss, per tenfold peak rate"
-        yield Row(says, data.tenfold(RATES, errors), 0.66)
-    for quantizer, label, published in ((Q4, "4-bit", 0.60), (Q3, "3-bit", 0.59)):
+    yield from at_equal_loss(data, RATES, "peak rate", 0.66)
+    for quantizer, published in ((Q4, 0.60), (Q3, 0.59)):
         errors = [data.end(name, quantizer) for name in RATES]
-        says = f"{label} error at the end, per tenfold peak rate"
+        says = f"{BITS[quantizer]} error at the end, per tenfold peak rate"
         yield Row(says, data.tenfold(RATES, errors), published)
 
 
 def unstable_rates(data: Any) -> Iterator[Row]:
     """The order of peak rates goes on beyond the stable ones."""
     both = ("wsd-1e-2", "wsd-3e-2")
-    for quantizer, label in ((Q4, "4-bit"), (Q3, "3-bit")):
+    for quantizer, bits in BITS.items():
         less, more = (data.at_loss(name, both, quantizer) for name in both)
-        yield Row(f"{label} error at equal loss: rate 3e-2 / 1e-2", more / less)
+        yield Row(f"{bits} error at equal loss: rate 3e-2 / 1e-2", more / less)
 
 
 def averaging(data: Any) -> Iterator[Row]:
@@ -101,15 +106,11 @@ def averaging(data: Any) -> Iterator[Row]:
 
 def kumar(data: Any) -> Iterator[Row]:
     """The increase δ grows faster with the budget under cosine schedules than under WSD."""
-    grown = {
-        (size, kind): data.end(f"kumar-{size}-{last}", Q3, INCREASE)
-        / data.end(f"kumar-{size}-{first}", Q3, INCREASE)
-        for size in ("70m", "160m")
-        for kind, first, last in (
-            ("cosine", "cosine-11.5-to-0", "cosine-99.5-to-0"),
-            ("WSD", "wsd-1.5", "wsd-89.5"),
-        )
-    }
+    budgets = {"cosine": ("cosine-11.5-to-0", "cosine-99.5-to-0"), "WSD": ("wsd-1.5", "wsd-89.5")}
+    grown = {}
+    for size, (kind, runs) in product(("70m", "160m"), budgets.items()):
+        first, last = (data.end(f"kumar-{size}-{run}", Q3, INCREASE) for run in runs)
+        grown[size, kind] = last / first
     ratio = grown["160m", "cosine"] / grown["160m", "WSD"]
     yield Row("growth of the 3-bit δ with the budget, 160M: cosine / WSD", ratio)
     for (size, kind), sample in grown.items():
@@ -135,72 +136,57 @@ def cosine(data: Any) -> Iterator[Row]:
 def weight_decay(data: Any) -> Iterator[Row]:
     """A larger weight decay quantizes better at equal loss."""
     found = {name: decay for name, decay in DECAYS.items() if data.has(name, Q4)}
-    for quantizer, label in ((Q4, "4-bit"), (Q3, "3-bit")):
-        errors = [data.at_loss(name, found, quantizer) for name in found]
-        yield Row(
-            f"{label} error at equal loss, per tenfold weight decay", data.tenfold(found, errors)
-        )
+    yield from at_equal_loss(data, found, "weight decay")
 
 
 def adamc(data: Any) -> Iterator[Row]:
     """AdamC leaves the 4-bit error as it is."""
-    yield Row(
-        "4-bit error at the end: AdamC / AdamW",
-        data.end("adamc-3e-3", Q4) / data.end("wsd-3e-3", Q4),
-    )
-    stable = data.over(STABLE, FULL_PRECISION, GRADIENT, shares=(0.7, 0.8))
-    decayed = data.over("wsd-3e-3", FULL_PRECISION, GRADIENT, shares=(0.75, 1))
-    yield Row("gradient norm, AdamW: last 5 % of the budget / 70 to 80 %", decayed / stable)
-    stable = data.over("adamc-3e-3", FULL_PRECISION, GRADIENT, shares=(0.7, 0.8))
-    decayed = data.over("adamc-3e-3", FULL_PRECISION, GRADIENT, shares=(0.95, 1))
-    yield Row("gradient norm, AdamC: last 5 % of the budget / 70 to 80 %", decayed / stable)
+    ratio = data.end("adamc-3e-3", Q4) / data.end("wsd-3e-3", Q4)
+    yield Row("4-bit error at the end: AdamC / AdamW", ratio)
+    # The run with AdamW branches off at 80 % of the budget, that with AdamC is whole.
+    for label, trunk, run, late in (
+        ("AdamW", STABLE, "wsd-3e-3", 0.75),
+        ("AdamC", "adamc-3e-3", "adamc-3e-3", 0.95),
+    ):
+        stable = data.over(trunk, FULL_PRECISION, GRADIENT, shares=(0.7, 0.8))
+        decayed = data.over(run, FULL_PRECISION, GRADIENT, shares=(late, 1))
+        yield Row(f"gradient norm, {label}: last 5 % of the budget / 70 to 80 %", decayed / stable)
 
 
 def curvature(data: Any) -> Iterator[Row]:
     """The top Hessian eigenvalue rises in decay."""
-    for metric, label in ((SHARPNESS, "top eigenvalue"), (TRACE, "trace")):
-        ends = data.end(LATER, FULL_PRECISION, metric)
-        yield Row(
-            f"{label}: ends of cooldowns from 36k steps on / stable run",
-            ends / data.over(STABLE, FULL_PRECISION, metric),
-        )
-    for metric, label in ((SHARPNESS, "top eigenvalue"), (TRACE, "trace")):
+    for metric, label in CURVATURE.items():
+        yield in_decay(data, label, FULL_PRECISION, metric)
+    for metric, label in CURVATURE.items():
         values = [data.end(name, FULL_PRECISION, metric) for name in RATES]
         yield Row(f"{label} at the end, per tenfold peak rate", data.tenfold(RATES, values))
-    for metric, label in ((SHARPNESS, "top eigenvalue"), (TRACE, "trace")):
-        # The curvature of LAWA is that of one seed.
-        average, decayed = (
-            data.alone.end(name, FULL_PRECISION, metric) for name in ("lawa-20", "wsd-3e-3")
-        )
+    # The curvature of LAWA is that of one seed.
+    first = data.alone
+    for metric, label in CURVATURE.items():
+        average = first.end("lawa-20", FULL_PRECISION, metric)
+        decayed = first.end("wsd-3e-3", FULL_PRECISION, metric)
         yield Row(f"{label}: LAWA of 20 / end of decay", average / decayed)
 
 
 def distance(data: Any) -> Iterator[Row]:
     """At larger peak rates quantization harms the loss less."""
     rises = [data.end(name, Q4, INCREASE) for name in RATES]
-    yield Row(
-        "4-bit rise of the loss at the end, per tenfold peak rate", data.tenfold(RATES, rises), 0.61
-    )
-    for quantizer, label in ((Q4, "4-bit"), (Q3, "3-bit")):
+    says = "4-bit rise of the loss at the end, per tenfold peak rate"
+    yield Row(says, data.tenfold(RATES, rises), 0.61)
+    for quantizer, bits in BITS.items():
         moved = [data.distance(name, quantizer) for name in RATES]
-        yield Row(
-            f"{label} distance of the weights, per tenfold peak rate", data.tenfold(RATES, moved)
-        )
+        says = f"{bits} distance of the weights, per tenfold peak rate"
+        yield Row(says, data.tenfold(RATES, moved))
 
 
 def flatness(data: Any) -> Iterator[Row]:
     """Flatter minima go with lower error."""
-    runs = [
-        name
-        for rate in ("3e-4", "1e-3", "3e-3", "1e-2")
-        for name in (f"constant-{rate}", f"wsd-{rate}")
-    ]
-    for metric, label in ((TRACE, "trace"), (SHARPNESS, "top eigenvalue")):
+    runs = [name for run in RATES for name in (run.replace("wsd", "constant"), run)]
+    for metric in (TRACE, SHARPNESS):
+        label = CURVATURE[metric]
         yield Row(f"3-bit error, per tenfold {label}", data.slope(runs, Q3, metric))
-        yield Row(
-            f"the same at equal loss, per tenfold {label}",
-            data.slope(runs, Q3, metric, at_equal_loss=True),
-        )
+        rest = data.slope(runs, Q3, metric, at_equal_loss=True)
+        yield Row(f"the same at equal loss, per tenfold {label}", rest)
 
 
 CONTROLLED = (

@@ -16,9 +16,8 @@ from ptq_dynamics.figures.style import SETTINGS
 # What is drawn of a ratio; an interval that goes on has no end there.
 LIMITS = (1 / 8, 8.0)
 TICKS = (0.125, 0.25, 0.5, 1, 2, 4, 8)
-# By scale, in their order: marker, and shade of grey.
-MARKS = (("o", "0.0"), ("s", "0.45"), ("^", "0.65"))
-SHAPES = (" (●)", " (■)", " (▲)")
+# By scale, in their order: marker, also as a letter, and shade of grey.
+MARKS = (("o", "●", "0.0"), ("s", "■", "0.45"), ("^", "▲", "0.65"))
 NOTHING: dict[str, Any] = {"outcome": "not measured", "rows": []}
 FILLED = ("agrees", "opposes")
 
@@ -37,8 +36,9 @@ def forest(scales: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
     axes = figure.add_subplot()
     for row, claims in enumerate(told):
         _expected(axes, row, next((each for each in claims if each["rows"]), first[row]))
-        for number, (marks, claim) in enumerate(zip(MARKS, claims, strict=False)):
-            _measured(axes, row + 0.3 * (number - (len(scales) - 1) / 2), claim, *marks)
+        for number, ((marker, _, shade), claim) in enumerate(zip(MARKS, claims, strict=False)):
+            place = row + 0.3 * (number - (len(scales) - 1) / 2)
+            _measured(axes, place, claim, marker, shade)
     outcomes = [" · ".join(map(_outcome, claims)) for claims in told]
     names = [f"{claim['number'] or '–'}  {claim['says']}" for claim in first]
     axes.axvline(1, color="0.3", linewidth=0.8)
@@ -47,16 +47,13 @@ def forest(scales: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
     axes.minorticks_off()
     axes.set_yticks(range(len(first)), names)
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel(
-        "ratio (◇: published; grey: as claimed; filled: resolved; ◀ ▶: beyond the axis)"
-    )
+    meaning = "◇: published; grey: as claimed; filled: resolved; ◀ ▶: beyond the axis"
+    axes.set_xlabel(f"ratio ({meaning})")
     right = axes.secondary_yaxis("right")
     right.set_yticks(range(len(first)), outcomes)
     right.tick_params(length=0)
-    marked = (
-        zip(scales, SHAPES, strict=False) if len(scales) > 1 else ((each, "") for each in scales)
-    )
-    axes.set_title("Claims at " + " and ".join(map("".join, marked)), loc="left")
+    marked = [f"{name} ({letter})" for name, (_, letter, _) in zip(scales, MARKS, strict=False)]
+    axes.set_title(f"Claims at {' and '.join(marked if len(scales) > 1 else scales)}", loc="left")
     return figure
 
 
@@ -74,23 +71,12 @@ def _outcome(claim: Mapping[str, Any]) -> str:
 
 
 def _expected(axes: Any, row: float, claim: Mapping[str, Any]) -> None:
-    low, high = LIMITS
-    if claim["expected"] == "alike":
-        low, high = 1 / claim["margin"], claim["margin"]
-    elif claim["expected"] == "above":
-        low = 1.0
-    else:
-        high = 1.0
-    axes.fill_between([low, high], row - 0.4, row + 0.4, color="0.93", linewidth=0)
+    ranges = {"above": (1, LIMITS[1]), "below": (LIMITS[0], 1)}
+    expected = ranges.get(claim["expected"], (1 / claim["margin"], claim["margin"]))
+    axes.fill_between(expected, row - 0.4, row + 0.4, color="0.93", linewidth=0)
     for each in claim["rows"][:1]:
-        axes.plot(
-            each["published"] or np.nan,
-            row,
-            marker="D",
-            color="0.3",
-            fillstyle="none",
-            markersize=5,
-        )
+        look = {"marker": "D", "color": "0.3", "fillstyle": "none", "markersize": 5}
+        axes.plot(each["published"] or np.nan, row, **look)
 
 
 def _measured(axes: Any, row: float, claim: Mapping[str, Any], marker: str, shade: str) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ptq_dynamics.claims.claim import Claim, Row
-from ptq_dynamics.claims.controlled import Q3, Q4
+from ptq_dynamics.claims.controlled import BITS, Q3, Q4, at_equal_loss
 from ptq_dynamics.measure.names import DEGRADATION, FULL_PRECISION, LOSS
 
 SIZES = {"1b": 3, "7b": 3, "13b": 4, "32b": 3}  # ingredients of stage 2
@@ -19,9 +19,9 @@ def ingredients(size: str) -> list[str]:
 def smollm3(data: Any) -> Iterator[Row]:
     """SmolLM3's error doubles along its decay."""
     run = "smollm3-decay"
-    for quantizer, label, published in ((Q3, "3-bit", 1.94), (Q4, "4-bit", 1.92)):
+    for quantizer, published in ((Q3, 1.94), (Q4, 1.92)):
         ratio = data.end(run, quantizer) / data.at(run, quantizer, share=0)
-        yield Row(f"{label} error: end of decay / its beginning", ratio, published)
+        yield Row(f"{BITS[quantizer]} error: end of decay / its beginning", ratio, published)
     gap = data.end(run, FULL_PRECISION, LOSS) - data.at(run, FULL_PRECISION, LOSS, share=0)
     yield Row("loss in full precision: end of decay − its beginning", gap, -0.11, "nats")
 
@@ -68,7 +68,8 @@ def accuracy_follows_loss(data: Any) -> Iterator[Row]:
 
 def apertus_and_amber(data: Any) -> Iterator[Row]:
     """Apertus' error rises in decay."""
-    for quantizer, bits in ((Q3, "3-bit"), (Q4, "4-bit")):
+    for quantizer in (Q3, Q4):
+        bits = BITS[quantizer]
         ends = [data.at("apertus-decay", quantizer, share=share) for share in (0, 1)]
         yield Row(f"{bits} error of Apertus: end of decay / its beginning", ends[1] / ends[0])
         ratio = data.end("amber", quantizer) / data.at("amber", quantizer, share=0.5)
@@ -77,8 +78,6 @@ def apertus_and_amber(data: Any) -> Iterator[Row]:
         early = [data.over(run, quantizer, shares=(0, 0.25), end_of="amber") for run in runs]
         says = f"{bits} error over the first quarter of Amber's tokens: Apertus / Amber"
         yield Row(says, early[0] / early[1])
-    before, after = data.around_rise("amber", Q4)
-    yield Row("4-bit error of Amber: after the greatest rise of its loss / before", after / before)
 
 
 def opensci(data: Any) -> Iterator[Row]:
@@ -94,9 +93,7 @@ def opensci(data: Any) -> Iterator[Row]:
 def rate_of_7b(data: Any) -> Iterator[Row]:
     """OLMo-2 7B repeats claim 3."""
     runs = {f"olmo2-7b-lr-{rate}-decay": float(rate) for rate in ("3e-4", "6e-4", "9e-4", "12e-4")}
-    for quantizer, label in ((Q4, "4-bit"), (Q3, "3-bit")):
-        errors = [data.at_loss(name, runs, quantizer) for name in runs]
-        yield Row(f"{label} error at equal loss, per tenfold peak rate", data.tenfold(runs, errors))
+    yield from at_equal_loss(data, runs, "peak rate")
 
 
 PUBLIC = (

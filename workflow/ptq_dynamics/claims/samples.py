@@ -7,7 +7,6 @@ rests on one or two checkpoints has the noise of rounding these instead.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -159,21 +158,6 @@ class Samples:
 
         return self._over_seeds(read)
 
-    def around_rise(self, name: str, quantizer: str) -> tuple[Sample, Sample]:
-        """The error before and after the greatest rise of the loss in full precision from one
-        checkpoint to the next."""
-
-        def read(seed: int, after: int) -> Sample:
-            losses = self.curves.of(name, LOSS, FULL_PRECISION, seed).values[:, 0]
-            place = int(np.argmax(np.diff(losses)))
-            if losses[place + 1] <= losses[place]:
-                raise NotMeasured(f"the loss of {name} never rises")
-            error = QUANTIZATION_ERROR
-            return self.curves.checkpoint(name, error, quantizer, seed, place + after)
-
-        before, after = (self._over_seeds(partial(read, after=n)) for n in (0, 1))
-        return before, after
-
     # Of several trajectories
 
     def distance(self, name: str, quantizer: str) -> Sample:
@@ -227,14 +211,13 @@ class Samples:
 
     def _lineage(self, name: str, metric: str, quantizer: str, seed: int) -> np.ndarray:
         """Values of a run [checkpoints, replicates], after those of its trunk before the branch."""
-        own, found = self.curves.of(name, metric, quantizer, seed), list[np.ndarray]()
+        own = self.curves.of(name, metric, quantizer, seed)
+        points = [(name, place) for place in range(len(own.ids))]
         if (trunk := self.curves.trunks.get(name)) and self.has(trunk, quantizer):
             steps = self.curves.of(trunk, metric, quantizer, seed).steps
-            for place in np.flatnonzero(steps < own.steps.min()).tolist():
-                found.append(self.curves.checkpoint(trunk, metric, quantizer, seed, place))
-        for place in range(len(own.ids)):
-            found.append(self.curves.checkpoint(name, metric, quantizer, seed, place))
-        return np.stack(found)
+            before = np.flatnonzero(steps < own.steps.min()).tolist()
+            points = [*((trunk, place) for place in before), *points]
+        return np.stack([self.curves.checkpoint(n, metric, quantizer, seed, p) for n, p in points])
 
     def _over_seeds(self, read: Callable[[int], Sample]) -> Sample:
         """The mean over seeds, which vary by what they differ beyond the noise within each (random

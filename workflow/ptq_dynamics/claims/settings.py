@@ -1,6 +1,6 @@
 """Claims and tables: the type of config/tables.yaml, and what their jobs are told."""
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 from ptq_dynamics.base.fields import Once, Strict
 from ptq_dynamics.figures.settings import Shown, ShownRun
@@ -10,8 +10,6 @@ CLAIMS = "claims.json"
 FOREST = "claims"  # the plot of all, a picture
 # The formats of a table.
 FORMATS = ("csv", "md", "tex")
-# How far quantization moves the weights, ‖Θ − Θ̂‖.
-DISTANCE: Final = "weight_distance"
 Listed = Annotated[tuple[str, ...], Once]
 
 

@@ -25,7 +25,7 @@ from ptq_dynamics.measure.names import FULL_PRECISION, LOSS, MEASUREMENTS, OF_BL
 FIGURE = {
     "title": "Loss of a candidate",
     "caption": "In full precision.",
-    "layout": "dynamics",
+    "layout": "over_tokens",
     "metrics": ["loss"],
 }
 

@@ -12,7 +12,7 @@ from ptq_dynamics.figures.settings import ORIGIN, PICTURES, TABLE
 
 def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
     """Join the measurements and draw them as the figure's layout does. Facts: the number of points,
-    and what the layout adds."""
+    and what is said below its caption."""
     picture: Picture = context.settings.figure.draw(Sheet(Curves(context.settings, context.inputs)))
     save(picture, context)
     return picture.facts

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from ptq_dynamics.base.fields import Once, Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.figures.settings import Ages, names_in_groups
-from ptq_dynamics.measure.names import QUANTIZED, Evaluated, Metric
+from ptq_dynamics.measure.names import LOSS, QUANTIZED, Evaluated, Metric
 
 MOST_CURVES = 8  # as many as there are styles of lines
 BEFORE = "FP loss (nats/token)"  # the horizontal axis of what is drawn against it
@@ -44,7 +44,7 @@ class Layout(Strict):
     curves: Annotated[dict[Text, Some[str]], Field(min_length=1)]
     quantizers: Annotated[tuple[str, ...], Once] = ()
     draws: dict[str, Annotated[tuple[str, ...], Once]] = {}
-    metrics: Annotated[tuple[Metric, ...], Once] = ()
+    metrics: Some[Metric]
     options: Strict = Strict()
 
     @property
@@ -59,6 +59,8 @@ class Layout(Strict):
             raise ValueError(
                 f"metrics has {quantized[0]}, which needs a quantizer; name one in quantizers"
             )
+        if self.quantizers and self.metrics and not {*self.metrics} & {LOSS, *QUANTIZED}:
+            raise ValueError(f"metrics has nothing that is measured under {self.quantizers[0]}")
         unknown = [name for name in self.draws if name not in self.quantizers]
         if unknown:
             raise ValueError(f"draws has {unknown[0]!r}, which is none of its quantizers")
@@ -88,20 +90,3 @@ class Layout(Strict):
     @abstractmethod
     def draw(self, sheet: Any) -> Any:
         """Draw the figure on a `panels.Sheet`; gives a `panels.Picture`."""
-
-
-class Measured(Layout):
-    """A figure of metrics. One that has quantizers has a metric that it shows under them."""
-
-    metrics: Some[Metric]
-    quantized: ClassVar[frozenset[str]] = QUANTIZED
-
-    @model_validator(mode="after")
-    def _shows_quantizers(self) -> Self:
-        if self.quantizers:
-            self._has(self.quantized, f"what it shows under {self.quantizers[0]}")
-        return self
-
-    def _has(self, wanted: frozenset[str], what: str) -> None:
-        if not wanted & {*self.metrics}:
-            raise ValueError(f"metrics has nothing of {what}: {', '.join(sorted(wanted))}")

@@ -23,7 +23,7 @@ from ptq_dynamics.figures.settings import FINDING, Panel, names_in_groups
 from ptq_dynamics.figures.style import END, HALF, SETTINGS, SMALLEST, TEXT, Line, in_order, lines
 
 # Inches of a row of one, two, or three and more panels.
-HEIGHTS = (1.9, 1.85, 1.55)
+HEIGHTS = (2.47, 1.85, 1.55)
 FEW = 5  # curves, for the legend of which half a text column has room
 ENTRY, LETTER = 0.42, 0.052  # inches of an entry of the legend without its label, and of a letter
 MOST = 5  # columns of the legend
@@ -67,12 +67,11 @@ class Sheet:
         columns: int | None = None,
         *,
         said: Sequence[str] = (),
-        taller: float = 1.0,
         draw: Callable[[Axes, Panel, pd.DataFrame, Mapping[str, Line]], None] | None = None,
         more: Mapping[str, Artist] = {},
     ) -> Picture:
         """Draw all panels, in rows of up to three, two by two where there are four, or of
-        `columns`, all so many times `taller`; one legend below, with some `more`.
+        `columns`; one legend below, with some `more`.
 
         `curves` are those of the data unless they are called otherwise. A layout that draws
         otherwise has a `draw` of its own. Facts: how many points there are, and sentences for
@@ -86,7 +85,7 @@ class Sheet:
         goes_on = set() if draw else self._taken_over(table)
         styles = lines(curves)
         columns = columns or (2 if len(panels) == 4 else min(len(panels), 3))
-        height, wide = HEIGHTS[min(columns, 3) - 1] * taller, len(curves) > FEW
+        height, wide = HEIGHTS[min(columns, 3) - 1], len(curves) > FEW
         figure, axes = subplots([panel.name for panel in panels], columns, height, wide=wide)
         # The last of a row that has a right axis names it.
         last = {n // columns: panel.name for n, panel in enumerate(panels) if panel.right}.values()

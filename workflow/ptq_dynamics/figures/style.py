@@ -5,7 +5,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 from matplotlib import colormaps
 from matplotlib.colors import to_hex, to_rgb
 
@@ -40,8 +39,10 @@ LINES = (
     Line("#AA4499", "-", "X"),
     Line("#888888", "--", "<"),
 )
-# For what has no meaning of its own, beside those of the lines above that mean nothing elsewhere.
+# What has no meaning of its own takes first what means nothing elsewhere.
 OTHERS = (
+    LINES[5],
+    LINES[7],
     Line("#882255", "--", "h"),
     Line("#999933", "-.", ">"),
     Line("#CC6677", "-", "p"),
@@ -69,17 +70,20 @@ ORDERED = re.compile(rf"(\S+) = ({NUMBER})")
 # A peak learning rate looks the same in every figure: its place among five, from dark to light.
 # No figure has two of one place.
 RATES = {3e-4: 0, 6e-4: 1, 1e-3: 1, 9e-4: 2, 3e-3: 2, 1.2e-3: 3, 1e-2: 3, 3e-2: 4}
+# Models of one family that differ in size: "OLMo-2 7B".
+SIZED, SIZE = re.compile(rf"(.+) ({NUMBER})([kMBT])"), "size"
 # Quantities whose values have an order, as labels call them: peak learning rate, weight decay and
-# window. Each has colours of its own.
-SEQUENTIAL = {"LR": "plasma", "λ": "YlOrBr_r", "L": "Greys_r"}
-# CIE lightness of the first and the last value: evenly between, so that greys are as far apart. A
-# lighter line could not be seen on white.
-DARKEST, LIGHTEST = 12.0, 78.0
+# window; and sizes. Each has colours of its own, from dark to light, and the share of them that is
+# dark enough on white.
+SEQUENTIAL = {
+    "LR": ("plasma", 0.8),
+    "λ": ("YlOrBr_r", 0.65),
+    "L": ("Greys_r", 0.65),
+    SIZE: ("PuBuGn_r", 0.65),
+}
+OTHER = ("viridis", 0.8)
 DASHES = ("-", "--", "-.")
 MARKERS = ("p", "X", "P", "v", "D", "^", "s", "h")
-# Models of one family that differ in size: "OLMo-2 7B".
-SIZED = re.compile(rf"(.+) ({NUMBER})([kMBT])")
-SIZES, SIZE_MARKERS = "PuBuGn_r", ("o", "v", "D", "P")
 
 
 def in_order(labels: Sequence[str]) -> list[str]:
@@ -109,11 +113,8 @@ def lines(labels: Sequence[str]) -> dict[str, Line]:
     own = [label for label in labels if label not in lower]
     found = _ranked([label for label in own if whose(label) == label])
     roles = {n: re.split(r"[\s,]", n)[0] for n in own if n not in found and whose(n) == n}
-    # What has no meaning of its own takes first what means nothing elsewhere.
-    taken = {role.color for role in ROLES.values()}
     used = {ROLES[role].color for role in roles.values() if role in ROLES}
-    free = [line for line in (*LINES, *OTHERS) if line.color not in used]
-    free.sort(key=lambda line: line.color in taken)
+    free = [line for line in (*OTHERS, *LINES) if line.color not in used]
     seen = list[str]()
     for label, role in roles.items():
         found[label] = _variant(ROLES[role], seen.count(role)) if role in ROLES else free.pop(0)
@@ -123,7 +124,7 @@ def lines(labels: Sequence[str]) -> dict[str, Line]:
             marker, area = next(OF[start] for start in OF if label.startswith(start))
             found[label] = replace(found.get(whose(label), LINES[0]), marker=marker, area=area)
     for number, (label, of) in enumerate(lower.items()):
-        found[label] = _lighter(found[of], [*lower.values()][: number + 1].count(of))
+        found[label] = _variant(found[of], [*lower.values()][: number + 1].count(of))
     return found
 
 
@@ -133,63 +134,30 @@ def _ranked(labels: Sequence[str]) -> dict[str, Line]:
     for label in labels:
         if value := _value(label):
             by_quantity.setdefault(value[0], {})[label] = value[1]
+    sized = [at for label in labels if (at := SIZED.fullmatch(label))]
+    if len(sized) > 1 and len({at[1] for at in sized}) == 1:
+        by_quantity[SIZE] = {at[0]: float(at[2]) * UNITS[at[3]] for at in sized}
     for quantity, values in by_quantity.items():
+        name, share = SEQUENTIAL.get(quantity, OTHER)
         known = quantity == "LR" and {*values.values()} <= RATES.keys()
         last = max(RATES.values()) if known else max(1, len(values) - 1)
         for number, label in enumerate(sorted(values, key=values.__getitem__)):
             number = RATES[values[label]] if known else number
-            color = _shade(SEQUENTIAL.get(quantity, "viridis"), number / last)
-            found[label] = Line(color, *_nth(number, MARKERS))
-    sizes = {label: at for label in labels if (at := SIZED.fullmatch(label))}
-    if len(sizes) > 1 and len({at[1] for at in sizes.values()}) == 1:
-        ranked = sorted(sizes, key=lambda label: float(sizes[label][2]) * UNITS[sizes[label][3]])
-        for number, label in enumerate(ranked):
-            color = _shade(SIZES, number / (len(ranked) - 1))
-            found[label] = Line(color, *_nth(number, SIZE_MARKERS))
+            color = to_hex(colormaps[name](share * number / last))
+            dash, marker = DASHES[number % len(DASHES)], MARKERS[number % len(MARKERS)]
+            found[label] = Line(color, dash, marker)
     return found
 
 
-def _nth(number: int, markers: Sequence[str]) -> tuple[str, str]:
-    """Dash and marker."""
-    return DASHES[number % len(DASHES)], markers[number % len(markers)]
-
-
-def _shade(name: str, place: float) -> str:
-    """The colour of a map, which goes from dark to light, at a place from 0 to 1 by lightness."""
-    colors = colormaps[name](np.linspace(0, 1, 512))[:, :3]
-    linear = np.where(colors <= 0.04045, colors / 12.92, ((colors + 0.055) / 1.055) ** 2.4)
-    luminance = linear @ np.array([0.2126, 0.7152, 0.0722])
-    dark = luminance <= (6 / 29) ** 3
-    # CIE's, from 0 to 100.
-    lightness = np.where(dark, luminance * (29 / 3) ** 3, 116 * np.cbrt(luminance) - 16)
-    found = np.maximum.accumulate(lightness)
-    first = max(DARKEST, float(found[0]))
-    wanted = first + place * (LIGHTEST - first)
-    red, green, blue = (float(np.interp(wanted, found, channel)) for channel in colors.T)
-    return to_hex((red, green, blue))
-
-
 def _variant(line: Line, number: int) -> Line:
-    """The same hue, lighter, with another dash and marker, for the second of a role and so on."""
+    """The same hue, lighter, with another dash and marker, for the second of a role and so on, and
+    for the first quantizer under a curve and so on."""
     if number == 0:
         return line
     place = next((n for n, each in enumerate(LINES) if each.color == line.color), 0)
     other = LINES[(place + number) % len(LINES)]
-    return replace(line, color=_faded(line, 0.45), dash=other.dash, marker=other.marker)
-
-
-def _lighter(line: Line, number: int) -> Line:
-    """The same hue, a little lighter for each further quantizer, with another dash and marker."""
-    dash = DASHES[(DASHES.index(line.dash) + number) % len(DASHES)]
-    place = (MARKERS.index(line.marker) if line.marker in MARKERS else 0) + 3 * number
-    color = _faded(line, 0.9 * 0.75**number)
-    return Line(color, dash, MARKERS[place % len(MARKERS)], line.area)
-
-
-def _faded(line: Line, share: float) -> str:
-    """Its colour, on white as this share of it."""
-    red, green, blue = (1 - (1 - part) * share for part in to_rgb(line.color))
-    return to_hex((red, green, blue))
+    red, green, blue = (1 - (1 - part) * 0.6**number for part in to_rgb(line.color))
+    return replace(line, color=to_hex((red, green, blue)), dash=other.dash, marker=other.marker)
 
 
 TICKS = {

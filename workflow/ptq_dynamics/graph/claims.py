@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 from functools import cache
-from itertools import chain
-from typing import Any
+from itertools import chain, product
+from typing import Any, get_args
 
 from ptq_dynamics.claims import settings as said
 from ptq_dynamics.claims.claim import Claim
@@ -13,9 +13,8 @@ from ptq_dynamics.claims.settings import TableQuery, TableRow
 from ptq_dynamics.config import Branch, Figure, require
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.settings import PICTURES, Shown
-from ptq_dynamics.graph.figures import measures
 from ptq_dynamics.graph.site import Planner
-from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR, TASK_METRICS
+from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR, TASK_METRICS, Paired
 
 
 class Claims(Planner):
@@ -90,11 +89,14 @@ class Tables(Planner):
     def _queries(self, name: str, table: TableQuery) -> Iterator[Figure]:
         """What a table reads of its figures that were chosen, and what it measures for itself."""
         require(f"config/tables.yaml: {name}.figures", "figure", table.figures, self.plan.written)
-        wanted = (LOSS, QUANTIZATION_ERROR) if table.kind == "runs" else TASK_METRICS
+        of_runs = table.kind == "runs"
+        metrics = (LOSS, QUANTIZATION_ERROR) if of_runs else TASK_METRICS
+        # The same raw results hold all metrics of losses.
+        held = {*get_args(Paired)} if of_runs else {*TASK_METRICS}
         for each in table.figures:
             if each in self.plan.figures.chosen:
                 figure = self.config.figures[each]
-                if metrics := tuple(metric for metric in wanted if measures(figure, metric)):
+                if not held.isdisjoint(figure.metrics):
                     yield figure.model_copy(update={"metrics": metrics})
         yield from self.lacking(table)
 
@@ -112,28 +114,16 @@ class Tables(Planner):
         return TableRow(curve=label, name=name, seeds=seeds, draws=draws)
 
     def lacking(self, table: TableQuery) -> Iterator[Figure]:
-        """Queries of what a table asks of its rows under quantizers that no figure of its has, with
-        the seeds of these and one calibration set; none where not all figures were chosen."""
-        if self.config.choice.figures != "all":
-            return
+        """Queries of what a table asks of the rows of a figure under quantizers that this has not,
+        with its seeds and one calibration set; none where not all figures were chosen."""
         known = [self.config.figures[n] for n in table.figures if n in self.config.figures]
-        there = {
-            (name, quantizer)
-            for figure in known
-            if QUANTIZATION_ERROR in figure.metrics
-            for name in figure.trajectories
-            for quantizer in figure.quantizers
-        }
-        for quantizer in table.quantizers:
-            for figure in known:
+        for quantizer, figure in product(table.quantizers, known):
+            if self.config.choice.figures == "all" and quantizer not in figure.quantizers:
                 curves = dict[str, tuple[str, ...]]()
                 for label, name in self._rows(table, figure):
-                    if (name, quantizer) not in there:
-                        curves[label] = (*curves.get(label, ()), name)
-                        there.add((name, quantizer))
-                if curves:
-                    asked = {"curves": curves, "quantizers": (quantizer,), "draws": {}}
-                    yield figure.model_copy(update={**asked, "metrics": (LOSS, QUANTIZATION_ERROR)})
+                    curves[label] = (*curves.get(label, ()), name)
+                asked = {"curves": curves, "quantizers": (quantizer,), "draws": {}}
+                yield figure.model_copy(update={**asked, "metrics": (LOSS, QUANTIZATION_ERROR)})
 
     def _rows(self, table: TableQuery, figure: Figure) -> Iterator[tuple[str, str]]:
         """The trajectories that a table shows of a figure, each after its curve's label."""

@@ -6,12 +6,10 @@ from functools import cache, cached_property
 from itertools import chain, product
 from typing import Any, get_args
 
-from ptq_dynamics.claims.settings import DISTANCE
 from ptq_dynamics.config import Branch, Figure, Run
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures import settings as drawn
 from ptq_dynamics.figures.figure import FigureSettings
-from ptq_dynamics.figures.layouts.landscapes import Landscapes
 from ptq_dynamics.figures.settings import Shown, ShownRun, short
 from ptq_dynamics.graph.site import Planner
 from ptq_dynamics.measure import names
@@ -20,8 +18,6 @@ from ptq_dynamics.measure.settings import CollectSettings, Series
 from ptq_dynamics.quantize.methods import Calibrated
 
 EVALUATED = frozenset(get_args(names.Evaluated))
-# Metrics that the same raw results hold.
-ALIKE = (EVALUATED - {*names.LAYER_METRICS}, {*TASK_METRICS}, *map(set, PROBES.values()))
 
 
 class Figures(Planner):
@@ -131,11 +127,3 @@ class Figures(Planner):
         series, inputs = self.measured(queries)
         stage, files = "measure.collect", (names.MEASUREMENTS,)
         return self.make("collect", stage, "measurements", inputs, CollectSettings(series), files)
-
-
-def measures(figure: Figure, metric: str) -> bool:
-    """Whether the results that a figure is drawn from hold a metric."""
-    if metric == DISTANCE:
-        return isinstance(figure, Landscapes)
-    alike = next((group for group in ALIKE if metric in group), {metric})
-    return not alike.isdisjoint(figure.metrics)

@@ -77,10 +77,9 @@ def numbers(site: Site) -> dict[str, Any]:
     """Numbers of a configuration: of the scale, its models and quantizers, and of all runs that it
     trains."""
     config, timeline, scale = site.config, site.timeline, site.config.scale
-    first = next(iter(scale.models.values()))
-    texts, blocks = scale.calibration, scale.evaluation.count(first.context)
-    found: dict[str, Any] = {"models": {}, "runs": {}, "quantizers": {}}
-    found["scale"] = {
+    first, texts = next(iter(scale.models.values())), scale.calibration
+    blocks = scale.evaluation.count(first.context)
+    of_scale = {
         "steps": scale.budget,
         "seeds": ", ".join(map(str, timeline.seeds)),
         "seed-count": len(timeline.seeds),
@@ -92,24 +91,23 @@ def numbers(site: Site) -> dict[str, Any]:
         "trace-samples": scale.curvature.trace_samples,
         "grid": scale.landscape.side**2,
     }
+    models, runs = dict[str, Any](), dict[str, Any]()
     for name, shape in scale.models.items():
         vocabulary = scale.whole(shape.corpus).vocabulary
-        found["models"][name] = shape.model_dump(include={"layers", "width", "context"}) | {
+        models[name] = shape.model_dump(include={"layers", "width", "context"}) | {
             "parameters": rounded(shape.parameters(vocabulary)),
             "vocabulary": vocabulary,
         }
     for name, run in config.runs.runs.items():
         trained, whole = run.trained(timeline), run.whole(timeline)
-        found["runs"][name] = {
+        runs[name] = _plain(run.optimizer_in(timeline)) | {
             "tokens": rounded(run.tokens(timeline)),
             "batch-tokens": trained.batch * trained.context,
             "peak-rate": short(whole.peak(timeline)),
             "warmup-steps": whole.warmup_steps(timeline),
         }
-        found["runs"][name] |= _plain(run.optimizer_in(timeline))
-    for name, quantizer in config.quantizers.items():
-        found["quantizers"][name] = _plain(quantizer.resolved(first.widths))
-    return found
+    quantizers = {n: _plain(q.resolved(first.widths)) for n, q in config.quantizers.items()}
+    return {"scale": of_scale, "models": models, "runs": runs, "quantizers": quantizers}
 
 
 def _plain(settings: Any) -> dict[str, str]:

@@ -20,8 +20,6 @@ from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.engine.paths import RECORD, beside
 from ptq_dynamics.figures.settings import FINDING, ORIGIN, rounded
-from ptq_dynamics.measure.measurements import read
-from ptq_dynamics.measure.names import CHECKPOINT, MEASUREMENTS, SEED, TRAJECTORY
 from ptq_dynamics.paper.settings import DATA, FOLDER, MAIN, PAPER, PaperSettings
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -53,7 +51,7 @@ def run(context: Context[PaperSettings]) -> Mapping[str, Any]:
     content = {
         **told,
         **made,
-        "measured": measured(inputs["measurements"].file(MEASUREMENTS)),
+        "measured": {"values": inputs["measurements"].facts["rows"]},
         "findings": {name: inputs[f"figure {name}"].facts.get(FINDING) for name in drawn},
         "inputs": {key: str(each.path) for key, each in inputs.items()},
         "newest": newest,
@@ -66,13 +64,6 @@ def run(context: Context[PaperSettings]) -> Mapping[str, Any]:
     (context.out / PAPER).write_bytes(compiled(folder, int(date.timestamp())))
     shutil.copyfile(folder / DATA, context.out / DATA)
     return {"figures": len(drawn)}
-
-
-def measured(path: Path) -> dict[str, int]:
-    """How many values and checkpoints were measured."""
-    table = read(path)
-    checkpoints = table[[TRAJECTORY, SEED, CHECKPOINT]].drop_duplicates()
-    return {"values": len(table), "checkpoints": len(checkpoints)}
 
 
 def recorded(inputs: Iterable[manifest.Manifest]) -> dict[str, Any]:

@@ -4,8 +4,8 @@ what is in them."""
 from itertools import product
 from typing import Any, Literal
 
-from ptq_dynamics.figures.layout import BEFORE, Measured, Some
-from ptq_dynamics.measure.names import INCREASE, LOSS, LossOrIncrease
+from ptq_dynamics.figures.layout import BEFORE, Layout, Some
+from ptq_dynamics.measure.names import LOSS, LossOrIncrease
 
 # Of the points of a group, counted from the lowest loss, those that are in the panel at least, of
 # losses fewer, as their curves lie close to each other; and how far it goes beyond the first point
@@ -13,7 +13,7 @@ from ptq_dynamics.measure.names import INCREASE, LOSS, LossOrIncrease
 SHOWN, SHOWN_OF_LOSSES, BEYOND = 0.6, 0.25, 0.05
 
 
-class Averages(Measured):
+class Averages(Layout):
     """A panel for every metric, quantizer and group of curves, of losses with the line of equal
     ones."""
 
@@ -21,7 +21,6 @@ class Averages(Measured):
     layout: Literal["averages"]
     quantizers: Some[str]
     metrics: Some[LossOrIncrease]
-    quantized = frozenset({LOSS, INCREASE})
 
     def draw(self, sheet: Any) -> Any:
         """Draw the figure."""

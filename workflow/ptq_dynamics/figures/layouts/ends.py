@@ -3,10 +3,10 @@
 from itertools import product
 from typing import Any, Literal
 
-from ptq_dynamics.figures.layout import Evaluations, Measured
+from ptq_dynamics.figures.layout import Evaluations, Layout
 
 
-class Ends(Measured):
+class Ends(Layout):
     """A panel for every metric and quantizer, in a row for every group of curves."""
 
     grouped = True

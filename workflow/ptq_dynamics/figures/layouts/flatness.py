@@ -5,13 +5,13 @@ from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
-from ptq_dynamics.figures.layout import Measured, Some
+from ptq_dynamics.figures.layout import Layout, Some
 from ptq_dynamics.measure.names import LOSS, PROBES, SEED, STEP, VALUE, ErrorOrCurvature
 
 LEAST = 5  # points of a correlation
 
 
-class Flatness(Measured):
+class Flatness(Layout):
     """A row for every metric of quantized weights and quantizer, a column for every metric of
     curvature, a point a checkpoint; runs are lines. Weights that lie on two trajectories, where one
     branches from the other, count once."""
@@ -22,27 +22,27 @@ class Flatness(Measured):
 
     @model_validator(mode="after")
     def _has_curvature(self) -> Self:
-        self._has(frozenset(PROBES["sharpness"]), "its horizontal axis")
+        if not {*self.metrics} & {*PROBES["sharpness"]}:
+            raise ValueError(f"metrics has none of curvature: {', '.join(PROBES['sharpness'])}")
         return self
 
     def draw(self, sheet: Any) -> Any:
-        """Draw the figure. Facts: Spearman's ρ of all points, and given their loss in full
+        """Draw the figure. In titles is Spearman's ρ of all points, and given their loss in full
         precision."""
-        data, wanted = sheet.data, list(sheet.data.wanted())
+        data, wanted, names = sheet.data, list(sheet.data.wanted()), dict[str, str]()
         rows = [(metric, quantizer) for metric, quantizer in wanted if quantizer]
         columns = [metric for metric, quantizer in wanted if not quantizer]
-        names, facts = dict[str, str](), dict[str, Any]()
         for (metric, quantizer), other in product(rows, columns):
             table = _against(data, other, metric, quantizer)
-            correlation, found = correlate(table)
-            label, title = data.panel(other, None, "").y, f"{{}}\n{correlation}"
-            sheet.add(data.panel(metric, quantizer, label, title, log_x=True), table)
-            name = ", ".join([other, *([metric, quantizer] if len(rows) > 1 else [])])
-            names[sheet.panels[-1].name] = name
-            facts |= {name: found} if found else {}
+            found = (f"{key} {rho:.2f}".replace("-", "−") for key, rho in correlate(table).items())
+            words = ", ".join(found) or f"of {len(table)} points not known"
+            label = data.panel(other, None, "").y
+            panel = data.panel(metric, quantizer, label, f"{{}}\nρ: {words}", log_x=True)
+            sheet.add(panel, table)
+            name = [other, metric, quantizer] if len(rows) > 1 else [other]
+            names[sheet.panels[-1].name] = ", ".join(name)
         picture = sheet.publish(columns=len(columns), draw=_draw_panel)
-        table = picture.table.assign(panel=picture.table.panel.map(names))
-        return picture._replace(table=table, facts=picture.facts | facts)
+        return picture._replace(table=picture.table.assign(panel=picture.table.panel.map(names)))
 
 
 def _against(data: Any, other: str, metric: str, quantizer: str) -> Any:
@@ -73,15 +73,14 @@ def _draw_panel(ax: Any, panel: Any, table: Any, styles: Any) -> None:
     ax.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
 
 
-def correlate(table: Any) -> tuple[str, dict[str, float]]:
-    """Spearman's ρ of columns x and y, and the partial one given the loss, in words and as facts;
-    none of too few points. Points of one run depend on each other, so that no interval is given."""
+def correlate(table: Any) -> dict[str, float]:
+    """Spearman's ρ of columns x and y, and the partial one given the loss; none of too few points.
+    Points of one run depend on each other, so that no interval is given."""
     if len(table) < LEAST:
-        return f"n = {len(table)}, too few for a rank correlation", {}
+        return {}
     rho = table[["x", "y", LOSS]].corr("spearman").to_numpy()
     xy, xz, yz = float(rho[0, 1]), float(rho[0, 2]), float(rho[1, 2])
     found = {"all points": xy}
     if scale := ((1 - xz**2) * (1 - yz**2)) ** 0.5:
         found["given the loss"] = (xy - xz * yz) / scale
-    words = ", ".join(f"{key} {each:.2f}".replace("-", "−") for key, each in found.items())
-    return f"ρ: {words}", found
+    return found

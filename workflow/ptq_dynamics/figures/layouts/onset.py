@@ -1,11 +1,10 @@
 """What the error follows: the loss in full precision, or the learning rate."""
 
-from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
 
-from ptq_dynamics.figures.layout import BEFORE, Measured, Some
+from ptq_dynamics.figures.layout import BEFORE, Layout, Some
 from ptq_dynamics.measure.names import ErrorThenLoss
 
 AXES = {"loss": BEFORE, "rate": "Learning rate"}
@@ -13,7 +12,7 @@ CALLED = {"loss": "the loss in full precision", "rate": "the learning rate"}
 LEAST = 5  # points of a correlation
 
 
-class Onset(Measured):
+class Onset(Layout):
     """The error under every quantizer against tokens, against the loss in full precision, and
     against the learning rate, with how much of its variance each of the latter two describes."""
 
@@ -26,24 +25,23 @@ class Onset(Measured):
         self.no_averages(place, timeline, "the learning rate")
 
     def draw(self, sheet: Any) -> Any:
-        """Draw the figure. Facts: for every quantizer, what `described` gives; and what these say,
-        in a sentence."""
-        data, error = sheet.data, self.metrics[0]
-        said, facts = list[str](), dict[str, Any]()
+        """Draw the figure. Below its caption is what `described` gives, in a sentence."""
+        data, (error, _), said = sheet.data, self.metrics, list[str]()
         for quantizer in data.quantizers:
-            points = data.points(error, quantizer)
-            sheet.add(data.over_tokens(error, quantizer), points)
+            sheet.add(data.over_tokens(error, quantizer), data.points(error, quantizer))
             loss = data.against_loss(error, quantizer)
             rate = data.along(data.select(error, quantizer), "lr")
             for (axis, label), part in zip(AXES.items(), (loss, rate), strict=True):
                 sheet.add(data.panel(error, quantizer, label, f"{{}} vs. {axis}"), part)
             shares = described(loss.x.to_numpy(), rate.x.to_numpy(), loss.y.to_numpy())
             if shares is not None:
-                facts[quantizer] = shares
-                said.append(_told(data.called[quantizer], shares))
+                better, other = sorted(AXES, key=lambda axis: -shares[axis])
+                said.append(
+                    f"{CALLED[better]} describes the {data.called[quantizer]} error better than "
+                    f"{CALLED[other]} (r² {shares[better]:.2f} against {shares[other]:.2f})"
+                )
         said = [f"On a straight line, {'; '.join(said)}."] if said else []
-        picture = sheet.publish(columns=1 + len(AXES), said=said)
-        return picture._replace(facts=picture.facts | facts)
+        return sheet.publish(columns=1 + len(AXES), said=said)
 
 
 def described(loss: np.ndarray, rate: np.ndarray, error: np.ndarray) -> dict[str, float] | None:
@@ -52,12 +50,3 @@ def described(loss: np.ndarray, rate: np.ndarray, error: np.ndarray) -> dict[str
         return None
     found = np.corrcoef([loss, rate, error])[2, :2] ** 2
     return dict(zip(AXES, found.tolist(), strict=True))
-
-
-def _told(called: str, shares: Mapping[str, float]) -> str:
-    """What `described` gives, in words."""
-    better, other = sorted(AXES, key=lambda axis: -shares[axis])
-    return (
-        f"{CALLED[better]} describes the {called} error better than {CALLED[other]} "
-        f"(r² {shares[better]:.2f} against {shares[other]:.2f})"
-    )

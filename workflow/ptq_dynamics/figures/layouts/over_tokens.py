@@ -1,53 +1,109 @@
-"""Every metric against tokens, a panel for each quantizer or one in full precision."""
+"""Every metric along runs, against tokens: a panel for each quantizer or one in full precision."""
 
 from typing import Any, Literal
 
 from ptq_dynamics.base.fields import Strict
-from ptq_dynamics.figures.layout import Evaluations, Measured
-from ptq_dynamics.measure.names import LOSS, QUANTIZED
+from ptq_dynamics.figures.layout import Layout, Some
+from ptq_dynamics.measure.names import (
+    CHECKPOINT,
+    EIGENVALUE,
+    EIGENVALUES,
+    LOSS,
+    TRAJECTORY,
+    OfRuns,
+)
+from ptq_dynamics.train.settings import TRAINING
 
+WAY = "Share of the end's weights"
 # Points, of lines that may lie on each other.
 WIDEST, NARROWEST = 3.2, 0.8
 
 
 class OverTokensOptions(Strict):
-    """`quantized_losses`: the loss under every quantizer beside that in full precision; `means`:
-    under quantizers the ends of runs, and trunks' means between branches, before all else."""
+    """`quantized_losses`: the loss under every quantizer too, `within` the panel of that in full
+    precision, or in panels `beside` it; `means`: under quantizers the ends of runs, and trunks'
+    means between branches, before all else; `log`: logarithmic vertical axes; `share`: against the
+    share of the way along a line between checkpoints."""
 
-    quantized_losses: bool = False
+    quantized_losses: Literal["none", "within", "beside"] = "none"
     means: bool = False
+    log: bool = False
+    share: bool = False
 
 
-class OverTokens(Measured):
-    """A panel for every metric and quantizer. Dotted: the learning rate."""
+class OverTokens(Layout):
+    """A panel for every metric and quantizer; eigenvalues are those at the end, by rank. Dotted:
+    the learning rate."""
 
     layout: Literal["over_tokens"]
-    metrics: Evaluations
-    quantized = QUANTIZED | {LOSS}
+    metrics: Some[OfRuns]
     options: OverTokensOptions = OverTokensOptions()
+
+    def check(self, place: str, timeline: Any) -> None:
+        """Averages have no training curve."""
+        for metric in self.metrics:
+            if metric in TRAINING:
+                self.no_averages(f"{place}.metrics", timeline, metric)
 
     def draw(self, sheet: Any) -> Any:
         """Draw the figure."""
-        data, wanted = sheet.data, list(sheet.data.wanted())
-        labels, one = data.labels, len({metric for metric, _ in wanted}) == 1
+        data, options = sheet.data, self.options
+        wanted = list(data.wanted(quantized_losses=options.quantized_losses == "beside"))
+        # The same metric in all panels: one scale compares them.
+        alike = wanted[0][0] if len({metric for metric, _ in wanted}) == 1 else ""
+        labels, form = data.labels, {"alike": alike, **({"log_y": True} if options.log else {})}
         for metric, quantizer in wanted:
-            # The same metric in all panels: one scale compares them.
-            parts: list[Any] = [data.points(metric, quantizer)]
-            form: dict[str, Any] = {"alike": metric * one}
-            if metric == LOSS and self.options.quantized_losses:
-                # With ever fewer bits narrower, and above those with more, as they may differ by
-                # less than a line is wide.
-                widths = dict.fromkeys(data.labels, WIDEST)
-                ordered = sorted(data.quantizers.values(), key=lambda shown: -shown.bits)
-                for number, shown in enumerate(ordered, start=1):
-                    under = {label: f"{label} ({data.called[shown.name]})" for label in data.labels}
-                    points = data.points(LOSS, shown.name)
-                    parts.append(points.assign(curve=points.curve.map(under)))
-                    width = WIDEST + (NARROWEST - WIDEST) * number / len(ordered)
-                    widths |= dict.fromkeys(under.values(), width)
-                labels, form = [*widths], {"title": "Loss", "widths": widths}
-            if quantizer and self.options.means:
-                parts.append(data.phase_means(metric, quantizer))
-                form["faint"] = True
-            sheet.add(data.over_tokens(metric, quantizer, **form), *parts)
-        return sheet.publish(labels, taller=1.3 if len(sheet.panels) == 1 else 1.0)
+            if metric == EIGENVALUES:
+                sheet.add(data.panel(metric, quantizer, "Rank", **form), _ranks(data))
+            elif options.share:
+                sheet.add(data.panel(metric, quantizer, WAY, **form), _way(data, metric, quantizer))
+            elif metric == LOSS and options.quantized_losses == "within":
+                widths, parts = _all_losses(data)
+                labels = [*widths]
+                panel = data.over_tokens(metric, quantizer, title="Loss", widths=widths, **form)
+                sheet.add(panel, *parts)
+            elif quantizer and options.means:
+                parts = [data.points(metric, quantizer), data.phase_means(metric, quantizer)]
+                sheet.add(data.over_tokens(metric, quantizer, faint=True, **form), *parts)
+            else:
+                sheet.add(
+                    data.over_tokens(metric, quantizer, **form), data.points(metric, quantizer)
+                )
+        return sheet.publish(labels)
+
+
+def _all_losses(data: Any) -> tuple[dict[str, float], list[Any]]:
+    """The loss in full precision and under every quantizer: widths of lines by curve, and points.
+    With ever fewer bits lines are narrower, and above those with more, as they may differ by less
+    than a line is wide."""
+    widths, parts = dict.fromkeys(data.labels, WIDEST), [data.points(LOSS, None)]
+    ordered = sorted(data.quantizers.values(), key=lambda shown: -shown.bits)
+    for number, shown in enumerate(ordered, start=1):
+        under = {label: f"{label} ({data.called[shown.name]})" for label in data.labels}
+        points = data.points(LOSS, shown.name)
+        parts.append(points.assign(curve=points.curve.map(under)))
+        width = WIDEST + (NARROWEST - WIDEST) * number / len(ordered)
+        widths |= dict.fromkeys(under.values(), width)
+    return widths, parts
+
+
+def _way(data: Any, metric: str, quantizer: str | None) -> Any:
+    """A metric of checkpoints on a line, by how far along it they are."""
+    table = data.select(metric, quantizer)
+    share = table.step / table.groupby(TRAJECTORY).step.transform("max")
+    return data.along(table.assign(share=share), "share")
+
+
+def _ranks(data: Any) -> Any:
+    """Magnitudes of the leading eigenvalues by rank, at every trajectory's last checkpoint."""
+    import pandas as pd
+
+    from ptq_dynamics.figures.curves import last_of, over_seeds
+
+    parts = []
+    ranked = sorted(name for name in {*data.table.metric} if name.startswith(EIGENVALUE))
+    for rank, name in enumerate(ranked, start=1):
+        rows = data.rows(name, None)
+        rows = over_seeds(rows.assign(value=rows.value.abs(), rank=rank), CHECKPOINT)
+        parts.append(last_of(data.along(rows, "rank")))
+    return pd.concat(parts).sort_values(["curve", "segment", "x"], kind="stable")

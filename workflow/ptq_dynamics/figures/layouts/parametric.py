@@ -6,8 +6,8 @@ from typing import Any, Literal, Self
 from pydantic import model_validator
 
 from ptq_dynamics.base.fields import Strict
-from ptq_dynamics.figures.layout import BEFORE, Evaluations, Measured, Some
-from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR, QUANTIZED
+from ptq_dynamics.figures.layout import BEFORE, Evaluations, Layout, Some
+from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR
 
 
 class ParametricOptions(Strict):
@@ -16,7 +16,7 @@ class ParametricOptions(Strict):
     losses_of: Some[str] | None = None
 
 
-class Parametric(Measured):
+class Parametric(Layout):
     """First every metric but the loss under the first quantizer, against tokens; then the loss of
     quantized weights against that in full precision, a panel a quantizer, in the range of losses
     that all curves come to. Below it the same of the other quantizers, and of the quantization
@@ -25,7 +25,6 @@ class Parametric(Measured):
     layout: Literal["parametric"]
     quantizers: Some[str]
     metrics: Evaluations
-    quantized = QUANTIZED | {LOSS}
     options: ParametricOptions = ParametricOptions()
 
     @model_validator(mode="after")

@@ -12,9 +12,6 @@ from ptq_dynamics.figures.layout import Layout
 from ptq_dynamics.figures.settings import Panel
 from ptq_dynamics.measure.names import SEED, TRAJECTORY
 
-# Where an arrow may be, as shares of a path's length, and how much of it gives its direction.
-PLACES = np.linspace(0.15, 0.85, 15)
-REACH = 0.04
 ARROW = "-|>,head_length=0.8,head_width=0.35"
 
 
@@ -57,41 +54,28 @@ class Pca(Layout):
             for number, share in enumerate(manifest.facts["explained"][:2], start=1)
         )
         sheet.add(Panel("", x, y), table.reindex(columns=COLUMNS))
-        return sheet.publish(draw=_draw_panel, taller=1.3)
+        return sheet.publish(draw=_draw_panel)
 
 
 def _draw_panel(ax: Any, panel: Panel, table: Any, styles: Any) -> None:
-    parts = [part for _, part in table.groupby(["curve", "segment"], sort=False)]
-    paths = [part[["x", "y"]].to_numpy() for part in parts]
-    along = [_along(path, np.linspace(0, 1, 100)) for path in paths]
-    for number, part in enumerate(parts):
+    for _, part in table.groupby(["curve", "segment"], sort=False):
         label = part.curve.iloc[0]
         line = styles[label]
         look: dict[str, Any] = {"color": line.color, "linestyle": line.dash, "label": label}
         ax.plot(part.x, part.y, marker=line.marker, markersize=1.6, **look)
-        others = np.concatenate([np.empty((0, 2)), *along[:number], *along[number + 1 :]])
-        _show_direction(ax, paths[number], others, line)
+        _show_direction(ax, part[["x", "y"]].to_numpy(), line)
     ax.set(xlabel=panel.x, ylabel=panel.y)
 
 
-def _show_direction(ax: Any, path: np.ndarray, others: np.ndarray, line: Any) -> None:
-    """Mark start and end of a path [n, 2]; an arrow where it is far from the points [m, 2]."""
+def _show_direction(ax: Any, path: np.ndarray, line: Any) -> None:
+    """Mark start and end of a path [n, 2], and the way to the point in its middle by an arrow."""
     from ptq_dynamics.figures.panels import mark_end
 
     start: dict[str, Any] = {"s": 14, "marker": line.marker, "zorder": 4}
     ax.scatter(*path[:1].T, facecolors="white", edgecolors=line.color, linewidths=0.8, **start)
     mark_end(ax, path[-1:], line)
-    if len(path) < 2:
-        return
-    away = np.linalg.norm(_along(path, PLACES)[:, None] - others, axis=2)
-    best = PLACES[away.min(axis=1, initial=np.inf).argmax()]
-    tail, tip = _along(path, np.array([best - REACH, best]))
-    look = {"arrowstyle": ARROW, "facecolor": line.color, "edgecolor": "black", "linewidth": 0.5}
-    look |= {"mutation_scale": 8, "shrinkA": 0, "shrinkB": 0}
-    ax.annotate("", xy=tip, xytext=tail, arrowprops=look, zorder=5)
-
-
-def _along(path: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """Points [k, 2] at shares of the length of a path [n, 2]."""
-    way = np.concatenate([[0.0], np.linalg.norm(np.diff(path, axis=0), axis=1).cumsum()])
-    return np.stack([np.interp(shares * way[-1], way, side) for side in path.T], axis=1)
+    if len(path) > 1:
+        before, tip = path[len(path) // 2 - 1 :][:2]
+        look = {"arrowstyle": ARROW, "facecolor": line.color, "edgecolor": "black"}
+        look |= {"linewidth": 0.5, "mutation_scale": 8, "shrinkA": 0, "shrinkB": 0}
+        ax.annotate("", xy=tip, xytext=tip + 0.1 * (before - tip), arrowprops=look, zorder=5)

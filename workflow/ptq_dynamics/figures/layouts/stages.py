@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ptq_dynamics.base.fields import Strict
-from ptq_dynamics.figures.layout import Measured, Some
+from ptq_dynamics.figures.layout import Layout, Some
 from ptq_dynamics.figures.settings import QUANTIZED, Panel
 from ptq_dynamics.measure import names
 
@@ -24,7 +24,7 @@ class StagesOptions(Strict):
     tasks: Literal["mean", "each"] = "mean"
 
 
-class Stages(Measured):
+class Stages(Layout):
     """A panel for every metric, quantizer and task; curves are the stages. Light: what chance
     gives; of a degradation, what chance alone would have lost of the mean accuracy."""
 

@@ -2,20 +2,19 @@
 
 from typing import Any, Literal
 
-from ptq_dynamics.figures.layout import Evaluations, Measured
+from ptq_dynamics.figures.layout import Evaluations, Layout
 from ptq_dynamics.figures.settings import Ages
-from ptq_dynamics.measure.names import CHECKPOINT, LOSS, QUANTIZED, TRAJECTORY
+from ptq_dynamics.measure.names import CHECKPOINT, TRAJECTORY
 
 AGE = "Mean age (tokens)"  # the horizontal axis
 
 
-class Windows(Measured):
+class Windows(Layout):
     """Averages, a point each, against the mean age of what is in them; of other trajectories the
     end is a level to compare with."""
 
     layout: Literal["windows"]
     metrics: Evaluations
-    quantized = QUANTIZED | {LOSS}
 
     def ages(self, timeline: Any) -> Ages:
         """Of all averages at the end of a run."""
