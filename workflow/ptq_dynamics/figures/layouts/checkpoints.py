@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from ptq_dynamics.figures.layout import Measured, Some
+from ptq_dynamics.figures.layout import Layout, Some
 from ptq_dynamics.measure import names
 
 # Checkpoints before the decay whose mean the end is compared with.
@@ -10,7 +10,7 @@ BEFORE = 3
 REPLICATES = 2000
 
 
-class Checkpoints(Measured):
+class Checkpoints(Layout):
     """A panel for every metric and quantizer, over tokens or, where these are not known, steps.
     The first curve is a run; others are averages of its checkpoints."""
 
