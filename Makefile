@@ -81,7 +81,7 @@ all: $(if $(PROFILE),figures,$(INSTALLED))  ## figures, claims, tables, the pape
 prefetch: $(INSTALLED)  ## download all that a build at SCALE takes from a network
 	@$(BUILD) -- prefetch
 
-backends: $(INSTALLED)  ## install GPTQModel and AutoGPTQ, and compare them with llm-compressor
+backends: $(INSTALLED)  ## install GPTQModel, and compare it with llm-compressor
 	@$(BUILD) -- backends
 
 test: test-fast  ## the fast tests, then those that build at scale smoke

@@ -18,7 +18,7 @@ ELSEWHERE = re.compile(r"\S+ ; sys_platform == '(win32|emscripten)'")
 # What torch brings along where it is built for a GPU.
 OF_GPU = re.compile(r"(nvidia-(?!ml-py)|cuda-|triton==)")
 # Locks of their own, of which all versions are known.
-OTHERS = ("gptqmodel.txt", "autogptq.txt", "slurm.txt", "uv.txt")
+OTHERS = ("gptqmodel.txt", "slurm.txt", "uv.txt")
 
 
 def main() -> None:

@@ -63,7 +63,6 @@ def test_what_is_installed_stays_until_another_is_published(install, capfd):
     assert installed() == sorted(each.parent.parent.name for each in (first, second))
 
 
-@pytest.mark.parametrize("quantizer", ["gptqmodel-4bit", "autogptq-4bit"])
-def test_a_result_depends_on_the_script_that_runs_there(quantizer):
-    job = plan("smoke").measuring.measure("wsd-3e-3", quantizer, "all", 100)
+def test_a_result_depends_on_the_script_that_runs_there():
+    job = plan("smoke").measuring.measure("wsd-3e-3", "gptqmodel-4bit", "all", 100)
     assert "quantize.foreign.worker" in job.code.modules

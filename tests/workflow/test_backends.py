@@ -1,4 +1,4 @@
-"""GPTQModel and AutoGPTQ in their own environments, against llm-compressor, at scale smoke."""
+"""GPTQModel in an environment of its own, against llm-compressor, at scale smoke."""
 
 import os
 import shutil
@@ -18,7 +18,6 @@ from ptq_dynamics.models import packed
 from ptq_dynamics.quantize import environment
 from ptq_dynamics.quantize.layers import model_errors
 from ptq_dynamics.quantize.methods import Calibration
-from ptq_dynamics.quantize.methods.autogptq import AutoGptq
 from ptq_dynamics.quantize.methods.gptq import Gptq
 from ptq_dynamics.quantize.methods.gptqmodel import GptqModel
 from ptq_dynamics.quantize.methods.rtn import Rtn
@@ -31,12 +30,12 @@ from transformers import AutoConfig, AutoModelForCausalLM
 ROOT = Path(__file__).resolve().parents[2]
 TRAJECTORY = "wsd-3e-3"
 PLAN = Plan(load({"scale": "smoke", "seed": 201, "figures": "all"}, ROOT / "config"), ROOT)
-STATIC = [f"{tool}-{bits}bit-static" for tool in ("gptqmodel", "autogptq") for bits in (3, 4)]
+STATIC = [f"gptqmodel-{bits}bit-static" for bits in (3, 4)]
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which both environments were installed and all backends compared."""
+    """A folder in which the environment was installed and both backends compared."""
     folder = tmp_path_factory.mktemp("backends")
     command = [str(Path(sys.executable).with_name("snakemake")), "-s", str(ROOT / "Snakefile")]
     command += ["--directory", str(folder), "--config", "scale=smoke", "seed=201", "--"]
@@ -116,19 +115,17 @@ def test_layer_outputs_are_no_worse_than_rounding(built: Path, quantizer: str):
     assert (mean["output_relative"] <= mean["output_relative_rtn"]).all(), f"{quantizer}:\n{mean}"
 
 
-def by_tool(built: Path, tmp_path: Path, tool: str, folder: Path, calibration: Calibration):
-    """What a tool's script makes of a checkpoint, with 4 bits and groups of 32 columns; and what
+def by_tool(built: Path, tmp_path: Path, folder: Path, calibration: Calibration):
+    """What the tool's script makes of a checkpoint, with 4 bits and groups of 32 columns; and what
     llm-compressor does."""
-    order = "static" if tool == "gptqmodel" else None
     grid = {"bits": 4, "group_size": 32, "symmetric": True, "damping": 0.05}
-    llm = Gptq(method="gptq", **grid, activation_order=order, block_size=128)
+    llm = Gptq(method="gptq", **grid, activation_order="static", block_size=128)
     ours = llm.quantize(folder, calibration).weights
     extra = {"static_groups": True, "damping_increment": 0.01, "true_sequential": True, "mse": 0}
-    own = {**grid, **extra, "activation_order": order is not None}
-    kind = {"gptqmodel": GptqModel, "autogptq": AutoGptq}[tool](method=tool, **own)
+    kind = GptqModel(method="gptqmodel", **grid, **extra, activation_order=True)
     (tmp_path / "result").mkdir()
     request = kind.request([folder], [tmp_path / "result"], calibration, tmp_path)
-    interpreter = environment.python(manifest.read(built / f"envs/{tool}/manifest.json"))
+    interpreter = environment.python(manifest.read(built / "envs/gptqmodel/manifest.json"))
     done = subprocess.run([interpreter, SCRIPT, request], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     theirs = load_file(tmp_path / "result" / "weights.safetensors")
@@ -143,13 +140,12 @@ def assert_equal_first(ours, theirs, layers):
         assert gap < 1e-3 * ours[layer].abs().max(), (layer, gap)
 
 
-@pytest.mark.parametrize("tool", ["gptqmodel", "autogptq"])
-def test_documents_of_any_length_count_without_filling(built: Path, tmp_path: Path, tool: str):
+def test_documents_of_any_length_count_without_filling(built: Path, tmp_path: Path):
     checkpoint = sorted(built.glob(f"results/smoke/train/{TRAJECTORY}/**/config.json"))[-1].parent
     table = torch.randint(320, (64, 32), generator=torch.Generator().manual_seed(1))
     for row, sequence in enumerate(table):
         sequence[11 + row % 22 :] = tokens.FILLING
-    ours, theirs = by_tool(built, tmp_path, tool, checkpoint, Calibration(table, 16))
+    ours, theirs = by_tool(built, tmp_path, checkpoint, Calibration(table, 16))
     assert_equal_first(ours, theirs, ("attention.query_key_value", "mlp.dense_h_to_4h"))
 
 
@@ -179,7 +175,7 @@ def test_gptqmodel_quantizes_every_familys_class(built: Path, tmp_path: Path, fa
     (tokenizer,) = built.glob("results/smoke/corpus/main/tokenizer")
     shutil.copytree(tokenizer, folder, dirs_exist_ok=True)
     calibration = Calibration(torch.randint(320, (64, 32)), 16)
-    ours, theirs = by_tool(built, tmp_path, "gptqmodel", folder, calibration)
+    ours, theirs = by_tool(built, tmp_path, folder, calibration)
     assert len(theirs) == (12 if family == "apertus" else 14)
     assert_equal_first(ours, theirs, [f"layers.0.self_attn.{part}_proj" for part in "qkv"])
     before = original(folder, model)

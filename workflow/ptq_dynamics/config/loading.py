@@ -58,7 +58,7 @@ class Backends(Strict):
     checkpoints of one trajectory."""
 
     trajectory: str
-    groups: list[Annotated[list[str], Field(min_length=2)]]
+    groups: list[Annotated[list[str], Field(min_length=1)]]
 
 
 class Sweep(Strict):

@@ -8,7 +8,7 @@ from ptq_dynamics.figures.figure import FigureSettings
 from ptq_dynamics.figures.settings import rounded
 from ptq_dynamics.train.trajectory import Trajectory
 
-BACKENDS = {"gptq": "llm-compressor", "gptqmodel": "GPTQModel", "autogptq": "AutoGPTQ"}
+BACKENDS = {"gptq": "llm-compressor", "gptqmodel": "GPTQModel"}
 
 
 def made_at(settings: FigureSettings, inputs: Mapping[str, Sequence[Manifest]]) -> str:

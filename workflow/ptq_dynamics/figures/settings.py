@@ -120,7 +120,7 @@ QUANTIZED: dict[str, Words] = {
     names.DEGRADATION: ("{q} accuracy degradation", "Degradation (%)", {}),
 }
 # Methods that are called otherwise than by their names in capitals.
-METHODS = {"gptqmodel": "GPTQ", "autogptq": "GPTQ", "int8": "LLM.int8", "rtn": "rounding"}
+METHODS = {"gptqmodel": "GPTQ", "int8": "LLM.int8", "rtn": "rounding"}
 
 
 def call(quantizers: Iterable[Shown]) -> dict[str, str]:

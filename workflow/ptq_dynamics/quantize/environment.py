@@ -25,9 +25,7 @@ FOLDER = ".venv-"
 WHOLE = ".installed"  # in an environment that was installed to its end
 REPOSITORY = Path(__file__).resolve().parents[3]
 INSTALL = REPOSITORY / "envs/install.py"
-# In a lock file, a variable for the installation, and any other comment.
-OPTION = re.compile(r"^# pip-env: (\w+)=(.*)$", re.MULTILINE)
-COMMENT = re.compile(r"^ *#(?! pip-env:).*\n", re.MULTILINE)
+COMMENT = re.compile(r"^ *#.*\n", re.MULTILINE)
 
 
 class EnvironmentSettings(Strict):
@@ -49,8 +47,7 @@ def run(context: Context[EnvironmentSettings]) -> Mapping[str, Any]:
     if not (folder / WHOLE).exists():
         shutil.rmtree(folder, ignore_errors=True)
         _call([sys.executable, "-m", "venv", str(folder)], context)
-    options = dict(OPTION.findall(lock.read_text(encoding="utf-8")))
-    _call([python, str(INSTALL), str(lock)], context, options)
+    _call([python, str(INSTALL), str(lock)], context)
     (folder / WHOLE).touch()
     (context.out / "packages.txt").write_text(_call([python, "-m", "pip", "freeze"], context))
     kept = {folder.name}
@@ -76,10 +73,10 @@ def digest(*locks: Path) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _call(command: list[str], context: Context[Any], options: Mapping[str, str] = {}) -> str:
+def _call(command: list[str], context: Context[Any]) -> str:
     # A PYTHONPATH of the main environment would hide the packages of this one.
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = processes.run(command, {**variables, **options})
+    done = processes.run(command, variables)
     if context.progress.log is not None:
         context.progress.log.write(done.stderr)
     if done.returncode:

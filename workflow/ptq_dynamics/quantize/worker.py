@@ -69,7 +69,6 @@ class ForeignGptq(Calibrated, Grouped):
         settings = self.model_dump(exclude={"method", "draw"})
         pairs = zip(folders, targets, strict=True)
         request = {
-            "tool": self.method,
             "checkpoints": [[str(each.resolve()) for each in pair] for pair in pairs],
             "calibration": str(tokens),
             "device": models.device().type,

@@ -1,5 +1,4 @@
-"""Quantize checkpoints with GPTQModel (section 3) or its archived predecessor AutoGPTQ: `ENVPYTHON
-worker.py request.json`.
+"""Quantize checkpoints with GPTQModel (section 3): `ENVPYTHON worker.py request.json`.
 
 The worker runs inside the locked environment of the library and imports nothing of the package.
 Weights are read from the library's packed result. Equal OMP_NUM_THREADS give equal bytes."""
@@ -19,8 +18,6 @@ os.environ["GPTQMODEL_CPU_WORKERS"] = "2"
 # results must not depend on whether a machine has a compiler to build the optional kernels with.
 os.environ["GPTQMODEL_DISABLE_PACK_EXT"] = "1"
 os.environ["GPTQMODEL_DISABLE_GPTQ_CUDA"] = "1"
-# AutoGPTQ writes debugging state into the layers where this is set.
-os.environ.pop("DEBUG", None)
 
 import numpy as np
 import torch
@@ -31,7 +28,7 @@ class JobError(Exception):
     """A request that cannot be carried out as stated; the text names the setting or the layer."""
 
 
-def by_gptqmodel(settings: Settings, device: str, source: Path, calibration: Any) -> Any:
+def quantize(settings: Settings, device: str, source: Path, calibration: Any) -> Any:
     """The model that GPTQModel quantizes, with every setting that bears on the result passed
     explicitly, and what is to be reported."""
     from gptqmodel import BACKEND, GPTQModel, QuantizeConfig
@@ -96,71 +93,6 @@ def by_gptqmodel(settings: Settings, device: str, source: Path, calibration: Any
     return wrapped.model, {"fallback_layers": fallback, "raised_damping": raised}
 
 
-def by_autogptq(settings: Settings, device: str, source: Path, calibration: Any) -> Any:
-    """The model that AutoGPTQ quantizes, and what is to be reported. It has no damping increment (a
-    Hessian that stays singular is an error)."""
-    from auto_gptq import BaseQuantizeConfig
-    from auto_gptq.modeling import GPTQ_CAUSAL_LM_MODEL_MAP, _base
-    from transformers import AutoModelForCausalLM
-
-    if device == "cpu":
-        # Goes around a guard of the library, which quantizes on CUDA only: from_pretrained refuses
-        # a machine without CUDA, and the loop moves every layer to this device. The arithmetic
-        # itself is plain PyTorch and device-independent.
-        _base.CUDA_0 = torch.device("cpu")
-        # The solver waits for the device after each layer; without CUDA that call raises.
-        torch.cuda.synchronize = lambda device=None: None
-    config = read_config(source, GPTQ_CAUSAL_LM_MODEL_MAP)
-    asked = BaseQuantizeConfig(
-        bits=settings.bits,
-        group_size=settings.group_size,
-        damp_percent=settings.damping,
-        desc_act=settings.activation_order,
-        static_groups=settings.static_groups,
-        sym=settings.symmetric,
-        true_sequential=settings.true_sequential,
-        is_marlin_format=False,
-    )
-    model = AutoModelForCausalLM.from_pretrained(
-        source, config=config, torch_dtype=torch.float32, trust_remote_code=False
-    )
-    described = GPTQ_CAUSAL_LM_MODEL_MAP[config.model_type]
-    wrapped = described(model.eval().to(device), quantized=False, quantize_config=asked)
-    wrapped.quantize(
-        calibration,
-        batch_size=settings.batch_size,
-        use_triton=False,
-        use_cuda_fp16=False,
-        autotune_warmup_after_quantized=False,
-        cache_examples_on_gpu=True,
-    )
-    return wrapped.model, {"fallback_layers": [], "raised_damping": {}}
-
-
-# Each with what is packed of a zero point less than it is. GPTQModel's `qzero_format()` says "less
-# one" whatever the format is.
-TOOLS: dict[str, Any] = {"gptqmodel": (by_gptqmodel, 0), "autogptq": (by_autogptq, 1)}
-
-
-def read_config(source: Path, known: Any) -> Any:
-    """The model's configuration for AutoGPTQ's transformers 4, which would ignore the rotary
-    settings that transformers 5 writes as one `rope_parameters`."""
-    from transformers import CONFIG_MAPPING
-
-    entries = json.loads((source / "config.json").read_text(encoding="utf-8"))
-    if entries["model_type"] not in known:
-        raise JobError(f"architecture: {entries['model_type']} is none of {', '.join(known)}")
-    rope = dict(entries.pop("rope_parameters", None) or {})
-    if "rope_theta" in rope:
-        entries["rope_theta"] = entries["rotary_emb_base"] = rope.pop("rope_theta")
-    if "partial_rotary_factor" in rope:
-        factor = rope.pop("partial_rotary_factor")
-        entries["partial_rotary_factor"] = entries["rotary_pct"] = factor
-    if rope.get("rope_type", "default") != "default":
-        entries["rope_scaling"] = rope
-    return CONFIG_MAPPING[entries.pop("model_type")](**entries)
-
-
 def unpack(words: np.ndarray, bits: int) -> np.ndarray:
     """int32 words [rows, n], each row a little-endian bit stream, to uint8 values [rows, n * 32 /
     bits]."""
@@ -170,13 +102,13 @@ def unpack(words: np.ndarray, bits: int) -> np.ndarray:
     return np.packbits(values, axis=2, bitorder="little")[:, :, 0]
 
 
-def read_layer(module: Any, less: int) -> dict[str, np.ndarray]:
+def read_layer(module: Any) -> dict[str, np.ndarray]:
     """What a quantized module has packed. codes: uint8 [out, in]; scales: float32 and zeros: int32
     [out, groups]; g_idx, the group of each input; weight: float32 [out, in], scales[o, g] *
     (codes[o, i] - zeros[o, g])."""
     codes = unpack(module.qweight.cpu().numpy().T, module.bits)
     scales = module.scales.cpu().float().numpy().T
-    zeros = unpack(module.qzeros.cpu().numpy(), module.bits).T.astype("int32") + less
+    zeros = unpack(module.qzeros.cpu().numpy(), module.bits).T.astype("int32")
     groups = module.g_idx.cpu().numpy()
     steps = codes.astype(np.float32) - zeros[:, groups].astype(np.float32)
     weight = scales[:, groups] * steps
@@ -186,7 +118,6 @@ def read_layer(module: Any, less: int) -> dict[str, np.ndarray]:
 
 def run(request: dict[str, Any]) -> None:
     """Quantize all checkpoints of a request."""
-    quantize, less = TOOLS[request["tool"]]
     # Shorter sequences are filled up with -1.
     rows = [torch.from_numpy(row[row >= 0]) for row in np.load(request["calibration"])]
     calibration = [{"input_ids": row, "attention_mask": torch.ones_like(row)} for row in rows]
@@ -197,7 +128,7 @@ def run(request: dict[str, Any]) -> None:
             f"{path}.{part}": value
             for path, module in model.named_modules()
             if hasattr(module, "qweight")
-            for part, value in read_layer(module, less).items()
+            for part, value in read_layer(module).items()
         }
         if not tensors or not all(np.isfinite(tensor).all() for tensor in tensors.values()):
             raise JobError(f"{source}: the library returned no layer, or no finite weights")
