@@ -21,32 +21,13 @@ _INSIDE = {
     "ff_out": ("mlp.down_proj",),
 }
 _OUTSIDE = {"wte": ("model.embed_tokens",), "ff_out": ("lm_head",)}
-# What transformers' class has. With None among the values, the key may be missing: the first models
-# were saved without it.
-_HAS: dict[str, tuple[Any, ...]] = {
-    "activation_type": ("swiglu",),
-    "alibi": (False,),
-    "attention_layer_norm": (False,),
-    "block_type": ("sequential",),
-    "include_bias": (False,),
-    "input_emb_norm": (False, None),
-    "layer_norm_type": ("default", "low_precision"),
-    "layer_norm_with_affine": (False,),
-    "norm_after": (False, None),
-    "rope": (True,),
-    "scale_logits": (False, None),
-}
 
 
 def config(content: str) -> dict[str, Any]:
     """transformers' config.json of a model that has its own; `Problem` where that is none of the
-    format, or transformers has no such model."""
+    format."""
     try:
         theirs: dict[str, Any] = json.loads(content)
-        for key, values in _HAS.items():
-            value = theirs.get(key) if None in values else theirs[key]
-            if value not in values:
-                raise ValueError(f"{key} is {value!r}, which transformers' OLMo has not")
         width, inner = theirs["d_model"], theirs.get("mlp_hidden_size")
         return {
             "architectures": ["OlmoForCausalLM"],
