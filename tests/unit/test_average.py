@@ -84,10 +84,10 @@ def test_models_that_the_library_splits_are_averaged_in_files_like_the_last_ones
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda state: state.pop("b"), r"b is None in \S+0, but \('F32', \[7\]\) in \S+1"),
-        (lambda state: state.update(z=torch.ones(2)), r"z is \('F32', \[2\]\) in .* None"),
-        (lambda state: state.update(a=torch.ones(5, 3)), r"\[5, 3\]\) in .*\[3, 5\]"),
-        (lambda state: state.update(a=state["a"].bfloat16()), "BF16.*F32"),
+        (lambda state: state.pop("b"), "differ in name"),
+        (lambda state: state.update(z=torch.ones(2)), r"tensors of \S+0 and \S+1 differ"),
+        (lambda state: state.update(a=torch.ones(5, 3)), "shape"),
+        (lambda state: state.update(a=state["a"].bfloat16()), "type"),
         (lambda state: state.clear(), "0 holds no weights"),
     ],
 )

@@ -97,5 +97,5 @@ def test_checkpoints_of_different_models_have_no_components(tmp_path):
     folders = [tmp_path / name for name in "ab"]
     save(folders[0])
     save(folders[1], num_attention_heads=3, hidden_size=18)
-    with pytest.raises(Problem, match=r"b: gpt_neox.* has the shape .*, but the first"):
+    with pytest.raises(Problem, match=r"b has no gpt_neox.* of shape .*, as the first"):
         list(blocks(folders, 64))

@@ -61,10 +61,8 @@ def _row(folder: Path, shapes: Mapping[str, tuple[int, ...]], start: int, stop: 
         first, last = max(start, begin) - begin, min(stop, end) - begin
         if first >= last:
             continue
-        here = tuple(forms[name][1]) if name in forms else None
-        if here != shape:
-            has = "is not there" if here is None else f"has the shape {here}"
-            raise Problem(f"{folder}: {name} {has}, but the first checkpoint has it with {shape}")
+        if name not in forms or tuple(forms[name][1]) != shape:
+            raise Problem(f"{folder} has no {name} of shape {shape}, as the first checkpoint has")
         width = prod(shape[1:])
         top = first // width
         rows = weights.rows(name, top, -(-last // width))
