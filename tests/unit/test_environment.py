@@ -58,9 +58,8 @@ def test_what_is_installed_stays_until_another_is_published(install, capfd):
     assert interpreter() == first and first.parent.stat().st_ino == before
     assert install("second==1.0\n") == 0
     second = interpreter()
-    # What was half-made is gone, and what the earlier result has is there.
-    assert second != first
-    assert installed() == sorted(each.parent.parent.name for each in (first, second))
+    # What was half-made is gone, and so is the earlier one.
+    assert second != first and installed() == [second.parent.parent.name]
 
 
 def test_a_result_depends_on_the_script_that_runs_there():

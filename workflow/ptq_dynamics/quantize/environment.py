@@ -4,7 +4,6 @@ A virtual environment cannot be moved, so each is made in its place beside the m
 named by the digest of its lock file; the manifest says which is in use.
 """
 
-import contextlib
 import hashlib
 import os
 import re
@@ -18,7 +17,6 @@ from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import manifest, processes
 from ptq_dynamics.engine.context import Context
-from ptq_dynamics.engine.paths import MANIFEST
 
 # Hidden, so that its tens of thousands of files are no part of the manifest.
 FOLDER = ".venv-"
@@ -43,19 +41,15 @@ def run(context: Context[EnvironmentSettings]) -> Mapping[str, Any]:
     folder = parent / f"{FOLDER}{context.settings.digest[:16]}"
     python = str(folder / "bin/python")
     context.progress.say(f"installing {lock.name} (minutes, once)")
-    # One that is whole may be in use by the published result: it is mended where it lies.
+    # One that is whole is that of the published result: it is mended where it lies.
     if not (folder / WHOLE).exists():
         shutil.rmtree(folder, ignore_errors=True)
         _call([sys.executable, "-m", "venv", str(folder)], context)
     _call([python, str(INSTALL), str(lock)], context)
     (folder / WHOLE).touch()
     (context.out / "packages.txt").write_text(_call([python, "-m", "pip", "freeze"], context))
-    kept = {folder.name}
-    with contextlib.suppress(Problem):
-        kept.add(manifest.read(parent / MANIFEST).facts["folder"])
-    for other in parent.glob(f"{FOLDER}*"):
-        if other.name not in kept:
-            shutil.rmtree(other, ignore_errors=True)
+    for other in set(parent.glob(f"{FOLDER}*")) - {folder}:
+        shutil.rmtree(other, ignore_errors=True)
     return {"lock": lock.name, "folder": folder.name}
 
 
