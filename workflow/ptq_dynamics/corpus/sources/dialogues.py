@@ -48,22 +48,17 @@ class DialoguesCorpus(Derived):
 
     def encode(self, tokenizer: Any, function: Documented) -> tuple[list[int], list[int]]:
         """Tokens of a dialogue: of all before the answer, and of the answer with its end."""
-        from jinja2 import TemplateError
-
         question = self.question.replace("{signature}", str(function.signature))
         user = {"role": "user", "content": question}
         answer = {"role": "assistant", "content": function.summary}
         write = tokenizer.apply_chat_template
-        try:
-            before = write([user], tokenize=False, add_generation_prompt=True)
-            both = write([user, answer], tokenize=False)
-            if not both.startswith(before) or both == before:
-                raise TemplateError("the answer does not follow what add_generation_prompt writes")
-        except TemplateError as error:
+        before = write([user], tokenize=False, add_generation_prompt=True)
+        both = write([user, answer], tokenize=False)
+        if not both.startswith(before) or both == before:
             raise Problem(
-                f"template of the dialogues is none for a question and an answer ({error}); "
-                "correct it in the scale's file under config/scales"
-            ) from None
+                "template of the dialogues: the answer does not follow what add_generation_prompt "
+                "writes; correct it in the scale's file under config/scales"
+            )
         texts = (before, both.removeprefix(before))
         first, second = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts)
         return first, second
