@@ -127,7 +127,7 @@ def test_model_curvature(model, probes, dense):
     product = LossHessian(model, probes, N)
     exact = eigenvalues(dense, 25)
     found = top(product, product.dim, tolerance=1e-6, max_iterations=500)
-    assert found.converged, f"residual {found.residual} after {found.iterations}"
+    assert found.residual <= 1e-6, f"residual {found.residual} after {found.iterations}"
     assert found.value == pytest.approx(exact[0].item(), rel=1e-9)
     leading = spectrum_of(product, product.dim, 25, tolerance=1e-6, max_iterations=300)
     assert (leading.residuals <= 1e-6).all(), f"{leading.residuals} after {leading.iterations}"
@@ -141,7 +141,7 @@ def test_model_curvature(model, probes, dense):
 def test_dominant_negative_eigenvalue_keeps_its_sign():
     matrix = symmetric([-5.0, 3.0, 2.0, 1.0, 0.5, 0.0])
     found = top(matrix.mv, 6, tolerance=1e-8, max_iterations=200)
-    assert found.converged
+    assert found.residual <= 1e-8
     assert found.value == pytest.approx(-5, rel=1e-12)
     error = (matrix @ found.vector - found.value * found.vector).norm().item() / 5
     assert found.residual == pytest.approx(error, rel=1e-6)
@@ -160,7 +160,7 @@ def test_unlucky_start_traps_power_iteration_but_not_lanczos():
     values = torch.cat([torch.tensor([10.0, 9.0]), torch.linspace(-1, 5, dim - 2)]).double()
     matrix = basis @ torch.diag(values) @ basis.T
     trapped = top(matrix.mv, dim, tolerance=1e-2, max_iterations=100)
-    assert trapped.converged
+    assert trapped.residual <= 1e-2
     assert trapped.value < 9.1, trapped.value
     found = spectrum_of(matrix.mv, dim, 1, tolerance=1e-2, max_iterations=100)
     assert found.values[0].item() == pytest.approx(10, rel=1e-2)
