@@ -211,20 +211,18 @@ class Trainer:
         """Save what is due at this step; the process that leads does."""
         if not self.team.leads:
             return
-        folder, state = self.out / step_id(self.step), self.out / state_name(self.step)
-        # Before the first update, what is there was found whole and shows how far the run has come.
-        fresh = loss is not None
-        if self.step in self.settings.checkpoint_steps and (fresh or not folder.exists()):
+        if self.step in self.settings.checkpoint_steps:
             if loss is not None:
                 self.require_finite(loss)
+            folder = self.out / step_id(self.step)
             partial = self.out / f".partial-{folder.name}"
             shutil.rmtree(partial, ignore_errors=True)
             shutil.copytree(self._tokenizer, partial)
             self.model.save_pretrained(partial)
             shutil.rmtree(folder, ignore_errors=True)
             partial.replace(folder)
-        if self.step in self.settings.state_steps and (fresh or not state.exists()):
-            self.save(state)
+        if self.step in self.settings.state_steps:
+            self.save(self.out / state_name(self.step))
 
     def save(self, path: Path) -> None:
         """Write the whole state to one file, whole or not at all."""
