@@ -19,10 +19,9 @@ from ptq_dynamics.quantize import environment
 from ptq_dynamics.quantize.layers import model_errors
 from ptq_dynamics.quantize.methods import Calibration
 from ptq_dynamics.quantize.methods.gptq import Gptq
-from ptq_dynamics.quantize.methods.gptqmodel import GptqModel
+from ptq_dynamics.quantize.methods.gptqmodel import SCRIPT, GptqModel
 from ptq_dynamics.quantize.methods.rtn import Rtn
 from ptq_dynamics.quantize.storage import original
-from ptq_dynamics.quantize.worker import SCRIPT
 from safetensors.torch import load_file
 from support import Workspace
 from transformers import AutoConfig, AutoModelForCausalLM

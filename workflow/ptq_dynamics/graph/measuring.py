@@ -17,7 +17,7 @@ from ptq_dynamics.measure.tasks.made import MadeSettings
 from ptq_dynamics.quantize import environment
 from ptq_dynamics.quantize.environment import EnvironmentSettings
 from ptq_dynamics.quantize.methods import CalibrationSettings, Quantizer
-from ptq_dynamics.quantize.worker import ForeignGptq
+from ptq_dynamics.quantize.methods.gptqmodel import GptqModel
 
 # What torch brings along in each environment, where it is built for a GPU.
 CUDA = Path("envs/cuda.txt")
@@ -195,7 +195,7 @@ class Measuring(Planner):
 
     def _tools(self, kind: Quantizer | None) -> dict[str, list[str]]:
         """The environment that a quantizer needs beside the main one, by its label."""
-        if not isinstance(kind, ForeignGptq):
+        if not isinstance(kind, GptqModel):
             return {}
         return {"environment": [self._environment(kind.method).manifest]}
 

@@ -1,11 +1,115 @@
-"""GPTQ through GPTQModel, the tool of the paper."""
+"""GPTQ through GPTQModel, the tool of the paper, in an environment of its own: this side of
+foreign/worker.py."""
 
-from typing import Literal
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
 
-from ptq_dynamics.quantize.worker import ForeignGptq
+from pydantic import Field
+
+from ptq_dynamics.base.fields import Rate
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.engine import processes
+from ptq_dynamics.engine.context import Context
+from ptq_dynamics.quantize import environment
+from ptq_dynamics.quantize.methods import Calibrated, Calibration, Grouped, Quantized
+
+SCRIPT = Path(__file__).parents[1] / "foreign/worker.py"
 
 
-class GptqModel(ForeignGptq):
-    """GPTQ with every setting of GPTQModel that bears on the result."""
+class GptqModel(Calibrated, Grouped):
+    """GPTQ with every setting of GPTQModel that bears on the result, in an environment from
+    envs/METHOD.txt."""
+
+    scripts: ClassVar[tuple[str, ...]] = ("quantize.foreign.worker",)
 
     method: Literal["gptqmodel"]
+    bits: Literal[2, 3, 4, 8]
+    symmetric: bool
+    activation_order: bool
+    static_groups: bool
+    damping: Rate
+    damping_increment: Annotated[float, Field(ge=0)]
+    true_sequential: bool
+    mse: Annotated[float, Field(ge=0)]
+
+    def each(
+        self, folders: Sequence[Path], calibration: Calibration, context: Context[Any]
+    ) -> Iterator[Quantized]:
+        """All by one process, so that the library is imported once."""
+        targets = [context.scratch / f"by-tool-{number}" for number in range(len(folders))]
+        for target in targets:
+            shutil.rmtree(target, ignore_errors=True)
+            target.mkdir()
+        request = self.request(folders, targets, calibration, context.scratch)
+        interpreter = environment.python(context.input("environment")).absolute()
+        done = processes.run([str(interpreter), str(SCRIPT), str(request)], os.environ)
+        if context.progress.log is not None:
+            context.progress.log.write(done.stderr)
+        if done.returncode:
+            last = (done.stderr.splitlines() or [f"it ended with {done.returncode}"])[-1]
+            raise Problem(f"{self.method}: {last.removeprefix('error: ')}")
+        return map(self._read, targets, folders)
+
+    def request(
+        self,
+        folders: Sequence[Path],
+        targets: Sequence[Path],
+        calibration: Calibration,
+        scratch: Path,
+    ) -> Path:
+        """The file that says what the script is asked for, beside the calibration set."""
+        import numpy as np
+
+        from ptq_dynamics import models
+
+        tokens, path = (scratch.resolve() / name for name in ("calibration.npy", "request.json"))
+        np.save(tokens, calibration.tokens.numpy())
+        settings = self.model_dump(exclude={"method", "draw"})
+        pairs = zip(folders, targets, strict=True)
+        request = {
+            "checkpoints": [[str(each.resolve()) for each in pair] for pair in pairs],
+            "calibration": str(tokens),
+            "device": models.device().type,
+            "settings": {**settings, "batch_size": calibration.together},
+        }
+        path.write_text(json.dumps(request))
+        return path
+
+    def _read(self, target: Path, folder: Path) -> Quantized:
+        from safetensors.torch import load_file
+
+        from ptq_dynamics.quantize.storage import on_grids
+
+        report = json.loads((target / "report.json").read_text(encoding="utf-8"))
+        if layers := report["fallback_layers"]:
+            raise Problem(
+                f"the tool rounded {', '.join(layers)} of {folder} instead of GPTQ, since its "
+                "Hessian cannot be inverted; raise damping or the calibration set"
+            )
+        tensors = load_file(target / "weights.safetensors")
+        names = [key.removesuffix(".codes") for key in tensors if key.endswith(".codes")]
+        found = on_grids({name: _grid(name, tensors, self.bits) for name in names})
+        return replace(found, raised_damping=report["raised_damping"])
+
+
+def _grid(name: str, tensors: Mapping[str, Any], bits: int) -> Any:
+    import torch
+
+    from ptq_dynamics.models.packed import Grid
+    from ptq_dynamics.quantize.storage import exact
+
+    # The script's codes and zero points are from 0 on.
+    codes, zeros = (
+        (tensors[f"{name}.{part}"].short() - (1 << bits - 1)).to(torch.int8)
+        for part in ("codes", "zeros")
+    )
+    grid = Grid(bits, codes, tensors[f"{name}.scales"], zeros if zeros.any() else None)
+    columns = tensors[f"{name}.g_idx"]
+    if not torch.equal(columns, grid.groups()):
+        grid = replace(grid, columns=columns)
+    return exact(name, grid, tensors[f"{name}.weight"])
