@@ -1,6 +1,5 @@
 """Tasks of lm-evaluation-harness, with their data sets: what needs a network, once a task."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -37,8 +36,8 @@ class HarnessSettings(Strict):
 
 
 def run(context: Context[HarnessSettings]) -> Mapping[str, Any]:
-    """Write the splits that a task names as Parquet, a folder for each of its parts, and task.json,
-    which says by which definitions of the harness they are evaluated."""
+    """Write the splits that a task names as Parquet, a folder for each of its parts; facts: the
+    harness's definitions by which they are evaluated."""
     from lm_eval.tasks import TaskManager
 
     from ptq_dynamics.measure.answers import BUILTIN
@@ -71,9 +70,7 @@ def run(context: Context[HarnessSettings]) -> Mapping[str, Any]:
         splits = _save(context.out, each, task)
         parts.append(asdict(TaskPart(each, definition.as_posix(), True, splits, metric)))
         context.progress.maybe(f"{each}: {len(task.eval_docs):,} documents")
-    said = {"task": name, "parts": parts}
-    (context.out / "task.json").write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
-    return said
+    return {"task": name, "parts": parts}
 
 
 def _load(manager: Any, settings: HarnessTask, scratch: Path, place: str) -> dict[str, Any]:
