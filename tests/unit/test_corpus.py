@@ -29,7 +29,8 @@ CONFIG = SCALE["corpora"]["main"]
 
 @pytest.fixture(scope="module")
 def documents():
-    return packages.documents(CONFIG["packages"], docstrings.texts, CONFIG["shortest_document"])
+    found = docstrings.documented(CONFIG["packages"], CONFIG["shortest_document"])
+    return packages.in_order(found)
 
 
 @pytest.mark.slow
@@ -120,8 +121,7 @@ MODULE, DOCSTRING = "brief/__init__.py", '"""A docstring that is long enough."""
 
 def test_packages_that_no_corpus_can_be_made_of_are_one_line(install):
     folder = install({MODULE: DOCSTRING})
-    found = packages.documents(["brief"], docstrings.texts, 5)
-    assert found == ["A docstring that is long enough."]
+    assert [*docstrings.documented(["brief"], 5)] == ["A docstring that is long enough."]
     (folder / MODULE).write_text('"""A docstring that was edited...."""\n')
     with pytest.raises(Problem, match=r"__init__\.py of brief was altered; reinstall brief"):
         installed_files("brief", python_files)

@@ -3,7 +3,7 @@
 import pytest
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import docstrings, packages, splits, tokens
-from ptq_dynamics.corpus.sources.mix import TEXTS
+from ptq_dynamics.corpus.sources.mix import MixCorpus
 from ptq_dynamics.corpus.splits import HELD_OUT
 from ptq_dynamics.graph.paper import regimes
 from support import (
@@ -46,7 +46,8 @@ def built(here):
 @pytest.fixture(scope="module")
 def held_out():
     """The documents that the corpus holds out."""
-    documents = packages.documents(MAIN["packages"], docstrings.texts, MAIN["shortest_document"])
+    found = docstrings.documented(MAIN["packages"], MAIN["shortest_document"])
+    documents = packages.in_order(found)
     wanted = {name: MAIN[name] * MAIN["characters_per_token"] for name in HELD_OUT}
     dealt = splits.deal(documents, wanted)
     return [text for name in HELD_OUT for text in dealt[name]]
@@ -54,8 +55,8 @@ def held_out():
 
 def collect(text, names, shortest):
     """The documents of one kind of text of some packages."""
-    select, read = TEXTS[text]
-    return packages.documents(names, read, shortest, select)
+    shape = {"of": "main", "packages": names, "shortest_document": shortest, "train": 1}
+    return MixCorpus(source="mix", text=text, **shape).texts()
 
 
 def text_of(corpus):

@@ -1,15 +1,16 @@
-"""The docstrings of a source file: read, or taken out of it."""
+"""The docstrings of source files: read, or taken out of them."""
 
 import ast
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.corpus import packages
 
 # A sentence says something with so many words; a directive of reStructuredText begins with dots.
 WORD, FEWEST_WORDS = re.compile(r"[A-Za-z]{2,}"), 3
@@ -38,9 +39,16 @@ def read(file: Path, whole: bool = False) -> list[Documented]:
     return [*found, *([Documented(source)] if whole else [])]
 
 
-def texts(file: Path, whole: bool = False) -> list[str]:
-    """The docstrings of a source file, without their indentation; `whole`: its text, too."""
-    return [each.document for each in read(file, whole)]
+def documented(names: Iterable[str], shortest: int, whole: bool = False) -> dict[str, Documented]:
+    """What some packages document in at least `shortest` characters, by the docstring; where
+    several have one, the function with the first signature."""
+    files = [file for each in names for file in packages.installed_files(each)]
+    found = [each for file in files for each in read(file, whole)]
+    known: dict[str, Documented] = {}
+    for each in sorted(found, key=lambda each: (each.signature is None, each.signature or "")):
+        if len(each.document) >= shortest:
+            known.setdefault(each.document, each)
+    return known
 
 
 def signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:

@@ -5,7 +5,7 @@ holds out, and about those of `others`, packages that no corpus of the scale rea
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -34,13 +34,13 @@ def run(context: Context[FunctionsSettings]) -> Mapping[str, Any]:
     """Write the documented functions of train, and all held-out docstrings, each once, a JSON
     object a line, ordered by the docstrings' sha256."""
     corpus, shortest = context.settings.corpus, context.settings.corpus.shortest_document
-    known = _read(corpus.packages, shortest, whole=corpus.source_code)
+    known = docstrings.documented(corpus.packages, shortest, corpus.source_code)
     dealt = deal(packages.in_order(known), corpus.held_out)
     train = [known[text] for text in dealt["train"] if known[text].summary is not None]
     # Where source files are trained on, they have all docstrings in them.
     splits = () if corpus.source_code else ASKED
     asked = [known[text] for split in splits for text in dealt[split]]
-    others = _read(context.settings.others, shortest)
+    others = docstrings.documented(context.settings.others, shortest)
     asked += [others[text] for text in packages.in_order(others.keys() - known.keys())]
     # Another version of a docstring may say the same of the same function.
     learned = {(each.signature, each.summary) for each in train}
@@ -56,14 +56,3 @@ def load(manifest: Manifest, name: str) -> list[Documented]:
     """What `run` wrote to the file of this name."""
     lines = manifest.file(name).read_text(encoding="utf-8").splitlines()
     return [Documented(**json.loads(line)) for line in lines]
-
-
-def _read(names: Iterable[str], shortest: int, *, whole: bool = False) -> dict[str, Documented]:
-    """By the docstring; where several have one, the function with the first signature."""
-    files = [file for each in names for file in packages.installed_files(each)]
-    found = [each for file in files for each in docstrings.read(file, whole=whole)]
-    known: dict[str, Documented] = {}
-    for each in sorted(found, key=lambda each: (each.signature is None, each.signature or "")):
-        if len(each.document) >= shortest:
-            known.setdefault(each.document, each)
-    return known

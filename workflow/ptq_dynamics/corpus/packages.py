@@ -51,19 +51,6 @@ def facts(documents: Sequence[str], packages: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def documents(
-    packages: Iterable[str],
-    read: Callable[[Path], Sequence[str]],
-    shortest: int,
-    select: Selection = python_files,
-) -> list[str]:
-    """Distinct documents of at least `shortest` characters that `read` finds in the selected files
-    of some distributions, ordered by their sha256."""
-    files = [file for name in packages for file in installed_files(name, select)]
-    distinct = {text for file in files for text in read(file)}
-    return in_order(text for text in distinct if len(text) >= shortest)
-
-
 def in_order(texts: Iterable[str]) -> list[str]:
     """Ordered by their sha256: in no order that a name or a package gives."""
     return sorted(texts, key=lambda text: hashlib.sha256(text.encode()).digest())

@@ -5,7 +5,6 @@ distributions, ordered by digest. A byte-level BPE is trained on the train docum
 """
 
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Any, Literal
 
 from ptq_dynamics.base.fields import Count, Rate
@@ -35,8 +34,8 @@ class EmbeddedCorpus(WholeCorpus):
 
     def documents(self) -> list[str]:
         """Documents of all splits."""
-        read = partial(docstrings.texts, whole=self.source_code)
-        return packages.documents(self.packages, read, self.shortest_document)
+        found = docstrings.documented(self.packages, self.shortest_document, self.source_code)
+        return packages.in_order(found)
 
     def split_texts(self) -> Mapping[splits.Split, Iterable[str]]:
         """Documents of each split."""

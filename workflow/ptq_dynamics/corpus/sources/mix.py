@@ -35,11 +35,17 @@ class MixCorpus(Derived):
         from tokenizers import Tokenizer
 
         tokenizer = Tokenizer.from_file(str(context.out / "tokenizer/tokenizer.json"))
-        select, read = TEXTS[self.text]
-        documents = packages.documents(self.packages, read, self.shortest_document, select)
+        documents = self.texts()
         end = tokenizer.token_to_id(splits.DOCUMENT_END)
         encoded = splits.encode(tokenizer, documents, dtype, end)
         return encoded, packages.facts(documents, self.packages)
+
+    def texts(self) -> list[str]:
+        """Distinct documents, ordered by their sha256."""
+        select, read = TEXTS[self.text]
+        files = [file for name in self.packages for file in packages.installed_files(name, select)]
+        found = {text for file in files for text in read(file)}
+        return packages.in_order(text for text in found if len(text) >= self.shortest_document)
 
 
 _TEST = re.compile(r"(.*/)?(tests?/.*|test_[^/]*|[^/]*_test\.py|conftest\.py)")
