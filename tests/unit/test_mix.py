@@ -152,12 +152,6 @@ def test_a_package_without_such_text_is_a_problem(install):
         collect("tests", ["brief"], 1)
 
 
-def test_a_file_that_cannot_be_read_is_a_problem_that_names_it(install):
-    install({MODULE: "x = = 1\n"})
-    with pytest.raises(Problem, match=r"brief/__init__\.py is no source that this Python reads"):
-        collect("code", ["brief"], 1)
-
-
 def with_mix(folder, **changes):
     """The tiny configuration with a mix, and a run that goes on with it."""
     config = tiny_config(folder)

@@ -9,7 +9,6 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import packages
 
 # A sentence says something with so many words; a directive of reStructuredText begins with dots.
@@ -91,16 +90,10 @@ def taken_out(file: Path) -> str:
 
 
 def _nodes(file: Path, text: str) -> Iterator[ast.AST]:
-    """The nodes of a file's syntax tree; `Problem` where this Python version cannot read it."""
+    """The nodes of a file's syntax tree."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # invalid escapes in other people's strings
-        try:
-            return ast.walk(ast.parse(text, filename=file.name))
-        except SyntaxError as error:
-            raise Problem(
-                f"{file.parent.name}/{file.name} is no source that this Python reads ({error.msg});"
-                " remove its package from the scale's file"
-            ) from None
+        return ast.walk(ast.parse(text, filename=str(file)))
 
 
 def dedent(docstring: str) -> str:
