@@ -1,0 +1,127 @@
+"""Models of every kind that people bring: GPTQ on each against the float64 reference, and how the
+other quantizers take them."""
+
+import pytest
+import torch
+import transformers
+from ptq_dynamics import models
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.quantize.methods import Calibration
+from ptq_dynamics.quantize.methods.awq import Awq
+from ptq_dynamics.quantize.methods.gptq import Gptq
+from ptq_dynamics.quantize.methods.int8 import Int8
+from ptq_dynamics.quantize.methods.nf4 import Nf4
+from ptq_dynamics.quantize.methods.rtn import Rtn
+from reference import compare
+
+SHAPE = {"vocab_size": 96, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+SHAPE |= {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}
+HEAD = {"head_dim": 8}
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2}
+GPT2 = {"vocab_size": 96, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64}
+# Classes of transformers, with what each needs besides.
+DENSE = {
+    "GPT2": {},
+    "GPTNeoX": {},
+    "Llama": {"tie_word_embeddings": True},
+    "Qwen2": {},
+    "Qwen3": HEAD,
+    # These two lose their causal mask in llm-compressor.
+    "Mistral": {},
+    "Phi3": {"pad_token_id": 0},
+    "Gemma3Text": HEAD,
+    "Olmo2": {},
+    "SmolLM3": {"pad_token_id": 0},
+    "Phi": {},
+}
+SPARSE = {"Qwen3Moe": {**EXPERTS, **HEAD, "moe_intermediate_size": 32}, "Olmoe": EXPERTS}
+GRID = {"bits": 4, "group_size": 16}
+GPTQ = Gptq(
+    **GRID, method="gptq", symmetric=True, activation_order="static", damping=0.05, block_size=128
+)
+OTHERS = [
+    Rtn(method="rtn", **GRID),
+    Awq(method="awq", symmetric=True, duo_scaling=True, grid_points=4, **GRID),
+    Int8(method="int8", bits=8, threshold=6.0),
+    Nf4(method="nf4", bits=4, block_size=64, double_quantization=False),
+]
+# Where llm-compressor knows no layers that could take up scales, and where transformers' names for
+# experts are not those of the files.
+WITHOUT_MAPPING = {"Phi", "Olmo2"}
+
+
+@pytest.fixture(scope="module")
+def text():
+    generator = torch.Generator().manual_seed(1)
+    return Calibration(torch.randint(0, 96, (8, 32), generator=generator), 4)
+
+
+def save(name, options, folder, dtype=torch.float32):
+    """A random model of a class."""
+    torch.manual_seed(0)
+    shape = GPT2 if name == "GPT2" else SHAPE
+    config = getattr(transformers, f"{name}Config")(**{**shape, **options})
+    transformers.AutoModelForCausalLM.from_config(config).to(dtype).save_pretrained(folder)
+    return folder
+
+
+def loss(model, text):
+    return float(models.block_losses(model, text.tokens, 8).mean())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in ("GPT2", "Mistral") else pytest.param(name, marks=pytest.mark.slow)
+        for name in (*DENSE, *SPARSE)
+    ],
+)
+def test_gptq_gives_the_codes_of_the_reference(name, text, tmp_path):
+    folder = save(name, {**DENSE, **SPARSE}[name], tmp_path / "model")
+    made = GPTQ.quantize(folder, text)
+    differ = compare(folder, text, made.weights, **{"bits": 4, "group": 16})
+    assert set(differ.values()) == {0.0}, differ
+    left = models.left_out(models.load(folder), made.weights)
+    assert len(left) == (2 if name in SPARSE else 0) and all("gate" in each for each in left)
+    # What is saved is what was made, also for transposed layers and experts.
+    made.save(folder, tmp_path / "packed")
+    found = models.linear_layers(models.load(tmp_path / "packed"))
+    assert all(torch.equal(found[each].weight, made.weights[each].float()) for each in found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", OTHERS, ids=lambda kind: kind.method)
+@pytest.mark.parametrize("name", [*DENSE, *SPARSE])
+def test_other_quantizers_take_every_kind(name, kind, text, tmp_path):
+    folder = save(name, {**DENSE, **SPARSE}[name], tmp_path / "model")
+    before = loss(models.load(folder, torch.float32), text)
+    if kind.method == "awq" and name in WITHOUT_MAPPING:
+        with pytest.raises(Problem, match="AWQ has no mapping for"):
+            kind.quantize(folder, text)
+        return
+    made = kind.quantize(folder, text)
+    made.save(folder, tmp_path / "packed")
+    assert abs(loss(models.load(tmp_path / "packed"), text) - before) < 0.01
+    left = models.left_out(models.load(folder), made.weights)
+    # bitsandbytes leaves experts alone that lie in one tensor.
+    is_sparse = name in SPARSE
+    assert bool(left) == is_sparse
+    assert (len(left) > 2) == (is_sparse and kind.method == "int8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ["GPT2", "Llama"])
+def test_lower_precisions_are_taken(name, dtype, text, tmp_path):
+    folder = save(name, DENSE[name], tmp_path / "model", dtype)
+    made = GPTQ.quantize(folder, text)
+    made.save(folder, tmp_path / "packed")
+    before = loss(models.load(folder, torch.float32), text)
+    assert abs(loss(models.load(tmp_path / "packed"), text) - before) < 0.01
+
+
+def test_files_that_name_experts_otherwise_are_refused_in_one_line(text, tmp_path):
+    experts = {"num_local_experts": 4, "num_experts_per_tok": 2}
+    folder = save("Mixtral", experts, tmp_path / "model")
+    with pytest.raises(Problem, match="its files name layers otherwise than transformers does"):
+        OTHERS[0].quantize(folder, text)
