@@ -63,7 +63,7 @@ ARGUMENTS: list[tuple[str, str, dict[str, Any]]] = [
 def main() -> int:
     """Run one verb; exit status 1 with one line when something is wrong."""
     print_anywhere()
-    signals.leave_at_once("error: interrupted; run the same command again")
+    signals.end_at_once()
     arguments = _parser().parse_args()
     # What a verb makes lives until it ends.
     gc.disable()

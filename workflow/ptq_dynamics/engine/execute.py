@@ -109,7 +109,7 @@ def _explain(error: BaseException, paths: Paths) -> str:
         return f"{error} (log: {paths.log})"
     # torch's launcher of several processes takes the signals.
     if isinstance(error, KeyboardInterrupt):
-        return signals.INTERRUPTED
+        return "interrupted; run the same command again to go on"
     if is_full_disk(error):
         return f"the disk is full; free some space (see {paths.folder}) and run the command again"
     return f"{type(error).__name__}: {error} (traceback in {paths.log})"
@@ -147,7 +147,6 @@ def _compare(spec: Spec, paths: Paths, progress: Progress) -> None:
     settings, (inputs, _) = _take_code(spec), _read_inputs(spec)
     known = record.read(paths.record)
     with tempfile.TemporaryDirectory(prefix="ptq-dynamics-compare-") as folder:
-        signals.at_last.append(lambda: shutil.rmtree(folder, ignore_errors=True))
         made = _make(spec, settings, inputs, known.carried, Path(folder), progress, None)
     _require_same(made, known)
 

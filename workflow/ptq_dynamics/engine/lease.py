@@ -23,7 +23,6 @@ from pathlib import Path
 from filelock import FileLock, SoftFileLease, Timeout
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine import signals
 
 SECONDS = 60.0  # without a sign of its owner, after which a lease is free
 BEAT = 5.0  # seconds between signs
@@ -66,17 +65,8 @@ def held(path: Path, say: Callable[[str], None]) -> Iterator[Lease]:
         on_compromise=lambda _: os.kill(os.getpid(), signal.SIGTERM),
         poll_interval=POLL,
     )
-
-    def leave() -> None:
-        # Also where a signal comes as the lease is taken or given back.
-        if lock.is_lock_held_by_us:
-            path.unlink(missing_ok=True)
-
-    signals.at_last.append(leave)
     try:
-        # The file is there before the lock knows that it holds it.
-        with signals.deferred():
-            lock.acquire(timeout=0)
+        lock.acquire(timeout=0)
     except Timeout:
         say(f"waits for the process that {path} names, which does the same job")
         while not lock.is_locked:
@@ -95,7 +85,6 @@ def held(path: Path, say: Callable[[str], None]) -> Iterator[Lease]:
         raise
     finally:
         lock.release()
-        signals.at_last.remove(leave)
 
 
 def visible() -> list[str]:

@@ -172,16 +172,13 @@ def _serve_one(
         os.environ.clear()
         os.environ.update(request["environment"])
         os.chdir(request["directory"])
-        signals.begin_job(request["line"])
+        signals.begin_job()
         threading.Thread(target=_attend, args=(stream,), daemon=True).start()
         if "torch" in sys.modules and (threads := os.environ.get("OMP_NUM_THREADS")):
             sys.modules["torch"].set_num_threads(int(threads))
         status = execute(request["job"], **request["how"])
         sys.stdout.flush()
         sys.stderr.flush()
-        # Its client, once it has the answer, is gone.
-        for number in signals.SIGNALS:
-            signal.signal(number, signal.SIG_IGN)
         connection.sendall(str(status).encode())
     finally:
         os._exit(status)

@@ -31,12 +31,12 @@ INTRODUCTION = (
 
 
 def prepare(sources: Path, *, is_main: bool) -> None:
-    """Verify that jobs will run this code, and let signals end planning in one line."""
+    """Verify that jobs will run this code, and let signals end planning at once."""
     print_anywhere()
     checkout.check(sources)
     os.environ.update(checkout.environment())
     if is_main:
-        signals.leave_at_once("interrupted while planning; run the same command again")
+        signals.end_at_once()
 
 
 def begin(plan: Plan, *, local: bool) -> None:
