@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ptq_dynamics.base.content import parsed, sha256, write_atomically
+from ptq_dynamics.base.content import sha256, write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.paths import ABSENT, RECORD, beside
 
@@ -86,7 +86,7 @@ class Manifest:
     def dropped(self) -> set[str]:
         """Names of the files that were dropped to save space; they are made again on demand."""
         try:
-            content = parsed(self._absent.read_text(encoding="utf-8"))
+            content = json.loads(self._absent.read_text(encoding="utf-8"))
             # A result that was made anew since then has all its files.
             return set(content["files"]) if content["manifest"] == self.digest() else set()
         except FileNotFoundError:
@@ -123,7 +123,7 @@ def read(path: Path, restore: Callable[[Manifest], None] | None = None) -> Manif
     """
     found = path if path.exists() else beside(path, RECORD)
     try:
-        content = parsed(found.read_text(encoding="utf-8"))
+        content = json.loads(found.read_text(encoding="utf-8"))
         names = content["files"]
         if any(entry.keys() != ENTRY for entry in names.values()):
             raise ValueError("a file without size and sha256")
