@@ -141,10 +141,6 @@ def versions(modules: Iterable[str], distributions: Iterable[str] = ()) -> dict[
 @cache
 def installed(distribution: str) -> str | None:
     """The installed version with its build tag, when first asked; None where it is absent."""
-    try:
-        found = importlib.metadata.distribution(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-    # The library parses all metadata, long descriptions too, for milliseconds a distribution.
-    line = re.search(r"^Version: *(.+?) *$", found.read_text("METADATA") or "", flags=re.M)
-    return line[1] if line else found.version
+    with suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version(distribution)
+    return None
