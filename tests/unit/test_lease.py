@@ -157,13 +157,11 @@ def test_a_process_that_was_stopped_for_long_does_not_harm_what_another_made(toy
 # What a job starts
 
 PARENT = """
-import sys, time
-from subprocess import DEVNULL
+import os, sys
 from ptq_dynamics.engine import processes
 inner = "import subprocess, sys, time; subprocess.Popen(['sleep', '600']); time.sleep(600)"
-process = processes.start([sys.executable, "-c", inner], stdout=DEVNULL, stderr=DEVNULL)
-print("started", flush=True)
-time.sleep(600)
+print("starts", flush=True)
+processes.run([sys.executable, "-c", inner], os.environ)
 """
 
 

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from subprocess import DEVNULL, PIPE
 from typing import Any, Literal
 
 from pydantic import TypeAdapter
@@ -219,16 +218,16 @@ def restore(result: Manifest) -> None:
     Raises `Problem` when they cannot be made, or come out different.
     """
     path = beside(result.path, RECORD)
-    if reason := again(path, "restore"):
+    if not again(path, "restore"):
         raise Problem(
-            f"the dropped files of {result.folder} could not be made again: {reason}; to make "
-            f"all of it anew, rm {path} and build again"
+            f"the dropped files of {result.folder} could not be made again, as is said above; to "
+            f"make all of it anew, rm {path} and build again"
         )
 
 
-def again(path: Path, purpose: Literal["restore", "compare"]) -> str | None:
+def again(path: Path, purpose: Literal["restore", "compare"]) -> bool:
     """Run the job of a record in a process of its own, with as many threads and processes as then;
-    why that failed, if it did."""
+    whether that went well. If not, it has said why in a line."""
     made = record.read(path)
     names = {"OMP_NUM_THREADS", *(name for name in os.environ if name.endswith("_NUM_THREADS"))}
     environment = {**os.environ, **dict.fromkeys(names, str(made.threads))}
@@ -236,11 +235,4 @@ def again(path: Path, purpose: Literal["restore", "compare"]) -> str | None:
     command = [sys.executable, "-m", "ptq_dynamics.engine.run", str(path), f"--{purpose}"]
     # Unless this job has a lease already, as it may compute on a device.
     command += ["--devices", "1"]
-    reason = "its process was ended"
-    with processes.start(command, stdout=DEVNULL, stderr=PIPE, environment=environment) as process:
-        for line in process.stderr or ():
-            if line.startswith("error: "):
-                reason = line.removeprefix("error: ").rstrip()
-            else:
-                print(line, end="", file=sys.stderr, flush=True)
-        return reason if process.wait() else None
+    return processes.run(command, environment, is_heard=True).returncode == 0

@@ -101,7 +101,7 @@ def rerun(results: Collection[Result]) -> Iterator[str]:
     """Run the jobs of some results again as their records have them, and compare the bytes; a line
     for each result that does not come out as it is."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        reasons = pool.map(lambda each: again(each.place, "compare"), results)
-        for result, reason in zip(results, reasons, strict=True):
-            if reason:
-                yield f"{result.path} made again: {reason}"
+        same = pool.map(lambda each: again(each.place, "compare"), results)
+        for result, is_same in zip(results, same, strict=True):
+            if not is_same:
+                yield f"{result.path} did not come out again as it is; the lines above say why"
