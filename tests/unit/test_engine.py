@@ -389,20 +389,6 @@ def test_a_git_that_refuses_is_one_line(cloned, tmp_path):
     assert done.stdout == "None\n" and "dubious ownership" in line and "name no commit" in line
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "koi8-r", "utf-8"])
-@pytest.mark.parametrize("what", ["failing job", "command"])
-def test_any_encoding_of_the_terminal_is_answered(toy, encoding, what):
-    if what == "command":
-        code = "from ptq_dynamics.base.problem import *; print_anywhere(); print('λ ≙ 3e-3 → ∣')"
-        done = toy.python("-c", code, PYTHONIOENCODING=encoding)
-        assert done.returncode == 0 and "3e-3" in done.stdout, done.stderr
-    else:
-        toy.edit("numbers", "of ill luck", "of ill luck ≙ λ")
-        toy.settle(count=13)
-        done = toy.run("numbers", PYTHONIOENCODING=encoding)
-        assert done.returncode == 1 and "ValueError: of ill luck" in one_error(done.stderr)
-
-
 def test_a_record_names_the_commit_of_the_code_and_whether_it_differs(toy):
     def git(*arguments):
         command = ["git", "-c", "user.name=a", "-c", "user.email=a@b.org", *arguments]

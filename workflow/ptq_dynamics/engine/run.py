@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ptq_dynamics.base.problem import print_anywhere
 from ptq_dynamics.engine import signals
 
 VARIABLE = "PTQ_DYNAMICS_WARM"
@@ -55,7 +54,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     file, *flags = sys.argv[1:] if arguments is None else arguments
     devices = int(flags[flags.index("--devices") + 1]) if "--devices" in flags else 0
     restoring, comparing = "--restore" in flags, "--compare" in flags
-    print_anywhere()
     try:
         with open(file, encoding="utf-8") as opened:
             found = json.load(opened)

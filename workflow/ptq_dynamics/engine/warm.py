@@ -25,7 +25,6 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any, BinaryIO, NoReturn
 
-from ptq_dynamics.base.problem import print_anywhere
 from ptq_dynamics.engine import signals
 from ptq_dynamics.engine.lease import VISIBLE, visible
 from ptq_dynamics.engine.run import ALONE, QUIET, VARIABLE
@@ -73,7 +72,6 @@ def serve(address: str, *devices: str) -> None:
     each imported for itself. `devices` are those that jobs may compute on."""
     from ptq_dynamics.engine import code, machine
 
-    print_anywhere()
     os.environ.update(QUIET)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)

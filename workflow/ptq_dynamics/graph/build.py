@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ptq_dynamics.base.content import write_atomically
-from ptq_dynamics.base.problem import Problem, print_anywhere
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Figure
 from ptq_dynamics.engine import checkout, lease, manifest, signals, specification, warm
 from ptq_dynamics.engine.paths import MANIFEST
@@ -32,7 +32,6 @@ INTRODUCTION = (
 
 def prepare(sources: Path, *, is_main: bool) -> None:
     """Verify that jobs will run this code, and let signals end planning at once."""
-    print_anywhere()
     checkout.check(sources)
     os.environ.update(checkout.environment())
     if is_main:
