@@ -9,10 +9,9 @@ from pathlib import Path
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.execute import again
-from ptq_dynamics.engine.paths import ABSENT, PARTS, beside
+from ptq_dynamics.engine.paths import ABSENT, PARTS, beside, files
 from ptq_dynamics.graph import FROM_NETWORK
 from ptq_dynamics.provenance.archive import Archive, Result
-from ptq_dynamics.provenance.released import found_in
 
 # Jobs that do not run again: they download, or show records, which may be newer.
 ONCE = ("report.page", *FROM_NETWORK)
@@ -47,7 +46,7 @@ def audit(archive: Archive, others: Collection[Path] = ()) -> Audit:
     found.wrong += archive.damaged
     # Whose files these are is known only where all records can be read.
     if not archive.damaged:
-        there = (file for folder in archive.folders for file in found_in(folder))
+        there = (file for folder in archive.folders for file in files(folder))
         strays = [file for file in there if file not in listed]
         found.wrong += [f"{file} belongs to no result; remove it" for file in strays]
     return found
