@@ -6,6 +6,7 @@ beside it holds the same, so a manifest can always be written again."""
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -85,16 +86,12 @@ class Manifest:
 
     def dropped(self) -> set[str]:
         """Names of the files that were dropped to save space; they are made again on demand."""
-        try:
+        with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
             content = json.loads(self._absent.read_text(encoding="utf-8"))
             # A result that was made anew since then has all its files.
-            return set(content["files"]) if content["manifest"] == self.digest() else set()
-        except FileNotFoundError:
-            return set()
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise Problem(
-                f"{self._absent} does not say what was dropped ({error}); remove it and build again"
-            ) from None
+            if content["manifest"] == self.digest():
+                return set(content["files"])
+        return set()
 
     def drop(self, names: Iterable[str]) -> None:
         """Delete files of the result; the result stays known, without them."""

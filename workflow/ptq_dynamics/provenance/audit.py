@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.execute import again
 from ptq_dynamics.engine.paths import ABSENT, PARTS, beside, files
 from ptq_dynamics.graph import FROM_NETWORK
@@ -59,12 +58,7 @@ def _of_result(result: Result, archive: Archive, listed: set[Path], found: Audit
     # A manifest that is gone is written again from the record.
     if made.path.exists() and made.path.read_bytes() != made.text().encode():
         yield f"{made.path} is not the one that its record has"
-    try:
-        dropped = made.dropped()
-    except Problem as problem:
-        yield str(problem)
-        dropped = set()
-    note = beside(made.path, ABSENT)
+    dropped, note = made.dropped(), beside(made.path, ABSENT)
     if note.exists() and note.read_bytes() != made.note(dropped).encode():
         yield f"{note} is not as it was written, or is of another result"
     absent = {name for name in dropped if not (made.folder / name).exists()}
