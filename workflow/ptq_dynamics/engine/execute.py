@@ -30,7 +30,7 @@ from ptq_dynamics.engine import (
     specification,
 )
 from ptq_dynamics.engine.context import Context, Progress
-from ptq_dynamics.engine.lease import Lease, held, leased
+from ptq_dynamics.engine.lease import Lease, held, take_devices
 from ptq_dynamics.engine.machine import versions
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.engine.paths import RECORD, Paths, beside
@@ -54,8 +54,8 @@ def execute(
     paths, progress = Paths.of(spec), Progress(f"{spec['stage']} {spec['name']}")
     try:
         if comparing:
-            with leased(devices, progress.say):
-                _compare(spec, paths, progress)
+            take_devices(devices, progress.say)
+            _compare(spec, paths, progress)
             return 0
         paths.folder.mkdir(parents=True, exist_ok=True)
         with held(paths.lease, progress.say) as lease:
@@ -67,8 +67,8 @@ def execute(
                 restore_manifest(paths)
                 return 0
             progress.log, clock = paths.log.open("w", encoding="utf-8"), time.monotonic()
-            with leased(devices, progress.say):
-                _build(spec, paths, progress, lease, restoring)
+            take_devices(devices, progress.say)
+            _build(spec, paths, progress, lease, restoring)
             progress.say(f"done in {time.monotonic() - clock:.1f} s")
         return 0
     except signals.CalledBack:

@@ -35,6 +35,8 @@ SHARED = "PTQ_DYNAMICS_JOBS_PER_DEVICE"
 LEASED = "PTQ_DYNAMICS_LEASED"
 DEVICE = re.compile(r"^GPU \d+:", flags=re.M)  # of `nvidia-smi -L`
 
+_locks = dict[str, FileLock]()  # on devices, which the kernel releases with this process
+
 
 @dataclass(frozen=True)
 class Lease:
@@ -102,29 +104,16 @@ def visible() -> list[str]:
     return [str(number) for number in range(len(DEVICE.findall(listed.stdout)))]
 
 
-@contextmanager
-def leased(count: int, say: Callable[[str], None]) -> Iterator[list[str]]:
-    """Have `count` devices, or all where there are fewer, as the only ones that CUDA sees; says in
-    one line when it has to wait for other jobs.
+def take_devices(count: int, say: Callable[[str], None]) -> None:
+    """Have `count` devices, or all where there are fewer, as the only ones that CUDA sees, until
+    this process ends; says in one line when it has to wait for other jobs.
 
     None are leased for a `count` of 0, without a GPU, by a process that a job with a lease has
     started, or where a scheduler gives each job its own.
     """
-    names = visible() if count and SHARED in os.environ and LEASED not in os.environ else []
-    if not names:
-        yield []
-        return
-    locks = _wait(names, min(count, len(names)), say)
-    before, found = os.environ.get(VISIBLE), ",".join(locks)
-    os.environ |= {VISIBLE: found, LEASED: found}
-    try:
-        yield list(locks)
-    finally:
-        for lock in locks.values():
-            lock.release()
-        del os.environ[LEASED], os.environ[VISIBLE]
-        if before is not None:
-            os.environ[VISIBLE] = before
+    if count and SHARED in os.environ and LEASED not in os.environ and (names := visible()):
+        _locks.update(_wait(names, min(count, len(names)), say))
+        os.environ[VISIBLE] = os.environ[LEASED] = ",".join(_locks)
 
 
 def _wait(names: list[str], count: int, say: Callable[[str], None]) -> dict[str, FileLock]:
