@@ -3,8 +3,8 @@
 Importing torch and transformers takes seconds, a small job less. While Snakemake runs on one
 machine, it keeps one such process. A job (`run.delegate`) finds the process by the variable
 `PTQ_DYNAMICS_WARM`, sends its specification, environment and standard streams, and waits for the
-exit status. After an edit of the package the process starts anew. Jobs give the same results
-without it.
+exit status. After an edit of the package the process ends, and the next build has another. Jobs
+give the same results without it.
 """
 
 import gc
@@ -79,10 +79,9 @@ def serve(address: str, *devices: str) -> None:
         sources = code.program()
         machine.commit()
         while listener in select.select([listener, sys.stdin], [], [])[0]:
+            # Jobs that have connected go on without.
             if code.program() is not sources:
-                # Jobs that have connected go on without.
-                Path(address).unlink()
-                os.execv(sys.executable, sys.orig_argv)
+                return
             connection, _ = listener.accept()
             # A client may be killed before it has said all.
             with connection, connection.makefile("rb") as stream, suppress(OSError, ValueError):
@@ -118,11 +117,6 @@ def _prepare(job: Mapping[str, Any], devices: Sequence[str]) -> bool:
             # On import, bitsandbytes chooses between the CPU and the device, which is hidden.
             if module.split(".")[0] in job["libraries"] and not (devices and module == BITS):
                 import_module(module)
-        if "transformers" in job["libraries"]:
-            # Else the first model that a job loads has it built, in a tenth of a second.
-            from transformers.conversion_mapping import get_checkpoint_conversion_mapping
-
-            get_checkpoint_conversion_mapping("gpt_neox")
         whole = (code.Node(f"{code.PACKAGE}.{name}", code.WHOLE) for name in job["code"])
         code.program().reach(whole)
     except Exception:
