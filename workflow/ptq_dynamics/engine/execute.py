@@ -198,18 +198,13 @@ def _take_code(spec: Spec) -> Any:
     hints = typing.get_type_hints(_stage(spec).run, include_extras=True)
     (kind,) = typing.get_args(hints["context"])
     settings = TypeAdapter(kind).validate_python(spec["settings"])
-    _require_code(spec, settings)
     code.load(spec["code"])
-    # What was edited while it was imported may have been imported.
-    _require_code(spec, settings)
-    return settings
-
-
-def _require_code(spec: Spec, settings: Any) -> None:
+    # Now, as what is edited while it is imported may be imported.
     found = code.program().code(code.roots(spec["stage"], settings))
     here = {"code": found.modules, "libraries": versions(found.libraries, spec["libraries"])}
     for reason in specification.differences({key: spec[key] for key in here}, here):
         raise Problem(f"{reason} since the job was planned; run the same command again")
+    return settings
 
 
 def restore(result: Manifest) -> None:
