@@ -5,10 +5,7 @@ and ends with the status `AGAIN`; any other goes on."""
 import os
 import signal
 import threading
-from contextlib import suppress
-from types import FrameType
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 CALL = signal.SIGUSR1
 AGAIN = os.EX_TEMPFAIL
 KILLED = 128 + signal.SIGKILL
@@ -36,26 +33,3 @@ def begin_job() -> None:
     """From now on this process is a job, which can be called back."""
     end_at_once()
     signal.signal(CALL, lambda *_: _called.set())
-
-
-def hand_over() -> None:
-    """From now on a signal of this process, Snakemake, ends its jobs too, wherever it came from."""
-    for number in SIGNALS:
-        signal.signal(number, _end_jobs)
-
-
-def _end_jobs(number: int, frame: FrameType | None) -> None:
-    import logging
-
-    import psutil
-
-    for each in SIGNALS:
-        signal.signal(each, signal.SIG_IGN)
-    # The line below says it all; Snakemake would add a paragraph for each job.
-    logging.disable()
-    os.write(2, b"the build is interrupted; run the same command again to go on\n")
-    for process in psutil.Process().children(recursive=True):
-        with suppress(psutil.Error):
-            if "ptq_dynamics.engine.run" in process.cmdline():
-                process.terminate()
-    raise KeyboardInterrupt

@@ -2,6 +2,7 @@
 page of captions beside the figures, and of weights those that the scale keeps."""
 
 import os
+import signal
 import sys
 import threading
 from collections.abc import Iterable, Mapping
@@ -40,7 +41,9 @@ def prepare(sources: Path, *, is_main: bool) -> None:
 
 def begin(plan: Plan, *, local: bool) -> None:
     """Get ready for the jobs that are about to run."""
-    signals.hand_over()
+    # From here on Snakemake ends the build, once its jobs have ended.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if local:
         os.environ[lease.SHARED] = str(plan.site.config.scale.jobs_per_device)
     if local and plan.site.config.scale.warm and len(plan.site.stale) >= MANY:
