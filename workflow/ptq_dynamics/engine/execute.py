@@ -34,7 +34,7 @@ from ptq_dynamics.engine.lease import Lease, held, take_devices
 from ptq_dynamics.engine.machine import versions
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.engine.paths import RECORD, Paths, beside
-from ptq_dynamics.engine.publish import OUT, SCRATCH, is_prepared, make_room, publish, take_over
+from ptq_dynamics.engine.publish import OUT, SCRATCH, is_prepared, publish, take_over
 from ptq_dynamics.engine.record import Record
 from ptq_dynamics.engine.specification import restore_manifest
 
@@ -122,7 +122,6 @@ def _build(spec: Spec, paths: Paths, progress: Progress, lease: Lease, restoring
     if restoring or not is_prepared(work, paths):
         if not getattr(_stage(spec), "RESUMABLE", False):
             shutil.rmtree(work, ignore_errors=True)
-        make_room(paths, work)
         made = _make(spec, settings, inputs, identity, work, progress, paths.folder)
         if restoring:
             lease.require()
@@ -137,6 +136,7 @@ def _build(spec: Spec, paths: Paths, progress: Progress, lease: Lease, restoring
             write_atomically(work / RECORD, account.text())
     if not restoring:
         publish(work, paths, record.read(work / RECORD), lease.require)
+    # Work of other specifications, too, which was kept as an edit may be undone.
     for folder in paths.works():
         shutil.rmtree(folder, ignore_errors=True)
 
