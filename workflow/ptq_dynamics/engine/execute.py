@@ -33,7 +33,7 @@ from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.engine.lease import Lease, held, take_devices
 from ptq_dynamics.engine.machine import versions
 from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.engine.paths import RECORD, Paths, beside
+from ptq_dynamics.engine.paths import ABSENT, RECORD, Paths, beside
 from ptq_dynamics.engine.publish import OUT, SCRATCH, is_prepared, publish, take_over
 from ptq_dynamics.engine.record import Record
 from ptq_dynamics.engine.specification import restore_manifest
@@ -129,7 +129,7 @@ def _build(spec: Spec, paths: Paths, progress: Progress, lease: Lease, restoring
             for name in made.dropped():
                 (made.folder / name).parent.mkdir(parents=True, exist_ok=True)
                 os.replace(work / OUT / name, made.folder / name)
-            made.forget_dropped()
+            paths.part(ABSENT).unlink(missing_ok=True)
         else:
             seconds = time.monotonic() - clock
             account = record.describe(spec, inputs, made, commit, started, seconds)

@@ -16,7 +16,6 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.paths import ABSENT, RECORD, beside
 
 Files = dict[str, dict[str, Any]]
-ENTRY = {"size", "sha256"}
 
 
 @dataclass
@@ -104,10 +103,6 @@ class Manifest:
         """What says, beside the manifest, which files of the result were dropped."""
         return json.dumps({"manifest": self.digest(), "files": sorted(names)}, indent=1) + "\n"
 
-    def forget_dropped(self) -> None:
-        """All files of the result are there again."""
-        self._absent.unlink(missing_ok=True)
-
     @property
     def _absent(self) -> Path:
         return beside(self.path, ABSENT)
@@ -122,8 +117,6 @@ def read(path: Path, restore: Callable[[Manifest], None] | None = None) -> Manif
     try:
         content = json.loads(found.read_text(encoding="utf-8"))
         names = content["files"]
-        if any(entry.keys() != ENTRY for entry in names.values()):
-            raise ValueError("a file without size and sha256")
         if outside := [each for each in names if each.startswith("/") or ".." in each.split("/")]:
             raise ValueError(f"{outside[0]} lies outside of its folder")
         return Manifest(path, names, content["facts"], restore)

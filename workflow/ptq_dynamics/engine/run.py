@@ -45,7 +45,7 @@ def delegate(job: Mapping[str, Any], **how: Any) -> int | None:
             return None if answer == ALONE else int(answer)
         name = f"{job['stage']} {job['name']}"
         sys.stderr.write(f"error: {name}: its process was killed (out of memory?); run again\n")
-        return signals.KILLED
+        return 1
     return None
 
 

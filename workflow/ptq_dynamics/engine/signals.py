@@ -8,18 +8,12 @@ import threading
 
 CALL = signal.SIGUSR1
 AGAIN = os.EX_TEMPFAIL
-KILLED = 128 + signal.SIGKILL
 
-_called = threading.Event()
+called_back = threading.Event()  # set once this job should save its state and raise `CalledBack`
 
 
 class CalledBack(BaseException):
     """The job was called back, and has saved its state."""
-
-
-def called_back() -> bool:
-    """Whether the job should save its state now and raise `CalledBack`."""
-    return _called.is_set()
 
 
 def end_at_once() -> None:
@@ -32,4 +26,4 @@ def end_at_once() -> None:
 def begin_job() -> None:
     """From now on this process is a job, which can be called back."""
     end_at_once()
-    signal.signal(CALL, lambda *_: _called.set())
+    signal.signal(CALL, lambda *_: called_back.set())
