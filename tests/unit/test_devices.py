@@ -62,7 +62,6 @@ def end(holder):
         (" 4 , GPU-8932f937 ", ["4", "GPU-8932f937"]),
         ("", []),
         ("-1", []),
-        ("2,-1,3", ["2"]),
     ],
 )
 def test_the_devices_of_a_users_choice_are_those_that_cuda_takes(chosen, names, monkeypatch):

@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 
 from filelock import FileLock, SoftFileLease, Timeout
@@ -93,9 +92,7 @@ def visible() -> list[str]:
     """The devices that CUDA would see now, found without CUDA."""
     chosen = os.environ.get(VISIBLE)
     if chosen is not None:
-        names = [name.strip() for name in chosen.split(",")]
-        # CUDA ignores what follows a number that is none.
-        return list(dict.fromkeys(takewhile(lambda name: name not in ("", "-1"), names)))
+        return [name for name in map(str.strip, chosen.split(",")) if name not in ("", "-1")]
     try:
         command = ["nvidia-smi", "-L"]
         listed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
