@@ -27,9 +27,6 @@ def check(folder: Path) -> None:
 
 def environment() -> dict[str, str]:
     """Variables with which `python` is this one, and runs this code."""
-    first = {"PYTHONPATH": str(SOURCES), "PATH": str(Path(sys.executable).parent)}
-    others = {"PATH": os.defpath, **os.environ}
-    return {
-        name: os.pathsep.join(filter(None, [folder, others.get(name)]))
-        for name, folder in first.items()
-    }
+    programs = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+    modules = filter(None, [str(SOURCES), os.environ.get("PYTHONPATH")])
+    return {"PYTHONPATH": os.pathsep.join(modules), "PATH": os.pathsep.join(programs)}

@@ -66,7 +66,9 @@ def execute(
             elif not specification.stale(spec, paths):
                 restore_manifest(paths)
                 return 0
-            progress.log, clock = paths.log.open("w", encoding="utf-8"), time.monotonic()
+            # Each line is written at once, as a process may end at any time.
+            progress.log = paths.log.open("w", encoding="utf-8", buffering=1)
+            clock = time.monotonic()
             take_devices(devices, progress.say)
             _build(spec, paths, progress, lease, restoring)
             progress.say(f"done in {time.monotonic() - clock:.1f} s")
@@ -77,10 +79,6 @@ def execute(
     except (Exception, KeyboardInterrupt) as error:
         _complain(error, paths, progress)
         return 1
-    finally:
-        with suppress(OSError):
-            if progress.log is not None:
-                progress.log.close()
 
 
 def _mend_times(inputs: Iterable[str]) -> None:
@@ -92,15 +90,14 @@ def _mend_times(inputs: Iterable[str]) -> None:
 
 
 def _complain(error: BaseException, paths: Paths, progress: Progress) -> None:
-    log = progress.log
     line = f"error: {progress.name}: {' '.join(_explain(error, paths).split())}\n"
     # A full disk may take neither the traceback nor the line.
     with suppress(OSError):
         sys.stderr.write(line)
-        if log is not None and not isinstance(error, Problem | KeyboardInterrupt):
-            traceback.print_exception(error, file=log)
-        if log is not None:
-            log.write(line)
+        if progress.log is not None:
+            if not isinstance(error, Problem | KeyboardInterrupt):
+                traceback.print_exception(error, file=progress.log)
+            progress.log.write(line)
 
 
 def _explain(error: BaseException, paths: Paths) -> str:
