@@ -152,8 +152,6 @@ def adopt(plan: Plan, source: Path) -> tuple[int, int, list[Finding]]:
     `source` is the folder of a checkout. Raises `Problem` where it has no results of the scale.
     """
     root, results = source.resolve(), plan.site.results
-    if root == Path().resolve():
-        raise Problem(f"{source} is this checkout; name another one")
     if not (root / results).is_dir():
         raise Problem(
             f"{source} has no {results}; name a checkout or a release that has it, or another "
