@@ -115,14 +115,14 @@ def take_devices(count: int, say: Callable[[str], None]) -> None:
 
 def _wait(names: list[str], count: int, say: Callable[[str], None]) -> dict[str, FileLock]:
     """A lock on so many devices, as soon as they are free."""
-    folder, told = Path(tempfile.gettempdir()) / f"ptq-dynamics-devices-{os.getuid()}", False
+    folder = Path(tempfile.gettempdir()) / f"ptq-dynamics-devices-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    while not (found := _take(folder, names, count)):
-        if not told:
-            what = f"{count} GPUs" if count > 1 else "a GPU"
-            say(f"waits for {what}; other jobs compute on {', '.join(names)}")
-            told = True
+    if not (found := _take(folder, names, count)):
+        what = f"{count} GPUs" if count > 1 else "a GPU"
+        say(f"waits for {what}; other jobs compute on {', '.join(names)}")
+    while not found:
         time.sleep(POLL)
+        found = _take(folder, names, count)
     return found
 
 

@@ -86,7 +86,7 @@ class Manifest:
     def dropped(self) -> set[str]:
         """Names of the files that were dropped to save space; they are made again on demand."""
         with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
-            content = json.loads(self._absent.read_text(encoding="utf-8"))
+            content = json.loads(beside(self.path, ABSENT).read_text(encoding="utf-8"))
             # A result that was made anew since then has all its files.
             if content["manifest"] == self.digest():
                 return set(content["files"])
@@ -95,17 +95,13 @@ class Manifest:
     def drop(self, names: Iterable[str]) -> None:
         """Delete files of the result; the result stays known, without them."""
         gone = self.dropped().union(names) & self.files.keys()
-        write_atomically(self._absent, self.note(gone))
+        write_atomically(beside(self.path, ABSENT), self.note(gone))
         for name in gone:
             (self.folder / name).unlink(missing_ok=True)
 
     def note(self, names: Iterable[str]) -> str:
         """What says, beside the manifest, which files of the result were dropped."""
         return json.dumps({"manifest": self.digest(), "files": sorted(names)}, indent=1) + "\n"
-
-    @property
-    def _absent(self) -> Path:
-        return beside(self.path, ABSENT)
 
 
 def read(path: Path, restore: Callable[[Manifest], None] | None = None) -> Manifest:
