@@ -155,7 +155,6 @@ def command(*words):
         (["trace", "nowhere"], "error: nowhere is no file"),
         (["adopt", "nowhere"], "error: nowhere is not an archive"),
         (["adopt", "docs"], "error: docs has no results/laptop"),
-        (["adopt", "."], "error: . is this checkout"),
         (["dev", "accept", "docs", "--reason", " "], "error: --reason is empty"),
         (["compare", "docs", "docs"], "error: docs/measurements.csv is missing"),
     ],

@@ -91,9 +91,6 @@ def test_names_that_are_not_listed_are_problems(tmp_path):
         ("[1, 2]", "is no manifest"),
         ("\x00\x01", "is no manifest"),
         ('{"files": {}}', r"is no manifest \('facts'\)"),
-        ('{"files": {}, "facts": {"a": NaN}}', "NaN is no number"),
-        ('{"files": {"a": {"size": 1}}, "facts": {}}', "a file without size and sha256"),
-        ("[" * 200_000, "nested too deeply"),
     ],
 )
 def test_what_is_no_manifest_is_a_problem(tmp_path, text, words):

@@ -65,12 +65,3 @@ def test_a_build_from_another_folder_with_spaces(built, tmp_path):
     assert not differing(artifacts(built.folder / CORPUS), artifacts(folder / CORPUS))
     assert not (project.folder / "results").exists()
     assert os.listdir(tmp_path / "cache")
-
-
-def test_a_folder_with_braces_is_one_line(tmp_path):
-    project = Project.copy(tmp_path / "a {copy} of it")
-    done = project.snakemake("-n")
-    assert done.returncode == 1
-    said = done.stdout + done.stderr
-    assert "has braces, which Snakemake takes for wildcards; move it" in said
-    assert "Traceback" not in said

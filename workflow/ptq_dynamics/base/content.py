@@ -4,25 +4,12 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 
 def canonical(value: Any) -> str:
     """JSON with sorted keys and no needless spaces: equal values give equal text."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def parsed(text: str) -> Any:
-    """What JSON says; `ValueError` where it is none, has what is no number, or is nested so deeply
-    that nothing here wrote it."""
-    try:
-        return json.loads(text, parse_constant=_refuse)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-
-
-def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
 
 
 def sha256(path: Path) -> str:

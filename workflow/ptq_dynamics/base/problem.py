@@ -1,10 +1,8 @@
-"""The one exception whose message is meant for the person at the terminal, in any encoding, and
-what says that a disk is full."""
+"""The one exception whose message is meant for the person at the terminal, and what says that a
+disk is full."""
 
 import errno
 import os
-import sys
-from io import TextIOWrapper
 
 # Of a quota, too.
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
@@ -12,13 +10,6 @@ FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 
 class Problem(Exception):
     """Something a user can mend; one line saying what is wrong, where, and what to do."""
-
-
-def print_anywhere() -> None:
-    """From now on, print a question mark for a character that the terminal's encoding lacks."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")
 
 
 def is_full_disk(error: BaseException) -> bool:

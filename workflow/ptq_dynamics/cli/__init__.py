@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ptq_dynamics.base.problem import Problem, print_anywhere
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import checkout, signals
 
 VERBS = {
@@ -80,8 +80,7 @@ ARGUMENTS: list[tuple[str, str, dict[str, Any]]] = [
 
 def main() -> int:
     """Run one verb; exit status 1 with one line when something is wrong."""
-    print_anywhere()
-    signals.leave_at_once("error: interrupted; run the same command again")
+    signals.end_at_once()
     arguments = _parser().parse_args()
     # What a verb makes lives until it ends.
     gc.disable()

@@ -13,16 +13,10 @@ ROOT = SOURCES.parent
 
 
 def check(folder: Path) -> None:
-    """Raise `Problem` when `folder` is a checkout, but not the one whose code runs, or where it
-    cannot lie.
+    """Raise `Problem` when `folder` is a checkout, but not the one whose code runs.
 
     Checkouts that share an environment otherwise run the one that was installed last.
     """
-    if not {*"{}"}.isdisjoint(str(ROOT)):
-        raise Problem(
-            f"the path of this checkout, {ROOT}, has braces, which Snakemake takes for wildcards; "
-            "move it to a path without"
-        )
     own = folder / "workflow" / PACKAGE
     if own.is_dir() and not own.samefile(SOURCES / PACKAGE):
         raise Problem(
@@ -33,9 +27,6 @@ def check(folder: Path) -> None:
 
 def environment() -> dict[str, str]:
     """Variables with which `python` is this one, and runs this code."""
-    first = {"PYTHONPATH": (SOURCES, ""), "PATH": (Path(sys.executable).parent, os.defpath)}
-    variables = dict[str, str]()
-    for name, (folder, default) in first.items():
-        others = os.environ.get(name, default).split(os.pathsep)
-        variables[name] = os.pathsep.join(dict.fromkeys([str(folder), *filter(None, others)]))
-    return variables
+    programs = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+    modules = filter(None, [str(SOURCES), os.environ.get("PYTHONPATH")])
+    return {"PYTHONPATH": os.pathsep.join(modules), "PATH": os.pathsep.join(programs)}

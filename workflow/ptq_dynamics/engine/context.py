@@ -60,7 +60,7 @@ class Context(Generic[S]):
 
     def called_back(self) -> bool:
         """Whether a stage that goes on from its state should save that now, and `leave`."""
-        return signals.called_back()
+        return signals.called_back.is_set()
 
     def leave(self) -> NoReturn:
         """End the job, whose state is saved; it goes on when it is started again."""

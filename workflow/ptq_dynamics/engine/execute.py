@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from subprocess import DEVNULL, PIPE
 from typing import Any, Literal
 
 from pydantic import TypeAdapter
@@ -31,11 +30,11 @@ from ptq_dynamics.engine import (
     specification,
 )
 from ptq_dynamics.engine.context import Context, Progress
-from ptq_dynamics.engine.lease import Lease, held, leased
+from ptq_dynamics.engine.lease import Lease, held, take_devices
 from ptq_dynamics.engine.machine import versions
 from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.engine.paths import RECORD, Paths, beside
-from ptq_dynamics.engine.publish import OUT, SCRATCH, is_prepared, make_room, publish, take_over
+from ptq_dynamics.engine.paths import ABSENT, RECORD, Paths, beside
+from ptq_dynamics.engine.publish import OUT, SCRATCH, is_prepared, publish, take_over
 from ptq_dynamics.engine.record import Record
 from ptq_dynamics.engine.specification import restore_manifest
 
@@ -55,8 +54,8 @@ def execute(
     paths, progress = Paths.of(spec), Progress(f"{spec['stage']} {spec['name']}")
     try:
         if comparing:
-            with leased(devices, progress.say):
-                _compare(spec, paths, progress)
+            take_devices(devices, progress.say)
+            _compare(spec, paths, progress)
             return 0
         paths.folder.mkdir(parents=True, exist_ok=True)
         with held(paths.lease, progress.say) as lease:
@@ -67,9 +66,11 @@ def execute(
             elif not specification.stale(spec, paths):
                 restore_manifest(paths)
                 return 0
-            progress.log, clock = paths.log.open("w", encoding="utf-8"), time.monotonic()
-            with leased(devices, progress.say):
-                _build(spec, paths, progress, lease, restoring)
+            # Each line is written at once, as a process may end at any time.
+            progress.log = paths.log.open("w", encoding="utf-8", buffering=1)
+            clock = time.monotonic()
+            take_devices(devices, progress.say)
+            _build(spec, paths, progress, lease, restoring)
             progress.say(f"done in {time.monotonic() - clock:.1f} s")
         return 0
     except signals.CalledBack:
@@ -78,10 +79,6 @@ def execute(
     except (Exception, KeyboardInterrupt) as error:
         _complain(error, paths, progress)
         return 1
-    finally:
-        with suppress(OSError):
-            if progress.log is not None:
-                progress.log.close()
 
 
 def _mend_times(inputs: Iterable[str]) -> None:
@@ -93,15 +90,14 @@ def _mend_times(inputs: Iterable[str]) -> None:
 
 
 def _complain(error: BaseException, paths: Paths, progress: Progress) -> None:
-    log = progress.log
     line = f"error: {progress.name}: {' '.join(_explain(error, paths).split())}\n"
     # A full disk may take neither the traceback nor the line.
     with suppress(OSError):
         sys.stderr.write(line)
-        if log is not None and not isinstance(error, Problem | KeyboardInterrupt):
-            traceback.print_exception(error, file=log)
-        if log is not None:
-            log.write(line)
+        if progress.log is not None:
+            if not isinstance(error, Problem | KeyboardInterrupt):
+                traceback.print_exception(error, file=progress.log)
+            progress.log.write(line)
 
 
 def _explain(error: BaseException, paths: Paths) -> str:
@@ -109,7 +105,7 @@ def _explain(error: BaseException, paths: Paths) -> str:
         return f"{error} (log: {paths.log})"
     # torch's launcher of several processes takes the signals.
     if isinstance(error, KeyboardInterrupt):
-        return signals.INTERRUPTED
+        return "interrupted; run the same command again to go on"
     if is_full_disk(error):
         return f"the disk is full; free some space (see {paths.folder}) and run the command again"
     return f"{type(error).__name__}: {error} (traceback in {paths.log})"
@@ -123,7 +119,6 @@ def _build(spec: Spec, paths: Paths, progress: Progress, lease: Lease, restoring
     if restoring or not is_prepared(work, paths):
         if not getattr(_stage(spec), "RESUMABLE", False):
             shutil.rmtree(work, ignore_errors=True)
-        make_room(paths, work)
         made = _make(spec, settings, inputs, identity, work, progress, paths.folder)
         if restoring:
             lease.require()
@@ -131,13 +126,14 @@ def _build(spec: Spec, paths: Paths, progress: Progress, lease: Lease, restoring
             for name in made.dropped():
                 (made.folder / name).parent.mkdir(parents=True, exist_ok=True)
                 os.replace(work / OUT / name, made.folder / name)
-            made.forget_dropped()
+            paths.part(ABSENT).unlink(missing_ok=True)
         else:
             seconds = time.monotonic() - clock
             account = record.describe(spec, inputs, made, commit, started, seconds)
             write_atomically(work / RECORD, account.text())
     if not restoring:
         publish(work, paths, record.read(work / RECORD), lease.require)
+    # Work of other specifications, too, which was kept as an edit may be undone.
     for folder in paths.works():
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -147,7 +143,6 @@ def _compare(spec: Spec, paths: Paths, progress: Progress) -> None:
     settings, (inputs, _) = _take_code(spec), _read_inputs(spec)
     known = record.read(paths.record)
     with tempfile.TemporaryDirectory(prefix="ptq-dynamics-compare-") as folder:
-        signals.at_last.append(lambda: shutil.rmtree(folder, ignore_errors=True))
         made = _make(spec, settings, inputs, known.carried, Path(folder), progress, None)
     _require_same(made, known)
 
@@ -200,18 +195,13 @@ def _take_code(spec: Spec) -> Any:
     hints = typing.get_type_hints(_stage(spec).run, include_extras=True)
     (kind,) = typing.get_args(hints["context"])
     settings = TypeAdapter(kind).validate_python(spec["settings"])
-    _require_code(spec, settings)
     code.load(spec["code"])
-    # What was edited while it was imported may have been imported.
-    _require_code(spec, settings)
-    return settings
-
-
-def _require_code(spec: Spec, settings: Any) -> None:
+    # Now, as what is edited while it is imported may be imported.
     found = code.program().code(code.roots(spec["stage"], settings))
     here = {"code": found.modules, "libraries": versions(found.libraries, spec["libraries"])}
     for reason in specification.differences({key: spec[key] for key in here}, here):
         raise Problem(f"{reason} since the job was planned; run the same command again")
+    return settings
 
 
 def restore(result: Manifest) -> None:
@@ -220,16 +210,16 @@ def restore(result: Manifest) -> None:
     Raises `Problem` when they cannot be made, or come out different.
     """
     path = beside(result.path, RECORD)
-    if reason := again(path, "restore"):
+    if not again(path, "restore"):
         raise Problem(
-            f"the dropped files of {result.folder} could not be made again: {reason}; to make "
-            f"all of it anew, rm {path} and build again"
+            f"the dropped files of {result.folder} could not be made again, as is said above; to "
+            f"make all of it anew, rm {path} and build again"
         )
 
 
-def again(path: Path, purpose: Literal["restore", "compare"]) -> str | None:
+def again(path: Path, purpose: Literal["restore", "compare"]) -> bool:
     """Run the job of a record in a process of its own, with as many threads and processes as then;
-    why that failed, if it did."""
+    whether that went well. If not, it has said why in a line."""
     made = record.read(path)
     names = {"OMP_NUM_THREADS", *(name for name in os.environ if name.endswith("_NUM_THREADS"))}
     environment = {**os.environ, **dict.fromkeys(names, str(made.threads))}
@@ -237,11 +227,4 @@ def again(path: Path, purpose: Literal["restore", "compare"]) -> str | None:
     command = [sys.executable, "-m", "ptq_dynamics.engine.run", str(path), f"--{purpose}"]
     # Unless this job has a lease already, as it may compute on a device.
     command += ["--devices", "1"]
-    reason = "its process was ended"
-    with processes.start(command, stdout=DEVNULL, stderr=PIPE, environment=environment) as process:
-        for line in process.stderr or ():
-            if line.startswith("error: "):
-                reason = line.removeprefix("error: ").rstrip()
-            else:
-                print(line, end="", file=sys.stderr, flush=True)
-        return reason if process.wait() else None
+    return processes.run(command, environment, is_heard=True).returncode == 0

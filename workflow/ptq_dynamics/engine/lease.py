@@ -17,13 +17,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 
 from filelock import FileLock, SoftFileLease, Timeout
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine import signals
 
 SECONDS = 60.0  # without a sign of its owner, after which a lease is free
 BEAT = 5.0  # seconds between signs
@@ -35,6 +33,8 @@ SHARED = "PTQ_DYNAMICS_JOBS_PER_DEVICE"
 # The devices that a job has, for the processes that it starts.
 LEASED = "PTQ_DYNAMICS_LEASED"
 DEVICE = re.compile(r"^GPU \d+:", flags=re.M)  # of `nvidia-smi -L`
+
+_locks = dict[str, FileLock]()  # on devices, which the kernel releases with this process
 
 
 @dataclass(frozen=True)
@@ -66,17 +66,8 @@ def held(path: Path, say: Callable[[str], None]) -> Iterator[Lease]:
         on_compromise=lambda _: os.kill(os.getpid(), signal.SIGTERM),
         poll_interval=POLL,
     )
-
-    def leave() -> None:
-        # Also where a signal comes as the lease is taken or given back.
-        if lock.is_lock_held_by_us:
-            path.unlink(missing_ok=True)
-
-    signals.at_last.append(leave)
     try:
-        # The file is there before the lock knows that it holds it.
-        with signals.deferred():
-            lock.acquire(timeout=0)
+        lock.acquire(timeout=0)
     except Timeout:
         say(f"waits for the process that {path} names, which does the same job")
         while not lock.is_locked:
@@ -95,16 +86,13 @@ def held(path: Path, say: Callable[[str], None]) -> Iterator[Lease]:
         raise
     finally:
         lock.release()
-        signals.at_last.remove(leave)
 
 
 def visible() -> list[str]:
     """The devices that CUDA would see now, found without CUDA."""
     chosen = os.environ.get(VISIBLE)
     if chosen is not None:
-        names = [name.strip() for name in chosen.split(",")]
-        # CUDA ignores what follows a number that is none.
-        return list(dict.fromkeys(takewhile(lambda name: name not in ("", "-1"), names)))
+        return [name for name in map(str.strip, chosen.split(",")) if name not in ("", "-1")]
     try:
         command = ["nvidia-smi", "-L"]
         listed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
@@ -113,41 +101,28 @@ def visible() -> list[str]:
     return [str(number) for number in range(len(DEVICE.findall(listed.stdout)))]
 
 
-@contextmanager
-def leased(count: int, say: Callable[[str], None]) -> Iterator[list[str]]:
-    """Have `count` devices, or all where there are fewer, as the only ones that CUDA sees; says in
-    one line when it has to wait for other jobs.
+def take_devices(count: int, say: Callable[[str], None]) -> None:
+    """Have `count` devices, or all where there are fewer, as the only ones that CUDA sees, until
+    this process ends; says in one line when it has to wait for other jobs.
 
     None are leased for a `count` of 0, without a GPU, by a process that a job with a lease has
     started, or where a scheduler gives each job its own.
     """
-    names = visible() if count and SHARED in os.environ and LEASED not in os.environ else []
-    if not names:
-        yield []
-        return
-    locks = _wait(names, min(count, len(names)), say)
-    before, found = os.environ.get(VISIBLE), ",".join(locks)
-    os.environ |= {VISIBLE: found, LEASED: found}
-    try:
-        yield list(locks)
-    finally:
-        for lock in locks.values():
-            lock.release()
-        del os.environ[LEASED], os.environ[VISIBLE]
-        if before is not None:
-            os.environ[VISIBLE] = before
+    if count and SHARED in os.environ and LEASED not in os.environ and (names := visible()):
+        _locks.update(_wait(names, min(count, len(names)), say))
+        os.environ[VISIBLE] = os.environ[LEASED] = ",".join(_locks)
 
 
 def _wait(names: list[str], count: int, say: Callable[[str], None]) -> dict[str, FileLock]:
     """A lock on so many devices, as soon as they are free."""
-    folder, told = Path(tempfile.gettempdir()) / f"ptq-dynamics-devices-{os.getuid()}", False
+    folder = Path(tempfile.gettempdir()) / f"ptq-dynamics-devices-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    while not (found := _take(folder, names, count)):
-        if not told:
-            what = f"{count} GPUs" if count > 1 else "a GPU"
-            say(f"waits for {what}; other jobs compute on {', '.join(names)}")
-            told = True
+    if not (found := _take(folder, names, count)):
+        what = f"{count} GPUs" if count > 1 else "a GPU"
+        say(f"waits for {what}; other jobs compute on {', '.join(names)}")
+    while not found:
         time.sleep(POLL)
+        found = _take(folder, names, count)
     return found
 
 

@@ -18,7 +18,6 @@ from ptq_dynamics.engine.checkout import PACKAGE, ROOT, SOURCES
 
 # Of x86 and ARM, the widest first, as Linux calls them.
 VECTORS = ("avx512f", "avx2", "avx", "sve", "asimd")
-REFUSED = 128  # git's exit status for a fatal error
 CODE = (".py", ".smk", "Snakefile", ".yaml")
 # Distributions whose name is not that of the module they install.
 DISTRIBUTION = {"compressed_tensors": "compressed-tensors", "yaml": "PyYAML"}
@@ -91,20 +90,14 @@ def device() -> Device:
 
 @cache
 def commit(root: Path = ROOT) -> Git | None:
-    """The commit of the code when first asked; None where no repository holds it, as in a folder
-    that another one ignores. Dirty is a change of any file it holds, and code or configuration
-    that it does not hold."""
+    """The commit of the code when first asked; None where git refuses, or no repository holds it,
+    as in a folder that another one ignores. Dirty is a change of any file it holds, and code or
+    configuration that it does not hold."""
     try:
         _git(root, "ls-files", "--error-unmatch", f"{SOURCES.name}/{PACKAGE}/__init__.py")
         found = _git(root, "rev-parse", "HEAD").strip()
         changes = _git(root, "status", "--porcelain", "-z", "-uall", "--no-renames").split("\0")
-    except OSError:
-        return None
-    except subprocess.CalledProcessError as error:
-        if error.returncode == REFUSED and "not a git repository" not in error.stderr:
-            why = (error.stderr.splitlines() or ["no reason"])[0]
-            line = f"git refuses {root} ({why}), so records name no commit; mend what it asks for"
-            sys.stderr.write(f"{line}: git -C {root} status\n")
+    except (OSError, subprocess.CalledProcessError):
         return None
     return Git(found, any(each[:2] not in ("??", "") or each.endswith(CODE) for each in changes))
 
@@ -141,10 +134,6 @@ def versions(modules: Iterable[str], distributions: Iterable[str] = ()) -> dict[
 @cache
 def installed(distribution: str) -> str | None:
     """The installed version with its build tag, when first asked; None where it is absent."""
-    try:
-        found = importlib.metadata.distribution(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-    # The library parses all metadata, long descriptions too, for milliseconds a distribution.
-    line = re.search(r"^Version: *(.+?) *$", found.read_text("METADATA") or "", flags=re.M)
-    return line[1] if line else found.version
+    with suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version(distribution)
+    return None

@@ -6,16 +6,16 @@ beside it holds the same, so a manifest can always be written again."""
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ptq_dynamics.base.content import parsed, sha256, write_atomically
+from ptq_dynamics.base.content import sha256, write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.paths import ABSENT, RECORD, beside
 
 Files = dict[str, dict[str, Any]]
-ENTRY = {"size", "sha256"}
 
 
 @dataclass
@@ -85,35 +85,23 @@ class Manifest:
 
     def dropped(self) -> set[str]:
         """Names of the files that were dropped to save space; they are made again on demand."""
-        try:
-            content = parsed(self._absent.read_text(encoding="utf-8"))
+        with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+            content = json.loads(beside(self.path, ABSENT).read_text(encoding="utf-8"))
             # A result that was made anew since then has all its files.
-            return set(content["files"]) if content["manifest"] == self.digest() else set()
-        except FileNotFoundError:
-            return set()
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise Problem(
-                f"{self._absent} does not say what was dropped ({error}); remove it and build again"
-            ) from None
+            if content["manifest"] == self.digest():
+                return set(content["files"])
+        return set()
 
     def drop(self, names: Iterable[str]) -> None:
         """Delete files of the result; the result stays known, without them."""
         gone = self.dropped().union(names) & self.files.keys()
-        write_atomically(self._absent, self.note(gone))
+        write_atomically(beside(self.path, ABSENT), self.note(gone))
         for name in gone:
             (self.folder / name).unlink(missing_ok=True)
 
     def note(self, names: Iterable[str]) -> str:
         """What says, beside the manifest, which files of the result were dropped."""
         return json.dumps({"manifest": self.digest(), "files": sorted(names)}, indent=1) + "\n"
-
-    def forget_dropped(self) -> None:
-        """All files of the result are there again."""
-        self._absent.unlink(missing_ok=True)
-
-    @property
-    def _absent(self) -> Path:
-        return beside(self.path, ABSENT)
 
 
 def read(path: Path, restore: Callable[[Manifest], None] | None = None) -> Manifest:
@@ -123,10 +111,8 @@ def read(path: Path, restore: Callable[[Manifest], None] | None = None) -> Manif
     """
     found = path if path.exists() else beside(path, RECORD)
     try:
-        content = parsed(found.read_text(encoding="utf-8"))
+        content = json.loads(found.read_text(encoding="utf-8"))
         names = content["files"]
-        if any(entry.keys() != ENTRY for entry in names.values()):
-            raise ValueError("a file without size and sha256")
         if outside := [each for each in names if each.startswith("/") or ".." in each.split("/")]:
             raise ValueError(f"{outside[0]} lies outside of its folder")
         return Manifest(path, names, content["facts"], restore)

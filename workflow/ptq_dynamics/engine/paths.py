@@ -1,7 +1,6 @@
 """Where the parts of a result lie."""
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +14,6 @@ PARTS = (MANIFEST, RECORD, SPECIFICATION, ABSENT)
 WORK = ".work-"
 DIGITS = 16  # of a job's identity, in the name of its work folder
 TOKEN = 8  # digits of the lease's token there
-# Files that belong to no result: specifications, logs, leases, and files that are half written.
-PASSING = re.compile(
-    r"(.+\.)?spec\.json|\.(.+\.)?(log|lease(\..+)?|partial)|\.snakemake_timestamp|\.DS_Store"
-)
 
 
 def beside(path: str | Path, name: str) -> Path:
@@ -28,18 +23,14 @@ def beside(path: str | Path, name: str) -> Path:
     return found.with_name(found.name.removesuffix(own) + name)
 
 
-def records(folder: Path) -> Iterator[Path]:
-    """The records below a folder; links are followed, work folders are passed over."""
-    for place, folders, files in os.walk(folder, followlinks=True):
+def files(folder: Path) -> Iterator[Path]:
+    """All files below a folder, links to folders followed, but what is of no result: specifications
+    and what is hidden, as logs, leases and work of jobs."""
+    for place, folders, names in os.walk(folder, followlinks=True):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (Path(place, name) for name in sorted(files) if name.endswith(RECORD))
-
-
-def is_passing(path: Path) -> bool:
-    """Whether a file, by its path below a folder of results, belongs to a running job or was left
-    by one that was killed."""
-    *folders, name = path.parts
-    return bool(PASSING.fullmatch(name)) or any(each.startswith(WORK) for each in folders)
+        for name in sorted(names):
+            if not name.startswith(".") and not name.endswith(SPECIFICATION):
+                yield Path(place, name)
 
 
 @dataclass(frozen=True)

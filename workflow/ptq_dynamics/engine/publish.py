@@ -16,7 +16,6 @@ from ptq_dynamics.engine.paths import ABSENT, RECORD, Paths
 from ptq_dynamics.engine.record import Record
 
 OUT, SCRATCH = "out", "scratch"  # below a work folder: what becomes the result, and states
-OTHERS = 3  # work folders of other specifications that stay: an edit may be undone
 
 
 def take_over(paths: Paths, identity: str, token: str) -> Path:
@@ -75,12 +74,3 @@ def publish(work: Path, paths: Paths, made: Record, require: Callable[[], None])
     for text, target in ((made.text(), paths.record), (manifest.text(), paths.manifest)):
         write_atomically(copy, text)
         os.replace(copy, target)
-
-
-def make_room(paths: Paths, work: Path) -> None:
-    """Remove work folders of other specifications, but for the last few that hold states."""
-    others = [folder for folder in paths.works() if folder != work]
-    useful = [folder for folder in others if any((folder / SCRATCH).glob("*"))]
-    useful.sort(key=lambda folder: (folder / SCRATCH).stat().st_mtime)
-    for folder in {*others} - {*useful[-OTHERS:]}:
-        shutil.rmtree(folder, ignore_errors=True)

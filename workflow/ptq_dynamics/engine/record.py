@@ -12,9 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from ptq_dynamics.base.content import canonical, parsed
+from ptq_dynamics.base.content import canonical
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import machine
 from ptq_dynamics.engine.machine import Device, Git, Machine
@@ -100,7 +100,7 @@ def read(path: Path, text: str | None = None) -> Record:
     mend = f"remove {path} and build again"
     try:
         text = path.read_text(encoding="utf-8") if text is None else text
-        found = parsed(text)
+        found = json.loads(text)
         version, digest = found["version"], found.pop(SEAL)
         if version != VERSION:
             raise Problem(f"{path} has version {version}, this code reads {VERSION}; {mend}")
@@ -111,12 +111,9 @@ def read(path: Path, text: str | None = None) -> Record:
     except FileNotFoundError:
         result = beside(path, MANIFEST)
         raise Problem(f"{path} is missing; build it with snakemake {result}") from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        reason = str(error)
-    raise Problem(f"{path} is no record ({reason}); {mend}")
+        reason = str(error).partition("\n")[0]
+        raise Problem(f"{path} is no record ({reason}); {mend}") from None
 
 
 # To build it takes longer than to read a hundred records with it.

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ptq_dynamics.base.problem import print_anywhere
 from ptq_dynamics.engine import signals
 
 VARIABLE = "PTQ_DYNAMICS_WARM"
@@ -33,22 +32,20 @@ QUIET = {
 }
 
 
-def delegate(job: Mapping[str, Any], line: str, **how: Any) -> int | None:
-    """Exit status of the job, which the warm process runs as `execute.execute` does, and with this
-    line where a signal ends it; None where there is no such process."""
-    request = {"job": job, "line": line, "how": how, "environment": dict(os.environ)}
+def delegate(job: Mapping[str, Any], **how: Any) -> int | None:
+    """Exit status of the job, which the warm process runs as `execute.execute` does; None where
+    there is no such process."""
+    request = {"job": job, "how": how, "environment": dict(os.environ)}
     with socket.socket(socket.AF_UNIX) as connection, suppress(OSError):
         connection.connect(os.environ.get(VARIABLE, ""))
         socket.send_fds(connection, [b"!"], [1, 2])
         connection.sendall(json.dumps({**request, "directory": os.getcwd()}).encode() + b"\n")
         signal.signal(signals.CALL, lambda *_: connection.send(b"!"))
-        # The child sees that its client is gone, and says the line.
-        signals.leave_at_once("")
         if answer := connection.recv(9):
             return None if answer == ALONE else int(answer)
         name = f"{job['stage']} {job['name']}"
         sys.stderr.write(f"error: {name}: its process was killed (out of memory?); run again\n")
-        return signals.KILLED
+        return 1
     return None
 
 
@@ -57,13 +54,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     file, *flags = sys.argv[1:] if arguments is None else arguments
     devices = int(flags[flags.index("--devices") + 1]) if "--devices" in flags else 0
     restoring, comparing = "--restore" in flags, "--compare" in flags
-    print_anywhere()
     try:
         with open(file, encoding="utf-8") as opened:
             found = json.load(opened)
         spec: dict[str, Any] = found.get("job", found)
-        line = f"error: {spec['stage']} {spec['name']}: {signals.INTERRUPTED}"
-    except (OSError, ValueError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, AttributeError) as error:
         sys.stderr.write(f"error: {file} is no job ({error}); run snakemake again\n")
         return 1
     os.environ.update(QUIET)
@@ -71,10 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if devices:
         os.environ.setdefault("PTQ_DYNAMICS_GPUS", str(devices))
     how: Any = {"restoring": restoring, "comparing": comparing, "devices": devices}
-    signals.leave_at_once(line)
-    status = None if comparing else delegate(spec, line, **how)
+    status = None if comparing else delegate(spec, **how)
     if status is None:
-        signals.begin_job(line)
+        signals.begin_job()
         from ptq_dynamics.engine.execute import execute
 
         status = execute(spec, **how)
@@ -82,5 +76,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    signals.leave_at_once(f"error: a job that was about to begin: {signals.INTERRUPTED}")
+    signals.end_at_once()
     sys.exit(main())

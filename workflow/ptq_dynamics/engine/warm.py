@@ -3,8 +3,8 @@
 Importing torch and transformers takes seconds, a small job less. While Snakemake runs on one
 machine, it keeps one such process. A job (`run.delegate`) finds the process by the variable
 `PTQ_DYNAMICS_WARM`, sends its specification, environment and standard streams, and waits for the
-exit status. After an edit of the package the process starts anew. Jobs give the same results
-without it.
+exit status. After an edit of the package the process ends, and the next build has another. Jobs
+give the same results without it.
 """
 
 import gc
@@ -25,7 +25,6 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any, BinaryIO, NoReturn
 
-from ptq_dynamics.base.problem import print_anywhere
 from ptq_dynamics.engine import signals
 from ptq_dynamics.engine.lease import VISIBLE, visible
 from ptq_dynamics.engine.run import ALONE, QUIET, VARIABLE
@@ -73,7 +72,6 @@ def serve(address: str, *devices: str) -> None:
     each imported for itself. `devices` are those that jobs may compute on."""
     from ptq_dynamics.engine import code, machine
 
-    print_anywhere()
     os.environ.update(QUIET)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
@@ -81,10 +79,9 @@ def serve(address: str, *devices: str) -> None:
         sources = code.program()
         machine.commit()
         while listener in select.select([listener, sys.stdin], [], [])[0]:
+            # Jobs that have connected go on without.
             if code.program() is not sources:
-                # Jobs that have connected go on without.
-                Path(address).unlink()
-                os.execv(sys.executable, sys.orig_argv)
+                return
             connection, _ = listener.accept()
             # A client may be killed before it has said all.
             with connection, connection.makefile("rb") as stream, suppress(OSError, ValueError):
@@ -120,11 +117,6 @@ def _prepare(job: Mapping[str, Any], devices: Sequence[str]) -> bool:
             # On import, bitsandbytes chooses between the CPU and the device, which is hidden.
             if module.split(".")[0] in job["libraries"] and not (devices and module == BITS):
                 import_module(module)
-        if "transformers" in job["libraries"]:
-            # Else the first model that a job loads has it built, in a tenth of a second.
-            from transformers.conversion_mapping import get_checkpoint_conversion_mapping
-
-            get_checkpoint_conversion_mapping("gpt_neox")
         whole = (code.Node(f"{code.PACKAGE}.{name}", code.WHOLE) for name in job["code"])
         code.program().reach(whole)
     except Exception:
@@ -172,16 +164,13 @@ def _serve_one(
         os.environ.clear()
         os.environ.update(request["environment"])
         os.chdir(request["directory"])
-        signals.begin_job(request["line"])
+        signals.begin_job()
         threading.Thread(target=_attend, args=(stream,), daemon=True).start()
         if "torch" in sys.modules and (threads := os.environ.get("OMP_NUM_THREADS")):
             sys.modules["torch"].set_num_threads(int(threads))
         status = execute(request["job"], **request["how"])
         sys.stdout.flush()
         sys.stderr.flush()
-        # Its client, once it has the answer, is gone.
-        for number in signals.SIGNALS:
-            signal.signal(number, signal.SIG_IGN)
         connection.sendall(str(status).encode())
     finally:
         os._exit(status)

@@ -2,6 +2,7 @@
 page of captions beside the figures, and of weights those that the scale keeps."""
 
 import os
+import signal
 import sys
 import threading
 from collections.abc import Iterable, Mapping
@@ -9,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ptq_dynamics.base.content import write_atomically
-from ptq_dynamics.base.problem import Problem, print_anywhere
+from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import Figure
 from ptq_dynamics.engine import checkout, lease, manifest, signals, specification, warm
 from ptq_dynamics.engine.paths import MANIFEST
@@ -31,17 +32,18 @@ INTRODUCTION = (
 
 
 def prepare(sources: Path, *, is_main: bool) -> None:
-    """Verify that jobs will run this code, and let signals end planning in one line."""
-    print_anywhere()
+    """Verify that jobs will run this code, and let signals end planning at once."""
     checkout.check(sources)
     os.environ.update(checkout.environment())
     if is_main:
-        signals.leave_at_once("interrupted while planning; run the same command again")
+        signals.end_at_once()
 
 
 def begin(plan: Plan, *, local: bool) -> None:
     """Get ready for the jobs that are about to run."""
-    signals.hand_over()
+    # From here on Snakemake ends the build, once its jobs have ended.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if local:
         os.environ[lease.SHARED] = str(plan.site.config.scale.jobs_per_device)
     if local and plan.site.config.scale.warm and len(plan.site.stale) >= MANY:

@@ -15,7 +15,7 @@ from xml.sax.saxutils import unescape
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import record
-from ptq_dynamics.engine.paths import RECORD, Paths, beside, records
+from ptq_dynamics.engine.paths import RECORD, Paths, beside, files
 from ptq_dynamics.engine.record import Record
 from ptq_dynamics.figures.settings import ORIGIN
 
@@ -116,7 +116,8 @@ class Archive:
     def every(self) -> list[Result]:
         """All results, those in their place first."""
         found = list[Result]()
-        for path in (path for folder in self.folders for path in records(folder)):
+        there = (path for folder in self.folders for path in files(folder))
+        for path in (path for path in there if path.name.endswith(RECORD)):
             try:
                 found.append(at(path))
             except Problem as problem:

@@ -7,12 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.execute import again
-from ptq_dynamics.engine.paths import ABSENT, PARTS, beside
+from ptq_dynamics.engine.paths import ABSENT, PARTS, beside, files
 from ptq_dynamics.graph import FROM_NETWORK
 from ptq_dynamics.provenance.archive import Archive, Result
-from ptq_dynamics.provenance.released import found_in
 
 # Jobs that do not run again: they download, or show records, which may be newer.
 ONCE = ("report.page", *FROM_NETWORK)
@@ -47,7 +45,7 @@ def audit(archive: Archive, others: Collection[Path] = ()) -> Audit:
     found.wrong += archive.damaged
     # Whose files these are is known only where all records can be read.
     if not archive.damaged:
-        there = (file for folder in archive.folders for file in found_in(folder))
+        there = (file for folder in archive.folders for file in files(folder))
         strays = [file for file in there if file not in listed]
         found.wrong += [f"{file} belongs to no result; remove it" for file in strays]
     return found
@@ -60,12 +58,7 @@ def _of_result(result: Result, archive: Archive, listed: set[Path], found: Audit
     # A manifest that is gone is written again from the record.
     if made.path.exists() and made.path.read_bytes() != made.text().encode():
         yield f"{made.path} is not the one that its record has"
-    try:
-        dropped = made.dropped()
-    except Problem as problem:
-        yield str(problem)
-        dropped = set()
-    note = beside(made.path, ABSENT)
+    dropped, note = made.dropped(), beside(made.path, ABSENT)
     if note.exists() and note.read_bytes() != made.note(dropped).encode():
         yield f"{note} is not as it was written, or is of another result"
     absent = {name for name in dropped if not (made.folder / name).exists()}
@@ -101,7 +94,7 @@ def rerun(results: Collection[Result]) -> Iterator[str]:
     """Run the jobs of some results again as their records have them, and compare the bytes; a line
     for each result that does not come out as it is."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        reasons = pool.map(lambda each: again(each.place, "compare"), results)
-        for result, reason in zip(results, reasons, strict=True):
-            if reason:
-                yield f"{result.path} made again: {reason}"
+        same = pool.map(lambda each: again(each.place, "compare"), results)
+        for result, is_same in zip(results, same, strict=True):
+            if not is_same:
+                yield f"{result.path} did not come out again as it is; the lines above say why"

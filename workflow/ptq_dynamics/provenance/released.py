@@ -20,7 +20,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.curvature.settings import GRID, POINTS, SCORES
 from ptq_dynamics.engine import machine, manifest, record
 from ptq_dynamics.engine.lease import held
-from ptq_dynamics.engine.paths import ABSENT, is_passing
+from ptq_dynamics.engine.paths import ABSENT, files
 from ptq_dynamics.engine.publish import OUT, publish, take_over
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph import Plan
@@ -126,16 +126,8 @@ def _parts(job: Job) -> Iterator[tuple[Path, bytes]]:
         yield paths.part(ABSENT), result.note(left).encode()
 
 
-def found_in(folder: Path) -> Iterator[Path]:
-    """All files below a folder but logs and work of jobs; links to folders are followed."""
-    for place, within, names in os.walk(folder, followlinks=True):
-        within.sort()
-        paths = (Path(place, name) for name in sorted(names))
-        yield from (path for path in paths if not is_passing(path.relative_to(folder)))
-
-
 def _sums(scale: str) -> list[str]:
-    every = sorted(path for folder in folders(scale) for path in found_in(folder))
+    every = sorted(path for folder in folders(scale) for path in files(folder))
     return [f"{sha256(path)}  {path}\n" for path in every if path.name not in LEFT_OUT]
 
 
@@ -160,8 +152,6 @@ def adopt(plan: Plan, source: Path) -> tuple[int, int, list[Finding]]:
     `source` is the folder of a checkout. Raises `Problem` where it has no results of the scale.
     """
     root, results = source.resolve(), plan.site.results
-    if root == Path().resolve():
-        raise Problem(f"{source} is this checkout; name another one")
     if not (root / results).is_dir():
         raise Problem(
             f"{source} has no {results}; name a checkout or a release that has it, or another "
