@@ -99,7 +99,11 @@ class _Handler(BaseHTTPRequestHandler):
         folder = self.hub.root / ("datasets" if kind == "datasets" else "") / name
         if self._refuses(name, folder, *rest[1:2]):
             return
-        if rest[:1] == ["tree"]:
+        if rest[:1] == ["refs"]:
+            branches = [{"name": each, "ref": f"refs/heads/{each}"} for each in self.hub.branches]
+            about = [{**each, "targetCommit": self.hub.commit} for each in branches]
+            self._send(200, {"branches": about, "converts": [], "tags": []})
+        elif rest[:1] == ["tree"]:
             self._send(200, [_entry(path, folder) for path in sorted(folder.rglob("*"))])
         elif rest[:1] == ["paths-info"]:
             paths = [folder / path for path in sent["paths"]]

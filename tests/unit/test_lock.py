@@ -5,7 +5,7 @@ import json
 
 import pytest
 from hub import reach, serve
-from huggingface_hub import constants
+from huggingface_hub import constants, hf_hub_download
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.hub import lock
 from ptq_dynamics.hub.files import HubFile, choose
@@ -159,6 +159,20 @@ def test_without_a_network_every_revision_is_one_line(hub, tmp_path, monkeypatch
     resolved, failed = lock.lock(WANTED, tmp_path / "lock.json")
     assert resolved == 0 and len(failed) == 3
     assert all("HF_HUB_OFFLINE" in line and "\n" not in line for line in failed)
+
+
+def test_revisions_fit_a_pattern_and_the_cache_serves_without_a_network(hub, monkeypatch):
+    assert lock.revisions(NAME, "st*") == ["stage1/step-2", "step-1"]
+    with pytest.raises(Problem, match=r"no revision like 'x\*' \(it has: main, stage1/step-2, "):
+        lock.revisions(NAME, "x*")
+    entry = lock.resolve(lock.Wanted(NAME, "step-1"))
+    for file in entry.files:
+        hf_hub_download(NAME, file.name, revision="step-1", cache_dir=constants.HF_HUB_CACHE)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert lock.revisions(NAME, "*") == ["step-1"]
+    found = lock.resolve(lock.Wanted(NAME, "step-1"))
+    assert found.commit == COMMIT and [each.name for each in found.files] == TAKEN
+    assert {each.size for each in found.files} == {each.size for each in entry.files}
 
 
 PROXIES = [("HTTP_PROXY", "http://127.0.0.1:1"), ("HTTP_PROXY", "nonsense")]

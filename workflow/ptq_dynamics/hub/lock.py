@@ -6,6 +6,7 @@ Branches of the hub move; what was locked is fetched to the bit or not at all.
 import json
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -106,11 +107,12 @@ def _cached(wanted: Wanted) -> Entry:
 
 
 def _in_cache(repository: str) -> Iterator[Any]:
-    from huggingface_hub import scan_cache_dir
+    from huggingface_hub import errors, scan_cache_dir
 
-    for each in scan_cache_dir().repos:
-        if each.repo_id == repository and each.repo_type == "model":
-            yield from each.revisions
+    with suppress(errors.CacheNotFound):
+        for each in scan_cache_dir().repos:
+            if each.repo_id == repository and each.repo_type == "model":
+                yield from each.revisions
 
 
 def revisions(repository: str, pattern: str) -> list[str]:
