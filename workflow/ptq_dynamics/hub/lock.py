@@ -107,10 +107,10 @@ def _cached(wanted: Wanted) -> Entry:
 
 
 def _in_cache(repository: str) -> Iterator[Any]:
-    from huggingface_hub import errors, scan_cache_dir
+    from huggingface_hub import constants, errors, scan_cache_dir
 
     with suppress(errors.CacheNotFound):
-        for each in scan_cache_dir().repos:
+        for each in scan_cache_dir(constants.HF_HUB_CACHE).repos:
             if each.repo_id == repository and each.repo_type == "model":
                 yield from each.revisions
 
