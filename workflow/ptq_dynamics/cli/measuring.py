@@ -103,11 +103,18 @@ def _entry(arguments: Namespace, folder: Path) -> dict[str, Any]:
     rate = arguments.lr
     if rate not in (None, "trainer_state"):
         is_file = Path(rate).is_file()
-        entry["rate"] = os.path.relpath(rate, folder.parent) if is_file else rate
+        entry["rate"] = os.path.relpath(rate, folder.parent) if is_file else _number(rate)
     for key in ("every", "last", "tokens_per_step", "skip"):
         if value := getattr(arguments, key):
             entry[key] = value
     return entry
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise Problem(f"--lr is {text!r}: must be a CSV file, trainer_state, or a rate") from None
 
 
 def _quantizers(arguments: Namespace, default: Mapping[str, Any]) -> dict[str, Any]:
