@@ -170,7 +170,8 @@ class Curves:
             for checkpoint in Trajectory(self.inputs[run.label]).checkpoints
         ]
         table = pd.DataFrame(rows).drop_duplicates([names.TRAJECTORY, names.STEP])
-        table = table.assign(tokens=table.tokens.astype(float), value=table.lr.astype(float))
+        numbers = table[[names.STEP, names.TOKENS]].astype(float)
+        table = table.assign(**numbers, value=table.lr.astype(float))
         return self.along(table.assign(stderr=np.nan), self.x).assign(axis="right")
 
     def _rooted(self, table: pd.DataFrame, *point: str) -> pd.DataFrame:
