@@ -1,8 +1,8 @@
 """Preferences: of two answers, the right one gains on what the model was before, the wrong one
 falls (anchored preference optimization, APO, arXiv 2408.06266).
 
-With r(y) = β (log π(y) − log π₀(y)), the model before frozen as π₀, APO-zero minimises
-1 − σ(r(right)) + σ(r(wrong)).
+With r(y) = β (log π(y) − log π₀(y)), the model before frozen as π₀: APO-zero minimises
+1 − σ(r(right)) + σ(r(wrong)), APO-down σ(r(right)) + 1 − σ(r(right) − r(wrong)).
 """
 
 from typing import Any, ClassVar, Literal
@@ -13,10 +13,11 @@ from ptq_dynamics.train.objectives import Objective
 
 
 class Preferences(Objective):
-    """Mean loss of pairs, without unit, by APO-zero with its β."""
+    """Mean loss of pairs, without unit, by APO-zero or APO-down, with its β."""
 
     anchored: ClassVar = True
     kind: Literal["preferences"]
+    anchor: Literal["zero", "down"]
     beta: Rate
 
     def data(self, corpus: Manifest, context: int, batch: int, seed: int) -> Any:
@@ -34,7 +35,13 @@ class Preferences(Objective):
             reference = log_likelihoods(before, rows)
         gains = self.beta * (log_likelihoods(forward, rows) - reference)
         right, wrong = gains.view(-1, 2).unbind(dim=1)
-        return (1 - right.sigmoid() + wrong.sigmoid()).sum() / len(whole)
+        return self.apo(right, wrong).sum() / len(whole)
+
+    def apo(self, right: Any, wrong: Any) -> Any:
+        """Loss of pairs [n] from β times the gains in log-likelihood of both answers, [n] each."""
+        if self.anchor == "zero":
+            return 1 - right.sigmoid() + wrong.sigmoid()
+        return right.sigmoid() + 1 - (right - wrong).sigmoid()
 
 
 def log_likelihoods(model: Any, rows: Any) -> Any:
