@@ -1,27 +1,19 @@
 # Tools with environments of their own, and how they compare.
 
 
-rule environment:
+use rule job as environment with:
     input:
         spec=spec("environment"),
     output:
         manifest=manifest("environment"),
-    resources:
-        **asked("environment"),
-    shell:
-        RUN
 
 
-rule comparison:
+use rule job as comparison with:
     input:
         spec=spec("comparison"),
         measurements=inputs("comparison"),
     output:
         manifest=manifest("comparison"),
-    resources:
-        **asked("comparison"),
-    shell:
-        RUN
 
 
 rule backends:

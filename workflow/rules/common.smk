@@ -11,6 +11,7 @@ HERE = Path(str(workflow.current_basedir)).parent
 sys.path.insert(0, str(HERE))
 
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.engine.paths import MANIFEST, beside
 from ptq_dynamics.graph import build
 from ptq_dynamics.graph.site import PLACES
 from ptq_dynamics.report.planning import planned
@@ -68,23 +69,47 @@ def manifest(kind):
     return plan.site.pattern(kind)
 
 
-def asked(kind):
-    """Resources of a rule's jobs; they grow with every attempt, and with the size of the model."""
+def kind_of(input):
+    """What plans a job: its rule, under whatever name it is imported."""
+    return plan.site.rules[str(beside(input.spec, MANIFEST))]
 
-    def request(name, least=0):
-        return lambda wildcards, attempt: plan.resources.ask(
-            kind, attempt, trajectory_of(wildcards)
-        ).get(name, least)
 
-    found = {name: request(name) for name in plan.resources.ask(kind)}
-    # On one machine the devices that a job leases, where there are any.
-    return {**found, "devices": request("gpu", 1)}
+def asked(name, least=0):
+    """A resource of a job; it grows with every attempt, and with the size of the model."""
+    return lambda wildcards, input, attempt: plan.resources.ask(
+        kind_of(input), attempt, trajectory_of(wildcards)
+    ).get(name, least)
 
 
 def trajectory_of(wildcards):
     """The trajectory that a job is about, if it is about one."""
     names = ("trajectory", "run", "public", "average")
     return next((wildcards[name] for name in names if name in wildcards.keys()), None)
+
+
+# What the rules share.
+THREADS = lambda wildcards, input: plan.resources.threads(kind_of(input))
+ASKED = {name: asked(name) for name in ("mem_mb", "runtime")}
+GPUS = {name: asked(name) for name in plan.resources.ask("train") if "gpu" in name}
+
+
+rule job:
+    threads: THREADS
+    resources:
+        **ASKED,
+    shell:
+        RUN
+
+
+rule job_on_device:
+    threads: THREADS
+    resources:
+        **ASKED,
+        **GPUS,
+        # On one machine the devices that a job leases, where there are any.
+        devices=asked("gpu", 1),
+    shell:
+        RUN_ON_DEVICE
 
 
 onstart:

@@ -1,17 +1,13 @@
 # Figures, each with a target of its own (snakemake fig04), claims, tables, the paper and the page.
 
 
-rule figure:
+use rule job as figure with:
     input:
         spec=spec("figure"),
         runs_and_measurements=inputs("figure"),
     output:
         manifest=manifest("figure"),
     priority: 20
-    resources:
-        **asked("figure"),
-    shell:
-        RUN
 
 
 # What people ask for by name: each figure, and what other rules make under names of stages.
@@ -28,50 +24,34 @@ for name, kind in BY_NAME.items():
         localrule: True
 
 
-rule judge:
+use rule job as judge with:
     input:
         spec=spec("judge"),
         measurements=inputs("judge"),
     output:
         manifest=manifest("judge"),
-    resources:
-        **asked("judge"),
-    shell:
-        RUN
 
 
-rule tabulate:
+use rule job as tabulate with:
     input:
         spec=spec("tabulate"),
         measurements=inputs("tabulate"),
         claims=inputs("tabulate", "claims"),
     output:
         manifest=manifest("tabulate"),
-    resources:
-        **asked("tabulate"),
-    shell:
-        RUN
 
 
-rule typeset:
+use rule job as typeset with:
     input:
         spec=spec("typeset"),
         figures=inputs("typeset"),
     output:
         manifest=manifest("typeset"),
-    resources:
-        **asked("typeset"),
-    shell:
-        RUN
 
 
-rule report:
+use rule job as report with:
     input:
         spec=spec("report"),
         figures=inputs("report"),
     output:
         manifest=manifest("report"),
-    resources:
-        **asked("report"),
-    shell:
-        RUN

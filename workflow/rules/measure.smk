@@ -1,7 +1,7 @@
 # Losses, layer errors and answers of checkpoints, quantized or not, and the table of it all.
 
 
-rule measure:
+use rule job_on_device as measure with:
     input:
         spec=spec("measure"),
         corpus=inputs("measure", "corpus"),
@@ -9,44 +9,27 @@ rule measure:
         tasks=inputs("measure", "task", "environment"),
     output:
         manifest=manifest("measure"),
-    threads: plan.resources.threads("measure")
-    resources:
-        **asked("measure"),
-    shell:
-        RUN_ON_DEVICE
 
 
-rule make_task:
+use rule job as make_task with:
     input:
         spec=spec("make_task"),
         functions=inputs("make_task", "functions"),
         corpus=inputs("make_task", "corpus"),
     output:
         manifest=manifest("make_task"),
-    resources:
-        **asked("make_task"),
-    shell:
-        RUN
 
 
-rule fetch_task:
+use rule job as fetch_task with:
     input:
         spec=spec("fetch_task"),
     output:
         manifest=manifest("fetch_task"),
-    resources:
-        **asked("fetch_task"),
-    shell:
-        RUN
 
 
-rule collect:
+use rule job as collect with:
     input:
         spec=spec("collect"),
         measurements=inputs("collect"),
     output:
         manifest=manifest("collect"),
-    resources:
-        **asked("collect"),
-    shell:
-        RUN
