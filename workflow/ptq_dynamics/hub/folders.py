@@ -12,13 +12,9 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.hub.files import CONFIG, INDEX, SAFE, is_of_checkpoint
 
 STATE = "trainer_state.json"  # beside a checkpoint of the Trainer of transformers
-# Where configurations of transformers have the numbers of a model.
-KEYS = {
-    "layers": ("num_hidden_layers", "n_layer", "num_layers"),
-    "width": ("hidden_size", "n_embd", "d_model"),
-    "heads": ("num_attention_heads", "n_head"),
-    "context": ("max_position_embeddings", "n_positions", "n_ctx"),
-}
+# What configurations of transformers call the number of tokens that a model reads.
+CONTEXT = ("max_position_embeddings", "n_positions", "n_ctx")
+UNLIMITED = 1 << 20  # tokens, where a model sets no limit
 # Models whose linear layers are saved transposed, [in, out].
 TRANSPOSED = frozenset({"gpt2", "openai-gpt", "imagegpt"})
 
@@ -80,12 +76,8 @@ def about(config: Mapping[str, Any], metadata: Any) -> dict[str, Any]:
     config.json and the metadata of its safetensors, as huggingface_hub reads it."""
     # Of several parts, such as text and images, the one of text.
     config = {**config, **(config.get("text_config") or {})}
-    found = {key: next((config[n] for n in own if n in config), None) for key, own in KEYS.items()}
-    if lacking := [*KEYS.keys() - {k for k, value in found.items() if isinstance(value, int)}]:
-        raise Problem(f"{CONFIG} does not say the model's {lacking[0]}; is it a language model?")
-    shapes = {
-        n: e.shape for file in metadata.files_metadata.values() for n, e in file.tensors.items()
-    }
+    parts = metadata.files_metadata.values()
+    shapes = {name: each.shape for part in parts for name, each in part.tensors.items()}
     column = 0 if config["model_type"] in TRANSPOSED else 1
     inputs = {
         shape[column]
@@ -93,10 +85,8 @@ def about(config: Mapping[str, Any], metadata: Any) -> dict[str, Any]:
         if len(shape) == 2 and name.endswith(".weight") and any(map(str.isdigit, name.split(".")))
     }
     return {
-        **found,
-        "architecture": "given",
         "name": config["model_type"],
-        "feedforward": max(inputs, default=found["width"]),
+        "context": next((config[key] for key in CONTEXT if key in config), UNLIMITED),
         "total": sum(map(prod, shapes.values())),
         "inputs": sorted(inputs),
         "vocabulary": config["vocab_size"],

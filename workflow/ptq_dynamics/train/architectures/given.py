@@ -10,10 +10,15 @@ class Given(Architecture):
     """A model as its files describe it: its weights in `total`, and the input widths of the linear
     layers in its blocks; `name` is its model_type in transformers."""
 
-    architecture: Literal["given"]
+    architecture: Literal["given"] = "given"
     name: str
     total: int
     inputs: tuple[int, ...]
+    # Only what is trained here has these from its configuration.
+    layers: int = 1
+    width: int = 1
+    heads: int = 1
+    feedforward: int = 1
 
     def parameters(self, vocabulary: int) -> int:
         """Weights and biases in its files."""
