@@ -8,7 +8,11 @@ from ptq_dynamics.graph.site import COMPUTING
 from support import ROOT, plan
 
 FILES = [ROOT / "workflow/Snakefile", *sorted((ROOT / "workflow/rules").glob("*.smk"))]
-RULES = {name for path in FILES for name in re.findall(r"^rule (\w+):", path.read_text(), re.M)}
+RULES = {
+    name
+    for path in FILES
+    for name in re.findall(r"^(?:use )?rule (?:\w+ as )?(\w+)", path.read_text(), re.M)
+}
 
 
 @pytest.mark.parametrize("scale", scales(ROOT / "config"))
