@@ -5,9 +5,6 @@ import shutil
 
 import pytest
 import torch
-from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32
-from hypothesis import given
-from hypothesis import strategies as st
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.models import packed
@@ -48,14 +45,6 @@ def grids_of(folder, bits, zeros=False, mixed=False):
             bits, codes, scales, points if zeros else None, columns if mixed else None
         )
     return found
-
-
-@given(st.integers(1, 8), st.integers(1, 5), st.integers(1, 80), st.integers(0, 2**31))
-def test_unpacking_undoes_compressed_tensors_packing(bits, rows, count, seed):
-    generator = torch.Generator().manual_seed(seed)
-    low, high = -(2 ** (bits - 1)), 2 ** (bits - 1)
-    values = torch.randint(low, high, (rows, count), generator=generator).to(torch.int8)
-    assert torch.equal(packed.unpack(pack_to_int32(values, bits), bits, count), values)
 
 
 @pytest.mark.parametrize("zeros", [False, True])

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from compressed_tensors.compressors.pack_quantized.helpers import unpack_from_int32
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -135,33 +136,18 @@ def _split(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def _compressed(name: str, tensors: dict[str, Tensor], bits: int) -> Grid:
-    rows, columns = tensors.pop(f"{name}.weight_shape").tolist()
+    shape = torch.Size(tensors.pop(f"{name}.weight_shape").tolist())
+    codes = unpack_from_int32(tensors.pop(f"{name}.weight_packed"), bits, shape)
+    scales = tensors.pop(f"{name}.weight_scale")
     zeros = tensors.pop(f"{name}.weight_zero_point", None)
-    return Grid(
-        bits,
-        unpack(tensors.pop(f"{name}.weight_packed"), bits, columns),
-        tensors.pop(f"{name}.weight_scale"),
-        None if zeros is None else unpack(zeros.T, bits, rows).T,
-    )
+    if zeros is not None:
+        zeros = unpack_from_int32(zeros, bits, scales.shape, packed_dim=0)
+    return Grid(bits, codes, scales, zeros)
 
 
 def _gptq(name: str, tensors: dict[str, Tensor], bits: int) -> Grid:
-    columns, words = tensors.pop(f"{name}.g_idx"), tensors.pop(f"{name}.qweight").T
-    zeros = unpack(tensors.pop(f"{name}.qzeros"), bits, words.shape[0]).T
-    codes = unpack(words, bits, len(columns))
-    scales = tensors.pop(f"{name}.scales").T.float()
+    columns, scales = tensors.pop(f"{name}.g_idx"), tensors.pop(f"{name}.scales").T.float()
+    shape = torch.Size([len(scales), len(columns)])
+    codes = unpack_from_int32(tensors.pop(f"{name}.qweight").T, bits, shape)
+    zeros = unpack_from_int32(tensors.pop(f"{name}.qzeros").T, bits, scales.shape, packed_dim=0)
     return Grid(bits, codes, scales, zeros if zeros.any() else None, columns)
-
-
-def unpack(words: Tensor, bits: int, count: int) -> Tensor:
-    """The first `count` values of every row, int8 [rows, count], of int32 words [rows, n]."""
-    padded = torch.nn.functional.pad(words, (0, -words.shape[1] % bits))
-    octets = padded.contiguous().view(torch.uint8).unflatten(1, (-1, bits))
-    # 8 values fill as many octets as they have bits.
-    whole = octets[:, :, 0].long()
-    for place in range(1, bits):
-        whole |= octets[:, :, place].long() << 8 * place
-    values = torch.empty(*whole.shape, 8, dtype=torch.int8, device=words.device)
-    for place in range(8):
-        values[:, :, place] = (whole >> bits * place & (1 << bits) - 1) - (1 << bits - 1)
-    return values.flatten(1)[:, :count]
