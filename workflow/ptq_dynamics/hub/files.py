@@ -110,24 +110,22 @@ def obtain(
             except OSError:
                 shutil.copyfile(path, target)  # from another file system
             return
-    # Where the cache holds wrong bytes, the library would copy them.
-    for force in (False, True):
-        try:
-            downloaded = hf_hub_download(
-                *place, revision=source.commit, local_dir=scratch, force_download=force
-            )
-        # Proxies and mirrors make it raise all kinds.
-        except Exception as error:
-            if is_full_disk(error):
-                raise
-            raise explained(error, source, file.name) from error
-        if file.matches(Path(downloaded)):
-            os.replace(downloaded, target)
-            return
-    raise Problem(
-        f"{source}: {file.name} came twice with bytes that are not those of its digest "
-        f"{file.digest} at commit {source.commit[:12]}; see to proxies, and run the command again"
-    )
+    try:
+        # Forced: from the cache the library would copy wrong bytes.
+        downloaded = hf_hub_download(
+            *place, revision=source.commit, local_dir=scratch, force_download=True
+        )
+    # Proxies and mirrors make it raise all kinds.
+    except Exception as error:
+        if is_full_disk(error):
+            raise
+        raise explained(error, source, file.name) from error
+    if not file.matches(Path(downloaded)):
+        raise Problem(
+            f"{source}: {file.name} came with bytes that are not those of its digest {file.digest} "
+            f"at commit {source.commit[:12]}; see to proxies, and run the command again"
+        )
+    os.replace(downloaded, target)
 
 
 def explained(error: Exception, source: Source, what: str) -> Problem:
