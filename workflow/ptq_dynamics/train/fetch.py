@@ -19,6 +19,8 @@ from ptq_dynamics.hub.files import CONFIG, INDEX, PICKLED, SAFE, HubFile, Source
 from ptq_dynamics.train import olmo_format, trajectory
 
 RESUMABLE = True
+# The parts of a tensor, by its name.
+Parts = Callable[[str, Any], Mapping[str, Any]]
 
 
 class Revision(Strict):
@@ -58,9 +60,9 @@ def run(context: Context[FetchSettings]) -> Mapping[str, Any]:
     )
 
 
-def save_safely(source: Path, target: Path, parts: Callable[[str, Any], Mapping[str, Any]]) -> None:
-    """Save weights as safetensors, to the bit, `parts` of each tensor by name; `Problem` when
-    `source` holds anything else than tensors."""
+def save_safely(source: Path, target: Path, parts: Parts | None) -> None:
+    """Save weights as safetensors, to the bit, whole or the `parts` of each tensor by name;
+    `Problem` when `source` holds anything else than tensors."""
     import torch
     from safetensors.torch import load_file, save_file
 
@@ -78,9 +80,10 @@ def save_safely(source: Path, target: Path, parts: Callable[[str, Any], Mapping[
             f"{source.name} is damaged, or holds more than a state dict of plain tensors "
             f"({type(error).__name__}); leave the revision out of the family"
         ) from error
-    split = {new: part for name, value in state.items() for new, part in parts(name, value).items()}
+    if parts is not None:
+        state = {new: part for old in state.items() for new, part in parts(*old).items()}
     # Tied weights are one tensor under two names, which the format does not have.
-    plain = {name: value.contiguous().clone() for name, value in split.items()}
+    plain = {name: value.contiguous().clone() for name, value in state.items()}
     save_file(plain, target, metadata={"format": "pt"})
 
 
@@ -110,17 +113,14 @@ class _Checkpoint:
         # What a download that was killed left is of no use to the next.
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._scratch.mkdir()
-        config, weights = self._known(CONFIG), PICKLED if self._is_pickled else SAFE
+        self._known(CONFIG)
+        weights = PICKLED if self._is_pickled else SAFE
         for name, file in self._files.items():
             if self._is_olmo and name in olmo_format.REWRITTEN:
-                self._write(name, olmo_format.REWRITTEN[name](self._read(file)))
+                content = self._have(file, self._scratch).read_text(encoding="utf-8")
+                self._write(name, olmo_format.REWRITTEN[name](content))
             elif not name.startswith(weights.partition(".")[0]):
                 self._have(file)
-        theirs = json.loads(self._read(config)) if self._is_olmo else {}
-
-        def parts(name: str, value: Any) -> Mapping[str, Any]:
-            return olmo_format.tensors(name, value, theirs) if self._is_olmo else {name: value}
-
         for file in map(self._known, self._weights(weights)):
             target = self._out / safe_name(file.name)
             if not self._converts:
@@ -128,7 +128,7 @@ class _Checkpoint:
             elif not target.exists():
                 found = self._have(file, self._scratch)
                 saved = self._scratch / f"{target.name}.saved"
-                save_safely(found, saved, parts)
+                save_safely(found, saved, olmo_format.tensors if self._is_olmo else None)
                 os.replace(saved, target)
                 # One at a time: these are as large as the weights.
                 found.unlink()
@@ -149,9 +149,6 @@ class _Checkpoint:
     def _write(self, name: str, content: Mapping[str, Any]) -> None:
         text = json.dumps(content, indent=2, sort_keys=True) + "\n"
         (self._out / name).write_text(text, encoding="utf-8")
-
-    def _read(self, file: HubFile) -> str:
-        return self._have(file, self._scratch).read_text(encoding="utf-8")
 
     def _have(self, file: HubFile, folder: Path | None = None) -> Path:
         target = (folder or self._out) / file.name

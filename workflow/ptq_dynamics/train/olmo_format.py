@@ -4,7 +4,6 @@ activation, the gate last."""
 
 import json
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from ptq_dynamics.base.problem import Problem
@@ -38,7 +37,7 @@ def config(content: str) -> dict[str, Any]:
             "max_position_embeddings": theirs["max_sequence_length"],
             "num_attention_heads": theirs["n_heads"],
             "num_hidden_layers": theirs["n_layers"],
-            "num_key_value_heads": _key_value_heads(theirs),
+            "num_key_value_heads": theirs["n_heads"],
             "rope_theta": theirs.get("rope_theta", 10000.0),
             "tie_word_embeddings": theirs["weight_tying"],
             "vocab_size": theirs.get("embedding_size") or theirs["vocab_size"],
@@ -67,20 +66,7 @@ def names(name: str) -> tuple[str, ...]:
     return tuple(f"{before}{part}.weight" for part in parts)
 
 
-def tensors(name: str, value: Any, theirs: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts of a tensor of a model with that config.json, by their names; `Problem` where it
-    has other sizes."""
+def tensors(name: str, value: Any) -> dict[str, Any]:
+    """The parts of a tensor, by their names."""
     parts = names(name)
-    sizes = [len(value) // len(parts)] * len(parts)
-    if len(parts) == len(_INSIDE["att_proj"]):
-        width = theirs["d_model"]
-        sizes[1:] = [width // theirs["n_heads"] * _key_value_heads(theirs)] * 2
-        sizes[0] = width
-    if sum(sizes) != len(value):
-        raise Problem(f"{name} has {len(value)} rows, and config.json says {sum(sizes)}; {_MEND}")
-    return dict(zip(parts, value.split(sizes), strict=True))
-
-
-def _key_value_heads(theirs: Mapping[str, Any]) -> int:
-    default = 1 if theirs.get("multi_query_attention") else theirs["n_heads"]
-    return int(theirs.get("n_kv_heads") or default)
+    return dict(zip(parts, value.chunk(len(parts)), strict=True))
