@@ -115,7 +115,7 @@ def test_full_precision_is_float32_whatever_the_dtype(halves, name):
         assert half.file(table).read_bytes() == whole.file(table).read_bytes(), table
 
 
-def test_a_loss_that_is_not_finite_says_where_that_begins(workspace, trunk, tmp_path):
+def test_a_loss_that_is_not_finite_is_one_line(workspace, trunk, tmp_path):
     """Weights that float16 holds, and activations that it does not."""
     place = copied(workspace, tmp_path)
     folder = tmp_path / place.plan.trajectories.train("trunk").folder
@@ -126,9 +126,7 @@ def test_a_loss_that_is_not_finite_says_where_that_begins(workspace, trunk, tmp_
         model.save_pretrained(folder / point.id)
     path = folder / "manifest.json"
     path.write_text(manifest.describe(folder, path, trunk.facts).text())
-    with pytest.raises(
-        AssertionError, match=r"the loss of step-\d+ is not finite; what \S+ gives is not"
-    ):
+    with pytest.raises(AssertionError, match=r"the loss of step-\d+ is not finite; leave"):
         place.build(place.plan.measuring.measure("trunk", "rtn3", "all", 100))
 
 

@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -212,24 +211,6 @@ def block_losses(model: nn.Module, blocks: Tensor, batch_size: int) -> Tensor:
     batches = blocks.to(inputs_device(model)).split(batch_size)
     parts = (token_losses(model, each[:, :-1], each[:, 1:]).mean(dim=1) for each in batches)
     return torch.cat([part.cpu() for part in parts])
-
-
-@torch.no_grad()
-def overflow(model: nn.Module, blocks: Tensor) -> str | None:
-    """The first module whose output for some blocks is not finite, if any."""
-    found = list[str]()
-
-    def look(name: str, _module: nn.Module, _inputs: Any, output: Any) -> None:
-        first = output[0] if isinstance(output, tuple) else output
-        if isinstance(first, Tensor) and not first.isfinite().all():
-            found.append(name)
-
-    named = [(name, each) for name, each in model.named_modules() if name]
-    hooks = [each.register_forward_hook(partial(look, name)) for name, each in named]
-    model(blocks.to(inputs_device(model)), use_cache=False)
-    for hook in hooks:
-        hook.remove()
-    return found[0] if found else None
 
 
 def left_out(model: nn.Module, taken: Container[str]) -> list[str]:
