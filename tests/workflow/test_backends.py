@@ -127,8 +127,7 @@ def by_tool(built: Path, tmp_path: Path, folder: Path, calibration: Calibration)
     interpreter = environment.python(manifest.read(built / "envs/gptqmodel/manifest.json"))
     done = subprocess.run([interpreter, SCRIPT, request], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    theirs = load_file(tmp_path / "result" / "weights.safetensors")
-    return ours, {name: theirs[f"{name}.weight"] for name in ours}
+    return ours, dict(kind._read(tmp_path / "result", folder).weights)
 
 
 def assert_equal_first(ours, theirs, layers):

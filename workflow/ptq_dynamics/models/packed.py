@@ -7,7 +7,7 @@ whose own reader is wrong on CPUs where a block spans rows (bitsandbytes issues 
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +127,7 @@ def _split(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             (group,) = about["config_groups"].values()
             layers[name] = _compressed(name, tensors, group["weights"]["num_bits"])
         elif method == GPTQ:
-            layers[name] = _gptq(name, tensors, about["bits"])
+            layers[name] = gptq(name, tensors, about["bits"])
         else:
             own = [key for key in tensors if key.startswith(f"{name}.weight")]
             parts = {key.removeprefix(f"{name}."): tensors.pop(key) for key in own}
@@ -145,9 +145,11 @@ def _compressed(name: str, tensors: dict[str, Tensor], bits: int) -> Grid:
     return Grid(bits, codes, scales, zeros)
 
 
-def _gptq(name: str, tensors: dict[str, Tensor], bits: int) -> Grid:
+def gptq(name: str, tensors: dict[str, Tensor], bits: int) -> Grid:
+    """A layer as GPTQModel packs it, whose entries are taken out of `tensors`."""
     columns, scales = tensors.pop(f"{name}.g_idx"), tensors.pop(f"{name}.scales").T.float()
     shape = torch.Size([len(scales), len(columns)])
     codes = unpack_from_int32(tensors.pop(f"{name}.qweight").T, bits, shape)
     zeros = unpack_from_int32(tensors.pop(f"{name}.qzeros").T, bits, scales.shape, packed_dim=0)
-    return Grid(bits, codes, scales, zeros if zeros.any() else None, columns)
+    grid = Grid(bits, codes, scales, zeros if zeros.any() else None)
+    return grid if torch.equal(columns, grid.groups()) else replace(grid, columns=columns)

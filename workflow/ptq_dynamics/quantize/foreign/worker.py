@@ -1,7 +1,7 @@
 """Quantize checkpoints with GPTQModel (section 3): `ENVPYTHON worker.py request.json`.
 
 The worker runs inside the locked environment of the library and imports nothing of the package.
-Weights are read from the library's packed result. Equal OMP_NUM_THREADS give equal bytes."""
+Layers are returned as the library has packed them. Equal OMP_NUM_THREADS give equal bytes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ os.environ["GPTQMODEL_DISABLE_GPTQ_CUDA"] = "1"
 
 import numpy as np
 import torch
-from safetensors.numpy import save_file
+from safetensors.torch import save_file
+
+# What a quantized module has packed.
+PACKED = ("qweight", "qzeros", "scales", "g_idx")
 
 
 class JobError(Exception):
@@ -93,29 +96,6 @@ def quantize(settings: Settings, device: str, source: Path, calibration: Any) ->
     return wrapped.model, {"fallback_layers": fallback, "raised_damping": raised}
 
 
-def unpack(words: np.ndarray, bits: int) -> np.ndarray:
-    """int32 words [rows, n], each row a little-endian bit stream, to uint8 values [rows, n * 32 /
-    bits]."""
-    octets = np.ascontiguousarray(words, dtype="<i4").view(np.uint8)
-    stream = np.unpackbits(octets, axis=1, bitorder="little")
-    values = stream.reshape(len(words), -1, bits)
-    return np.packbits(values, axis=2, bitorder="little")[:, :, 0]
-
-
-def read_layer(module: Any) -> dict[str, np.ndarray]:
-    """What a quantized module has packed. codes: uint8 [out, in]; scales: float32 and zeros: int32
-    [out, groups]; g_idx, the group of each input; weight: float32 [out, in], scales[o, g] *
-    (codes[o, i] - zeros[o, g])."""
-    codes = unpack(module.qweight.cpu().numpy().T, module.bits)
-    scales = module.scales.cpu().float().numpy().T
-    zeros = unpack(module.qzeros.cpu().numpy(), module.bits).T.astype("int32")
-    groups = module.g_idx.cpu().numpy()
-    steps = codes.astype(np.float32) - zeros[:, groups].astype(np.float32)
-    weight = scales[:, groups] * steps
-    found = {"weight": weight, "codes": codes, "scales": scales, "zeros": zeros, "g_idx": groups}
-    return {part: np.ascontiguousarray(value) for part, value in found.items()}
-
-
 def run(request: dict[str, Any]) -> None:
     """Quantize all checkpoints of a request."""
     # Shorter sequences are filled up with -1.
@@ -125,12 +105,12 @@ def run(request: dict[str, Any]) -> None:
         settings = Settings(**request["settings"])
         model, report = quantize(settings, request["device"], Path(source), calibration)
         tensors = {
-            f"{path}.{part}": value
+            f"{path}.{part}": getattr(module, part).cpu().contiguous()
             for path, module in model.named_modules()
             if hasattr(module, "qweight")
-            for part, value in read_layer(module).items()
+            for part in PACKED
         }
-        if not tensors or not all(np.isfinite(tensor).all() for tensor in tensors.values()):
+        if not tensors or not all(tensor.isfinite().all() for tensor in tensors.values()):
             raise JobError(f"{source}: the library returned no layer, or no finite weights")
         save_file(tensors, Path(target, "weights.safetensors"))
         Path(target, "report.json").write_text(json.dumps(report), encoding="utf-8")

@@ -4,7 +4,7 @@ foreign/worker.py."""
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -83,6 +83,7 @@ class GptqModel(Calibrated, Grouped):
     def _read(self, target: Path, folder: Path) -> Quantized:
         from safetensors.torch import load_file
 
+        from ptq_dynamics.models import packed
         from ptq_dynamics.quantize.storage import on_grids
 
         report = json.loads((target / "report.json").read_text(encoding="utf-8"))
@@ -92,24 +93,6 @@ class GptqModel(Calibrated, Grouped):
                 "Hessian cannot be inverted; raise damping or the calibration set"
             )
         tensors = load_file(target / "weights.safetensors")
-        names = [key.removesuffix(".codes") for key in tensors if key.endswith(".codes")]
-        found = on_grids({name: _grid(name, tensors, self.bits) for name in names})
+        names = [key.removesuffix(".qweight") for key in tensors if key.endswith(".qweight")]
+        found = on_grids({name: packed.gptq(name, tensors, self.bits) for name in names})
         return replace(found, raised_damping=report["raised_damping"])
-
-
-def _grid(name: str, tensors: Mapping[str, Any], bits: int) -> Any:
-    import torch
-
-    from ptq_dynamics.models.packed import Grid
-    from ptq_dynamics.quantize.storage import exact
-
-    # The script's codes and zero points are from 0 on.
-    codes, zeros = (
-        (tensors[f"{name}.{part}"].short() - (1 << bits - 1)).to(torch.int8)
-        for part in ("codes", "zeros")
-    )
-    grid = Grid(bits, codes, tensors[f"{name}.scales"], zeros if zeros.any() else None)
-    columns = tensors[f"{name}.g_idx"]
-    if not torch.equal(columns, grid.groups()):
-        grid = replace(grid, columns=columns)
-    return exact(name, grid, tensors[f"{name}.weight"])
