@@ -13,13 +13,14 @@ import torch
 from ptq_dynamics.config import load
 from ptq_dynamics.corpus import tokens
 from ptq_dynamics.engine import manifest
+from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.models import packed
 from ptq_dynamics.quantize import environment
 from ptq_dynamics.quantize.layers import model_errors
 from ptq_dynamics.quantize.methods import Calibration
 from ptq_dynamics.quantize.methods.gptq import Gptq
-from ptq_dynamics.quantize.methods.gptqmodel import SCRIPT, GptqModel
+from ptq_dynamics.quantize.methods.gptqmodel import GptqModel
 from ptq_dynamics.quantize.methods.rtn import Rtn
 from ptq_dynamics.quantize.storage import original
 from safetensors.torch import load_file
@@ -122,12 +123,9 @@ def by_tool(built: Path, tmp_path: Path, folder: Path, calibration: Calibration)
     ours = llm.quantize(folder, calibration).weights
     extra = {"static_groups": True, "damping_increment": 0.01, "true_sequential": True, "mse": 0}
     kind = GptqModel(method="gptqmodel", **grid, **extra, activation_order=True)
-    (tmp_path / "result").mkdir()
-    request = kind.request([folder], [tmp_path / "result"], calibration, tmp_path)
-    interpreter = environment.python(manifest.read(built / "envs/gptqmodel/manifest.json"))
-    done = subprocess.run([interpreter, SCRIPT, request], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return ours, dict(kind._read(tmp_path / "result", folder).weights)
+    inputs = {"environment": [manifest.read(built / "envs/gptqmodel/manifest.json")]}
+    context = Context("test", None, inputs, tmp_path, tmp_path, Progress("test"))
+    return ours, dict(next(kind.each([folder], calibration, context)).weights)
 
 
 def assert_equal_first(ours, theirs, layers):

@@ -41,11 +41,26 @@ class GptqModel(Calibrated, Grouped):
         self, folders: Sequence[Path], calibration: Calibration, context: Context[Any]
     ) -> Iterator[Quantized]:
         """All by one process, so that the library is imported once."""
-        targets = [context.scratch / f"by-tool-{number}" for number in range(len(folders))]
+        import numpy as np
+
+        from ptq_dynamics import models
+
+        scratch = context.scratch.resolve()
+        targets = [scratch / f"by-tool-{number}" for number in range(len(folders))]
         for target in targets:
             shutil.rmtree(target, ignore_errors=True)
             target.mkdir()
-        request = self.request(folders, targets, calibration, context.scratch)
+        tokens, request = scratch / "calibration.npy", scratch / "request.json"
+        np.save(tokens, calibration.tokens.numpy())
+        settings = self.model_dump(exclude={"method", "draw"})
+        sources = [str(folder.resolve()) for folder in folders]
+        asked = {
+            "checkpoints": [*zip(sources, map(str, targets), strict=True)],
+            "calibration": str(tokens),
+            "device": models.device().type,
+            "settings": {**settings, "batch_size": calibration.together},
+        }
+        request.write_text(json.dumps(asked))
         interpreter = environment.python(context.input("environment")).absolute()
         done = processes.run([str(interpreter), str(SCRIPT), str(request)], os.environ)
         if context.progress.log is not None:
@@ -54,31 +69,6 @@ class GptqModel(Calibrated, Grouped):
             last = (done.stderr.splitlines() or [f"it ended with {done.returncode}"])[-1]
             raise Problem(f"{self.method}: {last.removeprefix('error: ')}")
         return map(self._read, targets, folders)
-
-    def request(
-        self,
-        folders: Sequence[Path],
-        targets: Sequence[Path],
-        calibration: Calibration,
-        scratch: Path,
-    ) -> Path:
-        """The file that says what the script is asked for, beside the calibration set."""
-        import numpy as np
-
-        from ptq_dynamics import models
-
-        tokens, path = (scratch.resolve() / name for name in ("calibration.npy", "request.json"))
-        np.save(tokens, calibration.tokens.numpy())
-        settings = self.model_dump(exclude={"method", "draw"})
-        pairs = zip(folders, targets, strict=True)
-        request = {
-            "checkpoints": [[str(each.resolve()) for each in pair] for pair in pairs],
-            "calibration": str(tokens),
-            "device": models.device().type,
-            "settings": {**settings, "batch_size": calibration.together},
-        }
-        path.write_text(json.dumps(request))
-        return path
 
     def _read(self, target: Path, folder: Path) -> Quantized:
         from safetensors.torch import load_file
