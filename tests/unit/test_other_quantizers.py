@@ -12,6 +12,7 @@ from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.measure import measure
 from ptq_dynamics.measure.names import LAYERS, LOSSES
 from ptq_dynamics.measure.settings import MeasureSettings
+from ptq_dynamics.models.packed import unscaled_weight
 from ptq_dynamics.quantize.methods import Calibration, CalibrationSettings
 from ptq_dynamics.quantize.methods.awq import Awq
 from ptq_dynamics.quantize.methods.int8 import Int8
@@ -155,21 +156,18 @@ def test_awq_scaled_back_is_the_librarys_model_on_its_grid(
 ):
     path = request.getfixturevalue(architecture)
     model, original = load(path), load(path)
-    smoothed = AWQ.model_copy(update={"symmetric": symmetric}).smooth(model, calibration)
-    scaled = {name for name, layer in smoothed.items() if layer.columns is not None}
-    assert {name.rsplit(".", 1)[1] for name in scaled} == layers
+    grids, scaling = AWQ.model_copy(update={"symmetric": symmetric}).smooth(model, calibration)
+    scaled = {name.split(".")[-2] for name in scaling if name.endswith(".columns")}
+    assert scaled == layers
     theirs = models.linear_layers(model)
     for name, layer in models.linear_layers(original).items():
-        found = smoothed[name]
-        assert found.grid.codes.unique().tolist() == list(range(-8, 8)), name
-        again = found.weight().clone()
-        if found.rows is not None:
-            again *= found.rows[:, None]
-        if found.columns is not None:
-            again *= found.columns
+        assert grids[name].codes.unique().tolist() == list(range(-8, 8)), name
+        found = unscaled_weight(name, grids[name].weight(), scaling)
+        again = found * scaling.get(f"{name}.rows", torch.ones(1))[:, None]
+        again *= scaling.get(f"{name}.columns", 1)
         step = theirs[name].weight_scale.repeat_interleave(GROUP, dim=1)
         assert ((again - theirs[name].weight.detach()).abs() / step).max() < 0.501, name
-        layer.weight.data.copy_(found.weight())
+        layer.weight.data.copy_(found)
     with torch.no_grad():
         ours, theirs = original(calibration.tokens).logits, model(calibration.tokens).logits
     assert (ours - theirs).abs().max() < 1e-4 * theirs.abs().max()

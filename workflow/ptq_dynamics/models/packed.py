@@ -106,12 +106,19 @@ def unscaled(folder: Path, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The state dict of the checkpoint in `folder` with the scaling taken back, if it had one."""
     path = folder / SCALING
     scaling = load_file(path) if path.exists() else {}
-    found = dict(state)
-    for part, shape in ((".rows", (-1, 1)), (".columns", (1, -1))):
-        for name in [name for name in scaling if name.endswith(part)]:
-            weight = name.removesuffix(part) + ".weight"
-            found[weight] = found[weight] / scaling.pop(name).reshape(shape)
-    return found | scaling
+    found = {
+        name: unscaled_weight(name.removesuffix(".weight"), value, scaling)
+        for name, value in state.items()
+    }
+    return found | {name: scaling[name] for name in scaling.keys() & state.keys()}
+
+
+def unscaled_weight(layer: str, weight: Tensor, scaling: Mapping[str, Tensor]) -> Tensor:
+    """The weights of a layer, [out, in], with its scaling taken back, if it had one."""
+    if (rows := scaling.get(f"{layer}.rows")) is not None:
+        weight = weight / rows[:, None]
+    columns = scaling.get(f"{layer}.columns")
+    return weight if columns is None else weight / columns
 
 
 def _split(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -12,13 +12,14 @@ from typing import Any
 
 import torch
 from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32
+from compressed_tensors.quantization import quantize
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
-from ptq_dynamics.models.packed import COMPRESSED, CONFIG, GPTQ, SCALING, Grid
+from ptq_dynamics.models.packed import COMPRESSED, CONFIG, GPTQ, SCALING, Grid, unscaled_weight
 from ptq_dynamics.quantize.methods import Quantized
 from ptq_dynamics.train.weights import Weights
 
@@ -56,11 +57,14 @@ def on_grids(
     grids: Mapping[str, Grid],
     others: Mapping[str, Tensor] | None = None,
     scaling: Mapping[str, Tensor] | None = None,
-    weights: Mapping[str, Tensor] | None = None,
 ) -> Quantized:
     """A model with layers on integer grids. `others` are parameters that were changed with them;
-    `scaling` is what `packed.unscaled` needs to take that back; `weights` are those of the grids
-    unless given. Where groups are not of neighbouring columns, it is saved as GPTQ's own."""
+    `scaling` is what `packed.unscaled` needs to take that back. Where groups are not of
+    neighbouring columns, it is saved as GPTQ's own."""
+
+    def weight(name: str) -> Tensor:
+        found = grids[name].weight()
+        return unscaled_weight(name, found.float(), scaling) if scaling else found
 
     def save(source: Path, target: Path) -> None:
         one = next(iter(grids.values()))
@@ -72,7 +76,7 @@ def on_grids(
         if scaling:
             save_file(_plain(scaling), target / SCALING)
 
-    return Quantized(weights or OnDemand(grids, Grid.weight), save)
+    return Quantized(OnDemand({name: name for name in grids}, weight), save)
 
 
 def groups(bits: int, symmetric: bool, size: int, layers: Iterable[str]) -> dict[str, Any]:
@@ -96,6 +100,15 @@ def outside_blocks(folder: Path) -> list[str]:
     model = models.without_weights(folder)
     linear = {name for name, module in model.named_modules() if isinstance(module, nn.Linear)}
     return sorted(linear - models.linear_layers(model).keys())
+
+
+def grid_of(layer: Any) -> Grid:
+    """The grid that llm-compressor has put a layer on, and where its weights lie there."""
+    scheme = layer.quantization_scheme.weights
+    parts = (layer.weight, layer.weight_scale, layer.weight_zero_point)
+    weight, scales, zeros = (part.detach() for part in parts)
+    codes = quantize(weight, scales, zeros, scheme, torch.int8)
+    return Grid(scheme.num_bits, codes, scales, None if scheme.symmetric else zeros)
 
 
 def exact(layer: str, grid: Grid, weight: Tensor) -> Grid:

@@ -6,7 +6,7 @@ weights scaled back.
 """
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr
 
@@ -27,22 +27,6 @@ MAPPINGS = {
     ],
     "gpt2": [("ln_1", ["attn.c_attn"]), ("ln_2", ["mlp.c_fc"])],
 }
-
-
-class Smoothed(NamedTuple):
-    """A layer on its `packed.Grid`, and the scales its rows, [out], and columns, [in], had been
-    multiplied by before rounding, where they had."""
-
-    grid: Any
-    rows: Any
-    columns: Any
-
-    def weight(self) -> Any:
-        """The rounded weights for the inputs and outputs of the original layer, [out, in]."""
-        weight = self.grid.weight().float()
-        if self.rows is not None:
-            weight = weight / self.rows[:, None]
-        return weight if self.columns is None else weight / self.columns
 
 
 class Awq(Calibrated, Grouped):
@@ -66,26 +50,24 @@ class Awq(Calibrated, Grouped):
         import torch
 
         from ptq_dynamics import models
-        from ptq_dynamics.quantize.storage import OnDemand, on_grids
+        from ptq_dynamics.quantize.storage import on_grids
         from ptq_dynamics.train.weights import Weights
 
         model = models.load(folder)
         # Beside the layers, AWQ scales norms and biases.
         small = [name for name, value in model.named_parameters() if value.ndim == 1]
         before = Weights(folder).tensors(small)
-        layers = self.smooth(model, calibration)
+        grids, scaling = self.smooth(model, calibration)
         after = {name: model.get_parameter(name).detach() for name in before}
         changed = {name: v for name, v in after.items() if not torch.equal(v.cpu(), before[name])}
-        scaling = {name: before[name] for name in changed}
-        for name, layer in layers.items():
-            parts = {f"{name}.rows": layer.rows, f"{name}.columns": layer.columns}
-            scaling |= {part: scales for part, scales in parts.items() if scales is not None}
-        grids = {name: layer.grid for name, layer in layers.items()}
-        return on_grids(grids, changed, scaling, OnDemand(layers, Smoothed.weight))
+        return on_grids(grids, changed, scaling | {name: before[name] for name in changed})
 
-    def smooth(self, model: Any, calibration: Calibration) -> dict[str, Smoothed]:
-        """Turn a model into llm-compressor's AWQ model, in place; its quantized layers by name."""
+    def smooth(self, model: Any, calibration: Calibration) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Turn a model into llm-compressor's AWQ model, in place; the grids of its layers, and what
+        their rows, [out], and columns, [in], had been multiplied by, as LAYER.rows and
+        LAYER.columns."""
         import torch
+        from compressed_tensors.quantization import forward_quantize
         from compressed_tensors.utils import patch_attr
         from llmcompressor.modifiers.quantization import QuantizationModifier
         from llmcompressor.modifiers.transform.awq import AWQMapping, AWQModifier
@@ -94,7 +76,7 @@ class Awq(Calibrated, Grouped):
 
         from ptq_dynamics import models
         from ptq_dynamics.quantize.layers import compress
-        from ptq_dynamics.quantize.storage import groups
+        from ptq_dynamics.quantize.storage import exact, grid_of, groups
 
         class Recorder(AWQModifier):
             """AWQ that keeps the scales it applied, by the names of the layers they are of."""
@@ -118,7 +100,7 @@ class Awq(Calibrated, Grouped):
             n_grid=self.grid_points,
             offload_device=None,
         )
-        layers = models.linear_layers(model)
+        layers: dict[str, Any] = {**models.linear_layers(model)}
         blocks = groups(self.bits, self.symmetric, self.columns, layers)
         recipe = [awq, QuantizationModifier(config_groups=blocks)]
         batches: Any = [{"input_ids": batch} for batch in calibration.batches()]
@@ -133,29 +115,17 @@ class Awq(Calibrated, Grouped):
             except ValueError as error:
                 kind = model.config.model_type
                 raise Problem(f"AWQ has no mapping for {kind} ({error}); leave it out") from error
-        return {
-            name: _smoothed(name, layer, self.bits, awq._rows.get(name), awq._columns.get(name))
-            for name, layer in layers.items()
-        }
-
-
-def _smoothed(name: str, layer: Any, bits: int, rows: Any, columns: Any) -> Smoothed:
-    import torch
-    from compressed_tensors.quantization import forward_quantize
-    from compressed_tensors.quantization import quantize as quantize_weight
-
-    from ptq_dynamics.models.packed import Grid
-    from ptq_dynamics.quantize.storage import exact
-
-    scheme = layer.quantization_scheme.weights
-    parts = (layer.weight, layer.weight_scale, layer.weight_zero_point)
-    weight, scales, zeros = (part.detach() for part in parts)
-    codes = quantize_weight(weight, scales, zeros, scheme, torch.int8)
-    grid = Grid(bits, codes, scales, None if scheme.symmetric else zeros)
-    exact(name, grid, forward_quantize(layer, weight, "weight", scheme))
-    if rows is not None:
-        # Of a layer with more outputs than the next has inputs, the last ones are scaled.
-        rows = torch.cat([rows.new_ones(len(weight) - len(rows)), rows])
-    # Layers after one norm share theirs, which no file can hold twice.
-    copies = (None if part is None else part.to(scales, copy=True) for part in (rows, columns))
-    return Smoothed(grid, *copies)
+        grids, scaling = dict[str, Any](), dict[str, Any]()
+        for name, layer in layers.items():
+            weight, scheme = layer.weight.detach(), layer.quantization_scheme.weights
+            grids[name] = exact(
+                name, grid_of(layer), forward_quantize(layer, weight, "weight", scheme)
+            )
+            # Layers after one norm share theirs, which no file can hold twice.
+            if (columns := awq._columns.get(name)) is not None:
+                scaling[f"{name}.columns"] = columns.to(grids[name].scales, copy=True)
+            if (rows := awq._rows.get(name)) is not None:
+                # Of a layer with more outputs than the next has inputs, the last ones are scaled.
+                whole = torch.cat([rows.new_ones(len(weight) - len(rows)), rows])
+                scaling[f"{name}.rows"] = whole.to(grids[name].scales)
+        return grids, scaling

@@ -1,7 +1,7 @@
 """GPTQ (arXiv 2210.17323) through llm-compressor."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from ptq_dynamics.base.fields import Count, Rate
 from ptq_dynamics.base.problem import Problem
@@ -54,20 +54,8 @@ class Gptq(Calibrated, Grouped):
                 f"the Hessian of {modifier._rtn_fallback_module_names} in {folder} cannot be "
                 "inverted; raise damping, or calibration in the scale's file"
             )
-        grids = {name: _grid(name, model.get_submodule(name), self.bits) for name in layers}
+        grids = {
+            name: storage.exact(name, storage.grid_of(layer), layer.weight.detach())
+            for name, layer in layers.items()
+        }
         return storage.on_grids(grids)
-
-
-def _grid(name: str, layer: Any, bits: int) -> Any:
-    import torch
-
-    from ptq_dynamics.models.packed import Grid
-    from ptq_dynamics.quantize.storage import exact
-
-    parts = (layer.weight, layer.weight_scale, layer.weight_zero_point)
-    weight, scales, zeros = (part.detach() for part in parts)
-    wide, points = (
-        part.repeat_interleave(weight.shape[1] // part.shape[1], dim=1) for part in (scales, zeros)
-    )
-    codes = (torch.round(weight / wide) + points).to(torch.int8)
-    return exact(name, Grid(bits, codes, scales, zeros if zeros.any() else None), weight)
