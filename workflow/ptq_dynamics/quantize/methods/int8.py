@@ -24,16 +24,13 @@ class Int8(Quantizer):
         from transformers import BitsAndBytesConfig
 
         from ptq_dynamics import models
-        from ptq_dynamics.quantize.storage import OnDemand, original, outside_blocks
+        from ptq_dynamics.quantize.storage import OnDemand, outside_blocks
 
         options = BitsAndBytesConfig(
             load_in_8bit=True,
             llm_int8_threshold=self.threshold,
             llm_int8_skip_modules=outside_blocks(folder),
         )
-        # Of what is not finite, the library makes codes.
-        weights = original(folder, models.without_weights(folder))
-        models.require_finite(folder, ((f"{name}.weight", weights[name]) for name in weights))
         model = models.load(folder, quantization_config=options)
         every: dict[str, Any] = dict(models.linear_layers(model))
         layers = {name: each for name, each in every.items() if hasattr(each.weight, "SCB")}
