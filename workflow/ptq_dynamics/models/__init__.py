@@ -34,8 +34,6 @@ logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
 LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 # What files that hold no model lead to.
 UNREADABLE = (OSError, ValueError, RuntimeError, KeyError, SafetensorError, StrictDataclassError)
-# A weight of 2 bits in a file may have 32 in memory.
-UNPACKED = 16
 # What a model takes for what it computes, as a factor on its weights.
 BESIDE = 1.25
 # What configurations call the number of experts.
@@ -125,9 +123,6 @@ def room() -> dict[int | str, int]:
 
 def _fits(folder: Path, dtype: torch.dtype | None) -> bool:
     """Whether a model fits on `device()`, with some room for what it computes."""
-    on_disk = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
-    if UNPACKED * on_disk <= free():
-        return True
     whole = without_weights(folder, dtype)
     return BESIDE * sum(weight.nbytes for weight in whole.parameters()) <= free()
 
