@@ -16,16 +16,15 @@ from ptq_dynamics.measure.tasks import Task, TaskPart
 
 class HarnessTask(Task):
     """A task of lm-evaluation-harness by its name there, whose data set is read at the commit
-    `revision` (null: not known, so out of reach); or, where the harness names none that can be
-    read, that of `repository`, in `files` by split. A folder, which begins with / or ./, needs no
-    revision. Any that is scored by likelihood and has acc, or else acc_norm, is taken at scales gpu
+    `revision`; or, where the harness names none that can be read, that of `repository`, in `files`
+    by split. Any that is scored by likelihood and has acc, or else acc_norm, is taken at scales gpu
     and paper."""
 
     source: Literal["harness"]
     task: str
     repository: str | None = None
     files: dict[str, str] = {}
-    revision: Annotated[str, Field(pattern=COMMIT.pattern)] | None
+    revision: Annotated[str, Field(pattern=COMMIT.pattern)]
 
 
 class HarnessSettings(Strict):
@@ -44,12 +43,6 @@ def run(context: Context[HarnessSettings]) -> Mapping[str, Any]:
 
     name, settings = context.settings.name, context.settings.task
     place = f"config/tasks.yaml: {name}"
-    is_local = (settings.repository or "").startswith(("/", "./"))
-    if settings.revision is None and not is_local:
-        raise Problem(
-            f"{place}.revision is null, and nothing is fetched that is pinned to no commit; set it "
-            "to the full commit id of its data set, the top one of its page of commits on the hub"
-        )
     manager = TaskManager()
     if settings.task not in manager.all_tasks:
         raise Problem(f"{place}.task names no task of lm-evaluation-harness: {settings.task!r}")
@@ -81,8 +74,9 @@ def _load(manager: Any, settings: HarnessTask, scratch: Path, place: str) -> dic
     entry = manager.task_index[settings.task]
     own = load_yaml(entry.yaml_path, resolve_func=False) if entry.yaml_path else {}
     data: dict[str, Any] = {**(own.get("dataset_kwargs") or {}), "cache_dir": str(scratch / "data")}
-    given = {"revision": settings.revision, "data_files": settings.files}
-    changes: dict[str, Any] = {"dataset_kwargs": data | {k: v for k, v in given.items() if v}}
+    data |= {"revision": settings.revision}
+    data |= {"data_files": settings.files} if settings.files else {}
+    changes: dict[str, Any] = {"dataset_kwargs": data}
     if settings.repository is not None:
         changes |= {"dataset_path": settings.repository, "dataset_name": None}
     try:
