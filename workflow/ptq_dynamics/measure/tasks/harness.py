@@ -48,16 +48,12 @@ def run(context: Context[HarnessSettings]) -> Mapping[str, Any]:
         raise Problem(f"{place}.task names no task of lm-evaluation-harness: {settings.task!r}")
     parts = []
     for each, task in _load(manager, settings, context.scratch, place).items():
-        if task.OUTPUT_TYPE not in ("multiple_choice", "loglikelihood"):
-            raise Problem(
-                f"task {each} has models write ({task.OUTPUT_TYPE}), and only what is scored by "
-                "likelihood is evaluated; remove it from tasks.names in the scale's file"
-            )
-        metrics = list(task._metric_fn_list)
+        metrics, kind = list(task._metric_fn_list), task.OUTPUT_TYPE
         metric: Any = next((one for one in ("acc", "acc_norm") if one in metrics), None)
-        if metric is None:
+        if metric is None or kind not in ("multiple_choice", "loglikelihood"):
             raise Problem(
-                f"{place}.task has no accuracy ({each} has {', '.join(metrics)}); name another"
+                f"{place}.task has no accuracy by likelihood ({each} has {', '.join(metrics)} by "
+                f"{kind}); name another"
             )
         definition = Path(manager.task_index[each].yaml_path or "").relative_to(BUILTIN)
         splits = _save(context.out, each, task)
