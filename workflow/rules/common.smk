@@ -11,7 +11,6 @@ HERE = Path(str(workflow.current_basedir)).parent
 sys.path.insert(0, str(HERE))
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.engine.paths import MANIFEST, beside
 from ptq_dynamics.graph import build
 from ptq_dynamics.graph.site import PLACES
 from ptq_dynamics.report.planning import planned
@@ -30,13 +29,12 @@ try:
 except Problem as problem:
     raise WorkflowError(str(problem)) from None
 
-# All wait for a corpus, so it takes all cores; a cluster has no number of cores that jobs share.
+# A cluster has no number of cores that jobs share.
 IS_REMOTE = workflow.remote_exec or workflow.resource_settings.nodes is not None
 CORES = None if IS_REMOTE else workflow.resource_settings.cores
 
 # A job compares its specification and inputs with the record of its result before it does more.
-RUN = "python -m ptq_dynamics.engine.run {input.spec}"
-RUN_ON_DEVICE = f"{RUN} --devices {{resources.devices}}"
+RUN = "python -m ptq_dynamics.engine.run {input.spec} --devices {resources.devices}"
 
 
 def job(kind, wildcards):
@@ -69,47 +67,29 @@ def manifest(kind):
     return plan.site.pattern(kind)
 
 
-def kind_of(input):
-    """What plans a job: its rule, under whatever name it is imported."""
-    return plan.site.rules[str(beside(input.spec, MANIFEST))]
+def threads_of(kind):
+    """Threads of a stage's jobs; all wait for a corpus, so it takes all cores."""
+    return (kind == "corpus" and CORES) or plan.resources.threads(kind)
 
 
-def asked(name, least=0):
-    """A resource of a job; it grows with every attempt, and with the size of the model."""
-    return lambda wildcards, input, attempt: plan.resources.ask(
-        kind_of(input), attempt, trajectory_of(wildcards)
-    ).get(name, least)
+def asked(kind):
+    """Resources of a stage's jobs; they grow with every attempt, and with the size of the model."""
+
+    def request(name, least=0):
+        return lambda wildcards, attempt: plan.resources.ask(
+            kind, attempt, trajectory_of(wildcards)
+        ).get(name, least)
+
+    found = {name: request(name) for name in plan.resources.ask(kind)}
+    # On one machine the devices that a job leases, where there are any.
+    found["devices"] = request("gpu", 1) if kind in ON_DEVICE else 0
+    return found
 
 
 def trajectory_of(wildcards):
     """The trajectory that a job is about, if it is about one."""
     names = ("trajectory", "run", "public", "average")
     return next((wildcards[name] for name in names if name in wildcards.keys()), None)
-
-
-# What the rules share.
-THREADS = lambda wildcards, input: plan.resources.threads(kind_of(input))
-ASKED = {name: asked(name) for name in ("mem_mb", "runtime")}
-GPUS = {name: asked(name) for name in plan.resources.ask("train") if "gpu" in name}
-
-
-rule job:
-    threads: THREADS
-    resources:
-        **ASKED,
-    shell:
-        RUN
-
-
-rule job_on_device:
-    threads: THREADS
-    resources:
-        **ASKED,
-        **GPUS,
-        # On one machine the devices that a job leases, where there are any.
-        devices=asked("gpu", 1),
-    shell:
-        RUN_ON_DEVICE
 
 
 onstart:
