@@ -241,11 +241,8 @@ class Branch(Run):
         """Its trunk has no cooldown of its own, and a state where it branches off."""
         runs = timeline.trajectories.items()
         trunks = [n for n, run in runs if isinstance(run, Whole) and run.schedule != "wsd"]
-        if self.trunk not in trunks:
-            raise Problem(
-                f"{place}.trunk is {self.trunk!r}; it must be a run from fresh weights without a "
-                f"cooldown: {', '.join(trunks)}"
-            )
+        kind = "run from fresh weights without a cooldown"
+        require(f"{place}.trunk", kind, [self.trunk], trunks)
         trunk = self.whole(timeline)
         if self.steady and trunk.schedule != "constant":
             raise Problem(f"{place}.steady is of a constant rate, which {self.trunk} has not")
