@@ -29,12 +29,12 @@ ALONE = "checkpoint"
 class Elsewhere(Public):
     """Checkpoints from elsewhere, with learning rate and phase by step, where they are known."""
 
-    places: dict[int, tuple[float | None, str]]
+    places: dict[int | None, tuple[float | None, str]]
     skip: bool
 
     def place(self, step: int | None) -> tuple[float | None, str]:
         """The learning rate at a step, and the phase."""
-        return self.places.get(-1 if step is None else step, (None, self.called))
+        return self.places.get(step, (None, self.called))
 
     def seeds_in(self, timeline: Timeline) -> tuple[int, ...]:
         """The first of the configuration: of random vectors that probe the curvature."""
@@ -67,7 +67,6 @@ def settle(own: Mapping[str, Own], scale: Scale, lock: Lock) -> tuple[Scale, dic
     models, corpora, found = dict(scale.models), dict(scale.corpora), dict[str, Public]()
     for name, entry in own.items():
         about = {"family": entry.label, "model": name, "called": ALONE, "skip": entry.skip}
-        about |= {"unknown": None, "format": None, "convert": False, "uncertain_rate": False}
         model = entry.model
         if isinstance(entry.checkpoints, Local):
             found[name], model = _local(entry, entry.checkpoints, about)
@@ -158,12 +157,12 @@ def _rates(rate: float | str | None, logged: dict[int, float]) -> dict[int, floa
 
 def _places(
     rates: Mapping[int, float], steps: list[int | None]
-) -> dict[int, tuple[float | None, str]]:
+) -> dict[int | None, tuple[float | None, str]]:
     """Learning rate, between known steps along a line, and phase at some steps."""
     import numpy as np
 
     known = sorted(rates)
-    values, found = [rates[step] for step in known], dict[int, tuple[float | None, str]]()
+    values, found = [rates[step] for step in known], dict[int | None, tuple[float | None, str]]()
     at_peak = [step for step in known if rates[step] >= AT_PEAK * max(values)]
     # A cosine leaves its peak at once.
     after = "cooldown" if len(at_peak) > 1 else "decay"

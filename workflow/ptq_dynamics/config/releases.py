@@ -37,10 +37,10 @@ class Public(PlannedTrajectory):
     repository: str
     revisions: dict[str, ReleasedRevision]
     model: str
-    convert: bool
-    format: str | None
-    unknown: str | None
-    uncertain_rate: bool
+    convert: bool = False
+    format: str | None = None
+    unknown: str | None = None
+    uncertain_rate: bool = False
     called: str = "released"
     schedule: schedules.Schedule | None = None
     earlier: schedules.Schedule | None = None
