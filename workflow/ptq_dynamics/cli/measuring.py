@@ -23,6 +23,7 @@ from ptq_dynamics.graph import Plan
 from ptq_dynamics.hub import lock as hub
 from ptq_dynamics.measure.names import FULL_PRECISION, MEASUREMENTS
 from ptq_dynamics.provenance.state import find
+from ptq_dynamics.train.architectures.given import Given
 
 SCALE, FIGURE, RUN = "own", "quantization", "run"
 LOCK = Path("families.lock.json")
@@ -41,9 +42,13 @@ def measure(arguments: Namespace) -> bool:
     with chdir(out):
         plan = chosen.plan(Namespace())
         figure = plan.figures.figure(FIGURE)
-        _announce(plan, figure)
+        quantizers = [*dict.fromkeys(each.quantizer for each in figure.settings.series)]
+        points, model = plan.site.timeline.measured(RUN), plan.trajectories.shape(RUN).model
+        assert isinstance(model, Given)
+        about = f"{model.name} ({model.total:,} parameters)"
+        print(f"{len(points)} checkpoints of {about}, each in {', '.join(quantizers)}")
         if any(each.state != "up to date" for each in find(plan, plan.last())):
-            _build(plan, figure, arguments.profile)
+            _build(plan, quantizers, arguments.profile)
         text = _report(plan, figure)
         print(f"\n{text}\n")
     print(f"written: {out / REPORT}, {out / plan.site.results / MEASUREMENTS}")
@@ -84,23 +89,19 @@ def _write(arguments: Namespace, folder: Path) -> None:
 
 def _entry(arguments: Namespace, folder: Path) -> dict[str, Any]:
     """The entry of the checkpoints; what is remote is locked to commits."""
-    place, about = arguments.place, dict[str, Any]()
+    place, rate, entry = arguments.place, arguments.lr, dict[str, Any]()
     if Path(place).is_dir() or arguments.revisions is None:
-        about = {"folder": os.path.relpath(place, folder.parent)}
+        entry["checkpoints"] = {"folder": os.path.relpath(place, folder.parent)}
     else:
         found = hub.revisions(place, arguments.revisions)
-        about = {"repository": place, "revisions": found}
-        wanted = [hub.Wanted(place, each) for each in found]
-        _, failed = hub.lock(wanted, folder / LOCK)
+        _, failed = hub.lock([hub.Wanted(place, each) for each in found], folder / LOCK)
         if failed:
             raise Problem(failed[0])
-    about |= {"step": arguments.step} if arguments.step else {}
-    entry: dict[str, Any] = {"checkpoints": about}
-    if "repository" in about:
-        first = about["revisions"][0]
-        commit = hub.read(folder / LOCK)[place][first].commit
-        entry["model"] = hub.model(place, first, commit)
-    rate = arguments.lr
+        commit = hub.read(folder / LOCK)[place][found[0]].commit
+        entry["checkpoints"] = {"repository": place, "revisions": found}
+        entry["model"] = hub.model(place, found[0], commit)
+    if arguments.step:
+        entry["checkpoints"]["step"] = arguments.step
     if rate not in (None, "trainer_state"):
         is_file = Path(rate).is_file()
         entry["rate"] = os.path.relpath(rate, folder.parent) if is_file else _number(rate)
@@ -178,22 +179,10 @@ def _text(place: str, root: Path) -> dict[str, Any]:
     return {"files": listed}
 
 
-def _announce(plan: Plan, figure: Job) -> None:
-    """Say what is measured."""
-    points = plan.site.timeline.measured(RUN)
-    model: Any = plan.site.config.scale.models[RUN]
-    quantizers = dict.fromkeys(each.quantizer for each in figure.settings.series)
-    print(
-        f"{len(points)} checkpoints of {model.name} ({plan.trajectories.parameters(RUN):,} "
-        f"parameters), each in {', '.join(quantizers)}"
-    )
-
-
-def _build(plan: Plan, figure: Job, profile: str | None) -> None:
+def _build(plan: Plan, quantizers: list[str], profile: str | None) -> None:
     """Build the first checkpoint, say how long all take, and build the rest."""
     first = next(iter(plan.site.timeline.shards(RUN)))
-    series = dict.fromkeys(each.quantizer for each in figure.settings.series)
-    jobs = [plan.measuring.measure(RUN, each, first, 0) for each in series]
+    jobs = [plan.measuring.measure(RUN, each, first, 0) for each in quantizers]
     others = len(plan.site.timeline.measured(RUN)) - 1
     if others and not all(job.paths.record.exists() for job in jobs):
         chosen.build(Path(), [job.manifest for job in jobs], profile)
