@@ -79,7 +79,7 @@ def made(out):
 def measured(trained, tmp_path_factory):
     """One checkpoint in three, and averages of two."""
     out = tmp_path_factory.mktemp("measured") / "out"
-    options = ("--every", "3", "--average", "2", "--bits", "3", "--tokens", "4096")
+    options = ("--every", "3", "--average", "2", "--bits", "3", "--tokens", "4096", "--seed", "7")
     done, _ = measure(trained, out, *options)
     assert done.returncode == 0, done.stdout + done.stderr
     return out, options, done.stdout
@@ -126,9 +126,9 @@ def test_again_it_does_nothing_and_then_only_what_changed(trained, measured):
         for path, when in made(out).items()
         if before[path] != when and path.name == "record.json"
     }
-    assert "measure/run/seed-0/fp/step-0000060" in again
-    assert "measure/run/seed-0/fp/step-0000030" not in again
-    assert "measure/last-2/seed-0/fp/step-0000120" not in again
+    assert "measure/run/seed-7/fp/step-0000060" in again
+    assert "measure/run/seed-7/fp/step-0000030" not in again
+    assert "measure/last-2/seed-7/fp/step-0000120" not in again
 
 
 def test_the_picture_is_traced_to_the_files_of_checkpoints(measured):

@@ -181,8 +181,8 @@ def _text(place: str, root: Path) -> dict[str, Any]:
 
 def _build(plan: Plan, quantizers: list[str], profile: str | None) -> None:
     """Build the first checkpoint, say how long all take, and build the rest."""
-    first = next(iter(plan.site.timeline.shards(RUN)))
-    jobs = [plan.measuring.measure(RUN, each, first, 0) for each in quantizers]
+    first, seed = next(iter(plan.site.timeline.shards(RUN))), plan.measuring.seed(RUN)
+    jobs = [plan.measuring.measure(RUN, each, first, seed) for each in quantizers]
     others = len(plan.site.timeline.measured(RUN)) - 1
     if others and not all(job.paths.record.exists() for job in jobs):
         chosen.build(Path(), [job.manifest for job in jobs], profile)
