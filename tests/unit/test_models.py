@@ -86,7 +86,6 @@ def test_code_that_comes_with_a_model_does_not_run(tmp_path, monkeypatch):
 @pytest.fixture
 def narrow(monkeypatch, tmp_path):
     """Memory for a part of the model alone; the rest is on the disk."""
-    monkeypatch.setattr(models, "free", lambda: 50_000)
     monkeypatch.setattr(models, "room", lambda: {"cpu": 50_000})
     with models.offloading(tmp_path):
         yield
@@ -145,7 +144,6 @@ def test_quantizers_do_the_same_to_a_model_that_is_spread(
 
 def test_what_cannot_be_spread_is_one_line(folder, calibration, tmp_path, monkeypatch):
     """Weights of LLM.int8 are on one device or on several, and nowhere else."""
-    monkeypatch.setattr(models, "free", lambda: 50_000)
     monkeypatch.setattr(models, "room", lambda: {"cpu": 50_000})
     with models.offloading(tmp_path), pytest.raises(Problem) as caught:
         Int8(method="int8", bits=8, threshold=6.0).quantize(folder, calibration)

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from accelerate.utils import get_max_memory
 from huggingface_hub.errors import StrictDataclassError
-from psutil import virtual_memory
 from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -109,22 +108,16 @@ def offloading(scratch: Path, device_map: str = "auto") -> Iterator[None]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def free() -> int:
-    """Free bytes of `device()`."""
-    return int(
-        torch.cuda.mem_get_info()[0] if torch.cuda.is_available() else virtual_memory().available
-    )
-
-
 def room() -> dict[int | str, int]:
-    """Bytes that weights may take of every GPU, by its number, and of memory, `cpu`."""
+    """Bytes that weights may take of every GPU, by its number, and then of memory, `cpu`."""
     return {where: int(bytes_ / BESIDE) for where, bytes_ in get_max_memory().items()}
 
 
 def _fits(folder: Path, dtype: torch.dtype | None) -> bool:
     """Whether a model fits on `device()`, with some room for what it computes."""
     whole = without_weights(folder, dtype)
-    return BESIDE * sum(weight.nbytes for weight in whole.parameters()) <= free()
+    first, *_ = room().values()
+    return sum(weight.nbytes for weight in whole.parameters()) <= first
 
 
 def without_weights(folder: Path, dtype: torch.dtype | None = None) -> PreTrainedModel:
