@@ -20,7 +20,7 @@ def table(folder, change=None):
     if change is not None:
         frame = change(frame)
     folder.mkdir(parents=True)
-    measurements.write(frame, folder / "measurements.csv")
+    frame.to_csv(folder / "measurements.csv", index=False)
     return folder
 
 

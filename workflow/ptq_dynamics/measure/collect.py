@@ -12,5 +12,5 @@ from ptq_dynamics.measure.settings import CollectSettings
 def run(context: Context[CollectSettings]) -> Mapping[str, Any]:
     """Write measurements.csv from the raw results of every series."""
     frame = measurements.join(context.settings.series, context.inputs)
-    measurements.write(frame, context.out / MEASUREMENTS)
+    frame.to_csv(context.out / MEASUREMENTS, index=False)
     return {"rows": len(frame)}

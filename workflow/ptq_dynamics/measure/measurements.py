@@ -81,13 +81,8 @@ def read_csv(path: Path, types: Mapping[str, str]) -> pd.DataFrame:
     return pd.read_csv(path, **options)
 
 
-def write(frame: pd.DataFrame, path: Path) -> None:
-    """Write a table of measurements; `read` gives it back exactly."""
-    frame.to_csv(path, index=False, lineterminator="\n")
-
-
 def read(path: Path) -> pd.DataFrame:
-    """A table of measurements from its file."""
+    """A table of measurements from its file, exactly as it was."""
     return read_csv(path, WHOLE | TEXT)
 
 
