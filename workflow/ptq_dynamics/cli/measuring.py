@@ -15,6 +15,7 @@ from ptq_dynamics import config
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import chosen
+from ptq_dynamics.config import elsewhere, families
 from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.engine.checkout import ROOT
 from ptq_dynamics.engine.specification import Job
@@ -64,7 +65,11 @@ def _write(arguments: Namespace, folder: Path) -> None:
     every = config.read_yaml(ROOT / "config/quantizers.yaml")
     average = default["average"] if arguments.average is None else arguments.average
     curves, averages = {RUN: [RUN]}, {}
-    if average > 1:
+    with chdir(folder.parent):
+        count = len(elsewhere.measured(families.Own(**entry)))
+    if average > count:
+        print(f"no average of {average} checkpoints: there are {count}")
+    elif average > 1:
         mean = f"last-{average}"
         curves[f"average of the last {average}"] = [mean]
         averages[mean] = {"trajectory": RUN, "last": average}
@@ -90,8 +95,12 @@ def _write(arguments: Namespace, folder: Path) -> None:
 def _entry(arguments: Namespace, folder: Path) -> dict[str, Any]:
     """The entry of the checkpoints; what is remote is locked to commits."""
     place, rate, entry = arguments.place, arguments.lr, dict[str, Any]()
+    earlier = folder / "families.yaml"
     if Path(place).is_dir() or arguments.revisions is None:
         entry["checkpoints"] = {"folder": os.path.relpath(place, folder.parent)}
+    elif os.environ.get("HF_HUB_OFFLINE") and earlier.is_file():
+        known = config.read_yaml(earlier)["own"][RUN]
+        entry |= {key: known[key] for key in ("checkpoints", "model")}
     else:
         found = hub.revisions(place, arguments.revisions)
         _, failed = hub.lock([hub.Wanted(place, each) for each in found], folder / LOCK)
@@ -104,18 +113,11 @@ def _entry(arguments: Namespace, folder: Path) -> dict[str, Any]:
         entry["checkpoints"]["step"] = arguments.step
     if rate not in (None, "trainer_state"):
         is_file = Path(rate).is_file()
-        entry["rate"] = os.path.relpath(rate, folder.parent) if is_file else _number(rate)
+        entry["rate"] = os.path.relpath(rate, folder.parent) if is_file else rate
     for key in ("every", "last", "tokens_per_step", "skip"):
         if value := getattr(arguments, key):
             entry[key] = value
     return entry
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise Problem(f"--lr is {text!r}: must be a CSV file, trainer_state, or a rate") from None
 
 
 def _quantizers(arguments: Namespace, default: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config.families import FILE, Local, Model, Own, Remote
+from ptq_dynamics.config.families import FILE, Local, Own, Remote
 from ptq_dynamics.config.releases import Public, ReleasedRevision
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.corpus.sources.own import OwnCorpus
@@ -16,6 +16,7 @@ from ptq_dynamics.hub import folders
 from ptq_dynamics.hub.files import CONFIG, is_of_tokenizer
 from ptq_dynamics.hub.folders import STATE, LocalFile
 from ptq_dynamics.hub.lock import Lock
+from ptq_dynamics.train.architectures.given import Given
 from ptq_dynamics.train.local import LocalCheckpoint, LocalSettings
 from ptq_dynamics.train.timeline import Timeline
 from ptq_dynamics.train.trajectory import step_id
@@ -53,12 +54,7 @@ class InFolder(Elsewhere):
     def settings(self, names: Iterable[str], parameters: int) -> LocalSettings:
         """Settings of the job that links some of its checkpoints."""
         chosen = [LocalCheckpoint(self.checkpoint(name), *self.files[name]) for name in names]
-        return LocalSettings(
-            folder=self.repository,
-            checkpoints=tuple(chosen),
-            beside=self.beside,
-            parameters=parameters,
-        )
+        return LocalSettings(self.repository, tuple(chosen), self.beside, parameters)
 
 
 def settle(own: Mapping[str, Own], scale: Scale, lock: Lock) -> tuple[Scale, dict[str, Public]]:
@@ -66,7 +62,7 @@ def settle(own: Mapping[str, Own], scale: Scale, lock: Lock) -> tuple[Scale, dic
     its tokenizer; and these checkpoints by name."""
     models, corpora, found = dict(scale.models), dict(scale.corpora), dict[str, Public]()
     for name, entry in own.items():
-        about = {"family": entry.label, "model": name, "called": ALONE, "skip": entry.skip}
+        about = {"family": "own", "model": name, "called": ALONE, "skip": entry.skip}
         model = entry.model
         if isinstance(entry.checkpoints, Local):
             found[name], model = _local(entry, entry.checkpoints, about)
@@ -80,9 +76,8 @@ def settle(own: Mapping[str, Own], scale: Scale, lock: Lock) -> tuple[Scale, dic
     return scale.model_copy(update={"models": models, "corpora": corpora}), found
 
 
-def _local(entry: Own, source: Local, about: dict[str, Any]) -> tuple[InFolder, Model]:
-    root = Path(source.folder)
-    chosen = _chosen(entry, [*folders.checkpoints(root, source.step).items()])
+def _local(entry: Own, source: Local, about: dict[str, Any]) -> tuple[InFolder, Given]:
+    root, chosen = Path(source.folder), measured(entry)
     ids = {path: ALONE if step is None else step_id(step) for path, step in chosen}
     states = {path: _read(path / STATE) for path, _ in chosen}
     seen = {path: state.get("num_input_tokens_seen") or None for path, state in states.items()}
@@ -103,10 +98,7 @@ def _local(entry: Own, source: Local, about: dict[str, Any]) -> tuple[InFolder, 
 
 
 def _remote(entry: Own, source: Remote, lock: Lock, about: dict[str, Any]) -> Elsewhere:
-    steps = {each: source.step.search(each) for each in source.revisions}
-    numbers = {each: int(found[1]) if found else None for each, found in steps.items()}
-    chosen = _chosen(entry, sorted(numbers.items(), key=lambda pair: pair[1] or 0))
-    locked = lock.get(source.repository, {})
+    chosen, locked = measured(entry), lock.get(source.repository, {})
     return Elsewhere(
         **about,
         repository=source.repository,
@@ -118,7 +110,7 @@ def _remote(entry: Own, source: Remote, lock: Lock, about: dict[str, Any]) -> El
     )
 
 
-def _described(folder: Path) -> Model:
+def _described(folder: Path) -> Given:
     """The model of a checkpoint; `Problem` where its files do not say it."""
     from huggingface_hub import get_local_safetensors_metadata
 
@@ -127,7 +119,7 @@ def _described(folder: Path) -> Model:
     # Its own errors, and those of files that are cut off.
     except Exception as error:
         raise Problem(f"{folder} has no readable safetensors ({error}); save it again") from error
-    return Model(**folders.about(_read(folder / CONFIG), metadata))
+    return Given(**folders.about(_read(folder / CONFIG), metadata))
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -135,8 +127,15 @@ def _read(path: Path) -> dict[str, Any]:
     return found
 
 
-def _chosen(entry: Own, every: list[Any]) -> list[Any]:
-    """The checkpoints to measure, the last one among them."""
+def measured(entry: Own) -> list[tuple[Any, int | None]]:
+    """The checkpoints to measure, the last one among them: folders or revisions, with steps."""
+    every: list[tuple[Any, int | None]]
+    if isinstance(source := entry.checkpoints, Local):
+        every = [*folders.checkpoints(Path(source.folder), source.step).items()]
+    else:
+        steps = {each: source.step.search(each) for each in source.revisions}
+        numbers = [(each, int(found[1]) if found else None) for each, found in steps.items()]
+        every = sorted(numbers, key=lambda pair: pair[1] or 0)
     return every[-entry.last if entry.last else 0 :][:: -entry.every][::-1]
 
 
@@ -166,9 +165,8 @@ def _places(
     at_peak = [step for step in known if rates[step] >= AT_PEAK * max(values)]
     # A cosine leaves its peak at once.
     after = "cooldown" if len(at_peak) > 1 else "decay"
-    for step in steps if known else ():
-        if step is not None:
-            phase = "stable" if step <= at_peak[-1] or len(known) == 1 else after
-            phase = "warmup" if step < at_peak[0] else phase
-            found[step] = float(np.interp(step, known, values)), phase
+    for step in (each for each in steps if known and each is not None):
+        phase = "stable" if step <= at_peak[-1] or len(known) == 1 else after
+        phase = "warmup" if step < at_peak[0] else phase
+        found[step] = float(np.interp(step, known, values)), phase
     return found

@@ -165,12 +165,6 @@ class Remote(Strict):
     step: re.Pattern[str] = re.compile(r"(\d+)")
 
 
-class Model(Given):
-    """A model as its files describe it, with its vocabulary."""
-
-    vocabulary: Count
-
-
 class Own(Strict):
     """A run of checkpoints from elsewhere. Its learning rate is one `rate`, or stands in a CSV file
     with the columns step and lr, or else in the trainer_state.json of the last checkpoint. One in
@@ -179,13 +173,12 @@ class Own(Strict):
     folder unless it is given."""
 
     checkpoints: Local | Remote
-    label: str = "own"
     tokens_per_step: Tokens | None = None
-    rate: Rate | str | None = None
+    rate: Annotated[Rate | str, Field(union_mode="left_to_right")] | None = None
     every: Count = 1
     last: Count | None = None
     skip: bool = False
-    model: Model | None = None
+    model: Given | None = None
 
 
 class Families(Strict):

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.hub.files import is_of_tokenizer
@@ -23,7 +22,8 @@ class LocalCheckpoint:
     files: tuple[LocalFile, ...]
 
 
-class LocalSettings(Strict):
+@dataclass(frozen=True)
+class LocalSettings:
     """Checkpoints in a `folder` of a model with so many `parameters`; `beside` are files of a
     tokenizer in that folder, for checkpoints that have none."""
 

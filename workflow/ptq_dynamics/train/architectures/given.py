@@ -14,6 +14,7 @@ class Given(Architecture):
     name: str
     total: int
     inputs: tuple[int, ...]
+    vocabulary: int
     # Only what is trained here has these from its configuration.
     layers: int = 1
     width: int = 1
