@@ -1,13 +1,11 @@
-"""`ptq-dynamics measure`: how checkpoints of one's own change under quantization.
-
-The command writes a project into a folder of its own: an entry of `own` in families.yaml, a figure,
-and the settings of config/own.yaml. This workflow builds it there, as any other.
-"""
+"""`ptq-dynamics measure`: how checkpoints of one's own change under quantization. It writes a project
+into a folder of its own; this workflow builds it there, as any other."""
 
 import os
 from argparse import Namespace
 from collections.abc import Mapping
 from contextlib import chdir
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from ptq_dynamics.engine.checkout import ROOT
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.settings import FINDING, PICTURES
 from ptq_dynamics.graph import Plan
+from ptq_dynamics.hub import folders
 from ptq_dynamics.hub import lock as hub
 from ptq_dynamics.measure.names import FULL_PRECISION, MEASUREMENTS
 from ptq_dynamics.provenance.state import find
@@ -62,7 +61,6 @@ def _write(arguments: Namespace, folder: Path) -> None:
     (folder / "scales").mkdir(parents=True, exist_ok=True)
     entry = _entry(arguments, folder)
     quantizers = _quantizers(arguments, default)
-    every = config.read_yaml(ROOT / "config/quantizers.yaml")
     average = default["average"] if arguments.average is None else arguments.average
     curves, averages = {RUN: [RUN]}, {}
     with chdir(folder.parent):
@@ -81,7 +79,7 @@ def _write(arguments: Namespace, folder: Path) -> None:
         "config": {"scale": SCALE, "seed": arguments.seed or 0, "figures": "all"},
         "runs": {**config.read_yaml(ROOT / "config/runs.yaml"), "runs": {}, "averages": {}},
         "families": {"families": {}, "runs": {}, "averages": averages, "own": {RUN: entry}},
-        "quantizers": every | quantizers,
+        "quantizers": {**config.read_yaml(ROOT / "config/quantizers.yaml"), **quantizers},
         "figures": {FIGURE: {**figure, "metrics": metrics}},
         "tables": {},
         "tasks": config.read_yaml(ROOT / "config/tasks.yaml"),
@@ -148,7 +146,7 @@ def _scale(arguments: Namespace, default: Mapping[str, Any], root: Path) -> dict
         scale["evaluation"]["tokens"] = arguments.tokens or scale["evaluation"]["tokens"]
         wanted = per_token * sum(scale[key]["tokens"] for key in SPLITS)
         # Short texts are measured on as a whole.
-        there = wanted if "dataset" in text else sum(size for _, size, _ in text.get("files", ()))
+        there = wanted if "dataset" in text else sum(each["size"] for each in text.get("files", ()))
         for key, split in SPLITS.items():
             scale[key]["tokens"] = scale[key]["tokens"] * min(there or wanted, wanted) // wanted
             main[split] = scale[key]["tokens"]
@@ -170,15 +168,12 @@ def _text(place: str, root: Path) -> dict[str, Any]:
     path = Path(place)
     if not path.exists():
         return {"dataset": {"path": place}}
-    inside = sorted(path.rglob("*")) if path.is_dir() else [path]
-    every = [each for each in inside if each.is_file() and not each.name.startswith(".")]
-    about = {each: each.stat() for each in every}
-    listed = [[os.path.relpath(e, root), a.st_size, a.st_mtime_ns] for e, a in about.items()]
-    if any(each.suffix in TABLES for each in every):
-        top = os.path.relpath(path if path.is_dir() else path.parent, root)
-        files = None if path.is_dir() else path.name
-        return {"dataset": {"path": f"./{top}", "data_files": files}, "files": listed}
-    return {"files": listed}
+    folder, name = (path, None) if path.is_dir() else (path.parent, path.name)
+    files = folders.listed(folder, lambda each: name in (None, each))
+    top, about = os.path.relpath(folder, root), {"files": [asdict(each) for each in files]}
+    if any(each.name.endswith(TABLES) for each in files):
+        return {**about, "dataset": {"path": f"./{top}", "data_files": name}}
+    return {**about, "folder": top}
 
 
 def _build(plan: Plan, quantizers: list[str], profile: str | None) -> None:

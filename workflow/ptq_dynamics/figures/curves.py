@@ -146,12 +146,12 @@ class Curves:
             parts.append(curve.assign(trajectory=run.name, value=curve[metric], stderr=np.nan))
         return over_seeds(pd.concat(parts, ignore_index=True), names.STEP)
 
-    def points(self, metric: str, quantizer: str | None, task: str = "") -> pd.DataFrame:
+    def points(self, metric: str, quantizer: str | None) -> pd.DataFrame:
         """A metric against tokens, of every measured checkpoint or as the training curves have it;
-        a metric of tasks, of one `task`."""
+        of tasks, the mean."""
         table = self.select(metric, quantizer)
         if metric in names.TASK_METRICS:
-            table = table[table.task == task]
+            table = table[table.task == names.MEAN]
         return self.along(table, self.x)
 
     def against_loss(self, metric: str, quantizer: str) -> pd.DataFrame:

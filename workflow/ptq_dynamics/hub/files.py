@@ -30,6 +30,9 @@ _SAFE = re.compile(r"model(-\d+-of-\d+)?\.safetensors(\.index\.json)?")
 _PICKLED = re.compile(r"pytorch_model(-\d+-of-\d+)?\.bin(\.index\.json)?")
 _FETCHED = "|".join(each.pattern for each in (_SMALL, _SAFE, _PICKLED))
 
+# Whether a file of a name is part of a tokenizer, or of a checkpoint that needs no conversion.
+is_of_tokenizer = _TOKENIZER.fullmatch
+is_of_checkpoint = re.compile(f"{_SMALL.pattern}|{_SAFE.pattern}").fullmatch
 COMMIT = re.compile(r"^[0-9a-f]{40}$")
 Part = Literal["checkpoint", "tokenizer"]
 
@@ -53,16 +56,6 @@ class HubFile:
         begun = hashlib.sha1(b"blob %d\0" % self.size, usedforsecurity=False)
         with path.open("rb") as file:
             return digest == hashlib.file_digest(file, begun.copy).hexdigest()
-
-
-def is_of_checkpoint(name: str) -> bool:
-    """Whether a file of this name is part of a checkpoint that needs no conversion."""
-    return bool(_SMALL.fullmatch(name) or _SAFE.fullmatch(name))
-
-
-def is_of_tokenizer(name: str) -> bool:
-    """Whether a file of this name is part of a tokenizer."""
-    return bool(_TOKENIZER.fullmatch(name))
 
 
 def choose(part: Part, files: Iterable[HubFile]) -> tuple[HubFile, ...]:

@@ -65,9 +65,10 @@ def files(folder: Path) -> tuple[LocalFile, ...]:
     return found
 
 
-def listed(folder: Path, is_one: Callable[[str], bool]) -> tuple[LocalFile, ...]:
+def listed(folder: Path, is_one: Callable[[str], object]) -> tuple[LocalFile, ...]:
     """The files in a folder whose names are of a kind, by name."""
-    found = ((each.name, each.stat()) for each in sorted(folder.iterdir()) if is_one(each.name))
+    every = (each for each in sorted(folder.iterdir()) if each.is_file() and is_one(each.name))
+    found = ((each.name, each.stat()) for each in every)
     return tuple(LocalFile(name, about.st_size, about.st_mtime_ns) for name, about in found)
 
 

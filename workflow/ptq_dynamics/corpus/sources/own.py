@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ptq_dynamics.base.fields import Count, Strict
-from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import splits
 from ptq_dynamics.corpus.sources import WholeCorpus
 from ptq_dynamics.corpus.sources.datasets import (
@@ -17,26 +16,24 @@ from ptq_dynamics.corpus.sources.datasets import (
 from ptq_dynamics.corpus.sources.embedded import EmbeddedCorpus
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.hub.files import is_of_tokenizer
+from ptq_dynamics.hub.folders import LocalFile
 
 
 class Texts(Strict):
-    """Paragraphs of text `files`, by path with size in bytes and time of the last change in ns, or
-    the documents of a data set. They go to each held-out split in turn until it has so many
-    `characters`."""
+    """Paragraphs of text `files` in a `folder`, or the documents of a data set, which may consist
+    of them. They go to each held-out split in turn until it has so many `characters`."""
 
-    files: tuple[tuple[str, int, int], ...] = ()
+    folder: str = ""
+    files: tuple[LocalFile, ...] = ()
     dataset: DatasetSource | None = None
     characters: dict[splits.Split, Count]
 
     def documents(self) -> Iterator[str]:
-        """The documents; `Problem` where they cannot be read."""
+        """The documents."""
         if self.dataset is not None:
             yield from self.dataset.texts(self.dataset.open())
-        for name, *_ in self.files:
-            try:
-                text = Path(name).read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                raise Problem(f"{name} is no text in UTF-8 ({error}); give another one") from None
+        for path in (Path(self.folder, each.name) for each in self.files if not self.dataset):
+            text = path.read_text(encoding="utf-8", errors="replace")
             yield from (f"{each.strip()}\n" for each in text.split("\n\n") if each.strip())
 
     def split_texts(self) -> Mapping[splits.Split, Iterable[str]]:

@@ -3,6 +3,7 @@
 from typing import Any, Literal
 
 from ptq_dynamics.base.fields import Strict
+from ptq_dynamics.figures import words
 from ptq_dynamics.figures.layout import Layout, Some
 from ptq_dynamics.measure.names import (
     CHECKPOINT,
@@ -23,12 +24,14 @@ class OverTokensOptions(Strict):
     """`quantized_losses`: the loss under every quantizer too, `within` the panel of that in full
     precision, or in panels `beside` it; `means`: under quantizers the ends of runs, and trunks'
     means between branches, before all else; `log`: logarithmic vertical axes; `share`: against the
-    share of the way along a line between checkpoints."""
+    share of the way along a line between checkpoints; `words`: errors before and after the decay
+    below the caption."""
 
     quantized_losses: Literal["none", "within", "beside"] = "none"
     means: bool = False
     log: bool = False
     share: bool = False
+    words: bool = False
 
 
 class OverTokens(Layout):
@@ -36,7 +39,7 @@ class OverTokens(Layout):
     the learning rate."""
 
     layout: Literal["over_tokens"]
-    metrics: Some[OfRuns]
+    metrics: Some[Literal[OfRuns, "accuracy"]]
     options: OverTokensOptions = OverTokensOptions()
 
     def check(self, place: str, timeline: Any) -> None:
@@ -69,7 +72,8 @@ class OverTokens(Layout):
                 sheet.add(
                     data.over_tokens(metric, quantizer, **form), data.points(metric, quantizer)
                 )
-        return sheet.publish(labels)
+        said = [words.said(data, each) for each in data.quantizers] if options.words else []
+        return sheet.publish(labels, said=said)
 
 
 def _all_losses(data: Any) -> tuple[dict[str, float], list[Any]]:

@@ -1,9 +1,9 @@
-"""Errors and losses along checkpoints of one's own, and what they say, in words."""
+"""What errors and losses along a run say, in words. The first curve of the figure is a run; others
+are averages of its checkpoints."""
 
 from math import exp, hypot
-from typing import Any, Literal
+from typing import Any
 
-from ptq_dynamics.figures.layout import Layout, Some
 from ptq_dynamics.measure import names
 
 # Checkpoints before the decay whose mean the end is compared with.
@@ -11,24 +11,7 @@ BEFORE = 3
 COVERS = 1.96  # standard errors that an interval of 95 % reaches
 
 
-class Checkpoints(Layout):
-    """A panel for every metric and quantizer, over tokens or, where these are not known, steps.
-    The first curve is a run; others are averages of its checkpoints."""
-
-    layout: Literal["checkpoints"]
-    metrics: Some[Literal[names.Evaluated, "sharpness", "hessian_trace", "accuracy"]]
-
-    def draw(self, sheet: Any) -> Any:
-        """Draw the figure."""
-        data = sheet.data
-        for metric, quantizer in data.wanted():
-            # The mean over tasks; others have none.
-            points = data.points(metric, quantizer, names.MEAN)
-            sheet.add(data.over_tokens(metric, quantizer), points)
-        return sheet.publish(said=[_said(data, quantizer) for quantizer in data.quantizers])
-
-
-def _said(data: Any, quantizer: str) -> str:
+def said(data: Any, quantizer: str) -> str:
     """The error before and after the decay, and the loss of averages, under a quantizer."""
     called, run = data.called[quantizer], data.labels[0]
     rows = data.rows(names.QUANTIZATION_ERROR, quantizer)
