@@ -1,5 +1,5 @@
-"""`ptq-dynamics measure`: how checkpoints of one's own change under quantization. It writes a project
-into a folder of its own; this workflow builds it there, as any other."""
+"""`ptq-dynamics measure`: how checkpoints of one's own change under quantization. It writes a
+project into a folder of its own; this workflow builds it there, as any other."""
 
 import os
 from argparse import Namespace
