@@ -129,11 +129,6 @@ def test_a_saved_state_goes_on_to_the_same_bits(workspace, corpus, tmp_path):
     assert {int(v) for name, v in states[0].items() if name.endswith(".step")} == {9}
 
 
-def test_a_mean_that_forgets_faster_than_the_fast_one_is_refused():
-    with pytest.raises(ValueError, match=r"beta3 0.8 forgets faster than the first of betas"):
-        AdEMAMix(**{**CHOSEN, "beta3": 0.8})
-
-
 def test_a_scale_changes_the_weight_decay_alone():
     """The memory of the slow mean is written for a scale; its rise is a share of the budget."""
     found = AdEMAMix(**{**CHOSEN, "t_alpha_beta3": "19/190"})

@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from ptq_dynamics.base.fields import Share
 from ptq_dynamics.train.optimizers import Adam, parameter_groups
@@ -20,12 +20,6 @@ class AdEMAMix(Adam):
     beta3: Annotated[float, Field(gt=0, lt=1)]
     alpha: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     t_alpha_beta3: Share | None = None
-
-    @model_validator(mode="after")
-    def _is_slow(self) -> Self:
-        if self.beta3 < self.betas[0]:
-            raise ValueError(f"beta3 {self.beta3} forgets faster than the first of betas; raise it")
-        return self
 
     def lasting(self, share: Share) -> Self:
         """What comes up comes up over all of it."""
