@@ -132,8 +132,6 @@ def explained(error: Exception, source: Source, what: str) -> Problem:
             reason = f"there is no such repository, or it is private; {lock}, or run hf auth login"
         case errors.RevisionNotFoundError():
             reason = f"there is no such revision or commit; {lock}"
-        case errors.RemoteEntryNotFoundError():
-            reason = f"{what} is not there at commit {source.commit[:12]}; run ptq-dynamics lock"
         case _ if status in (401, 403):
             page = f"{constants.ENDPOINT}/{source.repository}"
             reason = f"the hub gives no access; accept its terms at {page}, then run hf auth login"
