@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 
 from ptq_dynamics.models import inputs_device, linear_layers
 
@@ -35,9 +34,8 @@ def round_to_nearest(weight: Tensor, bits: int, group_size: int) -> tuple[Tensor
     return codes.to(torch.int8), scales
 
 
-def compress(model: Any, batches: Sequence[Tensor], recipe: Any, **options: Any) -> None:
-    """Apply a recipe of llm-compressor to a model, quietly, in place, block by block, with a
-    calibration set, int64 [batch, length] each."""
+def compress(model: Any, dataset: Any, recipe: Any, **options: Any) -> None:
+    """Apply a recipe of llm-compressor to a model, quietly, in place, block by block."""
     from llmcompressor import oneshot, reset_session
     from loguru import logger
 
@@ -48,8 +46,6 @@ def compress(model: Any, batches: Sequence[Tensor], recipe: Any, **options: Any)
     options |= {"processor": object(), "pipeline": "sequential", "log_dir": None}
     blocks = [each for each in model.modules() if hasattr(each, "self_attn")]
     hooks = [each.register_forward_pre_hook(_masked, with_kwargs=True) for each in blocks]
-    entries: Any = [{"input_ids": batch} for batch in batches]
-    dataset = DataLoader(entries, batch_size=None)
     oneshot(model=model, dataset=dataset, recipe=recipe, **options)
     for hook in hooks:
         hook.remove()
