@@ -130,7 +130,10 @@ def test_a_model_with_awqs_scales_is_the_same_but_for_rounding(quantized, corpus
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"architecture": "lama"}, "architecture is 'lama': must be one of 'apertus', 'gpt-neox',"),
+        (
+            {"architecture": "lama"},
+            "architecture is 'lama': must be one of 'apertus', 'given', 'gpt-neox',",
+        ),
         ({"key_value_heads": 3}, "key_value_heads 3 does not divide heads 4"),
         ({"rotary_fraction": 0.5}, "models.llama.rotary_fraction: unknown key"),
         ({"heads": 5}, "heads 5 does not divide width 64"),

@@ -29,4 +29,13 @@ class Objective(Strict):
         it is `anchored`, the frozen model before."""
 
 
+def answer_losses(model: Any, rows: Any) -> Any:
+    """Cross-entropy of every token of answers in nats, 0 of all others, float32 [rows, length], of
+    int64 [rows, 2, length + 1]: tokens, and 1 for those of answers."""
+    from ptq_dynamics import models
+
+    tokens, counted = rows[:, 0], rows[:, 1, 1:]
+    return models.token_losses(model, tokens[:, :-1], tokens[:, 1:]) * counted
+
+
 AnyObjective = Annotated[Objective, OneOf(__name__, by="kind")]

@@ -4,7 +4,7 @@ follow one another, as in SmolLM3's packing; a sequence may begin in the middle 
 from typing import Any, Literal
 
 from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.train.objectives import Objective
+from ptq_dynamics.train.objectives import Objective, answer_losses
 
 
 class Answers(Objective):
@@ -21,9 +21,5 @@ class Answers(Objective):
 
     def loss(self, forward: Any, part: Any, whole: Any, before: Any) -> Any:
         """Of parts of such a batch."""
-        from ptq_dynamics import models
-
-        ids, counted = part[:, 0], part[:, 1, 1:]
-        losses = models.token_losses(forward, ids[:, :-1], ids[:, 1:])
         # A batch without an answer costs nothing.
-        return (losses * counted).sum() / whole[:, 1, 1:].sum().clamp(min=1)
+        return answer_losses(forward, part).sum() / whole[:, 1, 1:].sum().clamp(min=1)

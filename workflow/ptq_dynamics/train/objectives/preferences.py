@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from ptq_dynamics.base.fields import Rate
 from ptq_dynamics.engine.manifest import Manifest
-from ptq_dynamics.train.objectives import Objective
+from ptq_dynamics.train.objectives import Objective, answer_losses
 
 
 class Preferences(Objective):
@@ -32,8 +32,8 @@ class Preferences(Objective):
 
         rows = part.flatten(0, 1)
         with torch.no_grad():
-            reference = log_likelihoods(before, rows)
-        gains = self.beta * (log_likelihoods(forward, rows) - reference)
+            reference = answer_losses(before, rows).sum(dim=1)
+        gains = self.beta * (reference - answer_losses(forward, rows).sum(dim=1))
         right, wrong = gains.view(-1, 2).unbind(dim=1)
         return self.apo(right, wrong).sum() / len(whole)
 
@@ -42,11 +42,3 @@ class Preferences(Objective):
         if self.anchor == "zero":
             return 1 - right.sigmoid() + wrong.sigmoid()
         return right.sigmoid() + 1 - (right - wrong).sigmoid()
-
-
-def log_likelihoods(model: Any, rows: Any) -> Any:
-    """Log-likelihood of the answers, float32 [rows], of int64 [rows, 2, length]."""
-    from ptq_dynamics import models
-
-    tokens, counted = rows[:, 0], rows[:, 1, 1:]
-    return -(models.token_losses(model, tokens[:, :-1], tokens[:, 1:]) * counted).sum(dim=1)
