@@ -2,6 +2,7 @@
 
 import os
 import random
+from collections import Counter
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -76,9 +77,9 @@ def _of_result(result: Result, archive: Archive, listed: set[Path], found: Audit
 
 
 def _notes(results: Collection[Result]) -> Iterator[str]:
-    for each in results:
-        for accepted in each.record.accepted:
-            yield f"{each.path} was accepted, not made again: {accepted.reason}"
+    reasons = Counter(each.reason for result in results for each in result.record.accepted)
+    for reason, count in reasons.items():
+        yield f"{count} results were accepted, not made again: {reason}"
     dirty = [each for each in results if each.record.git is None or each.record.git.dirty]
     if dirty:
         yield f"{len(dirty)} results were made by code of no commit, {dirty[0].path} for one"

@@ -53,6 +53,7 @@ class OwnCorpus(WholeCorpus):
 
     source: Literal["own"]
     train: Literal[0] = 0
+    vocabulary: Count
     text: EmbeddedCorpus | DatasetsCorpus | Texts
 
     @property

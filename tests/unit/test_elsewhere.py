@@ -1,0 +1,118 @@
+"""Checkpoints from elsewhere: which there are in a folder, their steps, rates and phases, and what
+is refused."""
+
+import json
+
+import pytest
+import torch
+from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.config import elsewhere
+from ptq_dynamics.config.families import Own
+from ptq_dynamics.hub import folders
+from safetensors.torch import save_file
+from support import edit_yaml, figure, plan, tiny_config
+
+CONFIG = {"model_type": "llama", "max_position_embeddings": 32, "vocab_size": 96}
+WEIGHTS = {"model.layers.0.mlp.up_proj.weight": torch.zeros(48, 16), "norm.weight": torch.ones(16)}
+
+
+def checkpoint(folder, history=()):
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    (folder / "tokenizer.json").write_text("{}")
+    save_file(WEIGHTS, folder / "model.safetensors")
+    logged = [{"step": step, "learning_rate": rate} for step, rate in history]
+    state = {"log_history": logged, "num_input_tokens_seen": 100 * len(logged)}
+    (folder / "trainer_state.json").write_text(json.dumps(state))
+    return folder
+
+
+def own(folder, **options):
+    return Own(checkpoints={"folder": str(folder), **options.pop("checkpoints", {})}, **options)
+
+
+@pytest.mark.parametrize(
+    ("names", "pattern"),
+    [
+        (["checkpoint-9", "checkpoint-10"], {}),
+        (["step-0009", "step_10"], {}),
+        (["global_step9", "global_step10"], {}),
+        (["iter_0000009", "iter_0000010"], {}),
+        (["mine-9-of-10", "mine-10-of-10"], {"step": r"mine-(\d+)"}),
+    ],
+)
+def test_steps_are_found_in_names(tmp_path, names, pattern):
+    for name in (*names, "logs"):
+        checkpoint(tmp_path / name)
+    (tmp_path / "logs/config.json").unlink()
+    found = elsewhere.measured(own(tmp_path, checkpoints=pattern))
+    assert [(path.name, step) for path, step in found] == list(zip(names, (9, 10), strict=True))
+
+
+SAMPLES = [({}, [1, 2, 3, 4, 5]), ({"every": 2}, [1, 3, 5]), ({"last": 2}, [4, 5])]
+SAMPLES += [({"every": 2, "last": 4}, [3, 5]), ({"every": 9}, [5]), ({"last": 9}, [1, 2, 3, 4, 5])]
+
+
+@pytest.mark.parametrize(("options", "steps"), SAMPLES)
+def test_a_sample_has_the_last_checkpoint(tmp_path, options, steps):
+    for step in range(1, 6):
+        checkpoint(tmp_path / f"step-{step}")
+    assert [step for _, step in elsewhere.measured(own(tmp_path, **options))] == steps
+
+
+WSD = {1: 1e-3, 2: 3e-3, 3: 3e-3, 4: 1e-3, 5: 0.0}
+PHASES = ["warmup", "stable", "stable", "cooldown", "cooldown"]
+
+
+@pytest.mark.parametrize(
+    ("rate", "logged", "phases"),
+    [
+        (None, WSD, PHASES),
+        (None, {}, ["checkpoint"] * 5),
+        (None, {1: 3e-3, 3: 1e-3, 5: 0.0}, ["stable", *["decay"] * 4]),
+        (3e-3, {}, ["stable"] * 5),
+        ("csv", {}, PHASES),
+    ],
+)
+def test_a_trajectory_of_ones_own_in_a_figure(tmp_path, rate, logged, phases):
+    """At any scale, beside all that is trained there."""
+    for step in range(1, 6):
+        checkpoint(tmp_path / f"run/step-{step}", [e for e in logged.items() if e[0] <= step])
+    if rate == "csv":
+        rate = str(tmp_path / "rates.csv")
+        lines = ["step,lr", *(f"{step},{lr}" for step, lr in WSD.items())]
+        (tmp_path / "rates.csv").write_text("\n".join(lines))
+    config, entry = tiny_config(tmp_path), {"checkpoints": {"folder": str(tmp_path / "run")}}
+    entry |= {"rate": rate} if rate else {"tokens_per_step": 50}
+    edit_yaml(config / "families.yaml", lambda found: found.update(own={"mine": entry}))
+    query = figure("over_tokens", {"Mine": ["mine"]}, ["loss"])
+    edit_yaml(config / "figures.yaml", lambda found: found.update(mine=query))
+    made = plan("smoke", config, figures=["mine"])
+    (job,) = [each for each in made.site.needed(made.last()) if each.stage == "train.local"]
+    found = [each.checkpoint for each in job.settings.checkpoints]
+    assert [each.phase for each in found] == phases
+    assert [each.tokens for each in found][-1] == (None if rate else 250)
+    assert job.settings.parameters == 48 * 16 + 16
+    assert made.trajectories.shape("mine").model.widths == (16,)
+
+
+WEIGHTS_OF_ONE = "step-1/model.safetensors"
+REFUSED = [
+    (lambda at: (at / WEIGHTS_OF_ONE).rename(at / "step-1/pytorch_model.bin"), "convert them: py"),
+    (lambda at: (at / WEIGHTS_OF_ONE).unlink(), "lacks model.safetensors"),
+    (lambda at: (at / "step-1").rename(at / "first"), "--step a pattern"),
+    (lambda at: checkpoint(at / "iter_1"), "has the step of"),
+]
+
+
+@pytest.mark.parametrize(("harm", "words"), REFUSED)
+def test_what_is_no_checkpoint_is_refused_in_one_line(tmp_path, harm, words):
+    checkpoint(tmp_path / "run/step-1")
+    harm(tmp_path / "run")
+
+    def read():
+        return [folders.files(path) for path, _ in elsewhere.measured(own(tmp_path / "run"))]
+
+    with pytest.raises(Problem, match=words) as caught:
+        read()
+    assert "\n" not in str(caught.value)
