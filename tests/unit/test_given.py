@@ -10,7 +10,6 @@ from ptq_dynamics.quantize.methods import Calibration
 from ptq_dynamics.quantize.methods.awq import Awq
 from ptq_dynamics.quantize.methods.gptq import Gptq
 from ptq_dynamics.quantize.methods.int8 import Int8
-from ptq_dynamics.quantize.methods.nf4 import Nf4
 from ptq_dynamics.quantize.methods.rtn import Rtn
 from reference import compare
 
@@ -43,7 +42,6 @@ OTHERS = [
     Rtn(method="rtn", **GRID),
     Awq(method="awq", symmetric=True, duo_scaling=True, grid_points=4, **GRID),
     Int8(method="int8", bits=8, threshold=6.0),
-    Nf4(method="nf4", bits=4, block_size=64, double_quantization=False),
 ]
 # Where llm-compressor knows no layers that could take up scales, and where transformers' names for
 # experts are not those of the files.

@@ -14,7 +14,6 @@ from ptq_dynamics.quantize.methods import Calibration
 from ptq_dynamics.quantize.methods.awq import Awq
 from ptq_dynamics.quantize.methods.gptq import Gptq
 from ptq_dynamics.quantize.methods.int8 import Int8
-from ptq_dynamics.quantize.methods.nf4 import Nf4
 from ptq_dynamics.quantize.methods.rtn import Rtn
 from ptq_dynamics.quantize.storage import original
 
@@ -109,7 +108,6 @@ METHODS = {
     "gptq": Gptq(method="gptq", bits=3, **GRID, **BLOCKS),
     "awq": Awq(method="awq", bits=4, **GRID, duo_scaling=True, grid_points=5),
     "rtn": Rtn(method="rtn", bits=4, group_size=16),
-    "nf4": Nf4(method="nf4", bits=4, block_size=64, double_quantization=False),
 }
 
 

@@ -6,7 +6,6 @@ import json
 import numpy as np
 import pytest
 import torch
-from bitsandbytes.functional import get_4bit_type
 from compressed_tensors.compressors.pack_quantized.helpers import unpack_from_int32
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
@@ -16,7 +15,6 @@ from ptq_dynamics.quantize.methods import Calibration
 from ptq_dynamics.quantize.methods.awq import Awq
 from ptq_dynamics.quantize.methods.gptq import Gptq
 from ptq_dynamics.quantize.methods.int8 import Int8
-from ptq_dynamics.quantize.methods.nf4 import Nf4
 from ptq_dynamics.quantize.methods.rtn import Rtn
 from ptq_dynamics.quantize.storage import original as originals
 from safetensors.torch import load_file, save_file
@@ -27,16 +25,13 @@ pytestmark = pytest.mark.slow
 WIDE = {"at_most": 128}
 GPTQ = {"symmetric": True, "activation_order": None, "damping": 0.01, "block_size": 128}
 AWQ = {"symmetric": False, "duo_scaling": True, "grid_points": 4}
-NF4 = {"method": "nf4", "bits": 4}
 METHODS = {
     "rtn": Rtn(method="rtn", bits=8, group_size=WIDE),
     "gptq": Gptq(method="gptq", bits=3, group_size=WIDE, **GPTQ),
     "awq": Awq(method="awq", bits=4, group_size=WIDE, **AWQ),
     "int8": Int8(method="int8", bits=8, threshold=6.0),
-    "nf4": Nf4(**NF4, block_size=256, double_quantization=False),
-    "nf4-double": Nf4(**NF4, block_size=32, double_quantization=True),
 }
-# Width and inner width: a block of NF4 ends with rows, or spans them.
+# Width and inner width.
 SHAPES = {"even": (64, 256), "odd": (40, 104)}
 LAYER = "gpt_neox.layers.1.mlp.dense_h_to_4h"
 DTYPES = ("float32", "bfloat16", "float16", "mixed")
@@ -128,21 +123,7 @@ def decoded(folder, layer):
         if f"{layer}.columns" in scaling:
             weight /= scaling[f"{layer}.columns"].double().numpy()
         return weight
-    if "SCB" in entries:
-        return entries["weight"].double().numpy() * entries["SCB"].double().numpy()[:, None] / 127
-    state = bytes(entries["weight.quant_state.bitsandbytes__nf4"].tolist())
-    state, table = json.loads(state), get_4bit_type("nf4", device="cpu").double().numpy()
-    scales = entries["weight.absmax"].double().numpy()
-    if "weight.nested_absmax" in entries:
-        codes, outer = entries["weight.absmax"].long(), entries["weight.nested_absmax"].double()
-        inner = entries["weight.nested_quant_map"].double()[codes].numpy()
-        wide = np.repeat(outer.numpy(), state["nested_blocksize"])[: len(inner)]
-        scales = inner * wide + state["nested_offset"]
-    octets = entries["weight"].numpy().ravel()
-    codes = np.stack([octets >> 4, octets & 15], axis=1).ravel()
-    count = int(np.prod(state["shape"]))
-    scales = np.repeat(scales, state["blocksize"])[:count]
-    return (table[codes[:count]] * scales).reshape(state["shape"])
+    return entries["weight"].double().numpy() * entries["SCB"].double().numpy()[:, None] / 127
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -57,7 +57,7 @@ ARGUMENTS: list[tuple[str, str, dict[str, Any]]] = [
     ("place", "measure", {"help": "a folder with checkpoints or one of them, or OWNER/NAME"}),
     ("--revisions", "measure", {"help": "of OWNER/NAME, as 'stage1-step*'", "metavar": "GLOB"}),
     ("--step", "measure", {"help": r"names with the step in brackets, as 'my-(\d+)'"}),
-    ("--methods", "measure", {"nargs": "+", "help": "gptq rtn awq int8 nf4"}),
+    ("--methods", "measure", {"nargs": "+", "help": "gptq rtn awq int8"}),
     ("--bits", "measure", {"nargs": "+", "type": int, "help": "of these methods, as 3 4"}),
     ("--average", "measure", {"type": int, "help": "checkpoints in each average; 0: none"}),
     ("--curvature", "measure", {**FLAG, "help": "also the Hessian's top eigenvalue and trace"}),

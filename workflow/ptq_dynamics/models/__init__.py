@@ -53,7 +53,7 @@ def inputs_device(model: nn.Module) -> torch.device:
 
 def load(folder: Path, dtype: torch.dtype | None = None, **options: Any) -> PreTrainedModel:
     """The model saved in `folder`, in its own dtype unless told, for evaluation, on `device()`;
-    packed and NF4 weights are unpacked. Within `offloading`, one that does not fit there is spread
+    packed weights are unpacked. Within `offloading`, one that does not fit there is spread
     over devices, memory and disk; its parameters that are not on a device are empty. Raises
     `Problem` where a value is not finite."""
     spread: dict[str, Any] = {}
@@ -134,7 +134,7 @@ def _read(folder: Path, **options: Any) -> Any:
     """The model in a folder, whose layers after Conv1D (GPT-2) become ordinary linear ones."""
     options |= {"output_loading_info": True}
     about = packed.quantization(folder)
-    if about.get("quant_method") in (packed.COMPRESSED, packed.GPTQ) or about.get("load_in_4bit"):
+    if about.get("quant_method") in (packed.COMPRESSED, packed.GPTQ):
         # Quicker than transformers' own way through compressed-tensors, and with equal bits.
         config = AutoConfig.from_pretrained(folder, **LOCAL)
         del config.quantization_config

@@ -1,11 +1,9 @@
 """Integer weights on a grid, and how checkpoint folders hold them packed.
 
-Formats: `pack-quantized` of compressed-tensors, `gptq` of GPTQModel for groups in activation order,
-both little-endian streams of bits in int32 words with 2**(bits-1) added; and NF4 of bitsandbytes,
-whose own reader is wrong on CPUs where a block spans rows (bitsandbytes issues 1828 and 1884)."""
+Formats: `pack-quantized` of compressed-tensors, and `gptq` of GPTQModel for groups in activation
+order, both little-endian streams of bits in int32 words with 2**(bits-1) added."""
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +16,6 @@ from torch import Tensor
 
 CONFIG = "config.json"
 COMPRESSED, GPTQ = "compressed-tensors", "gptq"
-NF4 = "weight.quant_state.bitsandbytes__nf4"
 # Of a rescaled model: LAYER.rows and LAYER.columns are what a layer's weights had been multiplied
 # by, other entries are parameters as they were before.
 SCALING = "scaling.safetensors"
@@ -63,27 +60,6 @@ class Grid:
         return self.steps().to(self.scales.dtype).mul_(self.scales[:, self.groups().long()])
 
 
-@dataclass(frozen=True)
-class Quantiles:
-    """A layer's weights in NF4: its entries on disk, by their names in the layer."""
-
-    parts: Mapping[str, Tensor]
-
-    def weight(self) -> Tensor:
-        """The weights, [out, in], rounded once from float32 to the dtype that they had."""
-        parts, about = self.parts, json.loads(bytes(self.parts[NF4].tolist()))
-        largest, count = parts["weight.absmax"], math.prod(about["shape"])
-        if (nested := parts.get("weight.nested_absmax")) is not None:
-            wide = nested.repeat_interleave(about["nested_blocksize"])[: len(largest)]
-            found = parts["weight.nested_quant_map"][largest.long()] * wide
-            largest = found + about["nested_offset"]
-        octets = parts["weight"].flatten()
-        codes = torch.stack([octets >> 4, octets & 15], dim=1).flatten()[:count]
-        wide = largest.repeat_interleave(about["blocksize"])[:count]
-        weight = parts["weight.quant_map"][codes.long()] * wide
-        return weight.view(about["shape"]).to(getattr(torch, about["dtype"]))
-
-
 def quantization(folder: Path) -> dict[str, Any]:
     """How the checkpoint in `folder` is quantized, as its config.json says; empty if it is not."""
     content = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
@@ -91,7 +67,7 @@ def quantization(folder: Path) -> dict[str, Any]:
     return found
 
 
-def grids(folder: Path) -> dict[str, Any]:
+def grids(folder: Path) -> dict[str, Grid]:
     """The packed layers of the checkpoint in `folder`, by module path."""
     return _split(folder)[0]
 
@@ -121,24 +97,20 @@ def unscaled_weight(layer: str, weight: Tensor, scaling: Mapping[str, Tensor]) -
     return weight if columns is None else weight / columns
 
 
-def _split(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def _split(folder: Path) -> tuple[dict[str, Grid], dict[str, Tensor]]:
     about = quantization(folder)
     tensors: dict[str, Tensor] = {}
     for file in sorted(folder.glob("model*.safetensors")):
         tensors |= load_file(file)
     method = about["quant_method"]
-    suffix = {COMPRESSED: ".weight_packed", GPTQ: ".qweight"}.get(method, f".{NF4}")
-    layers = dict[str, Any]()
+    suffix = {COMPRESSED: ".weight_packed", GPTQ: ".qweight"}[method]
+    layers = dict[str, Grid]()
     for name in [key.removesuffix(suffix) for key in tensors if key.endswith(suffix)]:
         if method == COMPRESSED:
             (group,) = about["config_groups"].values()
             layers[name] = _compressed(name, tensors, group["weights"]["num_bits"])
-        elif method == GPTQ:
-            layers[name] = gptq(name, tensors, about["bits"])
         else:
-            own = [key for key in tensors if key.startswith(f"{name}.weight")]
-            parts = {key.removeprefix(f"{name}."): tensors.pop(key) for key in own}
-            layers[name] = Quantiles(parts)
+            layers[name] = gptq(name, tensors, about["bits"])
     return layers, tensors
 
 
