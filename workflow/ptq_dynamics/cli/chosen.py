@@ -43,5 +43,8 @@ def build(folder: Path, targets: Iterable[str], profile: str | None = None) -> N
     snakemake = str(Path(sys.executable).with_name("snakemake"))
     command = [snakemake, "-s", str(checkout.ROOT / "Snakefile"), "--workflow-profile"]
     command += [str(checkout.ROOT / "profiles" / (profile or "default")), "--", *targets]
-    if subprocess.call(command, cwd=folder, env={**os.environ, **checkout.environment()}):
+    environment = {**os.environ, **checkout.environment()}
+    if profile:  # what it needs is installed in a folder of its name
+        environment["PYTHONPATH"] += f"{os.pathsep}{checkout.ROOT / '.venv' / profile}"
+    if subprocess.call(command, cwd=folder, env=environment):
         raise Problem("the build failed for the reasons above; the same command goes on from there")

@@ -21,20 +21,24 @@ def said(data: Any, quantizer: str) -> str:
     said = f"{called}: the error is {_percent(end)} at the last checkpoint"
     if len(rows) > 1:
         when = f"over the last {len(stable)} at the peak rate" if len(stable) else "at the first"
-        said += f", and {_percent(before)} {when}"
+        level, error, last = before.value.mean(), _error(before), float(end.value.iloc[0])
+        said = f"{called}: the error is {_percent(before)} {when}, and {_percent(end)} at the end"
         # A ratio to what may be nothing says nothing.
-        if before.value.mean() > 2 * _error(before) and end.value.iloc[0] > 0:
-            ratio = float(end.value.iloc[0] / before.value.mean())
-            spread = hypot(_error(before) / before.value.mean(), _error(end) / end.value.iloc[0])
+        if level > 2 * error and last > 0:
+            ratio, spread = last / level, hypot(error / level, _error(end) / last)
             low, high = ratio * exp(-COVERS * spread), ratio * exp(COVERS * spread)
-            said += f": {ratio:.2f} times [{low:.2f}, {high:.2f}]"
+            said += f", {ratio:.2f} times as large [{low:.2f}, {high:.2f}]"
+        later = rows[rows.step > before.step.max()]
+        is_above = (later.value > level + 2 * error)[::-1].cummin()[::-1]
+        if is_above.any():
+            said += f". From step {later.step[is_above].min():,} on it stays above the first value"
     losses = data.rows(names.LOSS, quantizer).sort_values(names.STEP).groupby(names.TRAJECTORY)
     last = losses.value.last()
     every = {label: last[members[-1]] for label, members in data.curves.items()}
     if len(every) > 1:
         listed = ", ".join(f"{label} {loss:.4f}" for label, loss in every.items())
         best = min(every, key=every.__getitem__)
-        said += f". At the end {best} has the lowest {called} loss ({listed} nats/token)"
+        said += f". The lowest {called} loss at the end is that of the {best} ({listed} nats/token)"
     return f"{said}."
 
 
