@@ -100,7 +100,7 @@ WEIGHTS_OF_ONE = "step-1/model.safetensors"
 REFUSED = [
     (lambda at: (at / WEIGHTS_OF_ONE).rename(at / "step-1/pytorch_model.bin"), "convert them: py"),
     (lambda at: (at / WEIGHTS_OF_ONE).unlink(), "lacks model.safetensors"),
-    (lambda at: (at / "step-1").rename(at / "first"), "--step a pattern"),
+    (lambda at: (at / "step-1").rename(at / "first"), "describe the names: --step"),
     (lambda at: checkpoint(at / "iter_1"), "has the step of"),
 ]
 

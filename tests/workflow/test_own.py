@@ -89,7 +89,7 @@ def test_one_command_gives_picture_table_and_words(measured):
     out, _, said = measured
     assert all((out / name).is_file() for name in OUTPUTS)
     assert "4 checkpoints of llama" in said and "the first checkpoint took" in said
-    assert "3-bit: the error is" in said and "The lowest 3-bit loss at the end" in said
+    assert "3-bit: the error is" in said and "The average of the last 2 has an error" in said
     rows = rows_of(out / OUTPUTS[2])
     runs = [row for row in rows if row["trajectory"] == "run" and row["metric"] == "loss"]
     full = [row for row in runs if row["quantizer"] == "fp"]

@@ -15,6 +15,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import checkout, signals
 
 VERBS = {
+    "measure": "measure how your own checkpoints change under quantization",
     "status": "print which results are missing or outdated, and why; exit status 1 if any",
     "plan": "say what a build would run, by kind of job",
     "trace": "say what a file was made from, down to text and public checkpoints",
@@ -23,7 +24,6 @@ VERBS = {
     "adopt": "take results over from another checkout or a released archive",
     "release": "write all that the repository keeps of a scale, from a clean commit",
     "config": "print the resolved configuration of a scale",
-    "measure": "measure how checkpoints of your own change under quantization",
     "lock": "lock the revisions of public models to commits of the hub",
 }
 MAINTAINERS = {
@@ -35,6 +35,8 @@ MAINTAINERS = {
     "regime": "compare a scale's runs with the paper's",
     "sweep": "train candidates for the settings of a scale, and tabulate their losses",
 }
+# Options of several values would take what follows them.
+USAGE = {"measure": "ptq-dynamics measure PLACE [options], as ~/runs/mine --last 4 --bits 3"}
 PLANNING = "status plan adopt release accept claims cost readme"
 CONFIGURED = "default: of config.yaml"
 FILE = {"type": Path}
@@ -54,23 +56,35 @@ ARGUMENTS: list[tuple[str, str, dict[str, Any]]] = [
     ("other", "compare", {**FILE, "help": "the same of another build"}),
     ("source", "adopt", {**FILE, "help": "a checkout, a folder with a release, or its archive"}),
     ("--help-keys", "config", {"metavar": "FILE", "help": "print keys, as JSON schema: runs, ..."}),
-    ("place", "measure", {"help": "a folder with checkpoints or one of them, or OWNER/NAME"}),
-    ("--revisions", "measure", {"help": "of OWNER/NAME, as 'stage1-step*'", "metavar": "GLOB"}),
-    ("--step", "measure", {"help": r"names with the step in brackets, as 'my-(\d+)'"}),
-    ("--methods", "measure", {"nargs": "+", "help": "gptq rtn awq int8"}),
-    ("--bits", "measure", {"nargs": "+", "type": int, "help": "of these methods, as 3 4"}),
-    ("--average", "measure", {"type": int, "help": "checkpoints in each average; 0: none"}),
+    ("place", "measure", {"help": "folder of checkpoints, one checkpoint, or OWNER/NAME"}),
+    ("--revisions", "measure", {"help": "branches of OWNER/NAME, as 'step*'", "metavar": "GLOB"}),
+    ("--step", "measure", {"help": r"pattern of folder names; its group is the step: 'my-(\d+)'"}),
+    ("--methods", "measure", {"nargs": "+", "help": "gptq rtn awq int8; default: gptq"}),
+    (
+        "--bits",
+        "measure",
+        {"nargs": "+", "type": int, "choices": range(2, 9), "help": "as 4 3"},
+    ),
+    (
+        "--average",
+        "measure",
+        {"type": int, "help": "checkpoints in an average; default: 5"},
+    ),
     ("--curvature", "measure", {**FLAG, "help": "also the Hessian's top eigenvalue and trace"}),
     ("--tasks", "measure", {"nargs": "+", "help": "also accuracy on tasks of config/tasks.yaml"}),
-    ("--text", "measure", {"help": "file, folder or data set to measure on"}),
-    ("--tokens", "measure", {"type": int, "help": "of validation text"}),
-    ("--tokens-per-step", "measure", {"type": float, "help": "so that tokens are known"}),
-    ("--lr", "measure", {"help": "CSV file with step and lr, trainer_state, or one rate"}),
-    ("--every", "measure", {"type": int, "metavar": "N", "help": "one checkpoint in N"}),
-    ("--last", "measure", {"type": int, "metavar": "N", "help": "the last N checkpoints"}),
+    ("--text", "measure", {"help": "text file, folder or data set; default: docstrings"}),
+    ("--tokens", "measure", {"type": int, "help": "validation tokens; default: 32768"}),
+    ("--tokens-per-step", "measure", {"type": float, "help": "tokens in a step of the run"}),
+    (
+        "--lr",
+        "measure",
+        {"help": "CSV file with step and lr, one rate, or trainer_state"},
+    ),
+    ("--every", "measure", {"type": int, "metavar": "N", "help": "measure one checkpoint in N"}),
+    ("--last", "measure", {"type": int, "metavar": "N", "help": "measure the last N checkpoints"}),
     ("--skip", "measure", {**FLAG, "help": "leave matrices that a method cannot take"}),
     ("--out", "measure", {**FILE, "help": "folder of all that is written; default: own/NAME"}),
-    ("--profile", "measure", {"help": "of Snakemake, as slurm; default: default"}),
+    ("--profile", "measure", {"help": "profile of Snakemake, as slurm; default: default"}),
     ("result", "accept", {**FILE, "help": "a manifest, or a folder with results"}),
     ("--reason", "accept", {"required": True, "help": "why; it is kept in the records"}),
     ("place", "crate", {**FILE, "help": "a new folder, or a file that ends in .zip"}),
@@ -100,7 +114,7 @@ def main() -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    does = "What is not building: where results come from, whether they hold, and exchanging them."
+    does = "Measure your own checkpoints; trace, verify and exchange results. Builds run with make."
     parser = argparse.ArgumentParser(prog="ptq-dynamics", description=does, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=version("ptq-dynamics"))
     group = _add(parser, VERBS, "verbs")
@@ -113,7 +127,8 @@ def _add(
 ) -> "argparse._SubParsersAction[argparse.ArgumentParser]":
     group = parser.add_subparsers(metavar="VERB", required=True)
     for name, does in verbs.items():
-        verb = group.add_parser(name, help=does, description=does, allow_abbrev=False)
+        about: Any = {"help": does, "description": does, "usage": USAGE.get(name)}
+        verb = group.add_parser(name, allow_abbrev=False, **about)
         for argument, takers, how in ARGUMENTS:
             if name in takers.split():
                 verb.add_argument(argument, **how)

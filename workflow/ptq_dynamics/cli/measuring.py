@@ -2,6 +2,7 @@
 project into a folder of its own; this workflow builds it there, as any other."""
 
 import os
+import re
 from argparse import Namespace
 from collections.abc import Mapping
 from contextlib import chdir
@@ -29,6 +30,7 @@ SCALE, FIGURE, RUN = "own", "quantization", "run"
 LOCK = Path("families.lock.json")
 # Data sets as `datasets` lays them out; any other file is text.
 TABLES = (".jsonl", ".json", ".parquet")
+DATA_SET = r"[\w.-]+/[\w.-]+"
 REPORT = Path("README.md")
 FEWEST = 4  # blocks of validation text
 # Held-out text by the setting of a scale that reads it.
@@ -94,7 +96,9 @@ def _entry(arguments: Namespace, folder: Path) -> dict[str, Any]:
     """The entry of the checkpoints; what is remote is locked to commits."""
     place, rate, entry = arguments.place, arguments.lr, dict[str, Any]()
     earlier = folder / "families.yaml"
-    if Path(place).is_dir() or arguments.revisions is None:
+    if not Path(place).is_dir() and arguments.revisions is None:
+        raise Problem(f"{place} is no folder; for a repository of the hub, add --revisions 'step*'")
+    if Path(place).is_dir():
         entry["checkpoints"] = {"folder": os.path.relpath(place, folder.parent)}
     elif os.environ.get("HF_HUB_OFFLINE") and earlier.is_file():
         known = config.read_yaml(earlier)["own"][RUN]
@@ -113,7 +117,7 @@ def _entry(arguments: Namespace, folder: Path) -> dict[str, Any]:
         is_file = Path(rate).is_file()
         entry["rate"] = os.path.relpath(rate, folder.parent) if is_file else rate
     for key in ("every", "last", "tokens_per_step", "skip"):
-        if value := getattr(arguments, key):
+        if (value := getattr(arguments, key)) is not None:
             entry[key] = value
     return entry
 
@@ -136,7 +140,9 @@ def _quantizers(arguments: Namespace, default: Mapping[str, Any]) -> dict[str, A
 def _scale(arguments: Namespace, default: Mapping[str, Any], root: Path) -> dict[str, Any]:
     """The scale of the project: one of this checkout, with what is set for checkpoints of one's own
     unless that scale was asked for."""
-    scale = config.read_yaml(ROOT / f"config/scales/{arguments.scale or default['scale']}.yaml")
+    name = arguments.scale or default["scale"]
+    config.require("--scale", "scale", [name], config.scales(ROOT / "config"))
+    scale = config.read_yaml(ROOT / f"config/scales/{name}.yaml")
     main, shape = scale["corpora"]["main"], scale["models"]["main"]
     text = _text(arguments.text, root) if arguments.text else {}
     per_token = default["text"]["characters_per_token"]
@@ -147,6 +153,8 @@ def _scale(arguments: Namespace, default: Mapping[str, Any], root: Path) -> dict
         wanted = per_token * sum(scale[key]["tokens"] for key in SPLITS)
         # Short texts are measured on as a whole.
         there = wanted if "dataset" in text else sum(each["size"] for each in text.get("files", ()))
+        if text and there < default["shortest"]:
+            raise Problem(f"--text has {there:,} characters; give {default['shortest']:,} or more")
         for key, split in SPLITS.items():
             scale[key]["tokens"] = scale[key]["tokens"] * min(there or wanted, wanted) // wanted
             main[split] = scale[key]["tokens"]
@@ -167,6 +175,8 @@ def _text(place: str, root: Path) -> dict[str, Any]:
     """Where text stands: in text files, or in a data set."""
     path = Path(place)
     if not path.exists():
+        if not re.fullmatch(DATA_SET, place):
+            raise Problem(f"--text is {place!r}: must be a file, a folder, or OWNER/NAME")
         return {"dataset": {"path": place}}
     folder, name = (path, None) if path.is_dir() else (path.parent, path.name)
     files = folders.listed(folder, lambda each: name in (None, each))
@@ -180,14 +190,15 @@ def _build(plan: Plan, quantizers: list[str], profile: str | None) -> None:
     """Build the first checkpoint, say how long all take, and build the rest."""
     first, seed = next(iter(plan.site.timeline.shards(RUN))), plan.measuring.seed(RUN)
     jobs = [plan.measuring.measure(RUN, each, first, seed) for each in quantizers]
-    others = len(plan.site.timeline.measured(RUN)) - 1
+    curves = plan.site.config.figures[FIGURE].trajectories
+    others = sum(len(plan.site.timeline.measured(each)) for each in curves) - 1
     if others and not all(job.paths.record.exists() for job in jobs):
         chosen.build(Path(), [job.manifest for job in jobs], profile)
         known = [record.read(job.paths.record) for job in jobs]
         seconds, memory = sum(r.seconds for r in known), max(r.peak_memory for r in known)
         print(
-            f"the first checkpoint took {seconds:.0f} s and {memory / 1e9:.1f} GB; {others} others "
-            f"take about {others * seconds / 60:.1f} min one after the other",
+            f"the first checkpoint took {seconds:.0f} s and {memory / 1e9:.1f} GB; {others} more, "
+            f"averages included, take about {others * seconds / 60:.1f} min one after the other",
             flush=True,
         )
     chosen.build(Path(), ["figures"], profile)
@@ -202,12 +213,14 @@ def _report(plan: Plan, figure: Job) -> str:
     is_full = table.quantizer == FULL_PRECISION
     metric = is_full.map({True: "loss", False: "quantization_error"})
     shown = table[table.metric == metric].assign(what=table.quantizer.where(~is_full, "loss"))
+    # The run comes first.
+    shown = shown.sort_values("trajectory", key=lambda names: names != RUN, kind="stable")
     key = ["trajectory", "checkpoint_id"]
     values = shown.pivot_table(index=key, columns="what", values="value", sort=False)
     places = shown.drop_duplicates(key).set_index(key)[["step", "tokens", "lr", "phase"]]
     errors = 100 * values.drop(columns="loss").add_suffix(" (%)")
     numbers = places.join([values.loss, errors])
-    text = numbers.reset_index(0).to_string(index=False, na_rep="")
+    text = numbers.reset_index(0).to_string(index=False, na_rep="", float_format="{:.4g}".format)
     about = site.config.figures[FIGURE]
     picture = f"![{about.title}]({site.pictures}/{FIGURE}.{PICTURES[-1]})"
     parts = [f"# {about.title}", picture, about.caption, words, f"```\n{text}\n```"]

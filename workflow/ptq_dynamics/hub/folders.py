@@ -33,7 +33,7 @@ def checkpoints(folder: Path, pattern: re.Pattern[str]) -> dict[Path, int | None
     folder itself, without a step. Raises `Problem` where there is none, or a step is there
     twice."""
     if not folder.is_dir():
-        raise Problem(f"{folder} is no folder; name a folder of checkpoints, or OWNER/NAME")
+        raise Problem(f"{folder} is no folder; correct the path")
     found = dict[int, Path]()
     for path in sorted(folder.iterdir()):
         match = pattern.search(path.name) if (path / CONFIG).is_file() else None
@@ -41,8 +41,8 @@ def checkpoints(folder: Path, pattern: re.Pattern[str]) -> dict[Path, int | None
             raise Problem(f"{path} has the step of {other}; give --step another pattern")
     if not found and not (folder / CONFIG).is_file():
         raise Problem(
-            f"{folder} has neither {CONFIG} nor subfolders with one whose names fit "
-            f"{pattern.pattern!r}; give --step a pattern with the step in brackets"
+            f"{folder} has no {CONFIG}, and no subfolder that has one is named as checkpoint-500; "
+            r"name the folder of one run, or describe the names: --step 'my-(\d+)'"
         )
     return {found[step]: step for step in sorted(found)} or {folder: None}
 
