@@ -35,7 +35,6 @@ MAINTAINERS = {
     "regime": "compare a scale's runs with the paper's",
     "sweep": "train candidates for the settings of a scale, and tabulate their losses",
 }
-# Options of several values would take what follows them.
 USAGE = {"measure": "ptq-dynamics measure PLACE [options], as ~/runs/mine --last 4 --bits 3"}
 PLANNING = "status plan adopt release accept claims cost readme"
 CONFIGURED = "default: of config.yaml"
@@ -110,6 +109,9 @@ def main() -> int:
         # The reader, as `head`, has seen enough; Python would complain once more when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     return 0 if is_well else 1
 
 

@@ -10,11 +10,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from ptq_dynamics import config
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.cli import chosen
 from ptq_dynamics.config import elsewhere, families
+from ptq_dynamics.config.errors import problem
 from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.engine.checkout import ROOT
 from ptq_dynamics.engine.specification import Job
@@ -60,16 +63,19 @@ def measure(arguments: Namespace) -> bool:
 def _write(arguments: Namespace, folder: Path) -> None:
     """Write the project's configuration."""
     default = config.read_yaml(ROOT / "config/own.yaml")
-    (folder / "scales").mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     entry = _entry(arguments, folder)
     quantizers = _quantizers(arguments, default)
     average = default["average"] if arguments.average is None else arguments.average
     curves, averages = {RUN: [RUN]}, {}
-    with chdir(folder.parent):
-        count = len(elsewhere.measured(families.Own(**entry)))
-    if average > count:
-        print(f"no average of {average} checkpoints: there are {count}")
-    elif average > 1:
+    try:
+        with chdir(folder.parent):
+            count = len(elsewhere.measured(families.Own(**entry)))
+    except ValidationError as error:
+        raise problem(error, entry, "measure") from None
+    if average > count and arguments.average is not None:
+        raise Problem(f"--average is {average}, and there are {count} checkpoints to measure")
+    if 1 < average <= count:
         mean = f"last-{average}"
         curves[f"average of the last {average}"] = [mean]
         averages[mean] = {"trajectory": RUN, "last": average}
@@ -99,7 +105,7 @@ def _entry(arguments: Namespace, folder: Path) -> dict[str, Any]:
     if not Path(place).is_dir() and arguments.revisions is None:
         raise Problem(f"{place} is no folder; for a repository of the hub, add --revisions 'step*'")
     if Path(place).is_dir():
-        entry["checkpoints"] = {"folder": os.path.relpath(place, folder.parent)}
+        entry["checkpoints"] = {"folder": _relative(place, folder.parent)}
     elif os.environ.get("HF_HUB_OFFLINE") and earlier.is_file():
         known = config.read_yaml(earlier)["own"][RUN]
         entry |= {key: known[key] for key in ("checkpoints", "model")}
@@ -115,11 +121,16 @@ def _entry(arguments: Namespace, folder: Path) -> dict[str, Any]:
         entry["checkpoints"]["step"] = arguments.step
     if rate not in (None, "trainer_state"):
         is_file = Path(rate).is_file()
-        entry["rate"] = os.path.relpath(rate, folder.parent) if is_file else rate
+        entry["rate"] = _relative(rate, folder.parent) if is_file else rate
     for key in ("every", "last", "tokens_per_step", "skip"):
         if (value := getattr(arguments, key)) is not None:
             entry[key] = value
     return entry
+
+
+def _relative(path: str | Path, root: Path) -> str:
+    """A path as the project has it, past links."""
+    return os.path.relpath(Path(path).resolve(), root.resolve())
 
 
 def _quantizers(arguments: Namespace, default: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,10 +161,13 @@ def _scale(arguments: Namespace, default: Mapping[str, Any], root: Path) -> dict
         scale |= default["settings"]
         main |= default["text"]
         scale["evaluation"]["tokens"] = arguments.tokens or scale["evaluation"]["tokens"]
+        if not arguments.curvature:
+            scale["curvature"]["tokens"] = default["context"]
         wanted = per_token * sum(scale[key]["tokens"] for key in SPLITS)
-        # Short texts are measured on as a whole.
-        there = wanted if "dataset" in text else sum(each["size"] for each in text.get("files", ()))
-        if text and there < default["shortest"]:
+        # Short texts count as a whole; half of a table may be no text.
+        there = sum(each["size"] for each in text.get("files", ()))
+        there = there // 2 if "dataset" in text else there
+        if text.get("files") is not None and there < default["shortest"]:
             raise Problem(f"--text has {there:,} characters; give {default['shortest']:,} or more")
         for key, split in SPLITS.items():
             scale[key]["tokens"] = scale[key]["tokens"] * min(there or wanted, wanted) // wanted
@@ -180,7 +194,7 @@ def _text(place: str, root: Path) -> dict[str, Any]:
         return {"dataset": {"path": place}}
     folder, name = (path, None) if path.is_dir() else (path.parent, path.name)
     files = folders.listed(folder, lambda each: name in (None, each))
-    top, about = os.path.relpath(folder, root), {"files": [asdict(each) for each in files]}
+    top, about = _relative(folder, root), {"files": [asdict(each) for each in files]}
     if any(each.name.endswith(TABLES) for each in files):
         return {**about, "dataset": {"path": f"./{top}", "data_files": name}}
     return {**about, "folder": top}
@@ -213,7 +227,6 @@ def _report(plan: Plan, figure: Job) -> str:
     is_full = table.quantizer == FULL_PRECISION
     metric = is_full.map({True: "loss", False: "quantization_error"})
     shown = table[table.metric == metric].assign(what=table.quantizer.where(~is_full, "loss"))
-    # The run comes first.
     shown = shown.sort_values("trajectory", key=lambda names: names != RUN, kind="stable")
     key = ["trajectory", "checkpoint_id"]
     values = shown.pivot_table(index=key, columns="what", values="value", sort=False)

@@ -4,6 +4,7 @@ families.yaml."""
 import csv
 import json
 from collections.abc import Iterable, Mapping
+from math import isfinite
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -77,12 +78,13 @@ def settle(own: Mapping[str, Own], scale: Scale, lock: Lock) -> tuple[Scale, dic
 
 
 def _local(entry: Own, source: Local, about: dict[str, Any]) -> tuple[InFolder, Given]:
-    root, chosen = Path(source.folder), measured(entry)
+    root, chosen = Path(source.folder).resolve(), measured(entry)
     ids = {path: ALONE if step is None else step_id(step) for path, step in chosen}
     states = {path: _read(path / STATE) for path, _ in chosen}
     seen = {path: state.get("num_input_tokens_seen") or None for path, state in states.items()}
-    logged = states[chosen[-1][0]].get("log_history", [])
-    history = {each["step"]: each["learning_rate"] for each in logged if "learning_rate" in each}
+    logged = states[chosen[-1][0]].get("log_history") or ()
+    rates = ((each["step"], each.get("learning_rate")) for each in logged)
+    history = {step: rate for step, rate in rates if isinstance(rate, float)}
     found = InFolder(
         **about,
         repository=source.folder,
@@ -116,22 +118,28 @@ def _described(folder: Path) -> Given:
 
     try:
         metadata = get_local_safetensors_metadata(folder)
-    # Its own errors, and those of files that are cut off.
+        return Given(**folders.about(_read(folder / CONFIG), metadata))
+    # Of the library, of files that are cut off, and of configurations of other things.
     except Exception as error:
-        raise Problem(f"{folder} has no readable safetensors ({error}); save it again") from error
-    return Given(**folders.about(_read(folder / CONFIG), metadata))
+        reason = " ".join(str(error).split())
+        raise Problem(
+            f"{folder} holds no model that can be read ({reason}); save it again"
+        ) from error
 
 
 def _read(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return found
+    try:
+        found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        return dict(found)
+    except (ValueError, TypeError) as error:
+        raise Problem(f"{path} is no JSON object ({error}); restore it, or remove it") from None
 
 
 def measured(entry: Own) -> list[tuple[Any, int | None]]:
     """The checkpoints to measure, the last one among them: folders or revisions, with steps."""
     every: list[tuple[Any, int | None]]
     if isinstance(source := entry.checkpoints, Local):
-        every = [*folders.checkpoints(Path(source.folder), source.step).items()]
+        every = [*folders.checkpoints(Path(source.folder).resolve(), source.step).items()]
     else:
         steps = {each: source.step.search(each) for each in source.revisions}
         numbers = [(each, int(found[1]) if found else None) for each, found in steps.items()]
@@ -148,8 +156,11 @@ def _rates(rate: float | str | None, logged: dict[int, float]) -> dict[int, floa
     if not isinstance(rate, str):
         return logged if rate is None else {0: rate}
     try:
-        with Path(rate).open(encoding="utf-8", newline="") as file:
-            return {int(row["step"]): float(row["lr"]) for row in csv.DictReader(file)}
+        with Path(rate).open(encoding="utf-8-sig", newline="") as file:
+            found = {int(row["step"]): float(row["lr"]) for row in csv.DictReader(file)}
+        if not found or not all(map(isfinite, found.values())):
+            raise ValueError("a rate is missing or no number")
+        return found
     except (OSError, KeyError, ValueError, TypeError) as error:
         raise Problem(f"{rate} is no CSV file with the columns step and lr ({error})") from None
 

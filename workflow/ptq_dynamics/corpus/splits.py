@@ -79,7 +79,8 @@ def require(split: Split, written: int, tokens: int) -> None:
     if written < tokens:
         raise Problem(
             f"the corpus has {written:,} {split} tokens, {tokens:,} are asked for: add text to "
-            f"the corpus or lower its {split} in the scale's file under config/scales"
+            f"the corpus or lower its {split} in the scale's file under config/scales (of "
+            "ptq-dynamics measure: --text, --tokens)"
         )
 
 

@@ -15,8 +15,8 @@ def said(data: Any, quantizer: str) -> str:
     """The error before and after the decay, and errors and losses of averages, under a
     quantizer."""
     called, run = data.called[quantizer], data.labels[0]
-    rows = data.rows(names.QUANTIZATION_ERROR, quantizer).sort_values(names.STEP)
-    losses = data.rows(names.LOSS, quantizer).sort_values(names.STEP)
+    own = data.table[data.table.quantizer == data.draws[quantizer][0]].sort_values(names.STEP)
+    rows, losses = (own[own.metric == each] for each in (names.QUANTIZATION_ERROR, names.LOSS))
     mine = rows[rows.trajectory == data.curves[run][0]]
     stable = mine[mine.phase == "stable"].tail(BEFORE)
     before = stable if len(stable) else mine.head(1)

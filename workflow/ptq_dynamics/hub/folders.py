@@ -34,12 +34,22 @@ def checkpoints(folder: Path, pattern: re.Pattern[str]) -> dict[Path, int | None
     twice."""
     if not folder.is_dir():
         raise Problem(f"{folder} is no folder; correct the path")
-    found = dict[int, Path]()
-    for path in sorted(folder.iterdir()):
-        match = pattern.search(path.name) if (path / CONFIG).is_file() else None
-        if match and (other := found.setdefault(int(match[1]), path)) is not path:
+    if not pattern.groups:
+        raise Problem(f"--step {pattern.pattern!r} has no brackets around the step")
+    found, is_one = dict[int, Path](), (folder / CONFIG).is_file()
+    for path in sorted(each for each in folder.iterdir() if each.is_dir()):
+        match = pattern.search(path.name)
+        if match is None or not match[1].isdecimal():
+            continue
+        if not (path / CONFIG).is_file():
+            # A checkpoint may hold states of optimizers in folders.
+            if not is_one:
+                raise Problem(
+                    f"{path} has no {CONFIG}; save the whole model there, or move it away"
+                )
+        elif (other := found.setdefault(int(match[1]), path)) is not path:
             raise Problem(f"{path} has the step of {other}; give --step another pattern")
-    if not found and not (folder / CONFIG).is_file():
+    if not found and not is_one:
         raise Problem(
             f"{folder} has no {CONFIG}, and no subfolder that has one is named as checkpoint-500; "
             r"name the folder of one run, or describe the names: --step 'my-(\d+)'"
