@@ -46,7 +46,7 @@ def said(data: Any, quantizer: str) -> str:
         said += (
             f". {what} an error of {100 * of:.2g} % and a {called} loss of {loss:.4f} nats/token"
         )
-    return f"{said} nats/token."
+    return f"{said}."
 
 
 def _percent(value: float, error: float) -> str:
