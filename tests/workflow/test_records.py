@@ -70,7 +70,6 @@ def edit_at_the_same_time(path):
 
 
 HARMS = {
-    "shortened": lambda path: path.write_bytes(path.read_bytes()[:-7]),
     "gone": lambda path: path.unlink(),
     "of other bytes": edit_at_the_same_time,
 }
