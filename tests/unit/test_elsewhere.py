@@ -5,6 +5,7 @@ import json
 
 import pytest
 import torch
+from ptq_dynamics import cli
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import elsewhere
 from ptq_dynamics.config.families import Own
@@ -116,3 +117,29 @@ def test_what_is_no_checkpoint_is_refused_in_one_line(tmp_path, harm, words):
     with pytest.raises(Problem, match=words) as caught:
         read()
     assert "\n" not in str(caught.value)
+
+
+WRONG = [
+    ("--every 0", "every is 0: must be greater than 0"),
+    ("--step checkpoint-", "no brackets around the step"),
+    ("--lr nope", "nope is no CSV file"),
+    ("--text missing.txt", "must be a file, a folder, or OWNER/NAME@COMMIT"),
+    ("--scale lpatop", "the nearest: laptop"),
+    ("--average 3", "must be 0, or from 2 to 2"),
+    ("--tokens 1", "--tokens must be 256 or more"),
+    ("--methods gtpq", "--methods names no known method: 'gtpq' (the nearest: gptq"),
+]
+
+
+@pytest.mark.parametrize(("options", "words"), WRONG)
+def test_a_wrong_option_is_one_line(tmp_path, monkeypatch, capsys, options, words):
+    for step in (1, 2):
+        checkpoint(tmp_path / f"run/step-{step}")
+    call = ["measure", str(tmp_path / "run"), "--out", str(tmp_path / "out"), *options.split()]
+    monkeypatch.setattr("sys.argv", ["ptq-dynamics", *call])
+    monkeypatch.chdir(tmp_path)
+    # What the command does to its process alone.
+    monkeypatch.setattr("ptq_dynamics.cli.signals.end_at_once", lambda: None)
+    monkeypatch.setattr("gc.disable", lambda: None)
+    assert cli.main() == 1
+    assert words in (said := capsys.readouterr().err) and said.count("\n") == 1

@@ -28,7 +28,8 @@ def load(**given: str | None) -> config.Config:
 def plan(arguments: argparse.Namespace) -> Plan:
     """The plan of the chosen configuration."""
     names = ("scale", "figures", "more_seeds")
-    return Plan(load(**{name: getattr(arguments, name, None) for name in names}))
+    found = load(**{name: getattr(arguments, name, None) for name in names})
+    return Plan(found, Path(os.path.relpath(checkout.ROOT)))
 
 
 def write(file: Path, content: Any) -> None:

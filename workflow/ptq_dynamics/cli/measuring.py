@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import constants
 from pydantic import ValidationError
 
 from ptq_dynamics import config
@@ -33,9 +34,9 @@ SCALE, FIGURE, RUN = "own", "quantization", "run"
 LOCK = Path("families.lock.json")
 # Data sets as `datasets` lays them out; any other file is text.
 TABLES = (".jsonl", ".json", ".parquet")
-DATA_SET = r"[\w.-]+/[\w.-]+"
+DATA_SET = r"([\w.-]+/[\w.-]+)@([0-9a-f]{40})"
 REPORT = Path("README.md")
-FEWEST = 4  # blocks of validation text
+FEWEST, LEAST = 4, 256  # blocks, and tokens, of validation text
 # Held-out text by the setting of a scale that reads it.
 SPLITS = {"evaluation": "validation", "calibration": "calibration", "curvature": "probe"}
 
@@ -73,8 +74,8 @@ def _write(arguments: Namespace, folder: Path) -> None:
             count = len(elsewhere.measured(families.Own(**entry)))
     except ValidationError as error:
         raise problem(error, entry, "measure") from None
-    if average > count and arguments.average is not None:
-        raise Problem(f"--average is {average}, and there are {count} checkpoints to measure")
+    if arguments.average is not None and average not in (0, *range(2, count + 1)):
+        raise Problem(f"--average is {average}: must be 0, or from 2 to {count} (all checkpoints)")
     if 1 < average <= count:
         mean = f"last-{average}"
         curves[f"average of the last {average}"] = [mean]
@@ -106,7 +107,7 @@ def _entry(arguments: Namespace, folder: Path) -> dict[str, Any]:
         raise Problem(f"{place} is no folder; for a repository of the hub, add --revisions 'step*'")
     if Path(place).is_dir():
         entry["checkpoints"] = {"folder": _relative(place, folder.parent)}
-    elif os.environ.get("HF_HUB_OFFLINE") and earlier.is_file():
+    elif constants.HF_HUB_OFFLINE and earlier.is_file():
         known = config.read_yaml(earlier)["own"][RUN]
         entry |= {key: known[key] for key in ("checkpoints", "model")}
     else:
@@ -153,6 +154,8 @@ def _scale(arguments: Namespace, default: Mapping[str, Any], root: Path) -> dict
     unless that scale was asked for."""
     name = arguments.scale or default["scale"]
     config.require("--scale", "scale", [name], config.scales(ROOT / "config"))
+    if arguments.tokens is not None and (arguments.scale or arguments.tokens < LEAST):
+        raise Problem(f"--tokens must be {LEAST} or more, and --scale has its own; leave one out")
     scale = config.read_yaml(ROOT / f"config/scales/{name}.yaml")
     main, shape = scale["corpora"]["main"], scale["models"]["main"]
     text = _text(arguments.text, root) if arguments.text else {}
@@ -179,7 +182,9 @@ def _scale(arguments: Namespace, default: Mapping[str, Any], root: Path) -> dict
         main = {"source": "own", "vocabulary": main["vocabulary"], "text": text, **sizes}
     scale |= {"models": {"main": shape}, "corpora": {"main": main}}
     scale["regime"].pop("left_out", None)
-    scale["miniatures"].pop("exponents", None)
+    (scale.get("miniatures") or {}).pop("exponents", None)
+    if arguments.tasks and not scale.get("tasks"):
+        raise Problem(f"--tasks: scale {name} has no tasks; leave --scale out")
     names = {"names": arguments.tasks, "at_chance": [], "shots_of": {}}
     scale["tasks"] = {**scale["tasks"], **names} if arguments.tasks else None
     return scale
@@ -189,9 +194,9 @@ def _text(place: str, root: Path) -> dict[str, Any]:
     """Where text stands: in text files, or in a data set."""
     path = Path(place)
     if not path.exists():
-        if not re.fullmatch(DATA_SET, place):
-            raise Problem(f"--text is {place!r}: must be a file, a folder, or OWNER/NAME")
-        return {"dataset": {"path": place}}
+        if (named := re.fullmatch(DATA_SET, place)) is None:
+            raise Problem(f"--text is {place!r}: must be a file, a folder, or OWNER/NAME@COMMIT")
+        return {"dataset": {"path": named[1], "revision": named[2]}}
     folder, name = (path, None) if path.is_dir() else (path.parent, path.name)
     files = folders.listed(folder, lambda each: name in (None, each))
     top, about = _relative(folder, root), {"files": [asdict(each) for each in files]}
