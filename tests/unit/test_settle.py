@@ -108,6 +108,8 @@ def toy(tmp_path_factory):
     patch = pytest.MonkeyPatch()
     inside = [*ptq_dynamics.__path__, str(made.folder / PACKAGE)]
     patch.setattr(ptq_dynamics, "__path__", inside)
+    # Python takes compiled code for that of its source where second and size are the same.
+    patch.setattr(sys, "dont_write_bytecode", True)
     patch.setattr(code, "SOURCES", made.folder / "workflow")
     patch.setattr(code.Program.__init__, "__defaults__", (made.folder / "workflow", "ptq_dynamics"))
     yield made
