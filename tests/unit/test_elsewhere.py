@@ -131,15 +131,36 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("options", "words"), WRONG)
-def test_a_wrong_option_is_one_line(tmp_path, monkeypatch, capsys, options, words):
+@pytest.fixture
+def refused(tmp_path, monkeypatch, capsys):
+    """A folder with two checkpoints, and a function that gives the one line that refuses it."""
     for step in (1, 2):
         checkpoint(tmp_path / f"run/step-{step}")
-    call = ["measure", str(tmp_path / "run"), "--out", str(tmp_path / "out"), *options.split()]
-    monkeypatch.setattr("sys.argv", ["ptq-dynamics", *call])
-    monkeypatch.chdir(tmp_path)
-    # What the command does to its process alone.
-    monkeypatch.setattr("ptq_dynamics.cli.signals.end_at_once", lambda: None)
-    monkeypatch.setattr("gc.disable", lambda: None)
-    assert cli.main() == 1
-    assert words in (said := capsys.readouterr().err) and said.count("\n") == 1
+
+    def measure(options=""):
+        call = ["measure", str(tmp_path / "run"), "--out", str(tmp_path / "out"), *options.split()]
+        monkeypatch.setattr("sys.argv", ["ptq-dynamics", *call])
+        monkeypatch.chdir(tmp_path)
+        # What the command does to its process alone.
+        monkeypatch.setattr("ptq_dynamics.cli.signals.end_at_once", lambda: None)
+        monkeypatch.setattr("gc.disable", lambda: None)
+        assert cli.main() == 1
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1
+        return said
+
+    return measure
+
+
+@pytest.mark.parametrize(("options", "words"), WRONG)
+def test_a_wrong_option_is_one_line(refused, options, words):
+    assert words in refused(options)
+
+
+def test_checkpoints_of_another_model_and_files_that_are_cut_off_are_named(tmp_path, refused):
+    weights = tmp_path / "run/step-2/model.safetensors"
+    whole = weights.read_bytes()
+    save_file({**WEIGHTS, "norm.weight": torch.ones(17)}, weights)
+    assert "run/step-2 and " in (said := refused()) and "hold different models" in said
+    weights.write_bytes(whole[:-1])
+    assert "step-2/model.safetensors cannot be read" in refused()

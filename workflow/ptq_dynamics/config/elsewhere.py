@@ -96,7 +96,11 @@ def _local(entry: Own, source: Local, about: dict[str, Any]) -> tuple[InFolder, 
         files={ids[path]: (str(path.relative_to(root)), folders.files(path)) for path in ids},
         beside=folders.listed(root, is_of_tokenizer),
     )
-    return found, entry.model or _described(chosen[0][0])
+    models = [_described(path) for path, _ in chosen]
+    for (path, _), model in zip(chosen, models, strict=True):
+        if model != models[0]:
+            raise Problem(f"{path} and {chosen[0][0]} hold different models; name one run's folder")
+    return found, models[0]
 
 
 def _remote(entry: Own, source: Remote, lock: Lock, about: dict[str, Any]) -> Elsewhere:
@@ -115,16 +119,18 @@ def _remote(entry: Own, source: Remote, lock: Lock, about: dict[str, Any]) -> El
 def _described(folder: Path) -> Given:
     """The model of a checkpoint; `Problem` where its files do not say it."""
     from huggingface_hub import get_local_safetensors_metadata
+    from safetensors import safe_open
 
+    place = folder
     try:
-        metadata = get_local_safetensors_metadata(folder)
-        return Given(**folders.about(_read(folder / CONFIG), metadata))
-    # Of the library, of files that are cut off, and of configurations of other things.
+        for place in sorted(folder.glob("*.safetensors")):
+            safe_open(place, "numpy")  # an error where the file is cut off
+        place = folder
+        return Given(**folders.about(_read(folder / CONFIG), get_local_safetensors_metadata(folder)))
+    # Of the libraries, and of configurations of other things.
     except Exception as error:
         reason = " ".join(str(error).split())
-        raise Problem(
-            f"{folder} holds no model that can be read ({reason}); save it again"
-        ) from error
+        raise Problem(f"{place} cannot be read ({reason}); save the model again") from error
 
 
 def _read(path: Path) -> dict[str, Any]:
