@@ -113,7 +113,7 @@ chaos: $(INSTALLED)  ## random kills of builds, each followed by the same comman
 staleness: $(INSTALLED)  ## edits drawn at random, and what was missed or outdated needlessly (EDITS_SEED=)
 	@EDITS=all $(VENV)/bin/pytest tests/workflow/test_staleness.py -s
 
-locks: $(LOCKER)  ## write envs/ anew: what pyproject.toml asks for, with digests of files
+locks: $(LOCKER)  ## update the locks in envs/ from pyproject.toml, with digests of files
 	@PYTHONPATH=$(LOCKER) $(VENV)/bin/python envs/lock.py
 
 # Not after the environment, which cannot be installed where its lock lacks something.

@@ -57,11 +57,11 @@ def test_what_is_not_known_is_one_line(here):
     Path("lone.png").write_bytes(Path(f"{FIGURE}.png").read_bytes())
     Path(f"{FIGURE}.record.json").unlink()
     for path, words in (
-        ("nowhere", "is no file"),
-        ("stray.csv", "of no result here"),
+        ("nowhere", "does not exist"),
+        ("stray.csv", "to no result of this checkout"),
         ("results/smoke/other/a.csv:1", "is no table of measurements"),
         ("results/smoke/corpus/main/train.bin", r"main/record\.json is no record"),
-        ("lone.png", "which no record here has"),
+        ("lone.png", "which matches no local record"),
     ):
         with pytest.raises(Problem, match=words):
             trace(path, Archive.here())
@@ -152,7 +152,7 @@ def command(*words):
     ("words", "said"),
     [
         (["--version"], "0."),
-        (["trace", "nowhere"], "error: nowhere is no file"),
+        (["trace", "nowhere"], "error: nowhere does not exist"),
         (["adopt", "nowhere"], "error: nowhere is not an archive"),
         (["adopt", "docs"], "error: docs has no results/laptop"),
         (["dev", "accept", "docs", "--reason", " "], "error: --reason is empty"),

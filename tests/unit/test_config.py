@@ -159,7 +159,7 @@ BAD = {
     "not in the name": (
         "runs.yaml",
         put(*KUMAR, "over", "cooldown", value=[10, 20]),
-        ["runs.kumar-{size}-wsd-{at} makes 'kumar-70m-wsd-1.5', which another entry makes"],
+        ["runs.kumar-{size}-wsd-{at} and another entry generate 'kumar-70m-wsd-1.5'"],
     ),
     "not a list": (
         "runs.yaml",

@@ -98,7 +98,7 @@ def test_what_cannot_be_made_again_is_a_line_of_each_job_and_costs_nothing(toy):
     assert done.returncode == 1 and "Traceback" not in done.stderr
     why, line = [line for line in done.stderr.splitlines() if line.startswith("error:")]
     assert why.startswith("error: toy.walk two: toy.walk changed since the job was planned")
-    assert "the dropped files of results/walk could not be made again, as is said above" in line
+    assert "the dropped files of results/walk could not be made again (see above)" in line
     assert not differing(before, results(toy))
 
 

@@ -109,7 +109,7 @@ def test_an_audit_makes_figures_and_a_sample_again(project):
     done = command(project, "audit", "--scale", "smoke", "--rerun", "2")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("all is well\n")
-    again = re.search(r"(\d+) results were made again; (\d+) came out as they are", done.stdout)
+    again = re.search(r"rebuilt (\d+) results; (\d+) are identical", done.stdout)
     assert again and again[1] == again[2] and int(again[1]) > len(project.chosen)
     # A table that was edited along with its record does not come out again.
     table, account = (project.folder / f"{FIGURE}.{name}" for name in ("csv", "record.json"))

@@ -116,7 +116,7 @@ def test_the_repository_keeps_what_is_read_of_a_scale(repository):
     assert checked.returncode == 0, checked.stdout + checked.stderr
     verb = [sys.executable, "-m", "ptq_dynamics.cli", "trace", str(pictures / "fig06.csv")]
     traced = repository.process(verb)
-    assert traced.returncode == 0 and "are those that were published" in traced.stdout
+    assert traced.returncode == 0 and "matches its record" in traced.stdout
 
 
 def test_an_audit_names_commits_that_the_branch_lacks(repository):

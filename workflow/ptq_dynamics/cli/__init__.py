@@ -17,27 +17,27 @@ from ptq_dynamics.engine import checkout, signals
 VERBS = {
     "measure": "measure how your own checkpoints change under quantization",
     "status": "print which results are missing or outdated, and why; exit status 1 if any",
-    "plan": "say what a build would run, by kind of job",
-    "trace": "say what a file was made from, down to text and public checkpoints",
+    "plan": "count the jobs that a build would run, by kind",
+    "trace": "print the lineage of a file, down to text and public checkpoints",
     "audit": "verify every byte, record and input of a scale; exit status 1 if any is wrong",
     "compare": "compare two tables of measurements, and name the first job that differs",
-    "adopt": "take results over from another checkout or a released archive",
-    "release": "write all that the repository keeps of a scale, from a clean commit",
+    "adopt": "import results from another checkout or a released archive",
+    "release": "write the released files of a scale, from a clean commit",
     "config": "print the resolved configuration of a scale",
-    "lock": "lock the revisions of public models to commits of the hub",
+    "lock": "pin the revisions of public models to commits on the Hugging Face hub",
 }
 MAINTAINERS = {
     "accept": "declare that a change of code or libraries changes no result",
     "claims": "print the outcomes of the paper's claims",
-    "cost": "write the table of what a build cost, from its records",
+    "cost": "write the table of build costs, from the records of the results",
     "crate": "write a Provenance Run Crate (RO-Crate) of a scale's results",
-    "readme": "write what came out, as it is released, into the README",
+    "readme": "write the released outcomes into the README",
     "regime": "compare a scale's runs with the paper's",
     "sweep": "train candidates for the settings of a scale, and tabulate their losses",
 }
-USAGE = {"measure": "ptq-dynamics measure PLACE [options], as ~/runs/mine --last 4 --bits 3"}
+USAGE = {"measure": "ptq-dynamics measure PLACE [options]; example: PLACE = ~/runs/mine --last 4"}
 PLANNING = "status plan adopt release accept claims cost readme"
-CONFIGURED = "default: of config.yaml"
+CONFIGURED = "default: the value in config/config.yaml"
 FILE = {"type": Path}
 FLAG = {"action": "store_true"}
 # An argument, the verbs that take it, and how.
@@ -45,15 +45,15 @@ ARGUMENTS: list[tuple[str, str, dict[str, Any]]] = [
     ("--scale", f"{PLANNING} audit config crate regime measure", {"help": CONFIGURED}),
     ("--figures", PLANNING, {"help": CONFIGURED}),
     ("--more-seeds", PLANNING, {"help": CONFIGURED}),
-    ("--json", "status plan trace compare", {**FLAG, "help": "all of it, as JSON"}),
-    ("--deep", "status", {**FLAG, "help": "also read all bytes of results"}),
-    ("--paper", "status", {**FLAG, "help": "also look at claims, tables and the paper"}),
-    ("file", "trace", {"help": "of a result; a picture from anywhere; or measurements.csv:ROW"}),
+    ("--json", "status plan trace compare", {**FLAG, "help": "print the complete result as JSON"}),
+    ("--deep", "status", {**FLAG, "help": "also hash every file of the results"}),
+    ("--paper", "status", {**FLAG, "help": "also check claims, tables and the paper"}),
+    ("file", "trace", {"help": "file of a result, lone picture, or measurements.csv:ROW"}),
     ("--rerun", "audit", {"type": int, "default": 0, "metavar": "N", "help": "run N jobs again"}),
-    ("--seed", "audit measure", {"type": int, "help": "of random choices"}),
+    ("--seed", "audit measure", {"type": int, "help": "seed of random choices"}),
     ("one", "compare", {**FILE, "help": "a folder of results, or measurements.csv"}),
-    ("other", "compare", {**FILE, "help": "the same of another build"}),
-    ("source", "adopt", {**FILE, "help": "a checkout, a folder with a release, or its archive"}),
+    ("other", "compare", {**FILE, "help": "folder or table of the other build"}),
+    ("source", "adopt", {**FILE, "help": "checkout, release folder, or release archive"}),
     ("--help-keys", "config", {"metavar": "FILE", "help": "print keys, as JSON schema: runs, ..."}),
     ("place", "measure", {"help": "folder of checkpoints, one checkpoint, or OWNER/NAME"}),
     ("--revisions", "measure", {"help": "branches of OWNER/NAME, as 'step*'", "metavar": "GLOB"}),
@@ -70,8 +70,8 @@ ARGUMENTS: list[tuple[str, str, dict[str, Any]]] = [
     ("--every", "measure", {"type": int, "metavar": "N", "help": "measure one checkpoint in N"}),
     ("--last", "measure", {"type": int, "metavar": "N", "help": "measure the last N checkpoints"}),
     ("--skip", "measure", {**FLAG, "help": "leave matrices that a method cannot take"}),
-    ("--out", "measure", {**FILE, "help": "folder of all that is written; default: own/NAME"}),
-    ("--profile", "measure", {"help": "profile of Snakemake, as slurm; default: default"}),
+    ("--out", "measure", {**FILE, "help": "output folder; default: own/NAME"}),
+    ("--profile", "measure", {"help": "Snakemake profile, e.g. slurm; default: default"}),
     ("result", "accept", {**FILE, "help": "a manifest, or a folder with results"}),
     ("--reason", "accept", {"required": True, "help": "why; it is kept in the records"}),
     ("place", "crate", {**FILE, "help": "a new folder, or a file that ends in .zip"}),
@@ -108,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="ptq-dynamics", description=does, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=version("ptq-dynamics"))
     group = _add(parser, VERBS, "verbs")
-    _add(group.add_parser("dev", help="what maintainers do"), MAINTAINERS, "maintainers")
+    _add(group.add_parser("dev", help="commands for maintainers"), MAINTAINERS, "maintainers")
     return parser
 
 

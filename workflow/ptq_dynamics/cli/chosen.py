@@ -48,4 +48,4 @@ def build(folder: Path, targets: Iterable[str], profile: str | None = None) -> N
     if profile:  # what it needs is installed in a folder of its name
         environment["PYTHONPATH"] += f"{os.pathsep}{checkout.ROOT / '.venv' / profile}"
     if subprocess.call(command, cwd=folder, env=environment):
-        raise Problem("the build failed for the reasons above; the same command goes on from there")
+        raise Problem("the build failed (see above); to resume it, run the same command again")

@@ -44,7 +44,7 @@ def accept(arguments: Namespace) -> bool:
     jobs = [job for job in plan.site.needed(plan.last()) if job.paths.record.exists()]
     meant = [job for job in jobs if job.paths.manifest.resolve().is_relative_to(place)]
     if not meant:
-        raise Problem(f"{place} is no manifest of a result of this scale, nor a folder of any")
+        raise Problem(f"{place} has no result of this scale; name a manifest or a folder")
     stale = [job for job in meant if specification.stale(job.spec, job.paths)]
     lines = state.accept(stale, arguments.reason)
     print("\n".join([*lines, f"{len(lines)} results were accepted: {arguments.reason}"]))
@@ -98,7 +98,7 @@ def released_scales() -> list[str]:
     """Names of the scales that the repository has results of, smaller models first."""
     names = [place.parent.name for place in TOGETHER.glob(f"*/{CLAIMS}")]
     if not names:
-        raise Problem(f"{TOGETHER} has no scale; make release makes it")
+        raise Problem(f"{TOGETHER} contains no release; run make release")
     plans = {name: Plan(chosen.load(scale=name)) for name in names}
     return sorted(names, key=lambda name: plans[name].trajectories.parameters(LONGEST))
 
@@ -134,7 +134,7 @@ def regime(arguments: Namespace) -> bool:
             cells.append(f"{here or '-'}{published}{' !' * is_unlike}")
         table.add_row(each["run"], *cells)
     Console(width=180).print(table)
-    print("In brackets is scale paper where it differs; !: not alike.")
+    print("In brackets: the value of scale paper, if different. !: the values are not alike.")
     if (carried := _carried(plan)) is not None:
         print(carried)
     for name, reason in plan.site.config.scale.regime.left_out.items():
@@ -162,6 +162,6 @@ def _judged(folder: str | Path, target: str, scale: str) -> Mapping[str, Any]:
     """The claims of a scale; raises `Problem` where they are not judged."""
     path = Path(folder, CLAIMS)
     if not path.is_file():
-        raise Problem(f"{path} is missing; make {target} SCALE={scale} makes it")
+        raise Problem(f"{path} is missing; run make {target} SCALE={scale}")
     found: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found

@@ -94,9 +94,9 @@ def trace(arguments: Namespace) -> bool:
         words = "as above" if again else "; ".join(result.about)
         print(f"{'  ' * depth}{result.label} ({words})")
     for path in chain.missing:
-        print(f"of {path} as it was then there is no record here")
-    was = "those that were published" if chain.is_verified else "not those that were published"
-    print(f"the bytes of {arguments.file} are {was}")
+        print(f"no record of the version of {path} that was used")
+    was = "matches" if chain.is_verified else "does not match"
+    print(f"{arguments.file} {was} its record")
     return chain.is_verified
 
 
@@ -110,8 +110,8 @@ def audit(arguments: Namespace) -> bool:
     if archive.every or archive.damaged:
         found = audit.audit(archive, [Path(site.pictures, PAGE), *costs.files(Path(site.results))])
         print(
-            f"{found.results:,} results with {found.files:,} files were hashed; {found.absent:,} "
-            "files are known and not here"
+            f"hashed {found.files:,} files of {found.results:,} results; {found.absent:,} files of "
+            "the records are absent"
         )
         results = archive.results.items()
         again = {path: each for path, each in results if each.stage.startswith(DERIVED)}
@@ -121,16 +121,16 @@ def audit(arguments: Namespace) -> bool:
             again |= {each.path: each for each in audit.sample(archive, arguments.rerun, seed)}
         other = list(audit.rerun([*again.values()]))
         same = len(again) - len(other)
-        print(f"{len(again)} results were made again; {same} came out as they are")
+        print(f"rebuilt {len(again)} results; {same} are identical")
         wrong += [*found.wrong, *other]
         for note in found.notes:
             print(f"note: {note}")
     sums = released.folders(scale)[0] / released.SUMS
     if sums.is_file():
-        print(f"what is released was compared with {sums}")
+        print(f"compared the released files with {sums}")
         wrong += released.wrong(scale)
     elif not archive.every:
-        raise Problem(f"nothing is built at scale {scale}; make figures SCALE={scale} builds it")
+        raise Problem(f"scale {scale} has no results; run make figures SCALE={scale}")
     for line in wrong:
         print(f"wrong: {line}")
     print(f"{len(wrong)} things are wrong" if wrong else "all is well")
@@ -188,9 +188,9 @@ def adopt(arguments: Namespace) -> bool:
     scale = plan.site.config.choice.scale
     scale += f' SEEDS="{more}"' if (more := arguments.more_seeds) else ""
     if lacking:
-        print(f"make figures SCALE={scale} builds them, and what is drawn from them")
+        print(f"run make figures SCALE={scale} to build them and the figures that use them")
     elif rest:
-        print(f"make figures SCALE={scale} draws {len(rest)} figures and tables from them")
+        print(f"run make figures SCALE={scale} to draw {len(rest)} figures and tables")
     return not lacking
 
 

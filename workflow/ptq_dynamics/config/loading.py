@@ -200,9 +200,7 @@ def expand(entries: Mapping[Any, Any], place: str) -> dict[str, Any]:
         made = _combinations(str(written), entry, place) if is_grid else [(written, entry)]
         for name, one in made:
             if name in found:
-                raise Problem(
-                    f"{place}.{written} makes {name!r}, which another entry makes as well"
-                )
+                raise Problem(f"{place}.{written} and another entry generate {name!r}; rename one")
             found[name] = one
     return found
 

@@ -125,8 +125,8 @@ class Stage(InSmall):
         is_dialogues = isinstance(timeline.scale.corpora[corpus], DialoguesCorpus)
         if self.objective.of_dialogues and not is_dialogues:
             raise Problem(
-                f"{place}.objective is {self.objective.kind!r}, which is learned from dialogues, "
-                f"and corpus {corpus!r} has none; take one of source dialogues"
+                f"{place}.objective is {self.objective.kind!r}, which needs dialogues; corpus "
+                f"{corpus!r} has none; choose a corpus with source dialogues"
             )
 
 
@@ -257,8 +257,8 @@ class _Way:
         if optimizer.weight_decay:
             if later.tokens is None:
                 raise Problem(
-                    f"{FILE}: what comes after {later.after} has no tokens, and its optimizer has "
-                    "weight decay, which goes by them; name one of both"
+                    f"{FILE}: the stage after {later.after} has no tokens, but its weight decay "
+                    "depends on tokens; set tokens, or an optimizer without weight decay"
                 )
             shortened = later.tokens / self.family.tokens_per_step / steps
             decay = self.small.e_folds * shortened / self.ratio

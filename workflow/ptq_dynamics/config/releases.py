@@ -108,8 +108,8 @@ def settle(
     main = scale.corpora["main"]
     if not isinstance(main, DatasetsCorpus):
         raise Problem(
-            f"{file}: has neither miniatures, which small scales train in place of public models, "
-            "nor corpora.main of source datasets, of which those have their text; give it one"
+            f"{file}: has no miniatures and no corpora.main of source datasets; add miniatures to "
+            "train models in place of public ones, or the corpus to measure released checkpoints"
         )
     models, corpora = dict[str, Architecture](), dict[str, DatasetsCorpus]()
     context = scale.models["main"].context

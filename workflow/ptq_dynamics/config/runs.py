@@ -105,7 +105,7 @@ class Run(PlannedTrajectory):
         if timeline.tokenized(self.trained(timeline)) != timeline.tokenized(read):
             raise Problem(
                 f"{place}.corpus is {corpus!r}, whose tokenizer is not that of {read.corpus!r}, "
-                "with which it began; take a corpus with that tokenizer"
+                "the run's first corpus; choose a corpus with the same tokenizer"
             )
 
 

@@ -212,8 +212,8 @@ def restore(result: Manifest) -> None:
     path = beside(result.path, RECORD)
     if not again(path, "restore"):
         raise Problem(
-            f"the dropped files of {result.folder} could not be made again, as is said above; to "
-            f"make all of it anew, rm {path} and build again"
+            f"the dropped files of {result.folder} could not be made again (see above); to rebuild "
+            f"the whole result, rm {path} and run the build again"
         )
 
 

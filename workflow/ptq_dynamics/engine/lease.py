@@ -50,8 +50,8 @@ class Lease:
             if self.token in self.path.read_text(encoding="utf-8"):
                 return
         raise Problem(
-            f"another process has taken over {self.path.parent}, or it was deleted, while this "
-            "one was stopped; nothing is lost: run the same command again"
+            f"another process has taken over {self.path.parent}, or the folder was deleted, while "
+            "this process was stopped; no result is lost: run the same command again"
         )
 
 

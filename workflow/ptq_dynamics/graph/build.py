@@ -26,8 +26,8 @@ LIGHT = ("figures", "measure.collect", "claims", "paper", "report")
 PAGE = "README.md"
 INTRODUCTION = (
     "# Figures\n\n"
-    "Titles and captions are those of `config/figures.yaml`, and name rates as the paper does. "
-    "Captions end with what these rates are here, and with calibration sets.\n"
+    "Titles and captions come from `config/figures.yaml` and use the paper's learning rates. "
+    "Captions end with the actual rates and the number of calibration sets.\n"
 )
 
 

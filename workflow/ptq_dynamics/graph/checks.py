@@ -62,7 +62,7 @@ def leave_out(config: Config) -> tuple[Config, dict[str, Names]]:
         elif config.choice.figures != "all" and name in config.choice.figures:
             why = "; ".join(dict.fromkeys(reasons[n] for n in gone[name] if n in reasons))
             raise Problem(
-                f"{scale.description} leaves nothing of figure {name} ({why}); choose others"
+                f"{scale.description} leaves nothing of figure {name} ({why}); choose other figures"
             )
     runs = config.runs.model_copy(update=kept)
     kind, compared = f"trajectory of {scale.description}", config.backends.trajectory
@@ -125,8 +125,8 @@ def _check_texts(config: Config) -> None:
                 raise Problem(f"{place}: tasks.{key} is null, and {name} is made; set it")
         if others:
             raise Problem(
-                f"{place}: tasks.names has {name}, which is made of documents that embedded "
-                f"corpora hold out, and corpora.{others[0]} is none; name tasks of the harness"
+                f"{place}: tasks.names has {name}, which needs held-out documents of embedded "
+                f"corpora; corpora.{others[0]} is not embedded; name tasks of the harness"
             )
 
 
@@ -134,8 +134,8 @@ def _check_unread(place: str, packages: Iterable[str], read: dict[str, str]) -> 
     for package in packages:
         if (corpus := read.get(_distribution(package))) is not None:
             raise Problem(
-                f"{place} has {package!r}, which corpora.{corpus} reads, so that held-out text "
-                "would be trained on; name packages that it has not"
+                f"{place} has {package!r}, which corpora.{corpus} trains on, but its text is "
+                "held out; name other packages"
             )
 
 
@@ -190,8 +190,8 @@ def _check_amounts(timeline: Timeline) -> None:
         held = getattr(scale.whole(owner), amount.split)
         if asked > held or count < least:
             raise Problem(
-                f"{place} asks for {asked:,} tokens in blocks of {context} ({whose}), but must ask "
-                f"for {least} blocks or more, and corpora.{owner}.{amount.split} has {held:,} "
+                f"{place} asks for {asked:,} tokens in blocks of {context} ({whose}); at "
+                f"least {least} blocks are needed, and corpora.{owner}.{amount.split} has {held:,} "
                 "tokens; change one of the two"
             )
 

@@ -63,14 +63,14 @@ def parting(one: Path, other: Path) -> str | None:
         folder = place if place.is_dir() else place.parent
         archives.append(Archive([folder], [folder / RELEASE]))
         if not any(each.record.inputs for each in archives[-1].every):
-            return f"{folder} has no records of jobs, so where they part is unknown"
+            return f"{folder} has no records of jobs; the first differing job is unknown"
     theirs = {_place(path): result for path, result in archives[1].results.items()}
     for result in archives[0].in_order():
         match = theirs.get(_place(result.path))
         if match is not None and result.digest != match.digest:
             reasons = shortened(specification.differences(_made(match), _made(result)))
-            why = reasons or "its specification is the same, so machine or chance made it another"
-            return f"they part first at {result.label}, {result.path}: {why}"
+            why = reasons or "equal specifications; the machine or nondeterminism differs"
+            return f"first job that differs: {result.label}, {result.path}: {why}"
     return None
 
 

@@ -26,7 +26,7 @@ def write(scale: str, folder: Path) -> Table:
     """Write the table of a scale into a folder; raises `Problem` where nothing is built."""
     results = Archive.of_scale(scale).results
     if not results:
-        raise Problem(f"nothing is built at scale {scale}; make figures SCALE={scale} builds it")
+        raise Problem(f"scale {scale} has no results; run make figures SCALE={scale}")
     costs = table(each.record for each in results.values())
     for path, text in zip(files(folder), FORMATS.values(), strict=True):
         write_atomically(path, text(costs))

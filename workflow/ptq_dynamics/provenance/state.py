@@ -86,8 +86,8 @@ def accept(jobs: Iterable[Job], reason: str) -> list[str]:
         ]
         if other:
             raise Problem(
-                f"{label(now)} has another {', '.join(other)} than its result, which cannot be "
-                "accepted; build it again"
+                f"{label(now)} has another {', '.join(other)} than its result; accept covers "
+                "only code and libraries, so rebuild the result"
             )
         if differs := tuple(specification.differences(known.job, now)):
             mine = Acceptance(reason, when, differs, known.identity)

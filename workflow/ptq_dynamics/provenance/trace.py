@@ -56,7 +56,7 @@ def trace(text: str, archive: Archive) -> Chain:
     row = ROW.fullmatch(text)
     path = Path(row[1] if row else text)
     if not path.is_file():
-        raise Problem(f"{path} is no file; name a file of a result, or a picture of this project")
+        raise Problem(f"{path} does not exist; name a result file or a figure of this project")
     top = _result(path, archive)
     read = _inputs_of(path, int(row[2]), top) if row else tuple(top.record.inputs)
     results, missing = archive.follow({each: top.record.inputs[each] for each in read})
@@ -71,16 +71,16 @@ def _result(path: Path, archive: Archive) -> Result:
         return owner
     if carried is None:
         raise Problem(
-            f"{path} is of no result here, and carries no identity; name a file below results or "
-            "figures, or a picture that make figures drew"
+            f"{path} belongs to no result of this checkout; name a file below results or "
+            "figures, or a figure that this workflow drew"
         )
     scale, identity = carried
     for each in archive.every:
         if identity in (each.record.carried, each.record.identity):
             return each
     raise Problem(
-        f"{path} is of {scale} and carries identity {identity[:16]}, which no record here has; "
-        "run this in the checkout where it was drawn"
+        f"{path} has identity {identity[:16]} ({scale}), which matches no local record; run the "
+        "command in the checkout that drew the figure"
     )
 
 

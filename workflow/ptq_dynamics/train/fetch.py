@@ -101,8 +101,8 @@ class _Checkpoint:
         self._is_pickled = any(name.endswith(".bin") for name in self._files)
         if self._is_pickled and not settings.convert:
             raise Problem(
-                f"{self._source} has its weights as pickles only, which can run code; set convert: "
-                "true of the family to have them read as plain tensors and saved as safetensors"
+                f"{self._source} has its weights as pickles only, which can run code; set "
+                "convert: true in the family to read plain tensors and save safetensors"
             )
         self._is_olmo = settings.format == olmo_format.OLMO
         self._converts = self._is_pickled or self._is_olmo

@@ -113,8 +113,8 @@ def make(
     for key, found in (("documents", test), ("pool", shots)):
         if len(found) < (wanted := getattr(settings, key)):
             raise Problem(
-                f"task {settings.name} has {len(found):,} {key} with {max(room, 0)} tokens for "
-                f"each question and shot, and {wanted:,} are asked for; in the scale's file, lower "
+                f"task {settings.name} has {len(found):,} {key} of at most {max(room, 0)} tokens "
+                f"per question and shot, but needs {wanted:,}; in the scale's file, lower "
                 f"tasks.{key} or shots, raise tasks.context, or name more packages in tasks.others"
             )
     return test, shots
