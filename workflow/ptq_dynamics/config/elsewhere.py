@@ -126,7 +126,9 @@ def _described(folder: Path) -> Given:
         for place in sorted(folder.glob("*.safetensors")):
             safe_open(place, "numpy")  # an error where the file is cut off
         place = folder
-        return Given(**folders.about(_read(folder / CONFIG), get_local_safetensors_metadata(folder)))
+        return Given(
+            **folders.about(_read(folder / CONFIG), get_local_safetensors_metadata(folder))
+        )
     # Of the libraries, and of configurations of other things.
     except Exception as error:
         reason = " ".join(str(error).split())
