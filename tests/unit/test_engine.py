@@ -234,7 +234,7 @@ sys.exit(run.main(sys.argv[2:]))
 
 def begun(toy, **choice):
     """A walk that takes a while and has saved its state."""
-    toy.settle(**choice, pause=0.2, count=30)
+    toy.settle(**choice, pause=0.2, count=12)
     assert toy.run("numbers").returncode == 0
     process = toy.start("walk")
     state = (toy.folder / "results/walk").glob
@@ -253,13 +253,13 @@ def test_an_interrupted_run_ends_at_once_and_goes_on(toy, number):
     else:
         assert (process.returncode, said) == (-number, "")
     # What an edit leaves meanwhile is no reason to lose it.
-    toy.settle(pause=0.2, count=30, seed=3)
+    toy.settle(pause=0.2, count=12, seed=3)
     assert toy.run("numbers").returncode == 0
-    said = "".join(toy.build(pause=0.2, count=30).values())
+    said = "".join(toy.build(pause=0.2, count=12).values())
     assert "going on from " in said
     undisturbed = Toy(toy.folder.with_name("undisturbed"))
     shutil.copytree(toy.folder, undisturbed.folder, ignore=shutil.ignore_patterns("results"))
-    undisturbed.build(pause=0.2, count=30)
+    undisturbed.build(pause=0.2, count=12)
     assert not differing(results(undisturbed), results(toy))
     assert not list(toy.folder.rglob(".work-*"))
 
@@ -320,7 +320,7 @@ def has_ended(child):
 
 def test_a_job_of_the_warm_process_ends_whatever_ends_it(toy, warm):
     environment, server = warm
-    toy.settle(pause=0.2, count=30)
+    toy.settle(pause=0.2, count=12)
     assert toy.run("numbers", **environment).returncode == 0
     children = Path(f"/proc/{server}/task/{server}/children")
     for number in (signal.SIGTERM, signal.SIGKILL):

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from project import ALL, SHOWN, UNUSUAL, Project
 
-LONGEST = {"test_backends", "test_chaos", "test_recipes", "test_slurm", "test_sweep"}
+# The longest first, so that no process ends with one alone; of two that begin side by side, one
+# does without the shared build.
+ORDER = ("chaos", "backends", "staleness", "engine", "slurm", "recipes", "sweep", "release")
 
 
 @pytest.fixture(scope="session")
@@ -44,9 +46,9 @@ def built(first: tuple[Project, str]) -> Project:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All of these are slow; the longest come first, so that no process ends with one alone."""
-    here = Path(__file__).parent
-    items.sort(key=lambda item: item.path.stem not in LONGEST)
+    """All of these are slow, and their order is `ORDER`."""
+    here, places = Path(__file__).parent, {f"test_{name}": at for at, name in enumerate(ORDER)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(places)))
     for item in items:
         if here in item.path.parents:
             item.add_marker("slow")

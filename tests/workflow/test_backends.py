@@ -25,7 +25,7 @@ from ptq_dynamics.quantize.methods.rtn import Rtn
 from ptq_dynamics.quantize.storage import original
 from safetensors.torch import load_file
 from support import Workspace
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAJECTORY = "wsd-3e-3"
@@ -115,17 +115,18 @@ def test_layer_outputs_are_no_worse_than_rounding(built: Path, quantizer: str):
     assert (mean["output_relative"] <= mean["output_relative_rtn"]).all(), f"{quantizer}:\n{mean}"
 
 
-def by_tool(built: Path, tmp_path: Path, folder: Path, calibration: Calibration):
-    """What the tool's script makes of a checkpoint, with 4 bits and groups of 32 columns; and what
-    llm-compressor does."""
+def by_tool(built: Path, tmp_path: Path, folders: list[Path], calibration: Calibration):
+    """What llm-compressor makes of each checkpoint, with 4 bits and groups of 32 columns; and what
+    the tool's script does."""
     grid = {"bits": 4, "group_size": 32, "symmetric": True, "damping": 0.05}
     llm = Gptq(method="gptq", **grid, activation_order="static", block_size=128)
-    ours = llm.quantize(folder, calibration).weights
+    ours = [llm.quantize(folder, calibration).weights for folder in folders]
     extra = {"static_groups": True, "damping_increment": 0.01, "true_sequential": True, "mse": 0}
     kind = GptqModel(method="gptqmodel", **grid, **extra, activation_order=True)
     inputs = {"environment": [manifest.read(built / "envs/gptqmodel/manifest.json")]}
     context = Context("test", None, inputs, tmp_path, tmp_path, Progress("test"))
-    return ours, dict(next(kind.each([folder], calibration, context)).weights)
+    theirs = [dict(each.weights) for each in kind.each(folders, calibration, context)]
+    return zip(ours, theirs, strict=True)
 
 
 def assert_equal_first(ours, theirs, layers):
@@ -141,7 +142,7 @@ def test_documents_of_any_length_count_without_filling(built: Path, tmp_path: Pa
     table = torch.randint(320, (64, 32), generator=torch.Generator().manual_seed(1))
     for row, sequence in enumerate(table):
         sequence[11 + row % 22 :] = tokens.FILLING
-    ours, theirs = by_tool(built, tmp_path, checkpoint, Calibration(table, 16))
+    ((ours, theirs),) = by_tool(built, tmp_path, [checkpoint], Calibration(table, 16))
     assert_equal_first(ours, theirs, ("attention.query_key_value", "mlp.dense_h_to_4h"))
 
 
@@ -160,23 +161,24 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("family", OTHERS)
-def test_gptqmodel_quantizes_every_familys_class(built: Path, tmp_path: Path, family: str):
+def test_gptqmodel_quantizes_every_familys_class(built: Path, tmp_path: Path):
     torch.manual_seed(5)
-    folder = tmp_path / family
-    model = AutoModelForCausalLM.from_config(
-        AutoConfig.for_model(family, **SHAPE, **OTHERS[family])
-    )
-    model.save_pretrained(folder)
     (tokenizer,) = built.glob("results/smoke/corpus/main/tokenizer")
-    shutil.copytree(tokenizer, folder, dirs_exist_ok=True)
     calibration = Calibration(torch.randint(320, (64, 32)), 16)
-    ours, theirs = by_tool(built, tmp_path, folder, calibration)
-    assert len(theirs) == (12 if family == "apertus" else 14)
-    assert_equal_first(ours, theirs, [f"layers.0.self_attn.{part}_proj" for part in "qkv"])
-    before = original(folder, model)
-    rounded = Rtn(method="rtn", bits=4, group_size=32).quantize(folder, calibration).weights
-    batches = calibration.batches()
-    errors, others = (model_errors(model, before, each, batches) for each in (theirs, rounded))
-    worse = [name for name in errors if errors[name]["output_mse"] >= others[name]["output_mse"]]
-    assert not worse, [(name, errors[name], others[name]) for name in worse]
+    models, folders = list[PreTrainedModel](), [tmp_path / family for family in OTHERS]
+    for folder in folders:
+        about = AutoConfig.for_model(folder.name, **SHAPE, **OTHERS[folder.name])
+        models.append(AutoModelForCausalLM.from_config(about))
+        models[-1].save_pretrained(folder)
+        shutil.copytree(tokenizer, folder, dirs_exist_ok=True)
+    made = by_tool(built, tmp_path, folders, calibration)
+    for folder, model, (ours, theirs) in zip(folders, models, made, strict=True):
+        assert len(theirs) == (12 if folder.name == "apertus" else 14)
+        assert_equal_first(ours, theirs, [f"layers.0.self_attn.{part}_proj" for part in "qkv"])
+        before = original(folder, model)
+        rounded = Rtn(method="rtn", bits=4, group_size=32).quantize(folder, calibration).weights
+        batches = calibration.batches()
+        errors, others = (model_errors(model, before, each, batches) for each in (theirs, rounded))
+        found = {name: (errors[name], others[name]) for name in errors}
+        worse = {n: e for n, e in found.items() if e[0]["output_mse"] >= e[1]["output_mse"]}
+        assert not worse, (folder.name, worse)

@@ -63,13 +63,3 @@ def test_a_new_figure_has_what_it_needs_made_again_and_no_other_result_changes(l
     assert not [name for name in changed if not any(each in name for each in collected)]
     assert all(dropped(lean, "average")) and lean.stale() == set()
     lean.figures = "fig07"
-
-
-def test_keeping_all_writes_quantized_weights_and_measures_the_same(lean):
-    with lean.edited("config/scales/smoke.yaml") as (path,):
-        edit_yaml(path, lambda found: found.pop("keep"))
-        assert not [name for name in lean.stale() if name.startswith(("train/", "average/"))]
-        table = lean.folder / "figures/smoke/fig07.csv"
-        before = table.read_bytes()
-        lean.build()
-        assert table.read_bytes() == before and lean.stale() == set()
