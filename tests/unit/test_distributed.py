@@ -34,10 +34,11 @@ def curve(folder):
 
 @given(st.integers(1, 40), st.integers(1, 9), st.none() | st.integers(1, 12))
 def test_a_batch_is_shared_out_exactly(rows, count, most):
-    batch = torch.arange(rows)
-    given = [Team(rank, count).shares(batch, most) for rank in range(min(count, rows))]
+    count = min(count, rows)
+    teams = [Team(rank, count) for rank in range(count)]
+    given = [team.parts(torch.tensor(team.rows(rows)), rows, most) for team in teams]
     counted = [part for parts in given for part, weight in parts if weight]
-    assert torch.equal(torch.cat(counted), batch)
+    assert torch.equal(torch.cat(counted), torch.arange(rows))
     assert len({len(parts) for parts in given}) == 1, "all exchange equally often"
     assert all(len(part) <= (most or rows) for parts in given for part, _ in parts)
 
@@ -74,7 +75,7 @@ def test_a_run_goes_on_with_another_number_of_processes(here, trunk, monkeypatch
     job, plain = here.plan.trajectories.train("trunk"), Trainer.update
     with monkeypatch.context() as patched:
         patched.setattr(train, "EVERY", 0)
-        patched.setattr(train, "SHARE", float("inf"))
+        patched.setattr(train, "RATE", float("inf"))
         patched.setattr(
             Trainer, "update", lambda own, batch: plain(own, batch) if own.step < 13 else 1 / 0
         )

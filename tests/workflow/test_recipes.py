@@ -247,9 +247,9 @@ class Softer(Answers):
 
     kind: Literal["softer"]  # type: ignore[assignment]
 
-    def loss(self, forward: Any, part: Any, whole: Any, before: Any) -> Any:
+    def loss(self, model: Any, rows: Any, before: Any) -> Any:
         """Of answers."""
-        return super().loss(forward, part, whole, before) / 2
+        return super().loss(model, rows, before) / 2
 ''',
         {"families.yaml": {"runs.smollm3-sft.objective": {"kind": "softer"}}},
         figure("over_tokens", {"SFT": ["smollm3-sft"]}, ["loss"]),

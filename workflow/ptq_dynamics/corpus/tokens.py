@@ -1,5 +1,6 @@
 """Reading token files: flat little-endian uint16 or uint32, as the corpus says, memory-mapped."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -69,16 +70,16 @@ class TrainingData:
         if self.sequences < batch:
             raise _too_small(corpus, "train", f"{self.sequences} sequences", batch)
 
-    def at(self, step: int) -> Tensor:
-        """Batch of the update after `step` updates, int64 [batch, context + 1], or with marks
-        [batch, 2, context + 1]."""
-        rows = []
-        for position in range(step * self._batch, (step + 1) * self._batch):
-            epoch, index = divmod(position, self.sequences)
+    def at(self, step: int, rows: Sequence[int] | None = None) -> Tensor:
+        """Some rows (None: all) of the batch of the update after `step` updates, int64
+        [rows, context + 1], or with marks [rows, 2, context + 1]."""
+        found = []
+        for row in range(self._batch) if rows is None else rows:
+            epoch, index = divmod(step * self._batch + row, self.sequences)
             start = int(order(self._seed, epoch, self.sequences)[index]) * self._context
-            rows += [stream[start : start + self._context + 1] for stream in self._streams]
-        batch = torch.from_numpy(np.stack(rows).astype(np.int64))
-        return batch.unflatten(0, (self._batch, -1)).squeeze(1)
+            found += [stream[start : start + self._context + 1] for stream in self._streams]
+        batch = torch.from_numpy(np.stack(found).astype(np.int64))
+        return batch.unflatten(0, (-1, len(self._streams))).squeeze(1)
 
 
 # A run stays in an epoch for long.
@@ -115,16 +116,17 @@ class Pairs:
                 "made of, or raise its context, in the scale's file under config/scales"
             )
 
-    def at(self, step: int) -> Tensor:
-        """Batch of the update after `step` updates, int64 [batch, 2, 2, length]: right, wrong;
-        tokens, and 1 for those of the answer, else 0. A longer wrong answer is cut."""
-        rows = []
-        for position in range(step * self._batch, (step + 1) * self._batch):
-            epoch, index = divmod(position, len(self._fitting))
+    def at(self, step: int, rows: Sequence[int] | None = None) -> Tensor:
+        """Some rows (None: all) of the batch of the update after `step` updates, int64
+        [rows, 2, 2, length]: right, wrong; tokens, and 1 for those of the answer, else 0. A longer
+        wrong answer is cut."""
+        found = []
+        for row in range(self._batch) if rows is None else rows:
+            epoch, index = divmod(step * self._batch + row, len(self._fitting))
             visited = order(self._seed, epoch, len(self._fitting))
             mine, other = (int(self._fitting[visited[place]]) for place in (index, index - 1))
-            rows.append(np.stack([self._row(mine, mine), self._row(mine, other)]))
-        return torch.from_numpy(np.stack(rows))
+            found.append(np.stack([self._row(mine, mine), self._row(mine, other)]))
+        return torch.from_numpy(np.stack(found))
 
     def _row(self, question: int, answer: int) -> np.ndarray:
         before = self._tokens[self._starts[question] : self._turns[question]]

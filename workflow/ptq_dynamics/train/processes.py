@@ -15,6 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, distributed
 
@@ -59,13 +60,17 @@ class Team:
             distributed.broadcast_object_list(box)
         return box[0]
 
-    def shares(self, batch: Tensor, most: int | None) -> list[tuple[Tensor, int]]:
-        """This process's part of a batch, in parts of at most `most` rows, each with the weight 1;
-        and with the weight 0 one that fills up: in the last part all exchange gradients."""
-        rows = -(-len(batch) // self.count)
-        mine = batch.tensor_split(self.count)[self.rank]
-        parts = [(part, 1) for part in mine.split(most or rows)]
-        return parts + [(batch[:1], 0)] * (-(-rows // (most or rows)) - len(parts))
+    def rows(self, batch: int) -> list[int]:
+        """This process's share of the rows of a batch."""
+        found: list[int] = np.array_split(range(batch), self.count)[self.rank].tolist()
+        return found
+
+    def parts(self, rows: Tensor, batch: int, most: int | None) -> list[tuple[Tensor, int]]:
+        """These rows, in parts of at most `most`, each with the weight 1; and with the weight 0
+        one that fills up: in the last part all exchange gradients."""
+        largest = -(-batch // self.count)
+        parts = [(part, 1) for part in rows.split(most or largest)]
+        return parts + [(rows[:1], 0)] * (-(-largest // (most or largest)) - len(parts))
 
 
 ALONE = Team()

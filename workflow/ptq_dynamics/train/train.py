@@ -10,7 +10,8 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -21,20 +22,23 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
+from transformers import masking_utils
 
 from ptq_dynamics import models
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.train import processes, schedules, trajectory
+from ptq_dynamics.train.objectives import Objective
 from ptq_dynamics.train.settings import TRAINING, TrainSettings
 from ptq_dynamics.train.trajectory import CURVE, Checkpoint, Trajectory, step_id
 
 RESUMABLE = True
 COLUMNS = ("step", "tokens", "loss", "lr", *TRAINING)
 STATES = "state-*.safetensors"
-# States are so many seconds apart at least, and take at most this share of the time.
-EVERY, SHARE = 5.0, 0.02
+# States are so many seconds apart at least, and are written at so many bytes a second at most: of
+# the paper's model one every ten minutes.
+EVERY, RATE = 5.0, 3e6
 
 
 def run(context: Context[TrainSettings]) -> Mapping[str, Any]:
@@ -76,12 +80,12 @@ def train(trainer: "Trainer", data: Any, context: Context[TrainSettings]) -> Non
     """The training loop: update, log, save; to the last step, or until it is called back."""
     first, last = trainer.step, trainer.settings.last
     started = saved = time.monotonic()
-    cost = 0.0
+    apart = EVERY
     if trainer.team.leads:
         trainer.cut_curve()
     trainer.save_due()
-    while trainer.step < last:
-        loss, gradient_norm = trainer.update(data.at(trainer.step - trainer.settings.data_first))
+    for rows in ahead(data, trainer, range(first, last)):
+        loss, gradient_norm = trainer.update(rows)
         if trainer.step % trainer.settings.log_every == 0 or trainer.step == last:
             trainer.log(loss, gradient_norm)
             pace = (time.monotonic() - started) / (trainer.step - first)
@@ -92,16 +96,51 @@ def train(trainer: "Trainer", data: Any, context: Context[TrainSettings]) -> Non
             )
         trainer.save_due(loss)
         ends, now = trainer.team.called_back(context), time.monotonic()
-        if trainer.team.leads and (ends or now - saved >= max(EVERY, cost / SHARE)):
+        if trainer.team.leads and (ends or now - saved >= apart):
             trainer.require_finite(loss)
             state = context.scratch / state_name(trainer.step)
             trainer.save(state)
             for path in {*context.scratch.glob(STATES)} - {state}:
                 path.unlink()
-            saved = time.monotonic()
-            cost = saved - now
+            saved, apart = time.monotonic(), max(EVERY, state.stat().st_size / RATE)
         if ends:
             break
+
+
+def ahead(data: Any, trainer: "Trainer", steps: range) -> Iterator[Tensor]:
+    """This process's rows of the batches of some updates, which a thread reads in advance."""
+    mine, first = trainer.team.rows(trainer.settings.batch), trainer.settings.data_first
+
+    def read(step: int) -> Tensor:
+        rows: Tensor = data.at(step - first, mine)
+        return rows.pin_memory() if trainer.device.type == "cuda" else rows
+
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(read, steps.start)
+        for step in steps:
+            rows, reading = reading.result(), pool.submit(read, min(step + 1, steps[-1]))
+            yield rows
+
+
+class Costs(nn.Module):
+    """A model and the objective that it is trained for: what it costs is compiled, and shared out,
+    as one."""
+
+    def __init__(self, model: nn.Module, objective: Objective) -> None:
+        super().__init__()
+        self.model, self.objective = model, objective
+
+    def forward(self, rows: Tensor, before: nn.Module | None) -> Any:
+        """See `Objective.loss`."""
+        return self.objective.loss(self.model, rows, before)
+
+
+def causal_mask(*sizes: Any, **options: Any) -> Any:
+    """No mask of a training batch, whose attention is plainly causal, so that a quick kernel takes
+    it; while compiling, transformers 5.17 makes a table (its issues 48925 and 48975)."""
+    if options.get("attention_mask") is None and options.get("local_size") is None:
+        return None
+    return masking_utils.sdpa_mask(*sizes, **options)
 
 
 class Trainer:
@@ -118,18 +157,21 @@ class Trainer:
         self.settings, self.out, self._tokenizer, self.team = settings, out, tokenizer, team
         self.step = settings.first
         self.tokens_per_step = settings.batch * settings.context
-        self._device = models.device()
+        self.device = models.device()
         self.model = settings.model.create(settings.vocabulary, settings.seed).train()
         if start is not None:
             self.model.load_state_dict(models.load(start, torch.float32).state_dict())
-        self.model.to(self._device)
+        self.model.to(self.device)
         self._before: nn.Module | None = None
         if start is not None and settings.objective.anchored:
             self._before = models.load(start, torch.float32).requires_grad_(False)
-        self._joined: Any = self.model
+        self._joined: Any = Costs(self.model, settings.objective)
         if team.count > 1:
-            self._joined = DistributedDataParallel(self.model, forward_sync_buffers=False)
-        self._forward: Any = torch.compile(self._joined) if settings.compile else self._joined
+            self._joined = DistributedDataParallel(self._joined, forward_sync_buffers=False)
+        self._cost: Any = self._joined
+        if settings.compile:
+            masking_utils.ALL_MASK_ATTENTION_FUNCTIONS.register("sdpa", causal_mask)
+            self._cost = torch.compile(self._joined)
         self._optimizer = settings.optimizer.make(self.model, settings.budget)
 
     @property
@@ -137,18 +179,21 @@ class Trainer:
         """Learning rate of the next update."""
         return schedules.learning_rate(self.settings.schedule, self.step)
 
-    def update(self, batch: Tensor) -> tuple[Tensor, Tensor]:
+    def update(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """One optimizer step on a batch as the objective has them, of which this process computes
-        its share; mean loss of the whole and gradient norm before clipping, both 0-dimensional."""
+        its rows; mean loss of the whole and gradient norm before clipping, both 0-dimensional."""
         settings = self.settings
         settings.optimizer.set_rate(self._optimizer, self.rate, settings.schedule.peak)
-        *others, last = self.team.shares(batch, settings.micro_batch)
-        total = torch.zeros((), device=self._device)
+        *others, last = self.team.parts(rows, settings.batch, settings.micro_batch)
+        count = torch.as_tensor(settings.objective.count(rows), device=self.device)
+        if self.team.count > 1:
+            distributed.all_reduce(count)
+        total = torch.zeros((), device=self.device)
         # All processes share gradients in the last part alone.
         with self._joined.no_sync() if self.team.count > 1 else nullcontext():
             for part, weight in others:
-                total += self._backward(part, weight, batch)
-        total += self._backward(*last, batch)
+                total += self._backward(part, weight, count)
+        total += self._backward(*last, count)
         if self.team.count > 1:
             distributed.all_reduce(total)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip)
@@ -157,12 +202,12 @@ class Trainer:
         self.step += 1
         return total, norm
 
-    def _backward(self, part: Tensor, weight: int, whole: Tensor) -> Tensor:
-        part = part.to(self._device, non_blocking=True)
+    def _backward(self, part: Tensor, weight: int, count: Tensor) -> Tensor:
+        part = part.to(self.device, non_blocking=True)
         mixed = self.settings.precision == "bfloat16"
-        with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=mixed):
-            mean = self.settings.objective.loss(self._forward, part, whole, self._before)
-        loss = mean * weight
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=mixed):
+            cost = self._cost(part, self._before)
+        loss = cost / count.clamp(min=1) * weight
         # Gradients are averaged over processes, but parts add up.
         (loss * self.team.count).backward()
         return loss.detach()
@@ -244,7 +289,7 @@ class Trainer:
         """Take up the state that `save` wrote; `Problem` when the file is damaged."""
         weights, state = dict[str, Tensor](), dict[int, dict[str, Tensor]]()
         try:
-            found = load_file(path, device=str(self._device))
+            found = load_file(path, device=str(self.device))
         except (SafetensorError, OSError) as error:
             raise Problem(f"{path} is no readable training state ({error}); remove it") from error
         self.step = int(path.stem.removeprefix("state-"))

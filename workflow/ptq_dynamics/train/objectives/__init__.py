@@ -20,13 +20,17 @@ class Objective(Strict):
 
     @abstractmethod
     def data(self, corpus: Manifest, context: int, batch: int, seed: int) -> Any:
-        """The batches of a run on a corpus, so many sequences of `context` tokens each: `at(step)`
-        is that of the update after `step` updates, and its first dimension can be split."""
+        """The batches of a run on a corpus, so many sequences of `context` tokens each:
+        `at(step, rows)` has some rows of that of the update after `step` updates."""
 
     @abstractmethod
-    def loss(self, forward: Any, part: Any, whole: Any, before: Any) -> Any:
-        """What a part adds to the mean loss of the whole batch, 0-dimensional, by the model and, if
-        it is `anchored`, the frozen model before."""
+    def count(self, rows: Any) -> Any:
+        """How many terms the loss of some rows is the mean of."""
+
+    @abstractmethod
+    def loss(self, model: Any, rows: Any, before: Any) -> Any:
+        """The sum of these terms, 0-dimensional, by the model and, if it is `anchored`, the frozen
+        model before."""
 
 
 def answer_losses(model: Any, rows: Any) -> Any:

@@ -19,7 +19,10 @@ class Answers(Objective):
 
         return tokens.TrainingData(corpus, context, batch, seed, tokens.answers(corpus))
 
-    def loss(self, forward: Any, part: Any, whole: Any, before: Any) -> Any:
-        """Of parts of such a batch."""
-        # A batch without an answer costs nothing.
-        return answer_losses(forward, part).sum() / whole[:, 1, 1:].sum().clamp(min=1)
+    def count(self, rows: Any) -> Any:
+        """Tokens of answers; a batch without an answer costs nothing."""
+        return rows[:, 1, 1:].sum()
+
+    def loss(self, model: Any, rows: Any, before: Any) -> Any:
+        """Of rows of such a batch."""
+        return answer_losses(model, rows).sum()

@@ -18,9 +18,13 @@ class Language(Objective):
 
         return TrainingData(corpus, context, batch, seed)
 
-    def loss(self, forward: Any, part: Any, whole: Any, before: Any) -> Any:
-        """Of parts of a batch, int64 [rows, context + 1]."""
-        from ptq_dynamics.train.cross_entropy import CrossEntropy
+    def count(self, rows: Any) -> Any:
+        """All tokens but the first of each row."""
+        return rows[:, 1:].numel()
 
-        logits = forward(part[:, :-1], use_cache=False).logits.float()
-        return CrossEntropy.apply(logits, part[:, 1:]).sum() / whole[:, 1:].numel()
+    def loss(self, model: Any, rows: Any, before: Any) -> Any:
+        """Of rows, int64 [rows, context + 1]."""
+        from ptq_dynamics.train.cross_entropy import summed
+
+        logits = model(rows[:, :-1], use_cache=False).logits.float()
+        return summed(logits, rows[:, 1:])

@@ -26,16 +26,20 @@ class Preferences(Objective):
 
         return Pairs(corpus, context, batch, seed)
 
-    def loss(self, forward: Any, part: Any, whole: Any, before: Any) -> Any:
-        """Of parts of a batch, int64 [pairs, 2, 2, length]."""
+    def count(self, rows: Any) -> Any:
+        """Pairs."""
+        return len(rows)
+
+    def loss(self, model: Any, rows: Any, before: Any) -> Any:
+        """Of pairs, int64 [pairs, 2, 2, length]."""
         import torch
 
-        rows = part.flatten(0, 1)
+        rows = rows.flatten(0, 1)
         with torch.no_grad():
             reference = answer_losses(before, rows).sum(dim=1)
-        gains = self.beta * (reference - answer_losses(forward, rows).sum(dim=1))
+        gains = self.beta * (reference - answer_losses(model, rows).sum(dim=1))
         right, wrong = gains.view(-1, 2).unbind(dim=1)
-        return self.apo(right, wrong).sum() / len(whole)
+        return self.apo(right, wrong).sum()
 
     def apo(self, right: Any, wrong: Any) -> Any:
         """Loss of pairs [n] from β times the gains in log-likelihood of both answers, [n] each."""
