@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ptq_dynamics.config import Figure
+from ptq_dynamics.config.releases import Public
 from ptq_dynamics.curvature import settings as curved
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph.site import Planner
@@ -34,6 +35,7 @@ class Measuring(Planner):
         kind = None if quantizer == FULL_PRECISION else self.kind(quantizer, trajectory)
         is_asked = scale.tasks is not None and self._is_asked(trajectory, quantizer, seed)
         tasks = scale.tasks.names if scale.tasks and is_asked else ()
+        source = self.timeline.source(trajectory)
         is_compared = (trajectory, quantizer, shard, seed) in self._compared()
         settings = MeasureSettings(
             checkpoints=self.plan.trajectories.checkpoints(trajectory, shard),
@@ -45,7 +47,9 @@ class Measuring(Planner):
             tasks=tuple(self._asked(trajectory, task) for task in tasks),
             carried=self._carried(trajectory, shard) if kind is None else 0,
             keep=kind is not None and (scale.keep.quantize == "all" or is_compared),
-            skip=getattr(self.timeline.source(trajectory), "skip", False),
+            skip=getattr(source, "skip", False),
+            # Passes over a large model, which no figure reads.
+            layers=not isinstance(source, Public),
         )
         inputs = self.plan.trajectories.inputs(trajectory, seed, shard) | self._tools(kind)
         corpus = scale.held_by(shape.corpus)

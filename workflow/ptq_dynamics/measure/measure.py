@@ -81,7 +81,7 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, Any]:
     if asking is not None:
         save_arrays(outcomes, context.out / OUTCOMES)
         facts["tasks"] = asking.facts
-    if not is_full:
+    if rows:
         table = pd.DataFrame(rows)
         table.to_csv(context.out / LAYERS, index=False)
         facts |= {"quantized_layers": sorted(table["layer"].unique())}
@@ -116,7 +116,9 @@ def _packed(
                     f"{settings.quantizer.method} does not take {len(left)} matrices of {folder}: "
                     f"{', '.join(left[:SHOWN])}...; --skip leaves them in full precision"
                 )
-            errors = model_errors(model, original(folder, model), result.weights, batches)
+            errors = {}
+            if settings.layers:
+                errors = model_errors(model, original(folder, model), result.weights, batches)
         about = {"raised_damping": result.raised_damping, "left_out": left}
         del result, model
         yield checkpoint, target, errors, {name: each for name, each in about.items() if each}

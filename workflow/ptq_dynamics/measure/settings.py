@@ -26,7 +26,8 @@ class MeasureSettings(Strict):
     loss on the first `blocks` validation blocks of `context` tokens, `batch` at once, and their
     answers to some `tasks`. Of the last one, what its blocks carry is measured on the first
     `carried` blocks, if any. With `keep`, quantized weights are written; with `skip`, matrices that
-    the quantizer does not take stay in full precision."""
+    the quantizer does not take stay in full precision; with `layers`, errors of layers are
+    computed."""
 
     checkpoints: tuple[str, ...]
     context: int
@@ -38,6 +39,7 @@ class MeasureSettings(Strict):
     carried: int
     keep: bool
     skip: Annotated[bool, Field(exclude_if=not_)] = False
+    layers: Annotated[bool, Field(exclude_if=bool)] = True
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,9 @@ from ptq_dynamics.quantize.methods import Quantized
 from ptq_dynamics.train.weights import Weights
 
 INDEX = "model.safetensors.index.json"
+# Files of these models name the layers of experts otherwise than transformers does.
+MIXTRAL = ("mixtral", "minimax", "minimax_m2")
+NAMES = {"mlp.": "block_sparse_moe.", "gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
 
 
 class OnDemand(UserDict[str, Any]):
@@ -41,11 +44,12 @@ class OnDemand(UserDict[str, Any]):
 def original(folder: Path, model: nn.Module) -> Mapping[str, Tensor]:
     """The weights of a checkpoint's quantized layers on `models.device()`, from its files: where a
     model is spread, not all that it has are in memory."""
-    files, layers = Weights(folder), models.linear_layers(model)
+    files, layers, saved = Weights(folder), models.linear_layers(model), _names(folder)
 
     def read(name: str) -> Tensor:
+        key = saved(f"{name}.weight")
         try:
-            weight = files.tensors([f"{name}.weight"])[f"{name}.weight"].to(models.device())
+            weight = files.tensors([key])[key].to(models.device())
         except KeyError:
             raise _unknown(folder, name) from None
         return weight.T.contiguous() if hasattr(layers[name], "transposed") else weight
@@ -130,8 +134,9 @@ def replace(
     weights of some layers, other values of some parameters, and `about` as quantization_config. It
     is loaded in the widest of its dtypes, and those of its unpacked layers."""
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.safetensors*"))
+    saved = _names(source)
     entries = {
-        f"{name}.weight": {f"{name}.{part}": value for part, value in parts.items()}
+        saved(f"{name}.weight"): {saved(f"{name}.{part}"): each for part, each in parts.items()}
         for name, parts in layers.items()
     }
     entries |= {name: {name: value} for name, value in (others or {}).items()}
@@ -157,6 +162,20 @@ def replace(
     config["dtype"] = str(reduce(torch.promote_types, found)).removeprefix("torch.")
     config["quantization_config"] = about
     (target / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
+def _names(folder: Path) -> Callable[[str], str]:
+    """What names the parts of layers as the files of a checkpoint do."""
+    config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    names = NAMES if config["model_type"] in MIXTRAL else {}
+
+    def saved(name: str) -> str:
+        is_expert = ".mlp.experts." in name
+        return reduce(
+            lambda found, pair: found.replace(*pair), names.items() if is_expert else (), name
+        )
+
+    return saved
 
 
 def _unknown(folder: Path, name: str) -> Problem:
