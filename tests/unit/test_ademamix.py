@@ -137,4 +137,4 @@ def test_a_scale_changes_the_weight_decay_alone():
     assert found.slow(95, 1900)[0] == 4 and found.slow(190, 1900) == (8, 0.999)
     never = AdEMAMix(**{**CHOSEN, "t_alpha_beta3": None})
     assert never.lasting(Fraction(1, 2)).t_alpha_beta3 is None
-    assert found.lasting(Fraction(1, 2)).t_alpha_beta3 == Fraction(1, 2)
+    assert found.lasting(Fraction(1, 2)).t_alpha_beta3 == Fraction(1, 20)

@@ -54,7 +54,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from ptq_dynamics.train.optimizers import Optimizer, parameter_groups
+from ptq_dynamics.train.optimizers import Optimizer
 
 if TYPE_CHECKING:
     import torch
@@ -71,7 +71,7 @@ class Sgd(Optimizer):
         """Torch's."""
         import torch
 
-        return torch.optim.SGD(parameter_groups(model), lr=0.0, momentum=self.momentum)
+        return torch.optim.SGD(self.groups(model), lr=0.0, momentum=self.momentum)
 ''',
         {
             "runs.yaml": {

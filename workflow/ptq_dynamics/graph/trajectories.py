@@ -75,6 +75,7 @@ class Trajectories(Planner):
         inputs = {"corpus": [self.corpus(trained.corpus).manifest]}
         for label, source in run.sources().items():
             inputs[label] = [self.train(source, seed).manifest]
+        optimizer = run.optimizer_in(timeline)
         settings = TrainSettings(
             **scale.model_dump(include={"precision", "compile", "budget", "log_every"}),
             model=trained.model.model_copy(update={"context": longest}),
@@ -85,8 +86,8 @@ class Trajectories(Planner):
             micro_batch=trained.micro_batch,
             context=trained.context,
             seed=seed,
-            optimizer=run.optimizer_in(timeline),
-            clip=timeline.defaults.clip,
+            optimizer=optimizer,
+            clip=optimizer.clip or timeline.defaults.clip,
             schedule=self.schedule(run),
             first=first,
             last=last,

@@ -1,7 +1,7 @@
 """Optimizers, one module each."""
 
 from abc import abstractmethod
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
@@ -9,14 +9,20 @@ from ptq_dynamics.base.components import OneOf
 from ptq_dynamics.base.fields import Rate, Share, Strict
 
 Forgetting = Annotated[float, Field(ge=0, lt=1)]
+# Parameters without weight decay: biases and weights of norms; the embedding of tokens.
+Exempt = Literal["vectors", "embedding"]
+ALIKE: tuple[Exempt, ...] = ("vectors",)  # the paper's runs (section 4)
 
 
 class Optimizer(Strict):
     """What every optimizer answers: its configuration, which makes it and sets its rate. A step
-    takes p·lr·weight_decay from a weight p."""
+    takes p·lr·weight_decay from a weight p, but for those that are `exempt`; gradient norms are cut
+    at `clip`, or where all runs have theirs cut."""
 
     kind: str
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    exempt: Annotated[tuple[Exempt, ...], Field(exclude_if=ALIKE.__eq__)] = ALIKE
+    clip: Annotated[Rate | None, Field(exclude=True)] = None
 
     @abstractmethod
     def make(self, model: Any, budget: int) -> Any:
@@ -40,6 +46,19 @@ class Optimizer(Strict):
         """With the factors that a scale has on peak rates and weight decay."""
         return self.model_copy(update={"weight_decay": self.weight_decay * weight_decay})
 
+    def groups(self, model: Any) -> list[dict[str, Any]]:
+        """The parameters of a model with weight decay, and those without."""
+        embedding = "embedding" in self.exempt and model.get_input_embeddings().weight
+
+        def decays(parameter: Any) -> bool:
+            kinds = {"vectors": parameter.ndim < 2, "embedding": parameter is embedding}
+            return not any(kinds[each] for each in self.exempt)
+
+        every = [each for each in model.parameters() if each.requires_grad]
+        found = {True: [each for each in every if decays(each)]}
+        found[False] = [each for each in every if not decays(each)]
+        return [{"params": params, "decays": decay} for decay, params in found.items()]
+
     def lasting(self, share: Share) -> Self:
         """For a run, with what branches from it, over this share of the budget."""
         return self
@@ -55,17 +74,8 @@ class Adam(Optimizer):
         """torch's own AdamW."""
         import torch
 
-        groups = parameter_groups(model)
+        groups = self.groups(model)
         return torch.optim.AdamW(groups, lr=0.0, betas=self.betas, eps=self.eps, fused=True)
-
-
-def parameter_groups(model: Any) -> list[dict[str, Any]]:
-    """The paper's groups (section 4): weight decay on matrices, none on biases and norms."""
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    return [
-        {"params": [p for p in parameters if p.ndim >= 2], "decays": True},
-        {"params": [p for p in parameters if p.ndim < 2], "decays": False},
-    ]
 
 
 AnyOptimizer = Annotated[Optimizer, OneOf(__name__, by="kind")]

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field
 
 from ptq_dynamics.base.fields import Share
-from ptq_dynamics.train.optimizers import Adam, parameter_groups
+from ptq_dynamics.train.optimizers import Adam
 
 
 class AdEMAMix(Adam):
     """AdamW with a slow mean of gradients beside the fast one, of decay rate `beta3` and weight
-    `alpha`. Both come up over `t_alpha_beta3`, a share of the budget, or else are there at once;
+    `alpha`. Both come up over `t_alpha_beta3`, a share of the run, or else are there at once;
     `beta3` is the same at every scale."""
 
     kind: Literal["ademamix"]
@@ -22,9 +22,10 @@ class AdEMAMix(Adam):
     t_alpha_beta3: Share | None = None
 
     def lasting(self, share: Share) -> Self:
-        """What comes up comes up over all of it."""
-        rises = self.t_alpha_beta3 is not None
-        return self.model_copy(update={"t_alpha_beta3": share}) if rises else self
+        """What comes up takes its share of the run."""
+        if self.t_alpha_beta3 is None:
+            return self
+        return self.model_copy(update={"t_alpha_beta3": self.t_alpha_beta3 * share})
 
     def slow(self, count: int, budget: int) -> tuple[float, float]:
         """Weight and decay rate of the slow mean in an update, the first of which has the count 1:
@@ -52,7 +53,7 @@ class AdEMAMix(Adam):
                         if parameter.grad is not None:
                             mix._update(parameter, self.state[parameter], group, budget)
 
-        return Algorithm(parameter_groups(model), {"lr": 0.0, "weight_decay": self.weight_decay})
+        return Algorithm(self.groups(model), {"lr": 0.0, "weight_decay": self.weight_decay})
 
     def _update(self, parameter: Any, state: Any, group: Mapping[str, Any], budget: int) -> None:
         import torch
