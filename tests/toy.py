@@ -73,8 +73,6 @@ def run(context: Context[Walk]):
         done.append(str(float(done[-1] if done else 0) + number))
         state.with_suffix(".new").write_text("\\n".join(done))
         state.with_suffix(".new").replace(state)
-        if context.called_back():
-            context.leave()
         time.sleep(context.settings.pause)
     sums.write_text("\\n".join(done))
     return {"steps": len(done)}

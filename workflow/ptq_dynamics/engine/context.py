@@ -5,9 +5,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, NoReturn, TextIO, TypeVar
+from typing import Generic, TextIO, TypeVar
 
-from ptq_dynamics.engine import signals
 from ptq_dynamics.engine.manifest import Manifest
 
 S = TypeVar("S", covariant=True)
@@ -57,14 +56,6 @@ class Context(Generic[S]):
     earlier: Path | None = None
     identity: str = ""
     device_map: str = "auto"
-
-    def called_back(self) -> bool:
-        """Whether a stage that goes on from its state should save that now, and `leave`."""
-        return signals.called_back.is_set()
-
-    def leave(self) -> NoReturn:
-        """End the job, whose state is saved; it goes on when it is started again."""
-        raise signals.CalledBack
 
     def input(self, label: str) -> Manifest:
         """The only manifest under `label`."""

@@ -26,7 +26,6 @@ from ptq_dynamics.engine import (
     manifest,
     processes,
     record,
-    signals,
     specification,
 )
 from ptq_dynamics.engine.context import Context, Progress
@@ -73,9 +72,6 @@ def execute(
             _build(spec, paths, progress, lease, restoring)
             progress.say(f"done in {time.monotonic() - clock:.1f} s")
         return 0
-    except signals.CalledBack:
-        progress.say("saved, and goes on from there when it is started again")
-        return signals.AGAIN
     except (Exception, KeyboardInterrupt) as error:
         _complain(error, paths, progress)
         return 1

@@ -8,7 +8,6 @@ what only the job itself needs is imported when it runs.
 
 import json
 import os
-import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
@@ -40,7 +39,6 @@ def delegate(job: Mapping[str, Any], **how: Any) -> int | None:
         connection.connect(os.environ.get(VARIABLE, ""))
         socket.send_fds(connection, [b"!"], [1, 2])
         connection.sendall(json.dumps({**request, "directory": os.getcwd()}).encode() + b"\n")
-        signal.signal(signals.CALL, lambda *_: connection.send(b"!"))
         if answer := connection.recv(9):
             return None if answer == ALONE else int(answer)
         name = f"{job['stage']} {job['name']}"
@@ -68,7 +66,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     how: Any = {"restoring": restoring, "comparing": comparing, "devices": devices}
     status = None if comparing else delegate(spec, **how)
     if status is None:
-        signals.begin_job()
         from ptq_dynamics.engine.execute import execute
 
         status = execute(spec, **how)

@@ -164,7 +164,7 @@ def _serve_one(
         os.environ.clear()
         os.environ.update(request["environment"])
         os.chdir(request["directory"])
-        signals.begin_job()
+        signals.end_at_once()
         threading.Thread(target=_attend, args=(stream,), daemon=True).start()
         if "torch" in sys.modules and (threads := os.environ.get("OMP_NUM_THREADS")):
             sys.modules["torch"].set_num_threads(int(threads))
@@ -177,10 +177,9 @@ def _serve_one(
 
 
 def _attend(stream: BinaryIO) -> None:
-    """Pass on to the job that it is called back, and that its client has gone."""
+    """End the job once its client has gone."""
     with suppress(OSError):
-        while stream.read(1):
-            os.kill(os.getpid(), signals.CALL)
+        stream.read(1)
     os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -6,10 +6,8 @@ tokens; gradients are averaged (DDP). Any number of processes goes on from a sta
 
 import logging
 import os
-import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -23,7 +21,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context, Progress
 
 T = TypeVar("T")
-Work = Callable[[Context[Any], "Team"], Mapping[str, Any] | None]
+Work = Callable[[Context[Any], "Team"], Mapping[str, Any]]
 
 # Exactly so many processes; or one for each visible GPU, but at most so many.
 PROCESSES, GPUS = "PTQ_DYNAMICS_PROCESSES", "PTQ_DYNAMICS_GPUS"
@@ -31,27 +29,19 @@ PROCESSES, GPUS = "PTQ_DYNAMICS_PROCESSES", "PTQ_DYNAMICS_GPUS"
 PATIENCE = timedelta(days=30)
 # Seconds in which a process that lost the others waits for the one that says why.
 LAST_WORDS = 1.0
-# The launcher takes these, and this module the last.
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
 
 
 @dataclass(frozen=True)
 class Team:
-    """The processes that train a run, as one of them sees them: its rank, how many there are, and
-    the file by which launched ones learn that the job was called back."""
+    """The processes that train a run, as one of them sees them: its rank, and their count."""
 
     rank: int = 0
     count: int = 1
-    called: Path | None = None
 
     @property
     def leads(self) -> bool:
         """Whether it writes."""
         return self.rank == 0
-
-    def called_back(self, context: Context[Any]) -> bool:
-        """Whether all should save the run's state now, and end."""
-        return self.agreed(self.called.exists() if self.called else context.called_back())
 
     def agreed(self, value: T) -> T:
         """What the leader has."""
@@ -93,8 +83,8 @@ def wanted(batch: int) -> int:
     return count
 
 
-def run(stage: Work, context: Context[Any], batch: int) -> Mapping[str, Any] | None:
-    """What a stage gives in as many processes as are wanted; None where it was called back."""
+def run(stage: Work, context: Context[Any], batch: int) -> Mapping[str, Any]:
+    """What a stage gives in as many processes as are wanted."""
     count = wanted(batch)
     if count == 1:
         return stage(context, ALONE)
@@ -110,8 +100,7 @@ def run(stage: Work, context: Context[Any], batch: int) -> Mapping[str, Any] | N
     log = None if context.progress.log is None else Path(context.progress.log.name)
     given = replace(context, progress=Progress(context.progress.name))
     try:
-        with _calling_back(context) as called:
-            facts: Any = elastic_launch(config, _work)(stage, given, log, called)[0]
+        facts: Any = elastic_launch(config, _work)(stage, given, log)[0]
     except SignalException:
         raise KeyboardInterrupt from None
     except ChildFailedError as error:
@@ -129,26 +118,10 @@ def run(stage: Work, context: Context[Any], batch: int) -> Mapping[str, Any] | N
         # After what the first process has written.
         if context.progress.log is not None:
             context.progress.log.seek(0, os.SEEK_END)
-    return facts and {**facts, "processes": count}
+    return {**facts, "processes": count}
 
 
-@contextmanager
-def _calling_back(context: Context[Any]) -> Iterator[Path]:
-    # The file is there once the job was called back; afterwards signals are the job's again.
-    file = context.scratch / "called-back"
-    handlers = {number: signal.getsignal(number) for number in SIGNALS}
-    signal.signal(signal.SIGUSR1, lambda *_: file.touch())
-    if context.called_back():
-        file.touch()
-    try:
-        yield file
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        file.unlink(missing_ok=True)
-
-
-def _work(stage: Work, context: Context[Any], log: Path | None, called: Path) -> Any:
+def _work(stage: Work, context: Context[Any], log: Path | None) -> Any:
     # What one of the launched processes does.
     rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     torch.set_num_threads(max(1, torch.get_num_threads() // count))
@@ -161,7 +134,7 @@ def _work(stage: Work, context: Context[Any], log: Path | None, called: Path) ->
         context.progress.log = log.open("a", encoding="utf-8")
     distributed.init_process_group("cpu:gloo,cuda:nccl" if has_gpus else "gloo", timeout=PATIENCE)
     try:
-        facts = stage(context, Team(rank, count, called))
+        facts = stage(context, Team(rank, count))
     except Problem:
         raise
     except Exception:

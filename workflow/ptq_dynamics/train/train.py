@@ -44,12 +44,11 @@ EVERY, RATE = 5.0, 3e6
 def run(context: Context[TrainSettings]) -> Mapping[str, Any]:
     """Train from the last saved state, or the trunk's, or from nothing, to the run's last step, in
     as many processes as are wanted."""
-    facts = processes.run(work, context, context.settings.batch)
-    return context.leave() if facts is None else facts
+    return processes.run(work, context, context.settings.batch)
 
 
-def work(context: Context[TrainSettings], team: processes.Team) -> Mapping[str, Any] | None:
-    """What each process does; None where it was called back, and its state is saved."""
+def work(context: Context[TrainSettings], team: processes.Team) -> Mapping[str, Any]:
+    """What each process does."""
     settings, corpus = context.settings, context.input("corpus")
     data = settings.objective.data(corpus, settings.context, settings.batch, settings.seed)
     start = None
@@ -65,8 +64,6 @@ def work(context: Context[TrainSettings], team: processes.Team) -> Mapping[str, 
     elif "trunk" in context.inputs:
         trainer.load(context.input("trunk").file(state_name(settings.first)))
     train(trainer, data, context)
-    if trainer.step < settings.last:
-        return None
     return trajectory.facts(
         [trainer.checkpoint(step) for step in settings.checkpoint_steps],
         parameters=sum(p.numel() for p in trainer.model.parameters()),
@@ -77,7 +74,7 @@ def work(context: Context[TrainSettings], team: processes.Team) -> Mapping[str, 
 
 
 def train(trainer: "Trainer", data: Any, context: Context[TrainSettings]) -> None:
-    """The training loop: update, log, save; to the last step, or until it is called back."""
+    """The training loop: update, log, save; to the last step."""
     first, last = trainer.step, trainer.settings.last
     started = saved = time.monotonic()
     apart = EVERY
@@ -95,16 +92,13 @@ def train(trainer: "Trainer", data: Any, context: Context[TrainSettings]) -> Non
                 f"{(last - trainer.step) * pace:.0f} s to go"
             )
         trainer.save_due(loss)
-        ends, now = trainer.team.called_back(context), time.monotonic()
-        if trainer.team.leads and (ends or now - saved >= apart):
+        if trainer.team.leads and time.monotonic() - saved >= apart:
             trainer.require_finite(loss)
             state = context.scratch / state_name(trainer.step)
             trainer.save(state)
             for path in {*context.scratch.glob(STATES)} - {state}:
                 path.unlink()
             saved, apart = time.monotonic(), max(EVERY, state.stat().st_size / RATE)
-        if ends:
-            break
 
 
 def ahead(data: Any, trainer: "Trainer", steps: range) -> Iterator[Tensor]:
