@@ -35,7 +35,7 @@ PLACES = {
     "report": "results/SCALE/index.",
 }
 # Rules whose jobs compute with as many threads as the scale says; others take one.
-COMPUTING = frozenset({"train", "average", "measure", "curvature", "landscape", "components"})
+COMPUTING = {"corpus", "train", "average", "measure", "curvature", "landscape", "components"}
 
 
 @dataclass(eq=False)
