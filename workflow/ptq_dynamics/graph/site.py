@@ -66,7 +66,6 @@ class Site:
         name: str,
         inputs: Mapping[str, list[str]],
         settings: Any,
-        files: tuple[str, ...] = (),
         distributions: tuple[str, ...] = (),
         **wildcards: object,
     ) -> Job:
@@ -74,7 +73,7 @@ class Site:
         path = self.pattern(rule).format(**wildcards)
         folder, _, last = path.rpartition("/")
         stem = last.removesuffix(MANIFEST).removesuffix(".") or None
-        self.made[path] = Job(stage, name, folder, inputs, settings, stem, files, distributions)
+        self.made[path] = Job(stage, name, folder, inputs, settings, stem, distributions)
         self.rules[path] = rule
         return self.made[path]
 
