@@ -137,8 +137,8 @@ class Resources(Planner):
             "mem_mb": ceil(attempt * (asked.memory + billions * more.memory)),
             "runtime": max(1, ceil(attempt * (asked.minutes + billions * more.minutes))),
         }
-        if gpus := ceil(asked.gpus + billions * more.gpus):
-            found["gpu"] = gpus
+        if asked.gpus or more.gpus:
+            found["gpu"] = ceil(asked.gpus + billions * more.gpus)
         return found
 
     def threads(self, rule: str) -> int:
