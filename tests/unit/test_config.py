@@ -164,7 +164,7 @@ BAD = {
     "not a list": (
         "runs.yaml",
         put(*KUMAR, "cooldown", value="{end}/190"),
-        ["runs.kumar-{size}-wsd-{at} has 'end' in braces, which over has not (size, at)"],
+        ["runs.kumar-70m-wsd-1.5.cooldown is '{end}/190': must be a number or a fraction"],
     ),
     "a value of a grid that the type refuses": (
         "runs.yaml",

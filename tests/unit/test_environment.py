@@ -29,7 +29,7 @@ def install(tmp_path, monkeypatch, workspace):
     """Install from the text of a lock file; the exit status."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(environment, "_call", call)
-    job = json.loads(workspace.plan.measuring._environment("gptqmodel").text)
+    job = json.loads(workspace.plan.job("environment", tool="gptqmodel").text)
     lock = tmp_path / "lock.txt"
 
     def run(text: str) -> int:

@@ -121,7 +121,7 @@ def collect(workspace, trunk, rtn):
     workspace.build(plan.measuring.curvature("trunk", "sharpness", "all", 100))
     folder, stem = "results/smoke", "measurements"
     settings = CollectSettings(tuple(series))
-    return Job("measure.collect", stem, folder, inputs, settings, stem, (MEASUREMENTS,))
+    return Job("measure.collect", stem, folder, inputs, settings, stem)
 
 
 @pytest.fixture(scope="module")

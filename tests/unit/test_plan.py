@@ -149,7 +149,7 @@ def test_jobs_are_distinct_and_hold_no_absolute_path(scale):
     found = jobs(scale)
     assert len({(job.folder, job.stem) for job in found}) == len(found) > 500
     for job in found:
-        paths = chain([job.folder, job.manifest], job.needs, job.outputs)
+        paths = chain([job.folder, job.manifest], job.needs)
         assert not [path for path in paths if path.startswith(("/", "~", ".."))], job.name
     for job in found[::20]:
         told = str(job.spec["settings"])

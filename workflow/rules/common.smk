@@ -29,10 +29,6 @@ try:
 except Problem as problem:
     raise WorkflowError(str(problem)) from None
 
-# A cluster has no number of cores that jobs share.
-IS_REMOTE = workflow.remote_exec or workflow.resource_settings.nodes is not None
-CORES = None if IS_REMOTE else workflow.resource_settings.cores
-
 # A job compares its specification and inputs with the record of its result before it does more.
 RUN = "python -m ptq_dynamics.engine.run {input.spec} --devices {resources.devices}"
 
@@ -65,11 +61,6 @@ def inputs(kind, *labels):
 def manifest(kind):
     """The output of a rule: the manifest of its job's result."""
     return plan.site.pattern(kind)
-
-
-def threads_of(kind):
-    """Threads of a stage's jobs; all wait for a corpus, so it takes all cores."""
-    return (kind == "corpus" and CORES) or plan.resources.threads(kind)
 
 
 def asked(kind):

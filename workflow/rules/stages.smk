@@ -44,7 +44,7 @@ for kind, groups in STAGES.items():
         output:
             manifest=manifest(kind),
         priority: 20 if kind == "figure" else 0
-        threads: threads_of(kind)
+        threads: plan.resources.threads(kind)
         resources:
             **asked(kind),
         shell:

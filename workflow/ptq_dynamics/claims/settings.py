@@ -8,8 +8,6 @@ from ptq_dynamics.measure.settings import Series
 
 CLAIMS = "claims.json"
 FOREST = "claims"  # the plot of all, a picture
-# The formats of a table.
-FORMATS = ("csv", "md", "tex")
 Listed = Annotated[tuple[str, ...], Once]
 
 

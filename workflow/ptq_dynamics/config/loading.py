@@ -6,7 +6,7 @@ stands in braces gives way to the list's value, in the name and in every text of
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -192,39 +192,29 @@ def read(path: Path, name: str) -> Any:
 
 
 def expand(entries: Mapping[Any, Any], place: str) -> dict[str, Any]:
-    """Entries with those that stand for many, written out; `Problem` when a text has something else
-    in braces than the lists' names, or two entries have one name."""
+    """Entries with those that stand for many, written out; `Problem` when two have one name."""
     found = dict[str, Any]()
     for written, entry in entries.items():
-        is_grid = isinstance(entry, dict) and "over" in entry
-        made = _combinations(str(written), entry, place) if is_grid else [(written, entry)]
-        for name, one in made:
+        lists = entry.get("over", {}) if isinstance(entry, dict) else {}
+        if not isinstance(lists, dict) or not all(isinstance(e, list) for e in lists.values()):
+            where = f"{place}.{written}.over"
+            raise Problem(f"{where} is {lists!r}: must be a mapping of names to lists")
+        for values in product(*lists.values()):
+            name, one = written, entry
+            for key, value in zip(lists, values, strict=True):
+                name, one = _filled([name, one], f"{{{key}}}", str(value))
             if name in found:
                 raise Problem(f"{place}.{written} and another entry generate {name!r}; rename one")
-            found[name] = one
+            found[name] = {k: v for k, v in one.items() if k != "over"} if lists else one
     return found
 
 
-def _combinations(name: str, entry: dict[str, Any], place: str) -> Iterator[tuple[str, Any]]:
-    lists, rest = entry["over"], {key: each for key, each in entry.items() if key != "over"}
-    if not isinstance(lists, dict) or not all(isinstance(each, list) for each in lists.values()):
-        raise Problem(f"{place}.{name}.over is {lists!r}: must be a mapping of names to lists")
-    for values in product(*lists.values()):
-        chosen = dict(zip(lists, values, strict=True))
-        try:
-            found = name.format(**chosen), _filled(rest, chosen)
-        except (KeyError, IndexError, ValueError) as error:
-            braces = f"in braces, which over has not ({', '.join(chosen)})"
-            raise Problem(f"{place}.{name} has {error} {braces}") from None
-        yield found
-
-
-def _filled(value: Any, chosen: Mapping[str, Any]) -> Any:
+def _filled(value: Any, braces: str, text: str) -> Any:
     if isinstance(value, dict):
-        return {key: _filled(each, chosen) for key, each in value.items()}
+        return {key: _filled(each, braces, text) for key, each in value.items()}
     if isinstance(value, list):
-        return [_filled(each, chosen) for each in value]
-    return value.format(**chosen) if isinstance(value, str) else value
+        return [_filled(each, braces, text) for each in value]
+    return value.replace(braces, text) if isinstance(value, str) else value
 
 
 def _check(data: Any, name: str, path: Path) -> Any:

@@ -175,10 +175,8 @@ class Request(Amounts):
 
 
 class Requests(Strict):
-    """The request of each of some `rules` of Snakemake and, for all others, the `default`.
-    `gpu_model` is what the cluster calls its GPUs; any will do where it is null."""
+    """The request of each of some `rules` of Snakemake and, for all others, the `default`."""
 
-    gpu_model: str | None = None
     default: Request
     rules: dict[str, Request] = {}
 

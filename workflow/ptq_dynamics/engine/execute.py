@@ -19,23 +19,14 @@ from pydantic import TypeAdapter
 
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem, is_full_disk
-from ptq_dynamics.engine import (
-    checkout,
-    code,
-    machine,
-    manifest,
-    processes,
-    record,
-    specification,
-)
+from ptq_dynamics.engine import checkout, code, machine, manifest, processes, record
 from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.engine.lease import Lease, held, take_devices
-from ptq_dynamics.engine.machine import versions
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.engine.paths import ABSENT, RECORD, Paths, beside
 from ptq_dynamics.engine.publish import OUT, SCRATCH, is_prepared, publish, take_over
 from ptq_dynamics.engine.record import Record
-from ptq_dynamics.engine.specification import restore_manifest
+from ptq_dynamics.engine.specification import differences, restore_manifest, stale
 
 Spec = Mapping[str, Any]
 
@@ -62,7 +53,7 @@ def execute(
             if restoring:
                 if not manifest.read(paths.manifest).dropped():
                     return 0
-            elif not specification.stale(spec, paths):
+            elif not stale(spec, paths):
                 restore_manifest(paths)
                 return 0
             # Each line is written at once, as a process may end at any time.
@@ -109,13 +100,13 @@ def _explain(error: BaseException, paths: Paths) -> str:
 
 def _build(spec: Spec, paths: Paths, progress: Progress, lease: Lease, restoring: bool) -> None:
     started, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
-    commit, settings = machine.commit(), _take_code(spec)
-    inputs, identity = _read_inputs(spec)
-    work = take_over(paths, identity, lease.token)
+    commit, context = machine.commit(), _read(spec, progress)
+    work = take_over(paths, context.identity, lease.token)
     if restoring or not is_prepared(work, paths):
         if not getattr(_stage(spec), "RESUMABLE", False):
             shutil.rmtree(work, ignore_errors=True)
-        made = _make(spec, settings, inputs, identity, work, progress, paths.folder)
+        context.earlier = paths.folder
+        made = _make(spec, context, work)
         if restoring:
             lease.require()
             _require_same(made, record.read(paths.record))
@@ -125,7 +116,7 @@ def _build(spec: Spec, paths: Paths, progress: Progress, lease: Lease, restoring
             paths.part(ABSENT).unlink(missing_ok=True)
         else:
             seconds = time.monotonic() - clock
-            account = record.describe(spec, inputs, made, commit, started, seconds)
+            account = record.describe(spec, context.inputs, made, commit, started, seconds)
             write_atomically(work / RECORD, account.text())
     if not restoring:
         publish(work, paths, record.read(work / RECORD), lease.require)
@@ -136,10 +127,10 @@ def _build(spec: Spec, paths: Paths, progress: Progress, lease: Lease, restoring
 
 def _compare(spec: Spec, paths: Paths, progress: Progress) -> None:
     """Make a result again, from nothing and elsewhere; `Problem` where it comes out different."""
-    settings, (inputs, _) = _take_code(spec), _read_inputs(spec)
-    known = record.read(paths.record)
+    context, known = _read(spec, progress), record.read(paths.record)
+    context.identity = known.carried
     with tempfile.TemporaryDirectory(prefix="ptq-dynamics-compare-") as folder:
-        made = _make(spec, settings, inputs, known.carried, Path(folder), progress, None)
+        made = _make(spec, context, Path(folder))
     _require_same(made, known)
 
 
@@ -151,33 +142,24 @@ def _require_same(made: Manifest, known: Record) -> None:
         raise Problem(f"it came out different in {what} (another processor or library?)")
 
 
-def _read_inputs(spec: Spec) -> tuple[dict[str, list[Manifest]], str]:
-    """The manifests that a job reads, by label, and the identity of its result."""
+def _read(spec: Spec, progress: Progress) -> Context[Any]:
+    """What the stage of a job is given, but for the folders to write to."""
+    settings = _take_code(spec)
     inputs = {
         label: [manifest.read(Path(path), restore) for path in group]
         for label, group in spec["inputs"].items()
     }
     digests = {str(each.path): each.digest() for group in inputs.values() for each in group}
-    return inputs, record.identity(spec, digests)
+    identity = record.identity(spec, digests)
+    return Context(spec["name"], settings, inputs, Path(), Path(), progress, identity=identity)
 
 
-def _make(
-    spec: Spec,
-    settings: Any,
-    inputs: Mapping[str, list[Manifest]],
-    identity: str,
-    work: Path,
-    progress: Progress,
-    earlier: Path | None,
-) -> Manifest:
+def _make(spec: Spec, context: Context[Any], work: Path) -> Manifest:
     """Have the stage write into a folder of `work`; the manifest of what is there then."""
-    out, scratch = work / OUT, work / SCRATCH
-    out.mkdir(parents=True, exist_ok=True)
-    scratch.mkdir(exist_ok=True)
-    spread = os.environ.get("PTQ_DYNAMICS_DEVICE_MAP") or "auto"
-    name = spec["name"]
-    context = Context(name, settings, inputs, out, scratch, progress, earlier, identity, spread)
-    return manifest.describe(out, Paths.of(spec).manifest, _stage(spec).run(context))
+    context.out, context.scratch = work / OUT, work / SCRATCH
+    context.out.mkdir(parents=True, exist_ok=True)
+    context.scratch.mkdir(exist_ok=True)
+    return manifest.describe(context.out, Paths.of(spec).manifest, _stage(spec).run(context))
 
 
 def _stage(spec: Spec) -> Any:
@@ -194,8 +176,9 @@ def _take_code(spec: Spec) -> Any:
     code.load(spec["code"])
     # Now, as what is edited while it is imported may be imported.
     found = code.program().code(code.roots(spec["stage"], settings))
-    here = {"code": found.modules, "libraries": versions(found.libraries, spec["libraries"])}
-    for reason in specification.differences({key: spec[key] for key in here}, here):
+    libraries = machine.versions(found.libraries, spec["libraries"])
+    here = {"code": found.modules, "libraries": libraries}
+    for reason in differences({key: spec[key] for key in here}, here):
         raise Problem(f"{reason} since the job was planned; run the same command again")
     return settings
 

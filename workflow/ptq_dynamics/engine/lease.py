@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from filelock import FileLock, SoftFileLease, Timeout
@@ -108,34 +109,30 @@ def take_devices(count: int, say: Callable[[str], None]) -> None:
     None are leased for a `count` of 0, without a GPU, by a process that a job with a lease has
     started, or where a scheduler gives each job its own.
     """
-    if count and SHARED in os.environ and LEASED not in os.environ and (names := visible()):
-        _locks.update(_wait(names, min(count, len(names)), say))
-        os.environ[VISIBLE] = os.environ[LEASED] = ",".join(_locks)
-
-
-def _wait(names: list[str], count: int, say: Callable[[str], None]) -> dict[str, FileLock]:
-    """A lock on so many devices, as soon as they are free."""
+    if not (count and SHARED in os.environ and LEASED not in os.environ and (names := visible())):
+        return
     folder = Path(tempfile.gettempdir()) / f"ptq-dynamics-devices-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
+    count = min(count, len(names))
     if not (found := _take(folder, names, count)):
         what = f"{count} GPUs" if count > 1 else "a GPU"
         say(f"waits for {what}; other jobs compute on {', '.join(names)}")
     while not found:
         time.sleep(POLL)
         found = _take(folder, names, count)
-    return found
+    _locks.update(found)
+    os.environ[VISIBLE] = os.environ[LEASED] = ",".join(_locks)
 
 
 def _take(folder: Path, names: list[str], count: int) -> dict[str, FileLock]:
     """A lock on so many devices, those with the fewest jobs first; none where fewer are free."""
     found = dict[str, FileLock]()
-    for slot in range(int(os.environ[SHARED])):
-        for name in names:
-            lock = FileLock(folder / f"{re.sub('[^A-Za-z0-9._-]', '_', name)}-{slot}.lock")
-            if len(found) < count and name not in found:
-                with suppress(Timeout):
-                    lock.acquire(blocking=False)
-                    found[name] = lock
+    for slot, name in product(range(int(os.environ[SHARED])), names):
+        lock = FileLock(folder / f"{re.sub('[^A-Za-z0-9._-]', '_', name)}-{slot}.lock")
+        if len(found) < count and name not in found:
+            with suppress(Timeout):
+                lock.acquire(blocking=False)
+                found[name] = lock
     if len(found) < count:
         for lock in found.values():
             lock.release()

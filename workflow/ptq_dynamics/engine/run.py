@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job of the command line; exit status 0 when its result is published."""
     file, *flags = sys.argv[1:] if arguments is None else arguments
     devices = int(flags[flags.index("--devices") + 1]) if "--devices" in flags else 0
-    restoring, comparing = "--restore" in flags, "--compare" in flags
+    how = {"restoring": "--restore" in flags, "comparing": "--compare" in flags}
     try:
         with open(file, encoding="utf-8") as opened:
             found = json.load(opened)
@@ -63,12 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # A variable that the user has set comes first.
     if devices:
         os.environ.setdefault("PTQ_DYNAMICS_GPUS", str(devices))
-    how: Any = {"restoring": restoring, "comparing": comparing, "devices": devices}
-    status = None if comparing else delegate(spec, **how)
+    status = None if how["comparing"] else delegate(spec, devices=devices, **how)
     if status is None:
         from ptq_dynamics.engine.execute import execute
 
-        status = execute(spec, **how)
+        status = execute(spec, devices=devices, **how)
     return status
 
 

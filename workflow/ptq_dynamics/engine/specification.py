@@ -29,8 +29,8 @@ MISSING, DAMAGED = "missing", "damaged"
 @dataclass(frozen=True)
 class Job:
     """One job: the module of its stage, its name and folder (and the stem of its files, if shared),
-    the manifests that it reads by label, its settings, the files that people want of it, and the
-    distributions whose files it reads."""
+    the manifests that it reads by label, its settings, and the distributions whose files it
+    reads."""
 
     stage: str
     name: str
@@ -38,7 +38,6 @@ class Job:
     inputs: Mapping[str, list[str]]
     settings: Any
     stem: str | None = None
-    files: tuple[str, ...] = ()
     distributions: tuple[str, ...] = ()
 
     @cached_property
@@ -50,11 +49,6 @@ class Job:
     def manifest(self) -> str:
         """Path of the job's manifest."""
         return str(self.paths.manifest)
-
-    @property
-    def outputs(self) -> list[str]:
-        """Paths of the files that people want, or else of the manifest."""
-        return [f"{self.folder}/{name}" for name in self.files] or [self.manifest]
 
     @property
     def needs(self) -> list[str]:

@@ -80,13 +80,8 @@ def _check_names(config: Config) -> None:
     chosen = [] if config.choice.figures == "all" else config.choice.figures
     require("config/config.yaml: figures", "figure", chosen, config.figures)
     for name, figure in config.figures.items():
-        place = f"config/figures.yaml: {name}"
-        require(f"{place}.curves", "trajectory", figure.trajectories, runs.trajectories)
-        named = [*figure.quantizers, *chain(*figure.draws.values())]
-        require(f"{place}.quantizers", "quantizer", named, quantizers)
-    for name, table in config.tables.items():
-        require(f"config/tables.yaml: {name}.quantizers", "quantizer", table.quantizers, quantizers)
-    require("config/backends.yaml: groups", "quantizer", chain(*config.backends.groups), quantizers)
+        place = f"config/figures.yaml: {name}.curves"
+        require(place, "trajectory", figure.trajectories, runs.trajectories)
     named = [*scale.quantizers, *scale.quantizers.values()]
     require(f"{_file(config)}: quantizers", "quantizer", named, quantizers)
     for name, shape in scale.models.items():
@@ -197,7 +192,7 @@ def _check_amounts(timeline: Timeline) -> None:
 
 
 def _check_quantizers(timeline: Timeline) -> None:
-    """That quantizers fit to the models they are shown with."""
+    """That quantizers are there, and fit to the models they are shown with."""
     config: Config = timeline.config
     models = config.scale.models.items()
     for (name, quantizer), (model, shape) in product(config.quantizers.items(), models):
@@ -210,12 +205,14 @@ def _check_quantizers(timeline: Timeline) -> None:
     shown = [("config/backends.yaml: groups", [backends.trajectory], [*chain(*backends.groups)])]
     for name, figure in figures.items():
         place = f"config/figures.yaml: {name}.quantizers"
-        shown.append((place, figure.trajectories, [*figure.quantizers]))
+        named = [*figure.quantizers, *chain(*figure.draws.values())]
+        shown.append((place, figure.trajectories, named))
     for name, table in config.tables.items():
         place = f"config/tables.yaml: {name}.quantizers"
         known = [figures[each].trajectories for each in table.figures if each in figures]
         shown.append((place, [*chain(*known)], [*table.quantizers]))
     for place, trajectories, names in shown:
+        require(place, "quantizer", names, config.quantizers)
         for trajectory, name in product(trajectories, names):
             own = timeline.trajectories[trajectory].model_shape(timeline)
             kind = config.quantizers[config.scale.used(name)]

@@ -12,7 +12,7 @@ from ptq_dynamics.claims.public import PUBLIC
 from ptq_dynamics.claims.settings import TableQuery, TableRow
 from ptq_dynamics.config import Branch, Figure, require
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.figures.settings import PICTURES, Shown
+from ptq_dynamics.figures.settings import Shown
 from ptq_dynamics.graph.site import Planner
 from ptq_dynamics.measure.names import LOSS, QUANTIZATION_ERROR, TASK_METRICS, Paired
 
@@ -42,8 +42,7 @@ class Claims(Planner):
         }
         settings = said.ClaimsSettings(claims=every, figures=drawn, scale=self.scale.description)
         inputs = {label: paths for job in figures.values() for label, paths in job.inputs.items()}
-        files = (said.CLAIMS, *(f"{said.FOREST}.{kind}" for kind in PICTURES))
-        return self.make("judge", "claims.judge", "claims", inputs, settings, files)
+        return self.make("judge", "claims.judge", "claims", inputs, settings)
 
     def _told(self, claim: Claim) -> said.Told:
         if gone := [name for name in claim.figures if name not in self.config.figures]:
@@ -82,9 +81,7 @@ class Tables(Planner):
         series, measured = self.plan.figures.measured(every)
         runs = tuple(dict.fromkeys(chain(*map(self.plan.figures.runs, every))))
         settings = said.TablesSettings(tables=tuple(found), series=series, runs=runs)
-        files = tuple(f"{name}.{form}" for name in self.config.tables for form in said.FORMATS)
-        inputs |= measured
-        return self.make("tabulate", "claims.tables", "tables", inputs, settings, files)
+        return self.make("tabulate", "claims.tables", "tables", inputs | measured, settings)
 
     def _queries(self, name: str, table: TableQuery) -> Iterator[Figure]:
         """What a table reads of its figures that were chosen, and what it measures for itself."""

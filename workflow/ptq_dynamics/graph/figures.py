@@ -8,7 +8,6 @@ from typing import Any, get_args
 
 from ptq_dynamics.config import Branch, Figure, Run
 from ptq_dynamics.engine.specification import Job
-from ptq_dynamics.figures import settings as drawn
 from ptq_dynamics.figures.figure import FigureSettings
 from ptq_dynamics.figures.settings import Shown, ShownRun, short
 from ptq_dynamics.graph.site import Planner
@@ -62,8 +61,7 @@ class Figures(Planner):
             notes=tuple(f"{how} {what}." for how, what in said.items() if what),
             uncertain_rates=tuple(dict.fromkeys(unsure)),
         )
-        files = tuple(f"{name}.{kind}" for kind in (*drawn.PICTURES, drawn.TABLE))
-        return self.make("figure", "figures.draw", name, inputs, settings, files, figure=name)
+        return self.make("figure", "figures.draw", name, inputs, settings, figure=name)
 
     def _here(self, figure: Figure) -> list[str]:
         """What the paper's rates and weight decays in the words of a figure are at this scale."""
@@ -125,5 +123,5 @@ class Figures(Planner):
         lacking = map(self.plan.tables.lacking, self.config.tables.values())
         queries = chain(map(self.config.figures.__getitem__, self.chosen), *lacking)
         series, inputs = self.measured(queries)
-        stage, files = "measure.collect", (names.MEASUREMENTS,)
-        return self.make("collect", stage, "measurements", inputs, CollectSettings(series), files)
+        settings = CollectSettings(series)
+        return self.make("collect", "measure.collect", "measurements", inputs, settings)

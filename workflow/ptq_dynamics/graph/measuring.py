@@ -197,19 +197,16 @@ class Measuring(Planner):
             draw=kind.calibration_draw,
         )
 
+    @cache
     def _tools(self, kind: Quantizer | None) -> dict[str, list[str]]:
-        """The environment that a quantizer needs beside the main one, by its label."""
+        """The environment that a quantizer needs, which cannot share the main one, by its label."""
         if not isinstance(kind, GptqModel):
             return {}
-        return {"environment": [self._environment(kind.method).manifest]}
-
-    @cache
-    def _environment(self, tool: str) -> Job:
-        """The environment of a tool that cannot share the main one, from its lock file."""
-        lock = Path("envs") / f"{tool}.txt"
+        tool, lock = kind.method, Path("envs") / f"{kind.method}.txt"
         digest = environment.digest(self.site.root / lock, self.site.root / CUDA)
         settings = EnvironmentSettings(lock=str(lock), folder=f"envs/{tool}", digest=digest)
-        return self.make("environment", "quantize.environment", tool, {}, settings, tool=tool)
+        job = self.make("environment", "quantize.environment", tool, {}, settings, tool=tool)
+        return {"environment": [job.manifest]}
 
     def _is_asked(self, trajectory: str, quantizer: str, seed: int) -> bool:
         """Whether any figure, chosen or not, asks a series tasks; a job is always the same."""

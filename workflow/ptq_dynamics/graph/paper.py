@@ -14,7 +14,7 @@ from ptq_dynamics.config import Figure, PublicRun
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.settings import UNITS, rounded, short
 from ptq_dynamics.graph.site import Site
-from ptq_dynamics.paper.settings import DATA, PAPER, PaperSettings, sources
+from ptq_dynamics.paper.settings import PaperSettings, sources
 from ptq_dynamics.train.optimizers import Optimizer
 from ptq_dynamics.train.schedules import Constant, Schedule, learning_rate
 
@@ -52,8 +52,8 @@ def typeset(plan: Any, theirs: Any) -> Job:
     needs |= {"claims": plan.claims.judge(), "tables": plan.tables.write()}
     needs |= {"measurements": plan.figures.collect()}
     inputs = {label: [job.manifest] for label, job in needs.items()}
-    settings, files = PaperSettings(told=told, sources=sources(site.root)), (PAPER, DATA)
-    return site.make("typeset", "paper.typeset", "paper", inputs, settings, files)
+    settings = PaperSettings(told=told, sources=sources(site.root))
+    return site.make("typeset", "paper.typeset", "paper", inputs, settings)
 
 
 def _told(plan: Any, name: str, figure: Figure) -> dict[str, Any]:

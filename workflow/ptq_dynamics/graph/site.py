@@ -35,7 +35,7 @@ PLACES = {
     "report": "results/SCALE/index.",
 }
 # Rules whose jobs compute with as many threads as the scale says; others take one.
-COMPUTING = frozenset({"train", "average", "measure", "curvature", "landscape", "components"})
+COMPUTING = {"corpus", "train", "average", "measure", "curvature", "landscape", "components"}
 
 
 @dataclass(eq=False)
@@ -66,7 +66,6 @@ class Site:
         name: str,
         inputs: Mapping[str, list[str]],
         settings: Any,
-        files: tuple[str, ...] = (),
         distributions: tuple[str, ...] = (),
         **wildcards: object,
     ) -> Job:
@@ -74,7 +73,7 @@ class Site:
         path = self.pattern(rule).format(**wildcards)
         folder, _, last = path.rpartition("/")
         stem = last.removesuffix(MANIFEST).removesuffix(".") or None
-        self.made[path] = Job(stage, name, folder, inputs, settings, stem, files, distributions)
+        self.made[path] = Job(stage, name, folder, inputs, settings, stem, distributions)
         self.rules[path] = rule
         return self.made[path]
 
@@ -127,23 +126,19 @@ class Resources(Planner):
     """Resource requests of the jobs of a scale, which stand outside their specifications: no
     result depends on them."""
 
-    def ask(
-        self, rule: str, attempt: int = 1, trajectory: str | None = None
-    ) -> dict[str, int | str]:
+    def ask(self, rule: str, attempt: int = 1, trajectory: str | None = None) -> dict[str, int]:
         """Resources as Snakemake names them: `mem_mb` and `runtime` (minutes), which grow with the
-        number of the attempt; `gpu` and `gpu_model` where the rule takes any. Where the job is
-        about a trajectory, the size of its model counts."""
+        number of the attempt; `gpu` where the rule takes any. Where the job is about a trajectory,
+        the size of its model counts."""
         table = self.scale.resources
         asked = table.rules.get(rule, table.default)
-        more, billions = asked.per_billion, 0.0
-        if trajectory is not None:
-            billions = self.parameters(trajectory) / 10**9
-        found: dict[str, int | str] = {
+        more, billions = asked.per_billion, self.parameters(trajectory) / 1e9 if trajectory else 0
+        found = {
             "mem_mb": ceil(attempt * (asked.memory + billions * more.memory)),
             "runtime": max(1, ceil(attempt * (asked.minutes + billions * more.minutes))),
         }
-        if gpus := ceil(asked.gpus + billions * more.gpus):
-            found |= {"gpu": gpus, **({"gpu_model": table.gpu_model} if table.gpu_model else {})}
+        if asked.gpus or more.gpus:
+            found["gpu"] = ceil(asked.gpus + billions * more.gpus)
         return found
 
     def threads(self, rule: str) -> int:

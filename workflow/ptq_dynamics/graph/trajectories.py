@@ -31,7 +31,7 @@ class Trajectories(Planner):
         # Their text is what the corpus is made of.
         text = corpus.text if isinstance(corpus, OwnCorpus) else corpus
         packages = getattr(text, "packages", ())
-        return self.make("corpus", "corpus.corpus", name, inputs, corpus, (), packages, corpus=name)
+        return self.make("corpus", "corpus.corpus", name, inputs, corpus, packages, corpus=name)
 
     @cache
     def functions(self, corpus: str) -> Job:
@@ -42,7 +42,7 @@ class Trajectories(Planner):
         settings = FunctionsSettings(corpus=text, others=others)
         reads = (*settings.corpus.packages, *others)
         stage = "corpus.functions"
-        return self.make("functions", stage, corpus, {}, settings, (), reads, corpus=corpus)
+        return self.make("functions", stage, corpus, {}, settings, reads, corpus=corpus)
 
     def makers(self, name: str, seed: int | None = None, shard: str | None = None) -> list[Job]:
         """The jobs that make a trajectory, or the checkpoints of one shard of it, in their

@@ -62,8 +62,8 @@ def release(plan: Plan) -> tuple[Path, int]:
     copies = {
         path: Path(path.parts[0], REFERENCE, *path.parts[1:])
         for job in shown
-        for path in (*map(Path, job.outputs), job.paths.record)
-        if path.suffix != ".pdf"
+        for name in (*manifest.read(job.paths.manifest).files, job.paths.record.name)
+        if (path := Path(job.folder, name)).suffix != ".pdf"
     }
     copies[Path(paper.folder, PAPER)] = results / PAPER
     copies[paper.paths.record] = results / f"{Path(PAPER).stem}.{paper.paths.record.name}"

@@ -38,7 +38,7 @@ def page(plan: Plan) -> Job:
         tables=tuple((name, table.title) for name, table in site.config.tables.items()),
         template=TEMPLATE.read_text(encoding="utf-8"),
     )
-    return site.make("report", "report.page", "index", inputs, settings, (PAGE,))
+    return site.make("report", "report.page", "index", inputs, settings)
 
 
 def planned(choice: dict[str, Any], folder: Path, root: Path) -> Plan:
