@@ -25,11 +25,12 @@ def test_every_row_of_the_table_is_of_a_rule(scale):
 def test_limits_grow_with_the_attempt_and_models_with_their_weights():
     found = plan("paper").resources
     first, third = found.ask("train"), found.ask("train", 3)
-    assert first["gpu"] == third["gpu"] == 1
+    assert first["gpu"] == third["gpu"] == 8
     for key in ("mem_mb", "runtime"):
         assert third[key] == 3 * first[key]
     small, large = (found.ask("measure", 1, name) for name in ("wsd-3e-3", "olmo2-32b"))
     assert (small["gpu"], large["gpu"]) == (1, 4)
+    assert found.ask("measure", 2, "olmo2-32b")["gpu"] == 8, "more memory of GPUs"
     assert found.ask("measure").keys() == small.keys(), "a rule requests only what is known of it"
     # 8 bytes a weight, and half as much beside.
     assert large["mem_mb"] - small["mem_mb"] == pytest.approx(12_000 * 32.1, rel=0.01)

@@ -138,7 +138,7 @@ class Resources(Planner):
             "runtime": max(1, ceil(attempt * (asked.minutes + billions * more.minutes))),
         }
         if asked.gpus or more.gpus:
-            found["gpu"] = ceil(asked.gpus + billions * more.gpus)
+            found["gpu"] = ceil(asked.gpus + attempt * billions * more.gpus)
         return found
 
     def threads(self, rule: str) -> int:
