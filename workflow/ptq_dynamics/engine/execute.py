@@ -113,7 +113,8 @@ def _explain(error: BaseException, paths: Paths) -> str:
 
 def _build(spec: Spec, paths: Paths, progress: Progress, lease: Lease, restoring: bool) -> None:
     started, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
-    commit, settings = machine.commit(), _take_code(spec)
+    more = ("paper",) if spec["stage"].startswith("paper.") else ()  # read by that stage alone
+    commit, settings = machine.commit(*more), _take_code(spec)
     inputs, identity = _read_inputs(spec)
     work = take_over(paths, identity, lease.token)
     if restoring or not is_prepared(work, paths):

@@ -1,6 +1,7 @@
 """What all planners of a plan share: the configuration, its timeline, and where results lie; and
 what the jobs of a rule ask of a machine."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import ceil
@@ -58,6 +59,14 @@ class Site:
     def pattern(self, rule: str) -> str:
         """The manifests that a rule makes, with wildcards."""
         return PLACES[rule].replace("SCALE", self.config.choice.scale) + MANIFEST
+
+    def rule_of(self, path: str) -> tuple[str, dict[str, str]]:
+        """The rule that makes a manifest of this scale, "other" for none, and its wildcards."""
+        for rule in PLACES:
+            pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(self.pattern(rule)))
+            if found := re.fullmatch(pattern, path):
+                return rule, found.groupdict()
+        return "other", {}
 
     def make(
         self,
@@ -128,16 +137,16 @@ class Resources(Planner):
     result depends on them."""
 
     def ask(
-        self, rule: str, attempt: int = 1, trajectory: str | None = None
+        self, rule: str, attempt: int = 1, wildcards: Mapping[str, str] = {}
     ) -> dict[str, int | str]:
         """Resources as Snakemake names them: `mem_mb` and `runtime` (minutes), which grow with the
         number of the attempt; `gpu` and `gpu_model` where the rule takes any. Where the job is
-        about a trajectory, the size of its model counts."""
+        about a trajectory, by its wildcards, the size of its model counts."""
         table = self.scale.resources
-        asked = table.rules.get(rule, table.default)
+        asked, known = table.rules.get(rule, table.default), self.timeline.trajectories
         more, billions = asked.per_billion, 0.0
-        if trajectory is not None:
-            billions = self.parameters(trajectory) / 10**9
+        if about := [each for each in wildcards.values() if each in known]:
+            billions = self.parameters(about[0]) / 10**9
         found: dict[str, int | str] = {
             "mem_mb": ceil(attempt * (asked.memory + billions * more.memory)),
             "runtime": max(1, ceil(attempt * (asked.minutes + billions * more.minutes))),
