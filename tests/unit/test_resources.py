@@ -28,7 +28,9 @@ def test_limits_grow_with_the_attempt_and_models_with_their_weights():
     assert (first["gpu"], first["gpu_model"]) == (1, "h100") == (third["gpu"], third["gpu_model"])
     for key in ("mem_mb", "runtime"):
         assert third[key] == 3 * first[key]
-    small, large = (found.ask("measure", 1, name) for name in ("wsd-3e-3", "olmo2-32b"))
+    small, large = (
+        found.ask("measure", 1, {"trajectory": name}) for name in ("wsd-3e-3", "olmo2-32b")
+    )
     assert (small["gpu"], large["gpu"]) == (1, 4)
     # 8 bytes a weight, and half as much beside.
     assert large["mem_mb"] - small["mem_mb"] == pytest.approx(12_000 * 32.1, rel=0.01)

@@ -140,7 +140,7 @@ def audit(arguments: Namespace) -> bool:
     for line in wrong:
         print(f"wrong: {line}")
     remedy = next((words for words, lines in causes.items() if lines), "")
-    print(f"{len(wrong)} things are wrong; {remedy}" if wrong else "all is well")
+    print(f"problems: {len(wrong)}; {remedy}" if wrong else "all is well")
     return not wrong
 
 
