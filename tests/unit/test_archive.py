@@ -33,7 +33,8 @@ def here(tmp_path):
 
 
 def wrong():
-    return audit(Archive.of_scale("smoke")).wrong
+    found = audit(Archive.of_scale("smoke"))
+    return found.wrong + found.effects
 
 
 def test_a_lone_picture_is_traced_down_to_the_text(here, tmp_path_factory):

@@ -132,7 +132,7 @@ def test_an_audit_names_commits_that_the_branch_lacks(repository):
     said = repository.process(audit)
     assert said.returncode == 0, said.stdout + said.stderr
     done = command(repository, "release")
-    assert done.returncode == 1 and "no commit of this branch" in done.stderr, done.stderr
+    assert done.returncode == 1 and "no clean commit of this branch" in done.stderr, done.stderr
     (repository.folder / "README.md").write_text("Other words.")
     assert repository.process([*amend, "C", "README.md"]).returncode == 0
     said = repository.process(audit)

@@ -125,6 +125,7 @@ def audit(arguments: Namespace) -> bool:
         causes[f"remove the first file named above, then run {make} DEEP=1"] = found.wrong
         other = f"unless the processor differs, remove the first record, and run {make}"
         causes[other] = [*audit.rerun([*again.values()])]
+        causes[f"run {make}"] = found.effects
         print(f"rebuilt {len(again)} results; {len(again) - len(causes[other])} are identical")
         for note in found.notes:
             print(f"note: {note}")

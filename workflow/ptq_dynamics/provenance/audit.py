@@ -21,12 +21,13 @@ ONCE = ("report.page", *FROM_NETWORK)
 @dataclass
 class Audit:
     """How many results and files were compared, and how many files are known and absent; what is
-    wrong, and what a reader should know, a line each."""
+    wrong, results of inputs that changed since, and what a reader should know, a line each."""
 
     results: int = 0
     files: int = 0
     absent: int = 0
     wrong: list[str] = field(default_factory=list)
+    effects: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -35,7 +36,6 @@ def audit(archive: Archive, others: Collection[Path] = ()) -> Audit:
     are files of no job, whose bytes are not known."""
     results, listed = [each for each in archive.in_order() if each.in_place], {*others}
     strange = [each for each in archive.every if not each.in_place]
-    # Damage comes before what it does to others.
     found = Audit(len(results), wrong=[*archive.damaged])
     found.wrong += [f"{e.place} is the record of {e.path}, which lies elsewhere" for e in strange]
     for result in _told(results, "hashing"):
@@ -71,9 +71,9 @@ def _of_result(result: Result, archive: Archive, listed: set[Path], found: Audit
     for path, digest in result.record.inputs.items():
         maker = archive.results.get(path)
         if maker is None:
-            yield f"{result.path} was made from {path}, of which there is no record"
+            found.effects.append(f"{result.path} was made from {path}, of which there is no record")
         elif maker.digest != digest:
-            yield f"{result.path} was made from another {path} than the one there"
+            found.effects.append(f"{result.path} was made from another {path} than the one there")
 
 
 def sample(archive: Archive, count: int, seed: int) -> list[Result]:

@@ -102,11 +102,10 @@ def _require_fresh(plan: Plan, targets: list[Job], jobs: list[Job]) -> None:
     if now is None or now.dirty:
         raise Problem("the working tree is no clean commit; commit its edits, then release")
     known = machine.history()
-    for job in jobs:
-        git = record.read(job.paths.record).git
+    for place in (job.paths.record for job in jobs):
+        git = record.read(place).git
         if git is None or git.dirty or (known and git.commit not in known):
-            mend = f"delete {job.paths.record} and make it again"
-            raise Problem(f"{job.manifest} was made by no commit of this branch alone; {mend}")
+            raise Problem(f"{place} names no clean commit of this branch; rm it, and run make all")
 
 
 def pack(jobs: list[Job], place: Path) -> None:
