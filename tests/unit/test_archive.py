@@ -1,6 +1,7 @@
 """Chains, audits, costs and released lists over a small build that was written by hand."""
 
 import json
+import os
 import random
 import shutil
 import tarfile
@@ -15,11 +16,12 @@ from ptq_dynamics.provenance.archive import RELEASE, Archive, identity_in
 from ptq_dynamics.provenance.audit import audit
 from ptq_dynamics.provenance.trace import trace
 from recorded import LOSSES, RUN, build, write
-from support import ROOT, python
+from support import ROOT, plan, python
 
 pytestmark = pytest.mark.slow
 
 FIGURE = "figures/smoke/fig04"
+RELEASED = "results/reference/workstation"
 CORPUS = "results/smoke/corpus/main/manifest.json"
 
 
@@ -31,7 +33,8 @@ def here(tmp_path):
 
 
 def wrong():
-    return audit(Archive.of_scale("smoke")).wrong
+    found = audit(Archive.of_scale("smoke"))
+    return found.wrong + found.effects
 
 
 def test_a_lone_picture_is_traced_down_to_the_text(here, tmp_path_factory):
@@ -106,6 +109,11 @@ def test_an_audit_names_what_is_missing_strange_or_of_another_input(here):
         f"{RUN}/manifest.json was made from another {CORPUS} than the one there",
         "results/smoke/stray belongs to no result; remove it",
     }
+    Path("results/smoke/corpus/main/record.json").unlink()
+    damage, *_, effect = [line for line in wrong() if RUN in line]
+    assert damage == f"{RUN}/model.bin is missing" and CORPUS in effect
+    Path(RUN, "record.json").write_text("{}")
+    assert wrong()[0].startswith(f"{RUN}/record.json is no record")
     shutil.rmtree(RUN)
     line = f"{LOSSES}/manifest.json was made from {RUN}/manifest.json, of which there is no record"
     assert line in wrong()
@@ -136,12 +144,23 @@ def test_a_list_of_digests_is_of_every_file(here):
     assert [line.split()[0] for line in released.wrong("smoke")] == names
 
 
-def test_costs_are_summed_by_kind(here):
-    rows = costs.write("smoke", Path()).rows
+def test_costs_are_summed_by_kind_and_resources_by_rule(here):
+    found, used = costs.write(plan("smoke", ROOT / "config"), Path())
+    rows = found.rows
     # Each job took 2.5 s, of which the processor computed 2.
     figures, *_, total = rows
     assert figures == ["figures", 2, 0, "0.0014", "0.0011", "0.0000"]
     assert total == ["all", 5, 0, "0.0035", "0.0028", "0.0000"] and len(rows) == 5
+    assert [row[:2] for row in used.rows][:2] == [["corpus", 1], ["figure", 2]]
+    # Minutes, MB and GPUs, each requested, at the median and at most.
+    measured = next(row[2:] for row in used.rows if row[0] == "measure")
+    assert measured[1:3] == ["0.042"] * 2 and measured[4:] == ["0.001"] * 2 + ["0"] * 3
+    assert {path.name for path in costs.files(Path())} <= {*os.listdir()}
+
+
+def test_an_option_that_a_verb_ignores_is_refused():
+    done = command("dev", "readme", "--scale", "smoke")
+    assert done.returncode == 2 and "unrecognized arguments: --scale smoke" in done.stderr
 
 
 def command(*words):
@@ -155,6 +174,8 @@ def command(*words):
         (["trace", "nowhere"], "error: nowhere does not exist"),
         (["adopt", "nowhere"], "error: nowhere is not an archive"),
         (["adopt", "docs"], "error: docs has no results/laptop"),
+        (["adopt", RELEASED, "--scale", "gpu"], f"error: {RELEASED} has no results/gpu; name a"),
+        (["compare", "a", "b", "--scale", "c"], "error: a/results/c is missing; name"),
         (["dev", "accept", "docs", "--reason", " "], "error: --reason is empty"),
         (["compare", "docs", "docs"], "error: docs/measurements.csv is missing"),
     ],

@@ -58,7 +58,8 @@ def test_verbs_that_pages_name_are_there():
 
 def test_all_that_name_a_version_name_the_same():
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == version
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert cited["version"] == version and cited["date-released"].year >= 2026
     assert json.loads((ROOT / ".zenodo.json").read_text())["version"] == version
     assert __version__ == version
-    assert f"\n## {version}\n" in (ROOT / "CHANGELOG.md").read_text()
+    assert f"\n## {version} (tag v{version}" in (ROOT / "CHANGELOG.md").read_text()

@@ -341,7 +341,7 @@ def test_a_job_of_the_warm_process_ends_whatever_ends_it(toy, warm):
 # The repository
 
 
-ASKED = "from ptq_dynamics.engine.machine import commit; print(commit())"
+ASKED = "from ptq_dynamics.engine.machine import commit; print(repr(commit()))"
 # What a hook, a submodule or a user may have set.
 ELSEWHERE = {
     "GIT_DIR": "/nowhere/.git",
@@ -370,26 +370,37 @@ def cloned(built, tmp_path_factory):
 
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_the_commit_is_that_of_the_code_whatever_the_caller_says_to_git(cloned, name):
-    head = check_output(["git", "rev-parse", "HEAD"], cwd=cloned.folder, text=True).strip()
+    asked = ["git", "rev-parse", "HEAD", "HEAD^{tree}"]
+    head, tree = check_output(asked, cwd=cloned.folder, text=True).split()
     done = cloned.python("-c", ASKED, **{name: ELSEWHERE[name]})
-    assert (done.stdout, done.stderr) == (f"Git(commit='{head}', dirty=False)\n", "")
+    known = f"Git(commit='{head}', dirty=False, edited=(), tree='{tree}')\n"
+    assert (done.stdout, done.stderr) == (known, "")
 
 
-def test_a_record_names_the_commit_of_the_code_and_whether_it_differs(toy):
+def test_a_record_names_the_commit_and_the_edited_files_that_jobs_read(toy):
     def git(*arguments):
         command = ["git", "-c", "user.name=a", "-c", "user.email=a@b.org", *arguments]
         return check_output(command, cwd=toy.folder, text=True).strip()
 
     assert record.read(toy.folder / "results/walk/record.json").git is None
     git("init", "-q")
-    assert machine.commit.__wrapped__(toy.folder) is None
+    assert machine.commit.__wrapped__(root=toy.folder) is None
+    for name in ("README.md", "docs/a.md", "paper/paper.typ"):
+        (toy.folder / name).parent.mkdir(exist_ok=True)
+        (toy.folder / name).touch()
     (toy.folder / ".gitignore").write_text("/results/\n")
     git("add", ".")
     git("commit", "-qm", "first")
     toy.build(seed=2)
     found = record.read(toy.folder / "results/walk/record.json").git
-    assert found == machine.Git(git("rev-parse", "HEAD"), False)
-    (toy.folder / "notes.txt").touch()
-    assert not machine.commit.__wrapped__(toy.folder).dirty
+    head, tree = git("rev-parse", "HEAD", "HEAD^{tree}").split()
+    assert found == machine.Git(head, False, tree=tree) and str(found) == head[:10]
+    for name in ("README.md", "docs/a.md", "paper/paper.typ"):
+        (toy.folder / name).write_text("Other words.")
+    (toy.folder / "workflow/notes.txt").touch()
+    assert not machine.commit.__wrapped__(root=toy.folder).dirty
     (toy.folder / "workflow/new.smk").touch()
-    assert machine.commit.__wrapped__(toy.folder).dirty
+    edited = ("paper/paper.typ", "workflow/new.smk")
+    assert machine.commit.__wrapped__("paper", root=toy.folder).edited == edited
+    found = machine.commit.__wrapped__(root=toy.folder)
+    assert str(found) == f"{head[:10]} with edits in workflow/new.smk"

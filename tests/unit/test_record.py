@@ -10,7 +10,7 @@ from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import record
 from ptq_dynamics.engine.machine import Git, installed
 from ptq_dynamics.engine.manifest import Manifest
-from support import python
+from support import ROOT, python
 
 JOB = {"stage": "measure.loss", "name": "a", "libraries": {"numpy": "2"}, "code": {}}
 
@@ -19,7 +19,7 @@ JOB = {"stage": "measure.loss", "name": "a", "libraries": {"numpy": "2"}, "code"
 def made(tmp_path):
     output = Manifest(tmp_path / "manifest.json", {}, {"tokens_processed": 12})
     entered = {"corpus": [Manifest(tmp_path / "corpus.json", {}, {})]}
-    commit = Git("0" * 40, True)
+    commit = Git("0" * 40, True, ("config/runs.yaml",), "1" * 40)
     job = JOB | {"inputs": {"corpus": [str(tmp_path / "corpus.json")]}}
     return record.describe(job, entered, output, commit, datetime.datetime.now(datetime.UTC), 1.5)
 
@@ -32,6 +32,12 @@ def test_what_is_described_is_read_back(made, tmp_path):
     assert made.packages == {"numpy": installed("numpy")} and made.processes == 1
     assert made.manifest(tmp_path / "manifest.json").facts == {"tokens_processed": 12}
     assert made.inputs.keys() == {str(tmp_path / "corpus.json")}
+    assert made.notes == ("made by commit 0000000000 with edits in config/runs.yaml",)
+
+
+def test_records_of_releases_before_trees_were_recorded_are_read():
+    found = record.read(ROOT / "figures/reference/workstation/fig04.record.json")
+    assert found.git and found.notes == ()
 
 
 def sealed(content):

@@ -28,9 +28,11 @@ def test_limits_grow_with_the_attempt_and_models_with_their_weights():
     assert first["gpu"] == third["gpu"] == 8
     for key in ("mem_mb", "runtime"):
         assert third[key] == 3 * first[key]
-    small, large = (found.ask("measure", 1, name) for name in ("wsd-3e-3", "olmo2-32b"))
+    small, large = (
+        found.ask("measure", 1, {"trajectory": name}) for name in ("wsd-3e-3", "olmo2-32b")
+    )
     assert (small["gpu"], large["gpu"]) == (1, 4)
-    assert found.ask("measure", 2, "olmo2-32b")["gpu"] == 8, "more memory of GPUs"
+    assert found.ask("measure", 2, {"trajectory": "olmo2-32b"})["gpu"] == 8, "more memory of GPUs"
     assert found.ask("measure").keys() == small.keys(), "a rule requests only what is known of it"
     # 8 bytes a weight, and half as much beside.
     assert large["mem_mb"] - small["mem_mb"] == pytest.approx(12_000 * 32.1, rel=0.01)

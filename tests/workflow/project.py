@@ -27,7 +27,7 @@ SHOWN = "to be seen: "
 # In the user's name and home and in the path of the first build; no result may tell of it.
 UNUSUAL = "señor-unusual"
 SNAKEMAKE = str(Path(sys.executable).with_name("snakemake"))
-DESCRIBED = ("README.md", "CITATION.cff", "LICENSE", "NOTICE")
+DESCRIBED = (".zenodo.json", "README.md", "CITATION.cff", "LICENSE", "NOTICE")
 PARTS = ("Snakefile", "pyproject.toml", "config", "paper", "profiles", "workflow", *DESCRIBED)
 # Of these folders, what is built.
 BUILT = {"workflow": ["__pycache__"], "paper": scales(ROOT / "config")}

@@ -108,7 +108,7 @@ def test_a_picture_is_traced_down_to_the_text(project, tmp_path):
 def test_an_audit_makes_figures_and_a_sample_again(project):
     done = command(project, "audit", "--scale", "smoke", "--rerun", "2")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.endswith("all is well\n")
+    assert done.stdout.endswith("all is well\n") and "hashing: 0 of " in done.stderr
     again = re.search(r"rebuilt (\d+) results; (\d+) are identical", done.stdout)
     assert again and again[1] == again[2] and int(again[1]) > len(project.chosen)
     # A table that was edited along with its record does not come out again.
@@ -120,6 +120,8 @@ def test_an_audit_makes_figures_and_a_sample_again(project):
     wrong = [line for line in found.stdout.splitlines() if line.startswith("wrong: ")]
     assert "it came out different in fig04.csv" in found.stderr, found.stderr
     assert wrong and all("fig04" in line for line in wrong), found.stdout
+    remedy = "remove the first record, and run make all SCALE=smoke"
+    assert found.stdout.splitlines()[-1].endswith(remedy), found.stdout
 
 
 def forge(account):

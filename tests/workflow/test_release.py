@@ -100,10 +100,12 @@ def repository(tmp_path_factory):
 
 
 def test_the_repository_keeps_what_is_read_of_a_scale(repository):
-    with repository.edited("config/README.md") as (page,):
-        page.write_text("Other words.")
-        done = command(repository, "release")
-    assert done.returncode == 1 and "is no clean commit" in done.stderr, done.stderr
+    edits = {".zenodo.json": "has version 9, and", "README.md": "is no clean commit"}
+    for name, words in edits.items():
+        with repository.edited(name) as (page,):
+            page.write_text('{"version": "9"}')
+            done = command(repository, "release")
+        assert done.returncode == 1 and words in done.stderr, done.stderr
     done = command(repository, "release")
     assert done.returncode == 0 and "results, " in done.stdout, done.stderr
     with chdir(repository.folder):
@@ -123,10 +125,16 @@ def test_an_audit_names_commits_that_the_branch_lacks(repository):
     """As after a rebase, or a squash."""
     if not (repository.folder / folders("smoke")[0] / SUMS).exists():
         assert command(repository, "release").returncode == 0
-    who = ["-c", "user.name=A", "-c", "user.email=a@b.c"]
-    assert repository.process(["git", *who, "commit", "-q", "--amend", "-m", "B"]).returncode == 0
-    verb = [sys.executable, "-m", "ptq_dynamics.cli", "audit", "--scale", "smoke"]
-    said = repository.process(verb)
-    assert said.returncode == 1 and "name the commit" in said.stdout, said.stdout + said.stderr
+    audit = [sys.executable, "-m", "ptq_dynamics.cli", "audit", "--scale", "smoke"]
+    amend = ["git", "-c", "user.name=A", "-c", "user.email=a@b.c", "commit", "-q", "--amend", "-m"]
+    # Another commit of the same tree, but only records of this one may be released.
+    assert repository.process([*amend, "B"]).returncode == 0
+    said = repository.process(audit)
+    assert said.returncode == 0, said.stdout + said.stderr
     done = command(repository, "release")
-    assert done.returncode == 1 and "in no commit of this branch" in done.stderr, done.stderr
+    assert done.returncode == 1 and "no clean commit of this branch" in done.stderr, done.stderr
+    (repository.folder / "README.md").write_text("Other words.")
+    assert repository.process([*amend, "C", "README.md"]).returncode == 0
+    said = repository.process(audit)
+    assert said.returncode == 1 and "names commit" in said.stdout, said.stdout + said.stderr
+    assert said.stdout.endswith("remove the records and build again\n")

@@ -68,19 +68,13 @@ def asked(kind):
 
     def request(name, least=0):
         return lambda wildcards, attempt: plan.resources.ask(
-            kind, attempt, trajectory_of(wildcards)
+            kind, attempt, dict(wildcards.items())
         ).get(name, least)
 
     found = {name: request(name) for name in plan.resources.ask(kind)}
     # On one machine the devices that a job leases, where there are any.
     found["devices"] = request("gpu", 1) if kind in ON_DEVICE else 0
     return found
-
-
-def trajectory_of(wildcards):
-    """The trajectory that a job is about, if it is about one."""
-    names = ("trajectory", "run", "public", "average")
-    return next((wildcards[name] for name in names if name in wildcards.keys()), None)
 
 
 onstart:

@@ -36,7 +36,7 @@ MAINTAINERS = {
     "sweep": "train candidates for the settings of a scale, and tabulate their losses",
 }
 USAGE = {"measure": "ptq-dynamics measure PLACE [options]; example: PLACE = ~/runs/mine --last 4"}
-PLANNING = "status plan adopt release accept claims cost readme"
+PLANNING = "status plan adopt release accept claims cost"
 CONFIGURED = "default: the value in config/config.yaml"
 FILE = {"type": Path}
 FLAG = {"action": "store_true"}
@@ -51,6 +51,7 @@ ARGUMENTS: list[tuple[str, str, dict[str, Any]]] = [
     ("file", "trace", {"help": "file of a result, lone picture, or measurements.csv:ROW"}),
     ("--rerun", "audit", {"type": int, "default": 0, "metavar": "N", "help": "run N jobs again"}),
     ("--seed", "audit measure", {"type": int, "help": "seed of random choices"}),
+    ("--scale", "compare", {"help": "compare results/SCALE of two checkouts"}),
     ("one", "compare", {**FILE, "help": "a folder of results, or measurements.csv"}),
     ("other", "compare", {**FILE, "help": "folder or table of the other build"}),
     ("source", "adopt", {**FILE, "help": "checkout, release folder, or release archive"}),

@@ -65,9 +65,9 @@ def claims(arguments: Namespace) -> bool:
 
 
 def cost(arguments: Namespace) -> bool:
-    """Write and print the table of what a scale cost."""
-    site = chosen.plan(arguments).site
-    print(as_markdown(costs.write(site.config.choice.scale, Path(site.results))), end="")
+    """Write and print the tables of what a scale cost, and of what its jobs used."""
+    plan = chosen.plan(arguments)
+    print(*map(as_markdown, costs.write(plan, Path(plan.site.results))), sep="\n", end="")
     return True
 
 

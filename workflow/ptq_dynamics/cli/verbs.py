@@ -29,6 +29,10 @@ def _print_json(content: object) -> None:
     print(json.dumps(content, indent=1, ensure_ascii=False))
 
 
+def _make(target: str, scale: str, seeds: str) -> str:
+    return f"make {target} SCALE={scale}" + (f' SEEDS="{seeds}"' if seeds else "")
+
+
 def status(arguments: Namespace) -> bool:
     """Print what is missing or outdated, with the reason."""
     plan = chosen.plan(arguments)
@@ -45,9 +49,10 @@ def status(arguments: Namespace) -> bool:
         states = ", ".join(f"{count} {state}" for state, count in counts.items())
         print(f"{states}, {len(found) - len(rest)} up to date")
     else:
-        accepted = sum(1 for each in found if each.reasons)
-        more = f", {accepted} as accepted (trace shows why)" if accepted else ""
-        print(f"all {len(found)} results are up to date{more}; nothing to do")
+        print(f"all {len(found)} results are up to date; nothing to do")
+    notes = Counter(note for e in found if e.state == "up to date" for note in e.reasons)
+    for note, count in {} if arguments.json else notes.items():
+        print(f"note: {count} results: {note}")
     return not rest
 
 
@@ -106,34 +111,37 @@ def audit(arguments: Namespace) -> bool:
 
     site = chosen.plan(arguments).site
     scale = site.config.choice.scale
-    archive, wrong = Archive.of_scale(scale), list[str]()
+    # What is wrong, by the remedy, root causes first.
+    archive, causes = Archive.of_scale(scale), dict[str, list[str]]()
     if archive.every or archive.damaged:
         found = audit.audit(archive, [Path(site.pictures, PAGE), *costs.files(Path(site.results))])
-        print(
-            f"hashed {found.files:,} files of {found.results:,} results; {found.absent:,} files of "
-            "the records are absent"
-        )
-        results = archive.results.items()
-        again = {path: each for path, each in results if each.stage.startswith(DERIVED)}
+        print(f"hashed {found.files:,} files of {found.results:,} results; {found.absent:,} absent")
+        again = {e.path: e for e in archive.in_order() if e.stage.startswith(DERIVED)}
         if arguments.rerun:
             seed = random.randrange(10**6) if arguments.seed is None else arguments.seed
             print(f"the sample has seed {seed}")
             again |= {each.path: each for each in audit.sample(archive, arguments.rerun, seed)}
-        other = list(audit.rerun([*again.values()]))
-        same = len(again) - len(other)
-        print(f"rebuilt {len(again)} results; {same} are identical")
-        wrong += [*found.wrong, *other]
+        make = _make("all", scale, released.seeds_in(Path(), site.config))
+        causes[f"remove the first file named above, then run {make} DEEP=1"] = found.wrong
+        other = f"unless the processor differs, remove the first record, and run {make}"
+        causes[other] = [*audit.rerun([*again.values()])]
+        causes[f"run {make}"] = found.effects
+        print(f"rebuilt {len(again)} results; {len(again) - len(causes[other])} are identical")
         for note in found.notes:
             print(f"note: {note}")
     sums = released.folders(scale)[0] / released.SUMS
     if sums.is_file():
         print(f"compared the released files with {sums}")
-        wrong += released.wrong(scale)
-    elif not archive.every:
+        causes["restore the released files with git checkout"] = [*released.wrong(scale)]
+    elif not causes:
         raise Problem(f"scale {scale} has no results; run make figures SCALE={scale}")
+    lost = "merge the branch that has the commit, or remove the records and build again"
+    causes[lost] = [*released.unreachable(scale, archive.every)]
+    wrong = [line for lines in causes.values() for line in lines]
     for line in wrong:
         print(f"wrong: {line}")
-    print(f"{len(wrong)} things are wrong" if wrong else "all is well")
+    remedy = next((words for words, lines in causes.items() if lines), "")
+    print(f"problems: {len(wrong)}; {remedy}" if wrong else "all is well")
     return not wrong
 
 
@@ -142,7 +150,8 @@ def compare(arguments: Namespace) -> bool:
     the first job that differs; well where no measurement differs."""
     from ptq_dynamics.provenance import comparison as by
 
-    builds = arguments.one, arguments.other
+    where = Path("results", arguments.scale) if arguments.scale else Path()
+    builds = arguments.one / where, arguments.other / where
     found, parting = by.compare(*builds), by.parting(*builds)
     apart = found[found.verdict.isin([by.DIFFERENT, by.ONLY])]
     if arguments.json:
@@ -172,25 +181,25 @@ def compare(arguments: Namespace) -> bool:
 
 def adopt(arguments: Namespace) -> bool:
     """Take over what is up to date elsewhere; well where nothing is left to do but to draw."""
-    from ptq_dynamics.provenance.released import adopt, unpacked
+    from ptq_dynamics.provenance.released import adopt, seeds_in, unpacked
 
-    plan = chosen.plan(arguments)
     with unpacked(arguments.source) as folder:
-        taken, had, left = adopt(plan, folder)
+        if arguments.more_seeds is None:
+            arguments.more_seeds = seeds_in(folder, chosen.load(scale=arguments.scale))
+        plan = chosen.plan(arguments)
+        taken, had, left = adopt(plan, folder, arguments.source)
     for each in left:
         print(f"{each.state:8}  {each.job}  {shortened(each.reasons)}")
     rest = [each for each in find(plan, plan.last()) if each.state != "up to date"]
     lacking = sum(1 for each in rest if not each.stage.startswith(DERIVED))
-    print(
-        f"{taken} results were imported, {had} were up to date here, {lacking} are missing or "
-        "outdated there"
-    )
-    scale = plan.site.config.choice.scale
-    scale += f' SEEDS="{more}"' if (more := arguments.more_seeds) else ""
+    here = f"{taken} results were imported, {had} were up to date here"
+    print(f"{here}, {lacking} are missing or outdated there")
+    make = _make("figures", plan.site.config.choice.scale, arguments.more_seeds)
+    make += f' FIGURES="{figures}"' if (figures := arguments.figures) else ""
     if lacking:
-        print(f"run make figures SCALE={scale} to build them and the figures that use them")
+        print(f"run {make} to build them and the figures that use them")
     elif rest:
-        print(f"run make figures SCALE={scale} to draw {len(rest)} figures and tables")
+        print(f"run {make} to draw {len(rest)} figures and tables")
     return not lacking
 
 

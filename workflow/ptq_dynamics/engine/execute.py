@@ -100,7 +100,8 @@ def _explain(error: BaseException, paths: Paths) -> str:
 
 def _build(spec: Spec, paths: Paths, progress: Progress, lease: Lease, restoring: bool) -> None:
     started, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
-    commit, context = machine.commit(), _read(spec, progress)
+    more = ("paper",) if spec["stage"].startswith("paper.") else ()  # read by that stage alone
+    commit, context = machine.commit(*more), _read(spec, progress)
     work = take_over(paths, context.identity, lease.token)
     if restoring or not is_prepared(work, paths):
         if not getattr(_stage(spec), "RESUMABLE", False):

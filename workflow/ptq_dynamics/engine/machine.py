@@ -19,6 +19,8 @@ from ptq_dynamics.engine.checkout import PACKAGE, ROOT, SOURCES
 # Of x86 and ARM, the widest first, as Linux calls them.
 VECTORS = ("avx512f", "avx2", "avx", "sve", "asimd")
 CODE = (".py", ".smk", "Snakefile", ".yaml")
+# What jobs read of a checkout.
+READ = ("workflow", "config", "envs", "Snakefile", "pyproject.toml")
 # Distributions whose name is not that of the module they install.
 DISTRIBUTION = {"compressed_tensors": "compressed-tensors", "yaml": "PyYAML"}
 # Distributions that compute for another one, which imports them.
@@ -54,10 +56,17 @@ class Device:
 
 @dataclass(frozen=True)
 class Git:
-    """The commit of the code's repository, and whether the code differs from it."""
+    """The commit of the code's repository; whether files that the job reads differ from it, and
+    which, the first few; and the commit's tree, which a rebase may keep. Old records lack both."""
 
     commit: str
     dirty: bool
+    edited: tuple[str, ...] = ()
+    tree: str | None = None
+
+    def __str__(self) -> str:
+        names = " in " * bool(self.edited) + ", ".join(self.edited)
+        return f"{self.commit[:10]}{' with edits' * self.dirty}{names}"
 
 
 def this() -> Machine:
@@ -89,24 +98,26 @@ def device() -> Device:
 
 
 @cache
-def commit(root: Path = ROOT) -> Git | None:
+def commit(*more: str, root: Path = ROOT) -> Git | None:
     """The commit of the code when first asked; None where git refuses, or no repository holds it,
-    as in a folder that another one ignores. Dirty is a change of any file it holds, and code or
-    configuration that it does not hold."""
+    as in a folder that another one ignores. Edited are files that jobs read, or that lie in `more`:
+    any that it holds, and code or configuration that it does not hold."""
+    listing = ("status", "--porcelain", "-z", "-uall", "--no-renames", "--", *READ, *more)
     try:
         _git(root, "ls-files", "--error-unmatch", f"{SOURCES.name}/{PACKAGE}/__init__.py")
-        found = _git(root, "rev-parse", "HEAD").strip()
-        changes = _git(root, "status", "--porcelain", "-z", "-uall", "--no-renames").split("\0")
+        found, tree = _git(root, "rev-parse", "HEAD", "HEAD^{tree}").split()
+        changes = [each for each in _git(root, *listing).split("\0") if each]
     except (OSError, subprocess.CalledProcessError):
         return None
-    return Git(found, any(each[:2] not in ("??", "") or each.endswith(CODE) for each in changes))
+    edited = [each[3:] for each in changes if each[:2] != "??" or each.endswith(CODE)]
+    return Git(found, bool(edited), tuple(edited[:5]), tree)
 
 
 def history(root: Path = ROOT) -> set[str]:
-    """The commits that HEAD descends from; none where git does not know all of them."""
+    """The commits that HEAD descends from, and their trees; none where git lacks some of them."""
     with suppress(OSError, subprocess.CalledProcessError):
         if _git(root, "rev-parse", "--is-shallow-repository").strip() == "false":
-            return {*_git(root, "rev-list", "HEAD").split()}
+            return {*_git(root, "log", "--format=%H %T").split()}
     return set()
 
 
@@ -115,7 +126,7 @@ def _git(root: Path, *arguments: str) -> str:
     # Whoever calls, as a hook, may have named another repository.
     known = os.environ.items()
     own = {n: v for n, v in known if not n.startswith("GIT_") or n.startswith("GIT_CONFIG")}
-    how: Any = {"check": True, "capture_output": True, "text": True, "errors": "surrogateescape"}
+    how: Any = {"check": True, "capture_output": True, "text": True, "errors": "replace"}
     return str(subprocess.run(command, env={**own, "LC_ALL": "C"}, **how).stdout)
 
 

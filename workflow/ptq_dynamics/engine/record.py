@@ -79,6 +79,12 @@ class Record:
         return identity(self.job, self.inputs)
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know of an up-to-date result, in words."""
+        edits = [f"made by commit {self.git}"] if self.git and self.git.dirty else []
+        return (*(f"accepted: {each.reason}" for each in self.accepted), *edits)
+
+    @property
     def carried(self) -> str:
         """The identity that the result was made with, which its pictures carry."""
         return self.accepted[0].identity if self.accepted else self.identity

@@ -1,6 +1,7 @@
 """What all planners of a plan share: the configuration, its timeline, and where results lie; and
 what the jobs of a rule ask of a machine."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import ceil
@@ -58,6 +59,14 @@ class Site:
     def pattern(self, rule: str) -> str:
         """The manifests that a rule makes, with wildcards."""
         return PLACES[rule].replace("SCALE", self.config.choice.scale) + MANIFEST
+
+    def rule_of(self, path: str) -> tuple[str, dict[str, str]]:
+        """The rule that makes a manifest of this scale, "other" for none, and its wildcards."""
+        for rule in PLACES:
+            pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(self.pattern(rule)))
+            if found := re.fullmatch(pattern, path):
+                return rule, found.groupdict()
+        return "other", {}
 
     def make(
         self,
@@ -126,13 +135,14 @@ class Resources(Planner):
     """Resource requests of the jobs of a scale, which stand outside their specifications: no
     result depends on them."""
 
-    def ask(self, rule: str, attempt: int = 1, trajectory: str | None = None) -> dict[str, int]:
+    def ask(self, rule: str, attempt: int = 1, wildcards: Mapping[str, str] = {}) -> dict[str, int]:
         """Resources as Snakemake names them: `mem_mb` and `runtime` (minutes), which grow with the
         number of the attempt; `gpu` where the rule takes any. Where the job is about a trajectory,
-        the size of its model counts."""
+        by its wildcards, the size of its model counts."""
         table = self.scale.resources
-        asked = table.rules.get(rule, table.default)
-        more, billions = asked.per_billion, self.parameters(trajectory) / 1e9 if trajectory else 0
+        asked, known = table.rules.get(rule, table.default), self.timeline.trajectories
+        about = [each for each in wildcards.values() if each in known]
+        more, billions = asked.per_billion, self.parameters(about[0]) / 1e9 if about else 0
         found = {
             "mem_mb": ceil(attempt * (asked.memory + billions * more.memory)),
             "runtime": max(1, ceil(attempt * (asked.minutes + billions * more.minutes))),

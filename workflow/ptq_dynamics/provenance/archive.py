@@ -64,8 +64,7 @@ class Result:
     @property
     def commit(self) -> str:
         """The commit of the code that made it, in words."""
-        git = self.record.git
-        return f"{git.commit[:10]}{' with changes' if git.dirty else ''}" if git else "none"
+        return str(self.record.git or "none")
 
     @property
     def about(self) -> list[str]:

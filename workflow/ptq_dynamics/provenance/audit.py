@@ -2,6 +2,7 @@
 
 import os
 import random
+import sys
 from collections import Counter
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,30 +21,29 @@ ONCE = ("report.page", *FROM_NETWORK)
 @dataclass
 class Audit:
     """How many results and files were compared, and how many files are known and absent; what is
-    wrong, and what a reader should know, a line each."""
+    wrong, results of inputs that changed since, and what a reader should know, a line each."""
 
     results: int = 0
     files: int = 0
     absent: int = 0
     wrong: list[str] = field(default_factory=list)
+    effects: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 def audit(archive: Archive, others: Collection[Path] = ()) -> Audit:
     """Hash every file, and follow every input to the record that it is the output of; `others`
     are files of no job, whose bytes are not known."""
-    found = Audit()
-    listed = {*others}
-    for result in archive.every:
-        if result.in_place:
-            found.results += 1
-            found.wrong += _of_result(result, archive, listed, found)
-        else:
-            found.wrong.append(
-                f"{result.place} is the record of {result.path}, which lies elsewhere"
-            )
-    found.notes += _notes(archive.results.values())
-    found.wrong += archive.damaged
+    results, listed = [each for each in archive.in_order() if each.in_place], {*others}
+    strange = [each for each in archive.every if not each.in_place]
+    found = Audit(len(results), wrong=[*archive.damaged])
+    found.wrong += [f"{e.place} is the record of {e.path}, which lies elsewhere" for e in strange]
+    for result in _told(results, "hashing"):
+        found.wrong += _of_result(result, archive, listed, found)
+    notes = Counter(note for each in results for note in each.record.notes)
+    found.notes += [f"{count} results: {note}" for note, count in notes.items()]
+    if lost := [each for each in results if each.record.git is None]:
+        found.notes += [f"{len(lost)} results name no commit, {lost[0].path} for one"]
     # Whose files these are is known only where all records can be read.
     if not archive.damaged:
         there = (file for folder in archive.folders for file in files(folder))
@@ -71,18 +71,9 @@ def _of_result(result: Result, archive: Archive, listed: set[Path], found: Audit
     for path, digest in result.record.inputs.items():
         maker = archive.results.get(path)
         if maker is None:
-            yield f"{result.path} was made from {path}, of which there is no record"
+            found.effects.append(f"{result.path} was made from {path}, of which there is no record")
         elif maker.digest != digest:
-            yield f"{result.path} was made from another {path} than the one there"
-
-
-def _notes(results: Collection[Result]) -> Iterator[str]:
-    reasons = Counter(each.reason for result in results for each in result.record.accepted)
-    for reason, count in reasons.items():
-        yield f"{count} results were accepted, not made again: {reason}"
-    dirty = [each for each in results if each.record.git is None or each.record.git.dirty]
-    if dirty:
-        yield f"{len(dirty)} results were made by code of no commit, {dirty[0].path} for one"
+            found.effects.append(f"{result.path} was made from another {path} than the one there")
 
 
 def sample(archive: Archive, count: int, seed: int) -> list[Result]:
@@ -96,6 +87,14 @@ def rerun(results: Collection[Result]) -> Iterator[str]:
     for each result that does not come out as it is."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         same = pool.map(lambda each: again(each.place, "compare"), results)
-        for result, is_same in zip(results, same, strict=True):
+        for result, is_same in zip(_told(results, "rebuilding"), same, strict=True):
             if not is_same:
-                yield f"{result.path} did not come out again as it is; the lines above say why"
+                yield f"{result.place}: its job made other bytes; the lines above say why"
+
+
+def _told(results: Collection[Result], what: str) -> Iterator[Result]:
+    """Results, while a line at each tenth says how many are done."""
+    for count, each in enumerate(results):
+        if count % (len(results) // 10 + 1) == 0:
+            print(f"{what}: {count:,} of {len(results):,} results", file=sys.stderr)
+        yield each

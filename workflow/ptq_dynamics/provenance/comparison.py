@@ -64,9 +64,9 @@ def parting(one: Path, other: Path) -> str | None:
         archives.append(Archive([folder], [folder / RELEASE]))
         if not any(each.record.inputs for each in archives[-1].every):
             return f"{folder} has no records of jobs; the first differing job is unknown"
-    theirs = {_place(path): result for path, result in archives[1].results.items()}
+    theirs = {Path(path).parts[2:]: result for path, result in archives[1].results.items()}
     for result in archives[0].in_order():
-        match = theirs.get(_place(result.path))
+        match = theirs.get(Path(result.path).parts[2:])
         if match is not None and result.digest != match.digest:
             reasons = shortened(specification.differences(_made(match), _made(result)))
             why = reasons or "equal specifications; the machine or nondeterminism differs"
@@ -79,8 +79,3 @@ def _made(result: Result) -> dict[str, Any]:
     account, machine = result.record, result.record.machine
     own = {"processor": machine.processor, "vector": machine.vector, "python": machine.python}
     return {**account.job, **own, "device": account.device.name, "processes": account.processes}
-
-
-def _place(path: str) -> str:
-    """Where a result lies below the folder of its scale."""
-    return "/".join(Path(path).parts[2:])

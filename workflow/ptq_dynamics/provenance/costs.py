@@ -1,48 +1,72 @@
-"""The table of what a build cost, by the records of its results.
+"""The tables of what a build cost, and of what its jobs requested and used, by the records.
 
-It is no result of a job: a job that runs again takes another time, and its result may be the same.
+They are no result of a job: another run takes another time, for the same result.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable
+from operator import add
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.formats import FORMATS, Cell, Table
 from ptq_dynamics.engine.record import TRAINED, Record
-from ptq_dynamics.provenance.archive import Archive
+from ptq_dynamics.graph import Plan
+from ptq_dynamics.provenance.archive import Archive, Result
 
 TITLE = "Cost by kind of job, as records have it"
 HEADS = ("Kind", "Jobs", "Tokens trained", "Wall hours", "Core hours", "GPU hours")
 HOUR = 3600
+NAMES = ("cost", "resources")
+USED = ["Rule", "Jobs", "Minutes requested", "Minutes, median", "Minutes, most", "MB requested"]
+USED += ["MB, median", "MB, most", "GPUs requested", "GPU MB, median", "GPU MB, most"]
 
 
 def files(folder: Path) -> list[Path]:
-    """The files of the table in a folder."""
-    return [folder / f"cost.{suffix}" for suffix in FORMATS]
+    """The files of the tables in a folder."""
+    return [folder / f"{name}.{suffix}" for name in NAMES for suffix in FORMATS]
 
 
-def write(scale: str, folder: Path) -> Table:
-    """Write the table of a scale into a folder; raises `Problem` where nothing is built."""
-    results = Archive.of_scale(scale).results
+def write(plan: Plan, folder: Path) -> list[Table]:
+    """Write the tables of a scale into a folder; raises `Problem` where nothing is built."""
+    results = Archive.of_scale(scale := plan.site.config.choice.scale).results.values()
     if not results:
         raise Problem(f"scale {scale} has no results; run make figures SCALE={scale}")
-    costs = table(each.record for each in results.values())
-    for path, text in zip(files(folder), FORMATS.values(), strict=True):
-        write_atomically(path, text(costs))
-    return costs
+    costs = table(each.record for each in results)
+    tables = {"cost": costs, "resources": resources(plan, results)}
+    for path in files(folder):
+        write_atomically(path, FORMATS[path.suffix[1:]](tables[path.stem]))
+    return [*tables.values()]
+
+
+def resources(plan: Plan, results: Iterable[Result]) -> Table:
+    """A row for every rule, with the largest request of a first attempt."""
+    jobs, rows = defaultdict[str, list[Any]](list), list[list[Cell]]()
+    for each in results:
+        (rule, wildcards), account = plan.site.rule_of(each.path), each.record
+        memory, device = account.peak_memory / 10**6, (account.device.peak_memory or 0) / 10**6
+        used = {"runtime": account.seconds / 60, "mem_mb": memory, "gpu": device}
+        asked = plan.resources.ask(rule, wildcards=wildcards)
+        jobs[rule].append([(asked.get(key, 0), value) for key, value in used.items()])
+    for rule, own in sorted(jobs.items()):
+        pairs = [zip(*column, strict=True) for column in zip(*own, strict=True)]
+        numbers = [n for limit, took in pairs for n in (max(limit), median(took), max(took))]
+        rows.append([rule, len(own), *(f"{n:.0f}" if n >= 10 else f"{n:.2g}" for n in numbers)])
+    return Table("Resources of jobs: requested, and used at the median and at most", USED, rows)
 
 
 def table(records: Iterable[Record]) -> Table:
     """A row for every kind of job, the most processor time first, and one for all."""
-    sums = {"all": (0, 0, 0.0, 0.0, 0.0)}
+    sums = defaultdict[str, list[Any]](lambda: [0] * 5)
     for record in records:
         stage = str(record.job["stage"])
         gpus = 0 if record.device.kind == "cpu" else record.device.count or 1
+        row = (1, record.facts.get(TRAINED, 0), record.seconds, record.cpu_seconds)
         for kind in ("figures" if stage.startswith("figures.") else stage, "all"):
-            jobs, tokens, wall, core, gpu = sums.get(kind, (0, 0, 0.0, 0.0, 0.0))
-            hours = (wall + record.seconds, core + record.cpu_seconds, gpu + gpus * record.seconds)
-            sums[kind] = (jobs + 1, tokens + record.facts.get(TRAINED, 0), *hours)
+            sums[kind] = [*map(add, sums[kind], (*row, gpus * record.seconds))]
     total = sums.pop("all")
     ordered = sorted(sums.items(), key=lambda each: (-each[1][3], each[0]))
     rows: list[list[Cell]] = [

@@ -11,16 +11,20 @@ import os
 import shutil
 import tarfile
 import tempfile
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import yaml
+
+from ptq_dynamics import __version__
 from ptq_dynamics.base.content import sha256, write_atomically
 from ptq_dynamics.base.problem import Problem
+from ptq_dynamics.config import Config
 from ptq_dynamics.curvature.settings import GRID, POINTS, SCORES
 from ptq_dynamics.engine import machine, manifest, record
+from ptq_dynamics.engine.checkout import ROOT
 from ptq_dynamics.engine.lease import held
-from ptq_dynamics.engine.paths import ABSENT, files
+from ptq_dynamics.engine.paths import ABSENT, RECORD, files
 from ptq_dynamics.engine.publish import OUT, publish, take_over
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph import Plan
@@ -28,7 +32,7 @@ from ptq_dynamics.graph.build import write_page
 from ptq_dynamics.measure.names import LAYERS, LOSSES, OUTCOMES, VALUES
 from ptq_dynamics.paper.settings import PAPER
 from ptq_dynamics.provenance import costs
-from ptq_dynamics.provenance.archive import DERIVED, REFERENCE, RELEASE, Archive, packed
+from ptq_dynamics.provenance.archive import DERIVED, REFERENCE, RELEASE, Archive, Result, packed
 from ptq_dynamics.provenance.state import Finding, find
 from ptq_dynamics.train.trajectory import CURVE
 
@@ -71,7 +75,7 @@ def release(plan: Plan) -> tuple[Path, int]:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
     write_page(plan.site.config.figures, pictures)
-    costs.write(scale, results)
+    costs.write(plan, results)
     raw = [job for job in jobs if not job.stage.startswith(DERIVED)]
     pack(raw, results / RELEASE)
     write_sums(scale)
@@ -90,17 +94,18 @@ def _require_fresh(plan: Plan, targets: list[Job], jobs: list[Job]) -> None:
         raise Problem(
             f"{len(stale):,} results are missing or outdated ({stale[0].manifest}); run make all"
         )
-    now = machine.commit()
+    for name in ("CITATION.cff", ".zenodo.json"):
+        named = yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))["version"]
+        if named != __version__:
+            raise Problem(f"{name} has version {named}, and the package has {__version__}; edit it")
+    now = machine.commit(".")
     if now is None or now.dirty:
         raise Problem("the working tree is no clean commit; commit its edits, then release")
     known = machine.history()
-    for job in jobs:
-        git = record.read(job.paths.record).git
+    for place in (job.paths.record for job in jobs):
+        git = record.read(place).git
         if git is None or git.dirty or (known and git.commit not in known):
-            raise Problem(
-                f"{job.manifest} was made by code that is in no commit of this branch; delete "
-                f"{job.paths.record} and make it again"
-            )
+            raise Problem(f"{place} names no clean commit of this branch; rm it, and run make all")
 
 
 def pack(jobs: list[Job], place: Path) -> None:
@@ -132,31 +137,32 @@ def _sums(scale: str) -> list[str]:
 
 
 def wrong(scale: str) -> Iterator[str]:
-    """What of a release is not as its list of digests says, and the commits of its records that
-    this branch lacks, a line each."""
-    place, known = folders(scale)[0] / SUMS, machine.history()
-    results = Archive([], [place.with_name(RELEASE)]).results.values()
-    commits = Counter(each.record.git.commit for each in results if each.record.git)
-    for commit in sorted(commits.keys() - known) if known else ():
-        yield f"{commits[commit]} results of {RELEASE} name the commit {commit}, which is not here"
+    """What of a release is not as its list of digests says, a line each."""
+    place = folders(scale)[0] / SUMS
     listed = place.read_text(encoding="utf-8").splitlines(keepends=True)
     for name in sorted({line.split(maxsplit=1)[1].strip() for line in {*listed} ^ {*_sums(scale)}}):
         yield f"{name} is missing, not listed in {place}, or has other bytes than are listed"
 
 
-def adopt(plan: Plan, source: Path) -> tuple[int, int, list[Finding]]:
+def unreachable(scale: str, built: Iterable[Result]) -> Iterator[str]:
+    """The commits in records of a scale that this branch lacks, also by tree, a line each."""
+    kept = Archive(folders(scale), [folders(scale)[0] / RELEASE]).every
+    known, named = machine.history(), {each.record.git: each.place for each in (*kept, *built)}
+    for git, place in named.items() if known else ():
+        if git and not known & {git.commit, git.tree}:
+            yield f"{place}, for one, names commit {git.commit}; the branch lacks it and its tree"
+
+
+def adopt(plan: Plan, source: Path, given: Path) -> tuple[int, int, list[Finding]]:
     """Copy what is up to date there, by its records and all of its bytes, and not here; how many
     results were taken over, how many were up to date here before, and those of the other place
     that would be made otherwise here.
 
-    `source` is the folder of a checkout. Raises `Problem` where it has no results of the scale.
+    `source` is a checkout, from `given`. Raises `Problem` where it has no results of the scale.
     """
     root, results = source.resolve(), plan.site.results
     if not (root / results).is_dir():
-        raise Problem(
-            f"{source} has no {results}; name a checkout or a release that has it, or another "
-            "--scale"
-        )
+        raise Problem(f"{given} has no {results}; name a place that has it, or another --scale")
     here = {each.manifest for each in find(plan, plan.last()) if each.state == "up to date"}
     with contextlib.chdir(root):
         there = [each for each in find(plan, plan.last(), deep=True) if each.manifest not in here]
@@ -189,6 +195,13 @@ def _take(job: Job, root: Path) -> None:
         if gone:
             write_atomically(paths.part(ABSENT), own.note(gone))
         shutil.rmtree(work, ignore_errors=True)
+
+
+def seeds_in(source: Path, config: Config) -> str:
+    """The further seeds that are chosen, or else those of the release that a checkout has."""
+    runs, seeds = source / "results" / config.choice.scale / "train", config.scale.release_seeds
+    found = (each for each in seeds if any(runs.glob(f"*/seed-{each}/{RECORD}")))
+    return " ".join(map(str, config.choice.more_seeds or found))
 
 
 @contextlib.contextmanager

@@ -64,8 +64,7 @@ def _of(job: Job, inputs: list[Finding], deep: bool) -> Finding:
         return Finding(*about, "damaged", (reasons[0].removeprefix(f"{specification.DAMAGED}: "),))
     if reasons or waits:
         return Finding(*about, "outdated", (*reasons, *dict.fromkeys(waits)))
-    accepted = record.read(job.paths.record).accepted
-    return Finding(*about, "up to date", tuple(f"accepted: {each.reason}" for each in accepted))
+    return Finding(*about, "up to date", record.read(job.paths.record).notes)
 
 
 def accept(jobs: Iterable[Job], reason: str) -> list[str]:
