@@ -17,7 +17,7 @@ from ptq_dynamics.config import TYPES, load, read_yaml, schema
 from ptq_dynamics.config.loading import expand
 from ptq_dynamics.graph import Plan
 from pydantic import TypeAdapter, ValidationError
-from support import ROOT, edit_yaml, python
+from support import ROOT, edit_yaml, figure, python
 
 CONFIG = ROOT / "config"
 SMOKE = "scales/smoke.yaml"
@@ -127,7 +127,7 @@ BAD = {
     "unknown trajectory": (
         "figures.yaml",
         put("fig04", "curves", "Stable", value=["constant"]),
-        ["fig04.curves", "trajectory: 'constant'", "nearest: constant-"],
+        ["fig04.curves", "no trajectory 'constant'", "nearest: constant-"],
     ),
     # What does not fit together.
     "more validation text than there is": (
@@ -235,16 +235,44 @@ def test_a_broken_value_of_any_key_is_one_line_with_file_and_key(damaged, where,
 @pytest.mark.parametrize(
     ("choice", "words"),
     [
-        ({"figures": "fig04 fig4"}, ["figures names no known figure: 'fig4'", "nearest: fig24"]),
-        ({"seed": -1}, ["seed is -1", "greater than or equal to 0"]),
-        ({"more_seeds": "7,8"}, ["more_seeds is '7,8': must be a valid integer"]),
-        ({"scales": "smoke"}, ["scales: unknown key; did you mean 'scale'?"]),
+        ({"figures": "fig04 fig4"}, "FIGURES: no figure 'fig4'; the nearest: fig04, "),
+        ({"figures": ["fig44"]}, "FIGURES: no figure 'fig44'; the nearest: fig04, fig14, fig24"),
+        ({"figures": ""}, "FIGURES is []: must be 'all' or must have at least 1 entries"),
+        ({"more_seeds": "7,8"}, "SEEDS is '7,8': must be an integer"),
+        ({"scale": "smok"}, "SCALE: no scale 'smok'; the nearest: smoke"),
+        ({"seed": -1}, "seed is -1: must be greater than or equal to 0"),
+        ({"scales": "smoke"}, "scales: unknown key; did you mean 'scale'?"),
     ],
 )
-def test_a_bad_choice_is_one_line(choice, words):
-    with pytest.raises(Problem) as caught:
-        outcome(CONFIG, **choice)
-    assert not [word for word in ("config/config.yaml", *words) if word not in str(caught.value)]
+def test_a_bad_choice_is_one_line_that_begins_with_its_name(choice, words):
+    assert refused(CONFIG, [words], **choice).startswith(words)
+
+
+def test_a_choice_in_the_file_is_named_by_the_file(folder):
+    edit_yaml(folder / "config.yaml", put("figures", value="fig4"))
+    refused(folder, ["config/config.yaml: figures: no figure 'fig4'; "], figures="fig4")
+
+
+@pytest.mark.parametrize("name", ["site.yaml", "runs.yml"])
+def test_an_unknown_file_is_refused(folder, name):
+    (folder / name).touch()
+    refused(
+        folder, [f"config/{name}: no file of configuration '{name}'; the nearest: ", "runs.yaml"]
+    )
+
+
+def test_a_model_of_one_scale_stops_only_figures_that_show_it(folder):
+    """At other scales; what no scale has is a mistake."""
+    run = {**read_yaml(CONFIG / "runs.yaml")["runs"]["constant-3e-3"], "model": "big"}
+    edit_yaml(folder / "runs.yaml", put("runs", "long", value=run))
+    shown = figure("over_tokens", {"Long": ["long"]}, ["loss"])
+    edit_yaml(folder / "figures.yaml", put("longest", value=shown))
+    refused(folder, ["config/runs.yaml: runs.long.model: no model 'big'; the nearest: "])
+    main = read_yaml(CONFIG / "scales/laptop.yaml")["models"]["main"]
+    edit_yaml(folder / "scales/laptop.yaml", put("models", "big", value=main))
+    assert outcome(folder).figures.chosen == outcome(CONFIG).figures.chosen
+    assert outcome(folder, scale="laptop").figures.chosen[-1] == "longest"
+    refused(folder, ["figure longest (", "smoke.yaml has no model 'big'"], figures="longest")
 
 
 @pytest.mark.parametrize(

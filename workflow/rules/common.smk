@@ -27,7 +27,7 @@ try:
     build.prepare(HERE.parent, is_main=workflow.is_main_process)
     plan = planned(config, CONFIG, ROOT)
 except Problem as problem:
-    raise WorkflowError(str(problem)) from None
+    sys.exit(f"error: {problem}")
 
 # A cluster has no number of cores that jobs share.
 IS_REMOTE = workflow.remote_exec or workflow.resource_settings.nodes is not None

@@ -8,7 +8,7 @@ from itertools import chain, product
 from typing import Any
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import Config, DatasetsCorpus, EmbeddedCorpus, Figure, Whole, require
+from ptq_dynamics.config import Config, DatasetsCorpus, EmbeddedCorpus, Figure, require
 from ptq_dynamics.config.scale import Text
 from ptq_dynamics.corpus.sources import Derived
 from ptq_dynamics.corpus.sources.mix import MixCorpus
@@ -77,8 +77,6 @@ def _file(config: Config) -> str:
 def _check_names(config: Config) -> None:
     """That what files name is there."""
     runs, scale, quantizers = config.runs, config.scale, config.quantizers
-    chosen = [] if config.choice.figures == "all" else config.choice.figures
-    require("config/config.yaml: figures", "figure", chosen, config.figures)
     for name, figure in config.figures.items():
         place = f"config/figures.yaml: {name}"
         require(f"{place}.curves", "trajectory", figure.trajectories, runs.trajectories)
@@ -147,7 +145,7 @@ def _distribution(package: str) -> str:
 def _check_trajectories(timeline: Timeline) -> None:
     """That what trajectories are made from is there, and that they can be made from it."""
     config: Config = timeline.config
-    runs, scale = config.runs, config.scale
+    runs = config.runs
     made: dict[str, PlannedTrajectory] = {**runs.runs, **runs.averages}
     files = {name: "families" if name in runs.families else "runs" for name in made}
     sections = {name: "runs" if name in runs.runs else "averages" for name in made}
@@ -155,8 +153,6 @@ def _check_trajectories(timeline: Timeline) -> None:
     for name, each in made.items():
         for label, source in each.sources().items():
             require(f"{places[name]}.{label}", "trajectory", [source], timeline.trajectories)
-        if isinstance(each, Whole):
-            require(f"{places[name]}.model", "model", [each.model], scale.models)
     try:
         TopologicalSorter({n: each.sources().values() for n, each in made.items()}).prepare()
     except CycleError as error:
