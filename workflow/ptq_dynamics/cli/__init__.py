@@ -56,6 +56,7 @@ EXAMPLES = {
 }
 PLANNING = "status plan adopt release accept claims cost readme"
 CONFIGURED = "default: the value in config/config.yaml"
+TARGETS = ["figures", "claims", "report", "paper", "all"]
 FILE = {"type": Path}
 FLAG = {"action": "store_true"}
 # Arguments that are paths below the folder of the command, which `measure` does not leave.
@@ -67,7 +68,7 @@ ARGUMENTS: list[tuple[str, str, dict[str, Any]]] = [
     ("--more-seeds", PLANNING, {"help": CONFIGURED}),
     ("--json", "status plan trace compare", {**FLAG, "help": "print the complete result as JSON"}),
     ("--deep", "status", {**FLAG, "help": "also hash every file of the results"}),
-    ("--paper", "status", {**FLAG, "help": "also check claims, tables and the paper"}),
+    ("--target", "status", {"choices": TARGETS, "default": TARGETS[0], "help": "what make builds"}),
     ("file", "trace", {"help": "file of a result, lone picture, or measurements.csv:ROW"}),
     ("--rerun", "audit", {"type": int, "default": 0, "metavar": "N", "help": "run N jobs again"}),
     ("--seed", "audit measure", {"type": int, "help": "seed of random choices"}),

@@ -23,6 +23,9 @@ from ptq_dynamics.provenance.archive import DERIVED, Archive
 from ptq_dynamics.provenance.state import find, shortened
 
 SHOWN = 10  # measurements
+# Rules whose results `make` builds beside the figures.
+TARGETS: dict[str, tuple[str, ...]] = {"figures": (), "claims": ("judge", "tabulate"), "report": ("report",)}
+TARGETS |= {"paper": ("typeset",), "all": ("report", "typeset")}
 
 
 def _print_json(content: object) -> None:
@@ -32,8 +35,8 @@ def _print_json(content: object) -> None:
 def status(arguments: Namespace) -> bool:
     """Print what is missing or outdated, with the reason."""
     plan = chosen.plan(arguments)
-    paper = [plan.typeset(Path("config"))] if arguments.paper else []
-    found = find(plan, [*plan.last(), *paper], deep=arguments.deep)
+    jobs = [plan.job(rule) for rule in TARGETS[arguments.target]]
+    found = find(plan, [*plan.last(), *jobs], deep=arguments.deep)
     rest = [each for each in found if each.state != "up to date"]
     if arguments.json:
         _print_json([asdict(each) for each in found])
