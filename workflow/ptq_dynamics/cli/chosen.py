@@ -17,7 +17,6 @@ from ptq_dynamics.engine import checkout
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.report.planning import planned
 
-
 FOLDER = Path("config")
 
 

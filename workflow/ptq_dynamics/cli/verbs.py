@@ -24,8 +24,13 @@ from ptq_dynamics.provenance.state import find, shortened
 
 SHOWN = 10  # measurements
 # Rules whose results `make` builds beside the figures.
-TARGETS: dict[str, tuple[str, ...]] = {"figures": (), "claims": ("judge", "tabulate"), "report": ("report",)}
-TARGETS |= {"paper": ("typeset",), "all": ("report", "typeset")}
+TARGETS = {
+    "figures": [],
+    "claims": ["judge", "tabulate"],
+    "report": ["report"],
+    "paper": ["typeset"],
+    "all": ["report", "typeset"],
+}
 
 
 def _print_json(content: object) -> None:
