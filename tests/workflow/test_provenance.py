@@ -46,8 +46,10 @@ def measured(project):
     return Path(next(path for path in known.inputs if "gptq-4bit" in path)).parent
 
 
-def test_all_is_fresh_and_said_in_one_line(project):
-    done = command(project, "status", "--scale", "smoke", "--figures", project.figures)
+@pytest.mark.parametrize("target", ["figures", "claims", "paper"])
+def test_all_is_fresh_and_said_in_one_line(project, target):
+    choice = ["--scale", "smoke", "--figures", project.figures]
+    done = command(project, "status", *choice, "--target", target)
     assert done.returncode == 0, done.stdout
     assert re.fullmatch(r"all \d+ results are up to date; nothing to do\n", done.stdout)
 
@@ -103,6 +105,10 @@ def test_a_picture_is_traced_down_to_the_text(project, tmp_path):
             folder = project.folder / step["manifest"]
             known = record.read(folder.with_name(folder.name.replace("manifest", "record")))
             assert (step["started"], step["inputs"]) == (known.started, known.inputs)
+        graph = command(project, "trace", str(lone), "--mermaid").stdout.splitlines()
+        arrows = sum(len(step["reads"]) for step in found["steps"])
+        assert graph[0] == "graph TD" and sum(" --> " in line for line in graph) == arrows
+        assert len(graph) == 1 + len(found["steps"]) + arrows
 
 
 def test_an_audit_makes_figures_and_a_sample_again(project):

@@ -70,6 +70,7 @@ ARGUMENTS: list[tuple[str, str, dict[str, Any]]] = [
     ("--deep", "status", {**FLAG, "help": "also hash every file of the results"}),
     ("--target", "status", {"choices": TARGETS, "default": TARGETS[0], "help": "what make builds"}),
     ("file", "trace", {"help": "file of a result, lone picture, or measurements.csv:ROW"}),
+    ("--mermaid", "trace", {**FLAG, "help": "print the lineage as a Mermaid graph"}),
     ("--rerun", "audit", {"type": int, "default": 0, "metavar": "N", "help": "run N jobs again"}),
     ("--seed", "audit measure", {"type": int, "help": "seed of random choices"}),
     ("one", "compare", {**FILE, "help": "a folder of results, or measurements.csv"}),

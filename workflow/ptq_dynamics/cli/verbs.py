@@ -98,6 +98,9 @@ def trace(arguments: Namespace) -> bool:
         content = {"top": chain.top.path, "is_verified": chain.is_verified, "steps": steps}
         _print_json({**content, "missing": chain.missing})
         return chain.is_verified
+    if arguments.mermaid:
+        print(chain.mermaid())
+        return chain.is_verified
     for depth, result, again in chain.lines():
         words = "as above" if again else "; ".join(result.about)
         print(f"{'  ' * depth}{result.label} ({words})")
