@@ -33,15 +33,15 @@ SEND = $(if $(PROFILE),$(call HERE,:$(PLUGINS))/snakemake \
 # On a full disk even compiled code is cut off, and then stays so.
 ROOM = df -Pk . | awk 'END {for (i = 2; i <= NF; i++) if ($$i ~ /^[0-9]+%$$/) exit $$(i - 1) < 51200}' || \
 	{ echo "error: less than 50 MB are left on the disk of this folder; free some space" >&2; exit 1; }
-STATUS = $(PTQ) status --target $@ --scale $(SCALE) --figures "$(FIGURES)" \
+STATUS = $(PTQ) status --scale $(SCALE) --figures "$(FIGURES)" \
 	$(if $(SEEDS),--more-seeds "$(SEEDS)") $(if $(DEEP),--deep)
-# $(call MADE,COMMAND,WHERE,OUTCOMES): build a target, and say where it is. Records answer faster than
-# Snakemake starts, and say in one line what is wrong with a choice.
+# $(call MADE,OTHERS,WHERE,OUTCOMES): build figures and others, and say where they are. Records answer
+# faster than Snakemake starts, and say in one line what is wrong with a choice.
 define MADE
 @$(ROOM)
-@start=$$(date +%s); end=$$($(STATUS) 2>&1) || case "$$end" in \
+@start=$$(date +%s); end=$$($(STATUS) $(if $(1),--also $(1)) 2>&1) || case "$$end" in \
 	error:*) echo "$$end" >&2; exit 1;; \
-	*) $(1) || exit 1; s=$$(($$(date +%s) - start)); \
+	*) $(if $(1),$(BUILD),$(SEND)) -- figures $(1) || exit 1; s=$$(($$(date +%s) - start)); \
 	test $$s -lt 120 && end="done in $$s s" || end="done in $$(((s + 30) / 60)) min";; esac; \
 	$(if $(3),$(3) &&) echo "$$end: $(2)"
 endef
@@ -74,20 +74,20 @@ help:  ## this list
 install: $(INSTALLED)  ## install the locked environment; all other targets do so by themselves
 
 figures: $(INSTALLED) $(if $(filter slurm,$(PROFILE)),$(PLUGINS))  ## build the figures that are missing or outdated
-	$(call MADE,$(SEND),figures/$(SCALE)/README.md shows all figures)
+	$(call MADE,,figures/$(SCALE)/README.md shows all figures)
 
 # On a cluster the figures alone are built.
 claims: $(if $(PROFILE),figures,$(INSTALLED))  ## figures, tables of numbers, and outcomes of the paper's claims
-	$(call MADE,$(BUILD) -- figures claims tables,results/$(SCALE)/tables/claims.md has all numbers,$(OUTCOMES))
+	$(call MADE,claims tables,results/$(SCALE)/tables/claims.md has all numbers,$(OUTCOMES))
 
 report: $(if $(PROFILE),figures,$(INSTALLED))  ## the same, and a page to browse: results/SCALE/index.html
-	$(call MADE,$(BUILD) -- figures report,results/$(SCALE)/index.html is the page to browse,$(OUTCOMES))
+	$(call MADE,report,results/$(SCALE)/index.html is the page to browse,$(OUTCOMES))
 
 paper: $(if $(PROFILE),figures,$(INSTALLED))  ## figures, claims and tables as one PDF: paper/SCALE/paper.pdf
-	$(call MADE,$(BUILD) -- figures paper,paper/$(SCALE)/paper.pdf has all results)
+	$(call MADE,paper,paper/$(SCALE)/paper.pdf has all results)
 
 all: $(if $(PROFILE),figures,$(INSTALLED))  ## figures, claims, tables, the page and the paper
-	$(call MADE,$(BUILD) -- everything,results/$(SCALE)/index.html is the page to browse, paper/$(SCALE)/paper.pdf the paper,$(OUTCOMES))
+	$(call MADE,claims tables paper report,results/$(SCALE)/index.html is the page to browse; paper/$(SCALE)/paper.pdf is the paper,$(OUTCOMES))
 
 costs: $(INSTALLED)  ## what a build took: jobs, tokens, and hours by kind of job
 	@$(PTQ) dev cost --scale $(SCALE)

@@ -2,22 +2,25 @@
 
 import json
 import re
+import shlex
 import shutil
 from contextlib import contextmanager
 from fractions import Fraction
+from subprocess import run
 
 import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from ptq_dynamics import cli
 from ptq_dynamics.base.fields import Share
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import TYPES, load, read_yaml, schema
 from ptq_dynamics.config.loading import expand
 from ptq_dynamics.graph import Plan
 from pydantic import TypeAdapter, ValidationError
-from support import ROOT, edit_yaml, figure, python
+from support import MAKE, ROOT, edit_yaml, figure, python
 
 CONFIG = ROOT / "config"
 SMOKE = "scales/smoke.yaml"
@@ -352,3 +355,47 @@ def test_the_command_prints_the_resolved_configuration(folder):
     good = python(arguments, folder.parent)
     assert good.returncode == 0, good.stderr
     assert "budget: 190" in good.stdout and "peak_lr: 0.003" in good.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["compare", ".", "../docs"], "error: docs/measurements.csv is missing"),
+        (["adopt", "../tests"], "error: tests has no results/laptop"),
+        (["status", "--bogus"], "usage: ptq-dynamics status "),
+        (["dev", "cost", "--bogus"], "usage: ptq-dynamics dev cost "),
+    ],
+)
+def test_in_other_folders_paths_are_as_typed_and_a_wrong_argument_shows_its_verb(words, said):
+    known = {"PYTHONPATH": str(ROOT / "workflow")}
+    done = python(["-m", "ptq_dynamics.cli", *words], ROOT / "docs", known)
+    assert done.returncode and done.stderr.startswith(said), done.stderr
+
+
+@pytest.mark.parametrize("verb", [*cli.VERBS, *(f"dev {each}" for each in cli.MAINTAINERS)])
+def test_the_help_of_a_verb_shows_an_example_that_is_taken(verb, capsys):
+    parser = cli._parser()
+    with pytest.raises(SystemExit):
+        parser.parse_args([*verb.split(), "--help"])
+    example = capsys.readouterr().out.split("example: ptq-dynamics ")[1]
+    assert parser.parse_args(shlex.split(example)).verb == verb.split()[-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("scale=smoke", "make has no variable 'scale'; it has: SCALE FIGURES"),
+        ("figure=fig04", "make has no variable 'figure'; it has: "),
+        ("PROFILE=slrm", "PROFILE: no profile 'slrm'; there are: default slurm"),
+    ],
+)
+def test_make_refuses_what_would_change_nothing(words, said):
+    done = run([*MAKE, "-n", "figures", words], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode and said in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_the_help_of_make_fits_a_terminal():
+    said = run([*MAKE, "help"], cwd=ROOT, capture_output=True, text=True).stdout.splitlines()
+    targets = [line.split()[1] for line in said if line.startswith("  make ")]
+    assert targets[:7] == ["help", "install", "figures", "claims", "report", "paper", "all"]
+    assert max(map(len, said)) <= 100

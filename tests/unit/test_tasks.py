@@ -120,9 +120,7 @@ def test_questions_are_the_same_whatever_the_order_of_documents(made, documents,
 
 @pytest.mark.parametrize("changes", [{"documents": 9999}, {"context": 30, "shots": 5}])
 def test_too_few_documents_are_said_in_one_line(documents, encode, changes):
-    with pytest.raises(
-        Problem, match=r"task a-ending has \d+ documents of at most "
-    ) as error:
+    with pytest.raises(Problem, match=r"task a-ending has \d+ documents of at most ") as error:
         making.make(settings("ending", **changes), documents, encode)
     assert "\n" not in str(error.value)
 

@@ -12,7 +12,7 @@ sys.path.insert(0, str(HERE))
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.graph import build
-from ptq_dynamics.graph.site import PLACES
+from ptq_dynamics.graph.site import BY_NAME, PLACES
 from ptq_dynamics.report.planning import planned
 
 ROOT = Path(os.path.relpath(HERE.parent))
@@ -29,6 +29,8 @@ try:
 except Problem as problem:
     sys.exit(f"error: {problem}")
 
+# The output of a rule: the manifest of its job's result.
+manifest = plan.site.pattern
 # A cluster has no number of cores that jobs share.
 IS_REMOTE = workflow.remote_exec or workflow.resource_settings.nodes is not None
 CORES = None if IS_REMOTE else workflow.resource_settings.cores
@@ -60,11 +62,6 @@ def spec(kind):
 def inputs(kind, *labels):
     """Manifests of the inputs of a rule's job: under the labels that begin with these words, or all."""
     return lambda wildcards: job(kind, wildcards).under(*labels)
-
-
-def manifest(kind):
-    """The output of a rule: the manifest of its job's result."""
-    return plan.site.pattern(kind)
 
 
 def threads_of(kind):

@@ -38,25 +38,17 @@ MAINTAINERS = {
 EXAMPLES = {
     "measure": "~/runs/mine --last 4",
     "status": "--scale smoke --figures 'fig04 fig06'",
-    "plan": "--scale paper --more-seeds '202 203'",
     "trace": "figures/laptop/fig04.png",
-    "audit": "--scale laptop --rerun 2",
     "compare": "results/reference/laptop results/laptop",
     "adopt": "results/reference/laptop --scale laptop",
-    "release": "--scale laptop",
     "config": "--help-keys runs",
-    "lock": "",
     "accept": "results/laptop/measure --scale laptop --reason 'a name changed'",
-    "claims": "--scale laptop",
-    "cost": "--scale laptop",
     "crate": "crate.zip --scale laptop",
-    "readme": "",
-    "regime": "--scale laptop",
     "sweep": "regime",
 }
 PLANNING = "status plan adopt release accept claims cost readme"
 CONFIGURED = "default: the value in config/config.yaml"
-TARGETS = ["figures", "claims", "report", "paper", "all"]
+OTHERS = {"nargs": "+", "choices": ["claims", "tables", "paper", "report"], "default": []}
 FILE = {"type": Path}
 FLAG = {"action": "store_true"}
 # Arguments that are paths below the folder of the command, which `measure` does not leave.
@@ -68,7 +60,7 @@ ARGUMENTS: list[tuple[str, str, dict[str, Any]]] = [
     ("--more-seeds", PLANNING, {"help": CONFIGURED}),
     ("--json", "status plan trace compare", {**FLAG, "help": "print the complete result as JSON"}),
     ("--deep", "status", {**FLAG, "help": "also hash every file of the results"}),
-    ("--target", "status", {"choices": TARGETS, "default": TARGETS[0], "help": "what make builds"}),
+    ("--also", "status", {**OTHERS, "help": "check these besides figures"}),
     ("file", "trace", {"help": "file of a result, lone picture, or measurements.csv:ROW"}),
     ("--mermaid", "trace", {**FLAG, "help": "print the lineage as a Mermaid graph"}),
     ("--rerun", "audit", {"type": int, "default": 0, "metavar": "N", "help": "run N jobs again"}),
@@ -116,14 +108,11 @@ def main() -> int:
         module = import_module(f"ptq_dynamics.cli.{arguments.module}")
         is_well = getattr(module, arguments.verb)(arguments)
         sys.stdout.flush()
-    except Problem as problem:
-        print(f"error: {problem}", file=sys.stderr)
-        return 1
     except BrokenPipeError:
         # The reader, as `head`, has seen enough; Python would complain once more when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:
+    except (Problem, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0 if is_well else 1
@@ -156,7 +145,7 @@ def _add(
     group = parser.add_subparsers(metavar="VERB", required=True)
     for name, does in verbs.items():
         verb = group.add_parser(name, allow_abbrev=False, help=does, description=does)
-        verb.epilog = f"example: {verb.prog} {EXAMPLES[name]}"
+        verb.epilog = f"example: {verb.prog} {EXAMPLES.get(name, '')}"
         if name == "measure":
             verb.usage = "%(prog)s PLACE [options]"
         for argument, takers, how in ARGUMENTS:

@@ -1,5 +1,4 @@
-"""The configuration of the project in this folder, as a command line chooses it; and projects of
-their own, which this workflow builds in other folders."""
+"""The configuration that a command line chooses, and projects in other folders."""
 
 import argparse
 import os

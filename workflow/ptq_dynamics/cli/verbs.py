@@ -18,19 +18,12 @@ from ptq_dynamics.cli.measuring import measure as measure
 from ptq_dynamics.config import schema
 from ptq_dynamics.config.releases import to_lock
 from ptq_dynamics.graph.build import PAGE
+from ptq_dynamics.graph.site import BY_NAME
 from ptq_dynamics.hub import lock as hub
 from ptq_dynamics.provenance.archive import DERIVED, Archive
 from ptq_dynamics.provenance.state import find, shortened
 
 SHOWN = 10  # measurements
-# Rules whose results `make` builds beside the figures.
-TARGETS = {
-    "figures": [],
-    "claims": ["judge", "tabulate"],
-    "report": ["report"],
-    "paper": ["typeset"],
-    "all": ["report", "typeset"],
-}
 
 
 def _print_json(content: object) -> None:
@@ -40,8 +33,8 @@ def _print_json(content: object) -> None:
 def status(arguments: Namespace) -> bool:
     """Print what is missing or outdated, with the reason."""
     plan = chosen.plan(arguments)
-    jobs = [plan.job(rule) for rule in TARGETS[arguments.target]]
-    found = find(plan, [*plan.last(), *jobs], deep=arguments.deep)
+    others = [plan.job(BY_NAME.get(each, each)) for each in arguments.also]
+    found = find(plan, [*plan.last(), *others], deep=arguments.deep)
     rest = [each for each in found if each.state != "up to date"]
     if arguments.json:
         _print_json([asdict(each) for each in found])

@@ -32,17 +32,13 @@ def require(place: str, kind: str, names: Iterable[str], known: Iterable[str]) -
     """Raise `Problem` when a name is not one of those known."""
     for name in names:
         if name not in known:
-            ratios = {each: _likeness(name, each) for each in known}
-            ordered = sorted(ratios, key=lambda each: (-ratios[each], each))
-            near = [each for each in ordered if ratios[each] >= NEAR] or ordered
+            # Without zeros in front of numbers: fig4 is fig04.
+            plain, *others = (re.sub(r"(?<!\d)0+(?=\d)", "", each) for each in (name, *known))
+            ratios = [difflib.SequenceMatcher(None, plain, each).ratio() for each in others]
+            ordered = sorted(zip(ratios, known, strict=True), key=lambda each: (-each[0], each[1]))
+            near = [each for ratio, each in ordered if ratio >= NEAR or ordered[0][0] < NEAR]
             nearest = ", ".join(near[:MOST_NAMED])
             raise Problem(f"{place}: no {kind} {name!r}; the nearest: {nearest}")
-
-
-def _likeness(one: str, other: str) -> float:
-    """How alike two names are, from 0 to 1; fig4 is fig04."""
-    one, other = (re.sub(r"(?<!\d)0+(?=\d)", "", each.lower()) for each in (one, other))
-    return difflib.SequenceMatcher(None, one, other).ratio()
 
 
 def problem(error: ValidationError, data: Any, place: str) -> Problem:

@@ -7,7 +7,7 @@ stands in braces gives way to the list's value, in the name and in every text of
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -116,15 +116,24 @@ def scales(folder: Path = Path("config")) -> list[str]:
 
 
 def load(choice: dict[str, Any], folder: Path) -> Config:
-    """Read and check all files under `folder` for the scale and figures of `choice`.
-
-    Raises `Problem` naming file, key, value and what is allowed.
-    """
+    """All files under `folder`, checked, for the scale and figures of `choice`; raises `Problem`
+    with file, key, value and what is allowed."""
     for path in folder.glob("[!.]*.y*ml"):
         require(str(path), "file of configuration", [path.name], FILES)
     # All parts but the choice and the scale.
     parts = {name: read(folder / f"{name}.yaml", name) for name in [*Config.model_fields][2:]}
-    chosen = _chosen(choice, folder, parts["figures"])
+    place = folder / "config.yaml"
+    written = read_yaml(place)
+    try:
+        chosen: Choice = _check(choice, "config", place)
+        require(f"{place}: scale", "scale", [chosen.scale], scales(folder))
+        named = [] if chosen.figures == "all" else chosen.figures
+        require(f"{place}: figures", "figure", named, parts["figures"])
+    except Problem as problem:
+        text = str(problem)
+        for key in (key for key, value in choice.items() if value != written.get(key)):
+            text = re.sub(rf"^{re.escape(str(place))}: {key}\b", BY_MAKE.get(key, key), text)
+        raise Problem(text) from None
     file = folder / "scales" / f"{chosen.scale}.yaml"
     scale: Scale = read(file, "scale")
     own: Runs = parts.pop("runs")
@@ -146,35 +155,12 @@ def load(choice: dict[str, Any], folder: Path) -> Config:
             unknown[name] = f"{file} has no model {run.model!r}"
     names = Counter([*own.runs, *own.averages, *families.runs, *families.averages, *given])
     if twice := [name for name, count in names.items() if count > 1]:
-        raise Problem(
-            f"config/runs.yaml and config/families.yaml have {twice[0]!r} twice; rename one"
-        )
-    trajectories = WithFamilies.model_construct(
-        defaults=own.defaults,
-        runs={**own.runs, **runs},
-        averages={**own.averages, **families.averages},
-        public=public,
-        unknown=unknown,
-        families=frozenset([*families.runs, *families.averages]),
-    )
+        raise Problem(f"runs.yaml and families.yaml have {twice[0]!r} twice; rename one")
+    made: Any = {"defaults": own.defaults, "public": public, "unknown": unknown}
+    made |= {"runs": {**own.runs, **runs}, "averages": {**own.averages, **families.averages}}
+    made["families"] = frozenset([*families.runs, *families.averages])
+    trajectories = WithFamilies.model_construct(**made)
     return Config(choice=chosen, scale=scale, runs=trajectories, **parts)
-
-
-def _chosen(choice: dict[str, Any], folder: Path, figures: Iterable[str]) -> Choice:
-    """What is chosen; an error calls by its name in `make` what config.yaml has not so."""
-    place = folder / "config.yaml"
-    written = read_yaml(place)
-    try:
-        chosen: Choice = _check(choice, "config", place)
-        require(f"{place}: scale", "scale", [chosen.scale], scales(folder))
-        named = [] if chosen.figures == "all" else chosen.figures
-        require(f"{place}: figures", "figure", named, figures)
-    except Problem as problem:
-        text = str(problem)
-        for key in (key for key, value in choice.items() if value != written.get(key)):
-            text = re.sub(rf"^{re.escape(str(place))}: {key}\b", BY_MAKE.get(key, key), text)
-        raise Problem(text) from None
-    return chosen
 
 
 def schema(name: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ job's rule. The manifest of a result that is out of date goes, so that Snakemake
 import json
 import os
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -127,10 +128,9 @@ def differences(before: Any, now: Any, place: str = "") -> Iterator[str]:
         before, now = dict(enumerate(before)), dict(enumerate(now))
     if not (isinstance(before, Mapping) and isinstance(now, Mapping)):
         if type(before) is not type(now) or before != now:
-            if place.startswith("code."):
-                yield f"{place.removeprefix('code.')} changed"
-            else:
-                yield f"{place.removeprefix('libraries.')} {_shown(before)} → {_shown(now)}"
+            is_code = place.startswith("code.")
+            what = "changed" if is_code else f"{_shown(before)} → {_shown(now)}"
+            yield f"{place.removeprefix('code.').removeprefix('libraries.')} {what}"
     elif place == "inputs":
         yield from dict.fromkeys(_differing_inputs(before, now))
     else:
@@ -142,17 +142,16 @@ def differences(before: Any, now: Any, place: str = "") -> Iterator[str]:
 
 def _differing_inputs(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
     """What differs between inputs by label, where labels that differ in the seed alone are one."""
-    seeds: tuple[dict[str, list[str]], ...] = ({}, {})
+    seeds = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
     for found, labels in zip(seeds, (before, now), strict=True):
         for label in labels:
-            name = SEED.sub("", label)
-            found.setdefault(name, []).extend(SEED.findall(label))
+            found[SEED.sub("", label)] += SEED.findall(label)
     for name in dict.fromkeys(chain(*seeds)):
-        if not all(name in found for found in seeds):
-            yield f"input {name} is {'new' if name in seeds[1] else 'no longer read'}"
-        elif seeds[0][name] != seeds[1][name]:
-            old, new = (", ".join(found[name]) for found in seeds)
-            yield f"seeds {old} → {new}"
+        old, new = (found.get(name) for found in seeds)
+        if old is None or new is None:
+            yield f"input {name} is {'new' if old is None else 'no longer read'}"
+        elif old != new:
+            yield f"seeds {', '.join(old)} → {', '.join(new)}"
     for label in before.keys() & now.keys():
         yield from differences(before[label], now[label], label)
 

@@ -38,16 +38,12 @@ def prepare(sources: Path, *, is_main: bool) -> None:
     os.environ.update(checkout.environment())
     if is_main:
         signals.end_at_once()
-        _check_profile(sources / "profiles")
-
-
-def _check_profile(folder: Path) -> None:
-    """Raise `Problem` where Snakemake ignored a profile that does not exist."""
-    for name in re.findall(r"--workflow-profile[ =](\S+)", " ".join(sys.argv)):
-        places = (Path(), Path("profiles"), folder)
-        if name != "none" and not any((each / name).exists() for each in places):
-            known = [f"profiles/{each.name}" for each in folder.iterdir()]
-            require("--workflow-profile", "profile", [name], known)
+        # Snakemake ignores a profile that does not exist.
+        places = (Path(), Path("profiles"), sources / "profiles")
+        for name in re.findall(r"--workflow-profile[ =](\S+)", " ".join(sys.argv)):
+            if name != "none" and not any((each / name).exists() for each in places):
+                known = [f"profiles/{each.name}" for each in places[-1].iterdir()]
+                require("--workflow-profile", "profile", [name], known)
 
 
 def begin(plan: Plan, *, local: bool) -> None:
