@@ -9,14 +9,25 @@ KILLS ?= 30
 SWEEP ?= regime
 VENV := .venv
 PROFILE ?=
+# A variable of another name, as `scale`, would change nothing.
+KNOWN := SCALE FIGURES SEEDS DEEP PROFILE PYTHON WORKERS KILLS SWEEP EDITS_SEED VENV
+GIVEN := $(foreach each,$(MAKEOVERRIDES),$(if $(findstring =,$(each)),$(firstword $(subst =, ,$(subst :=,=,$(each))))))
+ifneq ($(filter-out $(KNOWN),$(GIVEN)),)
+WRONG := $(firstword $(filter-out $(KNOWN),$(GIVEN)))
+LIKE := $(filter $(shell echo '$(WRONG)' | tr a-z A-Z),$(KNOWN))
+$(error make has no variable '$(WRONG)'; it has: $(LIKE) $(filter-out $(LIKE),$(KNOWN)))
+endif
+ifneq ($(PROFILE),$(notdir $(wildcard profiles/$(PROFILE))))
+$(error PROFILE: no profile '$(PROFILE)'; there are: $(notdir $(wildcard profiles/*)))
+endif
 # What a profile needs beside the environment, and what writes locks, in folders of their own.
 PLUGINS := $(VENV)/slurm
 LOCKER := $(VENV)/uv
 # The code of this checkout, also where several share an environment.
 HERE = PYTHONPATH="workflow$(1)$${PYTHONPATH:+:$$PYTHONPATH}" $(VENV)/bin
-PTQ = $(HERE)/ptq-dynamics
+PTQ = $(call HERE,)/ptq-dynamics
 CHOICE = scale=$(SCALE) figures="$(FIGURES)" $(if $(SEEDS),more_seeds="$(SEEDS)") $(if $(DEEP),deep=true)
-BUILD = $(HERE)/snakemake --config $(CHOICE)
+BUILD = $(call HERE,)/snakemake --config $(CHOICE)
 SEND = $(if $(PROFILE),$(call HERE,:$(PLUGINS))/snakemake \
 	--workflow-profile profiles/$(PROFILE) --config $(CHOICE),$(BUILD))
 # On a full disk even compiled code is cut off, and then stays so.
@@ -24,6 +35,17 @@ ROOM = df -Pk . | awk 'END {for (i = 2; i <= NF; i++) if ($$i ~ /^[0-9]+%$$/) ex
 	{ echo "error: less than 50 MB are left on the disk of this folder; free some space" >&2; exit 1; }
 STATUS = $(PTQ) status --scale $(SCALE) --figures "$(FIGURES)" \
 	$(if $(SEEDS),--more-seeds "$(SEEDS)") $(if $(DEEP),--deep)
+# $(call MADE,OTHERS,WHERE,OUTCOMES): build figures and others, and say where they are. Records answer
+# faster than Snakemake starts, and say in one line what is wrong with a choice.
+define MADE
+@$(ROOM)
+@start=$$(date +%s); end=$$($(STATUS) $(if $(1),--also $(1)) 2>&1) || case "$$end" in \
+	error:*) echo "$$end" >&2; exit 1;; \
+	*) $(if $(1),$(BUILD),$(SEND)) -- figures $(1) || exit 1; s=$$(($$(date +%s) - start)); \
+	test $$s -lt 120 && end="done in $$s s" || end="done in $$(((s + 30) / 60)) min";; esac; \
+	$(if $(3),$(3) &&) echo "$$end: $(2)"
+endef
+OUTCOMES = $(PTQ) dev claims --scale $(SCALE) --figures "$(FIGURES)"
 # Named by what project and locks say, so that neither their times nor comments install anything.
 INSTALLED := $(VENV)/.installed-$(shell sed -e 's/^\#.*//' -e 's/ *[ ]\#.*//' -e '/^ *$$/d' \
 	pyproject.toml envs/main.txt envs/cuda.txt | cksum | cut -d ' ' -f 1)
@@ -41,57 +63,51 @@ export XDG_CACHE_HOME ?= $(CURDIR)/.snakemake/cache
 export MPLCONFIGDIR ?= $(CURDIR)/.snakemake/cache/matplotlib
 endif
 
-.PHONY: help install figures claims paper report all prefetch test test-fast test-more test-slurm unit lint backends sweep chaos staleness locks release clean
+.PHONY: help install figures claims report paper all costs prefetch test test-fast test-more test-slurm unit lint backends sweep chaos staleness locks release clean
 
 help:  ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
-	@echo "  SCALE=$(shell echo $(SCALES) | tr ' ' '|') (now $(SCALE)), FIGURES=\"fig04 fig06\" (now $(FIGURES)),"
-	@echo "  SEEDS=\"202 203\" (further seeds of the headline figures),"
-	@echo "  PROFILE=slurm (on a cluster: docs/cluster.md),"
-	@echo "  DEEP=1 (compare all bytes of results with their manifests)"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo "  SCALE=$(shell echo $(SCALES) | tr ' ' '|') (now $(SCALE))"
+	@echo "  FIGURES=\"fig04 fig06\" (now $(FIGURES)), SEEDS=\"202 203\" (more seeds of headline figures)"
+	@echo "  PROFILE=slurm (on a cluster: docs/cluster.md), DEEP=1 (verify every byte of the results)"
 
 install: $(INSTALLED)  ## install the locked environment; all other targets do so by themselves
 
-figures: $(INSTALLED) $(if $(filter slurm,$(PROFILE)),$(PLUGINS))  ## build the figures: what is missing or outdated, nothing else
-	@$(ROOM)
-	@test -z "$(PROFILE)" -o -d "profiles/$(PROFILE)" || { echo "error: PROFILE is '$(PROFILE)': must be one of $(notdir $(wildcard profiles/*))" >&2; exit 1; }
-	@# Records answer faster than Snakemake starts, and say in one line what is wrong with a choice.
-	@state=$$($(STATUS) 2>&1) && echo "$$state" || case "$$state" in \
-		error:*) echo "$$state" >&2; exit 1;; \
-		*) $(SEND) && echo "done: figures/$(SCALE)/README.md shows all figures";; esac
+figures: $(INSTALLED) $(if $(filter slurm,$(PROFILE)),$(PLUGINS))  ## build the figures that are missing or outdated
+	$(call MADE,,figures/$(SCALE)/README.md shows all figures)
 
-claims: figures  ## outcomes of the paper's claims, and tables of numbers
-	@$(BUILD) -- claims tables
+# On a cluster the figures alone are built.
+claims: $(if $(PROFILE),figures,$(INSTALLED))  ## figures, tables of numbers, and outcomes of the paper's claims
+	$(call MADE,claims tables,results/$(SCALE)/tables/claims.md has all numbers,$(OUTCOMES))
+
+report: $(if $(PROFILE),figures,$(INSTALLED))  ## the same, and a page to browse: results/SCALE/index.html
+	$(call MADE,report,results/$(SCALE)/index.html is the page to browse,$(OUTCOMES))
+
+paper: $(if $(PROFILE),figures,$(INSTALLED))  ## figures, claims and tables as one PDF: paper/SCALE/paper.pdf
+	$(call MADE,paper,paper/$(SCALE)/paper.pdf has all results)
+
+all: $(if $(PROFILE),figures,$(INSTALLED))  ## figures, claims, tables, the page and the paper
+	$(call MADE,claims tables paper report,results/$(SCALE)/index.html is the page to browse; paper/$(SCALE)/paper.pdf is the paper,$(OUTCOMES))
+
+costs: $(INSTALLED)  ## what a build took: jobs, tokens, and hours by kind of job
 	@$(PTQ) dev cost --scale $(SCALE)
-	@$(PTQ) dev claims --scale $(SCALE) --figures "$(FIGURES)"
 
-paper: figures  ## figures, claims and tables as one PDF: paper/SCALE/paper.pdf
-	@$(BUILD) -- paper
-
-report: claims  ## a page to browse: results/SCALE/index.html
-	@$(BUILD) -- report
-	@echo "open results/$(SCALE)/index.html in a browser"
-
-all: $(if $(PROFILE),figures,$(INSTALLED))  ## figures, claims, tables, the paper and the page
-	@$(ROOM)
-	@$(BUILD) -- everything
-	@$(PTQ) dev cost --scale $(SCALE)
-	@$(PTQ) dev claims --scale $(SCALE) --figures "$(FIGURES)"
+clean:  ## remove everything built at SCALE
+	@test "$(filter $(SCALES),$(firstword $(SCALE)))" = "$(SCALE)" -a -n "$(SCALE)" || \
+		{ echo "error: SCALE is '$(SCALE)': must be one of $(SCALES)" >&2; exit 1; }
+	rm -rf results/$(SCALE) figures/$(SCALE) paper/$(SCALE)
 
 prefetch: $(INSTALLED)  ## download all that a build at SCALE takes from a network
 	@$(BUILD) -- prefetch
 
-backends: $(INSTALLED)  ## install GPTQModel, and compare it with llm-compressor
-	@$(BUILD) -- backends
-
 test: test-fast  ## the fast tests, then those that build at scale smoke
 	@$(PYTEST) tests/workflow $(MORE:%=--ignore=%)
 
-test-more: $(INSTALLED)  ## slow unit tests, and those with other tools and, where there is one, a cluster
-	@$(PYTEST) -m slow $(MORE) tests/unit
-
 test-fast: $(INSTALLED)  ## style, types and the fast unit tests, in about a minute
 	@$(MAKE) --no-print-directory -j2 lint unit
+
+test-more: $(INSTALLED)  ## slow unit tests, and tests with other tools and a cluster
+	@$(PYTEST) -m slow $(MORE) tests/unit
 
 test-slurm: $(INSTALLED) $(PLUGINS)  ## builds on a SLURM cluster that this machine is for a while (as root)
 	@tests/slurm.sh && $(VENV)/bin/pytest -rs tests/workflow/test_slurm.py
@@ -104,13 +120,16 @@ lint: $(INSTALLED)
 	@$(VENV)/bin/snakefmt --check Snakefile workflow/Snakefile workflow/rules
 	@$(VENV)/bin/mypy
 
+backends: $(INSTALLED)  ## install GPTQModel, and compare it with llm-compressor
+	@$(BUILD) -- backends
+
 sweep: $(INSTALLED)  ## train candidates for settings of a scale (SWEEP=regime|blocks|miniatures)
 	@$(PTQ) dev sweep $(SWEEP)
 
-chaos: $(INSTALLED)  ## random kills of builds, each followed by the same command (KILLS=30)
+chaos: $(INSTALLED)  ## kill builds at random, each followed by the same command (KILLS=30)
 	@CHAOS_KILLS=$(KILLS) $(VENV)/bin/pytest tests/workflow/test_chaos.py -s
 
-staleness: $(INSTALLED)  ## edits drawn at random, and what was missed or outdated needlessly (EDITS_SEED=)
+staleness: $(INSTALLED)  ## edits at random, and what was missed or outdated needlessly (EDITS_SEED=)
 	@EDITS=all $(VENV)/bin/pytest tests/workflow/test_staleness.py -s
 
 locks: $(LOCKER)  ## update the locks in envs/ from pyproject.toml, with digests of files
@@ -130,11 +149,6 @@ release: $(INSTALLED)  ## from a clean commit: all that the repository keeps of 
 	@$(PTQ) audit --scale $(SCALE)
 	@$(PTQ) release --scale $(SCALE) --figures "$(FIGURES)" $(if $(RELEASE_SEEDS),--more-seeds "$(RELEASE_SEEDS)")
 	@$(PTQ) dev readme
-
-clean:  ## remove everything built at SCALE
-	@test "$(filter $(SCALES),$(firstword $(SCALE)))" = "$(SCALE)" -a -n "$(SCALE)" || \
-		{ echo "error: SCALE is '$(SCALE)': must be one of $(SCALES)" >&2; exit 1; }
-	rm -rf results/$(SCALE) figures/$(SCALE) paper/$(SCALE)
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -16,7 +16,7 @@ from pip._vendor.packaging.requirements import Requirement
 from pip._vendor.packaging.utils import canonicalize_name
 
 PIP = [sys.executable, "-m", "pip"]
-INSTALL = [*PIP, "install", "-q", "--no-compile", "--no-deps"]
+INSTALL = [*PIP, "install", "--disable-pip-version-check", "--no-compile", "--no-deps"]
 LOCKED = [*INSTALL, "--require-hashes", "-r"]
 # Read from the input: an entry of a lock alone.
 ENTRY = [*LOCKED, "/dev/stdin"]
@@ -29,15 +29,15 @@ def main(lock: str, project: str | None = None) -> None:
     if "torch" in entries:
         # A folder of links tells no digests, so pip would prefer the index's build to one for this
         # machine that lies there. Where none does, this fails.
-        command = [*ENTRY, "--no-index"]
-        subprocess.run(command, input=entries["torch"], text=True, stderr=subprocess.DEVNULL)
+        command, none = [*ENTRY, "-q", "--no-index"], subprocess.DEVNULL
+        subprocess.run(command, input=entries["torch"], text=True, stderr=none)
     building = []
     if project is not None:
         run(ENTRY, entries["setuptools"])
         building = ["--no-build-isolation"]
-    run([*LOCKED, lock, *building])
+    run([*LOCKED, lock, *building], total=len(entries))
     if "torch" in entries and is_for_a_gpu():
-        run([*LOCKED, str(CUDA)])
+        run([*LOCKED, str(CUDA)], total=len(entries_of(CUDA)))
     if project is not None:
         run([*INSTALL, *building, "-e", project])
     check(entries)
@@ -67,10 +67,21 @@ def check(entries: Mapping[str, str]) -> None:
         sys.exit("\n".join([*wrong, f"remove {sys.prefix} and run the command again"]))
 
 
-def run(command: list[str], text: str | None = None) -> None:
-    """Run a command to its end; where that fails, so does this."""
-    done = subprocess.run(command, input=text, text=True)
-    if done.returncode:
+def run(command: list[str], text: str = "", total: int = 1) -> None:
+    """Run pip to its end, and print how far it is; where that fails, so does this."""
+    pip = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with pip, pip.stdin, pip.stdout:
+        pip.stdin.write(text)
+        pip.stdin.close()
+        done = 0
+        for line in pip.stdout:
+            if line.startswith(("Collecting", "Requirement already")):
+                done += 1
+                if done % 10 == 0:
+                    print(f"{done} of {total} packages are downloaded or present", flush=True)
+            elif line.startswith("Installing collected"):
+                print(f"unpacking {len(line.split(',')):,} packages", flush=True)
+    if pip.returncode:
         sys.exit(1)
 
 

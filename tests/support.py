@@ -26,6 +26,8 @@ from ptq_dynamics.graph import Plan
 from ptq_dynamics.train.train import Trainer
 
 ROOT = Path(__file__).resolve().parent.parent
+# Make that knows nothing of the one that runs the tests.
+MAKE = ["env", "-u", "MAKEFLAGS", "-u", "MAKELEVEL", "make", "-f", str(ROOT / "Makefile")]
 
 # The largest memory that a process has had, for the head of a program that is `measured`.
 PEAK = """

@@ -2,22 +2,25 @@
 
 import json
 import re
+import shlex
 import shutil
 from contextlib import contextmanager
 from fractions import Fraction
+from subprocess import run
 
 import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from ptq_dynamics import cli
 from ptq_dynamics.base.fields import Share
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import TYPES, load, read_yaml, schema
 from ptq_dynamics.config.loading import expand
 from ptq_dynamics.graph import Plan
 from pydantic import TypeAdapter, ValidationError
-from support import ROOT, edit_yaml, python
+from support import MAKE, ROOT, edit_yaml, figure, python
 
 CONFIG = ROOT / "config"
 SMOKE = "scales/smoke.yaml"
@@ -127,7 +130,7 @@ BAD = {
     "unknown trajectory": (
         "figures.yaml",
         put("fig04", "curves", "Stable", value=["constant"]),
-        ["fig04.curves", "trajectory: 'constant'", "nearest: constant-"],
+        ["fig04.curves", "no trajectory 'constant'", "nearest: constant-"],
     ),
     # What does not fit together.
     "more validation text than there is": (
@@ -235,16 +238,44 @@ def test_a_broken_value_of_any_key_is_one_line_with_file_and_key(damaged, where,
 @pytest.mark.parametrize(
     ("choice", "words"),
     [
-        ({"figures": "fig04 fig4"}, ["figures names no known figure: 'fig4'", "nearest: fig24"]),
-        ({"seed": -1}, ["seed is -1", "greater than or equal to 0"]),
-        ({"more_seeds": "7,8"}, ["more_seeds is '7,8': must be a valid integer"]),
-        ({"scales": "smoke"}, ["scales: unknown key; did you mean 'scale'?"]),
+        ({"figures": "fig04 fig4"}, "FIGURES: no figure 'fig4'; the nearest: fig04, "),
+        ({"figures": ["fig44"]}, "FIGURES: no figure 'fig44'; the nearest: fig04, fig14, fig24"),
+        ({"figures": ""}, "FIGURES is []: must be 'all' or must have at least 1 entries"),
+        ({"more_seeds": "7,8"}, "SEEDS is '7,8': must be an integer"),
+        ({"scale": "smok"}, "SCALE: no scale 'smok'; the nearest: smoke"),
+        ({"seed": -1}, "seed is -1: must be greater than or equal to 0"),
+        ({"scales": "smoke"}, "scales: unknown key; did you mean 'scale'?"),
     ],
 )
-def test_a_bad_choice_is_one_line(choice, words):
-    with pytest.raises(Problem) as caught:
-        outcome(CONFIG, **choice)
-    assert not [word for word in ("config/config.yaml", *words) if word not in str(caught.value)]
+def test_a_bad_choice_is_one_line_that_begins_with_its_name(choice, words):
+    assert refused(CONFIG, [words], **choice).startswith(words)
+
+
+def test_a_choice_in_the_file_is_named_by_the_file(folder):
+    edit_yaml(folder / "config.yaml", put("figures", value="fig4"))
+    refused(folder, ["config/config.yaml: figures: no figure 'fig4'; "], figures="fig4")
+
+
+@pytest.mark.parametrize("name", ["site.yaml", "runs.yml"])
+def test_an_unknown_file_is_refused(folder, name):
+    (folder / name).touch()
+    refused(
+        folder, [f"config/{name}: no file of configuration '{name}'; the nearest: ", "runs.yaml"]
+    )
+
+
+def test_a_model_of_one_scale_stops_only_figures_that_show_it(folder):
+    """At other scales; what no scale has is a mistake."""
+    run = {**read_yaml(CONFIG / "runs.yaml")["runs"]["constant-3e-3"], "model": "big"}
+    edit_yaml(folder / "runs.yaml", put("runs", "long", value=run))
+    shown = figure("over_tokens", {"Long": ["long"]}, ["loss"])
+    edit_yaml(folder / "figures.yaml", put("longest", value=shown))
+    refused(folder, ["config/runs.yaml: runs.long.model: no model 'big'; the nearest: "])
+    main = read_yaml(CONFIG / "scales/laptop.yaml")["models"]["main"]
+    edit_yaml(folder / "scales/laptop.yaml", put("models", "big", value=main))
+    assert outcome(folder).figures.chosen == outcome(CONFIG).figures.chosen
+    assert outcome(folder, scale="laptop").figures.chosen[-1] == "longest"
+    refused(folder, ["figure longest (", "smoke.yaml has no model 'big'"], figures="longest")
 
 
 @pytest.mark.parametrize(
@@ -324,3 +355,47 @@ def test_the_command_prints_the_resolved_configuration(folder):
     good = python(arguments, folder.parent)
     assert good.returncode == 0, good.stderr
     assert "budget: 190" in good.stdout and "peak_lr: 0.003" in good.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["compare", ".", "../docs"], "error: docs/measurements.csv is missing"),
+        (["adopt", "../tests"], "error: tests has no results/laptop"),
+        (["status", "--bogus"], "usage: ptq-dynamics status "),
+        (["dev", "cost", "--bogus"], "usage: ptq-dynamics dev cost "),
+    ],
+)
+def test_in_other_folders_paths_are_as_typed_and_a_wrong_argument_shows_its_verb(words, said):
+    known = {"PYTHONPATH": str(ROOT / "workflow")}
+    done = python(["-m", "ptq_dynamics.cli", *words], ROOT / "docs", known)
+    assert done.returncode and done.stderr.startswith(said), done.stderr
+
+
+@pytest.mark.parametrize("verb", [*cli.VERBS, *(f"dev {each}" for each in cli.MAINTAINERS)])
+def test_the_help_of_a_verb_shows_an_example_that_is_taken(verb, capsys):
+    parser = cli._parser()
+    with pytest.raises(SystemExit):
+        parser.parse_args([*verb.split(), "--help"])
+    example = capsys.readouterr().out.split("example: ptq-dynamics ")[1]
+    assert parser.parse_args(shlex.split(example)).verb == verb.split()[-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("scale=smoke", "make has no variable 'scale'; it has: SCALE FIGURES"),
+        ("figure=fig04", "make has no variable 'figure'; it has: "),
+        ("PROFILE=slrm", "PROFILE: no profile 'slrm'; there are: default slurm"),
+    ],
+)
+def test_make_refuses_what_would_change_nothing(words, said):
+    done = run([*MAKE, "-n", "figures", words], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode and said in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_the_help_of_make_fits_a_terminal():
+    said = run([*MAKE, "help"], cwd=ROOT, capture_output=True, text=True).stdout.splitlines()
+    targets = [line.split()[1] for line in said if line.startswith("  make ")]
+    assert targets[:7] == ["help", "install", "figures", "claims", "report", "paper", "all"]
+    assert max(map(len, said)) <= 100

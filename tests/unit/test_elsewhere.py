@@ -127,7 +127,7 @@ WRONG = [
     ("--scale lpatop", "the nearest: laptop"),
     ("--average 3", "must be 0, or from 2 to 2"),
     ("--tokens 1", "--tokens must be 256 or more"),
-    ("--methods gtpq", "--methods names no known method: 'gtpq' (the nearest: gptq"),
+    ("--methods gtpq", "--methods: no method 'gtpq'; the nearest: gptq"),
 ]
 
 

@@ -105,7 +105,7 @@ def test_the_power_of_the_ratio_is_the_one_of_the_least_loss(scale):
 @pytest.mark.parametrize(
     ("section", "name", "changes", "words"),
     [
-        ("runs", "smollm3", {"family": "smol"}, "smollm3.family names no known family: 'smol'"),
+        ("runs", "smollm3", {"family": "smol"}, "smollm3.family: no family 'smol'"),
         ("runs", "olmo2-7b", {"horizon": 1e12}, "in small: horizon"),
         ("runs", "apertus-decay", {"steady": 9.0e12}, "runs.apertus-decay.tokens, but for steady"),
         ("runs", "amber", {"revisions": ["refs/pr/1"]}, "runs.amber.revisions.0"),

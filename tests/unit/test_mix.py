@@ -174,7 +174,7 @@ def test_a_branch_counts_the_epochs_of_its_own_text(tmp_path):
     [
         (
             {"of": "nothing"},
-            ["corpora.extra.of names no known", "'nothing'", "(the nearest: main)"],
+            ["corpora.extra.of: no ", "'nothing'", "; the nearest: main"],
         ),
         ({"text": "poems"}, ["corpora.extra.text is 'poems'", "'code', 'tests' or 'descriptions'"]),
     ],

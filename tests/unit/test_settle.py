@@ -241,6 +241,24 @@ def test_changed_bytes_are_found_where_they_are_looked_for(site):
     assert path.read_bytes() == data
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "lines"),
+    [
+        ([1, 2, 3], [1], ["seeds 1, 2, 3 → 1", "series 3 entries → 1 entries"]),
+        ([2], [3], ["seeds 2 → 3", "series.0.seed 2 → 3"]),
+        ([], [3], ["input measure run fp is new", "series 0 entries → 1 entries"]),
+        ([3], [], ["input measure run fp is no longer read", "series 1 entries → 0 entries"]),
+    ],
+)
+def test_inputs_that_differ_in_seeds_are_one_reason(before, now, lines):
+    def spec(seeds):
+        inputs = {f"measure run seed {n} {kind}": ["a"] for kind in ("fp", "rtn") for n in seeds}
+        inputs = inputs if before and now else dict([*inputs.items()][:1])
+        return {"inputs": inputs, "settings": {"series": [{"seed": n} for n in seeds]}}
+
+    assert list(specification.differences(spec(before), spec(now))) == lines
+
+
 def test_why_a_result_is_outdated_is_said_with_the_root_cause_first(site):
     site.build()
     site.edit(3)

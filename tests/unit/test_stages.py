@@ -189,7 +189,7 @@ def test_an_interrupted_stage_goes_on_to_the_same_bits(here, tmp_path):
 @pytest.mark.parametrize(
     ("stage", "change", "words"),
     [
-        ("long-32k", {"after": "smollm3-apo"}, "after names no known run to follow"),
+        ("long-32k", {"after": "smollm3-apo"}, "after: no run to follow"),
         ("sft", {"corpus": "code"}, "smollm3-sft.objective is 'answers'"),
     ],
 )

@@ -57,5 +57,6 @@ def test_an_edit_of_a_claim_trains_and_draws_nothing(project):
 def test_outcomes_are_printed_a_line_each(project, judged):
     command = [sys.executable, "-m", "ptq_dynamics.cli", "dev", "claims", "--scale", "smoke"]
     lines = project.process(command).stdout.splitlines()
+    assert lines.pop(0) == "smoke scale: its numbers mean nothing"
     for line, (name, claim) in zip(lines, judged.items(), strict=True):
         assert name in line and claim["outcome"] in line

@@ -215,10 +215,14 @@ def test_two_builds_of_one_figure_at_once_end_well_and_make_nothing_twice(built,
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--config", "scale=smoke", "figures=fig99"], ["figure: 'fig99'", "nearest: fig"]),
-        (["--config", "scale=huge"], ["no known scale: 'huge'", "gpu"]),
+        (
+            ["--config", "scale=smoke", "figures=fig99"],
+            ["FIGURES: no figure 'fig99'", "nearest"],
+        ),
+        (["--config", "scale=huge"], ["SCALE: no scale 'huge'", "gpu"]),
         (["--config", "scal=smoke"], ["scal: unknown key", "did you mean 'scale'?"]),
         (["--config", "scale=smoke", "seed=x"], ["seed is 'x'", "integer"]),
+        (["--workflow-profile", "profiles/slrm"], ["profile 'profiles/slrm'; the nearest: prof"]),
         (["--config", "scale=smoke", "--", "fig99"], ["fig99"]),
         (
             [
@@ -230,7 +234,7 @@ def test_two_builds_of_one_figure_at_once_end_well_and_make_nothing_twice(built,
             ["rainbow-999"],
         ),
     ],
-    ids=["figure", "scale", "key", "seed", "target", "run"],
+    ids=["figure", "scale", "key", "seed", "profile", "target", "run"],
 )
 def test_a_wrong_name_is_one_clear_line(built, arguments, words):
     done = built.process([SNAKEMAKE, "-n", *arguments])

@@ -16,6 +16,7 @@ from project import UNUSUAL
 from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.provenance.archive import Archive
 from ptq_dynamics.provenance.audit import audit
+from support import MAKE
 
 PACKAGE = "workflow/ptq_dynamics"
 FIGURE = "figures/smoke/fig04"
@@ -46,10 +47,29 @@ def measured(project):
     return Path(next(path for path in known.inputs if "gptq-4bit" in path)).parent
 
 
-def test_all_is_fresh_and_said_in_one_line(project):
-    done = command(project, "status", "--scale", "smoke", "--figures", project.figures)
+@pytest.mark.parametrize("others", [[], ["--also", "claims", "paper"]])
+def test_all_is_fresh_and_said_in_one_line(project, others):
+    choice = ["--scale", "smoke", "--figures", project.figures]
+    done = command(project, "status", *choice, *others)
     assert done.returncode == 0, done.stdout
     assert re.fullmatch(r"all \d+ results are up to date; nothing to do\n", done.stdout)
+
+
+def test_make_ends_with_where_the_results_are(project):
+    chosen = ["SCALE=smoke", f"FIGURES={project.figures}", f"VENV={Path(sys.prefix)}"]
+    make = [*MAKE, *chosen]
+    if project.process([*make, "-q", "install"]).returncode:
+        pytest.skip("another lock is installed")
+    done = project.process([*make, "claims"])
+    ending = (
+        r"smoke scale: its numbers mean nothing\n(.*\n)+all \d+ results are up to date; .*: .*\n"
+    )
+    assert re.fullmatch(ending, done.stdout), done.stdout + done.stderr
+    (project.folder / f"{FIGURE}.record.json").unlink()
+    done = project.process([*make, "figures"])
+    ending = r"done in \d+ s: figures/smoke/README.md shows all figures\n"
+    assert re.fullmatch(ending, done.stdout.splitlines(keepends=True)[-1]), done.stdout
+    assert "Nothing to be done" not in done.stdout + done.stderr
 
 
 EDITS = {
@@ -103,6 +123,10 @@ def test_a_picture_is_traced_down_to_the_text(project, tmp_path):
             folder = project.folder / step["manifest"]
             known = record.read(folder.with_name(folder.name.replace("manifest", "record")))
             assert (step["started"], step["inputs"]) == (known.started, known.inputs)
+        graph = command(project, "trace", str(lone), "--mermaid").stdout.splitlines()
+        arrows = sum(len(step["reads"]) for step in found["steps"])
+        assert graph[0] == "graph TD" and sum(" --> " in line for line in graph) == arrows
+        assert len(graph) == 1 + len(found["steps"]) + arrows
 
 
 def test_an_audit_makes_figures_and_a_sample_again(project):

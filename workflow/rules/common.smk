@@ -12,7 +12,7 @@ sys.path.insert(0, str(HERE))
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.graph import build
-from ptq_dynamics.graph.site import PLACES
+from ptq_dynamics.graph.site import BY_NAME, PLACES
 from ptq_dynamics.report.planning import planned
 
 ROOT = Path(os.path.relpath(HERE.parent))
@@ -27,8 +27,10 @@ try:
     build.prepare(HERE.parent, is_main=workflow.is_main_process)
     plan = planned(config, CONFIG, ROOT)
 except Problem as problem:
-    raise WorkflowError(str(problem)) from None
+    sys.exit(f"error: {problem}")
 
+# The output of a rule: the manifest of its job's result.
+manifest = plan.site.pattern
 # A job compares its specification and inputs with the record of its result before it does more.
 RUN = "python -m ptq_dynamics.engine.run {input.spec} --devices {resources.devices}"
 
@@ -56,11 +58,6 @@ def spec(kind):
 def inputs(kind, *labels):
     """Manifests of the inputs of a rule's job: under the labels that begin with these words, or all."""
     return lambda wildcards: job(kind, wildcards).under(*labels)
-
-
-def manifest(kind):
-    """The output of a rule: the manifest of its job's result."""
-    return plan.site.pattern(kind)
 
 
 def asked(kind):

@@ -52,15 +52,9 @@ for kind, groups in STAGES.items():
 
 
 # What people ask for by name: each figure, and what stages make under names of their own.
-BY_NAME = dict.fromkeys(plan.site.config.figures, "figure")
-BY_NAME |= {
-    "claims": "judge",
-    "tables": "tabulate",
-    "paper": "typeset",
-    "backends": "comparison",
-}
+NAMED = {**dict.fromkeys(plan.site.config.figures, "figure"), **BY_NAME}
 
-for name, kind in BY_NAME.items():
+for name, kind in NAMED.items():
 
     rule:
         name:

@@ -35,11 +35,24 @@ MAINTAINERS = {
     "regime": "compare a scale's runs with the paper's",
     "sweep": "train candidates for the settings of a scale, and tabulate their losses",
 }
-USAGE = {"measure": "ptq-dynamics measure PLACE [options]; example: PLACE = ~/runs/mine --last 4"}
+EXAMPLES = {
+    "measure": "~/runs/mine --last 4",
+    "status": "--scale smoke --figures 'fig04 fig06'",
+    "trace": "figures/laptop/fig04.png",
+    "compare": "results/reference/laptop results/laptop",
+    "adopt": "results/reference/laptop --scale laptop",
+    "config": "--help-keys runs",
+    "accept": "results/laptop/measure --scale laptop --reason 'a name changed'",
+    "crate": "crate.zip --scale laptop",
+    "sweep": "regime",
+}
 PLANNING = "status plan adopt release accept claims cost"
 CONFIGURED = "default: the value in config/config.yaml"
+OTHERS = {"nargs": "+", "choices": ["claims", "tables", "paper", "report"], "default": []}
 FILE = {"type": Path}
 FLAG = {"action": "store_true"}
+# Arguments that are paths below the folder of the command, which `measure` does not leave.
+PATHS = ("file", "one", "other", "source", "result", "place")
 # An argument, the verbs that take it, and how.
 ARGUMENTS: list[tuple[str, str, dict[str, Any]]] = [
     ("--scale", f"{PLANNING} audit config crate regime measure", {"help": CONFIGURED}),
@@ -47,8 +60,9 @@ ARGUMENTS: list[tuple[str, str, dict[str, Any]]] = [
     ("--more-seeds", PLANNING, {"help": CONFIGURED}),
     ("--json", "status plan trace compare", {**FLAG, "help": "print the complete result as JSON"}),
     ("--deep", "status", {**FLAG, "help": "also hash every file of the results"}),
-    ("--paper", "status", {**FLAG, "help": "also check claims, tables and the paper"}),
+    ("--also", "status", {**OTHERS, "help": "check these besides figures"}),
     ("file", "trace", {"help": "file of a result, lone picture, or measurements.csv:ROW"}),
+    ("--mermaid", "trace", {**FLAG, "help": "print the lineage as a Mermaid graph"}),
     ("--rerun", "audit", {"type": int, "default": 0, "metavar": "N", "help": "run N jobs again"}),
     ("--seed", "audit measure", {"type": int, "help": "seed of random choices"}),
     ("--scale", "compare", {"help": "compare results/SCALE of two checkouts"}),
@@ -83,25 +97,38 @@ ARGUMENTS: list[tuple[str, str, dict[str, Any]]] = [
 def main() -> int:
     """Run one verb; exit status 1 with one line when something is wrong."""
     signals.end_at_once()
-    arguments = _parser().parse_args()
+    arguments, rest = _parser().parse_known_args()
+    if rest:
+        arguments.error(f"unrecognized arguments: {' '.join(rest)}")
     # What a verb makes lives until it ends.
     gc.disable()
     try:
+        if arguments.verb != "measure":
+            _enter_project(arguments)
         checkout.check(Path())
         module = import_module(f"ptq_dynamics.cli.{arguments.module}")
         is_well = getattr(module, arguments.verb)(arguments)
         sys.stdout.flush()
-    except Problem as problem:
-        print(f"error: {problem}", file=sys.stderr)
-        return 1
     except BrokenPipeError:
         # The reader, as `head`, has seen enough; Python would complain once more when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:
+    except (Problem, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0 if is_well else 1
+
+
+def _enter_project(arguments: argparse.Namespace) -> None:
+    """Change to the nearest folder above with a configuration; paths mean what they meant."""
+    here = Path.cwd()
+    above = (each for each in (here, *here.parents) if (each / "config/config.yaml").is_file())
+    home = next(above, here)
+    for name in PATHS if home != here else ():
+        if given := getattr(arguments, name, None):
+            path = os.path.normpath(here.relative_to(home) / given)
+            setattr(arguments, name, type(given)(path))
+    os.chdir(home)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -118,10 +145,12 @@ def _add(
 ) -> "argparse._SubParsersAction[argparse.ArgumentParser]":
     group = parser.add_subparsers(metavar="VERB", required=True)
     for name, does in verbs.items():
-        about: Any = {"help": does, "description": does, "usage": USAGE.get(name)}
-        verb = group.add_parser(name, allow_abbrev=False, **about)
+        verb = group.add_parser(name, allow_abbrev=False, help=does, description=does)
+        verb.epilog = f"example: {verb.prog} {EXAMPLES.get(name, '')}"
+        if name == "measure":
+            verb.usage = "%(prog)s PLACE [options]"
         for argument, takers, how in ARGUMENTS:
             if name in takers.split():
                 verb.add_argument(argument, **how)
-        verb.set_defaults(module=module, verb=name)
+        verb.set_defaults(module=module, verb=name, error=verb.error)
     return group

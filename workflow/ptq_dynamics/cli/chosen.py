@@ -1,5 +1,4 @@
-"""The configuration of the project in this folder, as a command line chooses it; and projects of
-their own, which this workflow builds in other folders."""
+"""The configuration that a command line chooses, and projects in other folders."""
 
 import argparse
 import os
@@ -15,21 +14,26 @@ from ptq_dynamics import config
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine import checkout
 from ptq_dynamics.graph import Plan
+from ptq_dynamics.report.planning import planned
+
+FOLDER = Path("config")
 
 
 def load(**given: str | None) -> config.Config:
     """Configuration as the files have it, but for what the command line gives."""
-    folder = Path("config")
-    choice = config.read_yaml(folder / "config.yaml")
+    return config.load(_choice(**given), FOLDER)
+
+
+def _choice(**given: str | None) -> dict[str, Any]:
     changes = {key: value for key, value in given.items() if value is not None}
-    return config.load(choice | changes, folder)
+    return {**config.read_yaml(FOLDER / "config.yaml"), **changes}
 
 
 def plan(arguments: argparse.Namespace) -> Plan:
     """The plan of the chosen configuration."""
     names = ("scale", "figures", "more_seeds")
-    found = load(**{name: getattr(arguments, name, None) for name in names})
-    return Plan(found, Path(os.path.relpath(checkout.ROOT)))
+    choice = _choice(**{name: getattr(arguments, name, None) for name in names})
+    return planned(choice, FOLDER, Path(os.path.relpath(checkout.ROOT)))
 
 
 def write(file: Path, content: Any) -> None:

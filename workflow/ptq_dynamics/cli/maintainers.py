@@ -54,6 +54,8 @@ def accept(arguments: Namespace) -> bool:
 def claims(arguments: Namespace) -> bool:
     """Print a line for every claim: its outcome, and the ratio that it rests on."""
     site = chosen.plan(arguments).site
+    if note := site.config.scale.note:
+        print(f"{site.config.scale.description}: {note}")
     for claim in _judged(site.results, "claims", site.config.choice.scale)["claims"]:
         number, first = claim["number"] or "", (claim["rows"] or [{}])[0]
         numbers = claim.get("why", "")

@@ -1,5 +1,4 @@
-"""`ptq-dynamics measure`: how checkpoints of one's own change under quantization. It writes a
-project into a folder of its own; this workflow builds it there, as any other."""
+"""`ptq-dynamics measure`: it writes a project into a folder of its own, and builds it there."""
 
 import os
 import re

@@ -18,6 +18,7 @@ from ptq_dynamics.cli.measuring import measure as measure
 from ptq_dynamics.config import schema
 from ptq_dynamics.config.releases import to_lock
 from ptq_dynamics.graph.build import PAGE
+from ptq_dynamics.graph.site import BY_NAME
 from ptq_dynamics.hub import lock as hub
 from ptq_dynamics.provenance.archive import DERIVED, Archive
 from ptq_dynamics.provenance.state import find, shortened
@@ -36,8 +37,8 @@ def _make(target: str, scale: str, seeds: str) -> str:
 def status(arguments: Namespace) -> bool:
     """Print what is missing or outdated, with the reason."""
     plan = chosen.plan(arguments)
-    paper = [plan.typeset(Path("config"))] if arguments.paper else []
-    found = find(plan, [*plan.last(), *paper], deep=arguments.deep)
+    others = [plan.job(BY_NAME.get(each, each)) for each in arguments.also]
+    found = find(plan, [*plan.last(), *others], deep=arguments.deep)
     rest = [each for each in found if each.state != "up to date"]
     if arguments.json:
         _print_json([asdict(each) for each in found])
@@ -94,6 +95,9 @@ def trace(arguments: Namespace) -> bool:
         ]
         content = {"top": chain.top.path, "is_verified": chain.is_verified, "steps": steps}
         _print_json({**content, "missing": chain.missing})
+        return chain.is_verified
+    if arguments.mermaid:
+        print(chain.mermaid())
         return chain.is_verified
     for depth, result, again in chain.lines():
         words = "as above" if again else "; ".join(result.about)

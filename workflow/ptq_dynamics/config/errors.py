@@ -1,6 +1,7 @@
 """What is wrong with a file of configuration, in one line that names the whole key."""
 
 import difflib
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,19 +19,26 @@ MESSAGES = {
     "dict_type": "must be a mapping",
     "model_attributes_type": "must be a mapping",
     "tuple_type": "must be a list",
+    "int_parsing": "must be an integer",
+    "too_short": "must have at least {min_length} entries",
     "union_tag_invalid": "must be one of {expected_tags}",
 }
 LONGEST_VALUE = 80
-# Names of a kind that an error lists.
-MOST_NAMED = 8
+# Names of a kind that an error lists: those that are this near, or else the nearest.
+NEAR, MOST_NAMED = 0.8, 8
 
 
 def require(place: str, kind: str, names: Iterable[str], known: Iterable[str]) -> None:
     """Raise `Problem` when a name is not one of those known."""
     for name in names:
         if name not in known:
-            near = ", ".join(difflib.get_close_matches(name, [*known], MOST_NAMED, 0))
-            raise Problem(f"{place} names no known {kind}: {name!r} (the nearest: {near})")
+            # Without zeros in front of numbers: fig4 is fig04.
+            plain, *others = (re.sub(r"(?<!\d)0+(?=\d)", "", each) for each in (name, *known))
+            ratios = [difflib.SequenceMatcher(None, plain, each).ratio() for each in others]
+            ordered = sorted(zip(ratios, known, strict=True), key=lambda each: (-each[0], each[1]))
+            near = [each for ratio, each in ordered if ratio >= NEAR or ordered[0][0] < NEAR]
+            nearest = ", ".join(near[:MOST_NAMED])
+            raise Problem(f"{place}: no {kind} {name!r}; the nearest: {nearest}")
 
 
 def problem(error: ValidationError, data: Any, place: str) -> Problem:

@@ -5,6 +5,7 @@ In runs.yaml and families.yaml an entry with a key `over` stands for all combina
 stands in braces gives way to the list's value, in the name and in every text of the entry.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from itertools import product
@@ -21,7 +22,7 @@ from ptq_dynamics.claims.settings import TableQuery
 from ptq_dynamics.config import elsewhere, miniatures, releases
 from ptq_dynamics.config.errors import problem, require
 from ptq_dynamics.config.families import Families
-from ptq_dynamics.config.runs import Run, Runs
+from ptq_dynamics.config.runs import Run, Runs, Whole
 from ptq_dynamics.config.scale import Scale
 from ptq_dynamics.figures.figure import Figure
 from ptq_dynamics.hub.lock import read as read_lock
@@ -103,6 +104,10 @@ class Config(Strict):
 TYPES: dict[str, Any] = {"config": Choice, "families": Families, "sweep": Sweep}
 TYPES |= {name: field.annotation for name, field in Config.model_fields.items() if name != "choice"}
 TYPES["runs"] = Runs
+# The files of a folder, beside those of scales and sweeps.
+FILES = [f"{name}.yaml" for name in (*TYPES, "own") if name not in ("scale", "sweep")]
+# What of a choice `make` calls otherwise.
+BY_MAKE = {"scale": "SCALE", "figures": "FIGURES", "more_seeds": "SEEDS"}
 
 
 def scales(folder: Path = Path("config")) -> list[str]:
@@ -111,16 +116,26 @@ def scales(folder: Path = Path("config")) -> list[str]:
 
 
 def load(choice: dict[str, Any], folder: Path) -> Config:
-    """Read and check all files under `folder` for the scale and figures of `choice`.
-
-    Raises `Problem` naming file, key, value and what is allowed.
-    """
-    chosen: Choice = _check(choice, "config", folder / "config.yaml")
-    require(f"{folder / 'config.yaml'}: scale", "scale", [chosen.scale], scales(folder))
-    file = folder / "scales" / f"{chosen.scale}.yaml"
-    scale: Scale = read(file, "scale")
+    """All files under `folder`, checked, for the scale and figures of `choice`; raises `Problem`
+    with file, key, value and what is allowed."""
+    for path in folder.glob("[!.]*.y*ml"):
+        require(str(path), "file of configuration", [path.name], FILES)
     # All parts but the choice and the scale.
     parts = {name: read(folder / f"{name}.yaml", name) for name in [*Config.model_fields][2:]}
+    place = folder / "config.yaml"
+    written = read_yaml(place)
+    try:
+        chosen: Choice = _check(choice, "config", place)
+        require(f"{place}: scale", "scale", [chosen.scale], scales(folder))
+        named = [] if chosen.figures == "all" else chosen.figures
+        require(f"{place}: figures", "figure", named, parts["figures"])
+    except Problem as problem:
+        text = str(problem)
+        for key in (key for key, value in choice.items() if value != written.get(key)):
+            text = re.sub(rf"^{re.escape(str(place))}: {key}\b", BY_MAKE.get(key, key), text)
+        raise Problem(text) from None
+    file = folder / "scales" / f"{chosen.scale}.yaml"
+    scale: Scale = read(file, "scale")
     own: Runs = parts.pop("runs")
     families: Families = read(folder / "families.yaml", "families")
     families.check()
@@ -132,19 +147,19 @@ def load(choice: dict[str, Any], folder: Path) -> Config:
         scale, public, unknown = releases.settle(families, scale, str(file), lock)
     scale, given = elsewhere.settle(families.own, scale, lock)
     public |= given
+    for name, run in own.runs.items():
+        if isinstance(run, Whole) and run.model not in scale.models:
+            others = (read(folder / "scales" / f"{each}.yaml", "scale") for each in scales(folder))
+            known = {model for each in others for model in each.models}
+            require(f"{folder / 'runs.yaml'}: runs.{name}.model", "model", [run.model], known)
+            unknown[name] = f"{file} has no model {run.model!r}"
     names = Counter([*own.runs, *own.averages, *families.runs, *families.averages, *given])
     if twice := [name for name, count in names.items() if count > 1]:
-        raise Problem(
-            f"config/runs.yaml and config/families.yaml have {twice[0]!r} twice; rename one"
-        )
-    trajectories = WithFamilies.model_construct(
-        defaults=own.defaults,
-        runs={**own.runs, **runs},
-        averages={**own.averages, **families.averages},
-        public=public,
-        unknown=unknown,
-        families=frozenset([*families.runs, *families.averages]),
-    )
+        raise Problem(f"runs.yaml and families.yaml have {twice[0]!r} twice; rename one")
+    made: Any = {"defaults": own.defaults, "public": public, "unknown": unknown}
+    made |= {"runs": {**own.runs, **runs}, "averages": {**own.averages, **families.averages}}
+    made["families"] = frozenset([*families.runs, *families.averages])
+    trajectories = WithFamilies.model_construct(**made)
     return Config(choice=chosen, scale=scale, runs=trajectories, **parts)
 
 

@@ -193,14 +193,16 @@ class Keep(Strict):
 
 
 class Scale(Strict):
-    """The numbers of one scale; `budget` and `log_every` in optimizer steps; `quantizers` says
-    which quantizer of config/quantizers.yaml this scale takes where a figure names another;
-    `release_seeds` are those that `make release` builds headline figures with, beside the first.
+    """The numbers of one scale; `note` stands beside outcomes; `budget` and `log_every` in steps;
+    `quantizers` says which quantizer of config/quantizers.yaml this scale takes where a figure
+    names another; `release_seeds` are those of headline figures in `make release`, beside the
+    first.
 
     Of machines alone: `threads` of a job that computes; how many of them compute on one GPU at
     once, where no scheduler does (`jobs_per_device`); and what jobs ask of a cluster."""
 
     description: str
+    note: str | None = Field(None, exclude=True)
     release_seeds: Annotated[tuple[Seed, ...], Once] = ()
     budget: Count
     regime: Regime

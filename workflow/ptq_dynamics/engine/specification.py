@@ -7,6 +7,8 @@ job's rule. The manifest of a result that is out of date goes, so that Snakemake
 
 import json
 import os
+import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ from ptq_dynamics.engine.machine import versions
 from ptq_dynamics.engine.paths import Paths
 
 MISSING, DAMAGED = "missing", "damaged"
+SEED = re.compile(r" seed (\d+)")  # in the label of an input
 
 
 @dataclass(frozen=True)
@@ -115,20 +118,45 @@ def digest_of(path: str) -> str | None:
 
 def differences(before: Any, now: Any, place: str = "") -> Iterator[str]:
     """What differs between two specifications, a line a key: `method.damping 0.05 → 0.01`."""
-    if isinstance(before, Mapping) and isinstance(now, Mapping):
+    if _are_entries(before) and _are_entries(now) and len(before) == len(now):
+        before, now = dict(enumerate(before)), dict(enumerate(now))
+    if not (isinstance(before, Mapping) and isinstance(now, Mapping)):
+        if type(before) is not type(now) or before != now:
+            is_code = place.startswith("code.")
+            what = "changed" if is_code else f"{_shown(before)} → {_shown(now)}"
+            yield f"{place.removeprefix('code.').removeprefix('libraries.')} {what}"
+    elif place == "inputs":
+        yield from dict.fromkeys(_differing_inputs(before, now))
+    else:
         for key in dict.fromkeys((*before, *now)):
             # The first level names parts of a specification.
-            name = key if not place or place in ("settings", "inputs") else f"{place}.{key}"
+            name = key if not place or place == "settings" else f"{place}.{key}"
             yield from differences(before.get(key), now.get(key), name)
-    elif type(before) is not type(now) or before != now:
-        if place.startswith("code."):
-            yield f"{place.removeprefix('code.')} changed"
-        else:
-            yield f"{place.removeprefix('libraries.')} {_shown(before)} → {_shown(now)}"
+
+
+def _differing_inputs(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """What differs between inputs by label, where labels that differ in the seed alone are one."""
+    seeds = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    for found, labels in zip(seeds, (before, now), strict=True):
+        for label in labels:
+            found[SEED.sub("", label)] += SEED.findall(label)
+    for name in dict.fromkeys(chain(*seeds)):
+        old, new = (found.get(name) for found in seeds)
+        if old is None or new is None:
+            yield f"input {name} is {'new' if old is None else 'no longer read'}"
+        elif old != new:
+            yield f"seeds {', '.join(old)} → {', '.join(new)}"
+    for label in before.keys() & now.keys():
+        yield from differences(before[label], now[label], label)
+
+
+def _are_entries(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, Mapping) for each in value)
 
 
 def _shown(value: Any) -> str:
     text = "none" if value is None else str(value)
+    text = f"{len(value)} entries" if _are_entries(value) else text
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

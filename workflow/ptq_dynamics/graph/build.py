@@ -2,6 +2,7 @@
 page of captions beside the figures, and of weights those that the scale keeps."""
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import Figure
+from ptq_dynamics.config import Figure, require
 from ptq_dynamics.engine import checkout, lease, manifest, signals, specification, warm
 from ptq_dynamics.engine.paths import MANIFEST
 from ptq_dynamics.engine.specification import Job
@@ -37,6 +38,12 @@ def prepare(sources: Path, *, is_main: bool) -> None:
     os.environ.update(checkout.environment())
     if is_main:
         signals.end_at_once()
+        # Snakemake ignores a profile that does not exist.
+        places = (Path(), Path("profiles"), sources / "profiles")
+        for name in re.findall(r"--workflow-profile[ =](\S+)", " ".join(sys.argv)):
+            if name != "none" and not any((each / name).exists() for each in places):
+                known = [f"profiles/{each.name}" for each in places[-1].iterdir()]
+                require("--workflow-profile", "profile", [name], known)
 
 
 def begin(plan: Plan, *, local: bool) -> None:

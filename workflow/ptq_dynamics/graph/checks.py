@@ -1,5 +1,4 @@
-"""Checks of the configuration that concern more than one file or key, and trajectories that a scale
-cannot have."""
+"""Checks of the configuration as a whole, and trajectories that a scale cannot have."""
 
 import re
 from collections.abc import Iterable
@@ -8,7 +7,7 @@ from itertools import chain, product
 from typing import Any
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.config import Config, DatasetsCorpus, EmbeddedCorpus, Figure, Whole, require
+from ptq_dynamics.config import Config, DatasetsCorpus, EmbeddedCorpus, Figure, require
 from ptq_dynamics.config.scale import Text
 from ptq_dynamics.corpus.sources import Derived
 from ptq_dynamics.corpus.sources.mix import MixCorpus
@@ -37,8 +36,7 @@ def check(timeline: Timeline) -> None:
 def leave_out(config: Config) -> tuple[Config, dict[str, Names]]:
     """The configuration without the trajectories that its scale cannot have, and those made from
     them; and which each figure, by its name, goes without. A figure that has none left is left out
-    too. Raises `Problem` when nothing is left of what is asked for.
-    """
+    too. Raises `Problem` when nothing is left of what is asked for."""
     scale, every, count = config.scale, config.runs.trajectories, -1
     reasons = {**config.runs.unknown, **scale.regime.left_out}
     require(f"{_file(config)}: regime.left_out", "run", scale.regime.left_out, config.runs.runs)
@@ -62,7 +60,7 @@ def leave_out(config: Config) -> tuple[Config, dict[str, Names]]:
         elif config.choice.figures != "all" and name in config.choice.figures:
             why = "; ".join(dict.fromkeys(reasons[n] for n in gone[name] if n in reasons))
             raise Problem(
-                f"{scale.description} leaves nothing of figure {name} ({why}); choose other figures"
+                f"{scale.description} leaves nothing of figure {name} ({why}); choose others"
             )
     runs = config.runs.model_copy(update=kept)
     kind, compared = f"trajectory of {scale.description}", config.backends.trajectory
@@ -77,8 +75,6 @@ def _file(config: Config) -> str:
 def _check_names(config: Config) -> None:
     """That what files name is there."""
     runs, scale, quantizers = config.runs, config.scale, config.quantizers
-    chosen = [] if config.choice.figures == "all" else config.choice.figures
-    require("config/config.yaml: figures", "figure", chosen, config.figures)
     for name, figure in config.figures.items():
         place = f"config/figures.yaml: {name}.curves"
         require(place, "trajectory", figure.trajectories, runs.trajectories)
@@ -119,19 +115,15 @@ def _check_texts(config: Config) -> None:
             if getattr(tasks, key) is None:
                 raise Problem(f"{place}: tasks.{key} is null, and {name} is made; set it")
         if others:
-            raise Problem(
-                f"{place}: tasks.names has {name}, which needs held-out documents of embedded "
-                f"corpora; corpora.{others[0]} is not embedded; name tasks of the harness"
-            )
+            why = f"needs held-out documents, and corpora.{others[0]} is not embedded"
+            raise Problem(f"{place}: tasks.names has {name}, which {why}; use tasks of the harness")
 
 
 def _check_unread(place: str, packages: Iterable[str], read: dict[str, str]) -> None:
     for package in packages:
         if (corpus := read.get(_distribution(package))) is not None:
-            raise Problem(
-                f"{place} has {package!r}, which corpora.{corpus} trains on, but its text is "
-                "held out; name other packages"
-            )
+            why = f"which corpora.{corpus} trains on, but its text is held out"
+            raise Problem(f"{place} has {package!r}, {why}; name other packages")
 
 
 def _distribution(package: str) -> str:
@@ -142,7 +134,7 @@ def _distribution(package: str) -> str:
 def _check_trajectories(timeline: Timeline) -> None:
     """That what trajectories are made from is there, and that they can be made from it."""
     config: Config = timeline.config
-    runs, scale = config.runs, config.scale
+    runs = config.runs
     made: dict[str, PlannedTrajectory] = {**runs.runs, **runs.averages}
     files = {name: "families" if name in runs.families else "runs" for name in made}
     sections = {name: "runs" if name in runs.runs else "averages" for name in made}
@@ -150,8 +142,6 @@ def _check_trajectories(timeline: Timeline) -> None:
     for name, each in made.items():
         for label, source in each.sources().items():
             require(f"{places[name]}.{label}", "trajectory", [source], timeline.trajectories)
-        if isinstance(each, Whole):
-            require(f"{places[name]}.model", "model", [each.model], scale.models)
     try:
         TopologicalSorter({n: each.sources().values() for n, each in made.items()}).prepare()
     except CycleError as error:
@@ -174,33 +164,25 @@ def _check_amounts(timeline: Timeline) -> None:
         place, context = f"{_file(config)}: {key}", shape.context
         is_calibration, count = key == "calibration", amount.count(context)
         if key == "curvature" and count % scale.curvature.batch:
-            raise Problem(
-                f"{place}.batch {scale.curvature.batch} does not divide its {count} blocks of "
-                f"{context} tokens ({whose}), and the error over batches needs equal ones; change "
-                "one of the two"
-            )
+            why = f"does not divide its {count} blocks of {context} tokens ({whose})"
+            raise Problem(f"{place}.batch {scale.curvature.batch} {why}; change one of the two")
         least = 0 if is_calibration and scale.calibration.documents else amount.least
         asked = max(1, count) * context * (draws if is_calibration else 1)
         owner = scale.held_by(shape.corpus)
         held = getattr(scale.whole(owner), amount.split)
         if asked > held or count < least:
-            raise Problem(
-                f"{place} asks for {asked:,} tokens in blocks of {context} ({whose}); at "
-                f"least {least} blocks are needed, and corpora.{owner}.{amount.split} has {held:,} "
-                "tokens; change one of the two"
-            )
+            why = f"asks for {asked:,} tokens in blocks of {context} ({whose}), at least {least}"
+            there = f"corpora.{owner}.{amount.split} has {held:,} tokens"
+            raise Problem(f"{place} {why}, and {there}; change one of the two")
 
 
 def _check_quantizers(timeline: Timeline) -> None:
     """That quantizers are there, and fit to the models they are shown with."""
     config: Config = timeline.config
-    models = config.scale.models.items()
+    place, models = _file(config), config.scale.models.items()
     for (name, quantizer), (model, shape) in product(config.quantizers.items(), models):
         if (wrong := quantizer.misfit(shape.widths)) is not None:
-            raise Problem(
-                f"config/quantizers.yaml: {name}.{wrong} (model {model!r} at "
-                f"{config.scale.description})"
-            )
+            raise Problem(f"config/quantizers.yaml: {name}.{wrong} (model {model!r} of {place})")
     figures, backends = config.figures, config.backends
     shown = [("config/backends.yaml: groups", [backends.trajectory], [*chain(*backends.groups)])]
     for name, figure in figures.items():
@@ -217,10 +199,8 @@ def _check_quantizers(timeline: Timeline) -> None:
             own = timeline.trajectories[trajectory].model_shape(timeline)
             kind = config.quantizers[config.scale.used(name)]
             if (wrong := kind.refuses(own.model)) is not None:
-                raise Problem(
-                    f"{place} has {name}, which cannot quantize {trajectory}: {wrong}; take "
-                    "another quantizer or other trajectories"
-                )
+                why = f"which cannot quantize {trajectory}: {wrong}"
+                raise Problem(f"{place} has {name}, {why}; change one of the two")
 
 
 def _check_draws(config: Config, place: str, figure: Figure) -> None:
@@ -231,10 +211,8 @@ def _check_draws(config: Config, place: str, figure: Figure) -> None:
         kinds = [config.quantizers[scale.used(each)] for each in few]
         others = [kind.model_dump(exclude={"draw"}) for kind in kinds]
         if others != others[:1] * len(few) or len({k.calibration_draw for k in kinds}) < len(few):
-            raise Problem(
-                f"{place}.draws.{name}: {', '.join(few)} must differ in their draw, and in nothing "
-                f"else, at {scale.description}"
-            )
+            why = f"must differ in their draw, and in nothing else, at {scale.description}"
+            raise Problem(f"{place}.draws.{name}: {', '.join(few)} {why}")
 
 
 def _check_tasks(timeline: Timeline, place: str, figure: Figure) -> None:
@@ -247,7 +225,5 @@ def _check_tasks(timeline: Timeline, place: str, figure: Figure) -> None:
     for source in figure.trajectories if is_made else ():
         read = timeline.trajectories[source].model_shape(timeline).context
         if tasks.context > read:
-            raise Problem(
-                f"{_file(config)}: tasks.context is {tasks.context:,}, and {source}, which is "
-                f"asked in {place}, reads {read:,} tokens; lower it"
-            )
+            why = f"{source}, which is asked in {place}, reads {read:,} tokens"
+            raise Problem(f"{_file(config)}: tasks.context is {tasks.context:,}; {why}; lower it")

@@ -46,6 +46,15 @@ class Chain:
 
         return below(self.top.path, 0)
 
+    def mermaid(self) -> str:
+        """The lineage as a Mermaid graph, whose arrows lead from an input to what reads it."""
+        nodes = {path: f"n{number}" for number, path in enumerate(self.results)}
+        lines = [f'{node}["{self.results[path].label}"]' for path, node in nodes.items()]
+        for path, result in self.results.items():
+            known = (nodes[each] for each in self.inputs(result) if each in nodes)
+            lines += [f"{node} --> {nodes[path]}" for node in known]
+        return "\n  ".join(["graph TD", *lines])
+
 
 def trace(text: str, archive: Archive) -> Chain:
     """The chain of what a path names: a file of a result, a picture from elsewhere, or one row of

@@ -27,13 +27,14 @@ class PageSettings(Strict):
 def page(plan: Plan) -> Job:
     """The page; raises `Problem` where claims or tables name what the figures have not."""
     site, inputs, figures = plan.site, {}, []
-    for name in plan.figures.chosen:
+    for name in sorted(plan.figures.chosen):
         inputs[f"figure {name}"] = [plan.figures.figure(name).manifest]
         about = site.config.figures[name]
         figures.append((name, about.title, " ".join(about.caption.split())))
     inputs |= {"tables": [plan.tables.write().manifest], "claims": [plan.claims.judge().manifest]}
+    scale = site.config.scale
     settings = PageSettings(
-        description=site.config.scale.description,
+        description="; ".join(filter(None, [scale.description, scale.note])),
         figures=tuple(figures),
         tables=tuple((name, table.title) for name, table in site.config.tables.items()),
         template=TEMPLATE.read_text(encoding="utf-8"),
