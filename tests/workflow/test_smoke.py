@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from project import SNAKEMAKE, TABLE, recorded_job, run_job
+from project import SNAKEMAKE, TABLE, Project, recorded_job, run_job
 from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.engine.paths import beside
 from ptq_dynamics.measure import measurements
@@ -37,6 +37,18 @@ def test_every_figure_is_there_with_its_data_and_record(built):
         table = pd.read_csv(built.folder / "figures/smoke" / f"{name}.csv")
         assert len(table) > 10, name
         assert np.isfinite(table[["x", "y"]].to_numpy()).all(), name
+
+
+def test_the_rule_graph_of_the_readme_is_snakemakes(tmp_path):
+    targets = ("figures", "claims", "tables", "paper", "report")
+    project = Project.copy(tmp_path / "project", figures="all")
+    said = project.snakemake("--rulegraph", "mermaid-js", targets=targets).stdout
+    names = dict(re.findall(r"(id\d+)\[(\w+)\]", said))
+    arrows = {(names[a], names[b]) for a, b in re.findall(r"(id\d+) --> (id\d+)", said)}
+    page = (ROOT / "README.md").read_text()
+    drawn = re.findall(r"^    ([\w &]+) --> (\w+)$", page, re.M)
+    found = {(each, rule) for group, rule in drawn for each in group.split(" & ")}
+    assert found == {(one, other) for one, other in arrows if other not in targets}
 
 
 def test_every_result_is_as_its_record_says(built):
