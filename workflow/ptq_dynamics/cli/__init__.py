@@ -48,7 +48,7 @@ ARGUMENTS: list[tuple[str, str, dict[str, Any]]] = [
     ("--json", "status plan trace compare", {**FLAG, "help": "print the complete result as JSON"}),
     ("--deep", "status", {**FLAG, "help": "also hash every file of the results"}),
     ("--paper", "status", {**FLAG, "help": "also check claims, tables and the paper"}),
-    ("file", "trace", {"help": "file of a result, lone picture, or measurements.csv:ROW"}),
+    ("file", "trace", {"help": "file of a result, lone picture, or TABLE.csv:ROW"}),
     ("--rerun", "audit", {"type": int, "default": 0, "metavar": "N", "help": "run N jobs again"}),
     ("--seed", "audit measure", {"type": int, "help": "seed of random choices"}),
     ("one", "compare", {**FILE, "help": "a folder of results, or measurements.csv"}),

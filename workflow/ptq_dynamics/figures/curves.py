@@ -19,7 +19,7 @@ from ptq_dynamics.train.settings import TRAINING
 from ptq_dynamics.train.trajectory import CURVE, Trajectory
 
 # What a point shows: which measurements, of which trajectory and checkpoints, over which seeds.
-ABOUT = ["metric", "quantizer", "bits", "trajectory", "checkpoint_id", "task", "seeds"]
+ABOUT = ["metric", "quantizer", "draws", "bits", "trajectory", "checkpoint_id", "task", "seeds"]
 # What tells a measurement of one metric and quantizer from all others, but for tasks.
 POINT = [names.TRAJECTORY, names.SEED, names.CHECKPOINT]
 
@@ -94,9 +94,11 @@ class Curves:
             starts = sorted(at for name, at in self.starts.items() if self.trunks[name] == trunk)
             own = rows[rows.trajectory == trunk]
             own = own.assign(phase=np.searchsorted(starts, own.step.astype(int)))
-            how: Any = dict.fromkeys((names.METRIC, names.QUANTIZER, "bits"), "first")
+            how: Any = dict.fromkeys((names.METRIC, names.QUANTIZER, "draws", "bits"), "first")
             how |= dict.fromkeys((names.VALUE, "stderr"), "mean")
-            how |= dict.fromkeys(("origin", names.CHECKPOINT), _joined)
+            # One trajectory for all checkpoints, or one for each.
+            join = lambda own: " ".join(own.unique() if own.nunique() == 1 else own)  # noqa: E731
+            how |= dict.fromkeys(("origin", names.CHECKPOINT), join)
             found = own.groupby([names.TRAJECTORY, "phase", names.SEED]).agg(how)
             means = over_seeds(found.reset_index(), "phase")
             last = own.groupby("phase").tokens.max().astype(float)
@@ -123,7 +125,7 @@ class Curves:
         draws = values.transform("size")
         spread = (values.transform("std") / draws**0.5).where(draws > 1, 0)
         table = table.assign(value=values.transform("mean")).drop_duplicates(point)
-        table = table.assign(quantizer=quantizer or names.FULL_PRECISION)
+        table = table.assign(quantizer=quantizer or names.FULL_PRECISION, draws=" ".join(used))
         own: Any = table.stderr
         if metric in get_args(names.Paired):
             # Over the mean of all draws; else their mean's error is at most that of each.
@@ -145,9 +147,9 @@ class Curves:
         parts = []
         for run in self.settings.runs:
             curve = pd.read_csv(self.inputs[run.label][0].file(CURVE))
-            curve = curve.assign(value=curve[metric], stderr=np.nan, metric=metric, seed=run.seed)
-            parts.append(curve.assign(trajectory=run.name))
-        return over_seeds(pd.concat(parts, ignore_index=True), names.STEP)
+            parts.append(curve.assign(trajectory=run.name, value=curve[metric], seed=run.seed))
+        table = pd.concat(parts, ignore_index=True).assign(stderr=np.nan, metric=metric)
+        return over_seeds(table, names.STEP)
 
     def points(self, metric: str, quantizer: str | None) -> pd.DataFrame:
         """A metric against tokens, of every measured checkpoint or as the training curves have it;
@@ -168,13 +170,13 @@ class Curves:
         """The learning rate of every run, on the right axis, as its manifest has it for all of its
         checkpoints; it is the same for all seeds."""
         rows = [
-            {names.TRAJECTORY: run.name, "seeds": run.seed, names.METRIC: "lr"} | asdict(checkpoint)
+            {names.TRAJECTORY: run.name, names.SEED: run.seed, **asdict(checkpoint)}
             for run in self.settings.runs
             for checkpoint in Trajectory(self.inputs[run.label]).checkpoints
         ]
         table = pd.DataFrame(rows).drop_duplicates([names.TRAJECTORY, names.STEP])
         numbers = table[[names.STEP, names.TOKENS]].astype(float)
-        table = table.assign(**numbers, value=table.lr.astype(float))
+        table = table.assign(**numbers, value=table.lr.astype(float), metric="lr")
         return self.along(table.assign(stderr=np.nan), self.x).assign(axis="right")
 
     def _rooted(self, table: pd.DataFrame, *point: str) -> pd.DataFrame:
@@ -203,15 +205,15 @@ class Curves:
                 ends = [self.starts[other] for other in members if self.trunks.get(other) == name]
                 part = part[part.step <= max(ends)] if ends else part
                 place = {"curve": curve, "segment": name, "axis": "left", "x": part[x]}
-                parts.append(pd.DataFrame(place | band(part) | about(part)))
+                parts.append(pd.DataFrame(place | band(part)))
         return pd.concat(parts, ignore_index=True)
 
 
 def over_seeds(table: pd.DataFrame, *point: str) -> pd.DataFrame:
     """One row for every trajectory and point (see `Curves`)."""
     key, seeds = [names.TRAJECTORY, *point], table[names.SEED].astype("string").fillna("")
-    seeds = seeds.groupby(table.trajectory).transform(lambda own: " ".join(own.unique()))
-    table = table.assign(seeds=seeds)
+    own = seeds.groupby(table.trajectory)
+    table = table.assign(seeds=own.transform(lambda seeds: " ".join(seeds.unique())))
     values = table.groupby(key, sort=False, dropna=False)[names.VALUE]
     several = values.transform("size") > 1
     if not several.any():
@@ -221,20 +223,12 @@ def over_seeds(table: pd.DataFrame, *point: str) -> pd.DataFrame:
     return table.assign(value=mean, stderr=spread).drop_duplicates(key)
 
 
-def about(table: pd.DataFrame) -> dict[str, pd.Series]:
-    """What the points of a table show (`ABOUT`), as far as it has that."""
-    table = table.assign(trajectory=table.get("origin", table.trajectory))
-    return {name: table[name] for name in ABOUT if name in table}
-
-
-def _joined(values: pd.Series) -> str:
-    # One word for all, where they are equal.
-    return " ".join(values.unique() if values.nunique() == 1 else values)
-
-
 def band(table: pd.DataFrame) -> dict[str, pd.Series]:
-    """The values of a table with one error up and down."""
-    return {"y": table.value, "low": table.value - table.stderr, "high": table.value + table.stderr}
+    """The values of a table with one error up and down, and what it has of `ABOUT`."""
+    values = {"y": table.value, "low": table.value - table.stderr}
+    values |= {"high": table.value + table.stderr, "seeds": table.get("seeds", table.seed)}
+    table = table.assign(trajectory=table.get("origin", table.trajectory))
+    return {**{name: table[name] for name in ABOUT if name in table}, **values}
 
 
 def last_of(points: pd.DataFrame) -> pd.DataFrame:

@@ -22,8 +22,7 @@ from ptq_dynamics.figures.head import made_at, notes
 from ptq_dynamics.figures.settings import FINDING, Panel, names_in_groups
 from ptq_dynamics.figures.style import END, HALF, SETTINGS, SMALLEST, TEXT, Line, in_order, lines
 
-# Of every figure's table. Points of a segment are joined. Axis: left, right, or level, a line for
-# comparison on the left one. Low and high bound the band, if any.
+# Of every figure's table; docs/results.md describes them.
 COLUMNS = ["panel", "curve", *ABOUT, "x", "y", "unit", "low", "high", "segment", "axis"]
 COLUMNS += ["x_axis", "y_axis", "loss", "increase"]
 UNIT = r"\((%|nats\S*)\)$"  # at the end of an axis's label
@@ -120,9 +119,8 @@ class Sheet:
 
 def columned(table: pd.DataFrame) -> pd.DataFrame:
     """The points of a figure with all `COLUMNS`."""
-    unit = table.y_axis.str.extract(UNIT, expand=False)
-    table = table.assign(unit=table.get("unit", unit)).reindex(columns=COLUMNS)
-    return table.astype({"bits": "Int64"})
+    unit = table.get("unit", table.y_axis.str.extract(UNIT, expand=False))
+    return table.assign(unit=unit).reindex(columns=COLUMNS).astype({"bits": "Int64"})
 
 
 def subplots(

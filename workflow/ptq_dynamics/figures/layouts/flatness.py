@@ -47,17 +47,15 @@ def _against(data: Any, other: str, metric: str, quantizer: str) -> Any:
     in full precision: weights that lie on several trajectories once, with the first."""
     import pandas as pd
 
-    from ptq_dynamics.figures.curves import POINT, about, band
+    from ptq_dynamics.figures.curves import POINT, band
 
     before, against = (data.rows(each, None).set_index(POINT) for each in (LOSS, other))
     table = data.rows(metric, quantizer).sort_values(STEP, kind="stable")
     table = table.join(before[VALUE].rename(LOSS), on=POINT)
     table = table.join(against[[VALUE, "checkpoint"]].add_prefix("other_"), on=POINT, how="inner")
     table = data.members.merge(table, on="trajectory").drop_duplicates("other_checkpoint")
-    table = table.assign(seeds=table.seed.astype("string"))
     place = {"curve": table.curve, "segment": table.trajectory, "axis": "left"}
-    points = {"x": table.other_value, LOSS: table[LOSS], **about(table), **band(table)}
-    whole = pd.DataFrame(place | points)
+    whole = pd.DataFrame({**place, "x": table.other_value, **band(table), LOSS: table[LOSS]})
     return whole[(whole.x > 0) & whole.y.notna()]
 
 

@@ -47,13 +47,13 @@ class Pca(Layout):
         scores = sheet.data.members.merge(scores, on=TRAJECTORY)
         several = scores.groupby(TRAJECTORY)[SEED].transform("nunique") > 1
         segment = scores.trajectory + (" seed " + scores.seed.astype(str)).where(several, "")
-        scores = scores.assign(segment=segment, axis="left", seeds=scores.seed)
-        table = scores.assign(metric="components", low=np.nan, high=np.nan)
+        table = scores.rename(columns={"pc1": "x", "pc2": "y", SEED: "seeds"})
+        table = table.assign(segment=segment, axis="left", metric="components")
         x, y = (
             f"Principal component {number} ({100 * share:.0f} % of variance)"
             for number, share in enumerate(manifest.facts["explained"][:2], start=1)
         )
-        sheet.add(Panel("", x, y), table.rename(columns={"pc1": "x", "pc2": "y"}))
+        sheet.add(Panel("", x, y), table)
         return sheet.publish(draw=_draw_panel)
 
 

@@ -61,7 +61,7 @@ class Stages(Layout):
         """The points of every stage in their order, one after the other from left to right."""
         import pandas as pd
 
-        from ptq_dynamics.figures.curves import about, band
+        from ptq_dynamics.figures.curves import band
 
         table = table.sort_values([names.STEP, names.TOKENS])
         parts, start = [], 0.0
@@ -71,7 +71,7 @@ class Stages(Layout):
             x = start + _width(part) * (np.arange(len(part)) + 0.5) / len(part)
             start += _width(part)
             place = {"curve": label, "segment": part.trajectory, "axis": "left", "x": x}
-            parts.append(pd.DataFrame({**place, **band(part), **about(part)}))
+            parts.append(pd.DataFrame(place | band(part)))
         return pd.concat(parts)
 
 
