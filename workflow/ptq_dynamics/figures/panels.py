@@ -23,8 +23,8 @@ from ptq_dynamics.figures.settings import FINDING, Panel, names_in_groups
 from ptq_dynamics.figures.style import END, HALF, SETTINGS, SMALLEST, TEXT, Line, in_order, lines
 
 # Of every figure's table; docs/results.md describes them.
-COLUMNS = ["panel", "curve", *ABOUT, "x", "y", "unit", "low", "high", "segment", "axis"]
-COLUMNS += ["x_axis", "y_axis", "loss", "increase"]
+PLACE = ["x", "y", "unit", "low", "high", "segment", "axis", "x_axis", "y_axis"]
+COLUMNS = ["panel", "curve", *ABOUT, *PLACE, "loss", "increase"]
 UNIT = r"\((%|nats\S*)\)$"  # at the end of an axis's label
 # Inches of a row of one, two, or three and more panels.
 HEIGHTS = (2.47, 1.85, 1.55)
