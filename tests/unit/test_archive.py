@@ -62,7 +62,7 @@ def test_what_is_not_known_is_one_line(here):
     for path, words in (
         ("nowhere", "does not exist"),
         ("stray.csv", "to no result of this checkout"),
-        ("results/smoke/other/a.csv:1", "is no table of measurements"),
+        ("results/smoke/other/a.csv:1", "has no row 1 with measurements"),
         ("results/smoke/corpus/main/train.bin", r"main/record\.json is no record"),
         ("lone.png", "which matches no local record"),
     ):

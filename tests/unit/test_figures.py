@@ -9,6 +9,7 @@ from drawing import Drawn, check, spoken
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.lines import AxLine
+from ptq_dynamics.figures.panels import COLUMNS
 from ptq_dynamics.figures.style import lines
 from ptq_dynamics.train.schedules import learning_rate
 from support import plan
@@ -34,7 +35,11 @@ def drawn(tmp_path_factory):
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_the_csv_is_exactly_what_is_drawn(drawn, name):
-    check(drawn.picture(name), drawn.table(name), LAYOUTS[name])
+    table = drawn.table(name)
+    check(drawn.picture(name), table, LAYOUTS[name])
+    # All tables have the same columns, and name what is measured.
+    assert [*table.columns] == COLUMNS
+    assert table[["metric", "trajectory", "x", "y"]].notna().all(axis=None)
 
 
 def test_points_are_the_measurements(drawn):

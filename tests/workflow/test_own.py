@@ -129,10 +129,13 @@ def test_again_it_does_nothing_and_then_only_what_changed(trained, measured):
 
 def test_the_picture_is_traced_to_the_files_of_checkpoints(measured):
     out, _, _ = measured
-    command = [sys.executable, "-m", "ptq_dynamics.cli", "trace", str(out / PICTURE)]
-    done = run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "local run" in done.stdout and "corpus run" in done.stdout
+    picture = str(out / PICTURE)
+    for place in (picture, picture.replace(".png", ".csv:1")):
+        command = [sys.executable, "-m", "ptq_dynamics.cli", "trace", place]
+        done = run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "local run" in done.stdout and "corpus run" in done.stdout
+    assert "results/own/measurements.csv:" in done.stdout
 
 
 def test_numbers_are_those_of_the_workflow_where_text_and_settings_are(built, tmp_path):

@@ -2,20 +2,26 @@
 is accepted, and nothing that names its user."""
 
 import json
+import math
 import os
+import random
 import re
 import shutil
 import sys
 from contextlib import chdir
 from dataclasses import replace
+from itertools import cycle, islice
 from pathlib import Path
 from urllib.parse import quote
 
+import pandas as pd
 import pytest
-from project import UNUSUAL
+from project import TABLE, UNUSUAL
 from ptq_dynamics.engine import manifest, record
+from ptq_dynamics.measure import measurements
 from ptq_dynamics.provenance.archive import Archive
 from ptq_dynamics.provenance.audit import audit
+from ptq_dynamics.provenance.trace import trace
 from support import MAKE
 
 PACKAGE = "workflow/ptq_dynamics"
@@ -127,6 +133,39 @@ def test_a_picture_is_traced_down_to_the_text(project, tmp_path):
         arrows = sum(len(step["reads"]) for step in found["steps"])
         assert graph[0] == "graph TD" and sum(" --> " in line for line in graph) == arrows
         assert len(graph) == 1 + len(found["steps"]) + arrows
+
+
+def test_a_point_of_a_figure_is_traced_to_its_measurements(project):
+    """Ten random points: each value comes out of the rows that are named, and of jobs of the same
+    quantizer alone."""
+    seed = random.randrange(10**6)
+    chance = random.Random(seed)
+    with chdir(project.folder):
+        table, archive = measurements.read(Path(TABLE)), Archive.here()
+        for name in islice(cycle(listed(project)), 10):
+            path = Path(f"figures/smoke/{name}.csv")
+            points = pd.read_csv(path, dtype={"seeds": "string"})
+            points = points[points.checkpoint_id.notna() & (points.metric != "chance")]
+            number = chance.choice([*points.index])
+            point, chain = points.loc[number], trace(f"{path}:{number + 1}", archive)
+            rows, where = table.loc[[each - 1 for each in chain.rows]], f"{path}:{number} {seed}"
+            counts = [len(point[of].split()) for of in ("seeds", "draws", "checkpoint_id")]
+            assert len(rows) == math.prod(counts), where
+            values = rows.value.abs() if point.metric.startswith("eigenvalue") else rows.value
+            share = 100 if point.unit == "%" else 1
+            assert point.y == pytest.approx(share * values.mean(), rel=1e-9, abs=1e-12), where
+            assert {*rows.quantizer} == {*point.draws.split()} and {*rows.metric} == {point.metric}
+            known = {each.split("/")[4] for each in chain.read if "/measure/" in each}
+            assert known <= {*rows.quantizer, "fp"} and chain.read and not chain.missing, where
+        done = command(project, "trace", f"{FIGURE}.csv:1")
+    assert done.returncode == 0 and f"{TABLE}:" in done.stdout, done.stderr
+    assert len({*done.stdout.splitlines()}) == done.stdout.count("\n")
+
+
+def listed(project):
+    """The figures there that show what is in the table of measurements."""
+    paths = (project.folder / "figures/smoke").glob("*.csv")
+    return sorted(p.stem for p in paths if pd.read_csv(p).checkpoint_id.notna().any())
 
 
 def test_an_audit_makes_figures_and_a_sample_again(project):

@@ -106,6 +106,13 @@ def test_a_point_opens_its_trace(project, page):
     assert others == {run}
     page.press("Escape")
     assert not page.run("document.getElementById('trace').open")
+    # A loss in full precision comes from no quantized weights.
+    number = next(n for n, row in enumerate(drawn(project, "fig04")) if row["quantizer"] == "fp")
+    page.run(f"document.querySelectorAll('#fig04 .points tbody tr')[{number}].click()")
+    page.run(WAIT)
+    found = page.run("[...document.querySelectorAll('#trace li')].map((e) => e.dataset.manifest)")
+    assert len(found) == 2 and "/fp/" in found[1]
+    page.press("Escape")
 
 
 def test_a_claim_opens_its_numbers(page):

@@ -61,7 +61,7 @@ ARGUMENTS: list[tuple[str, str, dict[str, Any]]] = [
     ("--json", "status plan trace compare", {**FLAG, "help": "print the complete result as JSON"}),
     ("--deep", "status", {**FLAG, "help": "also hash every file of the results"}),
     ("--also", "status", {**OTHERS, "help": "check these besides figures"}),
-    ("file", "trace", {"help": "file of a result, lone picture, or measurements.csv:ROW"}),
+    ("file", "trace", {"help": "file of a result, lone picture, or TABLE.csv:ROW"}),
     ("--mermaid", "trace", {**FLAG, "help": "print the lineage as a Mermaid graph"}),
     ("--rerun", "audit", {"type": int, "default": 0, "metavar": "N", "help": "run N jobs again"}),
     ("--seed", "audit measure", {"type": int, "help": "seed of random choices"}),

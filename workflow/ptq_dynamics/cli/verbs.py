@@ -94,14 +94,24 @@ def trace(arguments: Namespace) -> bool:
             for path, each in reversed([*chain.results.items()])
         ]
         content = {"top": chain.top.path, "is_verified": chain.is_verified, "steps": steps}
+        content |= {"row": chain.row, "measurements": chain.rows}
         _print_json({**content, "missing": chain.missing})
         return chain.is_verified
     if arguments.mermaid:
         print(chain.mermaid())
         return chain.is_verified
+    seen = set[str]()
+    print(*chain.words(SHOWN), sep="\n", end="\n" * bool(chain.row))
     for depth, result, again in chain.lines():
-        words = "as above" if again else "; ".join(result.about)
-        print(f"{'  ' * depth}{result.label} ({words})")
+        words = [result.path, *result.about, *(f"reads also {each}" for each in again)]
+        said = ("accepted as above" if w in seen and w.startswith("accepted") else w for w in words)
+        print(f"{'  ' * depth}{result.label} ({'; '.join(said)})")
+        seen.update(words)
+        # What a row was measured with; the same settings once.
+        used = {key: v for key, v in result.record.job["settings"].items() if key != "checkpoints"}
+        if chain.row and depth == 1 and (text := json.dumps(used)) not in seen:
+            seen.add(text)
+            print(f"    files: {', '.join(result.record.files)}; settings: {text}")
     for path in chain.missing:
         print(f"no record of the version of {path} that was used")
     was = "matches" if chain.is_verified else "does not match"

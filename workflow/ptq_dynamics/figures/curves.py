@@ -18,9 +18,8 @@ from ptq_dynamics.measure.pairing import contributions, errors_of_comparison
 from ptq_dynamics.train.settings import TRAINING
 from ptq_dynamics.train.trajectory import CURVE, Trajectory
 
-# Of points: the curve, the trajectory (segment), the axis (left, right, or level: on the left one,
-# a line for comparison without points), and the place; low and high bound the band, if any.
-COLUMNS = ["curve", "segment", "axis", "x", "y", "low", "high"]
+# What a point shows: which measurements, of which trajectory and checkpoints, over which seeds.
+ABOUT = ["metric", "quantizer", "draws", "bits", "trajectory", "checkpoint_id", "task", "seeds"]
 # What tells a measurement of one metric and quantizer from all others, but for tasks.
 POINT = [names.TRAJECTORY, names.SEED, names.CHECKPOINT]
 
@@ -95,9 +94,13 @@ class Curves:
             starts = sorted(at for name, at in self.starts.items() if self.trunks[name] == trunk)
             own = rows[rows.trajectory == trunk]
             own = own.assign(phase=np.searchsorted(starts, own.step.astype(int)))
-            key = [names.TRAJECTORY, "phase"]
-            found = own.groupby([*key, names.SEED])
-            means = over_seeds(found[[names.VALUE, "stderr"]].mean().reset_index(), *key[1:])
+            how: Any = dict.fromkeys((names.METRIC, names.QUANTIZER, "draws", "bits"), "first")
+            how |= dict.fromkeys((names.VALUE, "stderr"), "mean")
+            # One trajectory for all checkpoints, or one for each.
+            join = lambda own: " ".join(own.unique() if own.nunique() == 1 else own)  # noqa: E731
+            how |= dict.fromkeys(("origin", names.CHECKPOINT), join)
+            found = own.groupby([names.TRAJECTORY, "phase", names.SEED]).agg(how)
+            means = over_seeds(found.reset_index(), "phase")
             last = own.groupby("phase").tokens.max().astype(float)
             first = last.shift(fill_value=own.tokens.min())
             for step, edge in enumerate((first, last)):
@@ -122,6 +125,7 @@ class Curves:
         draws = values.transform("size")
         spread = (values.transform("std") / draws**0.5).where(draws > 1, 0)
         table = table.assign(value=values.transform("mean")).drop_duplicates(point)
+        table = table.assign(quantizer=quantizer or names.FULL_PRECISION, draws=" ".join(used))
         own: Any = table.stderr
         if metric in get_args(names.Paired):
             # Over the mean of all draws; else their mean's error is at most that of each.
@@ -143,8 +147,9 @@ class Curves:
         parts = []
         for run in self.settings.runs:
             curve = pd.read_csv(self.inputs[run.label][0].file(CURVE))
-            parts.append(curve.assign(trajectory=run.name, value=curve[metric], stderr=np.nan))
-        return over_seeds(pd.concat(parts, ignore_index=True), names.STEP)
+            parts.append(curve.assign(trajectory=run.name, value=curve[metric], seed=run.seed))
+        table = pd.concat(parts, ignore_index=True).assign(stderr=np.nan, metric=metric)
+        return over_seeds(table, names.STEP)
 
     def points(self, metric: str, quantizer: str | None) -> pd.DataFrame:
         """A metric against tokens, of every measured checkpoint or as the training curves have it;
@@ -165,17 +170,19 @@ class Curves:
         """The learning rate of every run, on the right axis, as its manifest has it for all of its
         checkpoints; it is the same for all seeds."""
         rows = [
-            {names.TRAJECTORY: run.name, **asdict(checkpoint)}
+            {names.TRAJECTORY: run.name, names.SEED: run.seed, **asdict(checkpoint)}
             for run in self.settings.runs
             for checkpoint in Trajectory(self.inputs[run.label]).checkpoints
         ]
         table = pd.DataFrame(rows).drop_duplicates([names.TRAJECTORY, names.STEP])
         numbers = table[[names.STEP, names.TOKENS]].astype(float)
-        table = table.assign(**numbers, value=table.lr.astype(float))
+        table = table.assign(**numbers, value=table.lr.astype(float), metric="lr")
         return self.along(table.assign(stderr=np.nan), self.x).assign(axis="right")
 
     def _rooted(self, table: pd.DataFrame, *point: str) -> pd.DataFrame:
-        """A table in which what is up to where something branches off is its trunk's."""
+        """A table in which what is up to where something branches off is its trunk's; `origin` is
+        the trajectory that was measured."""
+        table = table.assign(origin=table.get("origin", table.trajectory))
         start = table.trajectory.map(self.starts).astype(float)
         early = table[table.step.astype(float) <= start]
         early = early.assign(trajectory=early.trajectory.map(self.trunks))
@@ -188,7 +195,7 @@ class Curves:
         begins."""
         # What has no place on the axis is not drawn; a merged model may have one without a step.
         table = table[table[x].notna()]
-        table = self._rooted(table, names.CHECKPOINT if names.CHECKPOINT in table else names.STEP)
+        table = self._rooted(table, *{names.CHECKPOINT, names.STEP} & {*table})
         # By several columns it sorts stably, those without a step last.
         table = table.sort_values([names.STEP, names.TOKENS])
         parts = []
@@ -199,12 +206,14 @@ class Curves:
                 part = part[part.step <= max(ends)] if ends else part
                 place = {"curve": curve, "segment": name, "axis": "left", "x": part[x]}
                 parts.append(pd.DataFrame(place | band(part)))
-        return pd.concat(parts, ignore_index=True)[COLUMNS]
+        return pd.concat(parts, ignore_index=True)
 
 
 def over_seeds(table: pd.DataFrame, *point: str) -> pd.DataFrame:
     """One row for every trajectory and point (see `Curves`)."""
-    key = [names.TRAJECTORY, *point]
+    key, seeds = [names.TRAJECTORY, *point], table[names.SEED].astype("string").fillna("")
+    own = seeds.groupby(table.trajectory)
+    table = table.assign(seeds=own.transform(lambda seeds: " ".join(seeds.unique())))
     values = table.groupby(key, sort=False, dropna=False)[names.VALUE]
     several = values.transform("size") > 1
     if not several.any():
@@ -215,8 +224,11 @@ def over_seeds(table: pd.DataFrame, *point: str) -> pd.DataFrame:
 
 
 def band(table: pd.DataFrame) -> dict[str, pd.Series]:
-    """The values of a table with one error up and down."""
-    return {"y": table.value, "low": table.value - table.stderr, "high": table.value + table.stderr}
+    """The values of a table with one error up and down, and what it has of `ABOUT`."""
+    values = {"y": table.value, "low": table.value - table.stderr}
+    values |= {"high": table.value + table.stderr, "seeds": table.get("seeds", table.seed)}
+    table = table.assign(trajectory=table.get("origin", table.trajectory))
+    return {**{name: table[name] for name in ABOUT if name in table}, **values}
 
 
 def last_of(points: pd.DataFrame) -> pd.DataFrame:

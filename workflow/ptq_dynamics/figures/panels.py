@@ -1,5 +1,5 @@
 """Panels and how they are drawn. A figure's table is exactly what is drawn, and is its .csv: the
-panel, and the columns of points (see `curves.COLUMNS`), one row a point."""
+columns `COLUMNS`, one row a point."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
@@ -17,11 +17,15 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
-from ptq_dynamics.figures.curves import Curves
+from ptq_dynamics.figures.curves import ABOUT, Curves
 from ptq_dynamics.figures.head import made_at, notes
 from ptq_dynamics.figures.settings import FINDING, Panel, names_in_groups
 from ptq_dynamics.figures.style import END, HALF, SETTINGS, SMALLEST, TEXT, Line, in_order, lines
 
+# Of every figure's table; docs/results.md describes them.
+PLACE = ["x", "y", "unit", "low", "high", "segment", "axis", "x_axis", "y_axis"]
+COLUMNS = ["panel", "curve", *ABOUT, *PLACE, "loss", "increase"]
+UNIT = r"\((%|nats\S*)\)$"  # at the end of an axis's label
 # Inches of a row of one, two, or three and more panels.
 HEIGHTS = (2.47, 1.85, 1.55)
 FEW = 5  # curves, for the legend of which half a text column has room
@@ -77,8 +81,7 @@ class Sheet:
         otherwise has a `draw` of its own. Facts: how many points there are, and sentences for
         below the caption, the last of them what is `said`.
         """
-        table, panels = pd.concat(self._parts), self.panels
-        table = table[["panel", *table.columns.drop("panel")]]
+        table, panels = columned(pd.concat(self._parts)), self.panels
         if self.settings.figure.grouped:
             curves = names_in_groups(self.data.labels)
         curves = in_order(curves or self.data.labels)
@@ -112,6 +115,12 @@ class Sheet:
         first, last = places.min(), places.max()
         both = [(n, t) for n, t in self.data.trunks.items() if n in first and t in last]
         return {trunk for name, trunk in both if first[name] >= last[trunk]}
+
+
+def columned(table: pd.DataFrame) -> pd.DataFrame:
+    """The points of a figure with all `COLUMNS`."""
+    unit = table.get("unit", table.y_axis.str.extract(UNIT, expand=False))
+    return table.assign(unit=unit).reindex(columns=COLUMNS).astype({"bits": "Int64"})
 
 
 def subplots(

@@ -40,12 +40,10 @@ def said(data: Any, quantizer: str) -> str:
         if is_above.any():
             said += f". From step {later.step[is_above].min():,} on it is higher"
     for label, members in data.curves.items():
-        at = (table[table.trajectory == members[-1]].value.iloc[-1] for table in (rows, losses))
-        of, loss = at
+        of, loss = (t[t.trajectory == members[-1]].value.iloc[-1] for t in (rows, losses))
         what = "The run ends with" if label == run else f"The {label} has"
-        said += (
-            f". {what} an error of {100 * of:.2g} % and a {called} loss of {loss:.4f} nats/token"
-        )
+        said += f". {what} an error of {100 * of:.2g} %"
+        said += f" and a {called} loss of {loss:.4f} nats/token"
     return f"{said}."
 
 

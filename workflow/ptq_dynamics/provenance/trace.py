@@ -1,50 +1,87 @@
 """The chain from a file down to the text and the checkpoints that it comes from."""
 
+import csv
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import cycle, product
 from pathlib import Path
+from typing import Any
 
 from ptq_dynamics.base.content import sha256
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.paths import MANIFEST, RECORD, beside
+from ptq_dynamics.figures.layout import BEFORE
 from ptq_dynamics.measure import names
 from ptq_dynamics.provenance.archive import TOP, Archive, Result, at, identity_in
+from ptq_dynamics.train.settings import TRAINING
 
 # Metrics that compare with full precision.
-PAIRED = {names.INCREASE, names.QUANTIZATION_ERROR, names.DEGRADATION}
+PAIRED = {names.INCREASE, names.QUANTIZATION_ERROR, names.DEGRADATION, "chance"}
+# Labels of inputs, after the beginning of a metric; what was measured has all other metrics.
+LABELS = {
+    **dict.fromkeys(names.PROBES["sharpness"], "sharpness {name} seed {seed} {quantizer}"),
+    names.EIGENVALUE: "spectrum {name} seed {seed} {quantizer}",
+    **dict.fromkeys([*TRAINING, "lr"], "run {name} seed {seed}"),
+    **{"landscape": "landscape {name} {quantizer}", "components": "components"},
+    "": names.MEASURED + " {name} seed {seed} {quantizer}",
+}
+COUNTED = {"seeds": "seeds", "draws": "calibration sets", "checkpoint_id": "checkpoints"}
+KEY = ("trajectory", "seed", "quantizer", "checkpoint_id", "task", "metric")
 ROW = re.compile(r"(.+\.csv):(\d+)")
+Row = Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class Chain:
     """The results below one, by the paths of their manifests; the inputs of the top one that are
-    followed; inputs without a record here; and whether the file that was traced has the bytes that
-    its record lists."""
+    followed; inputs without a record here; whether the file that was traced has the bytes that
+    its record lists. Of a row: the row, the table of measurements, and those of its rows, by
+    number, that the row is the mean of."""
 
     top: Result
     read: tuple[str, ...]
     results: Mapping[str, Result]
     missing: tuple[str, ...]
     is_verified: bool
+    row: Row | None
+    table: Path
+    rows: Mapping[int, Row]
 
     def inputs(self, result: Result) -> tuple[str, ...]:
         """The manifests that a result was made from, as far as they are followed."""
         return self.read if result.path == self.top.path else tuple(result.record.inputs)
 
-    def lines(self) -> Iterator[tuple[int, Result, bool]]:
-        """Depth and result of every line of the tree, and whether it was shown above already."""
-        shown = set[str]()
+    def words(self, most: int) -> Iterator[str]:
+        """The value with its unit, and what it is the mean of, in lines, with `most` rows."""
+        row, count = self.row, len(self.rows)
+        if row and "unit" in row:
+            band = f" ({row['low']} to {row['high']})" if row["low"] else ""
+            value = f"{row['increase'] or row['y']} {row['unit']}".strip() + band
+            yield f"{row['curve']}, {row['metric']} {row['quantizer']}: {value} at x = {row['x']}"
+            counts = {what: len(row[column].split()) for column, what in COUNTED.items()}
+            mean = " × ".join(f"{n} {what}" for what, n in counts.items() if n > 1) or "one value"
+            yield f"mean of {mean}; rows of {self.table}: {count or 'none'}"
+        for number, each in [*self.rows.items()][:most]:
+            key = " ".join(each[name] for name in KEY if each[name])
+            yield f"  {self.table}:{number} {each['value']} ({key})"
+        if count > most:
+            yield f"  and {count - most} more; --json lists all"
 
-        def below(path: str, depth: int) -> Iterator[tuple[int, Result, bool]]:
-            if (result := self.results.get(path)) is not None:
-                inputs, again = self.inputs(result), path in shown
-                shown.add(path)
-                yield depth, result, again and bool(inputs)
-                for each in () if again else inputs:
-                    yield from below(each, depth + 1)
+    def lines(self) -> Iterator[tuple[int, Result, list[str]]]:
+        """Depth and result of every line of the tree, which has each result once, and the labels of
+        its inputs that have a line elsewhere."""
+        shown = {self.top.path}
 
-        return below(self.top.path, 0)
+        def below(result: Result, depth: int) -> Iterator[tuple[int, Result, list[str]]]:
+            known = [self.results[path] for path in self.inputs(result) if path in self.results]
+            new = [each for each in known if each.path not in shown]
+            yield depth, result, [each.label for each in known if each.path in shown]
+            shown.update(each.path for each in new)
+            for each in new:
+                yield from below(each, depth + 1)
+
+        return below(self.top, 0)
 
     def mermaid(self) -> str:
         """The lineage as a Mermaid graph, whose arrows lead from an input to what reads it."""
@@ -58,19 +95,60 @@ class Chain:
 
 def trace(text: str, archive: Archive) -> Chain:
     """The chain of what a path names: a file of a result, a picture from elsewhere, or one row of
-    a table of measurements as `measurements.csv:ROW` (the first row below the head is 1).
+    a table of measurements or of a figure as `FILE.csv:ROW` (the first row below the head is 1).
 
     Raises `Problem` where nothing is known of it.
     """
-    row = ROW.fullmatch(text)
-    path = Path(row[1] if row else text)
+    found = ROW.fullmatch(text)
+    path = Path(found[1] if found else text)
     if not path.is_file():
         raise Problem(f"{path} does not exist; name a result file or a figure of this project")
     top = _result(path, archive)
-    read = _inputs_of(path, int(row[2]), top) if row else tuple(top.record.inputs)
+    row, table, rows = _row(path, int(found[2])) if found else (None, path, {})
+    read = inputs_of(row, top.record.job) if row else tuple(top.record.inputs)
     results, missing = archive.follow({each: top.record.inputs[each] for each in read})
     results[top.path] = top
-    return Chain(top, read, results, tuple(missing), _is_verified(path, top))
+    return Chain(top, read, results, tuple(missing), _is_verified(path, top), row, table, rows)
+
+
+def inputs_of(row: Row, job: Mapping[str, Any]) -> tuple[str, ...]:
+    """The inputs of a job that one row of its table comes from: those of the row's metric,
+    quantizer, trajectories and seeds."""
+    form = next(label for start, label in LABELS.items() if row["metric"].startswith(start))
+    quantizers = row.get("draws", row["quantizer"]).split() or [row["quantizer"]]
+    paired = row["metric"] in PAIRED or row.get("x_axis") == BEFORE
+    quantizers += [names.FULL_PRECISION] if paired else []
+    seeds = row.get("seeds", row.get("seed", "")).split() or ["None"]
+    every = product(quantizers, row["trajectory"].split(), seeds)
+    labels = dict.fromkeys(form.format(name=n, seed=s, quantizer=q) for q, n, s in every)
+    return tuple(path for label in labels for path in job["inputs"].get(label, ()))
+
+
+def _row(path: Path, number: int) -> tuple[Row, Path, dict[int, Row]]:
+    """One row of a table, the table of measurements, and the rows there that are behind it."""
+    row = _rows(path).get(number, {})
+    if not {*KEY[:4], names.METRIC} - {names.SEED} <= row.keys():
+        raise Problem(f"{path} has no row {number} with measurements; draw an old figure again")
+    if names.VALUE in row:
+        return row, path, {number: row}
+    # Beside the folder of figures lies that of results.
+    top, _, scale = str(path.parent).rpartition("figures")
+    table = Path(f"{top}results{scale}", names.MEASUREMENTS)
+    points = {*zip(cycle(row["trajectory"].split()), row["checkpoint_id"].split(), strict=False)}
+    same = {names.METRIC: [row["metric"]], names.TASK: [row["task"]]}
+    same |= {names.QUANTIZER: row["draws"].split(), names.SEED: row["seeds"].split() or [""]}
+    found = {
+        number: each
+        for number, each in (_rows(table).items() if table.is_file() else ())
+        if (each["trajectory"], each["checkpoint_id"]) in points
+        and all(each[column] in values for column, values in same.items())
+    }
+    return row, table, found
+
+
+def _rows(path: Path) -> dict[int, Row]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return dict(enumerate(csv.DictReader(file), start=1))
 
 
 def _result(path: Path, archive: Archive) -> Result:
@@ -113,18 +191,3 @@ def _is_verified(path: Path, result: Result) -> bool:
         return True
     known = {each["sha256"] for each in result.record.files.values()}
     return sha256(path) in {*known, *([result.digest] if path.name.endswith(MANIFEST) else [])}
-
-
-def _inputs_of(path: Path, number: int, top: Result) -> tuple[str, ...]:
-    """The inputs of a table that one of its rows comes from."""
-    from ptq_dynamics.measure import measurements  # It imports pandas.
-
-    try:
-        row = measurements.read(path)[list(measurements.COLUMNS)].loc[number - 1]
-    except (ValueError, KeyError):
-        raise Problem(f"{path} is no table of measurements with a row {number}") from None
-    quantizers = [row.quantizer, *([names.FULL_PRECISION] if row.metric in PAIRED else [])]
-    # After the kind of raw result, as in `Series.label`.
-    ends = tuple(f" {row.trajectory} seed {row.seed} {quantizer}" for quantizer in quantizers)
-    labels: Mapping[str, list[str]] = top.record.job["inputs"]
-    return tuple(path for key, group in labels.items() for path in group if key.endswith(ends))

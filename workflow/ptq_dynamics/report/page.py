@@ -13,9 +13,11 @@ from ptq_dynamics.claims.formats import ERROR, Cell, Number, Table
 from ptq_dynamics.claims.settings import FOREST
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.engine.manifest import Manifest
+from ptq_dynamics.engine.paths import RECORD, beside
 from ptq_dynamics.figures.settings import TABLE
 from ptq_dynamics.provenance import costs
-from ptq_dynamics.provenance.archive import Archive, Result
+from ptq_dynamics.provenance.archive import Archive, Result, at
+from ptq_dynamics.provenance.trace import inputs_of
 from ptq_dynamics.report.planning import PAGE, PageSettings
 
 CLAIMS = "claims"  # the table of them
@@ -30,7 +32,7 @@ def run(context: Context[PageSettings]) -> Mapping[str, Any]:
     manifests = [each for group in context.inputs.values() for each in group]
     results, missing = Archive([]).follow({str(each.path): each.digest() for each in manifests})
     jobs = {
-        path: {"label": each.label, "about": each.about, "inputs": each.record.job["inputs"]}
+        path: {"label": each.label, "about": each.about, "inputs": [*each.record.inputs]}
         for path, each in results.items()
     }
     tables = {name: _table(context.input("tables"), name, title) for name, title in settings.tables}
@@ -51,12 +53,18 @@ def run(context: Context[PageSettings]) -> Mapping[str, Any]:
 
 
 def _figure(drawn: Manifest, name: str, title: str, caption: str) -> dict[str, Any]:
+    """A figure, and its points without empty columns, each with the number in `lineages` of what it
+    comes from."""
     with drawn.file(f"{name}.{TABLE}").open(encoding="utf-8", newline="") as file:
-        heads, *rows = csv.reader(file)
+        rows = [*csv.DictReader(file)]
+    heads = [head for head in (rows or [{}])[0] if any(row[head] for row in rows)]
+    job, lineages = at(beside(drawn.path, RECORD)).record.job, dict[tuple[str, ...], int]()
+    of = [lineages.setdefault(inputs_of(row, job), len(lineages)) for row in rows]
+    cells = [[row[head] for head in heads] for row in rows]
     return {
         **{"name": name, "title": title, "caption": caption, "manifest": str(drawn.path)},
         "picture": _encoded(drawn.file(f"{name}.png")),
-        "points": {"heads": heads, "rows": rows},
+        "points": {"heads": heads, "rows": cells, "of": of, "lineages": [*lineages]},
     }
 
 

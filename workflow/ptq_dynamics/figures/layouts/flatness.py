@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 from pydantic import model_validator
 
 from ptq_dynamics.figures.layout import Layout, Some
-from ptq_dynamics.measure.names import LOSS, PROBES, SEED, STEP, VALUE, ErrorOrCurvature
+from ptq_dynamics.measure.names import LOSS, PROBES, STEP, VALUE, ErrorOrCurvature
 
 LEAST = 5  # points of a correlation
 
@@ -29,7 +29,7 @@ class Flatness(Layout):
     def draw(self, sheet: Any) -> Any:
         """Draw the figure. In titles is Spearman's ρ of all points, and given their loss in full
         precision."""
-        data, wanted, names = sheet.data, list(sheet.data.wanted()), dict[str, str]()
+        data, wanted = sheet.data, list(sheet.data.wanted())
         rows = [(metric, quantizer) for metric, quantizer in wanted if quantizer]
         columns = [metric for metric, quantizer in wanted if not quantizer]
         for (metric, quantizer), other in product(rows, columns):
@@ -39,10 +39,7 @@ class Flatness(Layout):
             label = data.panel(other, None, "").y
             panel = data.panel(metric, quantizer, label, f"{{}}\nρ: {words}", log_x=True)
             sheet.add(panel, table)
-            name = [other, metric, quantizer] if len(rows) > 1 else [other]
-            names[sheet.panels[-1].name] = ", ".join(name)
-        picture = sheet.publish(columns=len(columns), draw=_draw_panel)
-        return picture._replace(table=picture.table.assign(panel=picture.table.panel.map(names)))
+        return sheet.publish(columns=len(columns), draw=_draw_panel)
 
 
 def _against(data: Any, other: str, metric: str, quantizer: str) -> Any:
@@ -57,15 +54,15 @@ def _against(data: Any, other: str, metric: str, quantizer: str) -> Any:
     table = table.join(before[VALUE].rename(LOSS), on=POINT)
     table = table.join(against[[VALUE, "checkpoint"]].add_prefix("other_"), on=POINT, how="inner")
     table = data.members.merge(table, on="trajectory").drop_duplicates("other_checkpoint")
-    points = {"curve": table.curve, "segment": table.trajectory, "x": table.other_value}
-    whole = pd.DataFrame({**points, **band(table), SEED: table.seed, LOSS: table[LOSS]})
+    place = {"curve": table.curve, "segment": table.trajectory, "axis": "left"}
+    whole = pd.DataFrame({**place, "x": table.other_value, **band(table), LOSS: table[LOSS]})
     return whole[(whole.x > 0) & whole.y.notna()]
 
 
 def _draw_panel(ax: Any, panel: Any, table: Any, styles: Any) -> None:
     from ptq_dynamics.figures.panels import error_bars, plain_log_ticks
 
-    for (curve, _, _), part in table.groupby(["curve", "segment", SEED], sort=False):
+    for (curve, _, _), part in table.groupby(["curve", "segment", "seeds"], sort=False):
         look = {"linestyle": styles[curve].dash, "linewidth": 0.5, "elinewidth": 0.5}
         error_bars(ax, part, styles[curve], curve, **look)
     ax.set_xscale("log")

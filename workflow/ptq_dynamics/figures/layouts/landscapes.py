@@ -20,6 +20,7 @@ MARKS = {
     "previous": ("s", "earlier Θₖ₋₁"),
     "quantized": ("X", "quantized Q(Θₖ)"),
 }
+ALONG, ACROSS = "Distance along Θₖ₋₁ − Θₖ", "Distance across"
 FAR = "{distance_previous:.2g} from Θₖ₋₁, {distance_quantized:.2g} from Q(Θₖ)"
 LEVELS = 12
 One = Annotated[tuple[str, ...], Field(min_length=1, max_length=1)]
@@ -70,7 +71,7 @@ class Landscapes(Layout):
         import pandas as pd
 
         from ptq_dynamics.figures import head
-        from ptq_dynamics.figures.panels import Picture, finish, subplots
+        from ptq_dynamics.figures.panels import Picture, columned, finish, subplots
         from ptq_dynamics.figures.style import TEXT
 
         called, planes = sheet.data.called, dict[str, pd.DataFrame]()
@@ -81,7 +82,9 @@ class Landscapes(Layout):
             final = points.loss[points.point == "final"].iloc[0]
             label = curve if len(called) == 1 else f"{curve}, {called[quantizer]}"
             title = f"{label}\n{FAR.format(**manifest.facts)}"
-            planes[title] = table.assign(panel=label, increase=table.loss - final)
+            of = {"curve": curve, "trajectory": name, "quantizer": quantizer, "metric": "landscape"}
+            of |= {"bits": sheet.data.quantizers[quantizer].bits, "unit": "nats/token"}
+            planes[title] = table.assign(panel=label, increase=table.loss - final, **of)
         whole = pd.concat(planes.values())
         columns = math.ceil(math.sqrt(len(planes)))
         height = TEXT / max(2, columns) * 0.8 + 0.12 / math.ceil(len(planes) / columns)
@@ -95,9 +98,9 @@ class Landscapes(Layout):
         look: dict[str, Any] = {"format": "{x:.2g}", "aspect": 30, "pad": 0.01}
         figure.colorbar(filled, ax=axes, ticks=bounds, label="L − L(Θₖ) (nats/token)", **look)
         finish(figure, axes[:1], head.made_at(sheet.settings, sheet.data.inputs))
-        whole = whole[["panel", "point", "x", "y", "loss", "increase"]]
+        whole = whole.rename(columns={"point": "segment"}).assign(x_axis=ALONG, y_axis=ACROSS)
         said = " ".join(head.notes(sheet.settings, sheet.data.inputs))
-        return Picture(figure, whole, {"points": len(whole), FINDING: said})
+        return Picture(figure, columned(whole), {"points": len(whole), FINDING: said})
 
 
 def _draw_panel(ax: Any, title: str, table: Any, bounds: np.ndarray) -> Any:
@@ -112,7 +115,7 @@ def _draw_panel(ax: Any, title: str, table: Any, bounds: np.ndarray) -> Any:
         point = table[table.point == name]
         style: dict[str, Any] = {"marker": marker, "markersize": 5, "linestyle": "none"}
         ax.plot(point.x, point.y, color="white", markeredgecolor="black", label=text, **style)
-    ax.set(title=title, xlabel="Distance along Θₖ₋₁ − Θₖ", ylabel="Distance across")
+    ax.set(title=title, xlabel=ALONG, ylabel=ACROSS)
     ax.locator_params(axis="x", nbins=5)
     ax.set_aspect("equal")
     ax.grid(False)

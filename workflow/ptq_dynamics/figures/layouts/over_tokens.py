@@ -5,14 +5,8 @@ from typing import Any, Literal
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.figures import words
 from ptq_dynamics.figures.layout import Layout, Some
-from ptq_dynamics.measure.names import (
-    CHECKPOINT,
-    EIGENVALUE,
-    EIGENVALUES,
-    LOSS,
-    TRAJECTORY,
-    OfRuns,
-)
+from ptq_dynamics.measure import names
+from ptq_dynamics.measure.names import EIGENVALUES, LOSS, OfRuns
 from ptq_dynamics.train.settings import TRAINING
 
 WAY = "Share of the end's weights"
@@ -65,13 +59,10 @@ class OverTokens(Layout):
                 labels = [*widths]
                 panel = data.over_tokens(metric, quantizer, title="Loss", widths=widths, **form)
                 sheet.add(panel, *parts)
-            elif quantizer and options.means:
-                parts = [data.points(metric, quantizer), data.phase_means(metric, quantizer)]
-                sheet.add(data.over_tokens(metric, quantizer, faint=True, **form), *parts)
             else:
-                sheet.add(
-                    data.over_tokens(metric, quantizer, **form), data.points(metric, quantizer)
-                )
+                parts, means = [data.points(metric, quantizer)], bool(quantizer and options.means)
+                parts += [data.phase_means(metric, quantizer)] if means else []
+                sheet.add(data.over_tokens(metric, quantizer, faint=means, **form), *parts)
         said = [words.said(data, each) for each in data.quantizers] if options.words else []
         return sheet.publish(labels, said=said)
 
@@ -94,7 +85,7 @@ def _all_losses(data: Any) -> tuple[dict[str, float], list[Any]]:
 def _way(data: Any, metric: str, quantizer: str | None) -> Any:
     """A metric of checkpoints on a line, by how far along it they are."""
     table = data.select(metric, quantizer)
-    share = table.step / table.groupby(TRAJECTORY).step.transform("max")
+    share = table.step / table.groupby(names.TRAJECTORY).step.transform("max")
     return data.along(table.assign(share=share), "share")
 
 
@@ -105,9 +96,9 @@ def _ranks(data: Any) -> Any:
     from ptq_dynamics.figures.curves import last_of, over_seeds
 
     parts = []
-    ranked = sorted(name for name in {*data.table.metric} if name.startswith(EIGENVALUE))
+    ranked = sorted(name for name in {*data.table.metric} if name.startswith(names.EIGENVALUE))
     for rank, name in enumerate(ranked, start=1):
         rows = data.rows(name, None)
-        rows = over_seeds(rows.assign(value=rows.value.abs(), rank=rank), CHECKPOINT)
+        rows = over_seeds(rows.assign(value=rows.value.abs(), rank=rank), names.CHECKPOINT)
         parts.append(last_of(data.along(rows, "rank")))
     return pd.concat(parts).sort_values(["curve", "segment", "x"], kind="stable")

@@ -40,7 +40,6 @@ class Pca(Layout):
 
     def draw(self, sheet: Any) -> Any:
         """Draw the figure."""
-        from ptq_dynamics.figures.curves import COLUMNS
         from ptq_dynamics.measure.measurements import read_csv
 
         (manifest,) = sheet.data.inputs["components"]
@@ -48,12 +47,13 @@ class Pca(Layout):
         scores = sheet.data.members.merge(scores, on=TRAJECTORY)
         several = scores.groupby(TRAJECTORY)[SEED].transform("nunique") > 1
         segment = scores.trajectory + (" seed " + scores.seed.astype(str)).where(several, "")
-        table = scores.assign(segment=segment, axis="left", x=scores.pc1, y=scores.pc2)
+        table = scores.rename(columns={"pc1": "x", "pc2": "y", SEED: "seeds"})
+        table = table.assign(segment=segment, axis="left", metric="components")
         x, y = (
             f"Principal component {number} ({100 * share:.0f} % of variance)"
             for number, share in enumerate(manifest.facts["explained"][:2], start=1)
         )
-        sheet.add(Panel("", x, y), table.reindex(columns=COLUMNS))
+        sheet.add(Panel("", x, y), table)
         return sheet.publish(draw=_draw_panel)
 
 

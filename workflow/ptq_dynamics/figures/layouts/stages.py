@@ -71,8 +71,7 @@ class Stages(Layout):
             x = start + _width(part) * (np.arange(len(part)) + 0.5) / len(part)
             start += _width(part)
             place = {"curve": label, "segment": part.trajectory, "axis": "left", "x": x}
-            more = {"checkpoint": part.checkpoint_id, "task": part.task}
-            parts.append(pd.DataFrame({**place, **band(part), **more}))
+            parts.append(pd.DataFrame(place | band(part)))
         return pd.concat(parts)
 
 
@@ -83,11 +82,11 @@ def _by_chance(data: Any, points: Any, metric: str, chance: float) -> Any:
     if metric != names.ACCURACY:
         key = [names.TRAJECTORY, names.CHECKPOINT, names.TASK]
         before = data.select(names.ACCURACY, None).set_index(key)[names.VALUE].astype(float)
-        places = pd.MultiIndex.from_frame(points[["segment", "checkpoint", "task"]])
+        places = pd.MultiIndex.from_frame(points[["segment", names.CHECKPOINT, names.TASK]])
         mean = before.reindex(places).mean()
         # Without anything wrong in full precision there is no degradation.
         chance = (mean - chance) / (1 - mean) if mean < 1 else np.nan
-    return points.assign(axis="level", y=chance, low=np.nan, high=np.nan)
+    return points.assign(axis="level", metric="chance", y=chance, low=np.nan, high=np.nan)
 
 
 def _draw_panel(ax: Any, panel: Panel, table: Any, styles: Any) -> None:
