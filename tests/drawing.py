@@ -27,7 +27,7 @@ from ptq_dynamics.figures.figure import FigureSettings
 from ptq_dynamics.figures.panels import Sheet
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.measure import names
-from ptq_dynamics.measure.measurements import join, read_csv
+from ptq_dynamics.measure.measurements import join, read
 from ptq_dynamics.measure.names import BESIDE, FULL_PRECISION, MEASURED
 from ptq_dynamics.measure.settings import Series
 from ptq_dynamics.train import trajectory
@@ -294,7 +294,7 @@ class Drawn:
         self.picture(name)
         path = self.folder / self.job(name).folder / f"{name}.csv"
         texts = dict.fromkeys(("curve", "segment", "panel", "x_axis", "y_axis"), "string")
-        return read_csv(path, texts)
+        return read(path, texts)
 
     def manifests(self, name: str) -> dict[str, list[Manifest]]:
         """What the figure's job reads, with paths that are valid anywhere."""

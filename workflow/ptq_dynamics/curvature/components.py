@@ -35,10 +35,8 @@ def run(context: Context[ComponentsSettings]) -> Mapping[str, Any]:
             rows.append({**whose, STEP: checkpoint.step, TOKENS: checkpoint.tokens})
         context.progress.maybe(f"{len(rows)} checkpoints found")
     scores, explained = pca(blocks(folders, BLOCK), context.settings.components)
-    table = pd.DataFrame(rows)
-    for number in range(scores.shape[1]):
-        table[f"pc{number + 1}"] = scores[:, number].tolist()
-    table.to_csv(context.out / SCORES, index=False)
+    named = {f"pc{number}": column.tolist() for number, column in enumerate(scores.T, 1)}
+    pd.DataFrame(rows).assign(**named).to_csv(context.out / SCORES, index=False)
     return {"explained": explained.tolist()}
 
 

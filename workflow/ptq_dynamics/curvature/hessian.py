@@ -39,12 +39,10 @@ class LossHessian:
         self._model = model
         self._batches = torch.split(probes, batch_size)
         self._tokens = probes.shape[0] * (probes.shape[1] - 1)
-        named = sorted(model.named_parameters())
-        self._parameters = [parameter for _, parameter in named if parameter.requires_grad]
+        self._parameters = [p for _, p in sorted(model.named_parameters()) if p.requires_grad]
         self._sizes = [parameter.numel() for parameter in self._parameters]
-        first = self._parameters[0]
         self.dim = sum(self._sizes)
-        self.like = torch.empty((), dtype=first.dtype, device=first.device).expand(self.dim)
+        self.like = self._parameters[0].new_empty(()).expand(self.dim)
         with torch.no_grad():
             self.loss = sum(self._batch_loss(batch).item() for batch in self._batches)
         if not math.isfinite(self.loss):
@@ -76,11 +74,9 @@ class LossHessian:
 
     def _batch_loss(self, batch: Tensor) -> Tensor:
         batch = batch.to(self.like.device)
-        logits = self._model(input_ids=batch[:, :-1], use_cache=False).logits
-        total = functional.cross_entropy(
-            logits.flatten(0, 1), batch[:, 1:].flatten(), reduction="sum"
-        )
-        return total / self._tokens
+        logits = self._model(input_ids=batch[:, :-1], use_cache=False).logits.flatten(0, 1)
+        losses = functional.cross_entropy(logits, batch[:, 1:].flatten(), reduction="sum")
+        return losses / self._tokens
 
     def _gradients(self) -> Iterator[tuple[Tensor, ...]]:
         for batch in self._batches:

@@ -41,7 +41,8 @@ def run(context: Context[LandscapeSettings]) -> Mapping[str, Any]:
     ordered = [parameters[name] for name in sorted(parameters)]
 
     def losses(x: float, y: float) -> Tensor:
-        vector_to_parameters(plane.point(section, x, y).to(here), ordered)
+        at = section.origin + x * section.u + y * section.v
+        vector_to_parameters(at.to(here), ordered)
         return models.block_losses(model, validation, settings.batch)
 
     places, points, grid = section.points.tolist(), [], []

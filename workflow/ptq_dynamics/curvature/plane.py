@@ -1,8 +1,7 @@
 """Flat parameter vectors, the plane through three checkpoints, and PCA of a trajectory."""
 
 from collections.abc import Iterable, Mapping
-from functools import reduce
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -58,18 +57,17 @@ def grid(points: Tensor, side: int, margin: float) -> Tensor:
     return torch.stack(torch.meshgrid(x, y, indexing="xy"), dim=-1)
 
 
-def point(plane: Plane, x: float, y: float) -> Tensor:
-    """Parameters [P], float64, at coordinates (x, y) of a plane."""
-    return plane.origin + x * plane.u + y * plane.v
-
-
 def pca(blocks: Iterable[Tensor], components: int) -> tuple[Tensor, Tensor]:
     """Principal components of n checkpoints through their n x n Gram matrix in float64.
 
     blocks: the matrix checkpoints x parameters, [n, P], in blocks of columns. Returns scores
     [n, components] (each column's largest entry is positive) and the explained share of variance.
     """
-    gram = reduce(torch.add, map(_gram, blocks))
+    gram: Any = 0
+    for block in blocks:
+        centred = block.to(torch.float64, copy=True)
+        centred -= centred.mean(dim=0)
+        gram = gram + centred @ centred.T
     total = gram.trace().item()
     if not 0 < total < float("inf"):
         raise ValueError(f"trajectory has total variance {total}")
@@ -78,9 +76,3 @@ def pca(blocks: Iterable[Tensor], components: int) -> tuple[Tensor, Tensor]:
     scores = vectors * values.sqrt()
     largest = scores.gather(0, scores.abs().argmax(dim=0, keepdim=True))
     return scores * torch.where(largest < 0, -1.0, 1.0), values / total
-
-
-def _gram(block: Tensor) -> Tensor:
-    centred = block.to(torch.float64, copy=True)
-    centred -= centred.mean(dim=0)
-    return centred @ centred.T

@@ -74,8 +74,6 @@ def top_spectrum(
     least = max(2 * k + 1, _KRYLOV_FLOOR)
     capacity = max(least, BASIS_BYTES // (dim * dtype.itemsize))
     steps = min(max_iterations, dim) if dim <= capacity else max_iterations
-    if k > dim:
-        raise ValueError(f"there are {dim} eigenvalues, not {k}")
     current = gaussian(like, generator)
     basis = [_kept(current)]
     side = min(capacity, steps) + 1
@@ -117,9 +115,7 @@ def top_spectrum(
 
 def _kept(vector: Tensor) -> Tensor:
     # In the computer's memory, where a GPU reads it fast.
-    if not vector.is_cuda:
-        return vector
-    return torch.empty(vector.shape, dtype=vector.dtype, pin_memory=True).copy_(vector)
+    return vector.cpu().pin_memory() if vector.is_cuda else vector
 
 
 def _orthogonal(vector: Tensor, basis: Sequence[Tensor]) -> Tensor:

@@ -119,9 +119,9 @@ def _read(file: Path) -> Dataset:
 
 def _chance(parts: Parts, documents: int | None) -> float:
     """Mean of one over the number of choices; 0 where there are none."""
-    found = []
-    for _, task in parts:
-        for _, document in task.doc_iterator(limit=documents):
-            choices = task.config.doc_to_choice is not None and task.doc_to_choice(document)
-            found.append(1 / len(choices) if choices else 0.0)
+    found = [
+        1 / len(task.doc_to_choice(document)) if task.config.doc_to_choice is not None else 0.0
+        for _, task in parts
+        for _, document in task.doc_iterator(limit=documents)
+    ]
     return float(np.mean(found))

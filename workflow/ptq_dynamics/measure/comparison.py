@@ -8,7 +8,7 @@ import pandas as pd
 
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure import names
-from ptq_dynamics.measure.measurements import TEXT, join, read_csv
+from ptq_dynamics.measure.measurements import TEXT, join, read
 from ptq_dynamics.measure.settings import ComparisonSettings
 from ptq_dynamics.models import packed
 from ptq_dynamics.train.trajectory import Trajectory
@@ -50,10 +50,10 @@ def _codes(context: Context[ComparisonSettings], group: Sequence[str]) -> Iterat
         sources = [Trajectory(context.inputs[f"quantized {name}"]) for name in pair]
         for checkpoint in sources[0].checkpoints:
             ours, theirs = (packed.grids(source.folder(checkpoint)) for source in sources)
-            for layer in sorted(ours):
-                mine, other = ours[layer], theirs[layer]
-                difference = (mine.steps() - other.steps()).abs()
-                largest, moved = int(difference.max()), int((mine.groups() != other.groups()).sum())
+            for layer, mine in sorted(ours.items()):
+                difference = (mine.steps() - theirs[layer].steps()).abs()
+                moved = int((mine.groups() != theirs[layer].groups()).sum())
+                largest = int(difference.max())
                 yield {
                     names.CHECKPOINT: checkpoint.id,
                     names.STEP: checkpoint.step,
@@ -72,7 +72,7 @@ def _models(context: Context[ComparisonSettings], group: Sequence[str]) -> pd.Da
     for quantizer in group:
         measured = table[table.quantizer == quantizer]
         wide = measured.pivot(index=names.CHECKPOINT, columns=names.METRIC, values=names.VALUE)
-        layers = read_csv(context.input(f"quantized {quantizer}").file(names.LAYERS), TEXT)
+        layers = read(context.input(f"quantized {quantizer}").file(names.LAYERS), TEXT)
         means = layers.groupby(names.CHECKPOINT)[[names.STEP, names.OUTPUT_RELATIVE]].mean()
         joined = means.join(wide[[names.LOSS, names.QUANTIZATION_ERROR]], how="inner")
         parts.append(joined.reset_index().assign(quantizer=quantizer))

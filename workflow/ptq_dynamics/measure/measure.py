@@ -82,9 +82,8 @@ def run(context: Context[MeasureSettings]) -> Mapping[str, Any]:
         save_arrays(outcomes, context.out / OUTCOMES)
         facts["tasks"] = asking.facts
     if rows:
-        table = pd.DataFrame(rows)
-        table.to_csv(context.out / LAYERS, index=False)
-        facts |= {"quantized_layers": sorted(table["layer"].unique())}
+        pd.DataFrame(rows).to_csv(context.out / LAYERS, index=False)
+        facts["quantized_layers"] = sorted({row["layer"] for row in rows})
     facts |= {fact: source.fact(fact) for fact in ("parameters", "seed")}
     return trajectory.facts(chosen, **facts)
 
@@ -95,17 +94,15 @@ def _packed(
     from ptq_dynamics.quantize.layers import model_errors
     from ptq_dynamics.quantize.storage import original, quietly
 
-    settings, place = context.settings, context.out
+    settings = context.settings
     assert settings.quantizer is not None and settings.calibration is not None
-    if not settings.keep:
-        place = context.scratch / "packed"
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir()
+    place = context.out if settings.keep else context.scratch / "packed"
     calibration = settings.calibration.read(context.input("corpus"))
     folders = [source.folder(checkpoint) for checkpoint in chosen]
     results = settings.quantizer.each(folders, calibration, context)
     for checkpoint, folder in zip(chosen, folders, strict=True):
         target = place / checkpoint.id
+        shutil.rmtree(target, ignore_errors=True)
         with quietly(context):
             result = next(results)
             result.save(folder, target)

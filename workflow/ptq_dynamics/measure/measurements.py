@@ -68,22 +68,17 @@ def mean_over_tasks(found: Sequence[tuple[float, float]]) -> tuple[float, float]
     return float(values.mean()), float(np.sqrt((errors**2).sum()) / len(errors))
 
 
-def table(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+def table(rows: Iterable[Row]) -> pd.DataFrame:
     """Rows as a table with the schema's columns, in the schema's order."""
-    frame = pd.DataFrame([dict(row) for row in rows], columns=list(COLUMNS))
+    frame = pd.DataFrame(rows, columns=list(COLUMNS))
     return frame.astype(WHOLE | TEXT).sort_values(ORDER, kind="stable", ignore_index=True)
 
 
-def read_csv(path: Path, types: Mapping[str, str]) -> pd.DataFrame:
-    """A table from its file; only what is empty is missing, so that `null` and `0360` can be ids
-    of checkpoints."""
+def read(path: Path, types: Mapping[str, str] = WHOLE | TEXT) -> pd.DataFrame:
+    """A table, of measurements unless told, exactly as it was; only what is empty is missing, so
+    that `null` and `0360` can be ids of checkpoints."""
     options: Any = {"dtype": types, "keep_default_na": False, "na_values": [""]}
     return pd.read_csv(path, **options)
-
-
-def read(path: Path) -> pd.DataFrame:
-    """A table of measurements from its file, exactly as it was."""
-    return read_csv(path, WHOLE | TEXT)
 
 
 def in_full_precision(series: Series) -> Series:
@@ -100,8 +95,14 @@ def join(series: Iterable[Series], inputs: Inputs) -> pd.DataFrame:
 
 def block_losses(series: Series, inputs: Inputs) -> dict[str, np.ndarray]:
     """Loss of every validation block, float32 [blocks], by checkpoint id."""
-    files = (load_file(each.file(names.LOSSES)).items() for each in manifests_of(series, inputs))
-    return dict(chain.from_iterable(files))
+    return _arrays(series, names.LOSSES, inputs)
+
+
+def _arrays(series: Series, file: str, inputs: Inputs) -> dict[str, np.ndarray]:
+    found = dict[str, np.ndarray]()
+    for manifest in manifests_of(series, inputs):
+        found |= load_file(manifest.file(file))
+    return found
 
 
 def manifests_of(series: Series, inputs: Inputs) -> Sequence[Manifest]:
@@ -120,8 +121,8 @@ def tasks(series: Series, inputs: Inputs) -> dict[str, bool]:
 def chances(inputs: Inputs) -> dict[str, float]:
     """What guessing reaches on every task, and in the mean over those that count."""
     found = dict[str, float]()
-    for label in sorted(label for label in inputs if label.startswith(f"{names.MEASURED} ")):
-        for manifest in inputs[label]:
+    for label in sorted(inputs):
+        for manifest in inputs[label] if label.startswith(f"{names.MEASURED} ") else ():
             found |= {name: each["chance"] for name, each in manifest.facts["tasks"].items()}
     counted = [found[name] for name in sorted(found) if f"{names.BESIDE} {name}" not in inputs]
     return found | ({names.MEAN: float(np.mean(counted))} if counted else {})
@@ -129,19 +130,17 @@ def chances(inputs: Inputs) -> dict[str, float]:
 
 def outcomes(series: Series, task: str, inputs: Inputs) -> dict[str, np.ndarray]:
     """Outcome of every document of a task, 1 where right, float32 [documents], by checkpoint id."""
-    files = (load_file(each.file(names.OUTCOMES)).items() for each in manifests_of(series, inputs))
-    own = (item for item in chain.from_iterable(files) if item[0].startswith(f"{task}/"))
-    return {key.removeprefix(f"{task}/"): right for key, right in own}
+    every = _arrays(series, names.OUTCOMES, inputs).items()
+    return {key.split("/", 1)[1]: right for key, right in every if key.startswith(f"{task}/")}
 
 
 def _rows(series: Series, inputs: Inputs) -> Iterator[Row]:
     whole = manifests_of(series, inputs)
-    found = chain(_losses(series, inputs), _layer_errors(whole), _accuracies(series, inputs))
-    found = chain(found, _carried(whole))
-    yield from _placed(series, whole, found)
+    found = (_losses(series, inputs), _of_manifests(whole), _accuracies(series, inputs))
+    yield from _placed(series, whole, chain(*found))
     for probe in names.PROBES:
         for manifest in inputs.get(series.label(probe), ()):
-            values = read_csv(manifest.file(names.VALUES), TEXT)
+            values = read(manifest.file(names.VALUES), TEXT)
             yield from _placed(series, [manifest], values.to_dict("records"))
 
 
@@ -154,12 +153,9 @@ def _placed(series: Series, manifests: Sequence[Manifest], found: Iterable[Any])
         yield {**asdict(series), **places[name], "checkpoint": digests[name], **measured}
 
 
-def _value(
-    checkpoint: str, metric: str, found: tuple[float, float], task: str | None = None
-) -> Row:
-    value, error = found
+def _value(checkpoint: str, metric: str, found: Any, task: str | None = None) -> Row:
     measured = {names.CHECKPOINT: checkpoint, names.TASK: task, names.METRIC: metric}
-    return {**measured, names.VALUE: value, names.ERROR: error}
+    return measured | dict(zip((names.VALUE, names.ERROR), found, strict=True))
 
 
 def _losses(series: Series, inputs: Inputs) -> Iterator[Row]:
@@ -172,23 +168,16 @@ def _losses(series: Series, inputs: Inputs) -> Iterator[Row]:
             yield _value(name, names.QUANTIZATION_ERROR, relative_increase(before, after))
 
 
-def _layer_errors(manifests: Sequence[Manifest]) -> list[Any]:
-    """Mean over layers of the errors of every checkpoint."""
-    files = [each.file(names.LAYERS) for each in manifests if names.LAYERS in each.files]
-    if not files:
-        return []
-    table = pd.concat([read_csv(file, TEXT) for file in files])
-    means = table.groupby(names.CHECKPOINT)[list(names.LAYER_METRICS)].mean().reset_index()
-    return means.melt(names.CHECKPOINT, var_name=names.METRIC, value_name=names.VALUE).to_dict(
-        "records"
-    )
-
-
-def _carried(manifests: Sequence[Manifest]) -> Iterator[Row]:
-    """What the blocks of a run's last checkpoint carry."""
-    for name, numbers in chain.from_iterable(m.facts.get("carried", {}).items() for m in manifests):
-        for metric, value in numbers.items():
-            yield {names.CHECKPOINT: name, names.METRIC: metric, names.VALUE: value}
+def _of_manifests(manifests: Sequence[Manifest]) -> Iterator[Row]:
+    """Mean over layers of the errors of every checkpoint; what a run's last blocks carry."""
+    for manifest in manifests:
+        found = dict(manifest.facts.get("carried", {}))
+        if names.LAYERS in manifest.files:
+            layers = read(manifest.file(names.LAYERS), TEXT).groupby(names.CHECKPOINT)
+            found |= layers[[*names.LAYER_METRICS]].mean().to_dict("index")
+        for name, numbers in found.items():
+            for metric, value in numbers.items():
+                yield _value(name, metric, (value, None))
 
 
 def _accuracies(series: Series, inputs: Inputs) -> Iterator[Row]:
@@ -202,8 +191,6 @@ def _accuracies(series: Series, inputs: Inputs) -> Iterator[Row]:
         for task, found in {**scores, names.MEAN: mean}.items():
             yield _value(name, names.ACCURACY, found, task)
         if series.quantizer != names.FULL_PRECISION:
-            pairs = {task: (full[task][name], right[task][name]) for task in counted}
-            groups = {**{task: [task] for task in counted}, names.MEAN: inside}
-            for task, group in groups.items():
-                found = degradation([pairs[each] for each in group])
+            for task, group in ({task: [task] for task in counted} | {names.MEAN: inside}).items():
+                found = degradation([(full[each][name], right[each][name]) for each in group])
                 yield _value(name, names.DEGRADATION, found, task)

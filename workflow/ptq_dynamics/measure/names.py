@@ -55,15 +55,12 @@ MEASURED = "measure"
 BESIDE = "beside the mean"
 
 Evaluated = Literal[Paired, "weight_mse", "output_mse"]
-ErrorOrCurvature = Literal[
-    "quantization_error", "loss_increase", "weight_mse", "output_mse", "sharpness", "hessian_trace"
-]
-AlongStages = Literal[Paired, "accuracy", "accuracy_degradation"]
-LossOrIncrease = Literal["loss", "loss_increase"]
-ErrorThenLoss = tuple[Literal["quantization_error"], Literal["loss"]]
 OfRuns = Literal[
     Evaluated, "sharpness", "hessian_trace", "eigenvalues", "gradient_norm", "weight_norm"
 ]
 Metric = Literal[OfRuns, "accuracy", "accuracy_degradation"]
+ErrorOrCurvature = Literal[
+    "quantization_error", "loss_increase", "weight_mse", "output_mse", "sharpness", "hessian_trace"
+]
 # Of quantized weights alone.
 QUANTIZED = frozenset({QUANTIZATION_ERROR, INCREASE, *LAYER_METRICS, DEGRADATION})

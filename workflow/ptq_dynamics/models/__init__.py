@@ -2,7 +2,7 @@
 
 import logging
 import shutil
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -27,7 +27,6 @@ from ptq_dynamics.models import packed
 
 # bitsandbytes logs a line per layer call: inputs are cast to float16 to be rounded.
 logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
-
 
 # Nothing is downloaded, and code that comes with a model does not run.
 LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
@@ -58,8 +57,10 @@ def load(folder: Path, dtype: torch.dtype | None = None, **options: Any) -> PreT
     `Problem` where a value is not finite."""
     spread: dict[str, Any] = {}
     try:
-        if (allowed := _spreading.get()) is not None and not _fits(folder, dtype):
-            spread = {**allowed, "max_memory": room()}
+        if (allowed := _spreading.get()) is not None:
+            size = without_weights(folder, dtype).get_memory_footprint(return_buffers=False)
+            if size > next(iter(room().values())):
+                spread = {**allowed, "max_memory": room()}
         model = _read(folder, dtype=dtype or "auto", **options, **spread)
     except torch.OutOfMemoryError as error:
         raise Problem(f"{folder} does not fit on {device()}; use a larger one") from error
@@ -71,23 +72,16 @@ def load(folder: Path, dtype: torch.dtype | None = None, **options: Any) -> PreT
                 "or more of them"
             ) from error
         raise Problem(f"{folder} holds no readable checkpoint ({reason}); rebuild it") from error
-    require_finite(folder, model.named_parameters())
-    if not spread:
-        nn.Module.to(model, device())
-    evaluated: PreTrainedModel = model.eval()
-    return evaluated
-
-
-def require_finite(folder: Path, weights: Iterable[tuple[str, Tensor]]) -> None:
-    """Raise `Problem` where a weight of a checkpoint, by its name, has a value that is not finite;
-    of those that are not in memory, and in 8 bits, nothing is known."""
-    for name, weight in weights:
-        is_known = not weight.is_meta and weight.is_floating_point() and weight.itemsize > 1
-        if is_known and not weight.isfinite().all():
+    for name, weight in model.named_parameters():
+        # Weights that are not in memory, or in 8 bits, cannot be verified.
+        if not weight.is_meta and weight.itemsize > 1 and not weight.isfinite().all():
             raise Problem(
                 f"{folder}: {name} has values that are not finite; leave {folder.name} out, or "
                 "make it again"
             )
+    if not spread:
+        nn.Module.to(model, device())
+    return model.eval()
 
 
 # How models are spread, in accelerate's words; None where none is.
@@ -99,7 +93,6 @@ def offloading(scratch: Path, device_map: str = "auto") -> Iterator[None]:
     """Models that are loaded meanwhile may be spread as accelerate's `device_map` says, also into a
     folder in `scratch`, which is gone afterwards."""
     folder = scratch / OFFLOADED
-    folder.mkdir(parents=True, exist_ok=True)
     token = _spreading.set({"device_map": device_map, "offload_folder": folder})
     try:
         yield
@@ -113,27 +106,17 @@ def room() -> dict[int | str, int]:
     return {where: int(bytes_ / BESIDE) for where, bytes_ in get_max_memory().items()}
 
 
-def _fits(folder: Path, dtype: torch.dtype | None) -> bool:
-    """Whether a model fits on `device()`, with some room for what it computes."""
-    whole = without_weights(folder, dtype)
-    first, *_ = room().values()
-    return sum(weight.nbytes for weight in whole.parameters()) <= first
-
-
 def without_weights(folder: Path, dtype: torch.dtype | None = None) -> PreTrainedModel:
     """The model saved in `folder`, on no device, in its own dtype unless told."""
     config = AutoConfig.from_pretrained(folder, **LOCAL)
     with torch.device("meta"):
-        model: PreTrainedModel = AutoModelForCausalLM.from_config(
-            config, dtype=dtype or config.dtype
-        )
-    return plain(model)
+        return plain(AutoModelForCausalLM.from_config(config, dtype=dtype or config.dtype))
 
 
-def _read(folder: Path, **options: Any) -> Any:
+def _read(folder: Path, **options: Any) -> PreTrainedModel:
     """The model in a folder, whose layers after Conv1D (GPT-2) become ordinary linear ones."""
     options |= {"output_loading_info": True}
-    about = packed.quantization(folder)
+    about = packed.config(folder).get("quantization_config", {})
     if about.get("quant_method") in (packed.COMPRESSED, packed.GPTQ):
         # Quicker than transformers' own way through compressed-tensors, and with equal bits.
         config = AutoConfig.from_pretrained(folder, **LOCAL)
@@ -158,7 +141,7 @@ def _transposed(model: nn.Module) -> list[tuple[str, Conv1D]]:
     return [(name, each) for name, each in model.named_modules() if isinstance(each, Conv1D)]
 
 
-def plain(model: Any) -> Any:
+def plain(model: PreTrainedModel) -> PreTrainedModel:
     """A model whose linear layers are ordinary ones: in place of those that are saved transposed,
     `Conv1D`, with the mark `transposed`, and of experts that lie in one tensor."""
     for name, layer in _transposed(model):

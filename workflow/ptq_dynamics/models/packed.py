@@ -4,7 +4,7 @@ Formats: `pack-quantized` of compressed-tensors, and `gptq` of GPTQModel for gro
 order, both little-endian streams of bits in int32 words with 2**(bits-1) added."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,7 @@ class Grid:
 
     codes: int8 [out, in], from -2**(bits-1) on. scales: floating point [out, groups], in the dtype
     of the weights. zeros: int8 [out, groups], or None where all are 0. columns: int32 [in], the
-    group of every column, or None where groups are of neighbours.
-    """
+    group of every column, or None where groups are of neighbours."""
 
     bits: int
     codes: Tensor
@@ -60,11 +59,9 @@ class Grid:
         return self.steps().to(self.scales.dtype).mul_(self.scales[:, self.groups().long()])
 
 
-def quantization(folder: Path) -> dict[str, Any]:
-    """How the checkpoint in `folder` is quantized, as its config.json says; empty if it is not."""
-    content = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    found: dict[str, Any] = content.get("quantization_config", {})
-    return found
+def config(folder: Path) -> dict[str, Any]:
+    """The config.json of the checkpoint in `folder`."""
+    return json.loads((folder / CONFIG).read_text(encoding="utf-8"))
 
 
 def grids(folder: Path) -> dict[str, Grid]:
@@ -98,20 +95,19 @@ def unscaled_weight(layer: str, weight: Tensor, scaling: Mapping[str, Tensor]) -
 
 
 def _split(folder: Path) -> tuple[dict[str, Grid], dict[str, Tensor]]:
-    about = quantization(folder)
+    about = config(folder)["quantization_config"]
     tensors: dict[str, Tensor] = {}
     for file in sorted(folder.glob("model*.safetensors")):
         tensors |= load_file(file)
-    method = about["quant_method"]
-    suffix = {COMPRESSED: ".weight_packed", GPTQ: ".qweight"}[method]
-    layers = dict[str, Grid]()
-    for name in [key.removesuffix(suffix) for key in tensors if key.endswith(suffix)]:
-        if method == COMPRESSED:
-            (group,) = about["config_groups"].values()
-            layers[name] = _compressed(name, tensors, group["weights"]["num_bits"])
-        else:
-            layers[name] = gptq(name, tensors, about["bits"])
-    return layers, tensors
+    if about["quant_method"] == GPTQ:
+        return gptq(tensors, about["bits"]), tensors
+    (group,) = about["config_groups"].values()
+    bits = group["weights"]["num_bits"]
+    return {n: _compressed(n, tensors, bits) for n in _with(tensors, ".weight_packed")}, tensors
+
+
+def _with(tensors: Iterable[str], suffix: str) -> list[str]:
+    return [key.removesuffix(suffix) for key in tensors if key.endswith(suffix)]
 
 
 def _compressed(name: str, tensors: dict[str, Tensor], bits: int) -> Grid:
@@ -124,8 +120,12 @@ def _compressed(name: str, tensors: dict[str, Tensor], bits: int) -> Grid:
     return Grid(bits, codes, scales, zeros)
 
 
-def gptq(name: str, tensors: dict[str, Tensor], bits: int) -> Grid:
-    """A layer as GPTQModel packs it, whose entries are taken out of `tensors`."""
+def gptq(tensors: dict[str, Tensor], bits: int) -> dict[str, Grid]:
+    """The layers as GPTQModel packs them, whose entries are taken out of `tensors`."""
+    return {name: _gptq(name, tensors, bits) for name in _with(tensors, ".qweight")}
+
+
+def _gptq(name: str, tensors: dict[str, Tensor], bits: int) -> Grid:
     columns, scales = tensors.pop(f"{name}.g_idx"), tensors.pop(f"{name}.scales").T.float()
     shape = torch.Size([len(scales), len(columns)])
     codes = unpack_from_int32(tensors.pop(f"{name}.qweight").T, bits, shape)

@@ -43,8 +43,7 @@ def run(context: Context[EnvironmentSettings]) -> Mapping[str, Any]:
     context.progress.say(f"installing {lock.name} (minutes, once)")
     # One that is whole is that of the published result: it is mended where it lies.
     if not (folder / WHOLE).exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        _call([sys.executable, "-m", "venv", str(folder)], context)
+        _call([sys.executable, "-m", "venv", "--clear", str(folder)], context)
     _call([python, str(INSTALL), str(lock)], context)
     (folder / WHOLE).touch()
     (context.out / "packages.txt").write_text(_call([python, "-m", "pip", "freeze"], context))

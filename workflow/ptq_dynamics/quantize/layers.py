@@ -34,10 +34,12 @@ def round_to_nearest(weight: Tensor, bits: int, group_size: int) -> tuple[Tensor
     return codes.to(torch.int8), scales
 
 
-def compress(model: Any, dataset: Any, recipe: Any, **options: Any) -> None:
-    """Apply a recipe of llm-compressor to a model, quietly, in place, block by block."""
+def compress(model: Any, batches: Sequence[Tensor], recipe: Any, **options: Any) -> None:
+    """Apply a recipe of llm-compressor to a model, quietly, in place, block by block; `batches` of
+    the calibration set are int64 [batch, length]."""
     from llmcompressor import oneshot, reset_session
     from loguru import logger
+    from torch.utils.data import DataLoader
 
     for package in ("llmcompressor", "compressed_tensors"):
         logger.disable(package)
@@ -46,7 +48,8 @@ def compress(model: Any, dataset: Any, recipe: Any, **options: Any) -> None:
     options |= {"processor": object(), "pipeline": "sequential", "log_dir": None}
     blocks = [each for each in model.modules() if hasattr(each, "self_attn")]
     hooks = [each.register_forward_pre_hook(_masked, with_kwargs=True) for each in blocks]
-    oneshot(model=model, dataset=dataset, recipe=recipe, **options)
+    inputs: Any = [{"input_ids": batch} for batch in batches]
+    oneshot(model=model, dataset=DataLoader(inputs, batch_size=None), recipe=recipe, **options)
     for hook in hooks:
         hook.remove()
 
@@ -120,11 +123,7 @@ def _error(weight: Tensor, quantized: Tensor, gram: Tensor) -> dict[str, float]:
     in_outputs, energy = (((each @ gram) * each).sum() for each in (difference, weight))
     return {
         "weight_mse": float(in_weights / weight.numel()),
-        "weight_relative": _share(in_weights, weight.square().sum()),
+        "weight_relative": float(in_weights / weight.square().sum()) if in_weights else 0.0,
         "output_mse": float(in_outputs / len(weight)),
-        "output_relative": _share(in_outputs, energy),
+        "output_relative": float(in_outputs / energy) if in_outputs else 0.0,
     }
-
-
-def _share(part: Tensor, whole: Tensor) -> float:
-    return float(part / whole) if part else 0.0

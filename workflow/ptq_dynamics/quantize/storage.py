@@ -4,7 +4,7 @@ import json
 import shutil
 import sys
 from collections import UserDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
 from functools import reduce
 from pathlib import Path
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from ptq_dynamics import models
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.context import Context
+from ptq_dynamics.models import packed
 from ptq_dynamics.models.packed import COMPRESSED, CONFIG, GPTQ, SCALING, Grid, unscaled_weight
 from ptq_dynamics.quantize.methods import Quantized
 from ptq_dynamics.train.weights import Weights
@@ -44,10 +45,11 @@ class OnDemand(UserDict[str, Any]):
 def original(folder: Path, model: nn.Module) -> Mapping[str, Tensor]:
     """The weights of a checkpoint's quantized layers on `models.device()`, from its files: where a
     model is spread, not all that it has are in memory."""
-    files, layers, saved = Weights(folder), models.linear_layers(model), _names(folder)
+    files, layers = Weights(folder), models.linear_layers(model)
+    kind = packed.config(folder)["model_type"]
 
     def read(name: str) -> Tensor:
-        key = saved(f"{name}.weight")
+        key = f"{_saved(name, kind)}.weight"
         try:
             weight = files.tensors([key])[key].to(models.device())
         except KeyError:
@@ -58,9 +60,7 @@ def original(folder: Path, model: nn.Module) -> Mapping[str, Tensor]:
 
 
 def on_grids(
-    grids: Mapping[str, Grid],
-    others: Mapping[str, Tensor] | None = None,
-    scaling: Mapping[str, Tensor] | None = None,
+    grids: Mapping[str, Grid], others: Mapping[str, Tensor] = {}, scaling: Mapping[str, Tensor] = {}
 ) -> Quantized:
     """A model with layers on integer grids. `others` are parameters that were changed with them;
     `scaling` is what `packed.unscaled` needs to take that back. Where groups are not of
@@ -71,12 +71,7 @@ def on_grids(
         return unscaled_weight(name, found.float(), scaling) if scaling else found
 
     def save(source: Path, target: Path) -> None:
-        one = next(iter(grids.values()))
-        ordered = all(grid.columns is None for grid in grids.values())
-        about = _compressed_config(one, list(grids)) if ordered else _gptq_config(one)
-        entries = _compressed_layer if ordered else _gptq_layer
-        layers = {name: entries(grid) for name, grid in grids.items()}
-        replace(source, target, layers, about, others, {g.scales.dtype for g in grids.values()})
+        _save(source, target, grids, others)
         if scaling:
             save_file(_plain(scaling), target / SCALING)
 
@@ -99,18 +94,10 @@ def quietly(context: Context[Any]) -> Iterator[None]:
         yield
 
 
-def outside_blocks(folder: Path) -> list[str]:
-    """Linear layers of a checkpoint's model that are in no transformer block, such as its head."""
-    model = models.without_weights(folder)
-    linear = {name for name, module in model.named_modules() if isinstance(module, nn.Linear)}
-    return sorted(linear - models.linear_layers(model).keys())
-
-
 def grid_of(layer: Any) -> Grid:
     """The grid that llm-compressor has put a layer on, and where its weights lie there."""
     scheme = layer.quantization_scheme.weights
-    parts = (layer.weight, layer.weight_scale, layer.weight_zero_point)
-    weight, scales, zeros = (part.detach() for part in parts)
+    weight, scales, zeros = layer.weight.data, layer.weight_scale.data, layer.weight_zero_point.data
     codes = quantize(weight, scales, zeros, scheme, torch.int8)
     return Grid(scheme.num_bits, codes, scales, None if scheme.symmetric else zeros)
 
@@ -122,26 +109,21 @@ def exact(layer: str, grid: Grid, weight: Tensor) -> Grid:
     return grid
 
 
-def replace(
-    source: Path,
-    target: Path,
-    layers: Mapping[str, Mapping[str, Tensor]],
-    about: Mapping[str, Any],
-    others: Mapping[str, Tensor] | None = None,
-    dtypes: Collection[torch.dtype] = (),
+def _save(
+    source: Path, target: Path, grids: Mapping[str, Grid], others: Mapping[str, Tensor]
 ) -> None:
-    """Copy a checkpoint with other entries, by the last part of their names, in place of the
-    weights of some layers, other values of some parameters, and `about` as quantization_config. It
-    is loaded in the widest of its dtypes, and those of its unpacked layers."""
+    """Copy a checkpoint with packed layers and other values of some parameters. It is loaded in the
+    widest of its dtypes, and those of its unpacked layers."""
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.safetensors*"))
-    saved = _names(source)
-    entries = {
-        saved(f"{name}.weight"): {saved(f"{name}.{part}"): each for part, each in parts.items()}
-        for name, parts in layers.items()
-    }
-    entries |= {name: {name: value} for name, value in (others or {}).items()}
+    about, one = packed.config(source), next(iter(grids.values()))
+    ordered = all(grid.columns is None for grid in grids.values())
+    pack = _compressed_layer if ordered else _gptq_layer
+    entries = {name: {name: value} for name, value in others.items()}
+    for name, grid in grids.items():
+        layer = _saved(name, about["model_type"])
+        entries[f"{layer}.weight"] = {f"{layer}.{key}": part for key, part in pack(grid).items()}
     # File by file, so that a large model is never in memory as a whole.
-    places, found = dict[str, str](), {*dtypes}
+    places, found = dict[str, str](), {grid.scales.dtype for grid in grids.values()}
     for file in sorted(source.glob("model*.safetensors")):
         tensors = load_file(file)
         floating = {name: each.dtype for name, each in tensors.items() if each.is_floating_point()}
@@ -158,24 +140,18 @@ def replace(
         size = sum((target / name).stat().st_size for name in set(places.values()))
         index = {"metadata": {"total_size": size}, "weight_map": places}
         (target / INDEX).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n")
-    config = json.loads((source / CONFIG).read_text(encoding="utf-8"))
-    config["dtype"] = str(reduce(torch.promote_types, found)).removeprefix("torch.")
-    config["quantization_config"] = about
-    (target / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+    about["dtype"] = str(reduce(torch.promote_types, found)).removeprefix("torch.")
+    settings = _compressed_config(one, list(grids)) if ordered else _gptq_config(one)
+    about["quantization_config"] = settings
+    (target / CONFIG).write_text(json.dumps(about, indent=2, sort_keys=True) + "\n")
 
 
-def _names(folder: Path) -> Callable[[str], str]:
-    """What names the parts of layers as the files of a checkpoint do."""
-    config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    names = NAMES if config["model_type"] in MIXTRAL else {}
-
-    def saved(name: str) -> str:
-        is_expert = ".mlp.experts." in name
-        return reduce(
-            lambda found, pair: found.replace(*pair), names.items() if is_expert else (), name
-        )
-
-    return saved
+def _saved(name: str, model_type: str) -> str:
+    """The name of a layer in the files of a checkpoint."""
+    if model_type in MIXTRAL and ".mlp.experts." in name:
+        for ours, theirs in NAMES.items():
+            name = name.replace(ours, theirs)
+    return name
 
 
 def _unknown(folder: Path, name: str) -> Problem:

@@ -5,7 +5,7 @@ from itertools import product
 from typing import Any, Literal
 
 from ptq_dynamics.figures.layout import BEFORE, Layout, Some
-from ptq_dynamics.measure.names import LOSS, LossOrIncrease
+from ptq_dynamics.measure.names import LOSS
 
 # Of the points of a group, counted from the lowest loss, those that are in the panel at least, of
 # losses fewer, as their curves lie close to each other; and how far it goes beyond the first point
@@ -20,7 +20,7 @@ class Averages(Layout):
     grouped = True
     layout: Literal["averages"]
     quantizers: Some[str]
-    metrics: Some[LossOrIncrease]
+    metrics: Some[Literal["loss", "loss_increase"]]
 
     def draw(self, sheet: Any) -> Any:
         """Draw the figure."""

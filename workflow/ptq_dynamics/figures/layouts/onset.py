@@ -5,7 +5,6 @@ from typing import Any, Literal
 import numpy as np
 
 from ptq_dynamics.figures.layout import BEFORE, Layout, Some
-from ptq_dynamics.measure.names import ErrorThenLoss
 
 AXES = {"loss": BEFORE, "rate": "Learning rate"}
 CALLED = {"loss": "the loss in full precision", "rate": "the learning rate"}
@@ -18,7 +17,7 @@ class Onset(Layout):
 
     layout: Literal["onset"]
     quantizers: Some[str]
-    metrics: ErrorThenLoss
+    metrics: tuple[Literal["quantization_error"], Literal["loss"]]
 
     def check(self, place: str, timeline: Any) -> None:
         """Averages have no learning rate."""

@@ -40,10 +40,10 @@ class Pca(Layout):
 
     def draw(self, sheet: Any) -> Any:
         """Draw the figure."""
-        from ptq_dynamics.measure.measurements import read_csv
+        from ptq_dynamics.measure.measurements import read
 
         (manifest,) = sheet.data.inputs["components"]
-        scores = read_csv(manifest.file(SCORES), {TRAJECTORY: "string"})
+        scores = read(manifest.file(SCORES), {TRAJECTORY: "string"})
         scores = sheet.data.members.merge(scores, on=TRAJECTORY)
         several = scores.groupby(TRAJECTORY)[SEED].transform("nunique") > 1
         segment = scores.trajectory + (" seed " + scores.seed.astype(str)).where(several, "")

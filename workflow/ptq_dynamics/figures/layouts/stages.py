@@ -29,7 +29,7 @@ class Stages(Layout):
     gives; of a degradation, what chance alone would have lost of the mean accuracy."""
 
     layout: Literal["stages"]
-    metrics: Some[names.AlongStages]
+    metrics: Some[Literal[names.Paired, "accuracy", "accuracy_degradation"]]
     options: StagesOptions = StagesOptions()
 
     def draw(self, sheet: Any) -> Any:

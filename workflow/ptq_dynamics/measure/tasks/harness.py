@@ -69,16 +69,15 @@ def _load(manager: Any, settings: HarnessTask, scratch: Path, place: str) -> dic
 
     entry = manager.task_index[settings.task]
     own = load_yaml(entry.yaml_path, resolve_func=False) if entry.yaml_path else {}
-    data: dict[str, Any] = {**(own.get("dataset_kwargs") or {}), "cache_dir": str(scratch / "data")}
-    data |= {"revision": settings.revision}
+    data = {**(own.get("dataset_kwargs") or {}), "revision": settings.revision}
     data |= {"data_files": settings.files} if settings.files else {}
-    changes: dict[str, Any] = {"dataset_kwargs": data}
+    changes: dict[str, Any] = {"dataset_kwargs": {**data, "cache_dir": str(scratch / "data")}}
     if settings.repository is not None:
         changes |= {"dataset_path": settings.repository, "dataset_name": None}
     try:
         # A dictionary with changes would be taken for a task of its own.
         built = manager._factory.build(entry, overrides=changes, registry=manager.task_index)
-        found = manager.load(built if isinstance(built, list) else [built])["tasks"]
+        return dict(manager.load(built if isinstance(built, list) else [built])["tasks"])
     except (OSError, ValueError, RuntimeError, KeyError, httpx.HTTPError) as error:
         # Some libraries list all that they would have read.
         reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
@@ -86,15 +85,14 @@ def _load(manager: Any, settings: HarnessTask, scratch: Path, place: str) -> dic
             f"{place}: its data set is out of reach, or has no split that the task reads "
             f"({reason}); correct repository, files or revision"
         ) from error
-    return dict(found)
 
 
 def _save(out: Path, name: str, task: Any) -> dict[str, str]:
     config, files = task.config, {}
     named = (config.training_split, config.validation_split, config.test_split)
+    (out / name).mkdir()
     for split in dict.fromkeys((*named, task.fewshot_cfg.split)):
-        if split is not None and split in task.dataset:
+        if split in task.dataset:
             files[split] = f"{name}/{split}.parquet"
-            (out / name).mkdir(exist_ok=True)
             task.dataset[split].to_parquet(out / files[split])
     return files

@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
+from heapq import nsmallest
 from typing import Any, ClassVar, Literal
 
 from ptq_dynamics.base.fields import Strict
@@ -68,8 +68,7 @@ def run(context: Context[MadeSettings]) -> Mapping[str, Any]:
     name, kind = settings.name, KINDS[settings.kind]
     documents = functions.load(context.input("functions"), functions.HELD_OUT)
     tokenizer = Tokenizer.from_file(str(context.input("corpus").file("tokenizer/tokenizer.json")))
-    encode = partial(tokenizer.encode, add_special_tokens=False)
-    parts = make(settings, documents, lambda text: encode(text).ids)
+    parts = make(settings, documents, lambda t: tokenizer.encode(t, add_special_tokens=False).ids)
     for file, found in zip(FILES.values(), parts, strict=True):
         lines = (json.dumps(vars(each)) + "\n" for each in found)
         (context.out / file).write_text("".join(lines), encoding="utf-8")
@@ -134,10 +133,9 @@ class _Making:
         of the room."""
         found = []
         for each in documents:
-            asked = self._kind.ask(each)
+            asked, key = self._kind.ask(each), (self._task, each.document)
             fitting = [one for one in asked if 2 * self._tokens(one.answer) <= self._room]
             if fitting:
-                key = self._task, each.document
                 first = min(fitting, key=lambda one: _digest(*key, one.answer))
                 found.append((each.document, first))
         return sorted(found, key=lambda each: _digest(self._task, each[0]))
@@ -163,13 +161,9 @@ class _Making:
 
     def _wrong(self, document: str, right: str, others: Iterable[Candidate]) -> list[str]:
         """Answers of other documents, all different and about as long as the right one."""
-        key = _digest(self._task, document)
+        key, most = _digest(self._task, document), self._kind.choices - 1
         known = {question.answer for other, question in others if other != document} - {right}
-
-        def place(answer: str) -> tuple[int, str]:
-            return abs(len(answer) - len(right)), _digest(key, answer)
-
-        return sorted(known, key=place)[: self._kind.choices - 1]
+        return nsmallest(most, known, lambda one: (abs(len(one) - len(right)), _digest(key, one)))
 
     def _fitting(self, question: Question, choices: Sequence[str]) -> str | None:
         """As many lines of the text as fit with every choice: the last ones, or, of what choices
@@ -188,8 +182,7 @@ class _Making:
         """Whether no token has parts of both text and choice, which could not be scored."""
         for each in choices:
             first, second = (each, text) if self._kind.answers_first else (text, each)
-            before = self._encode(first)
-            whole = self._encode(f"{first}{self._kind.between}{second}")
+            before, whole = map(self._encode, (first, f"{first}{self._kind.between}{second}"))
             if len(whole) <= len(before) or whole[: len(before)] != before:
                 return False
         return True

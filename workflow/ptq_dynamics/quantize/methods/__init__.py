@@ -1,6 +1,7 @@
 """Quantizers, one module each: what config/quantizers.yaml says of one, and how it quantizes. It is
 given a calibration set; it gives weights and their files."""
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -101,8 +102,7 @@ class Quantizer(Strict):
     @property
     def calibration_draw(self) -> int:
         """Which calibration set it takes, where it takes one."""
-        draw: int = getattr(self, "draw", 1)
-        return draw
+        return getattr(self, "draw", 1)
 
 
 class Calibrated(Quantizer):
@@ -132,19 +132,19 @@ class Grouped(Quantizer):
         """The same with a number as group size."""
         if not isinstance(self.group_size, AtMost):
             return self
-        sizes = range(1, min(self.group_size.at_most, *widths) + 1)
-        largest = max(size for size in sizes if not any(width % size for width in widths))
+        sizes, common = range(1, self.group_size.at_most + 1), math.gcd(*widths)
+        largest = max(size for size in sizes if common % size == 0)
         return self.model_copy(update={"group_size": largest})
 
     def misfit(self, widths: Collection[int]) -> str | None:
         """A group size that does not divide a width."""
-        unfit = [width for width in widths if self.columns and width % self.columns]
-        if not unfit:
-            return None
-        return (
-            f"group_size is {self.columns}, which does not divide the layer width {unfit[0]}; "
-            "choose a divisor, or {at_most: N}"
-        )
+        for width in widths if self.columns else ():
+            if width % self.columns:
+                return (
+                    f"group_size is {self.columns}, which does not divide the layer width {width}; "
+                    "choose a divisor, or {at_most: N}"
+                )
+        return None
 
 
 AnyQuantizer = Annotated[Quantizer, OneOf(__name__, by="method")]

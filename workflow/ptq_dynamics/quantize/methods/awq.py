@@ -72,7 +72,6 @@ class Awq(Calibrated, Grouped):
         from llmcompressor.modifiers.quantization import QuantizationModifier
         from llmcompressor.modifiers.transform.awq import AWQMapping, AWQModifier
         from llmcompressor.pipelines.cache import IntermediatesCache
-        from torch.utils.data import DataLoader
 
         from ptq_dynamics import models
         from ptq_dynamics.quantize.layers import compress
@@ -94,33 +93,26 @@ class Awq(Calibrated, Grouped):
             AWQMapping(f"re:.*{before}$", [f"re:.*{name}$" for name in after])
             for before, after in MAPPINGS.get(model.config.model_type, ())
         ]
-        awq = Recorder(
-            mappings=mappings or None,
-            duo_scaling=self.duo_scaling,
-            n_grid=self.grid_points,
-            offload_device=None,
-        )
+        scales: Any = {"duo_scaling": self.duo_scaling, "n_grid": self.grid_points}
+        awq = Recorder(mappings=mappings or None, offload_device=None, **scales)
         layers: dict[str, Any] = {**models.linear_layers(model)}
         blocks = groups(self.bits, self.symmetric, self.columns, layers)
         recipe = [awq, QuantizationModifier(config_groups=blocks)]
-        batches: Any = [{"input_ids": batch} for batch in calibration.batches()]
-        data = DataLoader(batches, batch_size=None)
         # The library pins memory without asking whether there is a GPU; torch then raises.
         pin = IntermediatesCache.pin_memory if torch.cuda.is_available() else lambda *_: None
         with patch_attr(IntermediatesCache, "pin_memory", pin):
             # Scales are searched on the full-precision model's activations, as in the paper; the
             # library's "basic" pipeline would search them with quantization left on.
             try:
-                compress(model, data, recipe, propagate_error=False)
+                compress(model, calibration.batches(), recipe, propagate_error=False)
             except ValueError as error:
                 kind = model.config.model_type
                 raise Problem(f"AWQ has no mapping for {kind} ({error}); leave it out") from error
         grids, scaling = dict[str, Any](), dict[str, Any]()
         for name, layer in layers.items():
             weight, scheme = layer.weight.detach(), layer.quantization_scheme.weights
-            grids[name] = exact(
-                name, grid_of(layer), forward_quantize(layer, weight, "weight", scheme)
-            )
+            on_grid = forward_quantize(layer, weight, "weight", scheme)
+            grids[name] = exact(name, grid_of(layer), on_grid)
             # Layers after one norm share theirs, which no file can hold twice.
             if (columns := awq._columns.get(name)) is not None:
                 scaling[f"{name}.columns"] = columns.to(grids[name].scales, copy=True)

@@ -3,7 +3,6 @@ foreign/worker.py."""
 
 import json
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -48,19 +47,18 @@ class GptqModel(Calibrated, Grouped):
         scratch = context.scratch.resolve()
         targets = [scratch / f"by-tool-{number}" for number in range(len(folders))]
         for target in targets:
-            shutil.rmtree(target, ignore_errors=True)
-            target.mkdir()
+            target.mkdir(exist_ok=True)
         tokens, request = scratch / "calibration.npy", scratch / "request.json"
         np.save(tokens, calibration.tokens.numpy())
         settings = self.model_dump(exclude={"method", "draw"})
-        sources = [str(folder.resolve()) for folder in folders]
+        sources = [folder.resolve() for folder in folders]
         asked = {
-            "checkpoints": [*zip(sources, map(str, targets), strict=True)],
-            "calibration": str(tokens),
+            "checkpoints": [*zip(sources, targets, strict=True)],
+            "calibration": tokens,
             "device": models.device().type,
             "settings": {**settings, "batch_size": calibration.together},
         }
-        request.write_text(json.dumps(asked))
+        request.write_text(json.dumps(asked, default=str))
         interpreter = environment.python(context.input("environment")).absolute()
         done = processes.run([str(interpreter), str(SCRIPT), str(request)], os.environ)
         if context.progress.log is not None:
@@ -82,7 +80,5 @@ class GptqModel(Calibrated, Grouped):
                 f"the tool rounded {', '.join(layers)} of {folder} instead of GPTQ, since its "
                 "Hessian cannot be inverted; raise damping or the calibration set"
             )
-        tensors = load_file(target / "weights.safetensors")
-        names = [key.removesuffix(".qweight") for key in tensors if key.endswith(".qweight")]
-        found = on_grids({name: packed.gptq(name, tensors, self.bits) for name in names})
+        found = on_grids(packed.gptq(load_file(target / "weights.safetensors"), self.bits))
         return replace(found, raised_damping=report["raised_damping"])

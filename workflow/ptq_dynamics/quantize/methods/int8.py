@@ -21,22 +21,26 @@ class Int8(Quantizer):
     def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
         """One checkpoint; the calibration set is not read."""
         from bitsandbytes.functional import int8_vectorwise_dequant
+        from torch import nn
         from transformers import BitsAndBytesConfig
 
         from ptq_dynamics import models
-        from ptq_dynamics.quantize.storage import OnDemand, outside_blocks
+        from ptq_dynamics.quantize.storage import OnDemand
 
+        whole = models.without_weights(folder)
+        linear = {name for name, each in whole.named_modules() if isinstance(each, nn.Linear)}
         options = BitsAndBytesConfig(
             load_in_8bit=True,
             llm_int8_threshold=self.threshold,
-            llm_int8_skip_modules=outside_blocks(folder),
+            llm_int8_skip_modules=sorted(linear - models.linear_layers(whole).keys()),
         )
         model = models.load(folder, quantization_config=options)
-        every: dict[str, Any] = dict(models.linear_layers(model))
-        layers = {name: each for name, each in every.items() if hasattr(each.weight, "SCB")}
         # The library takes codes, int8 [out, in], and the largest magnitude of every row, [out],
         # from the layers when those first run.
-        parts = {name: (each.weight.data, each.weight.SCB) for name, each in layers.items()}
+        parts = dict[str, Any]()
+        for name, layer in models.linear_layers(model).items():
+            if (largest := getattr(layer.weight, "SCB", None)) is not None:
+                parts[name] = layer.weight.data, largest
 
         def save(source: Path, target: Path) -> None:
             shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.safetensors*"))
