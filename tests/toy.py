@@ -151,11 +151,8 @@ class Toy:
         """Start Python in the checkout."""
         own = {"PYTHONPATH": str(self.folder / "workflow"), "PYTHONDONTWRITEBYTECODE": "1"}
         variables = {**os.environ, **own, **environment}
-        command, options = (
-            [sys.executable, *arguments],
-            {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE},
-        )
-        return Popen(command, cwd=self.folder, env=variables, text=True, **options)
+        command, pipes = [sys.executable, *arguments], dict(stdin=PIPE, stdout=PIPE, stderr=PIPE)
+        return Popen(command, cwd=self.folder, env=variables, text=True, **pipes)
 
     def python(self, *arguments: str, **environment: str) -> CompletedProcess[str]:
         """Run Python in the checkout to its end."""

@@ -173,11 +173,9 @@ def command(*words):
         (["--version"], "0."),
         (["trace", "nowhere"], "error: nowhere does not exist"),
         (["adopt", "nowhere"], "error: nowhere is not an archive"),
-        (["adopt", "docs"], "error: docs has no results/laptop"),
         (["adopt", RELEASED, "--scale", "gpu"], f"error: {RELEASED} has no results/gpu; name a"),
         (["compare", "a", "b", "--scale", "c"], "error: a/results/c is missing; name"),
         (["dev", "accept", "docs", "--reason", " "], "error: --reason is empty"),
-        (["compare", "docs", "docs"], "error: docs/measurements.csv is missing"),
     ],
 )
 def test_a_mistake_is_answered_in_one_line(words, said):

@@ -209,10 +209,8 @@ def test_saved_checkpoints_hold_the_weights_and_their_losses(
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name != "int8"])
 def test_transformers_alone_loads_what_is_saved(method, saved, validation):
-    plain, ours = (
-        AutoModelForCausalLM.from_pretrained(saved[method] / NAME),
-        load(saved[method] / NAME),
-    )
+    folder = saved[method] / NAME
+    plain, ours = AutoModelForCausalLM.from_pretrained(folder), load(folder)
     with torch.no_grad():
         theirs, mine = plain(validation[:4]).logits, ours(validation[:4]).logits
     assert torch.equal(mine, theirs)

@@ -67,15 +67,11 @@ def test_a_stage_begins_with_the_weights_steps_and_tokens_of_the_one_before(here
     for number, stage in enumerate(("decay", *STAGES)):
         found = here.manifest(job_of(here, stage)).facts["checkpoints"]
         if number:
-            trainer, settings = (
-                trainer_of(here, stage, tmp_path / stage),
-                job_of(here, stage).settings,
-            )
-            assert (
-                (settings.first, settings.first_tokens) == (trainer.step, tokens) == (step, tokens)
-            )
-            theirs, mine = load_file(before(here, stage) / "model.safetensors"), trainer.model
-            mine = mine.state_dict()
+            trainer = trainer_of(here, stage, tmp_path / stage)
+            settings, mine = trainer.settings, trainer.model.state_dict()
+            assert (settings.first, settings.first_tokens) == (step, tokens)
+            theirs = load_file(before(here, stage) / "model.safetensors")
+            assert trainer.step == step
             assert all(torch.equal(mine[name], value) for name, value in theirs.items())
             assert named(("decay", *STAGES)[number - 1]) in str(before(here, stage))
             count = (settings.last - step) * settings.batch * settings.context

@@ -63,9 +63,7 @@ def typeset(folder, line, timestamp=1_700_000_000):
 
 
 def test_equal_text_gives_equal_bytes_wherever_it_lies(text_of, tmp_path):
-    line = (
-        '#num("figures.all") figures; $x^2$; `raw`; #cell("headline", "rainbow-172", "Loss, end")'
-    )
+    line = '#num("figures.all"); $x^2$; `raw`; #cell("headline", "rainbow-172", "Loss, end")'
     other = shutil.copytree(text_of, tmp_path / "another place" / "text")
     made = typeset(text_of, line)
     assert made.startswith(b"%PDF") and made == typeset(other, line)
@@ -153,10 +151,8 @@ def test_all_figures_are_told_and_why_some_are_not_drawn(tmp_path):
 @pytest.mark.parametrize("scale", scales(ROOT / "config"))
 def test_numbers_that_the_text_cites_of_the_configuration_are_there_at_every_scale(scale):
     told = plan(scale).typeset(ROOT / "config").settings
-    numbers, texts = (
-        told.told["numbers"],
-        [path.read_text() for path in ROOT.glob("paper/**/*.typ")],
-    )
+    numbers = told.told["numbers"]
+    texts = [path.read_text() for path in ROOT.glob("paper/**/*.typ")]
     cited = {key for text in texts for key in re.findall(r'\bnum\("([^"]+)"\)', text)}
     own = {key for key in cited if key.split(".")[0] in ("scale", "models", "runs", "quantizers")}
     published = {key for key in cited if key.startswith("paper.")}

@@ -69,11 +69,6 @@ def test_it_tells_what_records_hold_and_what_it_was_made_from(project, data):
     assert project.planned(targets=TARGETS) == set()
 
 
-def test_the_same_inputs_give_the_same_bytes(project, data, tmp_path):
-    made = [typeset(project, tmp_path / name, data) for name in ("one", "another place")]
-    assert made[0] == made[1] and str(tmp_path).encode() not in made[0]
-
-
 def test_the_text_holds_at_other_facts(project, data, tmp_path):
     """Several seeds, public checkpoints, what is unknown, and what no section names."""
     other = copy.deepcopy(data)

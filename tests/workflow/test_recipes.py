@@ -1,8 +1,7 @@
 """A component of each kind is one module and one entry of configuration: added to a copy of the
-project, it is found, built at scale smoke, counted by `plan` and asked for by the SLURM profile."""
+project, it is found, built at scale smoke, and asked for by the SLURM profile."""
 
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -304,13 +303,6 @@ def test_a_component_is_built_and_its_result_depends_on_its_module_alone(figures
     with figures.edited(f"{PACKAGE}/{recipe.module}") as (path,):
         path.write_text(path.read_text() + "\n# More.\n")
         assert figures.stale() == set()
-
-
-def test_plan_counts_them(project):
-    command = [sys.executable, "-m", "ptq_dynamics.cli", "plan", "--scale", "smoke"]
-    done = project.process([*command, "--figures", project.figures])
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
 
 
 def test_a_cluster_is_asked_for_them(project):

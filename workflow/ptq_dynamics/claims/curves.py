@@ -6,9 +6,10 @@ values share cancels in their difference and in their ratio.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from itertools import chain
+from itertools import chain, product
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -71,7 +72,8 @@ class Bootstrap:
         self.runs = {(run.name, run.seed): run for run in runs}
         self.trunks = {run.name: run.trunk for run in self.runs.values()}
         self.draws, self.inputs = draws, inputs
-        self._known = dict[Any, Any]()
+        self._curves = dict[tuple[str, str, str, int], Curve]()
+        self._off = dict[tuple[str, str], dict[str, list[float]]]()
 
     def sets(self, quantizer: str) -> Sequence[str]:
         """Names that series have under a quantizer, one a calibration set."""
@@ -80,8 +82,10 @@ class Bootstrap:
     def of(self, name: str, metric: str, quantizer: str, seed: int) -> Curve:
         """A metric along a trajectory under a quantizer, at a seed; the mean over calibration sets.
         Raises `NotMeasured`."""
-        key = name, metric, quantizer, seed
-        return self._once(key, lambda: self._of(*key))
+        # Kept with this object, unlike functools.cache: each claim has one, and all would not fit.
+        if (key := (name, metric, quantizer, seed)) not in self._curves:
+            self._curves[key] = self._of(*key)
+        return self._curves[key]
 
     def _of(self, name: str, metric: str, quantizer: str, seed: int) -> Curve:
         if metric in TRAINING and (run := self.runs.get((name, seed))):
@@ -90,12 +94,9 @@ class Bootstrap:
             steps, tokens = (rows[key].to_numpy(np.float64) for key in ("step", "tokens"))
             return Curve([*map(str, rows.step)], steps, tokens, values)
         # Public checkpoints have no seed.
-        every = [
-            self.series.get((name, draw, own))
-            for draw in self.sets(quantizer)
-            for own in (seed, None)
-        ]
-        curves = [self._of_series(series, metric) for series in every if series is not None]
+        keys = product([name], self.sets(quantizer), (seed, None))
+        every = [self.series[key] for key in keys if key in self.series]
+        curves = [self._of_series(series, metric) for series in every]
         if not curves or not len(curves[0].ids):
             under = "" if quantizer == FULL_PRECISION else f" under {quantizer}"
             raise NotMeasured(f"{metric} of {name}{under} is not measured at seed {seed}")
@@ -126,17 +127,16 @@ class Bootstrap:
     def _residuals(self, metric: str, quantizer: str) -> dict[str, list[float]]:
         """How far checkpoints lie off the line between their neighbours, over √1.5, which is as far
         as they would alone; by run, with the runs that branch off it."""
-
-        def make() -> dict[str, list[float]]:
-            found = dict[str, list[float]]()
-            for name, draw, seed in self.series:
-                if draw == self.sets(quantizer)[0]:
-                    values = self.of(name, metric, quantizer, seed or 0).values[:, 0]
-                    off = (values[1:-1] - (values[:-2] + values[2:]) / 2) / 1.5**0.5
-                    found.setdefault(self.trunks.get(name) or name, []).extend(off.tolist())
-            return found
-
-        return self._once((metric, quantizer), make)
+        if (metric, quantizer) in self._off:
+            return self._off[metric, quantizer]
+        found = defaultdict[str, list[float]](list)
+        for name, draw, seed in self.series:
+            if draw == self.sets(quantizer)[0]:
+                values = self.of(name, metric, quantizer, seed or 0).values[:, 0]
+                off = (values[1:-1] - (values[:-2] + values[2:]) / 2) / 1.5**0.5
+                found[self.trunks.get(name) or name] += off.tolist()
+        self._off[metric, quantizer] = found
+        return found
 
     def _of_series(self, series: Series, metric: str) -> Curve:
         if metric in get_args(Paired):
@@ -181,9 +181,3 @@ class Bootstrap:
         rows = pd.DataFrame(points, columns=["id", "step", "tokens"])
         losses = [found[name] for name in rows.id] or [np.empty(1)]
         return rows, np.stack(losses).astype(np.float64)[: len(rows)]
-
-    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
-        # Kept with this object, unlike functools.cache: each claim has one, and all would not fit.
-        if key not in self._known:
-            self._known[key] = make()
-        return self._known[key]

@@ -1,6 +1,7 @@
 """What the paper says of public models, claim by claim; below scale paper, of their miniatures."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from ptq_dynamics.claims.claim import Claim, Row
@@ -45,18 +46,15 @@ def post_training(data: Any) -> Iterator[Row]:
     """The released SmolLM3 has a lower error than mid-training."""
     stages = {
         "released model": data.any("smollm3-main", "smollm3-released"),
-        "mid-training": "smollm3-mid",
         "APO": data.any("smollm3-apo-soup", "smollm3-apo-soup-released"),
         "SFT": "smollm3-sft",
+        "mid-training": "smollm3-mid",
         "long context": "smollm3-long-64k",
         "pre-training": "smollm3-decay",
     }
-    errors = {label: data.end(name, Q3) for label, name in stages.items()}
-    pairs = [("released model", "mid-training"), ("released model", "APO"), ("APO", "SFT")]
-    pairs += [("SFT", "mid-training"), ("mid-training", "long context")]
-    pairs += [("long context", "pre-training")]
-    for one, other in pairs:
-        yield Row(f"3-bit error: {one} / {other}", errors[one] / errors[other])
+    for one, other in (("released model", "mid-training"), *pairwise(stages)):
+        ratio = data.end(stages[one], Q3) / data.end(stages[other], Q3)
+        yield Row(f"3-bit error: {one} / {other}", ratio)
 
 
 def accuracy_follows_loss(data: Any) -> Iterator[Row]:

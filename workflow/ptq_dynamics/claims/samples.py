@@ -7,6 +7,8 @@ rests on one or two checkpoints has the noise of rounding these instead.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from math import ceil, floor
 from typing import Any
 
 import numpy as np
@@ -86,10 +88,8 @@ class Samples:
             if not tokens[0] <= level <= tokens[-1] * (1 + ROUNDING):
                 raise NotMeasured(f"{name} is not measured at {level:,.0f} tokens")
             place = float(np.interp(level, tokens, np.arange(len(tokens))))
-            low, high = (
-                self.curves.checkpoint(name, metric, quantizer, seed, int(each))
-                for each in (np.floor(place), np.ceil(place))
-            )
+            point = partial(self.curves.checkpoint, name, metric, quantizer, seed)
+            low, high = point(floor(place)), point(ceil(place))
             return low + (high - low) * (place % 1)
 
         return self._over_seeds(read)
@@ -148,11 +148,8 @@ class Samples:
                     [e.mean(axis=0) for e in np.array_split(values, min(PIECES, len(values)))]
                 )
             elif len(places) < FEW:
-                parts = [
-                    self.curves.checkpoint(name, metric, quantizer, seed, n)
-                    for n in places.tolist()
-                ]
-                return np.asarray(np.mean(parts, axis=0))
+                point = partial(self.curves.checkpoint, name, metric, quantizer, seed)
+                return np.asarray(np.mean([*map(point, places.tolist())], axis=0))
             key = f"{name} {metric} {quantizer} {seed} {shares} {end_of}"
             return np.asarray((values * weights(key, len(values))).sum(axis=0))
 
@@ -195,8 +192,7 @@ class Samples:
                 y = self.curves.of(name, QUANTIZATION_ERROR, quantizer, seed)
                 x, z = (self.curves.of(name, each, FULL_PRECISION, seed) for each in (metric, LOSS))
                 for each in (one for one in y.ids if one in x.ids):
-                    row = (curve.values[curve.ids.index(each)] for curve in (y, x, z))
-                    parts.append([*row])
+                    parts.append([curve.values[curve.ids.index(each)] for curve in (y, x, z)])
                     owners.append(groups.index(trunks.get(name) or name))
             y_, x_, z_ = np.stack(parts, axis=1)
             weight = np.maximum(weights(f"groups {groups}", len(groups))[owners], 0)

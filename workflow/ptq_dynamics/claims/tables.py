@@ -63,12 +63,12 @@ def of_runs(filled: Filled, curves: Bootstrap) -> Table:
             if not known or (place == BEFORE and row.name not in branches):
                 rows[-1].append(None)
             elif place == LEVEL:
-                rows[-1].append(_percent(samples.at_loss(row.name, names_, quantizer)))
+                rows[-1].append(_number(100 * samples.at_loss(row.name, names_, quantizer)))
             else:
                 is_loss = quantizer == FULL_PRECISION
                 metric = names.LOSS if is_loss else names.QUANTIZATION_ERROR
                 found = samples.at(row.name, quantizer, metric, share=float(place == END))
-                rows[-1].append(_number(found) if is_loss else _percent(found))
+                rows[-1].append(_number(found if is_loss else 100 * found))
     return Table(filled.table.title, ["Curve", "Trajectory", "Tokens", *columns], rows)
 
 
@@ -77,10 +77,6 @@ def _number(sample: Sample) -> Number | None:
     value = float(sample[0])
     error = float(np.std(sample[1:]))
     return Number(value, error if np.isfinite(error) else None) if np.isfinite(value) else None
-
-
-def _percent(sample: Sample) -> Number | None:
-    return _number(sample * 100)
 
 
 def of_tasks(filled: Filled, curves: Bootstrap) -> Table:

@@ -29,8 +29,6 @@ from ptq_dynamics.provenance.released import folders
 PAGE = Path("README.md")
 BEGIN = "<!-- what came out: written by `ptq-dynamics dev readme` -->\n"
 END = "<!-- end of what came out -->\n"
-# That a reader sees first.
-SHOWN = ("fig04", "fig07")
 # Whose model is a scale's size.
 LONGEST = "constant-3e-3"
 TOGETHER = Path("results", REFERENCE)
@@ -106,18 +104,8 @@ def released_scales() -> list[str]:
 
 
 def block(scales: list[str]) -> str:
-    """Two figures of the last of some released scales that has them, and where all of each is."""
-    figures, parts = chosen.load().figures, list[str]()
-    for name in SHOWN:
-        there = [each for each in scales if (folders(each)[1] / f"{name}.png").is_file()]
-        if not there:
-            continue
-        pictures = folders(there[-1])[1]
-        account = json.loads((pictures / f"{name}.record.json").read_text(encoding="utf-8"))
-        words = " ".join([figures[name].caption, *account["job"]["settings"]["notes"]]).split()
-        title = f"{figures[name].title} at scale {there[-1]}"
-        parts.append(f"![{name}: {title}]({pictures}/{name}.png)\n\n*{title}. {' '.join(words)}*\n")
-    parts.append(f"![Claims at {' and '.join(scales)}]({TOGETHER / FOREST}.png)\n")
+    """The plot of the claims at some released scales, and links to all that is released."""
+    parts = [f"![Claims at {' and '.join(scales)}]({TOGETHER / FOREST}.png)\n"]
     for scale in scales:
         results, drawn = folders(scale)
         links = f"[figures]({drawn}/README.md), [all numbers]({results}/tables/claims.md)"

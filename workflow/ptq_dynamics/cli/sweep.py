@@ -7,7 +7,6 @@ precision alone: a choice between them sees no quantization error.
 import shutil
 from argparse import Namespace
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 import pandas as pd
@@ -90,16 +89,14 @@ def _carried(table: pd.DataFrame, sweep: config.Sweep) -> dict[str, str]:
 def _losses(table: pd.DataFrame, sweep: config.Sweep) -> dict[str, str]:
     """Last losses of a candidate, and its trunk's in two quarters, or the mean of the last."""
     rows = table[(table.metric == LOSS) & (table.quantizer == FULL_PRECISION)]
-    parts = {str(name): part for name, part in rows.groupby("trajectory")}
-    losses = {name: dict(zip(part.step, part.value, strict=True)) for name, part in parts.items()}
-    last = {name: losses[name][max(losses[name])] for name in sweep.runs}
+    losses = rows.pivot(index="step", columns="trajectory", values="value")
+    last = losses.ffill().iloc[-1][list(sweep.runs)]
     found = {f"loss_{name}": loss for name, loss in last.items()}
     if sweep.trunk is None:
-        found["mean"] = mean(last.values())
+        found["mean"] = last.mean()
     else:
-        stable = losses[sweep.trunk]
-        end = max(stable)
-        third = [loss for step, loss in stable.items() if end / 2 <= step < end * 3 / 4]
-        found["stable_third_quarter"] = mean(third)
-        found["stable_last_quarter"] = mean(loss for s, loss in stable.items() if end * 3 / 4 <= s)
+        stable = losses[sweep.trunk].dropna()
+        quarter = 4 * stable.index / stable.index.max()
+        found["stable_third_quarter"] = stable[(quarter >= 2) & (quarter < 3)].mean()
+        found["stable_last_quarter"] = stable[quarter >= 3].mean()
     return {name: f"{loss:.4f}" for name, loss in found.items()}

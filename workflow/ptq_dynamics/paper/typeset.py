@@ -73,17 +73,15 @@ def recorded(inputs: Iterable[manifest.Manifest]) -> dict[str, Any]:
     records, unknown, waiting = dict[str, record.Record](), set[str](), dict(first)
     while waiting:
         path, digest = waiting.popitem()
-        place, is_first = Path(beside(path, RECORD)), path in first
+        if path in records:
+            continue
+        place = beside(path, RECORD)
         # Of what was imported, not all records need to be here.
-        if not is_first and not place.exists():
+        if path in first or (place.exists() and manifest.read(Path(path)).digest() == digest):
+            records[path] = record.read(place)
+            waiting |= records[path].inputs
+        else:
             unknown.add(path)
-        elif path not in records:
-            found = record.read(place)
-            if is_first or manifest.read(Path(path)).digest() == digest:
-                records[path] = found
-                waiting |= found.inputs
-            else:
-                unknown.add(path)
     pairs = {pair for each in records.values() for pair in each.packages.items()}
     names = sorted({name for name, version in pairs if version}, key=str.casefold)
     packages = {name: sorted(v for other, v in pairs if v and other == name) for name in names}

@@ -170,9 +170,7 @@ class Archive:
     def in_order(self) -> Iterator[Result]:
         """All results, each after those that it was made from."""
         graph = {path: sorted(each.record.inputs) for path, each in sorted(self.results.items())}
-        for path in TopologicalSorter(graph).static_order():
-            if path in self.results:
-                yield self.results[path]
+        return filter(None, map(self.results.get, TopologicalSorter(graph).static_order()))
 
 
 @contextlib.contextmanager
