@@ -9,7 +9,6 @@ from ptq_dynamics.corpus.tokens import answers as marked
 from ptq_dynamics.corpus.tokens import read
 from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.train import train
-from ptq_dynamics.train.objectives.preferences import Preferences
 from ptq_dynamics.train.train import Trainer
 from ptq_dynamics.train.trajectory import Trajectory
 from safetensors.torch import load_file
@@ -113,18 +112,6 @@ def test_fine_tuning_costs_answers_alone(here, tmp_path):
 
 def sigmoid(value):
     return 1 / (1 + math.exp(-value))
-
-
-@pytest.mark.parametrize(("right", "wrong"), [(0.0, 0.0), (1.5, -0.3), (-2.0, 0.7), (4.0, 3.0)])
-def test_preferences_cost_what_the_paper_of_apo_says(right, wrong):
-    """Equations of arXiv 2408.06266."""
-    r, w = (torch.tensor([value], dtype=torch.float64) for value in (right, wrong))
-    zero, down = (
-        Preferences(kind="preferences", anchor=anchor, beta=1).apo(r, w).item()
-        for anchor in ("zero", "down")
-    )
-    assert zero == pytest.approx((1 - sigmoid(right)) + sigmoid(wrong), rel=1e-12)
-    assert down == pytest.approx(sigmoid(right) + (1 - sigmoid(right - wrong)), rel=1e-12)
 
 
 def test_pairs_have_one_question_its_answer_and_that_of_another(here):

@@ -72,21 +72,19 @@ def taken_out(file: Path) -> str:
     """The text of a file without its docstrings, and without other strings that stand alone, such
     as those that document attributes: lines that hold nothing else go with them."""
     text = file.read_text(encoding="utf-8")
-    source = text.encode()
+    source = bytearray(text.encode())
     # Positions in a syntax tree: lines from 1, in a line bytes from 0.
     starts = [0, *accumulate(len(line) + 1 for line in source.split(b"\n"))]
-    kept, done = [], 0
     alone = (node for node in _nodes(file, text) if isinstance(node, ast.Expr))
     strings: list[Any] = [n for n in alone if isinstance(getattr(n.value, "value", None), str)]
-    for node in sorted(strings, key=lambda node: (node.lineno, node.col_offset)):
+    # From the end on, so that earlier positions stay.
+    for node in sorted(strings, key=lambda node: (node.lineno, node.col_offset), reverse=True):
         first, last = starts[node.lineno - 1], starts[node.end_lineno]
-        begin = first + node.col_offset
-        end = starts[node.end_lineno - 1] + node.end_col_offset
+        begin, end = first + node.col_offset, starts[node.end_lineno - 1] + node.end_col_offset
         if not source[first:begin].strip() and not source[end:last].strip():
             begin, end = first, last
-        kept.append(source[done:begin])
-        done = end
-    return b"".join([*kept, source[done:]]).decode()
+        del source[begin:end]
+    return source.decode()
 
 
 def _nodes(file: Path, text: str) -> Iterator[ast.AST]:

@@ -48,7 +48,10 @@ def deal(documents: Sequence[str], characters: Mapping[Split, float]) -> dict[Sp
 def encode(
     tokenizer: Any, documents: Iterable[str], dtype: np.dtype, end: int | None = None
 ) -> Iterator[list[np.ndarray]]:
-    """Tokens of each document, `dtype` [n], with the token `end` after them, in batches."""
+    """Tokens of each whole document, `dtype` [n], with the token `end` after them, in batches, by a
+    `tokenizers.Tokenizer`."""
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
     texts, last = iter(documents), [] if end is None else [end]
     while batch := list(islice(texts, BATCH)):
         found = tokenizer.encode_batch_fast(batch, add_special_tokens=False)

@@ -35,7 +35,5 @@ class CrossEntropy(Function):
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         """In place, since nothing else reads them."""
         probabilities, at = context.saved_tensors
-        probabilities.scatter_add_(
-            -1, at, probabilities.new_full((1,) * at.ndim, -1.0).expand_as(at)
-        )
+        probabilities.scatter_(-1, at, -1.0, reduce="add")
         return probabilities.mul_(gradients[0].unsqueeze(-1)), None

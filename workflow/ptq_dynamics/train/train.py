@@ -10,8 +10,7 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -75,14 +74,15 @@ def work(context: Context[TrainSettings], team: processes.Team) -> Mapping[str, 
 
 def train(trainer: "Trainer", data: Any, context: Context[TrainSettings]) -> None:
     """The training loop: update, log, save; to the last step."""
-    first, last = trainer.step, trainer.settings.last
+    first, last, data_first = trainer.step, trainer.settings.last, trainer.settings.data_first
+    mine = trainer.team.rows(trainer.settings.batch)
     started = saved = time.monotonic()
     apart = EVERY
     if trainer.team.leads:
         trainer.cut_curve()
     trainer.save_due()
-    for rows in ahead(data, trainer, range(first, last)):
-        loss, gradient_norm = trainer.update(rows)
+    for step in range(first, last):
+        loss, gradient_norm = trainer.update(data.at(step - data_first, mine))
         if trainer.step % trainer.settings.log_every == 0 or trainer.step == last:
             trainer.log(loss, gradient_norm)
             pace = (time.monotonic() - started) / (trainer.step - first)
@@ -99,21 +99,6 @@ def train(trainer: "Trainer", data: Any, context: Context[TrainSettings]) -> Non
             for path in {*context.scratch.glob(STATES)} - {state}:
                 path.unlink()
             saved, apart = time.monotonic(), max(EVERY, state.stat().st_size / RATE)
-
-
-def ahead(data: Any, trainer: "Trainer", steps: range) -> Iterator[Tensor]:
-    """This process's rows of the batches of some updates, which a thread reads in advance."""
-    mine, first = trainer.team.rows(trainer.settings.batch), trainer.settings.data_first
-
-    def read(step: int) -> Tensor:
-        rows: Tensor = data.at(step - first, mine)
-        return rows.pin_memory() if trainer.device.type == "cuda" else rows
-
-    with ThreadPoolExecutor(1) as pool:
-        reading = pool.submit(read, steps.start)
-        for step in steps:
-            rows, reading = reading.result(), pool.submit(read, min(step + 1, steps[-1]))
-            yield rows
 
 
 class Costs(nn.Module):
@@ -153,12 +138,12 @@ class Trainer:
         self.tokens_per_step = settings.batch * settings.context
         self.device = models.device()
         self.model = settings.model.create(settings.vocabulary, settings.seed).train()
-        if start is not None:
-            self.model.load_state_dict(models.load(start, torch.float32).state_dict())
-        self.model.to(self.device)
         self._before: nn.Module | None = None
-        if start is not None and settings.objective.anchored:
-            self._before = models.load(start, torch.float32).requires_grad_(False)
+        if start is not None:
+            before = models.load(start, torch.float32).requires_grad_(False)
+            self.model.load_state_dict(before.state_dict())
+            self._before = before if settings.objective.anchored else None
+        self.model.to(self.device)
         self._joined: Any = Costs(self.model, settings.objective)
         if team.count > 1:
             self._joined = DistributedDataParallel(self._joined, forward_sync_buffers=False)
@@ -197,6 +182,8 @@ class Trainer:
         return total, norm
 
     def _backward(self, part: Tensor, weight: int, count: Tensor) -> Tensor:
+        if self.device.type == "cuda":
+            part = part.pin_memory()
         part = part.to(self.device, non_blocking=True)
         mixed = self.settings.precision == "bfloat16"
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=mixed):
@@ -217,9 +204,9 @@ class Trainer:
 
     def log(self, loss: Tensor, gradient_norm: Tensor) -> None:
         """Add a row: the loss, rate and norms of the update that led to this step."""
-        norms = torch.stack([p.detach().norm() for p in self.model.parameters()])
+        norm = nn.utils.get_total_norm(p.detach() for p in self.model.parameters())
         lr = schedules.learning_rate(self.settings.schedule, self.step - 1)
-        values = [float(loss), lr, float(gradient_norm), float(norms.norm())]
+        values = [float(loss), lr, float(gradient_norm), float(norm)]
         row = [self.step, self.tokens(self.step), *(repr(value) for value in values)]
         if self.team.leads:
             with (self.out / CURVE).open("a", encoding="utf-8") as curve:
@@ -268,8 +255,7 @@ class Trainer:
         every = self.model.state_dict()
         # Each once: a tied head is the embedding.
         first = {value.data_ptr(): name for name, value in reversed(every.items())}
-        names = [name for name in every if name in first.values()]
-        tensors = {f"model.{name}": every[name].contiguous() for name in names}
+        tensors = {f"model.{name}": every[name].contiguous() for name in first.values()}
         for index, moments in self._optimizer.state_dict()["state"].items():
             for name, value in moments.items():
                 tensors[f"optimizer.{index}.{name}"] = torch.as_tensor(value).contiguous()
@@ -288,11 +274,10 @@ class Trainer:
             raise Problem(f"{path} is no readable training state ({error}); remove it") from error
         self.step = int(path.stem.removeprefix("state-"))
         for name, value in found.items():
-            group, _, rest = name.partition(".")
-            if group == "model":
-                weights[rest] = value
+            if name.startswith("model."):
+                weights[name.removeprefix("model.")] = value
             else:
-                index, _, moment = rest.partition(".")
+                _, index, moment = name.split(".")
                 state.setdefault(int(index), {})[moment] = value
         # A tied head is not in it.
         self.model.load_state_dict(weights, strict=False)

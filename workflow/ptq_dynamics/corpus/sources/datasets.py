@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -103,12 +102,17 @@ class DatasetsCorpus(WholeCorpus):
 
     def write(self, context: Context[Any]) -> Mapping[str, Any]:
         """Save the tokenizer, and write all splits; an interrupted train split goes on."""
-        tokenizer, folder = self.load_tokenizer(), context.out / "tokenizer"
-        tokenizer.save_pretrained(folder)
+        place, revision = self.tokenizer, self.tokenizer_revision
+        if revision is None and not place.startswith(LOCAL):
+            raise Problem(f"tokenizer {place!r} has no commit in the lock; run ptq-dynamics lock")
+        tokenizer = load_tokenizer(place, revision or "main", self.vocabulary)
+        if tokenizer.eos_token_id is None:
+            raise Problem(f"tokenizer {place!r} has no end-of-document token; change the scale")
+        tokenizer.save_pretrained(context.out / "tokenizer")
         # Other jobs tokenize little, and fork; here all threads of the job work.
         os.environ["TOKENIZERS_PARALLELISM"] = "true"
         os.environ.setdefault("RAYON_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
-        encoder, end = encoder_of(folder), tokenizer.eos_token_id
+        encoder, end = tokenizer.backend_tokenizer, tokenizer.eos_token_id
         dtype, counts = splits.dtype(self.vocabulary), dict[splits.Split, int]()
         for name, wanted in self.sizes.items():
             context.progress.say(f"{name}: {wanted:,} tokens")
@@ -125,16 +129,6 @@ class DatasetsCorpus(WholeCorpus):
         """Documents of each held-out split."""
         sources = {name: getattr(self, f"{name}_from") for name in splits.HELD_OUT}
         return {name: source.texts(source.open()) for name, source in sources.items()}
-
-    def load_tokenizer(self) -> Any:
-        """The tokenizer of transformers; `Problem` when it cannot be had or does not fit."""
-        name, revision = self.tokenizer, self.tokenizer_revision
-        if revision is None and not name.startswith(LOCAL):
-            raise Problem(f"tokenizer {name!r} has no commit in the lock; run ptq-dynamics lock")
-        tokenizer = load_tokenizer(name, revision or "main", self.vocabulary)
-        if tokenizer.eos_token_id is None:
-            raise Problem(f"tokenizer {name!r} has no end-of-document token; change the scale")
-        return tokenizer
 
 
 def load_tokenizer(name: str, revision: str, vocabulary: int) -> Any:
@@ -164,16 +158,6 @@ def load_tokenizer(name: str, revision: str, vocabulary: int) -> Any:
     for key in ("is_local", "local_files_only"):
         found.init_kwargs.pop(key, None)
     return found
-
-
-def encoder_of(folder: Path) -> Any:
-    """The `tokenizers.Tokenizer` that is saved in a folder, without truncation and padding."""
-    from tokenizers import Tokenizer
-
-    encoder = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    encoder.no_truncation()
-    encoder.no_padding()
-    return encoder
 
 
 def _write_train(context: Context[Any], source: DatasetSource, encode: Any, wanted: int) -> int:

@@ -5,6 +5,7 @@ distributions, ordered by digest. A byte-level BPE is trained on the train docum
 """
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any, Literal
 
 from ptq_dynamics.base.fields import Count, Rate
@@ -32,21 +33,16 @@ class EmbeddedCorpus(WholeCorpus):
         """Characters that each held-out split gets."""
         return {name: self.sizes[name] * self.characters_per_token for name in splits.HELD_OUT}
 
-    def documents(self) -> list[str]:
-        """Documents of all splits."""
-        found = docstrings.documented(self.packages, self.shortest_document, self.source_code)
-        return packages.in_order(found)
-
-    def split_texts(self) -> Mapping[splits.Split, Iterable[str]]:
+    def split_texts(self) -> Mapping[splits.Split, list[str]]:
         """Documents of each split."""
-        return splits.deal(self.documents(), self.held_out)
+        found = docstrings.documented(self.packages, self.shortest_document, self.source_code)
+        return splits.deal(packages.in_order(found), self.held_out)
 
     def write(self, context: Context[Any]) -> Mapping[str, Any]:
         """Train the tokenizer, and write all splits."""
         from transformers import PreTrainedTokenizerFast
 
-        documents = self.documents()
-        dealt = splits.deal(documents, self.held_out)
+        dealt = self.split_texts()
         tokenizer = train_tokenizer(dealt["train"], self.vocabulary)
         special = dict.fromkeys(("eos_token", "bos_token"), splits.DOCUMENT_END)
         fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
@@ -56,7 +52,7 @@ class EmbeddedCorpus(WholeCorpus):
             end = tokenizer.token_to_id(splits.DOCUMENT_END) if name == "train" else None
             encoded = splits.encode(tokenizer, dealt[name], dtype, end)
             counts[name] = splits.write(context.out, name, encoded, size)
-        about = packages.facts(documents, self.packages)
+        about = packages.facts([*chain(*dealt.values())], self.packages)
         return {**about, **splits.facts(context.out, dtype, counts)}
 
 

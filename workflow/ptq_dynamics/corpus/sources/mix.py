@@ -2,9 +2,9 @@
 Only train is its own, so such a run is measured on the very text that its trunk is measured on."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
 from importlib.metadata import Distribution, PackagePath
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ from ptq_dynamics.engine.context import Context
 
 Text = Literal["code", "tests", "descriptions"]
 METADATA = "METADATA"
+_TEST = re.compile(r"(.*/)?(tests?/.*|test_[^/]*|[^/]*_test\.py|conftest\.py)")
 
 
 class MixCorpus(Derived):
@@ -42,42 +43,25 @@ class MixCorpus(Derived):
 
     def texts(self) -> list[str]:
         """Distinct documents, ordered by their sha256."""
-        select, read = TEXTS[self.text]
-        files = [file for name in self.packages for file in packages.installed_files(name, select)]
-        found = {text for file in files for text in read(file)}
+        each = (packages.installed_files(name, self._select) for name in self.packages)
+        found = set(map(self._read, chain.from_iterable(each)))
         return packages.in_order(text for text in found if len(text) >= self.shortest_document)
 
+    def _select(self, distribution: Distribution) -> list[PackagePath]:
+        if self.text != "descriptions":
+            wanted, files = self.text == "tests", packages.python_files(distribution)
+            return [file for file in files if bool(_TEST.fullmatch(file.as_posix())) == wanted]
+        named = {METADATA, *(distribution.metadata.get_all("License-File") or ())}
+        return [
+            file
+            for file in distribution.files or []
+            if file.parts[0].endswith(".dist-info")
+            and (file.parts[1] == "licenses" or "/".join(file.parts[1:]) in named)
+        ]
 
-_TEST = re.compile(r"(.*/)?(tests?/.*|test_[^/]*|[^/]*_test\.py|conftest\.py)")
-
-
-def _sources(distribution: Distribution, tests: bool) -> list[PackagePath]:
-    files = packages.python_files(distribution)
-    return [file for file in files if bool(_TEST.fullmatch(file.as_posix())) == tests]
-
-
-def _about_files(distribution: Distribution) -> list[PackagePath]:
-    named = {METADATA, *(distribution.metadata.get_all("License-File") or ())}
-    return [
-        file
-        for file in distribution.files or []
-        if file.parts[0].endswith(".dist-info")
-        and (file.parts[1] == "licenses" or "/".join(file.parts[1:]) in named)
-    ]
-
-
-def _code(file: Path) -> list[str]:
-    return [docstrings.taken_out(file).strip("\n")]
-
-
-def _about(file: Path) -> list[str]:
-    text = file.read_text(encoding="utf-8")
-    # The long description: what stands below the headers.
-    return [(text.partition("\n\n")[2] if file.name == METADATA else text).strip()]
-
-
-TEXTS: Mapping[Text, tuple[packages.Selection, Callable[[Path], list[str]]]] = {
-    "code": (partial(_sources, tests=False), _code),
-    "tests": (partial(_sources, tests=True), _code),
-    "descriptions": (_about_files, _about),
-}
+    def _read(self, file: Path) -> str:
+        if self.text != "descriptions":
+            return docstrings.taken_out(file).strip("\n")
+        text = file.read_text(encoding="utf-8")
+        # The long description: what stands below the headers.
+        return (text.partition("\n\n")[2] if file.name == METADATA else text).strip()

@@ -7,12 +7,7 @@ from typing import Any, Literal
 from ptq_dynamics.base.fields import Count, Strict
 from ptq_dynamics.corpus import splits
 from ptq_dynamics.corpus.sources import WholeCorpus
-from ptq_dynamics.corpus.sources.datasets import (
-    DatasetsCorpus,
-    DatasetSource,
-    encoder_of,
-    load_tokenizer,
-)
+from ptq_dynamics.corpus.sources.datasets import DatasetsCorpus, DatasetSource, load_tokenizer
 from ptq_dynamics.corpus.sources.embedded import EmbeddedCorpus
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.hub.files import is_of_tokenizer
@@ -70,15 +65,16 @@ class OwnCorpus(WholeCorpus):
 
     def write(self, context: Context[Any]) -> Mapping[str, Any]:
         """Save the tokenizer, and write all splits."""
-        checkpoint, folder = context.input("checkpoint"), context.out / "tokenizer"
+        checkpoint = context.input("checkpoint")
         names = [name for name in checkpoint.files if is_of_tokenizer(Path(name).name)]
         place = str(next(map(checkpoint.file, names)).parent)
-        load_tokenizer(place, "main", self.vocabulary).save_pretrained(folder)
-        encoder, dtype = encoder_of(folder), splits.dtype(self.vocabulary)
+        tokenizer = load_tokenizer(place, "main", self.vocabulary)
+        tokenizer.save_pretrained(context.out / "tokenizer")
+        dtype = splits.dtype(self.vocabulary)
         texts, counts = self.text.split_texts(), dict[splits.Split, int]()
         for name, size in self.sizes.items():
             documents = texts.get(name, ()) if size else ()
-            encoded = splits.encode(encoder, documents, dtype)
+            encoded = splits.encode(tokenizer.backend_tokenizer, documents, dtype)
             counts[name] = splits.write(context.out, name, encoded, size)
         context.progress.say(", ".join(f"{counts[name]:,} {name} tokens" for name in counts))
         return splits.facts(context.out, dtype, counts)

@@ -19,6 +19,8 @@ class Architecture(Strict):
     own: ClassVar[str]
     # Whether norms before attention and feedforward layer have weights, which could be scaled.
     scaled_norms_first: ClassVar[bool] = True
+    # Fields that divide others.
+    divisors: ClassVar[Mapping[str, str]] = {"heads": "width"}
 
     architecture: str
     layers: Count
@@ -76,8 +78,10 @@ class Architecture(Strict):
 
     @model_validator(mode="after")
     def _divides(self) -> Self:
-        if self.width % self.heads:
-            raise ValueError(f"heads {self.heads} does not divide width {self.width}")
+        for part, whole in self.divisors.items():
+            one, all_of_it = getattr(self, part), getattr(self, whole)
+            if all_of_it % one:
+                raise ValueError(f"{part} {one} does not divide {whole} {all_of_it}")
         return self
 
 
@@ -90,6 +94,7 @@ class LlamaLike(Architecture):
     # Vectors of a layer (norms, biases, numbers of its activation) by their length.
     vectors: ClassVar[Mapping[str, int]] = {"width": 2}
     final_norms: ClassVar[int] = 1
+    divisors: ClassVar = {"heads": "width", "key_value_heads": "heads"}
 
     key_value_heads: Count
     tied: bool
@@ -112,14 +117,6 @@ class LlamaLike(Architecture):
         layer += sum(count * lengths[name] for name, count in self.vectors.items())
         embeddings = vocabulary * width * (1 if self.tied else 2)
         return self.layers * layer + self.final_norms * width + embeddings
-
-    @model_validator(mode="after")
-    def _shares_heads(self) -> Self:
-        if self.heads % self.key_value_heads:
-            raise ValueError(
-                f"key_value_heads {self.key_value_heads} does not divide heads {self.heads}"
-            )
-        return self
 
 
 AnyArchitecture = Annotated[Architecture, OneOf(__name__, by="architecture")]

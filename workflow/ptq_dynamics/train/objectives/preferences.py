@@ -1,8 +1,8 @@
 """Preferences: of two answers, the right one gains on what the model was before, the wrong one
 falls (anchored preference optimization, APO, arXiv 2408.06266).
 
-With r(y) = β (log π(y) − log π₀(y)), the model before frozen as π₀: APO-zero minimises
-1 − σ(r(right)) + σ(r(wrong)), APO-down σ(r(right)) + 1 − σ(r(right) − r(wrong)).
+With r(y) = β (log π(y) − log π₀(y)), the model before frozen as π₀, APO-zero minimises
+1 − σ(r(right)) + σ(r(wrong)).
 """
 
 from typing import Any, ClassVar, Literal
@@ -13,11 +13,11 @@ from ptq_dynamics.train.objectives import Objective, answer_losses
 
 
 class Preferences(Objective):
-    """Mean loss of pairs, without unit, by APO-zero or APO-down, with its β."""
+    """Mean loss of pairs, without unit, by APO-zero with its β."""
 
     anchored: ClassVar = True
     kind: Literal["preferences"]
-    anchor: Literal["zero", "down"]
+    anchor: Literal["zero"]
     beta: Rate
 
     def data(self, corpus: Manifest, context: int, batch: int, seed: int) -> Any:
@@ -39,10 +39,4 @@ class Preferences(Objective):
             reference = answer_losses(before, rows).sum(dim=1)
         gains = self.beta * (reference - answer_losses(model, rows).sum(dim=1))
         right, wrong = gains.view(-1, 2).unbind(dim=1)
-        return self.apo(right, wrong).sum()
-
-    def apo(self, right: Any, wrong: Any) -> Any:
-        """Loss of pairs [n] from β times the gains in log-likelihood of both answers, [n] each."""
-        if self.anchor == "zero":
-            return 1 - right.sigmoid() + wrong.sigmoid()
-        return right.sigmoid() + 1 - (right - wrong).sigmoid()
+        return (1 - right.sigmoid() + wrong.sigmoid()).sum()

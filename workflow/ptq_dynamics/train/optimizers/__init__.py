@@ -48,15 +48,11 @@ class Optimizer(Strict):
 
     def groups(self, model: Any) -> list[dict[str, Any]]:
         """The parameters of a model with weight decay, and those without."""
-        embedding = "embedding" in self.exempt and model.get_input_embeddings().weight
-
-        def decays(parameter: Any) -> bool:
-            kinds = {"vectors": parameter.ndim < 2, "embedding": parameter is embedding}
-            return not any(kinds[each] for each in self.exempt)
-
-        every = [each for each in model.parameters() if each.requires_grad]
-        found = {True: [each for each in every if decays(each)]}
-        found[False] = [each for each in every if not decays(each)]
+        embedding = model.get_input_embeddings().weight
+        found: dict[bool, list[Any]] = {True: [], False: []}
+        for each in model.parameters():
+            kinds = {"vectors": each.ndim < 2, "embedding": each is embedding}
+            found[not any(kinds[kind] for kind in self.exempt)].append(each)
         return [{"params": params, "decays": decay} for decay, params in found.items()]
 
     def lasting(self, share: Share) -> Self:
