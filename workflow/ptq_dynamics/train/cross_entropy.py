@@ -35,5 +35,5 @@ class CrossEntropy(Function):
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         """In place, since nothing else reads them."""
         probabilities, at = context.saved_tensors
-        probabilities.scatter_(-1, at, -1.0, reduce="add")
+        probabilities.scatter_add_(-1, at, -torch.ones_like(at, dtype=probabilities.dtype))
         return probabilities.mul_(gradients[0].unsqueeze(-1)), None

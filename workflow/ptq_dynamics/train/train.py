@@ -10,7 +10,8 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -74,15 +75,14 @@ def work(context: Context[TrainSettings], team: processes.Team) -> Mapping[str, 
 
 def train(trainer: "Trainer", data: Any, context: Context[TrainSettings]) -> None:
     """The training loop: update, log, save; to the last step."""
-    first, last, data_first = trainer.step, trainer.settings.last, trainer.settings.data_first
-    mine = trainer.team.rows(trainer.settings.batch)
+    first, last = trainer.step, trainer.settings.last
     started = saved = time.monotonic()
     apart = EVERY
     if trainer.team.leads:
         trainer.cut_curve()
     trainer.save_due()
-    for step in range(first, last):
-        loss, gradient_norm = trainer.update(data.at(step - data_first, mine))
+    for rows in ahead(data, trainer, range(first, last)):
+        loss, gradient_norm = trainer.update(rows)
         if trainer.step % trainer.settings.log_every == 0 or trainer.step == last:
             trainer.log(loss, gradient_norm)
             pace = (time.monotonic() - started) / (trainer.step - first)
@@ -99,6 +99,21 @@ def train(trainer: "Trainer", data: Any, context: Context[TrainSettings]) -> Non
             for path in {*context.scratch.glob(STATES)} - {state}:
                 path.unlink()
             saved, apart = time.monotonic(), max(EVERY, state.stat().st_size / RATE)
+
+
+def ahead(data: Any, trainer: "Trainer", steps: range) -> Iterator[Tensor]:
+    """This process's rows of the batches of some updates, which a thread reads in advance."""
+    mine, first = trainer.team.rows(trainer.settings.batch), trainer.settings.data_first
+
+    def read(step: int) -> Tensor:
+        rows: Tensor = data.at(step - first, mine)
+        return rows.pin_memory() if trainer.device.type == "cuda" else rows
+
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(read, steps.start)
+        for step in steps:
+            rows, reading = reading.result(), pool.submit(read, min(step + 1, steps[-1]))
+            yield rows
 
 
 class Costs(nn.Module):
@@ -182,8 +197,6 @@ class Trainer:
         return total, norm
 
     def _backward(self, part: Tensor, weight: int, count: Tensor) -> Tensor:
-        if self.device.type == "cuda":
-            part = part.pin_memory()
         part = part.to(self.device, non_blocking=True)
         mixed = self.settings.precision == "bfloat16"
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=mixed):

@@ -48,7 +48,7 @@ class Optimizer(Strict):
 
     def groups(self, model: Any) -> list[dict[str, Any]]:
         """The parameters of a model with weight decay, and those without."""
-        embedding = model.get_input_embeddings().weight
+        embedding = "embedding" in self.exempt and model.get_input_embeddings().weight
         found: dict[bool, list[Any]] = {True: [], False: []}
         for each in model.parameters():
             kinds = {"vectors": each.ndim < 2, "embedding": each is embedding}
