@@ -33,8 +33,7 @@ class NotMeasured(Exception):
 
 
 class Curve(NamedTuple):
-    """A metric along a trajectory at one seed: ids, steps and tokens [checkpoints], and values
-    [checkpoints, replicates]."""
+    """A metric along a trajectory: ids, steps, tokens [checkpoints]; values [..., replicates]."""
 
     ids: Sequence[str]
     steps: np.ndarray
@@ -58,8 +57,7 @@ def weights(key: str, count: int) -> np.ndarray:
 
 
 class Bootstrap:
-    """Resampled curves of some series and runs, from the raw results under their labels; `draws`:
-    the names that series have under a quantizer, one a calibration set."""
+    """Resampled curves of some series and runs, from the raw results under their labels."""
 
     def __init__(
         self,
@@ -80,8 +78,7 @@ class Bootstrap:
         return self.draws.get(quantizer, (quantizer,))
 
     def of(self, name: str, metric: str, quantizer: str, seed: int) -> Curve:
-        """A metric along a trajectory under a quantizer, at a seed; the mean over calibration sets.
-        Raises `NotMeasured`."""
+        """A metric along a trajectory, the mean over calibration sets; or `NotMeasured`."""
         # Kept with this object, unlike functools.cache: each claim has one, and all would not fit.
         if (key := (name, metric, quantizer, seed)) not in self._curves:
             self._curves[key] = self._of(*key)
@@ -160,8 +157,7 @@ class Bootstrap:
         return rows, losses @ weights(f"blocks {losses.shape[1]}", losses.shape[1])
 
     def scores(self, name: str, metric: str, quantizer: str, seed: int) -> list[Any]:
-        """A metric of tasks at the last checkpoint of a trajectory: task, value and stderr of every
-        task and of the mean over those that count; none where it was not measured."""
+        """A metric of every task and of their mean at a trajectory's last checkpoint."""
         if (series := self.series.get((name, quantizer, seed))) is None:
             return []
         rows = self.rows(series)

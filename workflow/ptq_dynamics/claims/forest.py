@@ -19,13 +19,10 @@ TICKS = (0.125, 0.25, 0.5, 1, 2, 4, 8)
 # By scale, in their order: marker, also as a letter, and shade of grey.
 MARKS = (("o", "●", "0.0"), ("s", "■", "0.45"), ("^", "▲", "0.65"))
 NOTHING: dict[str, Any] = {"outcome": "not measured", "rows": []}
-FILLED = ("agrees", "opposes")
 
 
 def forest(scales: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
-    """The claims of each scale by its name, as `claims.json` has them. Filled: the claim agrees or
-    opposes; hollow: it is unresolved. A diamond is the published value, a shaded half the claimed
-    direction."""
+    """The claims of each scale by its name, as `claims.json` has them."""
     first = list(next(iter(scales.values())))
     first.sort(key=lambda claim: claim["number"] or 99)
     by_name = [{each["name"]: each for each in claims} for claims in scales.values()]
@@ -85,7 +82,7 @@ def _measured(axes: Any, row: float, claim: Mapping[str, Any], marker: str, shad
         return
     low, value, high = (max(first[key], LIMITS[0] / 2) for key in ("low", "value", "high"))
     axes.plot([low, high], [row, row], color=shade, linewidth=1.2, solid_capstyle="butt")
-    face = shade if claim["outcome"] in FILLED else "white"
+    face = shade if claim["outcome"] in ("agrees", "opposes") else "white"
     if not LIMITS[0] < value < LIMITS[1]:
         value, marker = (LIMITS[0] * 1.06, "<") if value < 1 else (LIMITS[1] / 1.06, ">")
     axes.plot(value, row, marker=marker, color=shade, markerfacecolor=face, markersize=4.5)

@@ -78,5 +78,4 @@ def has_numbers(cells: Sequence[object]) -> bool:
 
 
 def _texts(table: Table) -> list[list[str]]:
-    rows = [["" if cell is None else str(cell) for cell in row] for row in table.rows]
-    return [[" ".join(cell.split()) for cell in row] for row in rows]
+    return [["" if c is None else " ".join(str(c).split()) for c in row] for row in table.rows]

@@ -81,8 +81,7 @@ def judged(settings: ClaimsSettings, curves: Callable[[Claim], Bootstrap]) -> li
             tests.pop(claim.name, None)
             stated |= {"outcome": Outcome.NOT_TESTABLE, "why": claim.in_small}
         elif claim.name not in tests:
-            known = "value" in rows[0]
-            outcome = Outcome.UNRESOLVED if known else Outcome.NOT_MEASURED
+            outcome = Outcome.UNRESOLVED if "value" in rows[0] else Outcome.NOT_MEASURED
             stated |= {"outcome": outcome, "why": rows[0]["why"]}
         found.append(stated)
     for name, outcome in _holm(tests).items():
@@ -111,10 +110,9 @@ def _chances(sample: Sample, claim: Claim) -> tuple[float, float]:
     """How likely it is that no effect looks so in the claimed direction, and against it; of what is
     to be alike, that it is not within the margin, and that it is."""
     others, margin = sample[1:], claim.margin
-    least = 1 / REPLICATES
 
     def share(held: np.ndarray) -> float:
-        return max(float(held.mean()), least)
+        return max(float(held.mean()), 1 / REPLICATES)
 
     if claim.direction == "alike":
         outside = max(share(others >= margin), share(others <= 1 / margin))

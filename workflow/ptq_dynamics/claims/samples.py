@@ -31,8 +31,7 @@ SMALLEST = 1e-5
 
 @dataclass
 class Samples:
-    """Numbers of trajectories, means over some seeds. A number that is not measured is NaN, and its
-    reason goes to `missing`."""
+    """Means over some seeds; what is not measured is NaN, and its reason goes to `missing`."""
 
     curves: Bootstrap
     seeds: tuple[int, ...]
@@ -55,8 +54,7 @@ class Samples:
     # Of single checkpoints
 
     def end(self, names: Any, quantizer: str, metric: str = QUANTIZATION_ERROR) -> Sample:
-        """At the end of a trajectory; of several, the mean over their ends, which are resampled as
-        checkpoints of one phase are."""
+        """At the end of a trajectory, or the mean over several ends, resampled as a phase."""
         every = (names,) if isinstance(names, str) else tuple(names)
 
         def read(seed: int) -> Sample:
@@ -77,8 +75,7 @@ class Samples:
         share: float = 1.0,
         end_of: str | None = None,
     ) -> Sample:
-        """At a share of a trajectory's tokens, or with the tokens that another one ends with;
-        between checkpoints along a straight line."""
+        """At a share of the tokens, or where another one ends; linear between checkpoints."""
 
         def read(seed: int) -> Sample:
             tokens = self.curves.of(name, metric, quantizer, seed).tokens
@@ -129,8 +126,7 @@ class Samples:
         shares: tuple[float, float] = (2 / 3, 1.0),
         end_of: str | None = None,
     ) -> Sample:
-        """The mean over all checkpoints from one share of the tokens to another, of its own or of
-        another trajectory's; else over the last third."""
+        """The mean over checkpoints between shares of the tokens, its own or another's."""
 
         def read(seed: int) -> Sample:
             curve = self.curves.of(name, metric, quantizer, seed)
@@ -144,9 +140,8 @@ class Samples:
                 raise NotMeasured(f"{name} is not measured there")
             values = curve.values[places]
             if metric in TRAINING:
-                values = np.stack(
-                    [e.mean(axis=0) for e in np.array_split(values, min(PIECES, len(values)))]
-                )
+                pieces = np.array_split(values, min(PIECES, len(values)))
+                values = np.stack([each.mean(axis=0) for each in pieces])
             elif len(places) < FEW:
                 point = partial(self.curves.checkpoint, name, metric, quantizer, seed)
                 return np.asarray(np.mean([*map(point, places.tolist())], axis=0))
@@ -180,10 +175,10 @@ class Samples:
     def slope(
         self, names: Sequence[str], quantizer: str, metric: str, *, at_equal_loss: bool = False
     ) -> Sample:
-        """By what factor the error grows with a tenfold value of another metric, over all
-        checkpoints of some runs; with `at_equal_loss`, beside the loss in full precision in the
-        same regression. A run and its trunk are resampled as one."""
+        """By what factor the error grows with a tenfold value of a metric, over checkpoints of
+        some runs; `at_equal_loss`: with the loss in full precision in the same regression."""
         trunks = self.curves.trunks
+        # A run and its trunk are resampled as one.
         groups = sorted({trunks.get(name) or name for name in names})
 
         def read(seed: int) -> Sample:
@@ -227,9 +222,8 @@ class Samples:
         between = float(values[:, 0].var(ddof=1)) if count > 1 else 0.0
         if between:
             # Text and calibration sets are shared; single checkpoints are no difference of seeds.
-            within = float((values[:, 1:] - values[:, 1:].mean(axis=0)).var(axis=1).sum()) / (
-                count - 1
-            )
+            noise = values[:, 1:] - values[:, 1:].mean(axis=0)
+            within = float(noise.var(axis=1).sum()) / (count - 1)
             chance = random(f"seeds {count}")
             off = chance.standard_normal((count, REPLICATES))
             off -= off.mean(axis=0)

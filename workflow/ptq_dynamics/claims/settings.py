@@ -54,8 +54,7 @@ class TableQuery(Strict):
 
 
 class TableRow(Strict):
-    """A trajectory in a table: what its curve is called, its name, its seeds, and by quantizer the
-    draws of it."""
+    """A trajectory in a table: label of its curve, name, seeds, and draws by quantizer."""
 
     curve: str
     name: str

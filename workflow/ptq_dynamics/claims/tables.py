@@ -41,8 +41,7 @@ def run(context: Context[TablesSettings]) -> Mapping[str, Any]:
 
 
 def of_runs(filled: Filled, curves: Bootstrap) -> Table:
-    """A row a trajectory: loss in full precision and the error under every quantizer, where the
-    phase before it ends, at its own end, and at equal loss."""
+    """A row a trajectory: loss and errors where it branches off, at its end, at equal loss."""
     branches = [row.name for row in filled.rows if curves.trunks.get(row.name)]
     places = [BEFORE] * bool(branches) + [END]
     places += [LEVEL] * bool(filled.table.equal_loss and filled.rows)
@@ -80,8 +79,7 @@ def _number(sample: Sample) -> Number | None:
 
 
 def of_tasks(filled: Filled, curves: Bootstrap) -> Table:
-    """A row for every trajectory and quantizer: the accuracy on every task at the end, in full
-    precision, or how much of it is lost."""
+    """A row a trajectory and quantizer: accuracies at the end, or how much of them is lost."""
     called, heads = call(filled.columns), ["Curve", "Trajectory", "Quantizer", "Metric"]
     found = list[dict[str, Cell]]()
     for row in filled.rows:

@@ -81,8 +81,7 @@ def crate(arguments: Namespace) -> bool:
 
 
 def readme(arguments: Namespace) -> bool:
-    """Write what came out into the README, and the plot of claims at all released scales; raises
-    `Problem` where nothing is released, or the page has no place for it."""
+    """Write what came out into the README, and the plot of claims at all released scales."""
     text = PAGE.read_text(encoding="utf-8")
     found = re.search(f"{re.escape(BEGIN)}.*?{re.escape(END)}", text, re.S)
     if found is None:
@@ -134,11 +133,9 @@ def regime(arguments: Namespace) -> bool:
 
 def _carried(plan: Plan) -> str | None:
     """What the blocks of every run carry at its end, as it was measured here or is released."""
-    site = plan.site
-    for folder in (Path(site.results), folders(site.config.choice.scale)[0]):
+    for folder in (Path(plan.site.results), folders(plan.site.config.choice.scale)[0]):
         if (path := folder / MEASUREMENTS).is_file():
-            table = measurements.read(path)
-            table = table[table.metric.isin(OF_BLOCKS)]
+            table = measurements.read(path).loc[lambda rows: rows.metric.isin(OF_BLOCKS)]
             if table.empty:
                 continue
             means = table.pivot_table(index="trajectory", columns="metric", values="value")
@@ -153,5 +150,4 @@ def _judged(folder: str | Path, target: str, scale: str) -> Mapping[str, Any]:
     path = Path(folder, CLAIMS)
     if not path.is_file():
         raise Problem(f"{path} is missing; run make {target} SCALE={scale}")
-    found: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    return dict(json.loads(path.read_text(encoding="utf-8")))

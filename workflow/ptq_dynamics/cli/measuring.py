@@ -120,8 +120,7 @@ def _entry(arguments: Namespace, folder: Path) -> dict[str, Any]:
     if arguments.step:
         entry["checkpoints"]["step"] = arguments.step
     if rate not in (None, "trainer_state"):
-        is_file = Path(rate).is_file()
-        entry["rate"] = _relative(rate, folder.parent) if is_file else rate
+        entry["rate"] = _relative(rate, folder.parent) if Path(rate).is_file() else rate
     for key in ("every", "last", "tokens_per_step", "skip"):
         if (value := getattr(arguments, key)) is not None:
             entry[key] = value
@@ -149,8 +148,7 @@ def _quantizers(arguments: Namespace, default: Mapping[str, Any]) -> dict[str, A
 
 
 def _scale(arguments: Namespace, default: Mapping[str, Any], root: Path) -> dict[str, Any]:
-    """The scale of the project: one of this checkout, with what is set for checkpoints of one's own
-    unless that scale was asked for."""
+    """A scale of this checkout; with settings for own checkpoints, unless it was asked for."""
     name = arguments.scale or default["scale"]
     config.require("--scale", "scale", [name], config.scales(ROOT / "config"))
     if arguments.tokens is not None and (arguments.scale or arguments.tokens < LEAST):

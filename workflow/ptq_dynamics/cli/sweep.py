@@ -72,8 +72,7 @@ def _numbers(plan: Plan, sweep: config.Sweep) -> dict[str, str]:
     numbers |= {"steps": scale.budget}
     numbers |= scale.regime.model_dump(include={"peak_lr_factor", "weight_decay_factor"})
     numbers["parameters"] = plan.trajectories.parameters(sweep.runs[0])
-    for name in ("e_folds", "tokens_per_parameter", "epochs"):
-        numbers[name] = getattr(regime, name)
+    numbers |= {key: getattr(regime, key) for key in ("e_folds", "tokens_per_parameter", "epochs")}
     return {name: f"{value:.5g}" for name, value in numbers.items()}
 
 

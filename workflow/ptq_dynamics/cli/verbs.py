@@ -58,8 +58,7 @@ def status(arguments: Namespace) -> bool:
 
 
 def plan(arguments: Namespace) -> bool:
-    """How many jobs of each kind would run, and how many are up to date. A job that waits for
-    another one counts: it ends at once where its inputs come out as they were."""
+    """How many jobs of each kind would run, those that wait for another one included."""
     plan = chosen.plan(arguments)
     jobs = dict[str, Counter[str]]()
     for each in find(plan, plan.last()):
@@ -160,8 +159,7 @@ def audit(arguments: Namespace) -> bool:
 
 
 def compare(arguments: Namespace) -> bool:
-    """How many measurements of two builds agree, those that do not, the furthest apart first, and
-    the first job that differs; well where no measurement differs."""
+    """How many measurements of two builds agree, which do not, and the first job that differs."""
     from ptq_dynamics.provenance import comparison as by
 
     where = Path("results", arguments.scale) if arguments.scale else Path()

@@ -21,8 +21,7 @@ class PaperSettings(Strict):
 
 
 def sources(root: Path) -> dict[str, str]:
-    """Digests of all files of the text below the folder of a checkout, by name; `Problem` where
-    there is none."""
+    """Digests of all files of the text in a checkout, by name; `Problem` where there is none."""
     folder = root / FOLDER
     # Below the folders of scales lies what was made of it.
     found = sorted((*folder.glob("*.typ"), *folder.glob("sections/*.typ")))

@@ -30,8 +30,7 @@ HELPERS = ("lib.typ", "style.typ")
 
 
 def run(context: Context[PaperSettings]) -> Mapping[str, Any]:
-    """Write paper.pdf, and data.json with what it cites beside claims and tables; facts: how many
-    figures it shows."""
+    """Write paper.pdf, and data.json with what it cites; facts: how many figures it shows."""
     told, folder = context.settings.told, context.scratch / "text"
     # A record has them in another order than a plan.
     inputs = {key: context.input(key) for key in sorted(context.inputs)}
@@ -130,8 +129,7 @@ def copy(sources: Mapping[str, str], root: Path, target: Path) -> None:
 
 
 def compiled(folder: Path, timestamp: int) -> bytes:
-    """The PDF of the text in a folder, dated by seconds since 1970; raises `Problem`, in one line
-    with the place in the text, where it cannot be typeset as it is meant."""
+    """The PDF of a text, dated by seconds since 1970; `Problem` names the place of a mistake."""
     import typst
 
     compiler = typst.Compiler(str(folder / MAIN), root=str(folder), ignore_system_fonts=True)

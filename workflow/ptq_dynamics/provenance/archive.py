@@ -91,11 +91,8 @@ def at(place: Path) -> Result:
 
 
 class Archive:
-    """All results below some folders and in released archives.
-
-    Records that cannot be read are listed in `damaged` and count as missing. A record that lies
-    beside its result comes before others of the same result.
-    """
+    """All results below some folders and in released archives. Records that cannot be read are
+    listed in `damaged` and count as missing."""
 
     def __init__(self, folders: Iterable[Path], releases: Iterable[Path] = ()) -> None:
         self.folders, self._releases = [*folders], [*releases]
@@ -139,8 +136,7 @@ class Archive:
         return {each.path: each for each in reversed(self.every)}
 
     def follow(self, inputs: Mapping[str, str]) -> tuple[dict[str, Result], list[str]]:
-        """The results whose manifests have these paths and digests, and all that they were made
-        from, inputs first, by paths; and those of which there is no record."""
+        """Results of these manifests and of their inputs, inputs first; and what has no record."""
         found, missing = dict[str, Result](), list[str]()
 
         def visit(inputs: Mapping[str, str]) -> None:

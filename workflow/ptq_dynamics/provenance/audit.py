@@ -32,8 +32,7 @@ class Audit:
 
 
 def audit(archive: Archive, others: Collection[Path] = ()) -> Audit:
-    """Hash every file, and follow every input to the record that it is the output of; `others`
-    are files of no job, whose bytes are not known."""
+    """Hash every file, and follow every input to its record; `others` are files of no job."""
     results, listed = [each for each in archive.in_order() if each.in_place], {*others}
     strange = [each for each in archive.every if not each.in_place]
     found = Audit(len(results), wrong=[*archive.damaged])
@@ -83,8 +82,7 @@ def sample(archive: Archive, count: int, seed: int) -> list[Result]:
 
 
 def rerun(results: Collection[Result]) -> Iterator[str]:
-    """Run the jobs of some results again as their records have them, and compare the bytes; a line
-    for each result that does not come out as it is."""
+    """Run jobs again as their records have them; a line for each result whose bytes differ."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         same = pool.map(lambda each: again(each.place, "compare"), results)
         for result, is_same in zip(_told(results, "rebuilding"), same, strict=True):

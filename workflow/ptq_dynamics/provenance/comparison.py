@@ -21,9 +21,8 @@ TOLERANCE = 2.0
 
 
 def compare(one: Path, other: Path) -> pd.DataFrame:
-    """A row for every measurement that either build has, each in a folder or a table: value `one`
-    and `other`, the standard `error` of their difference (nan: not known), by the errors of both,
-    and the `verdict`. Raises `Problem` where there is no table."""
+    """A row for every measurement of two folders or tables: value `one` and `other`, the standard
+    `error` of their difference (nan: not known), and the `verdict`."""
     first, second = _table(one), _table(other)
     found = pd.DataFrame({"one": first[VALUE], "other": second[VALUE]}).sort_index()
     found["error"] = np.hypot(first[ERROR], second[ERROR])
@@ -55,9 +54,8 @@ def _table(place: Path) -> pd.DataFrame:
 
 
 def parting(one: Path, other: Path) -> str | None:
-    """The first result of one build, in the order they are made, that is not the same in the
-    other, and how its specification, or what made it, differs; None where all that both have are
-    the same."""
+    """The first result of one build, in the order they are made, that differs in the other, and how
+    its specification or its machine differs; None where there is none."""
     archives = list[Archive]()
     for place in (one, other):
         folder = place if place.is_dir() else place.parent

@@ -17,17 +17,14 @@ from ptq_dynamics.engine.record import TRAINED, Record
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.provenance.archive import Archive, Result
 
-TITLE = "Cost by kind of job, as records have it"
 HEADS = ("Kind", "Jobs", "Tokens trained", "Wall hours", "Core hours", "GPU hours")
-HOUR = 3600
-NAMES = ("cost", "resources")
 USED = ["Rule", "Jobs", "Minutes requested", "Minutes, median", "Minutes, most", "MB requested"]
 USED += ["MB, median", "MB, most", "GPUs requested", "GPU MB, median", "GPU MB, most"]
 
 
 def files(folder: Path) -> list[Path]:
     """The files of the tables in a folder."""
-    return [folder / f"{name}.{suffix}" for name in NAMES for suffix in FORMATS]
+    return [folder / f"{name}.{suffix}" for name in ("cost", "resources") for suffix in FORMATS]
 
 
 def write(plan: Plan, folder: Path) -> list[Table]:
@@ -70,7 +67,7 @@ def table(records: Iterable[Record]) -> Table:
     total = sums.pop("all")
     ordered = sorted(sums.items(), key=lambda each: (-each[1][3], each[0]))
     rows: list[list[Cell]] = [
-        [kind, jobs, tokens, *(f"{each / HOUR:.4f}" for each in seconds)]
+        [kind, jobs, tokens, *(f"{each / 3600:.4f}" for each in seconds)]
         for kind, (jobs, tokens, *seconds) in [*ordered, ("all", total)]
     ]
-    return Table(TITLE, HEADS, rows)
+    return Table("Cost by kind of job, as records have it", HEADS, rows)

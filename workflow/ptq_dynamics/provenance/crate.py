@@ -27,11 +27,8 @@ PROFILES = (
 )
 BIOSCHEMAS = "https://bioschemas.org/profiles/ComputationalWorkflow/1.0-RELEASE"
 ENGINE = "https://snakemake.github.io"
-SPDX = "https://spdx.org/licenses"
 DONE = {"actionStatus": "http://schema.org/CompletedActionStatus"}
-CONFIGURATION = ("config/**/*.yaml", "envs/*.*")
 BESIDE = ("LICENSE", "NOTICE", "*.cff", "*.toml", "ARTIFACT.md", "docs/**/*.md")
-RULES = ("workflow/Snakefile", "workflow/rules/*.smk")
 # What people look at: what can be derived from raw results, and the page over it.
 ENDS = (*DERIVED, "report.")
 
@@ -69,8 +66,7 @@ class Crate(ROCrate):  # type: ignore[misc]
 
 
 def write(scale: str, place: Path) -> int:
-    """Write the crate of a scale to a new folder, or to a file that ends in .zip, equal for equal
-    results; how many jobs it describes. `Problem` where a record is damaged or nothing is built."""
+    """Write the crate of a scale to a new folder or a .zip file; how many jobs it describes."""
     if place.exists():
         raise Problem(f"{place} is there already; name another place, or remove it")
     archive = Archive.of_scale(scale)
@@ -81,7 +77,7 @@ def write(scale: str, place: Path) -> int:
     # The version that the validator of the profile reads.
     crate = Crate(version="1.1")
     crate.metadata.extra_contexts.append("https://w3id.org/ro/terms/workflow-run/context")
-    root, licence = crate.root_dataset, f"{SPDX}/{about['license']}"
+    root, licence = crate.root_dataset, f"https://spdx.org/licenses/{about['license']}"
     maker = about["authors"][0]["name"]
     agent = crate.entity("#maker", "Organization", name=maker, url=about["url"])
     crate.name = f"{about['title']}: results of scale {scale}"
@@ -106,8 +102,8 @@ def write(scale: str, place: Path) -> int:
         conformsTo=crate.entity(BIOSCHEMAS, "CreativeWork", name="Bioschemas workflow profile"),
     )
     crate.file(Path("README.md"), about=root)
-    crate.files(*BESIDE, *RULES)
-    configuration = crate.files(*CONFIGURATION)
+    crate.files(*BESIDE, "workflow/Snakefile", "workflow/rules/*.smk")
+    configuration = crate.files("config/**/*.yaml", "envs/*.*")
     controls = [_control(crate, workflow, each, agent) for each in results]
     drawn = [file for each in results for file in _ends(crate, each)]
     build = crate.entity("#run", "CreateAction", name="build", instrument=workflow, **ran)

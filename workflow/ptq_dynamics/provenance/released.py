@@ -49,11 +49,7 @@ def folders(scale: str) -> tuple[Path, Path]:
 
 
 def release(plan: Plan) -> tuple[Path, int]:
-    """Write all of a scale that the repository keeps in place of an earlier release; the archive,
-    and how many results it has.
-
-    Raises `Problem` where a result is not up to date, or was not made by a clean commit.
-    """
+    """Write all of a scale that the repository keeps; the archive, and how many results it has."""
     scale = plan.site.config.choice.scale
     results, pictures = folders(scale)
     paper = plan.typeset(Path("config"))
@@ -89,8 +85,7 @@ def write_sums(scale: str) -> None:
 
 def _require_fresh(plan: Plan, targets: list[Job], jobs: list[Job]) -> None:
     """Raise `Problem` where what is released could not be made again from a commit alone."""
-    stale = [each for each in find(plan, targets, deep=True) if each.state != "up to date"]
-    if stale:
+    if stale := [e for e in find(plan, targets, deep=True) if e.state != "up to date"]:
         raise Problem(
             f"{len(stale):,} results are missing or outdated ({stale[0].manifest}); run make all"
         )
@@ -154,12 +149,8 @@ def unreachable(scale: str, built: Iterable[Result]) -> Iterator[str]:
 
 
 def adopt(plan: Plan, source: Path, given: Path) -> tuple[int, int, list[Finding]]:
-    """Copy what is up to date there, by its records and all of its bytes, and not here; how many
-    results were taken over, how many were up to date here before, and those of the other place
-    that would be made otherwise here.
-
-    `source` is a checkout, from `given`. Raises `Problem` where it has no results of the scale.
-    """
+    """Copy what is up to date at `source`, a checkout from `given`, and not here; how many results
+    were imported, how many were up to date here, and those that would be made otherwise here."""
     root, results = source.resolve(), plan.site.results
     if not (root / results).is_dir():
         raise Problem(f"{given} has no {results}; name a place that has it, or another --scale")
@@ -206,8 +197,7 @@ def seeds_in(source: Path, config: Config) -> str:
 
 @contextlib.contextmanager
 def unpacked(place: Path) -> Iterator[Path]:
-    """The folder of a checkout that a place is, or that an archive holds: this file, or that of a
-    release in this folder. `Problem` where it is neither."""
+    """The folder of a checkout that a place is, or of the archive that it is or contains."""
     archive = place / RELEASE if place.is_dir() else place
     if place.is_dir() and not archive.is_file():
         yield place

@@ -37,8 +37,7 @@ def shortened(reasons: Iterable[str]) -> str:
 
 
 def find(plan: Plan, targets: Iterable[Job], *, deep: bool = False) -> list[Finding]:
-    """The state of the results of some jobs and of all that they need, inputs first; `deep` reads
-    every byte."""
+    """States of results and of all that they need, inputs first; `deep` reads every byte."""
     found = dict[str, Finding]()
 
     def visit(job: Job) -> Finding:
@@ -55,9 +54,7 @@ def find(plan: Plan, targets: Iterable[Job], *, deep: bool = False) -> list[Find
 def _of(job: Job, inputs: list[Finding], deep: bool) -> Finding:
     about = label({"stage": job.stage, "name": job.name}), job.manifest, job.stage
     reasons = specification.stale(job.spec, job.paths, deep=deep)
-    waits = [
-        f"its input {each.job} is {each.state}" for each in inputs if each.state != "up to date"
-    ]
+    waits = [f"its input {e.job} is {e.state}" for e in inputs if e.state != "up to date"]
     if reasons == [specification.MISSING]:
         return Finding(*about, "missing", ("it has not been built",))
     if reasons and reasons[0].startswith(specification.DAMAGED):
@@ -68,21 +65,15 @@ def _of(job: Job, inputs: list[Finding], deep: bool) -> Finding:
 
 
 def accept(jobs: Iterable[Job], reason: str) -> list[str]:
-    """Give results the specification that their jobs have now, and note the reason; what differs, a
-    line a result.
-
-    Raises `Problem`, before anything is written, where a result has other settings or inputs, or is
-    not there.
-    """
+    """Give results the specification that their jobs have now, with the reason; a line for each.
+    `Problem`, before anything is written, where settings or inputs differ, or one is missing."""
     changes, lines = [], []
     when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     for job in jobs:
         known, now = record.read(job.paths.record), job.spec
         keys = sorted({*known.job, *now} - MAY_DIFFER)
         other = [key for key in keys if canonical(known.job.get(key)) != canonical(now.get(key))]
-        other += [
-            path for path, digest in known.inputs.items() if specification.digest_of(path) != digest
-        ]
+        other += [p for p, digest in known.inputs.items() if specification.digest_of(p) != digest]
         if other:
             raise Problem(
                 f"{label(now)} has another {', '.join(other)} than its result; accept covers "
