@@ -51,10 +51,7 @@ class LossHessian:
 
     def __call__(self, v: Tensor) -> Tensor:
         """H v, exact mean over all tokens; v and result [P]."""
-        product = torch.zeros_like(v)
-        for part in self._products(v):
-            product += part
-        return product
+        return sum(self._products(v), torch.zeros_like(v))
 
     def form(self, v: Tensor) -> Tensor:
         """v'H v by micro-batches of probes, float64 [b]: their mean; their spread says how much it

@@ -1,7 +1,7 @@
 """GPTQ backends side by side: the same checkpoints, the same settings."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
+from collections.abc import Iterator, Mapping
+from itertools import chain, combinations
 from typing import Any
 
 import pandas as pd
@@ -26,9 +26,7 @@ DIFFERENCES = """\
 def run(context: Context[ComparisonSettings]) -> Mapping[str, Any]:
     """Write, per layer and pair of backends, the share of equal integer codes; per model, losses
     and the relative output error of its layers; and a table of their means."""
-    groups = context.settings.groups
-    codes = pd.DataFrame([row for group in groups for row in _codes(context, group)])
-    models = pd.concat([_models(context, group) for group in groups], ignore_index=True)
+    codes, models = pd.DataFrame(_codes(context)), _models(context)
     codes.to_csv(context.out / CODES, index=False)
     models.to_csv(context.out / MODELS, index=False)
     means = models.groupby(names.QUANTIZER, sort=False)[[names.LOSS, names.OUTPUT_RELATIVE]].mean()
@@ -45,8 +43,8 @@ def run(context: Context[ComparisonSettings]) -> Mapping[str, Any]:
     return {"rows": len(codes)}
 
 
-def _codes(context: Context[ComparisonSettings], group: Sequence[str]) -> Iterator[dict[str, Any]]:
-    for pair in combinations(group, 2):
+def _codes(context: Context[ComparisonSettings]) -> Iterator[dict[str, Any]]:
+    for pair in chain.from_iterable(combinations(group, 2) for group in context.settings.groups):
         sources = [Trajectory(context.inputs[f"quantized {name}"]) for name in pair]
         for checkpoint in sources[0].checkpoints:
             ours, theirs = (packed.grids(source.folder(checkpoint)) for source in sources)
@@ -67,9 +65,9 @@ def _codes(context: Context[ComparisonSettings], group: Sequence[str]) -> Iterat
                 }
 
 
-def _models(context: Context[ComparisonSettings], group: Sequence[str]) -> pd.DataFrame:
+def _models(context: Context[ComparisonSettings]) -> pd.DataFrame:
     table, parts = join(context.settings.series, context.inputs), []
-    for quantizer in group:
+    for quantizer in chain.from_iterable(context.settings.groups):
         measured = table[table.quantizer == quantizer]
         wide = measured.pivot(index=names.CHECKPOINT, columns=names.METRIC, values=names.VALUE)
         layers = read(context.input(f"quantized {quantizer}").file(names.LAYERS), TEXT)

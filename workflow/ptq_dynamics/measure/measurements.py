@@ -74,11 +74,10 @@ def table(rows: Iterable[Row]) -> pd.DataFrame:
     return frame.astype(WHOLE | TEXT).sort_values(ORDER, kind="stable", ignore_index=True)
 
 
-def read(path: Path, types: Mapping[str, str] = WHOLE | TEXT) -> pd.DataFrame:
+def read(path: Path, types: Any = WHOLE | TEXT) -> pd.DataFrame:
     """A table, of measurements unless told, exactly as it was; only what is empty is missing, so
     that `null` and `0360` can be ids of checkpoints."""
-    options: Any = {"dtype": types, "keep_default_na": False, "na_values": [""]}
-    return pd.read_csv(path, **options)
+    return pd.read_csv(path, dtype=types, keep_default_na=False, na_values=[""])
 
 
 def in_full_precision(series: Series) -> Series:

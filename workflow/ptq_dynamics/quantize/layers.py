@@ -34,12 +34,10 @@ def round_to_nearest(weight: Tensor, bits: int, group_size: int) -> tuple[Tensor
     return codes.to(torch.int8), scales
 
 
-def compress(model: Any, batches: Sequence[Tensor], recipe: Any, **options: Any) -> None:
-    """Apply a recipe of llm-compressor to a model, quietly, in place, block by block; `batches` of
-    the calibration set are int64 [batch, length]."""
+def compress(model: Any, dataset: Any, recipe: Any, **options: Any) -> None:
+    """Apply a recipe of llm-compressor to a model, quietly, in place, block by block."""
     from llmcompressor import oneshot, reset_session
     from loguru import logger
-    from torch.utils.data import DataLoader
 
     for package in ("llmcompressor", "compressed_tensors"):
         logger.disable(package)
@@ -48,8 +46,7 @@ def compress(model: Any, batches: Sequence[Tensor], recipe: Any, **options: Any)
     options |= {"processor": object(), "pipeline": "sequential", "log_dir": None}
     blocks = [each for each in model.modules() if hasattr(each, "self_attn")]
     hooks = [each.register_forward_pre_hook(_masked, with_kwargs=True) for each in blocks]
-    inputs: Any = [{"input_ids": batch} for batch in batches]
-    oneshot(model=model, dataset=DataLoader(inputs, batch_size=None), recipe=recipe, **options)
+    oneshot(model=model, dataset=dataset, recipe=recipe, **options)
     for hook in hooks:
         hook.remove()
 

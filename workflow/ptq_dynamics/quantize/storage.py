@@ -94,18 +94,15 @@ def quietly(context: Context[Any]) -> Iterator[None]:
         yield
 
 
-def grid_of(layer: Any) -> Grid:
-    """The grid that llm-compressor has put a layer on, and where its weights lie there."""
+def grid_of(name: str, layer: Any, on_grid: Tensor) -> Grid:
+    """The grid that llm-compressor has put a layer on, and where its weights lie there; `Problem`
+    when it does not hold the weights `on_grid` to the bit."""
     scheme = layer.quantization_scheme.weights
     weight, scales, zeros = layer.weight.data, layer.weight_scale.data, layer.weight_zero_point.data
     codes = quantize(weight, scales, zeros, scheme, torch.int8)
-    return Grid(scheme.num_bits, codes, scales, None if scheme.symmetric else zeros)
-
-
-def exact(layer: str, grid: Grid, weight: Tensor) -> Grid:
-    """The grid; `Problem` when it does not hold a layer's weights to the bit."""
-    if not torch.equal(grid.weight(), weight):
-        raise Problem(f"the weights of {layer} are not on the grid that their library names")
+    grid = Grid(scheme.num_bits, codes, scales, None if scheme.symmetric else zeros)
+    if not torch.equal(grid.weight(), on_grid):
+        raise Problem(f"the weights of {name} are not on the grid that their library names")
     return grid
 
 

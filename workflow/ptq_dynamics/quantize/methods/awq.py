@@ -72,10 +72,11 @@ class Awq(Calibrated, Grouped):
         from llmcompressor.modifiers.quantization import QuantizationModifier
         from llmcompressor.modifiers.transform.awq import AWQMapping, AWQModifier
         from llmcompressor.pipelines.cache import IntermediatesCache
+        from torch.utils.data import DataLoader
 
         from ptq_dynamics import models
         from ptq_dynamics.quantize.layers import compress
-        from ptq_dynamics.quantize.storage import exact, grid_of, groups
+        from ptq_dynamics.quantize.storage import grid_of, groups
 
         class Recorder(AWQModifier):
             """AWQ that keeps the scales it applied, by the names of the layers they are of."""
@@ -98,13 +99,15 @@ class Awq(Calibrated, Grouped):
         layers: dict[str, Any] = {**models.linear_layers(model)}
         blocks = groups(self.bits, self.symmetric, self.columns, layers)
         recipe = [awq, QuantizationModifier(config_groups=blocks)]
+        batches: Any = [{"input_ids": batch} for batch in calibration.batches()]
+        data = DataLoader(batches, batch_size=None)
         # The library pins memory without asking whether there is a GPU; torch then raises.
         pin = IntermediatesCache.pin_memory if torch.cuda.is_available() else lambda *_: None
         with patch_attr(IntermediatesCache, "pin_memory", pin):
             # Scales are searched on the full-precision model's activations, as in the paper; the
             # library's "basic" pipeline would search them with quantization left on.
             try:
-                compress(model, calibration.batches(), recipe, propagate_error=False)
+                compress(model, data, recipe, propagate_error=False)
             except ValueError as error:
                 kind = model.config.model_type
                 raise Problem(f"AWQ has no mapping for {kind} ({error}); leave it out") from error
@@ -112,7 +115,7 @@ class Awq(Calibrated, Grouped):
         for name, layer in layers.items():
             weight, scheme = layer.weight.detach(), layer.quantization_scheme.weights
             on_grid = forward_quantize(layer, weight, "weight", scheme)
-            grids[name] = exact(name, grid_of(layer), on_grid)
+            grids[name] = grid_of(name, layer, on_grid)
             # Layers after one norm share theirs, which no file can hold twice.
             if (columns := awq._columns.get(name)) is not None:
                 scaling[f"{name}.columns"] = columns.to(grids[name].scales, copy=True)

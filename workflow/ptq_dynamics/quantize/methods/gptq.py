@@ -21,6 +21,7 @@ class Gptq(Calibrated, Grouped):
     def quantize(self, folder: Path, calibration: Calibration) -> Quantized:
         """One checkpoint."""
         import torch
+        from datasets import Dataset
         from llmcompressor.modifiers.gptq import GPTQModifier
 
         from ptq_dynamics import models
@@ -37,14 +38,24 @@ class Gptq(Calibrated, Grouped):
             block_size=self.block_size,
             batched_quantization=None,
         )
-        compress(model, calibration.batches(), modifier)
+        rows = [row.numpy() for batch in calibration.batches() for row in batch]
+        masks = [row * 0 + 1 for row in rows]
+        compress(
+            model,
+            Dataset.from_dict({"input_ids": rows, "attention_mask": masks}),
+            modifier,
+            batch_size=calibration.together,
+            num_calibration_samples=len(calibration.tokens),
+            max_seq_length=calibration.tokens.shape[1],
+            shuffle_calibration_samples=False,
+        )
         if modifier._rtn_fallback_module_names:
             raise Problem(
                 f"the Hessian of {modifier._rtn_fallback_module_names} in {folder} cannot be "
                 "inverted; raise damping, or calibration in the scale's file"
             )
         grids = {
-            name: storage.exact(name, storage.grid_of(layer), layer.weight.detach())
+            name: storage.grid_of(name, layer, layer.weight.detach())
             for name, layer in layers.items()
         }
         return storage.on_grids(grids)
