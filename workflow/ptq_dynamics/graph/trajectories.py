@@ -86,7 +86,7 @@ class Trajectories(Planner):
             micro_batch=trained.micro_batch,
             context=trained.context,
             seed=seed,
-            optimizer=optimizer,
+            optimizer=optimizer.model_copy(update={"clip": None}),
             clip=optimizer.clip or timeline.defaults.clip,
             schedule=self.schedule(run),
             first=first,
