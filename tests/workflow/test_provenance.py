@@ -155,7 +155,7 @@ def test_a_point_of_a_figure_is_traced_to_its_measurements(project):
             share = 100 if point.unit == "%" else 1
             assert point.y == pytest.approx(share * values.mean(), rel=1e-9, abs=1e-12), where
             assert {*rows.quantizer} == {*point.draws.split()} and {*rows.metric} == {point.metric}
-            known = {each.split("/")[4] for each in chain.read if "/measure/" in each}
+            known = {each.split("/")[5] for each in chain.read if "/measure/" in each}
             assert known <= {*rows.quantizer, "fp"} and chain.read and not chain.missing, where
         done = command(project, "trace", f"{FIGURE}.csv:1")
     assert done.returncode == 0 and f"{TABLE}:" in done.stdout, done.stderr
