@@ -219,6 +219,8 @@ def test_downloads_are_all_that_needs_a_network():
     stages = {job.stage for job in plan("paper").downloads()}
     assert {"train.fetch", "measure.tasks.harness", "quantize.environment"} <= stages
     assert not plan("smoke").downloads()
+    with pytest.raises(Problem, match=r"lacks \d+ revisions, such as .*; run ptq-dynamics lock"):
+        plan("paper").prefetched()
 
 
 def test_real_schedules_have_published_rates():

@@ -35,12 +35,17 @@ manifest = plan.site.pattern
 RUN = "python -m ptq_dynamics.engine.run {input.spec} --devices {resources.devices}"
 
 
-def job(kind, wildcards):
-    """The job that a rule makes for some wildcards."""
+def planned_by(give, *arguments, **wildcards):
+    """What a function of the plan gives; a problem ends the build."""
     try:
-        return plan.job(kind, **dict(wildcards.items()))
+        return give(*arguments, **wildcards)
     except Problem as problem:
         raise WorkflowError(str(problem)) from None
+
+
+def job(kind, wildcards):
+    """The job that a rule makes for some wildcards."""
+    return planned_by(plan.job, kind, **dict(wildcards.items()))
 
 
 def spec(kind):

@@ -18,6 +18,7 @@ from ptq_dynamics.graph.figures import Figures
 from ptq_dynamics.graph.measuring import Measuring
 from ptq_dynamics.graph.site import Resources, Site
 from ptq_dynamics.graph.trajectories import Trajectories
+from ptq_dynamics.hub.lock import LOCK
 from ptq_dynamics.train.timeline import Timeline
 
 # Stages that download.
@@ -67,6 +68,22 @@ class Plan:
             for job in self.site.needed(self.last())
             if job.stage in FROM_NETWORK or getattr(job.settings, "from_network", False)
         ]
+
+    def prefetched(self) -> list[str]:
+        """Manifests of what they make; `Problem` where the lock lacks a revision."""
+        fetches = [job for job in self.downloads() if job.stage == "train.fetch"]
+        lacking = [
+            f"{job.settings.repository}@{each.checkpoint.id}"
+            for job in fetches
+            for each in job.settings.revisions
+            if each.commit is None
+        ]
+        if lacking:
+            raise Problem(
+                f"{LOCK} lacks {len(lacking)} revisions, such as {lacking[0]}; "
+                "run ptq-dynamics lock"
+            )
+        return [job.manifest for job in self.downloads()]
 
     def last(self) -> list[Job]:
         """What a build is for: the chosen figures; all bring the table of all measurements."""
