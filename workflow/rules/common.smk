@@ -4,8 +4,6 @@ import re
 import sys
 from pathlib import Path
 
-from snakemake.exceptions import WorkflowError
-
 # The code beside these rules, whichever checkout the environment was installed from.
 HERE = Path(str(workflow.current_basedir)).parent
 sys.path.insert(0, str(HERE))
@@ -40,7 +38,7 @@ def planned_by(give, *arguments, **wildcards):
     try:
         return give(*arguments, **wildcards)
     except Problem as problem:
-        raise WorkflowError(str(problem)) from None
+        sys.exit(f"error: {problem}")
 
 
 def job(kind, wildcards):
