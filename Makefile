@@ -89,7 +89,7 @@ paper: $(if $(PROFILE),figures,$(INSTALLED))  ## figures, claims and tables as o
 all: $(if $(PROFILE),figures,$(INSTALLED))  ## figures, claims, tables, the page and the paper
 	$(call MADE,claims tables paper report,results/$(SCALE)/index.html is the page to browse; paper/$(SCALE)/paper.pdf is the paper,$(OUTCOMES))
 
-costs: $(INSTALLED)  ## what a build took: jobs, tokens, and hours by kind of job
+costs: $(INSTALLED)  ## print what a build took: jobs, tokens, and hours by kind of job
 	@$(PTQ) dev cost --scale $(SCALE)
 
 clean:  ## remove everything built at SCALE
@@ -97,7 +97,7 @@ clean:  ## remove everything built at SCALE
 		{ echo "error: SCALE is '$(SCALE)': must be one of $(SCALES)" >&2; exit 1; }
 	rm -rf results/$(SCALE) figures/$(SCALE) paper/$(SCALE)
 
-prefetch: $(INSTALLED)  ## download all that a build at SCALE takes from a network
+prefetch: $(INSTALLED)  ## download everything that a build at SCALE reads from a network
 	@$(BUILD) -- prefetch
 
 test: test-fast  ## the fast tests, then those that build at scale smoke
@@ -109,7 +109,7 @@ test-fast: $(INSTALLED)  ## style, types and the fast unit tests, in about a min
 test-more: $(INSTALLED)  ## slow unit tests, and tests with other tools and a cluster
 	@$(PYTEST) -m slow $(MORE) tests/unit
 
-test-slurm: $(INSTALLED) $(PLUGINS)  ## builds on a SLURM cluster that this machine is for a while (as root)
+test-slurm: $(INSTALLED) $(PLUGINS)  ## make this machine a SLURM cluster for some minutes, and build on it (as root)
 	@tests/slurm.sh && $(VENV)/bin/pytest -rs tests/workflow/test_slurm.py
 
 unit: $(INSTALLED)
@@ -129,7 +129,7 @@ sweep: $(INSTALLED)  ## train candidates for settings of a scale (SWEEP=regime|b
 chaos: $(INSTALLED)  ## kill builds at random, each followed by the same command (KILLS=30)
 	@CHAOS_KILLS=$(KILLS) $(VENV)/bin/pytest tests/workflow/test_chaos.py -s
 
-staleness: $(INSTALLED)  ## edits at random, and what was missed or outdated needlessly (EDITS_SEED=)
+staleness: $(INSTALLED)  ## make random edits, and print missed and needless rebuilds (EDITS_SEED=)
 	@EDITS=all $(VENV)/bin/pytest tests/workflow/test_staleness.py -s
 
 locks: $(LOCKER)  ## update the locks in envs/ from pyproject.toml, with digests of files
@@ -143,7 +143,7 @@ $(PLUGINS) $(LOCKER): $(VENV)/%: envs/%.txt | $(VENV)/bin/python
 # The seeds of the scale's file, unless others are given.
 RELEASE_SEEDS = $(or $(SEEDS),$(shell $(VENV)/bin/python -c "import yaml; \
 	print(*yaml.safe_load(open('config/scales/$(SCALE).yaml')).get('release_seeds') or ())"))
-release: $(INSTALLED)  ## from a clean commit: all that the repository keeps of SCALE, audited
+release: $(INSTALLED)  ## build, audit and write the released files of SCALE, from a clean commit
 	@test -z "$$(git status --porcelain)" || { echo "error: the working tree has edits; commit them first" >&2; exit 1; }
 	@$(MAKE) --no-print-directory all SEEDS="$(RELEASE_SEEDS)"
 	@$(PTQ) audit --scale $(SCALE)

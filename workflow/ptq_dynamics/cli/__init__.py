@@ -55,7 +55,8 @@ FLAG = {"action": "store_true"}
 PATHS = ("file", "one", "other", "source", "result", "place")
 # An argument, the verbs that take it, and how.
 ARGUMENTS: list[tuple[str, str, dict[str, Any]]] = [
-    ("--scale", f"{PLANNING} audit config crate regime measure", {"help": CONFIGURED}),
+    ("--scale", f"{PLANNING} audit config crate regime", {"help": CONFIGURED}),
+    ("--scale", "measure", {"help": "use text and settings of this scale; default: own settings"}),
     ("--figures", PLANNING, {"help": CONFIGURED}),
     ("--more-seeds", PLANNING, {"help": CONFIGURED}),
     ("--json", "status plan trace compare", {**FLAG, "help": "print the complete result as JSON"}),
@@ -84,7 +85,7 @@ ARGUMENTS: list[tuple[str, str, dict[str, Any]]] = [
     ("--lr", "measure", {"help": "CSV file with step and lr, one rate, or trainer_state"}),
     ("--every", "measure", {"type": int, "metavar": "N", "help": "measure one checkpoint in N"}),
     ("--last", "measure", {"type": int, "metavar": "N", "help": "measure the last N checkpoints"}),
-    ("--skip", "measure", {**FLAG, "help": "leave matrices that a method cannot take"}),
+    ("--skip", "measure", {**FLAG, "help": "leave matrices unquantized that a method cannot take"}),
     ("--out", "measure", {**FILE, "help": "output folder; default: own/NAME"}),
     ("--profile", "measure", {"help": "Snakemake profile, e.g. slurm; default: default"}),
     ("result", "accept", {**FILE, "help": "a manifest, or a folder with results"}),
