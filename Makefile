@@ -12,14 +12,14 @@ PROFILE ?=
 # A variable of another name, as `scale`, would change nothing.
 KNOWN := SCALE FIGURES SEEDS DEEP PROFILE PYTHON WORKERS KILLS SWEEP EDITS_SEED VENV
 GIVEN := $(foreach each,$(MAKEOVERRIDES),$(if $(findstring =,$(each)),$(firstword $(subst =, ,$(subst :=,=,$(each))))))
-ifneq ($(filter-out $(KNOWN),$(GIVEN)),)
-WRONG := $(firstword $(filter-out $(KNOWN),$(GIVEN)))
+# In small letters, or a part of a known one; others are variables of the environment.
+WRONG := $(firstword $(foreach each,$(filter-out $(KNOWN),$(GIVEN)),\
+	$(if $(or $(filter $(each),$(shell echo '$(each)' | tr A-Z a-z)),$(findstring $(each),$(KNOWN))),$(each))))
+ifneq ($(WRONG),)
 LIKE := $(filter $(shell echo '$(WRONG)' | tr a-z A-Z),$(KNOWN))
 $(error make has no variable '$(WRONG)'; it has: $(LIKE) $(filter-out $(LIKE),$(KNOWN)))
 endif
-ifneq ($(PROFILE),$(notdir $(wildcard profiles/$(PROFILE))))
-$(error PROFILE: no profile '$(PROFILE)'; there are: $(notdir $(wildcard profiles/*)))
-endif
+PROFILES := $(notdir $(wildcard profiles/*))
 # What a profile needs beside the environment, and what writes locks, in folders of their own.
 PLUGINS := $(VENV)/slurm
 LOCKER := $(VENV)/uv
@@ -38,7 +38,7 @@ STATUS = $(PTQ) status --scale $(SCALE) --figures "$(FIGURES)" \
 # $(call MADE,OTHERS,WHERE,OUTCOMES): build figures and others, and say where they are. Records answer
 # faster than Snakemake starts, and say in one line what is wrong with a choice.
 define MADE
-@$(ROOM)
+$(if $(filter-out $(PROFILES),$(PROFILE)),$(error PROFILE: no profile '$(PROFILE)'; there are: $(PROFILES)))@$(ROOM)
 @start=$$(date +%s); end=$$($(STATUS) $(if $(1),--also $(1)) 2>&1) || case "$$end" in \
 	error:*) echo "$$end" >&2; exit 1;; \
 	*) $(if $(1),$(BUILD),$(SEND)) -- figures $(1) || exit 1; s=$$(($$(date +%s) - start)); \

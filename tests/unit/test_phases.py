@@ -64,7 +64,7 @@ class Data:
         count = (len(self.tokens) - 1) // self.context
         self.order = np.random.Generator(np.random.PCG64([100, 0])).permutation(count)
 
-    def at(self, step):
+    def at(self, step, rows=None):
         first = (step + self.skipped) * self.batch
         starts = self.order[first : first + self.batch] * self.context
         rows = [self.tokens[start : start + self.context + 1] for start in starts]

@@ -42,7 +42,11 @@ def status(arguments: Namespace) -> bool:
     rest = [each for each in found if each.state != "up to date"]
     if arguments.json:
         _print_json([asdict(each) for each in found])
-    elif rest:
+        return not rest
+    notes = Counter(note for e in found if e.state == "up to date" for note in e.reasons)
+    for note, count in notes.items():
+        print(f"note: {count} results: {note}")
+    if rest:
         width = max(len(each.job) for each in rest)
         for each in rest:
             print(f"{each.state:8}  {each.job:{width}}  {shortened(each.reasons)}")
@@ -51,9 +55,6 @@ def status(arguments: Namespace) -> bool:
         print(f"{states}, {len(found) - len(rest)} up to date")
     else:
         print(f"all {len(found)} results are up to date; nothing to do")
-    notes = Counter(note for e in found if e.state == "up to date" for note in e.reasons)
-    for note, count in {} if arguments.json else notes.items():
-        print(f"note: {count} results: {note}")
     return not rest
 
 

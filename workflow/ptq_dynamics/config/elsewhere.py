@@ -97,10 +97,12 @@ def _local(entry: Own, source: Local, about: dict[str, Any]) -> tuple[InFolder, 
         beside=folders.listed(root, is_of_tokenizer),
     )
     models = [_described(path) for path, _ in chosen]
-    for (path, _), model in zip(chosen, models, strict=True):
-        if model != models[0]:
+    context = min(each.context for each in models)  # which may grow along a run
+    first, *others = (each.model_copy(update={"context": context}) for each in models)
+    for (path, _), model in zip(chosen[1:], others, strict=True):
+        if model != first:
             raise Problem(f"{path} and {chosen[0][0]} hold different models; name one run's folder")
-    return found, models[0]
+    return found, entry.model or first
 
 
 def _remote(entry: Own, source: Remote, lock: Lock, about: dict[str, Any]) -> Elsewhere:
@@ -123,7 +125,7 @@ def _described(folder: Path) -> Given:
 
     place = folder
     try:
-        for place in sorted(folder.glob("*.safetensors")):
+        for place in sorted(folder.glob("model*.safetensors")):
             safe_open(place, "numpy")  # an error where the file is cut off
         place = folder
         return Given(

@@ -11,7 +11,7 @@ from ptq_dynamics.config.releases import Public
 from ptq_dynamics.curvature import settings as curved
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.graph.site import Planner
-from ptq_dynamics.measure.names import BESIDE, FULL_PRECISION, MEASURED, TASK_METRICS
+from ptq_dynamics.measure.names import BESIDE, FULL_PRECISION, LAYER_METRICS, MEASURED, TASK_METRICS
 from ptq_dynamics.measure.settings import Asked, ComparisonSettings, MeasureSettings, Series
 from ptq_dynamics.measure.tasks.harness import HarnessSettings
 from ptq_dynamics.measure.tasks.made import MadeSettings
@@ -48,8 +48,8 @@ class Measuring(Planner):
             carried=self._carried(trajectory, shard) if kind is None else 0,
             keep=kind is not None and (scale.keep.quantize == "all" or is_compared),
             skip=getattr(source, "skip", False),
-            # Passes over a large model, which no figure reads.
-            layers=not isinstance(source, Public),
+            # Passes over a large model, made only where a figure reads their errors.
+            layers=is_compared or not isinstance(source, Public) or self._has_layers(trajectory),
         )
         inputs = self.plan.trajectories.inputs(trajectory, seed, shard) | self._tools(kind)
         corpus = scale.held_by(shape.corpus)
@@ -57,6 +57,11 @@ class Measuring(Planner):
         name = f"{trajectory} seed {seed} {quantizer}"
         at = {"trajectory": trajectory, "seed": seed, "quantizer": quantizer, "shard": shard}
         return self.make("measure", "measure.measure", name, inputs, settings, **at)
+
+    def _has_layers(self, trajectory: str) -> bool:
+        figures = self.config.figures.values()
+        shown = (f.metrics for f in figures if any(trajectory in c for c in f.curves.values()))
+        return any({*LAYER_METRICS} & {*metrics} for metrics in shown)
 
     def _carried(self, trajectory: str, shard: str) -> int:
         """Blocks of text for what a model's blocks carry: at the end of what is trained here."""

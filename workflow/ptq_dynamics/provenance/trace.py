@@ -113,7 +113,9 @@ def trace(text: str, archive: Archive) -> Chain:
 
 def inputs_of(row: Row, job: Mapping[str, Any]) -> tuple[str, ...]:
     """The inputs of a job that one row of its table comes from: those of the row's metric,
-    quantizer, trajectories and seeds."""
+    quantizer, trajectories and seeds; none of a table of an earlier form."""
+    if names.METRIC not in row:
+        return ()
     form = next(label for start, label in LABELS.items() if row["metric"].startswith(start))
     quantizers = row.get("draws", row["quantizer"]).split() or [row["quantizer"]]
     paired = row["metric"] in PAIRED or row.get("x_axis") == BEFORE

@@ -6,6 +6,7 @@ tokens; gradients are averaged (DDP). Any number of processes goes on from a sta
 
 import logging
 import os
+import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -29,6 +30,8 @@ PROCESSES, GPUS = "PTQ_DYNAMICS_PROCESSES", "PTQ_DYNAMICS_GPUS"
 PATIENCE = timedelta(days=30)
 # Seconds in which a process that lost the others waits for the one that says why.
 LAST_WORDS = 1.0
+# The launcher takes these, and leaves them taken.
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,7 @@ def run(stage: Work, context: Context[Any], batch: int) -> Mapping[str, Any]:
     config.run_id, config.max_restarts, config.local_addr = context.name, 0, "localhost"
     log = None if context.progress.log is None else Path(context.progress.log.name)
     given = replace(context, progress=Progress(context.progress.name))
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
     try:
         facts: Any = elastic_launch(config, _work)(stage, given, log)[0]
     except SignalException:
@@ -115,6 +119,8 @@ def run(stage: Work, context: Context[Any], batch: int) -> Mapping[str, Any]:
         kind, _, reason = said.partition(": ")
         raise (Problem(reason) if kind == Problem.__name__ else RuntimeError(said)) from None
     finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
         # After what the first process has written.
         if context.progress.log is not None:
             context.progress.log.seek(0, os.SEEK_END)

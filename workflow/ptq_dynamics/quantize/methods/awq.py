@@ -111,6 +111,11 @@ class Awq(Calibrated, Grouped):
             except ValueError as error:
                 kind = model.config.model_type
                 raise Problem(f"AWQ has no mapping for {kind} ({error}); leave it out") from error
+        if others := awq._columns.keys() - layers.keys():
+            raise Problem(
+                f"AWQ of {model.config.model_type} scales {min(others)}, which is not quantized; "
+                "leave it out"
+            )
         grids, scaling = dict[str, Any](), dict[str, Any]()
         for name, layer in layers.items():
             weight, scheme = layer.weight.detach(), layer.quantization_scheme.weights

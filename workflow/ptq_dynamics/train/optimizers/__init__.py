@@ -22,7 +22,7 @@ class Optimizer(Strict):
     kind: str
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     exempt: Annotated[tuple[Exempt, ...], Field(exclude_if=ALIKE.__eq__)] = ALIKE
-    clip: Annotated[Rate | None, Field(exclude=True)] = None
+    clip: Annotated[Rate | None, Field(exclude_if=lambda clip: clip is None)] = None
 
     @abstractmethod
     def make(self, model: Any, budget: int) -> Any:
