@@ -146,4 +146,4 @@ def test_what_cannot_be_spread_is_one_line(folder, calibration, tmp_path, monkey
     with models.offloading(tmp_path), pytest.raises(Problem) as caught:
         Int8(method="int8", bits=8, threshold=6.0).quantize(folder, calibration)
     message = str(caught.value)
-    assert "fits on no device, and cannot be spread" in message and "\n" not in message
+    assert " GB, fits on no device, and cannot be spread" in message and "\n" not in message

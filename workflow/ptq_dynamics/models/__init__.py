@@ -68,8 +68,8 @@ def load(folder: Path, dtype: torch.dtype | None = None, **options: Any) -> PreT
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         if spread:
             raise Problem(
-                f"{folder} fits on no device, and cannot be spread ({reason}); use larger devices, "
-                "or more of them"
+                f"{folder} takes {size / 1e9:.2g} GB, fits on no device, and cannot be spread "
+                f"({reason}); use larger devices, or more of them"
             ) from error
         raise Problem(f"{folder} holds no readable checkpoint ({reason}); rebuild it") from error
     for name, weight in model.named_parameters():
