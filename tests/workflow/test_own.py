@@ -107,7 +107,7 @@ def test_again_it_does_nothing_and_then_only_what_changed(trained, measured):
     before = made(out)
     done, seconds = measure(trained, out, *options)
     assert done.returncode == 0 and made(out) == before
-    assert seconds < 10
+    assert seconds < 30  # under two seconds where nothing else runs
     # One is touched, but the same: it is read again. The other has other weights.
     os.utime(trained / "checkpoint-120/model.safetensors")
     weights = trained / "checkpoint-60/model.safetensors"
