@@ -47,6 +47,7 @@ OTHERS = [
 # Where llm-compressor knows no layers that could take up scales, and what transformers 5.17 saves
 # without its experts.
 REFUSED = {("awq", "Phi"): "AWQ has no mapping for", ("awq", "Olmo2"): "AWQ has no mapping for"}
+REFUSED["awq", "Qwen3Moe"] = "scales model.layers.0.mlp.gate, which is not quantized"
 REFUSED["int8", "Mixtral"] = "no weights for model.layers.0.mlp.experts.down_proj"
 
 
