@@ -1,6 +1,8 @@
 """Figures: the table is what is drawn, and words say what it was made at."""
 
+import csv
 import re
+from io import StringIO
 from itertools import pairwise
 
 import numpy as np
@@ -10,6 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.lines import AxLine
 from ptq_dynamics.figures.panels import COLUMNS
+from ptq_dynamics.figures.places import place, spans
 from ptq_dynamics.figures.style import lines
 from ptq_dynamics.train.schedules import learning_rate
 from support import plan
@@ -40,6 +43,20 @@ def test_the_csv_is_exactly_what_is_drawn(drawn, name):
     # All tables have the same columns, and name what is measured.
     assert [*table.columns] == COLUMNS
     assert table[["metric", "trajectory", "x", "y"]].notna().all(axis=None)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_the_place_of_a_point_is_where_it_is_drawn(drawn, name):
+    figure, table = drawn.picture(name), drawn.table(name)
+    figure.draw_without_rendering()
+    panels, axes = spans(figure), {ax.get_label(): ax for ax in figure.axes}
+    for row in csv.DictReader(StringIO(table.to_csv())):
+        ax = axes[row["panel"] + " right" * (row["axis"] == "right")]
+        pixel = ax.transData.transform((float(row["x"]), float(row["y"])))
+        if (at := place(row, panels)) is None:
+            assert not ax.bbox.padded(-0.01).contains(*pixel)
+        else:
+            assert at == pytest.approx(pixel / figure.bbox.size, abs=1e-4)
 
 
 def test_points_are_the_measurements(drawn):

@@ -106,10 +106,16 @@ def test_a_point_opens_its_trace(project, page):
     assert others == {run}
     page.press("Escape")
     assert not page.run("document.getElementById('trace').open")
-    # A loss in full precision comes from no quantized weights.
-    number = next(n for n, row in enumerate(drawn(project, "fig04")) if row["quantizer"] == "fp")
-    page.run(f"document.querySelectorAll('#fig04 .points tbody tr')[{number}].click()")
+    # A loss in full precision comes from no quantized weights; this one is found in the picture.
+    rows = drawn(project, "fig04")
+    number = next(n for n, row in enumerate(rows) if row["quantizer"] == "fp")
+    page.run(f"""((image, [across, up]) => image.dispatchEvent(new MouseEvent("click", {{
+        clientX: image.getBoundingClientRect().left + across * image.clientWidth + 1,
+        clientY: image.getBoundingClientRect().top + (1 - up) * image.clientHeight - 1,
+    }})))(document.querySelector("#fig04 img"), read("points-fig04").places[{number}])""")
     page.run(WAIT)
+    value = f"y {rows[number]['y']}, unit nats/token"
+    assert value in page.run("document.querySelector('#trace p').textContent")
     found = page.run("[...document.querySelectorAll('#trace li')].map((e) => e.dataset.manifest)")
     assert len(found) == 2 and "/fp/" in found[1]
     page.press("Escape")

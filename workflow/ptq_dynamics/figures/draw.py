@@ -7,15 +7,16 @@ from ptq_dynamics.engine.context import Context
 from ptq_dynamics.figures.curves import Curves
 from ptq_dynamics.figures.figure import FigureSettings
 from ptq_dynamics.figures.panels import Picture, Sheet
-from ptq_dynamics.figures.settings import ORIGIN, PICTURES, TABLE
+from ptq_dynamics.figures.places import spans
+from ptq_dynamics.figures.settings import ORIGIN, PICTURES, SPANS, TABLE
 
 
 def run(context: Context[FigureSettings]) -> Mapping[str, Any]:
     """Join the measurements and draw them as the figure's layout does. Facts: the number of points,
-    and what is said below its caption."""
+    the sentences below its caption, and where its panels lie in the picture."""
     picture: Picture = context.settings.figure.draw(Sheet(Curves(context.settings, context.inputs)))
     save(picture, context)
-    return picture.facts
+    return {**picture.facts, SPANS: spans(picture.figure)}
 
 
 def save(picture: Picture, context: Context[FigureSettings]) -> None:

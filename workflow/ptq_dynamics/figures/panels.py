@@ -19,6 +19,7 @@ from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from ptq_dynamics.figures.curves import ABOUT, Curves
 from ptq_dynamics.figures.head import made_at, notes
+from ptq_dynamics.figures.places import RIGHT
 from ptq_dynamics.figures.settings import FINDING, Panel, names_in_groups
 from ptq_dynamics.figures.style import END, HALF, SETTINGS, SMALLEST, TEXT, Line, in_order, lines
 
@@ -187,7 +188,7 @@ def _draw_panel(
     goes_on: Set[str],
 ) -> None:
     """Draw the points of one panel; the `last` of a row names the right axis."""
-    right = ax.twinx() if panel.right else None
+    right = ax.twinx(label=RIGHT.format(panel.name)) if panel.right else None
     rates = table[table.axis == "right"]
     # Lines of different rates are told apart by their curves' markers, hollow and few.
     several = rates.groupby("curve").y.max().nunique() > 1

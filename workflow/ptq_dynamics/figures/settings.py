@@ -14,6 +14,7 @@ TABLE = "csv"
 ORIGIN = "ptq-dynamics, {scale}: {identity}"
 # A fact of a figure: what its numbers say and how they came about, which stands below its caption.
 FINDING = "finding"
+SPANS = "spans"  # a fact of a figure: where its panels lie in the picture, and their limits
 # A curve that is called so is that of another one, the first group, under a quantizer.
 UNDER = re.compile(r"(.+) \(.+\)")
 UNITS = {"T": 1e12, "B": 1e9, "M": 1e6, "k": 1e3}

@@ -14,7 +14,8 @@ from ptq_dynamics.claims.settings import FOREST
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.engine.manifest import Manifest
 from ptq_dynamics.engine.paths import RECORD, beside
-from ptq_dynamics.figures.settings import TABLE
+from ptq_dynamics.figures.places import place
+from ptq_dynamics.figures.settings import SPANS, TABLE
 from ptq_dynamics.provenance import costs
 from ptq_dynamics.provenance.archive import Archive, Result, at
 from ptq_dynamics.provenance.trace import inputs_of
@@ -53,18 +54,22 @@ def run(context: Context[PageSettings]) -> Mapping[str, Any]:
 
 
 def _figure(drawn: Manifest, name: str, title: str, caption: str) -> dict[str, Any]:
-    """A figure, and its points without empty columns, each with the number in `lineages` of what it
-    comes from."""
+    """A figure, and its points without empty columns, each with its place in the picture and the
+    number of its inputs in `lineages`."""
     with drawn.file(f"{name}.{TABLE}").open(encoding="utf-8", newline="") as file:
         rows = [*csv.DictReader(file)]
     heads = [head for head in (rows or [{}])[0] if any(row[head] for row in rows)]
     job, lineages = at(beside(drawn.path, RECORD)).record.job, dict[tuple[str, ...], int]()
     of = [lineages.setdefault(inputs_of(row, job), len(lineages)) for row in rows]
     cells = [[row[head] for head in heads] for row in rows]
+    places = [place(row, drawn.facts[SPANS]) for row in rows]
     return {
         **{"name": name, "title": title, "caption": caption, "manifest": str(drawn.path)},
         "picture": _encoded(drawn.file(f"{name}.png")),
-        "points": {"heads": heads, "rows": cells, "of": of, "lineages": [*lineages]},
+        "points": {
+            **{"heads": heads, "rows": cells, "places": places},
+            **{"of": of, "lineages": [*lineages]},
+        },
     }
 
 

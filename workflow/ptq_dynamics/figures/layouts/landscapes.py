@@ -74,18 +74,18 @@ class Landscapes(Layout):
         from ptq_dynamics.figures.panels import Picture, columned, finish, subplots
         from ptq_dynamics.figures.style import TEXT
 
-        called, planes = sheet.data.called, dict[str, pd.DataFrame]()
+        called, planes = sheet.data.called, dict[str, tuple[str, pd.DataFrame]]()
         for (curve, (name,)), quantizer in product(sheet.settings.curves, called):
             (manifest,) = sheet.data.inputs[f"landscape {name} {quantizer}"]
             points = pd.read_csv(manifest.file(POINTS))
             table = pd.concat([pd.read_csv(manifest.file(GRID)).assign(point="grid"), points])
             final = points.loss[points.point == "final"].iloc[0]
             label = curve if len(called) == 1 else f"{curve}, {called[quantizer]}"
-            title = f"{label}\n{FAR.format(**manifest.facts)}"
             of = {"curve": curve, "trajectory": name, "quantizer": quantizer, "metric": "landscape"}
             of |= {"bits": sheet.data.quantizers[quantizer].bits, "unit": "nats/token"}
-            planes[title] = table.assign(panel=label, increase=table.loss - final, **of)
-        whole = pd.concat(planes.values())
+            table = table.assign(panel=label, increase=table.loss - final, **of)
+            planes[label] = f"{label}\n{FAR.format(**manifest.facts)}", table
+        whole = pd.concat(table for _, table in planes.values())
         columns = math.ceil(math.sqrt(len(planes)))
         height = TEXT / max(2, columns) * 0.8 + 0.12 / math.ceil(len(planes) / columns)
         figure, axes = subplots([*planes], columns, height, layout="compressed")
@@ -93,7 +93,7 @@ class Landscapes(Layout):
         surface = whole[whole.point == "grid"].increase
         bounds = surface.max() * (np.arange(LEVELS + 1) / LEVELS) ** 2
         bounds = bounds if surface.min() >= 0 else np.array([surface.min(), *bounds])
-        for (title, table), ax in zip(planes.items(), axes, strict=True):
+        for (title, table), ax in zip(planes.values(), axes, strict=True):
             filled = _draw_panel(ax, title, table, bounds)
         look: dict[str, Any] = {"format": "{x:.2g}", "aspect": 30, "pad": 0.01}
         figure.colorbar(filled, ax=axes, ticks=bounds, label="L − L(Θₖ) (nats/token)", **look)

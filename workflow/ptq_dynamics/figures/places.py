@@ -1,0 +1,45 @@
+"""Where the points of a figure lie in its picture, for a page on which a click finds them."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from matplotlib.figure import Figure
+
+# An axis: where it begins and how long it is, in shares of the picture, its limits, and whether it
+# is logarithmic.
+Span = tuple[float, float, float, float, bool]
+RIGHT = "{} right"  # the label of a panel's axes with a scale on the right
+
+
+def spans(figure: Figure) -> dict[str, list[Span]]:
+    """The horizontal and the vertical axis of each panel, by the label of its axes. The figure has
+    been laid out."""
+    found = dict[str, list[Span]]()
+    for ax in figure.axes:
+        left, bottom, width, height = (round(each, 5) for each in ax.get_position().bounds)
+        found[str(ax.get_label())] = [
+            (left, width, *ax.get_xlim(), ax.get_xscale() == "log"),
+            (bottom, height, *ax.get_ylim(), ax.get_yscale() == "log"),
+        ]
+    return found
+
+
+def place(row: Mapping[str, str], panels: Mapping[str, Sequence[Span]]) -> list[float] | None:
+    """Shares of a picture's width and height, from the lower left, at which the point of a row of
+    the figure's table lies; None of a point without a value, or outside its panel."""
+    panel = panels[RIGHT.format(row["panel"]) if row["axis"] == "right" else row["panel"]]
+    across, up = (
+        _share(float(row[name] or "nan"), *span) for name, span in zip("xy", panel, strict=True)
+    )
+    return None if across is None or up is None else [across, up]
+
+
+def _share(
+    value: float, start: float, length: float, low: float, high: float, log: bool
+) -> float | None:
+    if log:
+        value, low, high = (
+            math.log(each) if each > 0 else -math.inf for each in (value, low, high)
+        )
+    share = (value - low) / (high - low)
+    return round(start + length * share, 4) if 0 <= share <= 1 else None
