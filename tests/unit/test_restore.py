@@ -2,9 +2,11 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 from ptq_dynamics.engine import manifest, record
+from ptq_dynamics.engine.machine import Device
 from support import artifacts, differing, wait_until
 from toy import NAMES, Toy
 
@@ -102,16 +104,32 @@ def test_what_cannot_be_made_again_is_a_line_of_each_job_and_costs_nothing(toy):
     assert not differing(before, results(toy))
 
 
-def test_what_comes_out_different_costs_nothing(toy):
+@pytest.mark.parametrize(("device", "outcome"), [("cpu", 1), ("cuda", 1), ("cuda", 0)])
+def test_other_bytes_cost_nothing_and_on_a_gpu_they_may_agree(toy, device, outcome):
     """As on another processor: here it goes on from a state that is none of its own."""
+    path = toy.folder / "results/walk/record.json"
+    known = record.read(path)
+    path.write_text(replace(known, device=Device(device)).text())
+    if not outcome:
+        toy.edit("walk", "def run", 'def agree(first, second):\n    return "99 more"\ndef run')
     drop(toy, "walk", "sums.txt")
     toy.settle(**CHOICE, title="sum")
-    before = results(toy)
-    identity = record.read(toy.folder / "results/walk/record.json").identity
+    before, identity = results(toy), known.identity
+    reader = toy.folder / "results/total.record.json"
+    first = reader.read_bytes()
     scratch = toy.folder / f"results/walk/.work-{identity[:16]}-01234567/scratch"
     scratch.mkdir(parents=True)
     (scratch / "state.txt").write_text("99.0")
     done = toy.run("total")
-    assert done.returncode == 1, done.stderr
-    assert "it came out different in sums.txt" in done.stderr
-    assert not differing(before, results(toy))
+    assert done.returncode == outcome, done.stderr
+    if outcome:
+        assert "it came out different in sums.txt" in done.stderr
+        assert not differing(before, results(toy))
+        return
+    assert record.read(path).second == "built a second time on a GPU: 99 more"
+    total = json.loads((toy.folder / "results/total.json").read_text())["sum"]
+    assert total == float((path.parent / "sums.txt").read_text().split()[-1])
+    # A reader of the first one is outdated, and the one that had it built again is not.
+    assert toy.settle(**CHOICE, title="sum")["total"]
+    reader.write_bytes(first)
+    assert not toy.settle(**CHOICE)["total"]

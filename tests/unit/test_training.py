@@ -2,6 +2,7 @@
 
 import csv
 import math
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -221,6 +222,16 @@ def test_a_branch_is_one_uninterrupted_run_bit_for_bit(workspace, trunk, branch,
 def curve(folder):
     with (folder / train.CURVE).open(newline="") as file:
         return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize(("off", "agrees"), [(0.009, True), (-0.011, False), (math.nan, False)])
+def test_two_trainings_agree_where_their_curves_end_alike(tmp_path, off, agrees):
+    for folder, end in (("first", 3.0), ("second", 3.0 + off)):
+        (tmp_path / folder).mkdir()
+        losses = [*np.linspace(10.0 - end, 4.0, 180).tolist(), *[end] * 20]
+        (tmp_path / folder / train.CURVE).write_text("\n".join(["loss", *map(str, losses)]))
+    with nullcontext() if agrees else pytest.raises(Problem, match="nats/token, which is more"):
+        assert "3.0090 instead of 3.0000" in train.agree(tmp_path / "first", tmp_path / "second")
 
 
 def test_a_run_in_two_parts_is_the_run_in_one(make, data, tmp_path, trunk):

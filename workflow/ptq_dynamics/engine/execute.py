@@ -11,6 +11,7 @@ import traceback
 import typing
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
@@ -29,6 +30,7 @@ from ptq_dynamics.engine.record import Record
 from ptq_dynamics.engine.specification import differences, restore_manifest, stale
 
 Spec = Mapping[str, Any]
+DIFFERS = "it came out different in {} (another processor or library?)"
 
 
 def execute(
@@ -61,6 +63,9 @@ def execute(
             clock = time.monotonic()
             take_devices(devices, progress.say)
             _build(spec, paths, progress, lease, restoring)
+            # Also work of other specifications, which was kept because an edit may be undone.
+            for folder in paths.works():
+                shutil.rmtree(folder, ignore_errors=True)
             progress.say(f"done in {time.monotonic() - clock:.1f} s")
         return 0
     except (Exception, KeyboardInterrupt) as error:
@@ -108,22 +113,18 @@ def _build(spec: Spec, paths: Paths, progress: Progress, lease: Lease, restoring
             shutil.rmtree(work, ignore_errors=True)
         context.earlier = paths.folder
         made = _make(spec, context, work)
+        seconds = time.monotonic() - clock
+        account = record.describe(spec, context.inputs, made, commit, started, seconds)
         if restoring:
             lease.require()
-            _require_same(made, record.read(paths.record))
-            for name in made.dropped():
-                (made.folder / name).parent.mkdir(parents=True, exist_ok=True)
-                os.replace(work / OUT / name, made.folder / name)
-            paths.part(ABSENT).unlink(missing_ok=True)
-        else:
-            seconds = time.monotonic() - clock
-            account = record.describe(spec, context.inputs, made, commit, started, seconds)
-            write_atomically(work / RECORD, account.text())
-    if not restoring:
-        publish(work, paths, record.read(work / RECORD), lease.require)
-    # Work of other specifications, too, which was kept as an edit may be undone.
-    for folder in paths.works():
-        shutil.rmtree(folder, ignore_errors=True)
+            known = record.read(paths.record)
+            if not _difference(account, known):
+                _put_back(made, work / OUT)
+                return
+            account = _second(account, known, paths.folder, work / OUT)
+            progress.say(f"{account.second}; the next build repeats what reads this result")
+        write_atomically(work / RECORD, account.text())
+    publish(work, paths, record.read(work / RECORD), lease.require)
 
 
 def _compare(spec: Spec, paths: Paths, progress: Progress) -> None:
@@ -132,15 +133,33 @@ def _compare(spec: Spec, paths: Paths, progress: Progress) -> None:
     context.identity = known.carried
     with tempfile.TemporaryDirectory(prefix="ptq-dynamics-compare-") as folder:
         made = _make(spec, context, Path(folder))
-    _require_same(made, known)
+    if what := _difference(made, known):
+        raise Problem(DIFFERS.format(what))
 
 
-def _require_same(made: Manifest, known: Record) -> None:
+def _difference(made: Manifest | Record, known: Record) -> str:
     names = sorted({*known.files, *made.files})
     differing = [name for name in names if known.files.get(name) != made.files.get(name)]
-    if differing or known.facts != made.facts:
-        what = ", ".join(differing) or "its facts"
-        raise Problem(f"it came out different in {what} (another processor or library?)")
+    return ", ".join(differing) or "its facts" * (known.facts != made.facts)
+
+
+def _put_back(result: Manifest, out: Path) -> None:
+    """Move the dropped files of a result to their place."""
+    for name in result.dropped():
+        (result.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        os.replace(out / name, result.folder / name)
+    beside(result.path, ABSENT).unlink(missing_ok=True)
+
+
+def _second(made: Record, known: Record, first: Path, second: Path) -> Record:
+    """The record of a result in the folder `second` that differs from the `first`: its inputs do,
+    or it was built on a GPU, and its stage finds that both agree. Raises `Problem` otherwise."""
+    if made.inputs != known.inputs:
+        return replace(made, second="built again from other inputs")
+    agree = getattr(_stage(made.job), "agree", None)
+    if known.device.kind == "cpu" or agree is None:
+        raise Problem(DIFFERS.format(_difference(made, known)))
+    return replace(made, second=f"built a second time on a GPU: {agree(first, second)}")
 
 
 def _read(spec: Spec, progress: Progress) -> Context[Any]:
@@ -185,9 +204,10 @@ def _take_code(spec: Spec) -> Any:
 
 
 def restore(result: Manifest) -> None:
-    """Have the dropped files of a result made, unless another process has done so meanwhile.
+    """Have the dropped files of a result built, unless another process has done so meanwhile.
 
-    Raises `Problem` when they cannot be made, or come out different.
+    Raises `Problem` when that fails, or gives other bytes; on a GPU, those of a second building
+    that agrees with the first replace the whole result.
     """
     path = beside(result.path, RECORD)
     if not again(path, "restore"):

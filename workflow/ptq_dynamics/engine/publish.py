@@ -74,3 +74,4 @@ def publish(work: Path, paths: Paths, made: Record, require: Callable[[], None])
     for text, target in ((made.text(), paths.record), (manifest.text(), paths.manifest)):
         write_atomically(copy, text)
         os.replace(copy, target)
+    manifest.mark(made.files)

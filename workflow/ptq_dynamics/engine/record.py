@@ -44,6 +44,7 @@ class Record:
     `job` is the specification; `inputs` maps paths of manifests to their digests; `files` and
     `facts` are those of the result's manifest; `cpu_seconds` are those of all processes of the
     job, `peak_memory` that of the largest one. With `accepted` specifications, `job` is the last.
+    `second` describes how dropped files that were built again differ from the first ones.
     """
 
     job: Mapping[str, Any]
@@ -61,6 +62,7 @@ class Record:
     threads: int | None
     processes: int
     accepted: tuple[Acceptance, ...] = ()
+    second: str = ""
     version: int = VERSION
 
     def text(self) -> str:
@@ -82,7 +84,8 @@ class Record:
     def notes(self) -> tuple[str, ...]:
         """What a reader should know of an up-to-date result, in words."""
         edits = [f"made by commit {self.git}"] if self.git and self.git.dirty else []
-        return (*(f"accepted: {each.reason}" for each in self.accepted), *edits)
+        accepted = (f"accepted: {each.reason}" for each in self.accepted)
+        return (*accepted, *[self.second] * bool(self.second), *edits)
 
     @property
     def carried(self) -> str:

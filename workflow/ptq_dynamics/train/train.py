@@ -5,6 +5,7 @@ Only initial weights and data order are random, and both follow from the seed; s
 weights, optimizer moments and the step, and an interrupted run goes on to the same bits.
 """
 
+import csv
 import json
 import math
 import os
@@ -15,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -39,6 +41,8 @@ STATES = "state-*.safetensors"
 # States are so many seconds apart at least, and are written at so many bytes a second at most: of
 # the paper's model one every ten minutes.
 EVERY, RATE = 5.0, 3e6
+# On a GPU, two trainings of a run agree where their last losses differ by so many nats/token.
+AGREE = 0.01
 
 
 def run(context: Context[TrainSettings]) -> Mapping[str, Any]:
@@ -295,6 +299,20 @@ class Trainer:
         # A tied head is not in it.
         self.model.load_state_dict(weights, strict=False)
         self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": state})
+
+
+def agree(first: Path, second: Path) -> str:
+    """How far two trainings of a run, in two folders, lie apart at the end of their curves, in
+    words. Raises `Problem` where the mean losses of the last tenth differ by more than `AGREE`."""
+    ends = []
+    for folder in (first, second):
+        with (folder / CURVE).open(encoding="utf-8", newline="") as file:
+            losses = [float(row["loss"]) for row in csv.DictReader(file)]
+        ends.append(fmean(losses[-math.ceil(len(losses) / 10) :]))
+    words = f"the loss at the end is {ends[1]:.4f} instead of {ends[0]:.4f} nats/token"
+    if not abs(ends[1] - ends[0]) <= AGREE:
+        raise Problem(f"{words}, which is more than {AGREE} apart; build the run again")
+    return words
 
 
 def state_name(step: int) -> str:
