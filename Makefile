@@ -63,7 +63,7 @@ export XDG_CACHE_HOME ?= $(CURDIR)/.snakemake/cache
 export MPLCONFIGDIR ?= $(CURDIR)/.snakemake/cache/matplotlib
 endif
 
-.PHONY: help install figures claims report paper all costs prefetch test test-fast test-more test-slurm unit lint backends sweep chaos staleness locks release clean
+.PHONY: help install figures claims report paper all costs bench prefetch test test-fast test-more test-slurm unit lint backends sweep chaos staleness locks release clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,6 +91,9 @@ all: $(if $(PROFILE),figures,$(INSTALLED))  ## figures, claims, tables, the page
 
 costs: $(INSTALLED)  ## print what a build took: jobs, tokens, and hours by kind of job
 	@$(PTQ) dev cost --scale $(SCALE)
+
+bench: $(INSTALLED)  ## compare the speed of training at SCALE with that of a plain loop
+	@$(call HERE,)/python tests/bench.py $(SCALE)
 
 clean:  ## remove everything built at SCALE
 	@test "$(filter $(SCALES),$(firstword $(SCALE)))" = "$(SCALE)" -a -n "$(SCALE)" || \
