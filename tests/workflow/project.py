@@ -95,7 +95,7 @@ class Project:
     def on_cluster(self, *arguments: str) -> list[str]:
         """Command line of Snakemake for the chosen figures, on a cluster."""
         choice = ["--config", "scale=smoke", f"figures={self.figures}"]
-        return [SNAKEMAKE, "--workflow-profile", "profiles/slurm", *choice, *arguments]
+        return [SNAKEMAKE, *choice, *arguments]
 
     def snakemake(self, *arguments: str, **options: Any) -> CompletedProcess[str]:
         """Run Snakemake to its end."""

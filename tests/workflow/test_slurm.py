@@ -23,6 +23,9 @@ from support import plan
 PLUGINS = Path(os.environ.get("SLURM_PLUGINS") or Path(sys.prefix) / "slurm")
 TRUNK = f"results/smoke/train/constant-3e-3/seed-{SEED}"
 PATIENCE = 1200  # seconds
+# The project's profile, and one that a lab has for all its workflows.
+OWN, LAB = ("--workflow-profile", "profiles/slurm"), ("--profile", "lab")
+STOCK = "executor: slurm\njobs: 20\nretries: 1\ndefault-resources: {slurm_partition: main}\n"
 # So that nobody waits for a queue that is on this machine.
 QUICK = (
     *("--slurm-init-seconds-before-status-checks", "2", "--seconds-between-status-checks", "2"),
@@ -47,12 +50,12 @@ class Build:
     cluster: Cluster
     output: Path
 
-    def start(self):
-        """Start a build; what it prints is kept."""
+    def start(self, *profile):
+        """Start a build under a profile; what it prints is kept."""
         own = self.project.folder / "workflow"
         with self.output.open("ab") as output:
             return Popen(
-                self.project.on_cluster(*QUICK),
+                self.project.on_cluster(*profile, *QUICK),
                 cwd=self.project.folder,
                 env={**self.cluster.environment, "PYTHONPATH": f"{own}:{PLUGINS}"},
                 stdout=output,
@@ -114,17 +117,19 @@ def at_work(project, word):
 
 
 def test_a_killed_build_and_a_killed_job_go_on_to_equal_bytes(build, built):
-    """Snakemake is killed while jobs run, and started again: what was sent goes on, what is made
-    is not made again; a job that is killed is tried again; and all has the bytes of a build on one
-    machine."""
-    first = build.start()
+    """Snakemake is killed while jobs run, and started again with a lab's profile alone: jobs that
+    were submitted go on, and no result is built twice; a job that is killed is tried again; and all
+    results have the bytes of a build on one machine."""
+    (build.project.folder / "lab").mkdir()
+    (build.project.folder / "lab/config.yaml").write_text(STOCK)
+    first = build.start(*OWN)
     trunk = build.project.folder / TRUNK
     build.until(lambda: list(trunk.glob(".work*")), first)
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
     assert build.cluster.queue()
     before = build.records()
-    second, job = build.start(), "ptq_dynamics.engine.run"
+    second, job = build.start(*LAB), "ptq_dynamics.engine.run"
     build.until(lambda: build.records().keys() > before.keys(), second)
     build.until(lambda: any(at_work(build.project, job)), second)
     for each in at_work(build.project, job):
@@ -135,5 +140,5 @@ def test_a_killed_build_and_a_killed_job_go_on_to_equal_bytes(build, built):
     after = build.records()
     assert all(after[folder] == record for folder, record in before.items())
     # With nothing to do, nothing is sent.
-    build.end(build.start())
+    build.end(build.start(*OWN))
     assert build.records() == after
