@@ -1,5 +1,4 @@
-"""Answers in dialogues: supervised fine-tuning (SFT), with the loss on answers alone. Dialogues
-follow one another, as in SmolLM3's packing; a sequence may begin in the middle of one."""
+"""Supervised fine-tuning (SFT) on dialogues, packed as by SmolLM3."""
 
 from typing import Any, Literal
 
@@ -8,21 +7,20 @@ from ptq_dynamics.train.objectives import Objective, answer_losses
 
 
 class Answers(Objective):
-    """Mean cross-entropy of the tokens of answers, nats."""
+    """Mean cross-entropy of the tokens of answers in nats."""
 
     kind: Literal["answers"]
 
     def data(self, corpus: Manifest, context: int, batch: int, seed: int) -> Any:
-        """Sequences of dialogues, int64 [batch, 2, context + 1]: tokens, and 1 for those of
-        answers, else 0."""
+        """Return sequences of tokens and marks (1 for answers), int64 [batch, 2, context + 1]."""
         from ptq_dynamics.corpus import tokens
 
         return tokens.TrainingData(corpus, context, batch, seed, tokens.answers(corpus))
 
     def count(self, rows: Any) -> Any:
-        """Tokens of answers; a batch without an answer costs nothing."""
+        """Return the number of tokens of answers, which may be 0."""
         return rows[:, 1, 1:].sum()
 
     def loss(self, model: Any, rows: Any, before: Any) -> Any:
-        """Of rows of such a batch."""
+        """Sum the losses of tokens of answers."""
         return answer_losses(model, rows).sum()

@@ -1,8 +1,7 @@
-"""Preferences: of two answers, the right one gains on what the model was before, the wrong one
-falls (anchored preference optimization, APO, arXiv 2408.06266).
+"""Anchored preference optimization (APO, arXiv 2408.06266) on pairs of answers.
 
-With r(y) = β (log π(y) − log π₀(y)), the model before frozen as π₀, APO-zero minimises
-1 − σ(r(right)) + σ(r(wrong)).
+APO-zero minimizes 1 − σ(r(right)) + σ(r(wrong)) with r(y) = β (log π(y) − log π₀(y)), where π₀ is
+the frozen model at the start.
 """
 
 from typing import Any, ClassVar, Literal
@@ -13,7 +12,7 @@ from ptq_dynamics.train.objectives import Objective, answer_losses
 
 
 class Preferences(Objective):
-    """Mean loss of pairs, without unit, by APO-zero with its β."""
+    """Mean APO-zero loss of pairs."""
 
     anchored: ClassVar = True
     kind: Literal["preferences"]
@@ -21,17 +20,17 @@ class Preferences(Objective):
     beta: Rate
 
     def data(self, corpus: Manifest, context: int, batch: int, seed: int) -> Any:
-        """Pairs of dialogues; a batch has as many of them as it has sequences."""
+        """Return pairs of dialogues; a batch has `batch` pairs."""
         from ptq_dynamics.corpus.tokens import Pairs
 
         return Pairs(corpus, context, batch, seed)
 
     def count(self, rows: Any) -> Any:
-        """Pairs."""
+        """Return the number of pairs."""
         return len(rows)
 
     def loss(self, model: Any, rows: Any, before: Any) -> Any:
-        """Of pairs, int64 [pairs, 2, 2, length]."""
+        """Sum the losses of pairs, int64 [pairs, 2, 2, length]."""
         import torch
 
         rows = rows.flatten(0, 1)
