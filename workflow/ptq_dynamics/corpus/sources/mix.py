@@ -1,5 +1,5 @@
-"""A mix: other text of installed packages, for runs that go on from those on an embedded corpus.
-Only train is its own, so such a run is measured on the very text that its trunk is measured on."""
+"""Other text of installed packages, for branches of runs on an embedded corpus. A branch is
+measured on the text of its trunk, because only train differs."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ptq_dynamics.base.fields import Count
-from ptq_dynamics.corpus import docstrings, packages, splits
+from ptq_dynamics.corpus import packages, splits
 from ptq_dynamics.corpus.sources import Derived, Packages
 from ptq_dynamics.engine.context import Context
 
@@ -21,8 +21,8 @@ _TEST = re.compile(r"(.*/)?(tests?/.*|test_[^/]*|[^/]*_test\.py|conftest\.py)")
 
 
 class MixCorpus(Derived):
-    """Text of installed packages: source files that are no tests, or are, without docstrings; or
-    long descriptions and licences."""
+    """Text of packages: source files without docstrings (code or tests), or long descriptions and
+    licences."""
 
     source: Literal["mix"]
     text: Text
@@ -32,7 +32,7 @@ class MixCorpus(Derived):
     def documents(
         self, context: Context[Any], dtype: np.dtype
     ) -> tuple[Iterable[list[np.ndarray]], Mapping[str, Any]]:
-        """Each with the end-of-document token after it."""
+        """Return documents with the end-of-document token."""
         from tokenizers import Tokenizer
 
         tokenizer = Tokenizer.from_file(str(context.out / "tokenizer/tokenizer.json"))
@@ -42,7 +42,7 @@ class MixCorpus(Derived):
         return encoded, packages.facts(documents, self.packages)
 
     def texts(self) -> list[str]:
-        """Distinct documents, ordered by their sha256."""
+        """Return distinct documents ordered by sha256."""
         each = (packages.installed_files(name, self._select) for name in self.packages)
         found = set(map(self._read, chain.from_iterable(each)))
         return packages.in_order(text for text in found if len(text) >= self.shortest_document)
@@ -61,7 +61,7 @@ class MixCorpus(Derived):
 
     def _read(self, file: Path) -> str:
         if self.text != "descriptions":
-            return docstrings.taken_out(file).strip("\n")
+            return packages.taken_out(file).strip("\n")
         text = file.read_text(encoding="utf-8")
-        # The long description: what stands below the headers.
+        # The long description follows the headers.
         return (text.partition("\n\n")[2] if file.name == METADATA else text).strip()
