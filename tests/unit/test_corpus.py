@@ -74,7 +74,7 @@ def test_calibration_text_says_where_its_documents_end(corpus, documents, tmp_pa
     table = tokens.documents(found, 140, len(ends)).tolist()
     assert table == [row[:140] + [-1] * (140 - len(row)) for row in by_hand[: len(ends)]]
     assert {len(row) < 140 for row in by_hand[: len(ends)]} == {True, False}
-    with pytest.raises(Problem, match=rf"holds {len(ends)} whole documents, 500 are required"):
+    with pytest.raises(Problem, match=rf"holds {len(ends)} whole documents, but 500 are required"):
         tokens.documents(found, 140, 500)
     assert "calibration.ends.bin" in corpus.files
 
@@ -170,5 +170,5 @@ def test_blocks_are_consecutive_and_too_few_are_a_problem(tmp_path):
     corpus = manifest.describe(tmp_path, tmp_path / "manifest.json", {"dtype": "uint16"})
     assert tokens.blocks(corpus, "probe", 8).tolist() == np.arange(32).reshape(4, 8).tolist()
     assert tokens.blocks(corpus, "probe", 8, 2).tolist() == np.arange(16).reshape(2, 8).tolist()
-    with pytest.raises(Problem, match=r"probe\.bin holds 4 blocks of 8 tokens, 5 are required"):
+    with pytest.raises(Problem, match=r"probe\.bin holds 4 blocks of 8 tokens, but 5 are required"):
         tokens.blocks(corpus, "probe", 8, 5)

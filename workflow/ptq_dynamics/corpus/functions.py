@@ -1,7 +1,4 @@
-"""Documented functions of installed packages, for tasks and dialogues.
-
-Questions of tasks are about documents that an embedded corpus holds out, and about documents of
-packages (`others`) that no corpus of the scale reads."""
+"""Documented functions of installed packages, for dialogues and tasks."""
 
 import json
 from collections.abc import Mapping
@@ -29,8 +26,7 @@ class FunctionsSettings(Strict):
 
 
 def run(context: Context[FunctionsSettings]) -> Mapping[str, Any]:
-    """Write the functions of train and the held-out docstrings, one JSON object per line, ordered
-    by the docstrings' sha256."""
+    """Write functions of train and held-out docstrings as lines of JSON, ordered by sha256."""
     corpus, shortest = context.settings.corpus, context.settings.corpus.shortest_document
     known = packages.documented(corpus.packages, shortest, corpus.source_code)
     dealt = deal(packages.in_order(known), corpus.held_out)
@@ -40,7 +36,6 @@ def run(context: Context[FunctionsSettings]) -> Mapping[str, Any]:
     asked = [known[text] for split in splits for text in dealt[split]]
     others = packages.documented(context.settings.others, shortest)
     asked += [others[text] for text in packages.in_order(others.keys() - known.keys())]
-    # Two docstrings may have the same function and summary.
     learned = {(each.signature, each.summary) for each in train}
     asked = [each for each in asked if (each.signature, each.summary) not in learned]
     for name, found in ((TRAIN, train), (HELD_OUT, asked)):

@@ -1,7 +1,5 @@
-"""Documents in installed packages: docstrings, signatures, and source without docstrings.
-
-Only files with the digests of their pure-Python wheels are read. The text therefore depends on the
-versions of the packages alone."""
+"""Documents in installed packages. Files are verified against the digests of their wheels, so the
+text depends on the versions of packages alone."""
 
 import ast
 import base64
@@ -18,15 +16,14 @@ from typing import Any
 
 from ptq_dynamics.base.problem import Problem
 
-Selection = Callable[[Distribution], Iterable[PackagePath]]
+Select = Callable[[Distribution], list[PackagePath]]
 # A summary has at least so many words, and is no directive of reStructuredText ("..").
 WORD, FEWEST_WORDS = re.compile(r"[A-Za-z]{2,}"), 3
 
 
 @dataclass(frozen=True)
 class Documented:
-    """A docstring without indentation; for functions also `signature`, `name(argument, ...)`, and
-    `summary`, the first sentence."""
+    """A docstring; for functions also `name(argument, ...)`, and the first sentence."""
 
     document: str
     signature: str | None = None
@@ -38,9 +35,8 @@ def python_files(distribution: Distribution) -> list[PackagePath]:
     return [file for file in distribution.files or [] if file.suffix == ".py"]
 
 
-def installed_files(package: str, select: Selection = python_files) -> list[Path]:
-    """Return the selected files of a pure-Python package; raise `Problem` if it is not installed,
-    is not pure Python, or has altered files."""
+def installed_files(package: str, select: Select = python_files) -> list[Path]:
+    """Return selected files of a package; raise `Problem` if it is altered or not pure Python."""
     try:
         distribution = metadata.distribution(package)
     except metadata.PackageNotFoundError:
@@ -76,8 +72,7 @@ def in_order(texts: Iterable[str]) -> list[str]:
 
 
 def documented(names: Iterable[str], shortest: int, whole: bool = False) -> dict[str, Documented]:
-    """Return documents of packages with at least `shortest` characters by text. A text that occurs
-    more than once has the first signature."""
+    """Return documents with at least `shortest` characters by text, with the first signature."""
     files = [file for each in names for file in installed_files(each)]
     found = [each for file in files for each in read(file, whole)]
     known: dict[str, Documented] = {}
@@ -119,8 +114,7 @@ def summary(document: str) -> str | None:
 
 
 def taken_out(file: Path) -> str:
-    """Return the text of a file without docstrings and other strings that are statements, and
-    without lines that this empties."""
+    """Return the text of a file without docstrings and other strings that are statements."""
     text = file.read_text(encoding="utf-8")
     source = bytearray(text.encode())
     # The syntax tree counts lines from 1, and bytes in a line from 0.

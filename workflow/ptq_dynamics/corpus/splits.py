@@ -33,8 +33,7 @@ def dtype(vocabulary: int) -> np.dtype:
 def deal(
     documents: Iterable[str], characters: Mapping[Split, float], rest: bool = True
 ) -> dict[Split, list[str]]:
-    """Give whole documents to each held-out split in turn until it has its characters, and
-    with `rest` all others to train."""
+    """Give documents to each held-out split until it has its characters; the rest goes to train."""
     dealt: dict[Split, list[str]] = {name: [] for name in SPLITS}
     counts = dict.fromkeys(SPLITS, 0)
     for text in documents:
@@ -49,8 +48,7 @@ def deal(
 def encode(
     tokenizer: Any, documents: Iterable[str], dtype: np.dtype, end: int | None = None
 ) -> Iterator[list[np.ndarray]]:
-    """Yield batches of documents as tokens, `dtype` [n] each, with the token `end` after each.
-    `tokenizer` is a `tokenizers.Tokenizer`."""
+    """Yield batches of documents as tokens, `dtype` [n] each, with the token `end` after each."""
     tokenizer.no_truncation()
     tokenizer.no_padding()
     texts, last = iter(documents), [] if end is None else [end]
@@ -60,8 +58,7 @@ def encode(
 
 
 def write(folder: Path, split: Split, batches: Iterable[list[np.ndarray]], tokens: int) -> int:
-    """Write batches of documents to a split's file, and return the number of tokens: `tokens`, but
-    all tokens of train. Calibration also gets the ends of documents."""
+    """Write `tokens` tokens of a split (all of train), and return their number."""
     written, ends, whole = 0, list[int](), split == "train"
     with (folder / f"{split}.bin").open("wb") as file:
         for document in chain.from_iterable(batches):
@@ -88,8 +85,7 @@ def require(split: Split, written: int, tokens: int) -> None:
 
 
 def facts(folder: Path, dtype: np.dtype, counts: Mapping[str, int]) -> dict[str, Any]:
-    """Return the facts of the corpus in a folder; its digest is the hex sha256 of those of all
-    splits."""
+    """Return the facts of a corpus; its digest is the hex sha256 of those of all splits."""
     joined = "".join(sha256(folder / f"{name}.bin") for name in SPLITS)
     digest = hashlib.sha256(joined.encode()).hexdigest()
     return {"tokens": counts, DTYPE: dtype.name, "digest": digest}

@@ -22,8 +22,7 @@ def read(corpus: Manifest, split: Split) -> np.ndarray:
 
 
 def blocks(corpus: Manifest, split: Split, context: int, count: int | None = None) -> Tensor:
-    """Return the first `count` (None: all) whole blocks of `context` tokens (section 2), int64
-    [count, context]."""
+    """Return `count` (None: all) blocks of `context` tokens (section 2), int64 [count, context]."""
     tokens = read(corpus, split)
     available = len(tokens) // context
     wanted = max(1, available) if count is None else count
@@ -34,9 +33,8 @@ def blocks(corpus: Manifest, split: Split, context: int, count: int | None = Non
 
 
 def documents(corpus: Manifest, context: int, count: int, before: int = 0) -> Tensor:
-    """Return `count` documents of the calibration split (section 3) after the first `before`, cut
-    or filled with `FILLING` to int64 [count, context]. Documents of at most `TOO_SHORT` tokens are
-    left out, as in GPTQModel."""
+    """Return documents of the calibration split (section 3), cut or filled, int64 [count, context],
+    without those of at most `TOO_SHORT` tokens, as in GPTQModel."""
     tokens = read(corpus, "calibration")
     ends = np.fromfile(corpus.file(ENDS), dtype=ENDS_DTYPE).astype(np.int64)
     if len(ends) < before + count:
@@ -57,8 +55,7 @@ def _too_small(corpus: Manifest, split: Split, found: str, wanted: int) -> Probl
 
 
 class TrainingData:
-    """Batches that depend on seed and step alone: sequences of `context` + 1 tokens at stride
-    `context`, each once an epoch in an order of its own, with `marks` of tokens, if any."""
+    """Batches of sequences at stride `context`, in an order that follows from seed and epoch."""
 
     def __init__(
         self, corpus: Manifest, context: int, batch: int, seed: int, *marks: np.ndarray
@@ -70,8 +67,7 @@ class TrainingData:
             raise _too_small(corpus, "train", f"{self.sequences} sequences", batch)
 
     def at(self, step: int, rows: Sequence[int] | None = None) -> Tensor:
-        """Return rows (None: all) of the batch after `step` updates, int64 [rows, context + 1],
-        with marks [rows, 2, context + 1]."""
+        """Return rows (None: all) of a batch, int64 [rows, (2,) context + 1], 2 with marks."""
         found = []
         for row in range(self._batch) if rows is None else rows:
             epoch, index = divmod(step * self._batch + row, self.sequences)
@@ -93,8 +89,7 @@ def answers(corpus: Manifest) -> np.ndarray:
 
 
 class Pairs:
-    """Dialogues with their own answer, paired with the answer of another dialogue. An epoch visits
-    each that fits into the context, in an order of its own."""
+    """Batches of dialogues that fit into the context, paired with another dialogue's answer."""
 
     def __init__(self, corpus: Manifest, context: int, batch: int, seed: int) -> None:
         marks = answers(corpus).astype(np.int8)
@@ -108,13 +103,12 @@ class Pairs:
         if len(self._fitting) < max(2, batch):
             raise Problem(
                 f"{corpus.path} has {len(self._fitting)} dialogues of at most {self._length} "
-                f"tokens, fewer than a batch of {batch}; add packages to the corpus, or raise its "
-                "context, in the scale's file under config/scales"
+                f"tokens for a batch of {batch}; add packages or raise its context in config/scales"
             )
 
     def at(self, step: int, rows: Sequence[int] | None = None) -> Tensor:
-        """Return rows (None: all) of the batch after `step` updates, int64 [rows, 2, 2, length]:
-        right and wrong answer, tokens and marks. A longer wrong answer is cut."""
+        """Return rows (None: all) of a batch, int64 [rows, 2, 2, length]: right and wrong answer,
+        tokens and marks."""
         found = []
         for row in range(self._batch) if rows is None else rows:
             epoch, index = divmod(step * self._batch + row, len(self._fitting))

@@ -36,8 +36,7 @@ def run(context: Context[AverageSettings]) -> Mapping[str, Any]:
 
 
 def write_mean(folder: Path, members: Sequence[Path], weights: Sequence[float]) -> None:
-    """Write the weighted mean of checkpoints, with the other files of the last one. Memory holds
-    one file of one checkpoint, and the means of its tensors."""
+    """Write the weighted mean of checkpoints, with the other files of the last one."""
     sources = [Weights(member) for member in members]
     for source in sources:
         if source.forms() != sources[-1].forms():
@@ -54,8 +53,7 @@ def write_mean(folder: Path, members: Sequence[Path], weights: Sequence[float]) 
 
 
 def weighted_mean(values: Iterable[Tensor], weights: Sequence[float]) -> Tensor:
-    """Return the weighted mean of tensors in their data type, summed in float64; integers are
-    rounded."""
+    """Return the weighted mean in the tensors' data type, summed in float64 (integers: rounded)."""
     total: Tensor | None = None
     for value, weight in zip(values, weights, strict=True):
         dtype, term = value.dtype, value.to(torch.float64, copy=True).mul_(weight)

@@ -1,7 +1,5 @@
-"""Fetch checkpoints of public families from the hub (section 3).
-
-A checkpoint becomes a folder with safetensors, configuration and tokenizer. Files are linked from
-the hub's cache or the last result if they are there. No code of a repository runs."""
+"""Fetch checkpoints of public families from the hub (section 3) as folders with safetensors,
+configuration and tokenizer. No code of a repository runs."""
 
 import json
 import os
@@ -18,8 +16,6 @@ from ptq_dynamics.hub.files import CONFIG, INDEX, PICKLED, SAFE, HubFile, Source
 from ptq_dynamics.train import olmo_format, trajectory
 
 RESUMABLE = True
-# Splits a tensor into its parts by name.
-Parts = Callable[[str, Any], Mapping[str, Any]]
 
 
 class Revision(Strict):
@@ -56,9 +52,8 @@ def run(context: Context[FetchSettings]) -> Mapping[str, Any]:
     )
 
 
-def save_safely(source: Path, target: Path, parts: Parts | None) -> None:
-    """Save weights as safetensors without a change of bits, split into `parts`; raise `Problem` if
-    `source` has anything but tensors."""
+def save_safely(source: Path, target: Path, names: Callable[[str], tuple[str, ...]]) -> None:
+    """Save tensors, split into parts with `names`, as safetensors; raise `Problem` on others."""
     import torch
     from huggingface_hub import load_state_dict_from_file
     from safetensors.torch import save_file
@@ -74,11 +69,13 @@ def save_safely(source: Path, target: Path, parts: Parts | None) -> None:
             f"{source.name} is damaged, or holds more than a state dict of plain tensors "
             f"({type(error).__name__}); leave the revision out of the family"
         ) from error
-    if parts is not None:
-        state = {new: part for old in state.items() for new, part in parts(*old).items()}
-    # safetensors does not store one tensor under two names, as tied weights are.
-    plain = {name: value.contiguous().clone() for name, value in state.items()}
-    save_file(plain, target, metadata={"format": "pt"})
+    saved = dict[str, Any]()
+    for name, value in state.items():
+        new = names(name)
+        parts = value.chunk(len(new)) if len(new) > 1 else [value]
+        # Copies, because tied weights are one tensor under two names.
+        saved |= zip(new, (part.contiguous().clone() for part in parts), strict=True)
+    save_file(saved, target, metadata={"format": "pt"})
 
 
 class _Checkpoint:
@@ -98,8 +95,10 @@ class _Checkpoint:
                 f"{self._source} has its weights as pickles only, which can run code; set "
                 "convert: true in the family to read plain tensors and save safetensors"
             )
-        self._is_olmo = settings.format == olmo_format.OLMO
-        self._converts = self._is_pickled or self._is_olmo
+        is_olmo = settings.format == olmo_format.OLMO
+        self._converts = self._is_pickled or is_olmo
+        self._rewritten = olmo_format.REWRITTEN if is_olmo else {}
+        self._names = olmo_format.names if is_olmo else lambda name: (name,)
 
     def fetch(self) -> None:
         """Obtain and convert all files; raise `Problem` if one cannot be obtained."""
@@ -109,9 +108,9 @@ class _Checkpoint:
         self._known(CONFIG)
         weights = PICKLED if self._is_pickled else SAFE
         for name, file in self._files.items():
-            if self._is_olmo and name in olmo_format.REWRITTEN:
+            if name in self._rewritten:
                 content = self._obtain(file, self._scratch).read_text(encoding="utf-8")
-                self._write(name, olmo_format.REWRITTEN[name](content))
+                self._write(name, self._rewritten[name](content))
             elif not name.startswith(weights.partition(".")[0]):
                 self._obtain(file, self._out)
         for file in map(self._known, self._weights(weights)):
@@ -121,9 +120,8 @@ class _Checkpoint:
             elif not target.exists():
                 found = self._obtain(file, self._scratch)
                 saved = self._scratch / f"{target.name}.saved"
-                save_safely(found, saved, olmo_format.tensors if self._is_olmo else None)
+                save_safely(found, saved, self._names)
                 os.replace(saved, target)
-                # Pickles are as large as the weights.
                 found.unlink()
 
     def _weights(self, whole: str) -> Iterable[str]:
@@ -135,8 +133,7 @@ class _Checkpoint:
         index = json.loads(path.read_text(encoding="utf-8"))
         places = index["weight_map"]
         if self._converts:
-            named = olmo_format.names if self._is_olmo else lambda name: (name,)
-            saved = {new: safe_name(at) for name, at in places.items() for new in named(name)}
+            saved = {new: safe_name(at) for name, at in places.items() for new in self._names(name)}
             self._write(SAFE + INDEX, {**index, "weight_map": saved})
         return sorted(set(places.values()))
 

@@ -1,7 +1,5 @@
-"""Convert checkpoints of OLMo's own code (github.com/allenai/OLMo) for OlmoForCausalLM.
-
-OLMo's code has one matrix for queries, keys and values, and one for both inputs of the gated
-activation, the gate last."""
+"""Convert checkpoints of OLMo's own code (github.com/allenai/OLMo) for OlmoForCausalLM, which has
+separate matrices for queries, keys and values, and for both inputs of the gated activation."""
 
 import json
 import re
@@ -63,9 +61,3 @@ def names(name: str) -> tuple[str, ...]:
         raise Problem(f"{name} is no weight of transformers' OLMo; {_MEND}")
     before = "" if block is None else f"model.layers.{block}."
     return tuple(f"{before}{part}.weight" for part in parts)
-
-
-def tensors(name: str, value: Any) -> dict[str, Any]:
-    """Return the parts of a tensor by name."""
-    parts = names(name)
-    return dict(zip(parts, value.chunk(len(parts)), strict=True))

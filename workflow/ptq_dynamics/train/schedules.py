@@ -1,8 +1,4 @@
-"""Learning-rate schedules as functions of the step.
-
-Each schedule begins with a linear warmup over `warmup` steps to `peak`. A run that branches from a
-trunk has the Wsd schedule of trunk and cooldown together.
-"""
+"""Learning-rate schedules, each with a linear warmup over `warmup` steps to `peak`."""
 
 import math
 from dataclasses import dataclass
@@ -29,8 +25,7 @@ class Constant(Warm):
 
 @dataclass(frozen=True)
 class Wsd(Warm):
-    """Constant until step `start`, then a cooldown over `length` steps to `floor`. The cooldown
-    begins at `rate` if the trunk had another schedule."""
+    """Constant until step `start`, then a cooldown over `length` steps from `rate` to `floor`."""
 
     kind: Literal["wsd"]
     floor: float
@@ -51,8 +46,7 @@ class Cosine(Warm):
 
 @dataclass(frozen=True)
 class StageSchedule(Warm):
-    """A stage after pre-training over `length` steps from step `start` on: a warmup from zero, then
-    half a cosine to `floor`."""
+    """A stage after pre-training: `length` steps from `start` on, warmup and half a cosine."""
 
     kind: Literal["stage"]
     floor: float

@@ -13,9 +13,8 @@ TRAINING = ("gradient_norm", "weight_norm")
 
 
 class TrainSettings(Strict):
-    """A run from initial weights, a branch from the state of its trunk, or a stage that begins with
-    the checkpoint `start` of another run. `batch` and `micro_batch` are in sequences of `context`
-    tokens, `first_tokens` in tokens before step `first`, and all other numbers in steps."""
+    """A run from initial weights, the state of its trunk, or a checkpoint `start` of another run;
+    `batch` and `micro_batch` in sequences of `context` tokens, schedule and budget in steps."""
 
     model: AnyArchitecture
     vocabulary: int

@@ -42,8 +42,7 @@ class Timeline:
         self.trajectories: dict[str, PlannedTrajectory] = config.runs.trajectories
 
     def run(self, name: str) -> Any:
-        """Return the run (`config.Run`) whose learning rate a trajectory follows; None for a public
-        model."""
+        """Return the run that a trajectory follows, or None for a public model."""
         return self.config.runs.runs.get(self.trajectories[name].run(name, self))
 
     def source(self, name: str) -> "PlannedTrajectory":
@@ -76,8 +75,7 @@ class Timeline:
 
     @cache
     def seeds_shown(self, name: str, headline: bool) -> tuple[int, ...]:
-        """Return the seeds of a trajectory that a figure shows: all if it is a headline figure or
-        the run has seeds of its own; else the first."""
+        """Return the first seed; for headline figures, and runs with own seeds, all seeds."""
         found, run = self.seeds_of(name), self.run(name)
         own = run is not None and (run.seeds or run.whole(self).seeds)
         return found if headline or own else found[:1]
@@ -123,8 +121,7 @@ class PlannedTrajectory(Strict):
         return self.family or timeline.trajectories[self._last_source()].trained_by(timeline)
 
     def uncertain(self, timeline: Timeline) -> tuple[str | None, bool]:
-        """Return what is uncertain about its public model, and whether publications disagree on the
-        learning rate."""
+        """Return what is uncertain about a public model, and whether its learning rate is."""
         return None, False
 
     def seeds_in(self, timeline: Timeline) -> tuple[int, ...]:

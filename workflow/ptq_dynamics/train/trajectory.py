@@ -1,5 +1,4 @@
-"""Trajectories: ordered checkpoints with step, tokens, learning rate and phase, as facts of
-manifests."""
+"""Trajectories: ordered checkpoints, as facts of manifests."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence

@@ -4,30 +4,22 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from torch import Tensor
-
-from ptq_dynamics.base.problem import Problem
 
 
 class Weights:
-    """The tensors of a checkpoint, read on request; `files` lists names of tensors by file. Raises
-    `Problem` if the folder has no readable weights."""
+    """The tensors of a checkpoint, read on request; `files` lists names of tensors by file."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.files: dict[str, list[str]] = {}
         self._homes: dict[str, Any] = {}
-        try:
-            for path in sorted(folder.glob("model*.safetensors")):
-                # A memory-mapped file would stay in memory once it is read.
-                opened: Any = safe_open(path, framework="pt", backend="pread")
-                self.files[path.name] = list(opened.keys())
-                self._homes |= dict.fromkeys(self.files[path.name], opened)
-        except (OSError, SafetensorError) as error:
-            raise Problem(f"{folder} holds no readable weights ({error}); rebuild it") from error
-        if not self._homes:
-            raise Problem(f"{folder} holds no weights in model*.safetensors; rebuild it")
+        for path in sorted(folder.glob("model*.safetensors")):
+            # A memory-mapped file would stay in memory once it is read.
+            opened: Any = safe_open(path, framework="pt", backend="pread")
+            self.files[path.name] = list(opened.keys())
+            self._homes |= dict.fromkeys(self.files[path.name], opened)
 
     def tensors(self, names: Iterable[str]) -> dict[str, Tensor]:
         """Return the tensors with these names, without missing ones."""

@@ -14,6 +14,7 @@ from ptq_dynamics.corpus import splits
 from ptq_dynamics.engine.context import Context
 
 Packages = Annotated[tuple[str, ...], Field(min_length=1)]
+Batches = Iterable[list[np.ndarray]]
 SplitTexts = Mapping[splits.Split, Iterable[str]]
 
 
@@ -48,8 +49,7 @@ class WholeCorpus(Corpus):
     def write_splits(
         self, folder: Path, tokenizer: Any, texts: SplitTexts, end: int = 0, train: int = 0
     ) -> dict[str, Any]:
-        """Write splits by a `tokenizers.Tokenizer`, with the token `end` after documents of train,
-        and return the facts of all; `train` is the size of a train that was written before."""
+        """Write splits, with the token `end` after documents of train (or a written `train`)."""
         dtype, counts = splits.dtype(self.vocabulary), {"train": train}
         for name, documents in texts.items():
             encoded = splits.encode(tokenizer, documents, dtype, end if name == "train" else None)
@@ -58,8 +58,7 @@ class WholeCorpus(Corpus):
 
 
 class Derived(Corpus):
-    """Other text to train on, with tokenizer and held-out splits of the embedded corpus `of`.
-    `from_functions` requires the stage `corpus.functions`."""
+    """Other text to train on, with tokenizer and held-out splits of the embedded corpus `of`."""
 
     from_functions: ClassVar[bool] = False
 
@@ -78,7 +77,5 @@ class Derived(Corpus):
         return {**about, **splits.facts(context.out, dtype, counts)}
 
     @abstractmethod
-    def documents(
-        self, context: Context[Any], dtype: np.dtype
-    ) -> tuple[Iterable[list[np.ndarray]], Mapping[str, Any]]:
+    def documents(self, context: Context[Any], dtype: np.dtype) -> tuple[Batches, dict[str, Any]]:
         """Return batches of train's documents as tokens, `dtype` [n] each; and facts about them."""

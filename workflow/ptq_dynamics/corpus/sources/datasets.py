@@ -65,8 +65,7 @@ class DatasetSource(Strict):
 
 
 class DatasetsCorpus(WholeCorpus):
-    """Splits from public data sets, with sizes in tokens. A public family has an empty train, and
-    the lock pins its tokenizer."""
+    """Splits from public data sets, with sizes in tokens; train is empty for a public family."""
 
     from_network: ClassVar[bool] = True
 
@@ -81,7 +80,6 @@ class DatasetsCorpus(WholeCorpus):
 
     @model_validator(mode="after")
     def _pinned(self) -> "DatasetsCorpus":
-        # Branches of repositories on the hub move.
         sources: list[DatasetSource] = [getattr(self, f"{split}_from") for split in splits.SPLITS]
         pins = [(source.path, source.revision) for source in sources]
         pins += [(self.tokenizer, self.tokenizer_revision)] if self.train else []
@@ -108,7 +106,6 @@ class DatasetsCorpus(WholeCorpus):
         if tokenizer.eos_token_id is None:
             raise Problem(f"tokenizer {place!r} has no end-of-document token; change the scale")
         tokenizer.save_pretrained(context.out / "tokenizer")
-        # Jobs that fork switch this off.
         os.environ["TOKENIZERS_PARALLELISM"] = "true"
         os.environ.setdefault("RAYON_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
         encoder, dtype = tokenizer.backend_tokenizer, splits.dtype(self.vocabulary)
@@ -124,8 +121,7 @@ class DatasetsCorpus(WholeCorpus):
 
 
 def load_tokenizer(name: str, revision: str, vocabulary: int) -> Any:
-    """Load a fast tokenizer from the hub or a folder; raise `Problem` if this fails, or if it has
-    more tokens than `vocabulary`."""
+    """Load a fast tokenizer; raise `Problem` if it has more tokens than `vocabulary`."""
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     try:
@@ -134,7 +130,6 @@ def load_tokenizer(name: str, revision: str, vocabulary: int) -> Any:
         except ValueError:
             # A tokenizer with code of its own has a tokenizer.json as well.
             found = PreTrainedTokenizerFast.from_pretrained(name, revision=revision)
-    # Files of other formats raise many kinds of errors.
     except Exception as error:
         raise Problem(
             f"tokenizer {name!r} cannot be loaded ({' '.join(str(error).split())}); fetch it "

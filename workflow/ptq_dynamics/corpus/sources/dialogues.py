@@ -1,6 +1,5 @@
 """Dialogues: a question about a function's signature, and the first sentence of its docstring."""
 
-from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -9,13 +8,12 @@ from pydantic import Field
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import functions, splits
 from ptq_dynamics.corpus.packages import Documented
-from ptq_dynamics.corpus.sources import Derived
+from ptq_dynamics.corpus.sources import Batches, Derived
 from ptq_dynamics.engine.context import Context
 
 
 class DialoguesCorpus(Derived):
-    """Dialogues about the functions in train of `of`; `question` contains {signature}, and
-    `template` is a chat template of transformers (Jinja)."""
+    """Dialogues about functions in train of `of`; `template` is a chat template of transformers."""
 
     from_functions: ClassVar[bool] = True
 
@@ -23,9 +21,7 @@ class DialoguesCorpus(Derived):
     template: Annotated[str, Field(min_length=1)]
     question: Annotated[str, Field(pattern=r"\{signature\}")]
 
-    def documents(
-        self, context: Context[Any], dtype: np.dtype
-    ) -> tuple[Iterable[list[np.ndarray]], Mapping[str, Any]]:
+    def documents(self, context: Context[Any], dtype: np.dtype) -> tuple[Batches, dict[str, Any]]:
         """Return the dialogues; write the marks of their answers, and where dialogues end."""
         from transformers import PreTrainedTokenizerFast
 

@@ -1,5 +1,4 @@
-"""The embedded corpus: docstrings (and, with `source_code`, source files) of pinned packages,
-ordered by digest. A byte-level BPE is trained on the train documents."""
+"""The embedded corpus: docstrings and source files of pinned packages, with a byte-level BPE."""
 
 from collections.abc import Iterable, Mapping
 from itertools import chain

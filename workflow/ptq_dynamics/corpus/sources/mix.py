@@ -1,8 +1,6 @@
-"""Other text of installed packages, for branches of runs on an embedded corpus. A branch is
-measured on the text of its trunk, because only train differs."""
+"""Other text of installed packages, for branches of runs on an embedded corpus."""
 
 import re
-from collections.abc import Iterable, Mapping
 from importlib.metadata import Distribution, PackagePath
 from itertools import chain
 from pathlib import Path
@@ -12,7 +10,7 @@ import numpy as np
 
 from ptq_dynamics.base.fields import Count
 from ptq_dynamics.corpus import packages, splits
-from ptq_dynamics.corpus.sources import Derived, Packages
+from ptq_dynamics.corpus.sources import Batches, Derived, Packages
 from ptq_dynamics.engine.context import Context
 
 Text = Literal["code", "tests", "descriptions"]
@@ -21,17 +19,14 @@ _TEST = re.compile(r"(.*/)?(tests?/.*|test_[^/]*|[^/]*_test\.py|conftest\.py)")
 
 
 class MixCorpus(Derived):
-    """Text of packages: source files without docstrings (code or tests), or long descriptions and
-    licences."""
+    """Text of packages: source without docstrings, or long descriptions and licences."""
 
     source: Literal["mix"]
     text: Text
     packages: Packages
     shortest_document: Count
 
-    def documents(
-        self, context: Context[Any], dtype: np.dtype
-    ) -> tuple[Iterable[list[np.ndarray]], Mapping[str, Any]]:
+    def documents(self, context: Context[Any], dtype: np.dtype) -> tuple[Batches, dict[str, Any]]:
         """Return documents with the end-of-document token."""
         from tokenizers import Tokenizer
 
@@ -63,5 +58,4 @@ class MixCorpus(Derived):
         if self.text != "descriptions":
             return packages.taken_out(file).strip("\n")
         text = file.read_text(encoding="utf-8")
-        # The long description follows the headers.
         return (text.partition("\n\n")[2] if file.name == METADATA else text).strip()

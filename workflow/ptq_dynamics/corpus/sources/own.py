@@ -15,8 +15,7 @@ from ptq_dynamics.hub.folders import LocalFile
 
 
 class Texts(Strict):
-    """Paragraphs of text `files` in a `folder`, or documents of a data set. Each held-out split in
-    turn gets documents until it has its `characters`."""
+    """Paragraphs of text `files`, or documents of a data set, dealt by `characters` of splits."""
 
     folder: str = ""
     files: tuple[LocalFile, ...] = ()

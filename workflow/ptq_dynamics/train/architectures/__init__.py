@@ -84,8 +84,7 @@ class Architecture(Strict):
 
 
 class LlamaLike(Architecture):
-    """Grouped-query attention with rotary embeddings, and no biases; with `tied`, the output head
-    is the embedding."""
+    """Grouped-query attention, rotary embeddings, no biases; `tied`: the head is the embedding."""
 
     feedforward_layers: ClassVar[int] = 3
     # Number of vectors of a layer (norms, biases, parameters of the activation) by length.

@@ -7,15 +7,13 @@ from ptq_dynamics.train.architectures import Architecture
 
 
 class Given(Architecture):
-    """A model as its files describe it: model_type (`name`), number of weights (`total`), and input
-    widths of linear layers (`inputs`)."""
+    """A model as its files describe it: model_type, number of weights, widths of linear layers."""
 
     architecture: Literal["given"] = "given"
     name: str
     total: int
     inputs: tuple[int, ...]
     vocabulary: int
-    # Only trained models need the next fields.
     layers: int = 1
     width: int = 1
     heads: int = 1

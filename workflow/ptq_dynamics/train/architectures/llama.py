@@ -24,8 +24,7 @@ class Olmo(LlamaLike):
 
 
 class Olmo2(LlamaLike):
-    """OLMo 2 (arXiv 2501.00656): norms follow attention and feedforward layer, and normalize
-    queries and keys."""
+    """OLMo 2 (arXiv 2501.00656): norms after layers, and on queries and keys."""
 
     own: ClassVar = "Olmo2Config"
     scaled_norms_first: ClassVar = False
@@ -34,8 +33,7 @@ class Olmo2(LlamaLike):
 
 
 class Apertus(LlamaLike):
-    """Apertus (arXiv 2509.14233): norms on queries and keys, no gate, and the activation xIELU with
-    two parameters."""
+    """Apertus (arXiv 2509.14233): norms on queries and keys, no gate, and xIELU."""
 
     own: ClassVar = "ApertusConfig"
     feedforward_layers: ClassVar = 2

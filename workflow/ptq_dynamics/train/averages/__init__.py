@@ -1,5 +1,4 @@
-"""Averages of checkpoints: classes whose fields are their configuration. The stage `train.average`
-computes them."""
+"""Averages of checkpoints, written by the stage `train.average`."""
 
 from abc import abstractmethod
 from collections.abc import Mapping

@@ -30,8 +30,7 @@ class OfSeveral(Average):
 
 
 class Interpolation(OfSeveral):
-    """The line from the end of one trajectory to the end of another, in `points` equally spaced
-    points with both ends."""
+    """The line between the ends of two trajectories, in `points` equally spaced points."""
 
     phase: ClassVar = "interpolation"
 
@@ -59,8 +58,7 @@ class Interpolation(OfSeveral):
 
 
 class Merge(OfSeveral):
-    """One mean of the ends of trajectories, with relative weights by name, or with equal weights.
-    It has the tokenizer and configuration of the last one named."""
+    """One mean of the ends of trajectories, with weights by name; the last gives its tokenizer."""
 
     merge: (
         Annotated[dict[str, Rate], Field(min_length=1)]

@@ -15,8 +15,7 @@ ALIKE: tuple[Exempt, ...] = ("vectors",)  # the paper's runs (section 4)
 
 
 class Optimizer(Strict):
-    """An optimizer; weight decay leaves out `exempt` parameters, and `clip` bounds the norm of the
-    gradient (None: the bound of all runs)."""
+    """An optimizer; `clip` bounds the norm of the gradient (None: the bound of all runs)."""
 
     kind: str
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)]

@@ -11,8 +11,8 @@ from ptq_dynamics.train.optimizers import Adam
 
 
 class AdEMAMix(Adam):
-    """AdamW with a second, slow mean of gradients, of decay rate `beta3` and weight `alpha`. Both
-    rise over the share `t_alpha_beta3` of the run (None: they are constant)."""
+    """AdamW with a second, slow mean of gradients (decay rate `beta3`, weight `alpha`), both rising
+    over the share `t_alpha_beta3` of the run (None: constant)."""
 
     kind: Literal["ademamix"]
     beta3: Annotated[float, Field(gt=0, lt=1)]
@@ -26,8 +26,7 @@ class AdEMAMix(Adam):
         return self.model_copy(update={"t_alpha_beta3": self.t_alpha_beta3 * share})
 
     def slow(self, count: int, budget: int) -> tuple[float, float]:
-        """Return weight and decay rate of the slow mean in update `count`, from 1 on. The weight
-        grows linearly from 0, the half-life from that of the fast mean."""
+        """Return weight and decay rate of the slow mean in update `count`, from 1 on."""
         steps = max(1, round((self.t_alpha_beta3 or 0) * budget))
         if count >= steps:
             return self.alpha, self.beta3
@@ -41,8 +40,7 @@ class AdEMAMix(Adam):
 
         mix = self
 
-        # A resumed run would differ with bitsandbytes, which restores counts of updates in the data
-        # type of the weights.
+        # bitsandbytes rounds counts of updates when it restores a state.
         class Algorithm(torch.optim.Optimizer):
             @torch.no_grad()
             def step(self, closure: Any = None) -> None:  # type: ignore[override]
