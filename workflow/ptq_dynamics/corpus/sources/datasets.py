@@ -106,6 +106,7 @@ class DatasetsCorpus(WholeCorpus):
         if tokenizer.eos_token_id is None:
             raise Problem(f"tokenizer {place!r} has no end-of-document token; change the scale")
         tokenizer.save_pretrained(context.out / "tokenizer")
+        # Jobs that fork switch this off.
         os.environ["TOKENIZERS_PARALLELISM"] = "true"
         os.environ.setdefault("RAYON_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
         encoder, dtype = tokenizer.backend_tokenizer, splits.dtype(self.vocabulary)
