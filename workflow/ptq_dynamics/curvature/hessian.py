@@ -19,6 +19,7 @@ from ptq_dynamics.train.trajectory import Trajectory
 # Name, value, and standard error if there is one.
 Metric = tuple[str, float, float | None]
 Product = Callable[[Tensor], Tensor]
+Probe = Callable[["LossHessian", Any], Iterator[Metric]]
 
 
 class LossHessian:
@@ -76,9 +77,7 @@ def dot(a: Tensor, b: Tensor) -> float:
     return float((a * b).sum(dtype=torch.float64))
 
 
-def run_probe(
-    context: Context[CurvatureSettings], probe: Callable[[LossHessian, Any], Iterator[Metric]]
-) -> Mapping[str, Any]:
+def run_probe(context: Context[CurvatureSettings], probe: Probe) -> Mapping[str, Any]:
     """Write the metrics of `probe` for each checkpoint, in full precision."""
     settings, source = context.settings, Trajectory(context.inputs["trajectory"])
     probes = tokens.blocks(context.input("corpus"), "probe", settings.context, settings.sequences)

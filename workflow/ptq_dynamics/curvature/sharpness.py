@@ -6,7 +6,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.curvature.hessian import LossHessian, Metric, Product, dot, run_probe
@@ -24,7 +24,7 @@ def run(context: Context[SharpnessSettings]) -> Mapping[str, Any]:
 def probe(hessian: LossHessian, settings: SharpnessSettings) -> Iterator[Metric]:
     """Yield sharpness, by power iteration from a Lanczos estimate, and trace."""
     limits = settings.model_dump(include={"tolerance", "max_iterations"})
-    generator = torch.Generator().manual_seed(settings.seed)
+    generator = Generator().manual_seed(settings.seed)
     estimate = top_spectrum(hessian, hessian.like, 1, generator, **limits)
     top = top_eigenvalue(hessian, estimate.top, **limits)
     if top.residual > settings.tolerance:
@@ -63,14 +63,12 @@ def top_eigenvalue(
     return Eigenpair(value, v, iteration, residual)
 
 
-def trace(
-    form: Product, like: Tensor, samples: int, generator: torch.Generator
-) -> tuple[float, float]:
+def trace(form: Product, like: Tensor, samples: int, rng: Generator) -> tuple[float, float]:
     """Return the trace and its standard error by Hutchinson's estimator, the mean of z'Hz over
     Rademacher vectors z. The error combines those over vectors and micro-batches."""
     draws = []
     for _ in range(samples):
-        bits = torch.randint(0, 2, like.shape, generator=generator, dtype=torch.int8)
+        bits = torch.randint(0, 2, like.shape, generator=rng, dtype=torch.int8)
         draws.append(form((2 * bits - 1).to(like)))
     values = torch.stack(draws)
     error = math.hypot(standard_error(values.mean(dim=1)), standard_error(values.mean(dim=0)))
