@@ -132,7 +132,7 @@ def test_a_model_with_awqs_scales_is_the_same_but_for_rounding(quantized, corpus
     [
         (
             {"architecture": "lama"},
-            "architecture is 'lama': must be one of 'apertus', 'given', 'gpt-neox',",
+            "architecture is 'lama': must be one of 'given', 'gpt-neox', 'llama',",
         ),
         ({"key_value_heads": 3}, "key_value_heads 3 does not divide heads 4"),
         ({"rotary_fraction": 0.5}, "models.llama.rotary_fraction: unknown key"),

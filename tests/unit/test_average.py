@@ -88,7 +88,6 @@ def test_models_that_the_library_splits_are_averaged_in_files_like_the_last_ones
         (lambda state: state.update(z=torch.ones(2)), r"tensors of \S+0 and \S+1 differ"),
         (lambda state: state.update(a=torch.ones(5, 3)), "shape"),
         (lambda state: state.update(a=state["a"].bfloat16()), "type"),
-        (lambda state: state.clear(), "0 holds no weights"),
     ],
 )
 def test_checkpoints_of_several_models_are_a_problem(tmp_path, change, message):
@@ -98,8 +97,7 @@ def test_checkpoints_of_several_models_are_a_problem(tmp_path, change, message):
         tensors = {"a": torch.ones(3, 5), "b": torch.ones(7)}
         if folder.name == "0":
             change(tensors)
-        if tensors:
-            save_file(tensors, folder / "model.safetensors")
+        save_file(tensors, folder / "model.safetensors")
     with pytest.raises(Problem, match=message) as caught:
         write_mean(tmp_path / "mean", folders, [1.0] * 2)
     assert "\n" not in str(caught.value) and not (tmp_path / "mean").exists()
@@ -192,7 +190,11 @@ def test_the_last_measured_checkpoints_are_averaged_whatever_their_steps(workspa
 # The branch has checkpoints at 12, 14, 16, 18 and 20; a merge has no step, so none lies before it.
 REFUSED = [
     ("lawa-of-branch", {"window": 6}, "(5 from step-0000012 to step-0000020, 3 measured)"),
-    ("line-of-averages", {"end": "kumar-70m-constant"}, "whose models have other shapes"),
+    (
+        "line-of-averages",
+        {"end": "kumar-70m-constant"},
+        "whose models differ in shape or tokenizer",
+    ),
     ("merge", {"merge": {"trunk": 1, "trunks": 1}}, "no trajectory 'trunks'; the nearest: trunk"),
     ("merge", {"merge": ["trunk", "merge"]}, "averages.merge is made from itself"),
     ("last-of-branch", {"last": 4}, "has no average"),

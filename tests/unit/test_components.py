@@ -7,10 +7,9 @@ import pandas as pd
 import pytest
 import torch
 from ptq_dynamics import models
-from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.curvature import components
 from ptq_dynamics.curvature.components import blocks
-from ptq_dynamics.curvature.plane import flatten
+from ptq_dynamics.curvature.landscape import flatten
 from ptq_dynamics.train.trajectory import Trajectory
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
@@ -91,11 +90,3 @@ def test_blocks_are_the_parameters_that_the_library_loads(tmp_path, width, chang
     assert all(part.shape[1] == width for part in parts[:-1])
     assert torch.cat(parts, dim=1).equal(matrix)
     assert parts[0].dtype == changes.get("dtype", torch.float32)
-
-
-def test_checkpoints_of_different_models_have_no_components(tmp_path):
-    folders = [tmp_path / name for name in "ab"]
-    save(folders[0])
-    save(folders[1], num_attention_heads=3, hidden_size=18)
-    with pytest.raises(Problem, match=r"b has no gpt_neox.* of shape .*, as the first"):
-        list(blocks(folders, 64))

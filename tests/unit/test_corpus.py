@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import EmbeddedCorpus
-from ptq_dynamics.corpus import docstrings, packages, splits, tokens
+from ptq_dynamics.corpus import packages, splits, tokens
 from ptq_dynamics.corpus.packages import installed_files, python_files
 from ptq_dynamics.corpus.splits import HELD_OUT
 from ptq_dynamics.engine import manifest
@@ -29,7 +29,7 @@ CONFIG = SCALE["corpora"]["main"]
 
 @pytest.fixture(scope="module")
 def documents():
-    found = docstrings.documented(CONFIG["packages"], CONFIG["shortest_document"])
+    found = packages.documented(CONFIG["packages"], CONFIG["shortest_document"])
     return packages.in_order(found)
 
 
@@ -74,7 +74,7 @@ def test_calibration_text_says_where_its_documents_end(corpus, documents, tmp_pa
     table = tokens.documents(found, 140, len(ends)).tolist()
     assert table == [row[:140] + [-1] * (140 - len(row)) for row in by_hand[: len(ends)]]
     assert {len(row) < 140 for row in by_hand[: len(ends)]} == {True, False}
-    with pytest.raises(Problem, match=rf"holds {len(ends)} whole documents, 500 are asked for"):
+    with pytest.raises(Problem, match=rf"holds {len(ends)} whole documents, but 500 are required"):
         tokens.documents(found, 140, 500)
     assert "calibration.ends.bin" in corpus.files
 
@@ -113,7 +113,7 @@ def test_dealing_gives_every_document_to_one_split(texts, wanted):
     ],
 )
 def test_docstrings_lose_the_indentation_of_their_code(docstring, expected):
-    assert docstrings.dedent(docstring) == expected
+    assert packages.dedent(docstring) == expected
 
 
 MODULE, DOCSTRING = "brief/__init__.py", '"""A docstring that is long enough."""\n'
@@ -121,7 +121,7 @@ MODULE, DOCSTRING = "brief/__init__.py", '"""A docstring that is long enough."""
 
 def test_packages_that_no_corpus_can_be_made_of_are_one_line(install):
     folder = install({MODULE: DOCSTRING})
-    assert [*docstrings.documented(["brief"], 5)] == ["A docstring that is long enough."]
+    assert [*packages.documented(["brief"], 5)] == ["A docstring that is long enough."]
     (folder / MODULE).write_text('"""A docstring that was edited...."""\n')
     with pytest.raises(Problem, match=r"__init__\.py of brief was altered; reinstall brief"):
         installed_files("brief", python_files)
@@ -145,7 +145,7 @@ def test_too_little_text_is_a_problem_that_names_the_split(split, change, tmp_pa
     with pytest.raises(Problem) as caught:
         corpus.write(Context("main", corpus, {}, tmp_path, tmp_path, Progress("main")))
     message = str(caught.value)
-    assert f"{split} tokens, {config[split]:,} are asked for" in message
+    assert f"{split} tokens, but {config[split]:,} are required" in message
     assert f"lower its {split} in the scale's file" in message
 
 
@@ -170,5 +170,5 @@ def test_blocks_are_consecutive_and_too_few_are_a_problem(tmp_path):
     corpus = manifest.describe(tmp_path, tmp_path / "manifest.json", {"dtype": "uint16"})
     assert tokens.blocks(corpus, "probe", 8).tolist() == np.arange(32).reshape(4, 8).tolist()
     assert tokens.blocks(corpus, "probe", 8, 2).tolist() == np.arange(16).reshape(2, 8).tolist()
-    with pytest.raises(Problem, match=r"probe\.bin holds 4 blocks of 8 tokens, 5 are asked for"):
+    with pytest.raises(Problem, match=r"probe\.bin holds 4 blocks of 8 tokens, but 5 are required"):
         tokens.blocks(corpus, "probe", 8, 5)

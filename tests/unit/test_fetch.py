@@ -368,7 +368,7 @@ def test_olmos_own_format_becomes_that_of_transformers(kind, olmo, saved, tmp_pa
 @pytest.mark.parametrize(
     ("changes", "name", "words"),
     [
-        ({"d_model": None}, None, "config.json is none of OLMo's own format ('d_model')"),
+        ({"d_model": None}, None, "config.json is not in OLMo's own format ('d_model')"),
         ({}, "model.transformer.ln_f.weight", "model.transformer.ln_f.weight is no weight of"),
     ],
 )

@@ -36,7 +36,7 @@ def test_sharpness_is_the_top_eigenvalue_and_the_trace_its_sum(
     probes = tokens.blocks(corpus, "probe", settings.context, settings.sequences)
     hessian = LossHessian(model, probes, len(probes))
     operator = LinearOperator(
-        (hessian.dim, hessian.dim),
+        (len(hessian.like), len(hessian.like)),
         matvec=lambda v: hessian(torch.from_numpy(v.astype(np.float32)).flatten()).numpy(),
         dtype=np.float32,
     )
@@ -50,7 +50,7 @@ def test_sharpness_is_the_top_eigenvalue_and_the_trace_its_sum(
     error = np.std(parts, ddof=1) / len(parts) ** 0.5
     assert error * 0.9 <= final.stderr["sharpness"] <= np.hypot(error * 1.1, 0.05 * abs(top))
     generator = torch.Generator().manual_seed(7)
-    signs = torch.randint(0, 2, (60, hessian.dim), generator=generator).float() * 2 - 1
+    signs = torch.randint(0, 2, (60, len(hessian.like)), generator=generator).float() * 2 - 1
     samples = torch.stack([(z * hessian(z)).sum() for z in signs])
     spread = np.hypot(float(samples.std()) / 60**0.5, final.stderr["hessian_trace"])
     assert abs(final.value["hessian_trace"] - float(samples.mean())) <= 5 * spread

@@ -6,7 +6,7 @@ import pytest
 import torch
 from ptq_dynamics.curvature import spectrum
 from ptq_dynamics.curvature.hessian import LossHessian, gaussian
-from ptq_dynamics.curvature.plane import flatten
+from ptq_dynamics.curvature.landscape import flatten
 from ptq_dynamics.curvature.sharpness import top_eigenvalue, trace
 from torch import Tensor
 from torch.autograd.functional import hessian
@@ -114,10 +114,10 @@ def spectrum_of(matvec, size, k, dtype=torch.float64, **limits):
 @pytest.mark.parametrize(("batch_size", "keep_graph"), [(1, True), (2, False), (N, True)])
 def test_matvec_is_the_dense_hessian(model, probes, dense, batch_size, keep_graph):
     product = LossHessian(model, probes, batch_size, keep_graph=keep_graph)
-    assert product.dim == dense.shape[0]
+    assert len(product.like) == dense.shape[0]
     assert product.like.dtype == torch.float64
     for seed in range(3):
-        v = torch.randn(product.dim, generator=seeded(seed), dtype=torch.float64)
+        v = torch.randn(len(product.like), generator=seeded(seed), dtype=torch.float64)
         expected = dense @ v
         error = ((product(v) - expected).norm() / expected.norm()).item()
         assert error < 1e-9, f"relative error {error:.3g} at seed {seed}"
@@ -126,10 +126,10 @@ def test_matvec_is_the_dense_hessian(model, probes, dense, batch_size, keep_grap
 def test_model_curvature(model, probes, dense):
     product = LossHessian(model, probes, N)
     exact = eigenvalues(dense, 25)
-    found = top(product, product.dim, tolerance=1e-6, max_iterations=500)
+    found = top(product, len(product.like), tolerance=1e-6, max_iterations=500)
     assert found.residual <= 1e-6, f"residual {found.residual} after {found.iterations}"
     assert found.value == pytest.approx(exact[0].item(), rel=1e-9)
-    leading = spectrum_of(product, product.dim, 25, tolerance=1e-6, max_iterations=300)
+    leading = spectrum_of(product, len(product.like), 25, tolerance=1e-6, max_iterations=300)
     assert (leading.residuals <= 1e-6).all(), f"{leading.residuals} after {leading.iterations}"
     torch.testing.assert_close(leading.values, exact, rtol=1e-9, atol=0)
     mean, error = trace(form(product), product.like, 256, seeded())
@@ -180,7 +180,7 @@ def test_trace_standard_error_is_honest():
 def test_parts_of_the_form_are_those_of_the_text(model, probes):
     """Batches of one: each part is the curvature of the loss on one sequence."""
     product = LossHessian(model, probes, 1)
-    v = torch.randn(product.dim, generator=seeded(4), dtype=torch.float64)
+    v = torch.randn(len(product.like), generator=seeded(4), dtype=torch.float64)
     alone = [LossHessian(model, probes[n : n + 1], 1) for n in range(N)]
     expected = torch.stack([v @ one(v) for one in alone])
     torch.testing.assert_close(product.form(v), expected, rtol=1e-9, atol=0)

@@ -2,7 +2,7 @@
 
 import pytest
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.corpus import docstrings, packages, splits, tokens
+from ptq_dynamics.corpus import packages, splits, tokens
 from ptq_dynamics.corpus.sources.mix import MixCorpus
 from ptq_dynamics.corpus.splits import HELD_OUT
 from ptq_dynamics.graph.paper import regimes
@@ -46,7 +46,7 @@ def built(here):
 @pytest.fixture(scope="module")
 def held_out():
     """The documents that the corpus holds out."""
-    found = docstrings.documented(MAIN["packages"], MAIN["shortest_document"])
+    found = packages.documented(MAIN["packages"], MAIN["shortest_document"])
     documents = packages.in_order(found)
     wanted = {name: MAIN[name] * MAIN["characters_per_token"] for name in HELD_OUT}
     dealt = splits.deal(documents, wanted)
@@ -117,7 +117,7 @@ def test_no_held_out_document_is_in_the_text_of_a_mix(built, held_out, name):
 def test_strings_that_stand_alone_are_taken_out(tmp_path, source, expected):
     file = tmp_path / "module.py"
     file.write_text(source)
-    assert docstrings.taken_out(file) == expected
+    assert packages.taken_out(file) == expected
 
 
 def test_source_files_are_code_or_tests(install):

@@ -7,7 +7,7 @@ from itertools import chain
 import pytest
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config import scales
-from ptq_dynamics.train.averages import Tails
+from ptq_dynamics.train.averages.windows import Tails
 from ptq_dynamics.train.schedules import Constant, Wsd
 from support import ROOT, edit_yaml, figure, plan, tiny_config
 

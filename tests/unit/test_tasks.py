@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from lm_eval.tasks.pubmedqa import preprocess_pubmedqa
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.corpus import docstrings, functions
+from ptq_dynamics.corpus import functions, packages
 from ptq_dynamics.corpus.packages import installed_files, python_files
 from ptq_dynamics.engine import manifest
 from ptq_dynamics.engine.context import Context, Progress
@@ -35,7 +35,7 @@ def documents(held_out):
     """Those held out, and others, for the kinds that few of them have."""
     more = [file for file in installed_files("nltk", python_files) if "translate" in str(file)]
     found = [*functions.load(held_out, functions.HELD_OUT)]
-    found += [each for file in more for each in docstrings.read(file)]
+    found += [each for file in more for each in packages.read(file)]
     return list({each.document: each for each in found}.values())
 
 

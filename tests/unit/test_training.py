@@ -13,9 +13,7 @@ from ptq_dynamics.corpus.tokens import TrainingData
 from ptq_dynamics.engine.context import Context, Progress
 from ptq_dynamics.train import train
 from ptq_dynamics.train.cross_entropy import CrossEntropy
-from ptq_dynamics.train.optimizers.adamc import AdamC
-from ptq_dynamics.train.optimizers.adamw import AdamW
-from ptq_dynamics.train.optimizers.adamw_independent import IndependentAdamW
+from ptq_dynamics.train.optimizers.adamw import AdamC, AdamW, IndependentAdamW
 from ptq_dynamics.train.train import Trainer
 from ptq_dynamics.train.trajectory import Trajectory, step_id
 from safetensors.torch import load_file

@@ -238,7 +238,7 @@ class Shouted(MadeTask):
 
 from typing import Any, Literal
 
-from ptq_dynamics.train.objectives.answers import Answers
+from ptq_dynamics.train.objectives.dialogues import Answers
 
 
 class Softer(Answers):

@@ -1,1 +1,1 @@
-"""Text as tokens: where it comes from, its splits, and reading them."""
+"""Text as tokens: sources, splits, and reading."""

@@ -1,4 +1,4 @@
-"""The stage that makes a corpus: token files and a tokenizer, from any source."""
+"""The stage that writes the token files and the tokenizer of a corpus."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -13,5 +13,5 @@ RESUMABLE = True
 
 
 def run(context: Context[AnyCorpus]) -> Mapping[str, Any]:
-    """Write the corpus that the settings describe."""
+    """Write the corpus."""
     return context.settings.write(context)

@@ -1,8 +1,4 @@
-"""Functions of installed packages and held-out documents, for what is asked and answered.
-
-What an embedded corpus trains on is there to learn from; questions are about documents that it
-holds out, and about those of `others`, packages that no corpus of the scale reads.
-"""
+"""Documented functions of installed packages, for dialogues and tasks."""
 
 import json
 from collections.abc import Mapping
@@ -10,39 +6,36 @@ from dataclasses import asdict
 from typing import Any
 
 from ptq_dynamics.base.fields import Strict
-from ptq_dynamics.corpus import docstrings, packages
-from ptq_dynamics.corpus.docstrings import Documented
+from ptq_dynamics.corpus import packages
+from ptq_dynamics.corpus.packages import Documented
 from ptq_dynamics.corpus.sources.embedded import EmbeddedCorpus
 from ptq_dynamics.corpus.splits import Split, deal
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.engine.manifest import Manifest
 
-TRAIN = "train.jsonl"
-HELD_OUT = "held_out.jsonl"
-# Held-out text that nothing else reads for what it measures: calibration sets are GPTQ's to see.
+TRAIN, HELD_OUT = "train.jsonl", "held_out.jsonl"
+# Without the calibration split, which GPTQ reads.
 ASKED: tuple[Split, ...] = ("validation", "probe")
 
 
 class FunctionsSettings(Strict):
-    """An embedded corpus, and `others`, packages that nothing is trained on."""
+    """An embedded corpus, and packages that no run is trained on."""
 
     corpus: EmbeddedCorpus
     others: tuple[str, ...]
 
 
 def run(context: Context[FunctionsSettings]) -> Mapping[str, Any]:
-    """Write the documented functions of train, and all held-out docstrings, each once, a JSON
-    object a line, ordered by the docstrings' sha256."""
+    """Write functions of train and held-out docstrings as lines of JSON, ordered by sha256."""
     corpus, shortest = context.settings.corpus, context.settings.corpus.shortest_document
-    known = docstrings.documented(corpus.packages, shortest, corpus.source_code)
+    known = packages.documented(corpus.packages, shortest, corpus.source_code)
     dealt = deal(packages.in_order(known), corpus.held_out)
     train = [known[text] for text in dealt["train"] if known[text].summary is not None]
-    # Where source files are trained on, they have all docstrings in them.
+    # Source files in train contain all docstrings.
     splits = () if corpus.source_code else ASKED
     asked = [known[text] for split in splits for text in dealt[split]]
-    others = docstrings.documented(context.settings.others, shortest)
+    others = packages.documented(context.settings.others, shortest)
     asked += [others[text] for text in packages.in_order(others.keys() - known.keys())]
-    # Another version of a docstring may say the same of the same function.
     learned = {(each.signature, each.summary) for each in train}
     asked = [each for each in asked if (each.signature, each.summary) not in learned]
     for name, found in ((TRAIN, train), (HELD_OUT, asked)):
@@ -53,6 +46,6 @@ def run(context: Context[FunctionsSettings]) -> Mapping[str, Any]:
 
 
 def load(manifest: Manifest, name: str) -> list[Documented]:
-    """What `run` wrote to the file of this name."""
+    """Read a file that `run` wrote."""
     lines = manifest.file(name).read_text(encoding="utf-8").splitlines()
     return [Documented(**json.loads(line)) for line in lines]

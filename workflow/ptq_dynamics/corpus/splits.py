@@ -1,7 +1,7 @@
-"""The splits of a corpus: documents as tokens, and writing their files."""
+"""The splits of a corpus: documents as tokens, and their files."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
@@ -15,31 +15,31 @@ Split = Literal["train", "validation", "calibration", "probe"]
 HELD_OUT: tuple[Split, ...] = ("validation", "calibration", "probe")
 SPLITS: tuple[Split, ...] = ("train", *HELD_OUT)
 
-DOCUMENT_END = "<|endoftext|>"  # of tokenizers that are made here
+DOCUMENT_END = "<|endoftext|>"  # of trained tokenizers
 BATCH = 1000  # documents tokenized at once
-DTYPE = "dtype"  # fact of a corpus: name of the dtype of its token files
-# Where the whole documents of the calibration split end, in tokens from its beginning: uint64 [n].
+DTYPE = "dtype"  # fact of a corpus: dtype of its token files
+# Positions in tokens where whole documents of the calibration split end, uint64 [n].
 ENDS = "calibration.ends.bin"
 ENDS_DTYPE = np.dtype("<u8")
-# Of a corpus of dialogues: where those of train end, likewise; and 1 for every token of train that
-# belongs to an answer, else 0, uint8 [n].
-DIALOGUE_ENDS = "train.ends.bin"
-ANSWERS = "train.answers.bin"
+# Positions where dialogues of train end, uint64 [n]; marks of its tokens, 1 in answers, uint8 [n].
+DIALOGUE_ENDS, ANSWERS = "train.ends.bin", "train.answers.bin"
 
 
 def dtype(vocabulary: int) -> np.dtype:
-    """Of the files of a vocabulary with so many entries: little-endian uint16 where that holds
-    every token, else uint32."""
+    """Return the dtype of token files: little-endian uint16 if the vocabulary fits, else uint32."""
     return np.dtype("<u2" if vocabulary <= 1 << 16 else "<u4")
 
 
-def deal(documents: Sequence[str], characters: Mapping[Split, float]) -> dict[Split, list[str]]:
-    """Whole documents to each held-out split in turn until it has its characters, the rest to
-    train."""
+def deal(
+    documents: Iterable[str], characters: Mapping[Split, float], rest: bool = True
+) -> dict[Split, list[str]]:
+    """Give documents to each held-out split until it has its characters; the rest goes to train."""
     dealt: dict[Split, list[str]] = {name: [] for name in SPLITS}
     counts = dict.fromkeys(SPLITS, 0)
     for text in documents:
         name: Split = next((name for name in HELD_OUT if counts[name] < characters[name]), "train")
+        if name == "train" and not rest:
+            break
         dealt[name].append(text)
         counts[name] += len(text)
     return dealt
@@ -48,8 +48,7 @@ def deal(documents: Sequence[str], characters: Mapping[Split, float]) -> dict[Sp
 def encode(
     tokenizer: Any, documents: Iterable[str], dtype: np.dtype, end: int | None = None
 ) -> Iterator[list[np.ndarray]]:
-    """Tokens of each whole document, `dtype` [n], with the token `end` after them, in batches, by a
-    `tokenizers.Tokenizer`."""
+    """Yield batches of documents as tokens, `dtype` [n] each, with the token `end` after each."""
     tokenizer.no_truncation()
     tokenizer.no_padding()
     texts, last = iter(documents), [] if end is None else [end]
@@ -59,9 +58,7 @@ def encode(
 
 
 def write(folder: Path, split: Split, batches: Iterable[list[np.ndarray]], tokens: int) -> int:
-    """Write batches of documents (unsigned, [n] each, of one dtype) to a split's file until it has
-    `tokens` tokens, but all of them to train, and of calibration text where documents end; returns
-    the number of tokens written."""
+    """Write `tokens` tokens of a split (all of train), and return their number."""
     written, ends, whole = 0, list[int](), split == "train"
     with (folder / f"{split}.bin").open("wb") as file:
         for document in chain.from_iterable(batches):
@@ -78,18 +75,17 @@ def write(folder: Path, split: Split, batches: Iterable[list[np.ndarray]], token
 
 
 def require(split: Split, written: int, tokens: int) -> None:
-    """Raise `Problem` when a split has fewer tokens than requested."""
+    """Raise `Problem` if a split has too few tokens."""
     if written < tokens:
         raise Problem(
-            f"the corpus has {written:,} {split} tokens, {tokens:,} are asked for: add text to "
-            f"the corpus or lower its {split} in the scale's file under config/scales (of "
+            f"the corpus has {written:,} {split} tokens, but {tokens:,} are required: add text to "
+            f"the corpus or lower its {split} in the scale's file under config/scales (with "
             "ptq-dynamics measure: --text, --tokens)"
         )
 
 
-def facts(folder: Path, dtype: np.dtype, counts: Mapping[Split, int]) -> dict[str, Any]:
-    """Facts of the corpus in a folder, with so many tokens in its splits; its digest is the hex
-    sha256 over those of all splits."""
+def facts(folder: Path, dtype: np.dtype, counts: Mapping[str, int]) -> dict[str, Any]:
+    """Return the facts of a corpus; its digest is the hex sha256 of those of all splits."""
     joined = "".join(sha256(folder / f"{name}.bin") for name in SPLITS)
     digest = hashlib.sha256(joined.encode()).hexdigest()
     return {"tokens": counts, DTYPE: dtype.name, "digest": digest}

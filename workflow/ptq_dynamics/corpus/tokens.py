@@ -1,4 +1,4 @@
-"""Reading token files: flat little-endian uint16 or uint32, as the corpus says, memory-mapped."""
+"""Read token files: little-endian uint16 or uint32, memory-mapped."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -16,14 +16,13 @@ TOO_SHORT = 10
 
 
 def read(corpus: Manifest, split: Split) -> np.ndarray:
-    """Memory-mapped tokens of a split, uint16 or uint32 [n]."""
+    """Return the tokens of a split, memory-mapped uint16 or uint32 [n]."""
     stored = np.dtype(corpus.facts[DTYPE]).newbyteorder("<")
     return np.memmap(corpus.file(f"{split}.bin"), dtype=stored, mode="r")
 
 
 def blocks(corpus: Manifest, split: Split, context: int, count: int | None = None) -> Tensor:
-    """The first `count` (None: all) blocks of `context` tokens, int64 [count, context], stride
-    `context`, the incomplete last one left out (section 2)."""
+    """Return `count` (None: all) blocks of `context` tokens (section 2), int64 [count, context]."""
     tokens = read(corpus, split)
     available = len(tokens) // context
     wanted = max(1, available) if count is None else count
@@ -34,9 +33,8 @@ def blocks(corpus: Manifest, split: Split, context: int, count: int | None = Non
 
 
 def documents(corpus: Manifest, context: int, count: int, before: int = 0) -> Tensor:
-    """The first `count` documents of the calibration split (section 3) after those `before`, cut to
-    `context` tokens and filled up with `FILLING`, int64 [count, context]. As GPTQModel does, those
-    of at most `TOO_SHORT` tokens are then left out."""
+    """Return documents of the calibration split (section 3), cut or filled, int64 [count, context],
+    without those of at most `TOO_SHORT` tokens, as in GPTQModel."""
     tokens = read(corpus, "calibration")
     ends = np.fromfile(corpus.file(ENDS), dtype=ENDS_DTYPE).astype(np.int64)
     if len(ends) < before + count:
@@ -51,15 +49,13 @@ def documents(corpus: Manifest, context: int, count: int, before: int = 0) -> Te
 
 def _too_small(corpus: Manifest, split: Split, found: str, wanted: int) -> Problem:
     return Problem(
-        f"{corpus.folder / split}.bin holds {found}, {wanted} are asked for; enlarge the "
-        "split in the scale's file under config/scales"
+        f"{corpus.folder / split}.bin holds {found}, but {wanted} are required; "
+        "enlarge the split in the scale's file under config/scales"
     )
 
 
 class TrainingData:
-    """Batches whose content depends on the seed and the step alone: sequences of `context` + 1
-    tokens at stride `context`, all of which each epoch visits in an order of its own; `marks` of
-    the tokens, if given, go with them."""
+    """Batches of sequences at stride `context`, in an order that follows from seed and epoch."""
 
     def __init__(
         self, corpus: Manifest, context: int, batch: int, seed: int, *marks: np.ndarray
@@ -71,8 +67,7 @@ class TrainingData:
             raise _too_small(corpus, "train", f"{self.sequences} sequences", batch)
 
     def at(self, step: int, rows: Sequence[int] | None = None) -> Tensor:
-        """Some rows (None: all) of the batch of the update after `step` updates, int64
-        [rows, context + 1], or with marks [rows, 2, context + 1]."""
+        """Return rows (None: all) of a batch, int64 [rows, (2,) context + 1], 2 with marks."""
         found = []
         for row in range(self._batch) if rows is None else rows:
             epoch, index = divmod(step * self._batch + row, self.sequences)
@@ -82,29 +77,25 @@ class TrainingData:
         return batch.unflatten(0, (-1, len(self._streams))).squeeze(1)
 
 
-# A run stays in an epoch for long.
 @lru_cache(maxsize=1)
 def order(seed: int, epoch: int, count: int) -> np.ndarray:
-    """The order in which an epoch visits `count` things, int64 [count]."""
+    """Return the order in which an epoch visits `count` sequences, int64 [count]."""
     return np.random.Generator(np.random.PCG64([seed, epoch])).permutation(count)
 
 
 def answers(corpus: Manifest) -> np.ndarray:
-    """Which tokens of train are answers, memory-mapped uint8 [n]."""
+    """Return marks of train's tokens, 1 in answers, memory-mapped uint8 [n]."""
     return np.memmap(corpus.file(ANSWERS), dtype=np.uint8, mode="r")
 
 
 class Pairs:
-    """Dialogues, each a question, then an answer, with their own answer and with that of another
-    one; an epoch has all of them that fit into the context, in an order that follows from the
-    seed."""
+    """Batches of dialogues that fit into the context, paired with another dialogue's answer."""
 
     def __init__(self, corpus: Manifest, context: int, batch: int, seed: int) -> None:
         marks = answers(corpus).astype(np.int8)
         self._tokens, self._batch, self._seed = read(corpus, "train"), batch, seed
         self._ends = np.fromfile(corpus.file(DIALOGUE_ENDS), dtype=ENDS_DTYPE).astype(np.int64)
         self._starts = np.concatenate([[0], self._ends[:-1]])
-        # Where answers begin.
         self._turns = np.flatnonzero(np.diff(marks) == 1) + 1
         longest = (self._turns - self._starts).max() + (self._ends - self._turns).max()
         self._length = min(context, int(longest)) + 1
@@ -112,14 +103,12 @@ class Pairs:
         if len(self._fitting) < max(2, batch):
             raise Problem(
                 f"{corpus.path} has {len(self._fitting)} dialogues of at most {self._length} "
-                f"tokens, fewer than a batch of {batch}; add packages to the corpus that it is "
-                "made of, or raise its context, in the scale's file under config/scales"
+                f"tokens for a batch of {batch}; add packages or raise its context in config/scales"
             )
 
     def at(self, step: int, rows: Sequence[int] | None = None) -> Tensor:
-        """Some rows (None: all) of the batch of the update after `step` updates, int64
-        [rows, 2, 2, length]: right, wrong; tokens, and 1 for those of the answer, else 0. A longer
-        wrong answer is cut."""
+        """Return rows (None: all) of a batch, int64 [rows, 2, 2, length]: right and wrong answer,
+        tokens and marks."""
         found = []
         for row in range(self._batch) if rows is None else rows:
             epoch, index = divmod(step * self._batch + row, len(self._fitting))

@@ -1,7 +1,6 @@
-"""Principal components of the weights along trajectories. Checkpoints are the rows of a matrix that
-is read in blocks of columns: together they outgrow memory (at scale paper 267 of 0.65 GB)."""
+"""Principal components of the weights along trajectories, which together exceed memory."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -12,20 +11,18 @@ from torch import Tensor
 from transformers.core_model_loading import revert_weight_conversion
 
 from ptq_dynamics import models
-from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.curvature.plane import pca
 from ptq_dynamics.curvature.settings import SCORES, ComponentsSettings
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.names import SEED, STEP, TOKENS, TRAJECTORY
 from ptq_dynamics.train.trajectory import Trajectory
 from ptq_dynamics.train.weights import Weights
 
-# Columns read at once, which decides the order of the sums: of 267 checkpoints they take 4.5 GB.
+# Columns of a block, which decide the order of sums; 267 checkpoints take 4.5 GB.
 BLOCK = 1 << 22
 
 
 def run(context: Context[ComponentsSettings]) -> Mapping[str, Any]:
-    """Write the scores of every checkpoint; facts: the explained share of the variance."""
+    """Write the scores of all checkpoints; return the explained share of the variance."""
     rows, folders = [], []
     for path in context.settings.paths:
         source = Trajectory(context.inputs[path.label])
@@ -40,10 +37,24 @@ def run(context: Context[ComponentsSettings]) -> Mapping[str, Any]:
     return {"explained": explained.tolist()}
 
 
+def pca(blocks: Iterable[Tensor], components: int) -> tuple[Tensor, Tensor]:
+    """Return scores [n, components] and explained shares of the variance. `blocks` are columns of
+    the matrix [n, P], and the n x n Gram matrix is summed in float64."""
+    gram: Any = 0
+    for block in blocks:
+        centred = block.to(torch.float64, copy=True)
+        centred -= centred.mean(dim=0)
+        gram = gram + centred @ centred.T
+    total = gram.trace().item()
+    values, vectors = torch.linalg.eigh(gram)
+    values, vectors = values.flip(0)[:components].clamp(min=0), vectors.flip(1)[:, :components]
+    scores = vectors * values.sqrt()
+    largest = scores.gather(0, scores.abs().argmax(dim=0, keepdim=True))
+    return scores * torch.where(largest < 0, -1.0, 1.0), values / total
+
+
 def blocks(folders: Sequence[Path], width: int) -> Iterator[Tensor]:
-    """The parameters of n checkpoints of one architecture, in the files' own dtype, in blocks of
-    `width` columns, [n, width], in the order of `plane.flatten(dict(model.named_parameters()))` of
-    the loaded model: buffers are left out, tied weights count once."""
+    """Yield parameters in blocks of columns, [n, width], in the order of `landscape.flatten`."""
     shapes = _shapes(folders[0])
     end = sum(map(prod, shapes.values()))
     for start in range(0, end, width):
@@ -53,14 +64,11 @@ def blocks(folders: Sequence[Path], width: int) -> Iterator[Tensor]:
 
 def _row(folder: Path, shapes: Mapping[str, tuple[int, ...]], start: int, stop: int) -> Tensor:
     weights, found, end = Weights(folder), [], 0
-    forms = weights.forms()
     for name, shape in shapes.items():
         begin, end = end, end + prod(shape)
         first, last = max(start, begin) - begin, min(stop, end) - begin
         if first >= last:
             continue
-        if name not in forms or tuple(forms[name][1]) != shape:
-            raise Problem(f"{folder} has no {name} of shape {shape}, as the first checkpoint has")
         width = prod(shape[1:])
         top = first // width
         rows = weights.rows(name, top, -(-last // width))
@@ -69,10 +77,10 @@ def _row(folder: Path, shapes: Mapping[str, tuple[int, ...]], start: int, stop: 
 
 
 def _shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """The parameters of a saved model by their names in files, as `plane.flatten` sorts them."""
+    # Shapes of parameters by their names in files, in the order of their names in memory.
     model = models.without_weights(folder)
     parameters: dict[str, Tensor] = dict(model.named_parameters())
-    # Names in files are older than those in memory: GPT-NeoX's head is embed_out, once lm_head.
+    # transformers keeps older names in files: the head of GPT-NeoX is embed_out, not lm_head.
     converted = revert_weight_conversion(model, parameters)
     stored = {id(value): name for name, value in converted.items()}
     ordered = sorted(parameters.items())

@@ -1,17 +1,13 @@
-"""Settings of the stages that probe the loss around checkpoints, as they cross the job border."""
+"""Settings of the stages of curvature."""
 
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.quantize.methods import AnyQuantizer, CalibrationSettings
 
-# Files of results: scores of checkpoints; losses on a grid of a plane and at its three checkpoints.
-SCORES = "scores.csv"
-GRID, POINTS = "grid.csv", "points.csv"
+SCORES, GRID, POINTS = "scores.csv", "grid.csv", "points.csv"
 
 
 class CurvatureSettings(Strict):
-    """The Hessian of the loss on the first `sequences` blocks of `context` tokens of the probe
-    split, `batch` at once, at some checkpoints; iterations end at the relative residual `tolerance`
-    or after `max_iterations` products; `keep_graph` holds the gradient's graph between products."""
+    """The Hessian on `sequences` probes of `context` tokens; `tolerance` is a relative residual."""
 
     checkpoints: tuple[str, ...]
     context: int
@@ -36,9 +32,7 @@ class SpectrumSettings(CurvatureSettings):
 
 
 class LandscapeSettings(Strict):
-    """The plane of two checkpoints and the final one's quantized weights, on a grid of side × side
-    points that reaches `margin` of a side beyond them; the loss on the first `blocks` validation
-    blocks of `context` tokens, `batch` at once."""
+    """A grid of `side` × `side` points, and the loss on `blocks` blocks of `context` tokens."""
 
     final: str
     previous: str
@@ -52,7 +46,7 @@ class LandscapeSettings(Strict):
 
 
 class Path(Strict):
-    """Some checkpoints of one trajectory at one seed; `label` is that of its input."""
+    """Checkpoints of the trajectory and seed in the input `label`."""
 
     label: str
     trajectory: str
@@ -61,7 +55,7 @@ class Path(Strict):
 
 
 class ComponentsSettings(Strict):
-    """The first `components` principal components of the checkpoints of all paths together."""
+    """The first `components` principal components of the checkpoints of all paths."""
 
     paths: tuple[Path, ...]
     components: int

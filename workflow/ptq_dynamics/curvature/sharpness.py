@@ -1,16 +1,15 @@
-"""Sharpness (top Hessian eigenvalue) and Hessian trace of a trajectory's checkpoints (figures 9 and
-26: power iteration, Hutchinson), after PyHessian (Yao et al. 2020, arXiv 1912.07145)."""
+"""Sharpness and Hessian trace (figures 9, 26), after PyHessian (Yao et al., arXiv 1912.07145)."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from ptq_dynamics.base.problem import Problem
-from ptq_dynamics.curvature.hessian import LossHessian, Metric, dot, run_probe
+from ptq_dynamics.curvature.hessian import LossHessian, Metric, Product, dot, run_probe
 from ptq_dynamics.curvature.settings import SharpnessSettings
 from ptq_dynamics.curvature.spectrum import top_spectrum
 from ptq_dynamics.engine.context import Context
@@ -18,16 +17,14 @@ from ptq_dynamics.measure.names import SHARPNESS, TRACE
 
 
 def run(context: Context[SharpnessSettings]) -> Mapping[str, Any]:
-    """Stage: one row each of sharpness, its iterations, and trace with its standard error."""
+    """Write sharpness, its iterations, and trace of each checkpoint."""
     return run_probe(context, probe)
 
 
 def probe(hessian: LossHessian, settings: SharpnessSettings) -> Iterator[Metric]:
-    """Sharpness, by power iteration from a Lanczos estimate of the top eigenvector, and trace. The
-    error of the sharpness is its residual and the standard error over micro-batches of the
-    curvature along its eigenvector."""
+    """Yield sharpness, by power iteration from a Lanczos estimate, and trace."""
     limits = settings.model_dump(include={"tolerance", "max_iterations"})
-    generator = torch.Generator().manual_seed(settings.seed)
+    generator = Generator().manual_seed(settings.seed)
     estimate = top_spectrum(hessian, hessian.like, 1, generator, **limits)
     top = top_eigenvalue(hessian, estimate.top, **limits)
     if top.residual > settings.tolerance:
@@ -42,9 +39,7 @@ def probe(hessian: LossHessian, settings: SharpnessSettings) -> Iterator[Metric]
 
 
 class Eigenpair(NamedTuple):
-    """The eigenvalue of largest magnitude, with its sign (nats per squared parameter unit), and a
-    vector [P] of unit norm whose Rayleigh quotient it is; `iterations`: Hessian-vector products;
-    `residual`: |Hv - value v| / |value|."""
+    """An eigenvalue, its unit eigenvector [P], and the residual |Hv - value v| / |value|."""
 
     value: float
     vector: Tensor
@@ -53,11 +48,9 @@ class Eigenpair(NamedTuple):
 
 
 def top_eigenvalue(
-    matvec: Callable[[Tensor], Tensor], start: Tensor, *, tolerance: float, max_iterations: int
+    matvec: Product, start: Tensor, *, tolerance: float, max_iterations: int
 ) -> Eigenpair:
-    """Sharpness: the eigenvalue of largest magnitude by power iteration from a unit vector [P],
-    until |Hv - value v| <= tolerance |value|. From a start nearly orthogonal to the dominant
-    eigenvector it can settle on the next one, which `spectrum.top_spectrum` avoids."""
+    """Return the eigenvalue of largest magnitude by power iteration from a unit vector [P]."""
     v = start
     for iteration in count(1):
         product = matvec(v)
@@ -70,16 +63,12 @@ def top_eigenvalue(
     return Eigenpair(value, v, iteration, residual)
 
 
-def trace(
-    form: Callable[[Tensor], Tensor], like: Tensor, samples: int, generator: torch.Generator
-) -> tuple[float, float]:
-    """Trace by Hutchinson's estimator, the mean of z'Hz over at least two Rademacher vectors z that
-    are `like` a tensor [P], from its parts (see `LossHessian.form`), with the standard error of
-    both samples: of the vectors, and of the parts of the text. Source: Hutchinson (1990);
-    PyHessian."""
+def trace(form: Product, like: Tensor, samples: int, rng: Generator) -> tuple[float, float]:
+    """Return the trace and its standard error by Hutchinson's estimator, the mean of z'Hz over
+    Rademacher vectors z. The error combines those over vectors and micro-batches."""
     draws = []
     for _ in range(samples):
-        bits = torch.randint(0, 2, like.shape, generator=generator, dtype=torch.int8)
+        bits = torch.randint(0, 2, like.shape, generator=rng, dtype=torch.int8)
         draws.append(form((2 * bits - 1).to(like)))
     values = torch.stack(draws)
     error = math.hypot(standard_error(values.mean(dim=1)), standard_error(values.mean(dim=0)))
@@ -87,5 +76,5 @@ def trace(
 
 
 def standard_error(values: Tensor) -> float:
-    """Standard error of the mean of values [n]; 0 of one alone, of which it is not known."""
+    """Return the standard error of the mean of values [n], or 0 for one value."""
     return values.std().item() / math.sqrt(len(values)) if len(values) > 1 else 0.0

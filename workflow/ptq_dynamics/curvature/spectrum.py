@@ -1,38 +1,34 @@
-"""The leading Hessian eigenvalues of a trajectory's checkpoints (figure 9), by Lanczos in bounded
-memory."""
+"""The leading Hessian eigenvalues of checkpoints (figure 9), by Lanczos in bounded memory."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.nn import functional
 
-from ptq_dynamics.curvature.hessian import LossHessian, Metric, dot, gaussian, run_probe
+from ptq_dynamics.curvature.hessian import LossHessian, Metric, Product, dot, gaussian, run_probe
 from ptq_dynamics.curvature.settings import SpectrumSettings
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.names import EIGENVALUE
 
-# Memory of the basis: at scale paper (0.65 GB a vector) 53 vectors, where 500 products may come; at
-# smaller scales, one for every product.
+# Memory of the basis: 53 vectors at scale paper.
 BASIS_BYTES = 32 << 30
-# A start nearly orthogonal to the dominant eigenvector first settles on the next one, with a small
-# residual: on a model of 0.17M parameters that was seen after 8 products and gone by 14.
+# Fewest products: a start nearly orthogonal to the top eigenvector first gives the next one.
 _KRYLOV_FLOOR = 16
 # Columns mixed at once at a restart.
 _BLOCK = 1 << 16
 
 
 def run(context: Context[SpectrumSettings]) -> Mapping[str, Any]:
-    """Stage: a row for every eigenvalue, eigenvalue_01 the one of largest magnitude; its error is
-    its residual."""
+    """Write the eigenvalues of each checkpoint by falling magnitude; errors are residuals."""
     return run_probe(context, probe)
 
 
 def probe(hessian: LossHessian, settings: SpectrumSettings) -> Iterator[Metric]:
-    """The eigenvalues by Lanczos."""
+    """Yield the eigenvalues."""
     limits = settings.model_dump(include={"tolerance", "max_iterations"})
-    generator = torch.Generator().manual_seed(settings.seed)
+    generator = Generator().manual_seed(settings.seed)
     found = top_spectrum(hessian, hessian.like, settings.eigenvalues, generator, **limits)
     pairs = zip(found.values.tolist(), found.residuals.tolist(), strict=True)
     for number, (value, residual) in enumerate(pairs, start=1):
@@ -40,9 +36,7 @@ def probe(hessian: LossHessian, settings: SpectrumSettings) -> Iterator[Metric]:
 
 
 class Spectrum(NamedTuple):
-    """Leading eigenvalues, signed, by falling magnitude, and |Hv - value v| / |value| of each, both
-    float64 [k]; `iterations`: Hessian-vector products; `top`: the Ritz vector of the first value,
-    [P], unit norm."""
+    """Eigenvalues and residuals |Hv - value v| / |value|, [k]; the first eigenvector, [P]."""
 
     values: Tensor
     residuals: Tensor
@@ -51,30 +45,19 @@ class Spectrum(NamedTuple):
 
 
 def top_spectrum(
-    matvec: Callable[[Tensor], Tensor],
-    like: Tensor,
-    k: int,
-    generator: torch.Generator,
-    *,
-    tolerance: float,
-    max_iterations: int,
+    matvec: Product, like: Tensor, k: int, rng: Generator, *, tolerance: float, max_iterations: int
 ) -> Spectrum:
-    """The k eigenvalues of largest magnitude by Lanczos with full reorthogonalisation, from a
-    random vector `like` a tensor [P].
+    """Return the k eigenvalues of largest magnitude by Lanczos with full reorthogonalization (Saad,
+    Numerical Methods for Large Eigenvalue Problems, 2011, sections 6.6 and 6.7).
 
-    Stops when all k residuals are within tolerance, and no sooner than after max(2k + 1, 16)
-    products (or P). Memory: one vector [P] a product, in the computer's memory up to `BASIS_BYTES`
-    (but no fewer than those first products); then a thick restart goes on from the leading Ritz
-    vectors, k and half of the others.
-
-    Source: Saad, Numerical Methods for Large Eigenvalue Problems (2011), sections 6.6 and 6.7; the
-    restart: Wu and Simon, SIAM J. Matrix Anal. Appl. 22 (2000), 602.
-    """
+    Iteration ends when all residuals are within `tolerance`, after at least max(2k + 1, 16)
+    products. When the basis fills its memory, a thick restart (Wu and Simon, SIAM J. Matrix Anal.
+    Appl. 22, 2000, 602) keeps the k leading Ritz vectors and half of the others."""
     dim, dtype = len(like), like.dtype
     least = max(2 * k + 1, _KRYLOV_FLOOR)
     capacity = max(least, BASIS_BYTES // (dim * dtype.itemsize))
     steps = min(max_iterations, dim) if dim <= capacity else max_iterations
-    current = gaussian(like, generator)
+    current = gaussian(like, rng)
     basis = [_kept(current)]
     side = min(capacity, steps) + 1
     projected = torch.zeros(side, side, dtype=torch.float64)
@@ -93,8 +76,8 @@ def top_spectrum(
         converged = size >= k and bool((residuals <= tolerance).all())
         if step == steps or (converged and step >= least):
             break
-        if exhausted:  # an invariant subspace: what it leaves out needs a fresh direction
-            rest = _orthogonal(gaussian(like, generator), basis)
+        if exhausted:  # an invariant subspace, which only a new direction leaves
+            rest = _orthogonal(gaussian(like, rng), basis)
         links = torch.zeros(size, dtype=torch.float64)
         links[-1] = beta
         if size == capacity:
@@ -114,12 +97,11 @@ def top_spectrum(
 
 
 def _kept(vector: Tensor) -> Tensor:
-    # In the computer's memory, where a GPU reads it fast.
     return vector.cpu().pin_memory() if vector.is_cuda else vector
 
 
 def _orthogonal(vector: Tensor, basis: Sequence[Tensor]) -> Tensor:
-    """`vector` less its components along `basis`, in two passes (Kahan's "twice is enough")."""
+    """Return `vector` without components along `basis`; the second pass removes rounding."""
     vector = vector.clone()
     for _ in range(2):
         for kept in basis:
@@ -129,7 +111,7 @@ def _orthogonal(vector: Tensor, basis: Sequence[Tensor]) -> Tensor:
 
 
 def _mix(basis: list[Tensor], mixtures: Tensor) -> None:
-    """Put in place of the m vectors of `basis` their l combinations `mixtures` ([m, l] float64)."""
+    """Replace the m vectors of `basis` by l combinations, `mixtures` [m, l]."""
     count = mixtures.shape[1]
     for start in range(0, len(basis[0]), _BLOCK):
         columns = [vector[start : start + _BLOCK] for vector in basis]

@@ -1,4 +1,4 @@
-"""Weighted means of checkpoints, as a trajectory of their own (see `averages`)."""
+"""Weighted means of checkpoints, as a trajectory (see `averages`)."""
 
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,8 +18,7 @@ from ptq_dynamics.train.weights import Weights
 
 
 def run(context: Context[AverageSettings]) -> Mapping[str, Any]:
-    """Write the means that the settings ask for; each has seen the tokens of the member that has
-    seen most, where all say how many."""
+    """Write the means; the tokens of a mean are the most of its members, if all are known."""
     means, phase = context.settings.means, context.settings.phase
     sources = {label: Trajectory(manifests) for label, manifests in context.inputs.items()}
     points = list[Checkpoint]()
@@ -37,8 +36,7 @@ def run(context: Context[AverageSettings]) -> Mapping[str, Any]:
 
 
 def write_mean(folder: Path, members: Sequence[Path], weights: Sequence[float]) -> None:
-    """Write the weighted mean of the checkpoints in the folders `members`, saved in files like
-    those of the last one, of which one is in memory at a time."""
+    """Write the weighted mean of checkpoints, with the other files of the last one."""
     sources = [Weights(member) for member in members]
     for source in sources:
         if source.forms() != sources[-1].forms():
@@ -55,8 +53,7 @@ def write_mean(folder: Path, members: Sequence[Path], weights: Sequence[float]) 
 
 
 def weighted_mean(values: Iterable[Tensor], weights: Sequence[float]) -> Tensor:
-    """Weighted mean of tensors, read one at a time, summed in float64 and returned in their own
-    data type, rounded where that is of whole numbers."""
+    """Return the weighted mean in the tensors' data type, summed in float64 (integers: rounded)."""
     total: Tensor | None = None
     for value, weight in zip(values, weights, strict=True):
         dtype, term = value.dtype, value.to(torch.float64, copy=True).mul_(weight)

@@ -1,8 +1,5 @@
-"""Fetch checkpoints of public families from the hub (section 3).
-
-A checkpoint becomes a folder with safetensors, configuration and tokenizer. Files in the hub's
-cache or in the last result are linked. No code of a repository runs: pickled weights are read by
-torch's reader of plain tensors, which refuses all else."""
+"""Fetch checkpoints of public families from the hub (section 3) as folders with safetensors,
+configuration and tokenizer. No code of a repository runs."""
 
 import json
 import os
@@ -19,13 +16,10 @@ from ptq_dynamics.hub.files import CONFIG, INDEX, PICKLED, SAFE, HubFile, Source
 from ptq_dynamics.train import olmo_format, trajectory
 
 RESUMABLE = True
-# The parts of a tensor, by its name.
-Parts = Callable[[str, Any], Mapping[str, Any]]
 
 
 class Revision(Strict):
-    """A checkpoint whose id is a revision of a repository, with the commit and the files that the
-    lock has for it, if it has it."""
+    """A revision of a repository (the checkpoint's id), with commit and files from the lock."""
 
     checkpoint: trajectory.Checkpoint
     commit: str | None
@@ -33,9 +27,8 @@ class Revision(Strict):
 
 
 class FetchSettings(Strict):
-    """Revisions of one repository, of a model with so many `parameters`. With `convert`, weights
-    that are there only as pickles are taken; those in a `format` that transformers does not read
-    are saved in one that it does."""
+    """Revisions of one repository. With `convert`, pickled weights are read if there are no others;
+    weights in a `format` that transformers does not read are converted."""
 
     repository: str
     revisions: tuple[Revision, ...]
@@ -50,9 +43,8 @@ def run(context: Context[FetchSettings]) -> Mapping[str, Any]:
     for number, revision in enumerate(settings.revisions, start=1):
         _Checkpoint(context, revision).fetch()
         context.progress.maybe(f"{number} of {len(settings.revisions)} checkpoints")
-    checkpoints = [revision.checkpoint for revision in settings.revisions]
     return trajectory.facts(
-        checkpoints,
+        [revision.checkpoint for revision in settings.revisions],
         parameters=settings.parameters,
         seed=None,
         repository=settings.repository,
@@ -60,31 +52,30 @@ def run(context: Context[FetchSettings]) -> Mapping[str, Any]:
     )
 
 
-def save_safely(source: Path, target: Path, parts: Parts | None) -> None:
-    """Save weights as safetensors, to the bit, whole or the `parts` of each tensor by name;
-    `Problem` when `source` holds anything else than tensors."""
+def save_safely(source: Path, target: Path, names: Callable[[str], tuple[str, ...]]) -> None:
+    """Save tensors, split into parts with `names`, as safetensors; raise `Problem` on others."""
     import torch
-    from safetensors.torch import load_file, save_file
+    from huggingface_hub import load_state_dict_from_file
+    from safetensors.torch import save_file
 
+    mmap = zipfile.is_zipfile(source)
     try:
-        if source.suffix == ".safetensors":
-            state: Any = load_file(source)
-        else:
-            options: Any = {"map_location": "cpu", "mmap": zipfile.is_zipfile(source)}
-            state = torch.load(source, weights_only=True, **options)
+        state: Any = load_state_dict_from_file(source, "cpu", True, mmap, safe=False)
         if not all(isinstance(value, torch.Tensor) for value in state.values()):
             raise ValueError("a value is no tensor")
-    # Damaged files, and those of other content, make the libraries raise all kinds.
+    # The libraries raise many kinds of errors on damaged or other files.
     except Exception as error:
         raise Problem(
             f"{source.name} is damaged, or holds more than a state dict of plain tensors "
             f"({type(error).__name__}); leave the revision out of the family"
         ) from error
-    if parts is not None:
-        state = {new: part for old in state.items() for new, part in parts(*old).items()}
-    # Tied weights are one tensor under two names, which the format does not have.
-    plain = {name: value.contiguous().clone() for name, value in state.items()}
-    save_file(plain, target, metadata={"format": "pt"})
+    saved = dict[str, Any]()
+    for name, value in state.items():
+        new = names(name)
+        parts = value.chunk(len(new)) if len(new) > 1 else [value]
+        # Copies, because tied weights are one tensor under two names.
+        saved |= zip(new, (part.contiguous().clone() for part in parts), strict=True)
+    save_file(saved, target, metadata={"format": "pt"})
 
 
 class _Checkpoint:
@@ -97,52 +88,52 @@ class _Checkpoint:
         self._source = Source(settings.repository, name, revision.commit)
         self._files = {file.name: file for file in revision.files}
         self._out, self._scratch = context.out / name, context.scratch / name
-        self._near = [context.earlier / name] if context.earlier else []
+        self._earlier = context.earlier / name if context.earlier else None
         self._is_pickled = any(name.endswith(".bin") for name in self._files)
         if self._is_pickled and not settings.convert:
             raise Problem(
                 f"{self._source} has its weights as pickles only, which can run code; set "
                 "convert: true in the family to read plain tensors and save safetensors"
             )
-        self._is_olmo = settings.format == olmo_format.OLMO
-        self._converts = self._is_pickled or self._is_olmo
+        is_olmo = settings.format == olmo_format.OLMO
+        self._converts = self._is_pickled or is_olmo
+        self._rewritten = olmo_format.REWRITTEN if is_olmo else {}
+        self._names = olmo_format.names if is_olmo else lambda name: (name,)
 
     def fetch(self) -> None:
-        """Have all its files; `Problem` when there is one that cannot be had."""
+        """Obtain and convert all files; raise `Problem` if one cannot be obtained."""
         self._out.mkdir(exist_ok=True)
-        # What a download that was killed left is of no use to the next.
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._scratch.mkdir()
         self._known(CONFIG)
         weights = PICKLED if self._is_pickled else SAFE
         for name, file in self._files.items():
-            if self._is_olmo and name in olmo_format.REWRITTEN:
-                content = self._have(file, self._scratch).read_text(encoding="utf-8")
-                self._write(name, olmo_format.REWRITTEN[name](content))
+            if name in self._rewritten:
+                content = self._obtain(file, self._scratch).read_text(encoding="utf-8")
+                self._write(name, self._rewritten[name](content))
             elif not name.startswith(weights.partition(".")[0]):
-                self._have(file)
+                self._obtain(file, self._out)
         for file in map(self._known, self._weights(weights)):
             target = self._out / safe_name(file.name)
             if not self._converts:
-                self._have(file)
+                self._obtain(file, self._out)
             elif not target.exists():
-                found = self._have(file, self._scratch)
+                found = self._obtain(file, self._scratch)
                 saved = self._scratch / f"{target.name}.saved"
-                save_safely(found, saved, olmo_format.tensors if self._is_olmo else None)
+                save_safely(found, saved, self._names)
                 os.replace(saved, target)
-                # One at a time: these are as large as the weights.
                 found.unlink()
 
     def _weights(self, whole: str) -> Iterable[str]:
-        """The files that transformers would read: one, or those that the index names."""
+        # The files that transformers would read: one, or those that the index names.
         if whole in self._files:
             return [whole]
-        path = self._have(self._known(whole + INDEX), self._scratch if self._converts else None)
+        index_file = self._known(whole + INDEX)
+        path = self._obtain(index_file, self._scratch if self._converts else self._out)
         index = json.loads(path.read_text(encoding="utf-8"))
         places = index["weight_map"]
         if self._converts:
-            named = olmo_format.names if self._is_olmo else lambda name: (name,)
-            saved = {new: safe_name(at) for name, at in places.items() for new in named(name)}
+            saved = {new: safe_name(at) for name, at in places.items() for new in self._names(name)}
             self._write(SAFE + INDEX, {**index, "weight_map": saved})
         return sorted(set(places.values()))
 
@@ -150,22 +141,22 @@ class _Checkpoint:
         text = json.dumps(content, indent=2, sort_keys=True) + "\n"
         (self._out / name).write_text(text, encoding="utf-8")
 
-    def _have(self, file: HubFile, folder: Path | None = None) -> Path:
-        target = (folder or self._out) / file.name
+    def _obtain(self, file: HubFile, folder: Path) -> Path:
+        target = folder / file.name
         if not file.matches(target):
-            near = [place / file.name for place in self._near]
+            near = [self._earlier / file.name] if self._earlier else []
             obtain(self._source, file, target, near, self._scratch)
         return target
 
     def _known(self, name: str) -> HubFile:
         if name not in self._files:
             raise Problem(
-                f"{self._source} has no {name} at commit {self._source.commit[:12]}, so it is no "
-                "whole checkpoint; leave it out of the family"
+                f"{self._source} has no {name} at commit {self._source.commit[:12]}, so the "
+                "checkpoint is incomplete; leave it out of the family"
             )
         return self._files[name]
 
 
 def safe_name(name: str) -> str:
-    """The name as safetensors of a file of weights, pickled or not."""
+    """Return the name of a file of weights as safetensors."""
     return name.replace("pytorch_model", "model", 1).replace(".bin", ".safetensors", 1)

@@ -1,6 +1,5 @@
-"""Checkpoints in the format of OLMo's own code (github.com/allenai/OLMo), as those of transformers'
-OlmoForCausalLM: queries, keys and values are one matrix there, and so are both inputs of the gated
-activation, the gate last."""
+"""Convert checkpoints of OLMo's own code (github.com/allenai/OLMo) for OlmoForCausalLM, which has
+separate matrices for queries, keys and values, and for both inputs of the gated activation."""
 
 import json
 import re
@@ -11,7 +10,6 @@ from ptq_dynamics.hub.files import CONFIG, TOKENIZER
 
 OLMO = "olmo"  # the family's `format`
 _MEND = "leave the family out, or its `format`"
-
 _NAME = re.compile(r"(?:model\.)?transformer\.(?:blocks\.(\d+)\.)?(\w+)\.weight")
 _INSIDE = {
     "att_proj": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
@@ -23,8 +21,7 @@ _OUTSIDE = {"wte": ("model.embed_tokens",), "ff_out": ("lm_head",)}
 
 
 def config(content: str) -> dict[str, Any]:
-    """transformers' config.json of a model that has its own; `Problem` where that is none of the
-    format."""
+    """Return config.json for transformers; raise `Problem` if `content` has another format."""
     try:
         theirs: dict[str, Any] = json.loads(content)
         width, inner = theirs["d_model"], theirs.get("mlp_hidden_size")
@@ -43,11 +40,11 @@ def config(content: str) -> dict[str, Any]:
             "vocab_size": theirs.get("embedding_size") or theirs["vocab_size"],
         }
     except (KeyError, TypeError, ValueError) as error:
-        raise Problem(f"config.json is none of OLMo's own format ({error}); {_MEND}") from None
+        raise Problem(f"config.json is not in OLMo's own format ({error}); {_MEND}") from None
 
 
 def tokenizer(content: str) -> dict[str, Any]:
-    """tokenizer_config.json without the code that it names; all is in tokenizer.json."""
+    """Return tokenizer_config.json without the names of code; tokenizer.json suffices."""
     left = {key: value for key, value in json.loads(content).items() if key != "auto_map"}
     return left | {"tokenizer_class": "PreTrainedTokenizerFast"}
 
@@ -56,7 +53,7 @@ REWRITTEN = {CONFIG: config, TOKENIZER: tokenizer}
 
 
 def names(name: str) -> tuple[str, ...]:
-    """What transformers calls the parts of a tensor; `Problem` where it has none."""
+    """Return transformers' names of the parts of a tensor; raise `Problem` if it has none."""
     found = _NAME.fullmatch(name)
     block, kind = (found[1], found[2]) if found else (None, "")
     parts = (_OUTSIDE if block is None else _INSIDE).get(kind)
@@ -64,9 +61,3 @@ def names(name: str) -> tuple[str, ...]:
         raise Problem(f"{name} is no weight of transformers' OLMo; {_MEND}")
     before = "" if block is None else f"model.layers.{block}."
     return tuple(f"{before}{part}.weight" for part in parts)
-
-
-def tensors(name: str, value: Any) -> dict[str, Any]:
-    """The parts of a tensor, by their names."""
-    parts = names(name)
-    return dict(zip(parts, value.chunk(len(parts)), strict=True))

@@ -1,8 +1,4 @@
-"""Learning-rate schedules: pure functions of the step.
-
-Each begins with a linear warmup over `warmup` steps to `peak`; that of a stage begins where the
-stage does. A run that branches from a trunk has the Wsd schedule of trunk and cooldown together.
-"""
+"""Learning-rate schedules, each with a linear warmup over `warmup` steps to `peak`."""
 
 import math
 from dataclasses import dataclass
@@ -13,7 +9,7 @@ Shape = Literal["linear", "1-sqrt"]
 
 @dataclass(frozen=True)
 class Warm:
-    """What all schedules have."""
+    """Fields of all schedules."""
 
     kind: str
     peak: float
@@ -29,8 +25,7 @@ class Constant(Warm):
 
 @dataclass(frozen=True)
 class Wsd(Warm):
-    """As constant until step `start`, then a cooldown over `length` steps to `floor`; from `rate`
-    where the trunk had another schedule, and that rate at `start`."""
+    """Constant until step `start`, then a cooldown over `length` steps from `rate` to `floor`."""
 
     kind: Literal["wsd"]
     floor: float
@@ -51,8 +46,7 @@ class Cosine(Warm):
 
 @dataclass(frozen=True)
 class StageSchedule(Warm):
-    """Of a stage after pre-training, called `name`: from step `start` on, over `length` steps, a
-    warmup from nothing, then half a cosine to `floor`."""
+    """A stage after pre-training: `length` steps from `start` on, warmup and half a cosine."""
 
     kind: Literal["stage"]
     floor: float
@@ -65,7 +59,7 @@ Schedule = Constant | Wsd | Cosine | StageSchedule
 
 
 def learning_rate(schedule: Schedule, step: int) -> float:
-    """Learning rate of the update after `step` finished updates."""
+    """Return the learning rate of the update after `step` updates."""
     peak, warmup = schedule.peak, schedule.warmup
     if isinstance(schedule, StageSchedule):
         step -= schedule.start
@@ -85,14 +79,11 @@ def learning_rate(schedule: Schedule, step: int) -> float:
 
 
 def phase(schedule: Schedule, step: int) -> str:
-    """Name of the phase that a checkpoint after `step` updates belongs to."""
-    match schedule:
-        case StageSchedule():
-            return schedule.name
-        case _ if step < schedule.warmup:
-            return "warmup"
-        case Cosine():
-            return "decay"
-        case Wsd() if step >= schedule.start:
-            return "cooldown"
-    return "stable"
+    """Return the phase of the checkpoint after `step` updates."""
+    if isinstance(schedule, StageSchedule):
+        return schedule.name
+    if step < schedule.warmup:
+        return "warmup"
+    if isinstance(schedule, Cosine):
+        return "decay"
+    return "cooldown" if isinstance(schedule, Wsd) and step >= schedule.start else "stable"

@@ -1,4 +1,4 @@
-"""Settings of the stages that make trajectories, as they cross the job border."""
+"""Settings of the stages `train.train` and `train.average`."""
 
 from typing import Literal, NamedTuple
 
@@ -8,15 +8,13 @@ from ptq_dynamics.train.objectives import AnyObjective
 from ptq_dynamics.train.optimizers import AnyOptimizer
 from ptq_dynamics.train.schedules import Schedule
 
-# Metrics that the curves of runs hold, and averages have not.
+# Metrics in the training curves of runs, which averages do not have.
 TRAINING = ("gradient_norm", "weight_norm")
 
 
 class TrainSettings(Strict):
-    """A run from fresh weights, a phase that goes on from the state of its trunk, or a stage that
-    begins with the weights `start` of another run. `batch` and `micro_batch` in sequences of
-    `context` tokens; `first_tokens` were seen before the step `first`, and the data begins at the
-    step `data_first`; `budget`, `log_every` and what is named steps are optimizer steps."""
+    """A run from initial weights, the state of its trunk, or a checkpoint `start` of another run;
+    `batch` and `micro_batch` in sequences of `context` tokens, schedule and budget in steps."""
 
     model: AnyArchitecture
     vocabulary: int
@@ -42,7 +40,7 @@ class TrainSettings(Strict):
 
 
 class Member(NamedTuple):
-    """A checkpoint of the input with the label `source`, and its weight in a mean."""
+    """A checkpoint of the input `source`, and its weight in a mean."""
 
     source: str
     checkpoint: str
@@ -50,8 +48,7 @@ class Member(NamedTuple):
 
 
 class Mean(NamedTuple):
-    """The weighted mean of checkpoints as a checkpoint: its id, its step, if any, and its members,
-    the one that it is saved like last."""
+    """A weighted mean of checkpoints, saved like the last one of its members."""
 
     id: str
     step: int | None
@@ -59,7 +56,7 @@ class Mean(NamedTuple):
 
 
 class AverageSettings(Strict):
-    """Means of checkpoints of the inputs, which all belong to one phase."""
+    """Means of checkpoints of the inputs, all of one phase."""
 
     phase: Literal["average", "interpolation"]
     means: tuple[Mean, ...]

@@ -1,5 +1,4 @@
-"""When things happen: the steps, checkpoints and measurements of all trajectories, from the
-configuration; and what every kind of trajectory answers."""
+"""Steps, checkpoints and measurements of all trajectories of a configuration."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from ptq_dynamics.train.architectures import Architecture
 
 
 class Point(NamedTuple):
-    """A checkpoint before it exists: its id, unique in its trajectory, and its step, if any."""
+    """A planned checkpoint: its id, unique in its trajectory, and its step, if any."""
 
     id: str
     step: int | None
@@ -22,8 +21,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainedShape:
-    """A model with the text of a phase: `batch` and `micro_batch` in sequences of `context`
-    tokens."""
+    """A model, its corpus and its batches (in sequences of `context` tokens)."""
 
     model: Architecture
     corpus: str
@@ -33,7 +31,7 @@ class TrainedShape:
 
 
 class Timeline:
-    """The trajectories of a configuration (`config.Config`) in whole steps."""
+    """The trajectories of a configuration (`config.Config`), with times in whole steps."""
 
     def __init__(self, config: Any) -> None:
         self.config = config
@@ -44,49 +42,47 @@ class Timeline:
         self.trajectories: dict[str, PlannedTrajectory] = config.runs.trajectories
 
     def run(self, name: str) -> Any:
-        """The run (`config.Run`) that a trajectory is, or whose learning rate it follows; None of
-        public models, which nothing trains here."""
+        """Return the run that a trajectory follows, or None for a public model."""
         return self.config.runs.runs.get(self.trajectories[name].run(name, self))
 
     def source(self, name: str) -> "PlannedTrajectory":
-        """The run, or the public model, whose checkpoints a trajectory has, or averages."""
+        """Return the run, or the public model, that a trajectory is or averages."""
         return self.trajectories[self.trajectories[name].run(name, self)]
 
     def tokenized(self, shape: TrainedShape) -> tuple[object, ...]:
-        """What two models have alike whose tokens mean the same."""
+        """Return a key that is equal for models with one tokenizer."""
         return self.scale.whole(shape.corpus).tokenized
 
     @cache
     def steps(self, share: Any) -> int:
-        """A share of the budget in whole steps, at least one."""
+        """Return a share of the budget in whole steps, at least one."""
         return max(1, round(share * self.scale.budget))
 
     @cache
     def checkpoints(self, name: str) -> list[Point]:
-        """The checkpoints of a trajectory, in their order."""
+        """Return the checkpoints of a trajectory in order."""
         return self.trajectories[name].checkpoints(self)
 
     @cache
     def measured(self, name: str) -> list[Point]:
-        """Those of its checkpoints that are quantized, evaluated and probed."""
+        """Return the checkpoints of a trajectory that are measured."""
         return self.trajectories[name].measured(self)
 
     @cache
     def seeds_of(self, name: str) -> tuple[int, ...]:
-        """The seeds that a trajectory is made for."""
+        """Return the seeds of a trajectory."""
         return self.trajectories[name].seeds_in(self)
 
     @cache
     def seeds_shown(self, name: str, headline: bool) -> tuple[int, ...]:
-        """The seeds that a figure shows of a trajectory: all of a headline figure's, and of a run
-        that has seeds of its own; else the first."""
+        """Return the first seed; for headline figures, and runs with own seeds, all seeds."""
         found, run = self.seeds_of(name), self.run(name)
         own = run is not None and (run.seeds or run.whole(self).seeds)
         return found if headline or own else found[:1]
 
     @cache
     def shards(self, name: str) -> dict[str, list[Point]]:
-        """The measured checkpoints of a trajectory by shard: one job each."""
+        """Return the measured checkpoints by shard; a shard is one job."""
         points, size = self.measured(name), self.scale.shard
         if size is None:
             return {"all": points}
@@ -95,43 +91,41 @@ class Timeline:
 
 
 class PlannedTrajectory(Strict):
-    """A kind of trajectory; `family` is who trained it, if other than what it is made from, `stage`
-    the code that makes it."""
+    """A kind of trajectory; `stage` builds it, and `family` overrides that of its sources."""
 
     stage: ClassVar[str]
     family: Annotated[str, Field(min_length=1)] | None = None
 
     def sources(self) -> Mapping[str, str]:
-        """Names of the trajectories that it is made from, by what they are to it."""
+        """Return the names of its source trajectories by label."""
         return {}
 
     @abstractmethod
     def checkpoints(self, timeline: Timeline) -> list[Point]:
-        """All its checkpoints, in their order."""
+        """Return all checkpoints in order."""
 
     def measured(self, timeline: Timeline) -> list[Point]:
-        """Those of its checkpoints that are measured."""
+        """Return the checkpoints that are measured."""
         return self.checkpoints(timeline)
 
     def run(self, name: str, timeline: Timeline) -> str:
-        """The run whose learning rate it follows: itself, of this name."""
+        """Return the name of the run whose learning rate it follows."""
         return name
 
     def model_shape(self, timeline: Timeline) -> TrainedShape:
-        """Shape of its model, with the batch, the context and the corpus it is trained with."""
+        """Return its model, corpus and batches."""
         return timeline.trajectories[self._last_source()].model_shape(timeline)
 
     def trained_by(self, timeline: Timeline) -> str:
-        """Its family."""
+        """Return its family."""
         return self.family or timeline.trajectories[self._last_source()].trained_by(timeline)
 
     def uncertain(self, timeline: Timeline) -> tuple[str | None, bool]:
-        """What is uncertain of the public model that it is or stands for, and whether publications
-        give the learning rate of that differently."""
+        """Return what is uncertain about a public model, and whether its learning rate is."""
         return None, False
 
     def seeds_in(self, timeline: Timeline) -> tuple[int, ...]:
-        """The seeds that it is made for: those that all its sources have."""
+        """Return the seeds that all sources have."""
         sources = [timeline.trajectories[name] for name in self.sources().values()]
         first, *others = [source.seeds_in(timeline) for source in sources]
         return tuple(seed for seed in first if all(seed in seeds for seeds in others))
@@ -140,4 +134,4 @@ class PlannedTrajectory(Strict):
         return list(self.sources().values())[-1]
 
     def check(self, place: str, timeline: Timeline) -> None:
-        """Raise `Problem` when it cannot be made; `place` is its key in the configuration."""
+        """Raise `Problem` if it cannot be built; `place` is its key in the configuration."""

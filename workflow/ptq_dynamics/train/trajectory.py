@@ -1,5 +1,4 @@
-"""Trajectories, whoever made them: ordered checkpoints with step, tokens, learning rate and phase,
-as facts of manifests."""
+"""Trajectories: ordered checkpoints, as facts of manifests."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,14 +10,13 @@ from ptq_dynamics.base.content import canonical
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.engine.manifest import Manifest
 
-CURVE = "curve.csv"  # of a run: its training curve
+CURVE = "curve.csv"  # the training curve of a run
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One point of a trajectory: `id` is unique in it and names the checkpoint's folder, which
-    holds the tokenizer too; a merged model has no step and need have no tokens, and steps may
-    repeat; `lr` is the rate next in the schedule (None where there is none, as for an average)."""
+    """A checkpoint of a trajectory. `id` is its folder and unique in the trajectory; steps may
+    repeat. `lr` is the rate of the next update; None where no schedule exists."""
 
     id: str
     step: int | None
@@ -28,37 +26,36 @@ class Checkpoint:
 
 
 def step_id(step: int) -> str:
-    """Id of the checkpoint after `step` updates of a run."""
+    """Return the id of the checkpoint after `step` updates of a run."""
     return f"step-{step:07d}"
 
 
 def facts(checkpoints: Iterable[Checkpoint], **others: Any) -> dict[str, Any]:
-    """Manifest facts of a trajectory, or of a part of one."""
+    """Return the manifest facts of a trajectory, or of a part of one."""
     return {"checkpoints": [asdict(checkpoint) for checkpoint in checkpoints], **others}
 
 
 class Trajectory:
-    """A trajectory as the manifests of its parts hold it, in their order."""
+    """A trajectory read from the manifests of its parts, in their order."""
 
     def __init__(self, manifests: Sequence[Manifest]) -> None:
         self._manifests = manifests
         self._homes: dict[str, tuple[Checkpoint, Manifest]] = {}
         for manifest in manifests:
             for entry in manifest.facts["checkpoints"]:
-                checkpoint = Checkpoint(**entry)
-                self._homes.setdefault(checkpoint.id, (checkpoint, manifest))
+                self._homes.setdefault(entry["id"], (Checkpoint(**entry), manifest))
 
     @property
     def checkpoints(self) -> list[Checkpoint]:
-        """All its checkpoints."""
+        """All checkpoints."""
         return [checkpoint for checkpoint, _ in self._homes.values()]
 
     def fact(self, name: str) -> Any:
-        """What the manifests say of the trajectory as a whole, such as its parameters."""
+        """Return a fact of the whole trajectory, such as its number of parameters."""
         return self._manifests[0].facts[name]
 
     def at(self, ids: Iterable[str]) -> list[Checkpoint]:
-        """The checkpoints with these ids; `Problem` when it has not one of them."""
+        """Return the checkpoints with these ids; raise `Problem` if one is missing."""
         try:
             return [self._homes[name][0] for name in ids]
         except KeyError as missing:
@@ -66,17 +63,17 @@ class Trajectory:
             raise Problem(f"{self._manifests[0].path} has no {missing}, but {known}") from None
 
     def folder(self, checkpoint: Checkpoint) -> Path:
-        """Folder of a checkpoint, after checking its files."""
+        """Return the folder of a checkpoint after verification of its files."""
         return self._homes[checkpoint.id][1].subfolder(checkpoint.id)
 
     def digest(self, checkpoint: Checkpoint) -> str:
-        """Hex digest of a checkpoint's weights, from the recorded digests of its files."""
+        """Return the digest of a checkpoint's weights from the digests in the manifest."""
         files, start = self._homes[checkpoint.id][1].files, f"{checkpoint.id}/"
         own = {name: entry["sha256"] for name, entry in files.items() if name.startswith(start)}
         return weights_digest({Path(name).name: digest for name, digest in own.items()})
 
 
 def weights_digest(files: Mapping[str, str]) -> str:
-    """Hex digest of the weights among the files of a checkpoint, from their digests by name."""
+    """Return the hex digest of a checkpoint's weights from the digests of its files by name."""
     weights = {name: digest for name, digest in files.items() if name.endswith(".safetensors")}
     return hashlib.sha256(canonical(weights).encode()).hexdigest()[:16]

@@ -1,43 +1,35 @@
-"""Weights of saved checkpoints, read tensor by tensor from the files that they lie in."""
+"""Weights of saved checkpoints, read tensor by tensor."""
 
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from torch import Tensor
-
-from ptq_dynamics.base.problem import Problem
 
 
 class Weights:
-    """The tensors in a checkpoint's folder, none of them in memory; `files` has their names by
-    file. Raises `Problem` when the folder holds no readable weights."""
+    """The tensors of a checkpoint, read on request; `files` lists names of tensors by file."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.files: dict[str, list[str]] = {}
         self._homes: dict[str, Any] = {}
-        try:
-            for path in sorted(folder.glob("model*.safetensors")):
-                # Not mapped into memory, where all that was read of a file would stay.
-                opened: Any = safe_open(path, framework="pt", backend="pread")
-                self.files[path.name] = list(opened.keys())
-                self._homes |= dict.fromkeys(self.files[path.name], opened)
-        except (OSError, SafetensorError) as error:
-            raise Problem(f"{folder} holds no readable weights ({error}); rebuild it") from error
-        if not self._homes:
-            raise Problem(f"{folder} holds no weights in model*.safetensors; rebuild it")
+        for path in sorted(folder.glob("model*.safetensors")):
+            # A memory-mapped file would stay in memory once it is read.
+            opened: Any = safe_open(path, framework="pt", backend="pread")
+            self.files[path.name] = list(opened.keys())
+            self._homes |= dict.fromkeys(self.files[path.name], opened)
 
     def tensors(self, names: Iterable[str]) -> dict[str, Tensor]:
-        """Those of some tensors that it has, by name."""
+        """Return the tensors with these names, without missing ones."""
         return {n: self._homes[n].get_tensor(n) for n in names if n in self._homes}
 
     def rows(self, name: str, start: int, stop: int) -> Tensor:
-        """The rows `start` to `stop` of a tensor."""
+        """Return the rows `start` to `stop` of a tensor."""
         return self._homes[name].get_slice(name)[start:stop]
 
     def forms(self) -> dict[str, tuple[str, list[int]]]:
-        """Data type, as safetensors calls it, and shape of every tensor by name."""
+        """Return data type (as named by safetensors) and shape of every tensor."""
         parts = {name: home.get_slice(name) for name, home in self._homes.items()}
         return {name: (part.get_dtype(), part.get_shape()) for name, part in parts.items()}

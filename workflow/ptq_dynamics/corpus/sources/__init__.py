@@ -1,9 +1,9 @@
-"""Sources of text, one module each: the configuration of a corpus in config/scales/SCALE.yaml, and
-how its files are made."""
+"""Sources of text: classes whose fields are the configuration of a corpus."""
 
 import shutil
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -14,20 +14,22 @@ from ptq_dynamics.corpus import splits
 from ptq_dynamics.engine.context import Context
 
 Packages = Annotated[tuple[str, ...], Field(min_length=1)]
+Batches = Iterable[list[np.ndarray]]
+SplitTexts = Mapping[splits.Split, Iterable[str]]
 
 
 class Corpus(Strict):
-    """Text to train on, at least `train` tokens, with a tokenizer and held-out splits."""
+    """At least `train` tokens to train on, a tokenizer, and held-out splits."""
 
     train: Count
 
     @abstractmethod
     def write(self, context: Context[Any]) -> Mapping[str, Any]:
-        """Write tokenizer/ and one token file a split; facts: sizes and digests."""
+        """Write tokenizer/ and the files of all splits; return their facts."""
 
 
 class WholeCorpus(Corpus):
-    """A tokenizer and the text it was made for, or made from; sizes in tokens."""
+    """A tokenizer and text, with sizes in tokens."""
 
     vocabulary: Annotated[int, Field(ge=257, le=1 << 32)]
     validation: Count
@@ -37,25 +39,33 @@ class WholeCorpus(Corpus):
     @property
     @abstractmethod
     def tokenized(self) -> tuple[object, ...]:
-        """What two corpora have alike whose tokens mean the same."""
+        """A key that is equal for corpora with one tokenizer."""
 
     @property
     def sizes(self) -> dict[splits.Split, int]:
         """Tokens of each split."""
         return {split: getattr(self, split) for split in splits.SPLITS}
 
+    def write_splits(
+        self, folder: Path, tokenizer: Any, texts: SplitTexts, end: int = 0, train: int = 0
+    ) -> dict[str, Any]:
+        """Write splits, with the token `end` after documents of train (or a written `train`)."""
+        dtype, counts = splits.dtype(self.vocabulary), {"train": train}
+        for name, documents in texts.items():
+            encoded = splits.encode(tokenizer, documents, dtype, end if name == "train" else None)
+            counts[name] = splits.write(folder, name, encoded, self.sizes[name])
+        return splits.facts(folder, dtype, counts)
+
 
 class Derived(Corpus):
-    """Other text to train on, at least `train` tokens, with the tokenizer and the held-out splits
-    of the embedded corpus `of`."""
+    """Other text to train on, with tokenizer and held-out splits of the embedded corpus `of`."""
 
-    # Whether it reads what the stage `corpus.functions` finds in that corpus.
     from_functions: ClassVar[bool] = False
 
     of: str
 
     def write(self, context: Context[Any]) -> Mapping[str, Any]:
-        """Write train's token file, and copy all else, tokenizer and held-out text."""
+        """Write train, and copy tokenizer and held-out splits."""
         whole = context.input("corpus")
         for name in whole.files.keys() - {"train.bin"}:
             (context.out / name).parent.mkdir(exist_ok=True)
@@ -67,7 +77,5 @@ class Derived(Corpus):
         return {**about, **splits.facts(context.out, dtype, counts)}
 
     @abstractmethod
-    def documents(
-        self, context: Context[Any], dtype: np.dtype
-    ) -> tuple[Iterable[list[np.ndarray]], Mapping[str, Any]]:
-        """Tokens of train's documents, `dtype` [n] each, in batches; and facts about them."""
+    def documents(self, context: Context[Any], dtype: np.dtype) -> tuple[Batches, dict[str, Any]]:
+        """Return batches of train's documents as tokens, `dtype` [n] each; and facts about them."""

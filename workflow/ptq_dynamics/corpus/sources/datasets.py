@@ -1,9 +1,9 @@
-"""A corpus from public data sets with a public tokenizer (section 4): what scale paper uses."""
+"""A corpus from public data sets with a public tokenizer (section 4), as at scale paper."""
 
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
@@ -15,7 +15,7 @@ from ptq_dynamics.base.content import write_atomically
 from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import splits
-from ptq_dynamics.corpus.sources import WholeCorpus
+from ptq_dynamics.corpus.sources import SplitTexts, WholeCorpus
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.hub.files import COMMIT
 
@@ -24,9 +24,8 @@ LOCAL = ("/", "./", "../")
 
 
 class DatasetSource(Strict):
-    """A data set as `datasets.load_dataset` lays it out, in Parquet or JSON Lines: a repository of
-    the hub at the commit `revision`, or a local folder; the documents are in `field`, and the first
-    `skip` are left out."""
+    """A data set for `datasets.load_dataset`, on the hub at the commit `revision` or in a local
+    folder; documents are in `field`, and the first `skip` are left out."""
 
     path: str
     name: str | None = None
@@ -36,7 +35,7 @@ class DatasetSource(Strict):
     skip: Annotated[int, Field(ge=0)] = 0
 
     def open(self) -> Any:
-        """Its documents, a `datasets.IterableDataset` in the order of its files and their rows."""
+        """Return the rows as a `datasets.IterableDataset`."""
         from datasets import load_dataset
 
         about = self.model_dump(exclude={"field", "skip"})
@@ -44,7 +43,7 @@ class DatasetSource(Strict):
             return load_dataset(**about, split="train", streaming=True).skip(self.skip)
 
     def texts(self, documents: Any) -> Iterator[str]:
-        """The text of each document."""
+        """Yield the text of each row."""
         with self._readable():
             for row in documents:
                 if not isinstance(row.get(self.field), str):
@@ -66,8 +65,7 @@ class DatasetSource(Strict):
 
 
 class DatasetsCorpus(WholeCorpus):
-    """Splits from public data sets with a public tokenizer; sizes in tokens. The corpus of a public
-    family trains nothing, and the lock pins its tokenizer."""
+    """Splits from public data sets, with sizes in tokens; train is empty for a public family."""
 
     from_network: ClassVar[bool] = True
 
@@ -82,7 +80,6 @@ class DatasetsCorpus(WholeCorpus):
 
     @model_validator(mode="after")
     def _pinned(self) -> "DatasetsCorpus":
-        # What is no path is a repository of the hub, whose branches move.
         sources: list[DatasetSource] = [getattr(self, f"{split}_from") for split in splits.SPLITS]
         pins = [(source.path, source.revision) for source in sources]
         pins += [(self.tokenizer, self.tokenizer_revision)] if self.train else []
@@ -97,11 +94,11 @@ class DatasetsCorpus(WholeCorpus):
 
     @property
     def tokenized(self) -> tuple[object, ...]:
-        """The tokenizer is a public one."""
+        """The tokenizer and its revision."""
         return self.source, self.tokenizer, self.tokenizer_revision, self.vocabulary
 
     def write(self, context: Context[Any]) -> Mapping[str, Any]:
-        """Save the tokenizer, and write all splits; an interrupted train split goes on."""
+        """Save the tokenizer, and write all splits; an interrupted train split continues."""
         place, revision = self.tokenizer, self.tokenizer_revision
         if revision is None and not place.startswith(LOCAL):
             raise Problem(f"tokenizer {place!r} has no commit in the lock; run ptq-dynamics lock")
@@ -109,40 +106,31 @@ class DatasetsCorpus(WholeCorpus):
         if tokenizer.eos_token_id is None:
             raise Problem(f"tokenizer {place!r} has no end-of-document token; change the scale")
         tokenizer.save_pretrained(context.out / "tokenizer")
-        # Other jobs tokenize little, and fork; here all threads of the job work.
+        # Jobs that fork switch this off.
         os.environ["TOKENIZERS_PARALLELISM"] = "true"
         os.environ.setdefault("RAYON_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
-        encoder, end = tokenizer.backend_tokenizer, tokenizer.eos_token_id
-        dtype, counts = splits.dtype(self.vocabulary), dict[splits.Split, int]()
-        for name, wanted in self.sizes.items():
-            context.progress.say(f"{name}: {wanted:,} tokens")
-            source: DatasetSource = getattr(self, f"{name}_from")
-            if name == "train":
-                encode = partial(splits.encode, encoder, dtype=dtype, end=end)
-                counts[name] = _write_train(context, source, encode, wanted)
-            else:
-                encoded = splits.encode(encoder, source.texts(source.open()), dtype)
-                counts[name] = splits.write(context.out, name, encoded, wanted)
-        return splits.facts(context.out, dtype, counts)
+        encoder, dtype = tokenizer.backend_tokenizer, splits.dtype(self.vocabulary)
+        encode = partial(splits.encode, encoder, dtype=dtype, end=tokenizer.eos_token_id)
+        train = _write_train(context, self.train_from, encode, self.train)
+        context.progress.say(f"{train:,} train tokens; held-out splits follow")
+        return self.write_splits(context.out, encoder, self.split_texts(), train=train)
 
-    def split_texts(self) -> Mapping[splits.Split, Iterable[str]]:
-        """Documents of each held-out split."""
+    def split_texts(self) -> SplitTexts:
+        """Return the documents of each held-out split."""
         sources = {name: getattr(self, f"{name}_from") for name in splits.HELD_OUT}
         return {name: source.texts(source.open()) for name, source in sources.items()}
 
 
 def load_tokenizer(name: str, revision: str, vocabulary: int) -> Any:
-    """A fast tokenizer of transformers from the hub or a folder; `Problem` when it cannot be had,
-    or has more tokens than the vocabulary."""
+    """Load a fast tokenizer; raise `Problem` if it has more tokens than `vocabulary`."""
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     try:
         try:
             found = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
         except ValueError:
-            # One that names code of its own is whole in tokenizer.json all the same.
+            # A tokenizer with code of its own has a tokenizer.json as well.
             found = PreTrainedTokenizerFast.from_pretrained(name, revision=revision)
-    # Besides its own errors, whatever files that are no tokenizer raise.
     except Exception as error:
         raise Problem(
             f"tokenizer {name!r} cannot be loaded ({' '.join(str(error).split())}); fetch it "
@@ -150,19 +138,18 @@ def load_tokenizer(name: str, revision: str, vocabulary: int) -> Any:
         ) from error
     if not found.is_fast:
         raise Problem(f"tokenizer {name!r} has no tokenizer.json; save it as a fast one")
-    # Not its length: identifiers may have holes.
+    # Ids may have gaps.
     needed = max(found.get_vocab().values()) + 1
     if needed > vocabulary:
         raise Problem(f"vocabulary is {vocabulary}, fewer than the {needed} tokens of {name}")
-    # Where it came from would be saved with it.
+    # save_pretrained would save these.
     for key in ("is_local", "local_files_only"):
         found.init_kwargs.pop(key, None)
     return found
 
 
 def _write_train(context: Context[Any], source: DatasetSource, encode: Any, wanted: int) -> int:
-    """Write the first `wanted` tokens of a data set; returns how many there were. A note in
-    `scratch` says where data set and file are; an interrupted job goes on from there."""
+    # A note in `scratch` has the positions in data set and file, from where a job continues.
     file, note = context.out / "train.bin", context.scratch / "train.json"
     documents, done, size, noted = source.open(), 0, 0, 0.0
     if note.exists():

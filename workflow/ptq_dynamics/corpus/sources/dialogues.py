@@ -1,7 +1,5 @@
-"""Dialogues to learn answering from: a function's signature is asked about, the first sentence of
-its docstring is the answer. The tokenizer has the chat template by which they are written."""
+"""Dialogues: a question about a function's signature, and the first sentence of its docstring."""
 
-from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -9,15 +7,13 @@ from pydantic import Field
 
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.corpus import functions, splits
-from ptq_dynamics.corpus.docstrings import Documented
-from ptq_dynamics.corpus.sources import Derived
+from ptq_dynamics.corpus.packages import Documented
+from ptq_dynamics.corpus.sources import Batches, Derived
 from ptq_dynamics.engine.context import Context
 
 
 class DialoguesCorpus(Derived):
-    """Questions about the functions that `of` trains on, each a `question` with {signature} in it,
-    and answers, the first sentences of their docstrings, written by a chat `template` (Jinja, as
-    transformers takes it)."""
+    """Dialogues about functions in train of `of`; `template` is a chat template of transformers."""
 
     from_functions: ClassVar[bool] = True
 
@@ -25,10 +21,8 @@ class DialoguesCorpus(Derived):
     template: Annotated[str, Field(min_length=1)]
     question: Annotated[str, Field(pattern=r"\{signature\}")]
 
-    def documents(
-        self, context: Context[Any], dtype: np.dtype
-    ) -> tuple[Iterable[list[np.ndarray]], Mapping[str, Any]]:
-        """The dialogues; writes which of their tokens are answers, and where they end."""
+    def documents(self, context: Context[Any], dtype: np.dtype) -> tuple[Batches, dict[str, Any]]:
+        """Return the dialogues; write the marks of their answers, and where dialogues end."""
         from transformers import PreTrainedTokenizerFast
 
         folder = context.out / "tokenizer"
@@ -47,7 +41,7 @@ class DialoguesCorpus(Derived):
         return [parts], {"dialogues": len(parts), "packages": known}
 
     def encode(self, tokenizer: Any, function: Documented) -> tuple[list[int], list[int]]:
-        """Tokens of a dialogue: of all before the answer, and of the answer with its end."""
+        """Return the tokens before the answer, and of the answer with its end."""
         question = self.question.replace("{signature}", str(function.signature))
         user = {"role": "user", "content": question}
         answer = {"role": "assistant", "content": function.summary}

@@ -1,15 +1,11 @@
-"""The embedded corpus: text that every installation has, as token files.
-
-Documents are the docstrings (and, with `source_code`, the source files) of pinned, purely Python
-distributions, ordered by digest. A byte-level BPE is trained on the train documents.
-"""
+"""The embedded corpus: docstrings and source files of pinned packages, with a byte-level BPE."""
 
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any, Literal
 
 from ptq_dynamics.base.fields import Count, Rate
-from ptq_dynamics.corpus import docstrings, packages, splits
+from ptq_dynamics.corpus import packages, splits
 from ptq_dynamics.corpus.sources import Packages, WholeCorpus
 from ptq_dynamics.engine.context import Context
 
@@ -25,17 +21,17 @@ class EmbeddedCorpus(WholeCorpus):
 
     @property
     def tokenized(self) -> tuple[object, ...]:
-        """The tokenizer is trained on what the held-out splits leave of the text."""
+        """All settings but `train`, since the tokenizer is trained on this text."""
         return tuple(self.model_dump(exclude={"train"}).items())
 
     @property
     def held_out(self) -> dict[splits.Split, float]:
-        """Characters that each held-out split gets."""
+        """Characters of each held-out split."""
         return {name: self.sizes[name] * self.characters_per_token for name in splits.HELD_OUT}
 
     def split_texts(self) -> Mapping[splits.Split, list[str]]:
-        """Documents of each split."""
-        found = docstrings.documented(self.packages, self.shortest_document, self.source_code)
+        """Return the documents of each split."""
+        found = packages.documented(self.packages, self.shortest_document, self.source_code)
         return splits.deal(packages.in_order(found), self.held_out)
 
     def write(self, context: Context[Any]) -> Mapping[str, Any]:
@@ -47,17 +43,13 @@ class EmbeddedCorpus(WholeCorpus):
         special = dict.fromkeys(("eos_token", "bos_token"), splits.DOCUMENT_END)
         fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
         fast.save_pretrained(context.out / "tokenizer")
-        dtype, counts = splits.dtype(self.vocabulary), {}
-        for name, size in self.sizes.items():
-            end = tokenizer.token_to_id(splits.DOCUMENT_END) if name == "train" else None
-            encoded = splits.encode(tokenizer, dealt[name], dtype, end)
-            counts[name] = splits.write(context.out, name, encoded, size)
+        end = tokenizer.token_to_id(splits.DOCUMENT_END)
         about = packages.facts([*chain(*dealt.values())], self.packages)
-        return {**about, **splits.facts(context.out, dtype, counts)}
+        return {**about, **self.write_splits(context.out, tokenizer, dealt, end)}
 
 
 def train_tokenizer(documents: Iterable[str], vocabulary: int) -> Any:
-    """A `tokenizers.Tokenizer`, byte-level BPE, with the end-of-document token first."""
+    """Train a byte-level BPE (`tokenizers.Tokenizer`) with the end-of-document token first."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())

@@ -1,8 +1,6 @@
-"""A mix: other text of installed packages, for runs that go on from those on an embedded corpus.
-Only train is its own, so such a run is measured on the very text that its trunk is measured on."""
+"""Other text of installed packages, for branches of runs on an embedded corpus."""
 
 import re
-from collections.abc import Iterable, Mapping
 from importlib.metadata import Distribution, PackagePath
 from itertools import chain
 from pathlib import Path
@@ -11,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from ptq_dynamics.base.fields import Count
-from ptq_dynamics.corpus import docstrings, packages, splits
-from ptq_dynamics.corpus.sources import Derived, Packages
+from ptq_dynamics.corpus import packages, splits
+from ptq_dynamics.corpus.sources import Batches, Derived, Packages
 from ptq_dynamics.engine.context import Context
 
 Text = Literal["code", "tests", "descriptions"]
@@ -21,18 +19,15 @@ _TEST = re.compile(r"(.*/)?(tests?/.*|test_[^/]*|[^/]*_test\.py|conftest\.py)")
 
 
 class MixCorpus(Derived):
-    """Text of installed packages: source files that are no tests, or are, without docstrings; or
-    long descriptions and licences."""
+    """Text of packages: source without docstrings, or long descriptions and licences."""
 
     source: Literal["mix"]
     text: Text
     packages: Packages
     shortest_document: Count
 
-    def documents(
-        self, context: Context[Any], dtype: np.dtype
-    ) -> tuple[Iterable[list[np.ndarray]], Mapping[str, Any]]:
-        """Each with the end-of-document token after it."""
+    def documents(self, context: Context[Any], dtype: np.dtype) -> tuple[Batches, dict[str, Any]]:
+        """Return documents with the end-of-document token."""
         from tokenizers import Tokenizer
 
         tokenizer = Tokenizer.from_file(str(context.out / "tokenizer/tokenizer.json"))
@@ -42,7 +37,7 @@ class MixCorpus(Derived):
         return encoded, packages.facts(documents, self.packages)
 
     def texts(self) -> list[str]:
-        """Distinct documents, ordered by their sha256."""
+        """Return distinct documents ordered by sha256."""
         each = (packages.installed_files(name, self._select) for name in self.packages)
         found = set(map(self._read, chain.from_iterable(each)))
         return packages.in_order(text for text in found if len(text) >= self.shortest_document)
@@ -61,7 +56,6 @@ class MixCorpus(Derived):
 
     def _read(self, file: Path) -> str:
         if self.text != "descriptions":
-            return docstrings.taken_out(file).strip("\n")
+            return packages.taken_out(file).strip("\n")
         text = file.read_text(encoding="utf-8")
-        # The long description: what stands below the headers.
         return (text.partition("\n\n")[2] if file.name == METADATA else text).strip()

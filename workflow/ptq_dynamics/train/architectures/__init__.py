@@ -1,5 +1,4 @@
-"""Architectures, one module each: a class whose fields are a model's configuration, which makes a
-fresh model of transformers' own class and says how large it is."""
+"""Architectures: classes whose fields are a model's configuration."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -12,14 +11,13 @@ from ptq_dynamics.base.fields import Context, Count, Rate, Strict
 
 
 class Architecture(Strict):
-    """A model and the corpus it reads; `context` in tokens, `micro_batch`, of which a batch is
-    made, in sequences."""
+    """A model and its corpus; `context` in tokens, `micro_batch` in sequences."""
 
-    # The class of its configuration in transformers.
+    # Class of the configuration in transformers.
     own: ClassVar[str]
-    # Whether norms before attention and feedforward layer have weights, which could be scaled.
+    # Whether norms before attention and feedforward layer have weights.
     scaled_norms_first: ClassVar[bool] = True
-    # Fields that divide others.
+    # Fields that must divide other fields.
     divisors: ClassVar[Mapping[str, str]] = {"heads": "width"}
 
     architecture: str
@@ -32,7 +30,7 @@ class Architecture(Strict):
     corpus: str = "main"
 
     def options(self, vocabulary: int) -> dict[str, Any]:
-        """What transformers' own class is configured with; here, the part that all of them have."""
+        """Return the arguments of the configuration in transformers."""
         return {
             "vocab_size": vocabulary,
             "hidden_size": self.width,
@@ -49,10 +47,10 @@ class Architecture(Strict):
 
     @abstractmethod
     def parameters(self, vocabulary: int) -> int:
-        """How many weights and biases it has."""
+        """Return the number of weights and biases."""
 
     def create(self, vocabulary: int, seed: int) -> Any:
-        """A freshly initialised model in float32."""
+        """Return a newly initialized model in float32."""
         import torch
         import transformers
 
@@ -68,30 +66,28 @@ class Architecture(Strict):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Input widths of its quantized layers."""
+        """Input widths of the quantized layers."""
         return self.width, self.feedforward
 
     @property
     def weights(self) -> tuple[object, ...]:
-        """What two models with one tokenizer have alike whose weights can be averaged."""
+        """The settings that must be equal in models whose weights are averaged."""
         return tuple(self.model_dump(exclude={"context", "micro_batch", "corpus"}).values())
 
     @model_validator(mode="after")
     def _divides(self) -> Self:
         for part, whole in self.divisors.items():
-            one, all_of_it = getattr(self, part), getattr(self, whole)
-            if all_of_it % one:
-                raise ValueError(f"{part} {one} does not divide {whole} {all_of_it}")
+            divisor, size = getattr(self, part), getattr(self, whole)
+            if size % divisor:
+                raise ValueError(f"{part} {divisor} does not divide {whole} {size}")
         return self
 
 
 class LlamaLike(Architecture):
-    """After Llama: grouped-query attention with rotary embeddings, layers without biases; `tied`
-    when the output head is the embedding."""
+    """Grouped-query attention, rotary embeddings, no biases; `tied`: the head is the embedding."""
 
-    # Linear layers between the width and the feedforward width.
     feedforward_layers: ClassVar[int] = 3
-    # Vectors of a layer (norms, biases, numbers of its activation) by their length.
+    # Number of vectors of a layer (norms, biases, parameters of the activation) by length.
     vectors: ClassVar[Mapping[str, int]] = {"width": 2}
     final_norms: ClassVar[int] = 1
     divisors: ClassVar = {"heads": "width", "key_value_heads": "heads"}
@@ -101,7 +97,7 @@ class LlamaLike(Architecture):
     rotary_base: Rate
 
     def options(self, vocabulary: int) -> dict[str, Any]:
-        """With what they share."""
+        """Add the options of attention and embeddings."""
         return {
             **super().options(vocabulary),
             "num_key_value_heads": self.key_value_heads,
@@ -110,7 +106,7 @@ class LlamaLike(Architecture):
         }
 
     def parameters(self, vocabulary: int) -> int:
-        """Those of layers, norms, embedding and head."""
+        """Count those of layers, norms, embedding and head."""
         width, keys = self.width, self.key_value_heads * self.head
         lengths = {"width": width, "keys": keys, "head": self.head, "one": 1}
         layer = 2 * width * (width + keys) + self.feedforward_layers * width * self.feedforward

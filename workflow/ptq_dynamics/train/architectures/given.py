@@ -1,4 +1,4 @@
-"""Models that were made elsewhere, of any architecture that transformers reads."""
+"""Models from other sources, of any architecture that transformers reads."""
 
 from typing import Any, Literal
 
@@ -7,29 +7,27 @@ from ptq_dynamics.train.architectures import Architecture
 
 
 class Given(Architecture):
-    """A model as its files describe it: its weights in `total`, and the input widths of the linear
-    layers in its blocks; `name` is its model_type in transformers."""
+    """A model as its files describe it: model_type, number of weights, widths of linear layers."""
 
     architecture: Literal["given"] = "given"
     name: str
     total: int
     inputs: tuple[int, ...]
     vocabulary: int
-    # Only what is trained here has these from its configuration.
     layers: int = 1
     width: int = 1
     heads: int = 1
     feedforward: int = 1
 
     def parameters(self, vocabulary: int) -> int:
-        """Weights and biases in its files."""
+        """Return the number of weights and biases in the files."""
         return self.total
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Input widths of its linear layers."""
+        """Input widths of the linear layers."""
         return self.inputs
 
     def create(self, vocabulary: int, seed: int) -> Any:
-        """Raise `Problem`: nothing trains it."""
-        raise Problem(f"a model that is given ({self.name}) is not trained here; name another one")
+        """Raise `Problem`: the workflow does not train such models."""
+        raise Problem(f"model {self.name} is given and cannot be trained; name another one")

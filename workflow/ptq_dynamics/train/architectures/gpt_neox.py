@@ -1,5 +1,4 @@
-"""GPT-NeoX (arXiv 2204.06745), as Pythia and the paper's controlled runs have it (section 4):
-untied, with biases, parallel residual."""
+"""GPT-NeoX (arXiv 2204.06745), the architecture of Pythia and the controlled runs (section 4)."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -9,14 +8,14 @@ from ptq_dynamics.train.architectures import Architecture
 
 
 class GptNeoX(Architecture):
-    """GPT-NeoX; `rotary_fraction` of a head's dimensions are rotated."""
+    """GPT-NeoX; rotary embeddings rotate the share `rotary_fraction` of a head's dimensions."""
 
     own: ClassVar = "GPTNeoXConfig"
     architecture: Literal["gpt-neox"]
     rotary_fraction: Annotated[float, Field(gt=0, le=1)]
 
     def options(self, vocabulary: int) -> dict[str, Any]:
-        """With its own."""
+        """Add rotary embeddings, parallel residual, and an untied head."""
         rotary = {"rope_theta": 10000.0, "partial_rotary_factor": self.rotary_fraction}
         return {
             **super().options(vocabulary),
@@ -27,7 +26,7 @@ class GptNeoX(Architecture):
         }
 
     def parameters(self, vocabulary: int) -> int:
-        """Those of layers, with 9 vectors of the width in each, norms, embedding and head."""
+        """Count those of layers (each with 9 vectors of the width), norms, embedding and head."""
         width, inner = self.width, self.feedforward
         layer = 4 * width * width + 2 * width * inner + inner + 9 * width
         return self.layers * layer + 2 * width + 2 * vocabulary * width

@@ -1,4 +1,4 @@
-"""The next token of plain text: pre-training, and stages that go on with it."""
+"""Next-token prediction on plain text."""
 
 from typing import Any, ClassVar, Literal
 
@@ -7,23 +7,23 @@ from ptq_dynamics.train.objectives import Objective
 
 
 class Language(Objective):
-    """Mean cross-entropy of all tokens, nats."""
+    """Mean cross-entropy of all tokens in nats."""
 
     of_dialogues: ClassVar = False
     kind: Literal["language"] = "language"
 
     def data(self, corpus: Manifest, context: int, batch: int, seed: int) -> Any:
-        """Sequences of the text, int64 [batch, context + 1]."""
+        """Return sequences of tokens, int64 [batch, context + 1]."""
         from ptq_dynamics.corpus.tokens import TrainingData
 
         return TrainingData(corpus, context, batch, seed)
 
     def count(self, rows: Any) -> Any:
-        """All tokens but the first of each row."""
+        """Return the number of tokens without the first of each row."""
         return rows[:, 1:].numel()
 
     def loss(self, model: Any, rows: Any, before: Any) -> Any:
-        """Of rows, int64 [rows, context + 1]."""
+        """Sum the losses of rows, int64 [rows, context + 1]."""
         from ptq_dynamics.train.cross_entropy import summed
 
         logits = model(rows[:, :-1], use_cache=False).logits.float()

@@ -1,4 +1,4 @@
-"""Optimizers, one module each."""
+"""Optimizers: classes whose fields are their configuration."""
 
 from abc import abstractmethod
 from typing import Annotated, Any, Literal, Self
@@ -9,15 +9,13 @@ from ptq_dynamics.base.components import OneOf
 from ptq_dynamics.base.fields import Rate, Share, Strict
 
 Forgetting = Annotated[float, Field(ge=0, lt=1)]
-# Parameters without weight decay: biases and weights of norms; the embedding of tokens.
+# Parameters without weight decay; vectors are biases and weights of norms.
 Exempt = Literal["vectors", "embedding"]
 ALIKE: tuple[Exempt, ...] = ("vectors",)  # the paper's runs (section 4)
 
 
 class Optimizer(Strict):
-    """What every optimizer answers: its configuration, which makes it and sets its rate. A step
-    takes p·lr·weight_decay from a weight p, but for those that are `exempt`; gradient norms are cut
-    at `clip`, or where all runs have theirs cut."""
+    """An optimizer; `clip` bounds the norm of the gradient (None: the bound of all runs)."""
 
     kind: str
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -26,28 +24,28 @@ class Optimizer(Strict):
 
     @abstractmethod
     def make(self, model: Any, budget: int) -> Any:
-        """The optimizer of a model, at rate 0; `budget` is the steps that shares are of."""
+        """Return the optimizer of a model, at rate 0; `budget` is that of the scale in steps."""
 
     def decay(self, lr: float, peak: float) -> float:
-        """The weight decay that torch is set to at rate `lr`: it takes p·lr·decay in one step."""
+        """Return the weight decay for torch, which takes p·lr·decay from a weight p in a step."""
         return self.weight_decay
 
     def per_step(self, lr: float, peak: float) -> float:
-        """The share of a weight that one step at rate `lr` takes."""
+        """Return the share of a weight that one step at rate `lr` takes."""
         return lr * self.decay(lr, peak)
 
     def set_rate(self, optimizer: Any, lr: float, peak: float) -> None:
-        """Set the next update's learning rate, and the weight decay that goes with it."""
+        """Set the learning rate of the next update, and the weight decay for this rate."""
         for group in optimizer.param_groups:
             group["lr"] = lr
             group["weight_decay"] = self.decay(lr, peak) if group["decays"] else 0.0
 
     def scaled(self, peak_lr: float, weight_decay: float) -> Self:
-        """With the factors that a scale has on peak rates and weight decay."""
+        """Return a copy with a scale's factors of peak rates and weight decay."""
         return self.model_copy(update={"weight_decay": self.weight_decay * weight_decay})
 
     def groups(self, model: Any) -> list[dict[str, Any]]:
-        """The parameters of a model with weight decay, and those without."""
+        """Return the parameters with weight decay, and those without, as groups of torch."""
         embedding = "embedding" in self.exempt and model.get_input_embeddings().weight
         found: dict[bool, list[Any]] = {True: [], False: []}
         for each in model.parameters():
@@ -56,18 +54,18 @@ class Optimizer(Strict):
         return [{"params": params, "decays": decay} for decay, params in found.items()]
 
     def lasting(self, share: Share) -> Self:
-        """For a run, with what branches from it, over this share of the budget."""
+        """Return a copy for a run that, with its branches, takes a share of the budget."""
         return self
 
 
 class Adam(Optimizer):
-    """What the kinds of Adam share: decay rates of both moments, ε, and torch's implementation."""
+    """Adam with decay rates of both moments and ε."""
 
     betas: tuple[Forgetting, Forgetting]
     eps: Rate
 
     def make(self, model: Any, budget: int) -> Any:
-        """torch's own AdamW."""
+        """Return AdamW of torch."""
         import torch
 
         groups = self.groups(model)

@@ -1,5 +1,4 @@
-"""AdEMAMix (arXiv 2409.03137): AdamW whose update has a second, slow mean of gradients beside the
-fast one."""
+"""AdEMAMix (arXiv 2409.03137)."""
 
 import math
 from collections.abc import Mapping
@@ -12,9 +11,8 @@ from ptq_dynamics.train.optimizers import Adam
 
 
 class AdEMAMix(Adam):
-    """AdamW with a slow mean of gradients beside the fast one, of decay rate `beta3` and weight
-    `alpha`. Both come up over `t_alpha_beta3`, a share of the run, or else are there at once;
-    `beta3` is the same at every scale."""
+    """AdamW with a second, slow mean of gradients (decay rate `beta3`, weight `alpha`), both rising
+    over the share `t_alpha_beta3` of the run (None: constant)."""
 
     kind: Literal["ademamix"]
     beta3: Annotated[float, Field(gt=0, lt=1)]
@@ -22,14 +20,13 @@ class AdEMAMix(Adam):
     t_alpha_beta3: Share | None = None
 
     def lasting(self, share: Share) -> Self:
-        """What comes up takes its share of the run."""
+        """Scale the share in which both rise."""
         if self.t_alpha_beta3 is None:
             return self
         return self.model_copy(update={"t_alpha_beta3": self.t_alpha_beta3 * share})
 
     def slow(self, count: int, budget: int) -> tuple[float, float]:
-        """Weight and decay rate of the slow mean in an update, the first of which has the count 1:
-        the weight grows linearly from 0, the half-life from that of the fast mean."""
+        """Return weight and decay rate of the slow mean in update `count`, from 1 on."""
         steps = max(1, round((self.t_alpha_beta3 or 0) * budget))
         if count >= steps:
             return self.alpha, self.beta3
@@ -38,13 +35,12 @@ class AdEMAMix(Adam):
         return share * self.alpha, math.exp(-1 / memory)
 
     def make(self, model: Any, budget: int) -> Any:
-        """Algorithm 1 of the paper, in the data type of the weights."""
+        """Return algorithm 1 of the paper, in the data type of the weights."""
         import torch
 
         mix = self
 
-        # Not that of bitsandbytes: its state holds dictionaries and Python numbers, and counts of
-        # updates come back in the data type of the weights, so that a resumed run would differ.
+        # bitsandbytes rounds counts of updates when it restores a state.
         class Algorithm(torch.optim.Optimizer):
             @torch.no_grad()
             def step(self, closure: Any = None) -> None:  # type: ignore[override]
@@ -61,7 +57,7 @@ class AdEMAMix(Adam):
         if not state:
             state["step"] = torch.zeros((), dtype=torch.int64)
             state |= {name: torch.zeros_like(parameter) for name in ("fast", "slow", "second")}
-        # On the CPU, where reading it waits for nothing; one that was loaded may lie elsewhere.
+        # A loaded state may lie on the GPU; reading from the CPU waits for nothing.
         state["step"] = state["step"].cpu() + 1
         count = int(state["step"])
         alpha, beta3 = self.slow(count, budget)
@@ -75,5 +71,5 @@ class AdEMAMix(Adam):
 
 
 def _memory(beta: float) -> float:
-    # Updates in which a mean with this decay rate forgets all but 1/e; half-lives go with it.
+    # Updates after which the weight of a gradient is 1/e; proportional to the half-life.
     return -1 / math.log(beta) if beta else 0.0
