@@ -1,4 +1,4 @@
-"""What a claim is: one estimand of a figure, what the paper has of it, and what stands beside."""
+"""The type of a claim, and of the numbers that belong to it."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from typing import Any, Literal, NamedTuple
 
 
 class Row(NamedTuple):
-    """One number of a claim: what it is, its sample (`samples.Samples`), the published value where
-    there is one. `unit` of a difference; a ratio has none."""
+    """A number of a claim: its description, its sample (`samples.Samples`), the published value if
+    there is one, and its unit. A ratio has no unit."""
 
     says: str
     sample: Any
@@ -17,10 +17,9 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper says of some figures, in the first line of the docstring of `read`. The first
-    row that this yields, a ratio, decides: it is claimed to be `above` or `below` 1, or `alike`,
-    within the factor `margin` of 1. The other rows stand beside it and decide nothing. `number` is
-    that of the list of claims; `in_small` says why miniatures of public models cannot show it."""
+    """A claim of the paper. The first line of the docstring of `read` states it. The first row that
+    `read` yields, a ratio, decides. The paper claims that it is `above` or `below` 1, or `alike`:
+    within the factor `margin` of 1. `in_small` is the reason if miniatures cannot test the claim."""
 
     read: Callable[[Any], Iterator[Row]]
     direction: Literal["above", "below", "alike"]
@@ -31,10 +30,10 @@ class Claim:
 
     @property
     def name(self) -> str:
-        """As functions are called, with hyphens."""
+        """The name of `read`, with hyphens."""
         return self.read.__name__.replace("_", "-")
 
     @property
     def says(self) -> str:
-        """What the paper says."""
+        """The statement of the paper."""
         return (self.read.__doc__ or "").partition("\n")[0].rstrip(".")

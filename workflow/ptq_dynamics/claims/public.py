@@ -1,4 +1,4 @@
-"""What the paper says of public models, claim by claim; below scale paper, of their miniatures."""
+"""Claims of the paper about public models, or about their miniatures below scale paper."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -13,7 +13,7 @@ SHORT = "a stage has a hundred steps there, and tasks are at chance"
 
 
 def ingredients(size: str) -> list[str]:
-    """What stage 2 of an OLMo-2 ends with."""
+    """Return the ingredients of the soup after stage 2 of an OLMo-2."""
     return [f"olmo2-{size}-ingredient-{n + 1}" for n in range(SIZES[size])]
 
 
