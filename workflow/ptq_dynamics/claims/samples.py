@@ -1,8 +1,8 @@
 """Samples: the numbers that claims read, with bootstrap replicates.
 
 A sample is float64 [replicates]; its first entry is the measured number. `curves` resamples text
-and calibration sets; this module resamples seeds and the checkpoints of a phase. Numbers from one or
-two checkpoints get the rounding noise of these instead.
+and calibration sets; this module resamples seeds and the checkpoints of a phase. Numbers from one
+or two checkpoints get the rounding noise of these instead.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -12,8 +12,8 @@ Listed = Annotated[tuple[str, ...], Once]
 
 
 class Told(Strict):
-    """A claim at one scale: the public models that `miniatures` replace, and the reason if the claim
-    is `unmeasured`."""
+    """A claim at one scale: the public models that `miniatures` replace, and the reason if the
+    claim is `unmeasured`."""
 
     says: str
     seeds: tuple[int, ...] = ()
@@ -38,11 +38,11 @@ class ClaimsSettings(Strict):
 
 
 class TableQuery(Strict):
-    """A table. Kind `claims` has a row for each number of each claim. Other kinds have a row for each
-    trajectory of some figures, or only for `branches`. Kind `runs` gives tokens, loss and errors at
-    the branch point and at the end. `equal_loss` adds the errors at the highest final loss of the
-    rows. A build of all figures measures all rows under the `quantizers`. Kind `tasks` gives final
-    accuracies and their degradation."""
+    """A table. Kind `claims` has a row for each number of each claim. Other kinds have a row for
+    each trajectory of some figures, or only for `branches`. Kind `runs` gives tokens, loss and
+    errors at the branch point and at the end. `equal_loss` adds the errors at the highest final
+    loss of the rows. A build of all figures measures all rows under the `quantizers`. Kind `tasks`
+    gives final accuracies and their degradation."""
 
     kind: Literal["runs", "tasks", "claims"]
     title: str

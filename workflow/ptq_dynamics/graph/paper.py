@@ -133,8 +133,7 @@ class Dimensionless:
     `e_folds`: Σ of the shares that weight decay takes of a weight, step by step. `timescale`: steps
     in which it takes 1/e at the peak rate, as a share of the run; none without decay. `warmup`,
     `cooldown`: shares of the run. `tokens_per_parameter`. `epochs`: how often the text is seen.
-    `batch`: share of the run's tokens in one step.
-    """
+    `batch`: share of the run's tokens in one step."""
 
     peak: float
     tokens: float

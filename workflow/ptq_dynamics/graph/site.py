@@ -134,8 +134,8 @@ class Planner:
 
 
 class Resources(Planner):
-    """Resource requests of the jobs of a scale, which stand outside their specifications: no
-    result depends on them."""
+    """Resource requests of the jobs of a scale, which stand outside their specifications: no result
+    depends on them."""
 
     def ask(self, rule: str, attempt: int = 1, wildcards: Mapping[str, str] = {}) -> dict[str, int]:
         """Resources as Snakemake names them: `mem_mb` and `runtime` (minutes), which grow with the
