@@ -95,8 +95,8 @@ class Curvature(Text):
 
 class LandscapeGrid(Text):
     """A square grid of side × side points that extends by the share `margin` beyond three
-    checkpoints. The loss on this validation text is taken at each point, and also without some
-    blocks of a model."""
+    checkpoints. The loss on the grid, and what a model's blocks carry of the loss, are measured on
+    this validation text."""
 
     split = "validation"
     side: Annotated[int, Field(ge=2)]
