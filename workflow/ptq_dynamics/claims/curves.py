@@ -48,8 +48,8 @@ def random(key: str) -> np.random.Generator:
 
 @cache
 def weights(key: str, count: int) -> np.ndarray:
-    """Return bootstrap weights of `count` parts in their mean, float64 [count, replicates], scaled
-    to the variance of a mean of independent parts."""
+    """Return bootstrap weights of `count` parts, float64 [count, replicates], with unbiased
+    variance."""
     drawn = random(f"{key} {count}").multinomial(count, np.full(count, 1 / count), REPLICATES)
     off = (drawn.T - 1) * ((count / (count - 1)) ** 0.5 if count > 1 else 0.0)
     off[:, 0] = 0.0
@@ -104,8 +104,7 @@ class Bootstrap:
     def checkpoint(
         self, name: str, metric: str, quantizer: str, seed: int, place: int
     ) -> np.ndarray:
-        """Return one point of a curve [replicates] with the rounding noise of one checkpoint, which
-        is NaN if unknown. Values in full precision have none."""
+        """Return a point of a curve [replicates] with rounding noise, which is NaN if unknown."""
         curve, owner = self.of(name, metric, quantizer, seed), self.trunks.get(name) or name
         place %= len(curve.ids)
         if metric not in get_args(Paired) or quantizer == FULL_PRECISION:
@@ -122,8 +121,8 @@ class Bootstrap:
         return np.asarray(curve.values[place] + noise)
 
     def _residuals(self, metric: str, quantizer: str) -> dict[str, list[float]]:
-        """Return, by trunk, how far checkpoints lie off the line between their neighbours. The
-        divisor √1.5 gives the deviation of one checkpoint."""
+        """Return deviations of checkpoints from their neighbours' mean, by trunk, per
+        checkpoint."""
         if (key := (metric, quantizer)) not in self._off:
             found = self._off[key] = defaultdict[str, list[float]](list)
             for name, draw, seed in self.series:

@@ -104,8 +104,7 @@ def _row(row: Row, missing: list[str]) -> dict[str, Any]:
 
 
 def _chances(sample: Sample, claim: Claim) -> tuple[float, float]:
-    """Return p-values for an effect in the claimed direction and in the opposite one; for `alike`,
-    for a ratio within the margin and outside of it."""
+    """Return p-values for the claimed direction (`alike`: within the margin), and against it."""
     others, margin = sample[1:], claim.margin
 
     def share(held: np.ndarray) -> float:

@@ -90,8 +90,7 @@ class Samples:
         return self._over_seeds(read)
 
     def at_loss(self, name: str, others: Collection[str], quantizer: str) -> Sample:
-        """Return the quantization error at equal loss: at the last crossing of the highest final
-        loss of `others`, along the run and its trunk."""
+        """Return the error at the last crossing of the highest final loss of `others`."""
 
         def read(seed: int) -> Sample:
             ends = [self.curves.of(e, LOSS, FULL_PRECISION, seed).values[-1] for e in others]
@@ -166,8 +165,7 @@ class Samples:
     def slope(
         self, names: Sequence[str], quantizer: str, metric: str, *, at_equal_loss: bool = False
     ) -> Sample:
-        """Return the factor of the quantization error for a tenfold metric, by a regression over
-        checkpoints; `at_equal_loss` adds the loss in full precision as a regressor."""
+        """Return the factor of the error for a tenfold metric, by regression over checkpoints."""
         trunks = self.curves.trunks
         groups = sorted({trunks.get(name) or name for name in names})  # resampled as one
 
@@ -201,8 +199,7 @@ class Samples:
         return np.stack([self.curves.checkpoint(n, metric, quantizer, seed, p) for n, p in points])
 
     def _over_seeds(self, read: Callable[[int], Sample]) -> Sample:
-        """Return the mean over seeds; its variance adds the variance between seeds beyond the noise
-        within each (random effects, DerSimonian and Laird 1986)."""
+        """Return the mean over seeds with random effects (DerSimonian and Laird 1986)."""
         try:
             values = np.stack([read(seed) for seed in self.seeds])
         except NotMeasured as missing:

@@ -42,8 +42,8 @@ def require(place: str, kind: str, names: Iterable[str], known: Iterable[str]) -
 
 
 def problem(error: ValidationError, data: Any, place: str) -> Problem:
-    """Return the first error in the content `data` of `place`. All errors of one value count as
-    one."""
+    """Return the first error in the content `data` of `place`, with all alternatives of its
+    value."""
     found = [(_key(details, data), details) for details in error.errors()]
     first = found[0][0]
     # The alternative with the deepest error is probably the intended one.

@@ -152,8 +152,7 @@ class Local(Strict):
 
 
 class Remote(Strict):
-    """Revisions of a repository; the one group of the pattern `step` finds the step in their
-    names."""
+    """Revisions of a repository; the one group of `step` finds the step in their names."""
 
     repository: Repository
     revisions: Annotated[Revisions, Field(min_length=1)]
@@ -177,8 +176,7 @@ class Own(Strict):
 
 
 class Families(Strict):
-    """Families, their runs and the averages of their checkpoints, by name; and `own`
-    checkpoints."""
+    """Families, their runs and averages of their checkpoints, and `own` checkpoints, by name."""
 
     families: Named[Family]
     runs: Named[AnyFamilyRun]

@@ -116,12 +116,11 @@ def scales(folder: Path = Path("config")) -> list[str]:
 
 
 def load(choice: dict[str, Any], folder: Path) -> Config:
-    """Return all files under `folder`, validated for the scale and figures of `choice`. A `Problem`
-    names file, key, value and allowed values."""
+    """Return all files under `folder`, validated for a choice; `Problem` names file and key."""
     for path in folder.glob("[!.]*.y*ml"):
         require(str(path), "file of configuration", [path.name], FILES)
-    others = [name for name in Config.model_fields if name not in ("choice", "scale")]
-    parts = {name: read(folder / f"{name}.yaml", name) for name in others}
+    files = [name for name in Config.model_fields if name not in ("choice", "scale")]
+    parts = {name: read(folder / f"{name}.yaml", name) for name in files}
     place = folder / "config.yaml"
     written = read_yaml(place)
     try:
@@ -186,8 +185,7 @@ class _Loader(LOADER):
 
 
 def read_yaml(path: Path) -> Any:
-    """Return the content of a YAML file; `Problem` if it is missing, invalid, or has a key
-    twice."""
+    """Return the content of a YAML file; `Problem` if it is missing or invalid."""
     try:
         return yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except FileNotFoundError:

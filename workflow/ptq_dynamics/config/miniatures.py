@@ -133,8 +133,8 @@ class Stage(InSmall):
 def settle(
     families: Families, scale: Scale, file: str, small: Miniatures
 ) -> tuple[Scale, dict[str, Run], dict[str, str]]:
-    """Return the scale with the families' models, the miniatures by name, and the reasons why other
-    runs have none."""
+    """Return the scale with the families' models, miniatures by name, and reasons why others have
+    none."""
     require(f"{file}: miniatures.exponents", "family", small.exponents, families.families)
     require(f"{file}: models, of which miniatures take the text,", "model", ["main"], scale.models)
     models = dict(scale.models)
@@ -166,8 +166,8 @@ def _model(families: Families, name: str, scale: Scale, small: Miniatures) -> Ar
 
 
 class _Way:
-    """The lineage of a run: its run from fresh weights with the longest phase, which takes a
-    scale's steps; and the miniatures of it."""
+    """The lineage of a run with its longest phase, which takes a scale's steps, and its
+    miniatures."""
 
     def __init__(self, families: Families, of: str, scale: Scale, small: Miniatures) -> None:
         name, self.run = families.first(of)
@@ -189,8 +189,7 @@ class _Way:
         return max(1, round(Fraction(tokens) / self.tokens * steps / batch))
 
     def share(self, steps: Fraction | int) -> Fraction:
-        """Return steps, at least one, as a share of the budget. The types of runs reject shares
-        above 1."""
+        """Return steps, at least one, as a share of the budget, above 1 if they do not fit."""
         return Fraction(max(1, round(steps)), self.budget)
 
     def made(self, name: str, run: Pretraining | Phase | Later) -> Run:

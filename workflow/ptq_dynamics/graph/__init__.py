@@ -1,7 +1,6 @@
-"""From configuration to jobs: which result needs which, and where it lies.
+"""From configuration to jobs: which results exist, and what each depends on.
 
-Pure functions of the configuration. A plan has one planner a room, which knows the plan; the rules
-ask it for a job by the wildcards of its output.
+A plan has a planner for each group of rules. Rules request a job by the wildcards of its output.
 """
 
 from collections.abc import Callable
@@ -26,10 +25,10 @@ FROM_NETWORK = ("train.fetch", "measure.tasks.harness", "quantize.environment")
 
 
 class Plan:
-    """All jobs of a configuration; raises `Problem` when that does not fit together."""
+    """All jobs of a configuration; raises `Problem` if its parts do not fit together."""
 
     def __init__(self, config: Config, root: Path = Path()) -> None:
-        # Figures as they are written; the scale may leave out some, and trajectories of others.
+        # All configured figures, including those that the scale leaves out.
         self.written = config.figures
         config, left_out = leave_out(config)
         check(Timeline(config))
@@ -37,16 +36,16 @@ class Plan:
         self.resources = Resources(self)
         self.trajectories, self.measuring = Trajectories(self), Measuring(self)
         self.figures, self.claims, self.tables = Figures(self), Claims(self), Tables(self)
-        # What makes the jobs of some rules; all others come with figures, claims and tables.
+        # Rules whose jobs are not planned with figures, claims and tables.
         self.makers: dict[str, Callable[[], Any]] = {}
 
     def typeset(self, folder: Path) -> Job:
-        """The paper, beside the published runs as scale paper of this configuration has them."""
+        """Return the paper's job, with the numbers of scale paper for comparison."""
         choice = {**self.site.config.choice.model_dump(), "scale": "paper", "figures": "all"}
         return paper.typeset(self, Plan(load(choice, folder), self.site.root))
 
     def job(self, rule: str, **wildcards: str) -> Job:
-        """The job of a rule with these wildcards; `Problem` where there is none."""
+        """Return the job of a rule with these wildcards; `Problem` if there is none."""
         path = self.site.pattern(rule).format(**wildcards)
         if path not in self.site.made:
             self.makers.get(rule, self._plan_all)()
@@ -62,7 +61,7 @@ class Plan:
         self.measuring.comparison()
 
     def downloads(self) -> list[Job]:
-        """The jobs of a build of the chosen figures that need a network."""
+        """Return the jobs of a build of the chosen figures that need a network."""
         return [
             job
             for job in self.site.needed(self.last())
@@ -70,7 +69,7 @@ class Plan:
         ]
 
     def prefetched(self) -> list[str]:
-        """Manifests of what they make; `Problem` where the lock lacks a revision."""
+        """Return the manifests of all downloads; `Problem` if the lock lacks a revision."""
         fetches = [job for job in self.downloads() if job.stage == "train.fetch"]
         lacking = [
             f"{job.settings.repository}@{each.checkpoint.id}"
@@ -86,6 +85,6 @@ class Plan:
         return [job.manifest for job in self.downloads()]
 
     def last(self) -> list[Job]:
-        """What a build is for: the chosen figures; all bring the table of all measurements."""
+        """Return the jobs of the chosen figures; all figures include the table of measurements."""
         jobs = [self.figures.figure(name) for name in self.figures.chosen]
         return [*jobs, self.figures.collect()] if self.site.config.choice.figures == "all" else jobs

@@ -1,4 +1,4 @@
-"""Checks of the configuration as a whole, and trajectories that a scale cannot have."""
+"""Validation of the configuration as a whole, and removal of trajectories that a scale lacks."""
 
 import re
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ Names = tuple[str, ...]
 
 
 def check(timeline: Timeline) -> None:
-    """Raise `Problem`, naming file and key, when parts of the configuration do not fit together."""
+    """Raise `Problem`, with file and key, if parts of the configuration do not fit together."""
     config: Config = timeline.config
     _check_names(config)
     _check_texts(config)
@@ -34,9 +34,9 @@ def check(timeline: Timeline) -> None:
 
 
 def leave_out(config: Config) -> tuple[Config, dict[str, Names]]:
-    """The configuration without the trajectories that its scale cannot have, and those made from
-    them; and which each figure, by its name, goes without. A figure that has none left is left out
-    too. Raises `Problem` when nothing is left of what is asked for."""
+    """Return the configuration without the trajectories that its scale lacks and those derived from
+    them, and the missing trajectories by figure. Figures without trajectories are left out. Raises
+    `Problem` if a chosen figure is left out."""
     scale, every, count = config.scale, config.runs.trajectories, -1
     reasons = {**config.runs.unknown, **scale.regime.left_out}
     require(f"{_file(config)}: regime.left_out", "run", scale.regime.left_out, config.runs.runs)
@@ -73,7 +73,7 @@ def _file(config: Config) -> str:
 
 
 def _check_names(config: Config) -> None:
-    """That what files name is there."""
+    """Require that all names exist."""
     runs, scale, quantizers = config.runs, config.scale, config.quantizers
     for name, figure in config.figures.items():
         place = f"config/figures.yaml: {name}.curves"
@@ -87,7 +87,7 @@ def _check_names(config: Config) -> None:
 
 
 def _check_texts(config: Config) -> None:
-    """That nothing is trained on what is held out, and that tasks can be made of it."""
+    """Require that nothing is trained on held-out text, and that tasks have documents."""
     place, tasks = _file(config), config.scale.tasks
     corpora: dict[str, Any] = dict(config.scale.corpora)
     embedded = {name: each for name, each in corpora.items() if isinstance(each, EmbeddedCorpus)}
@@ -96,7 +96,6 @@ def _check_texts(config: Config) -> None:
         if isinstance(corpus, Derived):
             require(f"{place}: corpora.{name}.of", "embedded corpus", [corpus.of], embedded)
         if isinstance(corpus, MixCorpus) and corpus.text != "descriptions":
-            # Some source files of these are held out.
             whole = embedded[corpus.of]
             theirs = whole.packages if whole.source_code else ()
             held = dict.fromkeys(map(_distribution, theirs), corpus.of)
@@ -127,12 +126,12 @@ def _check_unread(place: str, packages: Iterable[str], read: dict[str, str]) -> 
 
 
 def _distribution(package: str) -> str:
-    """A package's name as all its spellings have it."""
+    """Return the normalized name of a package."""
     return re.sub("[-_.]+", "-", package).lower()
 
 
 def _check_trajectories(timeline: Timeline) -> None:
-    """That what trajectories are made from is there, and that they can be made from it."""
+    """Require that the sources of trajectories exist and fit."""
     config: Config = timeline.config
     runs = config.runs
     made: dict[str, PlannedTrajectory] = {**runs.runs, **runs.averages}
@@ -151,7 +150,7 @@ def _check_trajectories(timeline: Timeline) -> None:
 
 
 def _check_amounts(timeline: Timeline) -> None:
-    """That held-out splits have as much text as is read of them."""
+    """Require that held-out splits have as much text as is read."""
     config: Config = timeline.config
     scale = config.scale
     shapes = {f"model {name!r}": scale.trained(name) for name in scale.models}
@@ -177,7 +176,7 @@ def _check_amounts(timeline: Timeline) -> None:
 
 
 def _check_quantizers(timeline: Timeline) -> None:
-    """That quantizers are there, and fit to the models they are shown with."""
+    """Require that quantizers exist and support their models."""
     config: Config = timeline.config
     place, models = _file(config), config.scale.models.items()
     for (name, quantizer), (model, shape) in product(config.quantizers.items(), models):
@@ -204,7 +203,7 @@ def _check_quantizers(timeline: Timeline) -> None:
 
 
 def _check_draws(config: Config, place: str, figure: Figure) -> None:
-    """That draws of a figure's quantizers differ in the draw alone, as the scale takes them."""
+    """Require that draws of a figure's quantizers differ in the draw alone."""
     scale = config.scale
     for name, draws in figure.draws.items():
         few = [name, *draws][: scale.calibration.draws]
@@ -216,7 +215,7 @@ def _check_draws(config: Config, place: str, figure: Figure) -> None:
 
 
 def _check_tasks(timeline: Timeline, place: str, figure: Figure) -> None:
-    """That what a figure asks its trajectories fits into what they read."""
+    """Require that prompts fit into the contexts of a figure's trajectories."""
     config: Config = timeline.config
     tasks: Any = config.scale.tasks
     if tasks is None:

@@ -1,4 +1,4 @@
-"""Settings of the stage that typesets the paper, and the files that its text is in."""
+"""Settings of the stage that typesets the paper, and the files of its text."""
 
 from pathlib import Path
 from typing import Any
@@ -13,17 +13,17 @@ FOLDER, MAIN = "paper", "paper.typ"
 
 
 class PaperSettings(Strict):
-    """What the text is told of the configuration, as plain data, and the digests of the text's
-    files, by name. Inputs are `claims`, `tables`, `measurements` and `figure NAME`."""
+    """Configuration for the text, as plain data, and digests of the text's files by name. Inputs
+    are `claims`, `tables`, `measurements` and `figure NAME`."""
 
     told: dict[str, Any]
     sources: dict[str, str]
 
 
 def sources(root: Path) -> dict[str, str]:
-    """Digests of all files of the text in a checkout, by name; `Problem` where there is none."""
+    """Return digests of the text's files by name; `Problem` if paper.typ is missing."""
     folder = root / FOLDER
-    # Below the folders of scales lies what was made of it.
+    # The folders of scales hold results.
     found = sorted((*folder.glob("*.typ"), *folder.glob("sections/*.typ")))
     if folder / MAIN not in found:
         raise Problem(f"{FOLDER}/{MAIN} is missing; restore it with git checkout {FOLDER}")
