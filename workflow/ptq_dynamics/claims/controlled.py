@@ -2,8 +2,7 @@
 
 The first line of each function's docstring is the claim. Published values were read off plots, with
 an error of about 2 per cent. Comparisons use the ends of cooldowns and the last third of the stable
-run. The margin of `alike` is half the published difference between cooldowns and the stable run.
-"""
+run. The margin of `alike` is half the published difference between cooldowns and the stable run."""
 
 from collections.abc import Iterator, Mapping
 from itertools import product

@@ -2,8 +2,7 @@
 
 Values have a column for each replicate; the first holds the measured values. Every other one
 resamples validation blocks and calibration sets, the same ones for all trajectories. Shared
-variation therefore cancels in differences and ratios.
-"""
+variation therefore cancels in differences and ratios."""
 
 import hashlib
 from collections import defaultdict
@@ -24,8 +23,7 @@ from ptq_dynamics.train.settings import TRAINING
 from ptq_dynamics.train.trajectory import CURVE, Trajectory
 
 REPLICATES = 4000
-# A run with fewer residuals uses those of all runs.
-LEAST = 3
+LEAST = 3  # a run with fewer residuals uses those of all runs
 
 
 class NotMeasured(Exception):

@@ -1,8 +1,7 @@
 """The stage that judges each claim by one estimand, from the raw results of its figures.
 
 An interval holds 95 % of the bootstrap replicates. The step-down test of Holm (1979) keeps the
-chance of any false outcome in a build at 5 %.
-"""
+chance of any false outcome in a build at 5 %."""
 
 import json
 from collections import Counter
@@ -118,7 +117,7 @@ def _chances(sample: Sample, claim: Claim) -> tuple[float, float]:
 
 
 def _holm(tests: Mapping[str, tuple[float, float]]) -> dict[str, Outcome]:
-    """Return the outcomes of all tested claims by the step-down procedure of Holm."""
+    """Return outcomes by the step-down procedure of Holm."""
     order = sorted(tests, key=lambda name: min(tests[name]))
     found, goes_on = dict[str, Outcome](), True
     for place, name in enumerate(order):

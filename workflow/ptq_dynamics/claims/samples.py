@@ -2,8 +2,7 @@
 
 A sample is float64 [replicates]; its first entry is the measured number. `curves` resamples text
 and calibration sets; this module resamples seeds and the checkpoints of a phase. Numbers from one
-or two checkpoints get the rounding noise of these instead.
-"""
+or two checkpoints get the rounding noise of these instead."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,14 +18,10 @@ from ptq_dynamics.train.settings import TRAINING
 
 Sample = np.ndarray
 NOTHING = np.full(REPLICATES, np.nan)
-# Neighbouring records of a training curve are correlated, so this many means replace them.
-PIECES = 8
-# The least number of checkpoints that are resampled.
-FEW = 3
-# The relative tolerance of comparisons of tokens.
-ROUNDING = 1e-9
-# Noise makes some errors negative; logarithms clip errors at this value.
-SMALLEST = 1e-5
+PIECES = 8  # means of neighbouring records of a training curve, which are correlated
+FEW = 3  # least number of checkpoints that are resampled
+ROUNDING = 1e-9  # relative tolerance of comparisons of tokens
+SMALLEST = 1e-5  # logarithms clip errors here, since noise makes some negative
 
 
 @dataclass

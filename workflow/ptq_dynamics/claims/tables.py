@@ -72,7 +72,6 @@ def of_runs(filled: Filled, curves: Bootstrap) -> Table:
 
 
 def _number(sample: Sample) -> Number | None:
-    """Return the measured value and its standard error; None for a missing value."""
     value = float(sample[0])
     error = float(np.std(sample[1:]))
     return Number(value, error if np.isfinite(error) else None) if np.isfinite(value) else None

@@ -21,10 +21,8 @@ from ptq_dynamics.train.local import LocalCheckpoint, LocalSettings
 from ptq_dynamics.train.timeline import Timeline
 from ptq_dynamics.train.trajectory import step_id
 
-# The share of the peak rate from which a rate counts as the peak.
-AT_PEAK = 0.999
-# The id of a checkpoint without a step.
-ALONE = "checkpoint"
+AT_PEAK = 0.999  # share of the peak rate from which on a rate counts as the peak
+ALONE = "checkpoint"  # id of a checkpoint without a step
 
 
 class Elsewhere(Public):

@@ -1,7 +1,6 @@
 """Types of config/families.yaml: public families, their runs, and averages of their checkpoints.
 
-Lengths are tokens of the real runs; `miniatures` and `releases` adapt them to a scale.
-"""
+Lengths are tokens of the real runs; `miniatures` and `releases` adapt them to a scale."""
 
 import re
 from typing import Annotated, Any, Literal
@@ -20,8 +19,7 @@ from ptq_dynamics.train.optimizers import AnyOptimizer
 from ptq_dynamics.train.schedules import Shape
 
 FILE = "config/families.yaml"
-# Revisions become folders.
-Revisions = Annotated[tuple[Name, ...], Once]
+Revisions = Annotated[tuple[Name, ...], Once]  # names of folders
 # OWNER/NAME on https://huggingface.co.
 Repository = Annotated[str, Field(pattern=r"^([A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*$")]
 Floor = Annotated[float, Field(ge=0, le=1)]
@@ -32,8 +30,7 @@ MODEL: TypeAdapter[Architecture] = TypeAdapter(AnyArchitecture)
 
 
 def _with_context(model: Any) -> Any:
-    # The scale sets the context.
-    return {"context": 2, **model} if isinstance(model, dict) else model
+    return {"context": 2, **model} if isinstance(model, dict) else model  # scales set it
 
 
 class Family(Strict):

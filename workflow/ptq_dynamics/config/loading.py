@@ -2,8 +2,7 @@
 
 In runs.yaml and families.yaml an entry with a key `over` generates entries for all combinations of
 its lists: `wsd-{size}: {over: {size: [70m, 160m]}, model: "{size}", ...}` generates wsd-70m and
-wsd-160m. The list's value replaces the braces in the name and in every text of the entry.
-"""
+wsd-160m. The list's value replaces the braces in the name and in every text of the entry."""
 
 import re
 from collections import Counter

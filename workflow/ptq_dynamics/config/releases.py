@@ -199,7 +199,6 @@ def _revisions(
 
 
 def _schedule(family: Family, trunk: Pretraining, run: Pretraining | Phase) -> schedules.Schedule:
-    """Return the learning rate schedule of a run, in the real steps."""
     each, peak, warmup = family.tokens_per_step, trunk.peak_lr or family.peak_lr, family.warmup
     whole: schedules.Schedule = schedules.Constant("constant", peak, warmup)
     if trunk.schedule == "cosine":

@@ -1,7 +1,6 @@
 """From configuration to jobs: which results exist, and what each depends on.
 
-A plan has a planner for each group of rules. Rules request a job by the wildcards of its output.
-"""
+A plan has a planner for each group of rules. Rules request a job by the wildcards of its output."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +19,6 @@ from ptq_dynamics.graph.trajectories import Trajectories
 from ptq_dynamics.hub.lock import LOCK
 from ptq_dynamics.train.timeline import Timeline
 
-# Stages that download.
 FROM_NETWORK = ("train.fetch", "measure.tasks.harness", "quantize.environment")
 
 
@@ -70,19 +68,18 @@ class Plan:
 
     def prefetched(self) -> list[str]:
         """Return the manifests of all downloads; `Problem` if the lock lacks a revision."""
-        fetches = [job for job in self.downloads() if job.stage == "train.fetch"]
+        jobs = self.downloads()
         lacking = [
             f"{job.settings.repository}@{each.checkpoint.id}"
-            for job in fetches
+            for job in jobs
+            if job.stage == "train.fetch"
             for each in job.settings.revisions
             if each.commit is None
         ]
         if lacking:
-            raise Problem(
-                f"{LOCK} lacks {len(lacking)} revisions, such as {lacking[0]}; "
-                "run ptq-dynamics lock"
-            )
-        return [job.manifest for job in self.downloads()]
+            some = f"{len(lacking)} revisions, such as {lacking[0]}"
+            raise Problem(f"{LOCK} lacks {some}; run ptq-dynamics lock")
+        return [job.manifest for job in jobs]
 
     def last(self) -> list[Job]:
         """Return the jobs of the chosen figures; all figures include the table of measurements."""

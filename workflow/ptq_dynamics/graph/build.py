@@ -19,8 +19,7 @@ from ptq_dynamics.figures.settings import FINDING, TABLE
 from ptq_dynamics.graph import Plan
 from ptq_dynamics.graph.site import Site
 
-# The least number of outdated results for which the warm process pays.
-MANY = 4
+MANY = 4  # outdated results from which on the warm process saves time
 # Stages whose jobs read no weights.
 LIGHT = ("figures", "measure.collect", "claims", "paper", "report")
 PAGE = "README.md"

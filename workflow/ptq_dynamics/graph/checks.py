@@ -73,7 +73,6 @@ def _file(config: Config) -> str:
 
 
 def _check_names(config: Config) -> None:
-    """Require that all names exist."""
     runs, scale, quantizers = config.runs, config.scale, config.quantizers
     for name, figure in config.figures.items():
         place = f"config/figures.yaml: {name}.curves"
@@ -126,12 +125,10 @@ def _check_unread(place: str, packages: Iterable[str], read: dict[str, str]) -> 
 
 
 def _distribution(package: str) -> str:
-    """Return the normalized name of a package."""
     return re.sub("[-_.]+", "-", package).lower()
 
 
 def _check_trajectories(timeline: Timeline) -> None:
-    """Require that the sources of trajectories exist and fit."""
     config: Config = timeline.config
     runs = config.runs
     made: dict[str, PlannedTrajectory] = {**runs.runs, **runs.averages}

@@ -26,7 +26,7 @@ class Figures(Planner):
     def chosen(self) -> list[str]:
         """Names of the chosen figures."""
         chosen = self.config.choice.figures
-        return list(self.config.figures) if chosen == "all" else list(chosen)
+        return list(self.config.figures if chosen == "all" else chosen)
 
     @cache
     def figure(self, name: str) -> Job:

@@ -19,8 +19,7 @@ from ptq_dynamics.quantize.environment import EnvironmentSettings
 from ptq_dynamics.quantize.methods import CalibrationSettings, Quantizer
 from ptq_dynamics.quantize.methods.gptqmodel import GptqModel
 
-# The lock of the CUDA libraries of torch.
-CUDA = Path("envs/cuda.txt")
+CUDA = Path("envs/cuda.txt")  # lock of the CUDA libraries of torch
 
 
 class Measuring(Planner):
@@ -156,14 +155,14 @@ class Measuring(Planner):
     @cache
     def comparison(self) -> Job:
         """Return the job that compares GPTQ backends on the last shard of a trajectory."""
-        name, groups = self.config.backends.trajectory, self.config.backends.groups
-        inputs, series = dict[str, list[str]](), [self.series(name, FULL_PRECISION)]
+        name, inputs = self.config.backends.trajectory, dict[str, list[str]]()
+        series = [self.series(name, FULL_PRECISION)]
         for of in self._compared():
             inputs[f"quantized {of[1]}"] = [self.measure(*of).manifest]
             series.append(self.series(name, of[1]))
         for each in series:
             inputs |= self.inputs(each)
-        settings = ComparisonSettings(tuple(map(tuple, groups)), tuple(series))
+        settings = ComparisonSettings(tuple(map(tuple, self.config.backends.groups)), tuple(series))
         return self.make("comparison", "measure.comparison", name, inputs, settings)
 
     @cache

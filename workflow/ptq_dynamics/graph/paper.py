@@ -1,7 +1,6 @@
 """The job that typesets the paper, and dimensionless numbers of runs to compare with the paper's.
 
-Runs of models of different sizes are alike if these numbers are, not if their settings are.
-"""
+Runs of models of different sizes are alike if these numbers are, not if their settings are."""
 
 import math
 from bisect import bisect_right
@@ -14,18 +13,15 @@ from ptq_dynamics.config import Figure, PublicRun
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.settings import UNITS, rounded, short
 from ptq_dynamics.graph.site import Site
-from ptq_dynamics.paper.settings import PaperSettings, sources
+from ptq_dynamics.paper.typeset import PaperSettings, sources
 from ptq_dynamics.train.optimizers import Optimizer
 from ptq_dynamics.train.schedules import Constant, Schedule, learning_rate
 
 # Keys of a scale without influence on results.
 ASIDE = {"resources", "threads", "jobs_per_device", "warm", "keep", "shard", "log_every"}
-# First step, schedule and optimizer.
-Phase = tuple[int, Schedule, Optimizer]
-# Numbers are alike if their ratio is within these limits.
-ALIKE = (0.8, 1.25)
-# The most steps of a run that the sum of decay evaluates.
-LOOKS = 10_000
+Phase = tuple[int, Schedule, Optimizer]  # with its first step
+ALIKE = (0.8, 1.25)  # limits of the ratio of two numbers
+LOOKS = 10_000  # most steps at which the decay of a run is evaluated
 
 
 def typeset(plan: Any, theirs: Any) -> Job:
@@ -109,7 +105,6 @@ def numbers(site: Site) -> dict[str, Any]:
 
 
 def _plain(settings: Any) -> dict[str, str]:
-    """Return the numbers among some settings, by key."""
     items = settings.model_dump(mode="json").items()
     return {key.replace("_", "-"): f"{n:g}" for key, n in items if type(n) in (int, float)}
 

@@ -2,8 +2,7 @@
 
 Fonts are those of the compiler, and the date is that of the newest input, so equal inputs give
 equal bytes. Records are no inputs, so rebuilding a result to the same bytes does not rebuild the
-paper.
-"""
+paper."""
 
 import datetime
 import hashlib
@@ -15,19 +14,38 @@ from pathlib import Path
 from typing import Any
 
 from ptq_dynamics.base.content import canonical, sha256
+from ptq_dynamics.base.fields import Strict
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.claims.settings import CLAIMS, FOREST
 from ptq_dynamics.engine import manifest, record
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.engine.paths import RECORD, beside
 from ptq_dynamics.figures.settings import FINDING, ORIGIN, rounded
-from ptq_dynamics.paper.settings import DATA, FOLDER, MAIN, PAPER, PaperSettings
 
 REPOSITORY = Path(__file__).resolve().parents[3]
+PAPER, DATA = "paper.pdf", "data.json"
+FOLDER, MAIN = "paper", "paper.typ"
 # Places in a diagnostic, the innermost first.
 PLACE = re.compile(r"┌─ (\S.*?):(\d+):\d+")
 # Files with functions; errors are reported where the text calls them.
 HELPERS = ("lib.typ", "style.typ")
+
+
+class PaperSettings(Strict):
+    """Configuration for the text, as plain data, and digests of the text's files by name. Inputs
+    are `claims`, `tables`, `measurements` and `figure NAME`."""
+
+    told: dict[str, Any]
+    sources: dict[str, str]
+
+
+def sources(root: Path) -> dict[str, str]:
+    """Return digests of the text's files by name; `Problem` if paper.typ is missing."""
+    folder = root / FOLDER  # folders of scales below it hold results
+    found = sorted((*folder.glob("*.typ"), *folder.glob("sections/*.typ")))
+    if folder / MAIN not in found:
+        raise Problem(f"{FOLDER}/{MAIN} is missing; restore it with git checkout {FOLDER}")
+    return {path.relative_to(folder).as_posix(): sha256(path) for path in found}
 
 
 def run(context: Context[PaperSettings]) -> Mapping[str, Any]:
