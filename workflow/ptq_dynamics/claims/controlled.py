@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ptq_dynamics.claims.claim import Claim, Row
+from ptq_dynamics.claims.settings import Claim, Row
 from ptq_dynamics.measure.names import FULL_PRECISION, INCREASE, LOSS, SHARPNESS, TRACE
 
 Q3, Q4 = "gptq-3bit", "gptq-4bit"

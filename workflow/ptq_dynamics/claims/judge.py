@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ptq_dynamics.claims.claim import Claim, Row
 from ptq_dynamics.claims.controlled import CONTROLLED
 from ptq_dynamics.claims.curves import REPLICATES, Bootstrap
 from ptq_dynamics.claims.forest import forest, write
 from ptq_dynamics.claims.public import PUBLIC
 from ptq_dynamics.claims.samples import Sample, Samples
-from ptq_dynamics.claims.settings import CLAIMS, ClaimsSettings, Drawn
+from ptq_dynamics.claims.settings import CLAIMS, Claim, ClaimsSettings, Drawn, Row
 from ptq_dynamics.engine.context import Context
 from ptq_dynamics.measure.measurements import Inputs
 

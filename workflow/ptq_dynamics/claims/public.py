@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from ptq_dynamics.claims.claim import Claim, Row
 from ptq_dynamics.claims.controlled import BITS, Q3, Q4, at_equal_loss
+from ptq_dynamics.claims.settings import Claim, Row
 from ptq_dynamics.measure.names import DEGRADATION, FULL_PRECISION, LOSS
 
 SIZES = {"1b": 3, "7b": 3, "13b": 4, "32b": 3}  # ingredients of stage 2

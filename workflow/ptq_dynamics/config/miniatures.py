@@ -7,6 +7,7 @@ The ratio of widths scales the peak rate. `ptq-dynamics dev regime` shows the re
 from collections.abc import Mapping
 from fractions import Fraction
 from math import ceil
+from operator import attrgetter
 from typing import Any
 
 from pydantic import ValidationError
@@ -15,7 +16,7 @@ from ptq_dynamics.base.fields import Context, Count, Rate, Share
 from ptq_dynamics.base.problem import Problem
 from ptq_dynamics.config.errors import problem, require
 from ptq_dynamics.config.families import FILE, MODEL, Families, Later, Phase, Pretraining, Release
-from ptq_dynamics.config.runs import Branch, Run, Whole, nearest, step_of
+from ptq_dynamics.config.runs import Branch, Run, Whole, nearest
 from ptq_dynamics.config.scale import Miniatures, Scale
 from ptq_dynamics.corpus.sources.dialogues import DialoguesCorpus
 from ptq_dynamics.train.architectures import Architecture
@@ -73,8 +74,9 @@ class MiniaturePhase(Branch):
         """Return those of the cooldown, and `points` before it."""
         (first, _), start = self.ends(timeline), self.cooldown_start(timeline)
         known, every = self.checkpoints(timeline), max(1, (start - first) // self.points)
-        late = {point for point in super().measured(timeline) if step_of(point) >= start}
-        return sorted({known[0], *nearest(known, range(first, start, every)), *late}, key=step_of)
+        late = {point for point in super().measured(timeline) if (point.step or 0) >= start}
+        early = {known[0], *nearest(known, range(first, start, every))}
+        return sorted(early | late, key=attrgetter("step"))
 
 
 class Stage(InSmall):

@@ -4,6 +4,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
+from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
@@ -95,7 +96,7 @@ class Run(PlannedTrajectory):
         (first, last), every = self.ends(timeline), self.measured_every(timeline)
         points = self.checkpoints(timeline)
         found = {points[0], *nearest(points, range(first, last, every)), points[-1]}
-        return sorted(found, key=step_of)
+        return sorted(found, key=attrgetter("step"))
 
     def check(self, place: str, timeline: Timeline) -> None:
         """Require a known corpus with the tokenizer of the run's first corpus."""
@@ -108,14 +109,9 @@ class Run(PlannedTrajectory):
             )
 
 
-def step_of(point: Point) -> int:
-    """Return the step of a checkpoint, or 0 if it has none."""
-    return point.step or 0
-
-
 def nearest(points: list[Point], steps: range) -> set[Point]:
     """Return the checkpoints that lie nearest to some steps."""
-    return {min(points, key=lambda point: abs(step_of(point) - at)) for at in steps}
+    return {min(points, key=lambda point: abs((point.step or 0) - at)) for at in steps}
 
 
 class Whole(Run):

@@ -6,10 +6,9 @@ from itertools import chain, product
 from typing import Any, get_args
 
 from ptq_dynamics.claims import settings as said
-from ptq_dynamics.claims.claim import Claim
 from ptq_dynamics.claims.controlled import CONTROLLED
 from ptq_dynamics.claims.public import PUBLIC
-from ptq_dynamics.claims.settings import TableQuery, TableRow
+from ptq_dynamics.claims.settings import Claim, TableQuery, TableRow
 from ptq_dynamics.config import Branch, Figure, require
 from ptq_dynamics.engine.specification import Job
 from ptq_dynamics.figures.settings import Shown

@@ -16,8 +16,6 @@ from ptq_dynamics.measure.names import FULL_PRECISION, PROBES, TASK_METRICS
 from ptq_dynamics.measure.settings import CollectSettings, Series
 from ptq_dynamics.quantize.methods import Calibrated
 
-EVALUATED = frozenset(get_args(names.Evaluated))
-
 
 class Figures(Planner):
     """Jobs of figures, and of the table of all measurements."""
@@ -104,7 +102,7 @@ class Figures(Planner):
         measuring = self.plan.measuring
         for query in queries:
             metrics = {*query.metrics}
-            evaluated = not metrics.isdisjoint((*EVALUATED, *TASK_METRICS))
+            evaluated = not metrics.isdisjoint((*get_args(names.Evaluated), *TASK_METRICS))
             probes = [probe for probe, given in PROBES.items() if not metrics.isdisjoint(given)]
             quantizers = [FULL_PRECISION] if probes else []
             quantizers = measuring.quantizers(query) if evaluated else quantizers
