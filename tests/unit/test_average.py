@@ -194,7 +194,7 @@ REFUSED = [
     ("lawa-of-branch", {"window": 6}, "(5 from step-0000012 to step-0000020, 3 measured)"),
     ("line-of-averages", {"end": "kumar-70m-constant"}, "whose models have other shapes"),
     ("merge", {"merge": {"trunk": 1, "trunks": 1}}, "no trajectory 'trunks'; the nearest: trunk"),
-    ("merge", {"merge": ["trunk", "merge"]}, "averages.merge is made from itself"),
+    ("merge", {"merge": ["trunk", "merge"]}, "averages.merge depends on itself"),
     ("last-of-branch", {"last": 4}, "has no average"),
     ("windows", {"trajectory": "merge"}, "has no average: merge"),
 ]

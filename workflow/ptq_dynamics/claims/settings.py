@@ -25,10 +25,10 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the paper. The first line of the docstring of `read` states it. The first row that
-    `read` yields, a ratio, decides. The paper claims that it is `above` or `below` 1, or `alike`:
-    within the factor `margin` of 1. `in_small` is the reason if miniatures cannot test the
-    claim."""
+    """A claim of the paper, which the first line of the docstring of `read` states. The first row
+    that `read` yields is a ratio and decides. The paper claims that this ratio is `above` or
+    `below` 1, or `alike`: within the factor `margin` of 1. `in_small` is the reason if miniatures
+    cannot test the claim."""
 
     read: Callable[[Any], Iterator[Row]]
     direction: Literal["above", "below", "alike"]

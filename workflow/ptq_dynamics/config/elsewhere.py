@@ -136,7 +136,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
     except (ValueError, TypeError) as error:
-        raise Problem(f"{path} is no JSON object ({error}); restore it, or remove it") from None
+        raise Problem(f"{path} is not a JSON object ({error}); restore it, or remove it") from None
 
 
 def measured(entry: Own) -> list[tuple[Any, int | None]]:
@@ -166,7 +166,7 @@ def _rates(rate: float | str | None, logged: dict[int, float]) -> dict[int, floa
             raise ValueError("a rate is missing or not finite")
         return found
     except (OSError, KeyError, ValueError, TypeError) as error:
-        raise Problem(f"{rate} is no CSV file with the columns step and lr ({error})") from None
+        raise Problem(f"{rate} is not a CSV file with the columns step and lr ({error})") from None
 
 
 def _places(

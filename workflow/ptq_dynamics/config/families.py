@@ -181,21 +181,22 @@ class Families(Strict):
     own: Named[Own] = {}
 
     def check(self) -> None:
-        """Raise `Problem` where families and runs do not fit together."""
+        """Raise `Problem` if families and runs do not fit together."""
         for name, run in self.runs.items():
             place, own = f"{FILE}: runs.{name}", self.family_of(name)
             require(f"{place}.family", "family", [own], self.families)
             least = self.families[own].tokens_per_step
             if isinstance(run, Phase) and run.tokens - (run.steady or 0) < least * run.batch:
-                raise Problem(f"{place}.tokens, but for steady ones, must be {least:g}, a step's")
+                raise Problem(f"{place}.tokens minus steady must be at least one step, {least:g}")
 
     def family_of(self, name: str) -> str:
-        """Name of the family of a run."""
+        """Return the name of a run's family."""
         run = self.runs[name]
         return run.release_of if isinstance(run, Release) else self.first(name)[1].family
 
     def first(self, name: str) -> tuple[str, Pretraining]:
-        """The run from fresh weights that one goes back to; `Problem` where there is none."""
+        """Return the run from fresh weights in a lineage, with its name; `Problem` if there is
+        none."""
         seen = [name]
         while not isinstance(run := self.runs[seen[-1]], Pretraining):
             key = "trunk" if isinstance(run, Phase) else "after"
@@ -207,7 +208,7 @@ class Families(Strict):
         return seen[-1], run
 
     def tokens_before(self, name: str) -> float | None:
-        """Tokens up to where a run begins, if those of all before are known."""
+        """Return the tokens before the first step of a run; None if they are unknown."""
         run = self.runs[name]
         if isinstance(run, Pretraining | Release):
             return 0

@@ -178,7 +178,7 @@ class _Loader(LOADER):
         for key, _ in node.value:
             if key.value in seen:
                 line = key.start_mark.line + 1
-                raise ValueError(f"{key.value} is there twice, again in line {line}; keep one")
+                raise ValueError(f"line {line} repeats the key {key.value}; keep one")
             seen.add(key.value if isinstance(key, yaml.ScalarNode) else id(key))
         return super().construct_mapping(node, deep)
 
@@ -192,7 +192,7 @@ def read_yaml(path: Path) -> Any:
             f"{path} is missing; run this in the checkout, or restore it with git checkout {path}"
         ) from None
     except (yaml.YAMLError, ValueError, RecursionError, TypeError) as error:
-        raise Problem(f"{path} is no YAML: {' '.join(str(error).split())}") from None
+        raise Problem(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
 
 
 def read(path: Path, name: str) -> Any:

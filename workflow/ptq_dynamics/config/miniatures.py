@@ -71,7 +71,7 @@ class MiniaturePhase(Branch):
         return max(1, timeline.steps(self.cooldown) // self.cooldown_points)
 
     def measured(self, timeline: Timeline) -> list[Point]:
-        """Return those of the cooldown, and `points` before it."""
+        """Return the measured checkpoints of the cooldown, and `points` before it."""
         (first, _), start = self.ends(timeline), self.cooldown_start(timeline)
         known, every = self.checkpoints(timeline), max(1, (start - first) // self.points)
         late = {point for point in super().measured(timeline) if (point.step or 0) >= start}
@@ -135,10 +135,9 @@ class Stage(InSmall):
 def settle(
     families: Families, scale: Scale, file: str, small: Miniatures
 ) -> tuple[Scale, dict[str, Run], dict[str, str]]:
-    """Return the scale with the families' models, miniatures by name, and reasons why others have
-    none."""
+    """Return the scale with miniature models, the miniatures by name, and reasons for gaps."""
     require(f"{file}: miniatures.exponents", "family", small.exponents, families.families)
-    require(f"{file}: models, of which miniatures take the text,", "model", ["main"], scale.models)
+    require(f"{file}: models (miniatures read the text of main)", "model", ["main"], scale.models)
     models = dict(scale.models)
     for name in families.families:
         models[f"miniature of {name}"] = _model(families, name, scale, small)

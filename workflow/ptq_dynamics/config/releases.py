@@ -104,8 +104,8 @@ def settle(
     main = scale.corpora["main"]
     if not isinstance(main, DatasetsCorpus):
         raise Problem(
-            f"{file}: has no miniatures and no corpora.main of source datasets; add miniatures to "
-            "train models in place of public ones, or the corpus to measure released checkpoints"
+            f"{file}: set miniatures to train models in place of public ones, or corpora.main with "
+            "source datasets to measure released checkpoints"
         )
     models, corpora = dict[str, Architecture](), dict[str, DatasetsCorpus]()
     context = scale.models["main"].context
@@ -194,7 +194,7 @@ def _revisions(
                 )
             last, tokens = step, round(before + (step - first) * each)
         elif not is_stage:
-            raise Problem(f"{place}.revisions has {name!r}, in which step_in finds no step")
+            raise Problem(f"{place}.revisions has {name!r}, where step_in finds no step")
         yield name, ReleasedRevision(step, tokens, locked.get(name))
 
 

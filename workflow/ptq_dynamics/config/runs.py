@@ -46,7 +46,7 @@ class Run(PlannedTrajectory):
         return whole.family if hasattr(whole, "used_lr") else None
 
     def uncertain(self, timeline: Timeline) -> tuple[str | None, bool]:
-        """Return what is uncertain of that public model."""
+        """Return what is uncertain of the public model that this miniature replaces."""
         whole = self.whole(timeline)
         return getattr(whole, "unknown", None), getattr(whole, "uncertain_rate", False)
 

@@ -48,7 +48,7 @@ class Plan:
         if path not in self.site.made:
             self.makers.get(rule, self._plan_all)()
         if path not in self.site.made:
-            raise Problem(f"{path} is no result that a figure, claim or table of this scale needs")
+            raise Problem(f"no figure, claim or table of this scale needs {path}")
         return self.site.made[path]
 
     def _plan_all(self) -> None:

@@ -59,9 +59,7 @@ def leave_out(config: Config) -> tuple[Config, dict[str, Names]]:
             figures[name] = figure.model_copy(update={"curves": curves})
         elif config.choice.figures != "all" and name in config.choice.figures:
             why = "; ".join(dict.fromkeys(reasons[n] for n in gone[name] if n in reasons))
-            raise Problem(
-                f"{scale.description} leaves nothing of figure {name} ({why}); choose others"
-            )
+            raise Problem(f"{scale.description} leaves out figure {name} ({why}); choose others")
     runs = config.runs.model_copy(update=kept)
     kind, compared = f"trajectory of {scale.description}", config.backends.trajectory
     require("config/backends.yaml: trajectory", kind, [compared], runs.trajectories)
@@ -111,7 +109,7 @@ def _check_texts(config: Config) -> None:
             raise Problem(f"{place}: tasks.pool is {tasks.pool}, and {name} has {shots} shots")
         for key in ("documents", "context"):
             if getattr(tasks, key) is None:
-                raise Problem(f"{place}: tasks.{key} is null, and {name} is made; set it")
+                raise Problem(f"{place}: tasks.{key} is null, but {name} needs it; set it")
         if others:
             why = f"needs held-out documents, and corpora.{others[0]} is not embedded"
             raise Problem(f"{place}: tasks.names has {name}, which {why}; use tasks of the harness")
@@ -141,7 +139,7 @@ def _check_trajectories(timeline: Timeline) -> None:
     try:
         TopologicalSorter({n: each.sources().values() for n, each in made.items()}).prepare()
     except CycleError as error:
-        raise Problem(f"{places[error.args[1][0]]} is made from itself") from None
+        raise Problem(f"{places[error.args[1][0]]} depends on itself") from None
     for name, each in made.items():
         each.check(places[name], timeline)
 
@@ -167,7 +165,7 @@ def _check_amounts(timeline: Timeline) -> None:
         owner = scale.held_by(shape.corpus)
         held = getattr(scale.whole(owner), amount.split)
         if asked > held or count < least:
-            why = f"asks for {asked:,} tokens in blocks of {context} ({whose}), at least {least}"
+            why = f"needs {asked:,} tokens in blocks of {context} ({whose}), at least {least}"
             there = f"corpora.{owner}.{amount.split} has {held:,} tokens"
             raise Problem(f"{place} {why}, and {there}; change one of the two")
 
@@ -216,10 +214,10 @@ def _check_tasks(timeline: Timeline, place: str, figure: Figure) -> None:
     config: Config = timeline.config
     tasks: Any = config.scale.tasks
     if tasks is None:
-        raise Problem(f"{place}.metrics has one of tasks, but {_file(config)} has no tasks")
+        raise Problem(f"{place}.metrics needs tasks, but {_file(config)} has no tasks")
     is_made = any(config.tasks[each].made for each in tasks.names)
     for source in figure.trajectories if is_made else ():
         read = timeline.trajectories[source].model_shape(timeline).context
         if tasks.context > read:
-            why = f"{source}, which is asked in {place}, reads {read:,} tokens"
+            why = f"{source} in {place} reads {read:,} tokens"
             raise Problem(f"{_file(config)}: tasks.context is {tasks.context:,}; {why}; lower it")
