@@ -198,7 +198,7 @@ def late(families):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda f: f["runs"]["amber"].update(revisions=["main"]), r"'main', in which step_in"),
+        (lambda f: f["runs"]["amber"].update(revisions=["main"]), r"'main', where step_in"),
         (
             lambda f: f["runs"]["amber"]["revisions"].reverse(),
             r"'ckpt_350', step 266,700, after .*; sort them",
