@@ -147,7 +147,7 @@ def settle(
         if isinstance(run, Release):
             unknown[name] = "a mean of checkpoints by the authors has no miniature"
         else:
-            found[name] = _Way(families, name, scale, small).made(name, run)
+            found[name] = _Lineage(families, name, scale, small).made(name, run)
     return scale, found, unknown
 
 
@@ -166,7 +166,7 @@ def _model(families: Families, name: str, scale: Scale, small: Miniatures) -> Ar
         raise problem(error, shape, f"{FILE}: families.{name}.miniature") from None
 
 
-class _Way:
+class _Lineage:
     """The lineage of a run with its longest phase, which takes a scale's steps, and its
     miniatures."""
 
